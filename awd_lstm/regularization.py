@@ -1,0 +1,53 @@
+"""The regularisers of AWD-LSTM as pure functions (Merity, Keskar and Socher 2017, sections 3 and 4)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+def locked_mask(like: Tensor, p: float) -> Tensor:
+    """Draw one inverted-dropout mask a sequence, shared by all its time steps.
+
+    Args:
+        like: (T, B, D) activations whose batch size, width, dtype and device the mask takes.
+        p: probability of dropping, in [0, 1).
+
+    Returns:
+        (1, B, D) entries 0 or 1 / (1 - p).
+    """
+    mask = torch.empty(1, like.shape[1], like.shape[2], dtype=like.dtype, device=like.device)
+    return mask.bernoulli_(1 - p).div_(1 - p)
+
+
+def locked_dropout(x: Tensor, p: float, training: bool) -> Tensor:
+    """Variational dropout: the same units of a sequence are dropped at every time step; x (T, B, D)."""
+    if not training or p == 0:
+        return x
+    return x * locked_mask(x, p)
+
+
+def embedding_dropout(weight: Tensor, p: float, training: bool) -> Tensor:
+    """Drop whole words from the embedding matrix (V, D): a word is absent from all positions of a batch."""
+    if not training or p == 0:
+        return weight
+    keep = torch.empty(weight.shape[0], 1, dtype=weight.dtype, device=weight.device)
+    return weight * keep.bernoulli_(1 - p).div_(1 - p)
+
+
+def drop_weight(weight: Tensor, p: float, training: bool) -> Tensor:
+    """DropConnect on a recurrent matrix (4H, H), drawn once a forward pass."""
+    return F.dropout(weight, p, training)
+
+
+def activation_penalty(dropped: Tensor, alpha: float) -> Tensor:
+    """AR: ``alpha * mean(h^2)`` of the last layer's output after dropout, (T, B, D) -> scalar."""
+    return alpha * dropped.square().mean()
+
+
+def temporal_activation_penalty(raw: Tensor, beta: float) -> Tensor:
+    """TAR: ``beta * mean((h_t - h_{t-1})^2)`` of the last layer before dropout, (T, B, D) -> scalar."""
+    if raw.shape[0] < 2:
+        return raw.new_zeros(())
+    return beta * (raw[1:] - raw[:-1]).square().mean()

@@ -1,0 +1,105 @@
+"""What is random or scheduled in training: segment lengths and learning rates."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import torch
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingConfig:
+    """How a model is trained.
+
+    Args:
+        batch_size: parallel streams.
+        epochs: passes over the corpus.
+        optimizer: ``sgd`` (plain descent that turns into NT-ASGD) or ``adamw`` (warm-up, then cosine; for
+            short runs).
+        lr: learning rate at ``bptt`` steps; shorter segments scale it down.
+        clip: largest norm of the gradient.
+        weight_decay: L2 penalty (``sgd``) or decoupled decay (``adamw``).
+        bptt: mean segment length in tokens of 95 % of the segments; the others are half as long.
+        alpha: weight of the activation penalty (AR).
+        beta: weight of the temporal activation penalty (TAR).
+        nonmono: epochs without a new best validation loss before NT-ASGD starts averaging.
+        warmup: share of the run over which ``adamw`` raises its rate.
+        final_lr: share of ``lr`` that the cosine ends at.
+        softmax: ``full``, or ``sampled`` for vocabularies whose full softmax would dominate the time.
+        samples: words drawn a segment for the sampled softmax.
+        full_from: share of the run after which a sampled run goes on with the full softmax.
+        precision: type of the matrix products of the softmax in training.
+        seed: of initial weights, segment lengths, dropout and samples.
+
+    Raises:
+        ValueError: a value out of range.
+    """
+
+    batch_size: int = 20
+    epochs: int = 500
+    optimizer: Literal["sgd", "adamw"] = "sgd"
+    lr: float = 30.0
+    clip: float = 0.25
+    weight_decay: float = 1.2e-6
+    bptt: int = 70
+    alpha: float = 2.0
+    beta: float = 1.0
+    nonmono: int = 5
+    warmup: float = 0.05
+    final_lr: float = 0.01
+    softmax: Literal["full", "sampled"] = "full"
+    samples: int = 8192
+    full_from: float = 0.9
+    precision: Literal["float32", "bfloat16"] = "float32"
+    seed: int = 1111
+
+    def __post_init__(self) -> None:
+        for name in ("batch_size", "epochs", "bptt", "nonmono", "samples"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} = {getattr(self, name)} must be at least 1")
+        for name in ("lr", "clip"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} = {getattr(self, name)} must be positive")
+        for name in ("weight_decay", "alpha", "beta", "seed"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} = {getattr(self, name)} must not be negative")
+        for name in ("warmup", "final_lr", "full_from"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} = {getattr(self, name)} must lie in [0, 1]")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as a JSON object."""
+        return asdict(self)
+
+    def dtype(self) -> torch.dtype:
+        """Return the type of the softmax's matrix products."""
+        return torch.bfloat16 if self.precision == "bfloat16" else torch.float32
+
+
+def segment_length(bptt: int, generator: torch.Generator) -> int:
+    """Draw a length of at least 5 tokens from ``N(b, 5)``; b = bptt in 95 % of the cases, else bptt / 2."""
+    mean = bptt if torch.rand((), generator=generator).item() < 0.95 else bptt / 2
+    return max(5, round(mean + 5 * torch.randn((), generator=generator).item()))
+
+
+def learning_rate(config: TrainingConfig, progress: float, length: int) -> float:
+    """Return the rate of a segment of ``length`` tokens when a share ``progress`` of the run is done."""
+    rate = config.lr * length / config.bptt
+    if config.optimizer == "sgd":
+        return rate
+    if progress < config.warmup:
+        return rate * progress / config.warmup
+    done = (progress - config.warmup) / max(1e-9, 1 - config.warmup)
+    return rate * (config.final_lr + (1 - config.final_lr) * 0.5 * (1 + math.cos(math.pi * min(1.0, done))))
+
+
+def starts_averaging(losses: list[float], nonmono: int) -> bool:
+    """Say whether NT-ASGD's trigger fires: the last loss exceeds the best of over ``nonmono`` epochs ago.
+
+    Args:
+        losses: validation loss after each epoch so far, nats a token, the newest last.
+    """
+    earlier = losses[:-1]
+    return len(earlier) > nonmono and losses[-1] > min(earlier[:-nonmono])

@@ -1,0 +1,49 @@
+"""One long token stream cut into parallel streams and segments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+Ids = np.ndarray[Any, np.dtype[Any]]
+
+
+class ParallelStreams:
+    """``batch_size`` contiguous parts of a token stream, read side by side.
+
+    The tail that does not fill a row is left out, as usual in training; evaluation that scores every token
+    reads one stream. Only the segment asked for is copied, so the ids may be a memory map of any size.
+
+    Args:
+        ids: (T,) integers.
+        batch_size: number of parallel parts, B.
+
+    Raises:
+        ValueError: fewer than two tokens a part.
+    """
+
+    def __init__(self, ids: Ids, batch_size: int) -> None:
+        self.ids = ids
+        self.batch_size = batch_size
+        self.stride = len(ids) // batch_size
+        if self.stride < 2:
+            raise ValueError(
+                f"{len(ids)} tokens are too few for {batch_size} parallel streams; use a smaller batch"
+            )
+
+    def __len__(self) -> int:
+        """Return the number of predicted tokens a part."""
+        return self.stride - 1
+
+    def segment(self, start: int, length: int, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Return inputs and targets (B, L) from position ``start``; L is ``length`` or what is left."""
+        length = min(length, len(self) - start)
+        rows = [
+            self.ids[b * self.stride + start : b * self.stride + start + length + 1]
+            for b in range(self.batch_size)
+        ]
+        block = torch.from_numpy(np.stack(rows).astype(np.int64)).to(device)  # (B, L + 1)
+        return block[:, :-1], block[:, 1:]

@@ -1,0 +1,309 @@
+"""Training over token streams: SGD that turns into NT-ASGD, or AdamW; resumes bit for bit after a kill."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from awd_lstm.checkpoint import CheckpointError, read_config, save_checkpoint
+from awd_lstm.config import AWDLSTMConfig
+from awd_lstm.loss import linear_cross_entropy, sampled_cross_entropy
+from awd_lstm.model import AWDLSTM, State, detach
+from awd_lstm.regularization import activation_penalty, temporal_activation_penalty
+from awd_lstm.schedule import TrainingConfig, learning_rate, segment_length, starts_averaging
+from awd_lstm.state import STATE, load_state, pack_optimizer, save_state, unpack_optimizer
+from awd_lstm.streams import Ids, ParallelStreams
+
+LOG_EVERY = 100  # segments
+VALID_STREAMS = 10
+
+
+@dataclass(slots=True)
+class Record:
+    """The part of a run's state that is JSON."""
+
+    model: dict[str, Any]
+    training: dict[str, Any]
+    dictionary_sha256: str
+    epoch: int = 0
+    position: int = 0
+    segments: int = 0
+    loss_sum: float = 0.0
+    loss_tokens: int = 0
+    averaging: bool = False
+    seconds: float = 0.0
+    curve: list[tuple[int, int, float]] = field(default_factory=list)
+    """(epoch, segments so far, mean training loss since the last entry)."""
+    valid: list[float] = field(default_factory=list)
+    """Validation loss after each epoch, nats a token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What a run reports as it goes: ``progress`` is the share done of all epochs."""
+
+    epoch: int
+    progress: float
+    loss: float
+    valid: float | None
+    tokens_per_second: float
+
+
+class Trainer:
+    """Train an AWD-LSTM in ``folder``, or go on with the run that was interrupted there.
+
+    The folder receives ``training.safetensors`` (the whole state, every ``save_every`` seconds) and the
+    checkpoint of the best validation loss. The loss curve of a killed and resumed run equals that of an
+    undisturbed one on the same machine and number of threads.
+
+    Args:
+        model_config: shape of the model.
+        config: how to train.
+        train: (T,) token ids; may be a memory map.
+        valid: (T,) token ids.
+        folder: where state and checkpoint go.
+        dictionary_sha256: hash of the dictionary that made the ids.
+        device: where to compute.
+        provenance: JSON object written into the checkpoint, e.g. command and versions.
+
+    Raises:
+        CheckpointError: the folder holds a run with other settings or another dictionary.
+    """
+
+    def __init__(
+        self,
+        model_config: AWDLSTMConfig,
+        config: TrainingConfig,
+        train: Ids,
+        valid: Ids,
+        folder: Path,
+        *,
+        dictionary_sha256: str,
+        device: torch.device | None = None,
+        provenance: dict[str, Any] | None = None,
+    ) -> None:
+        self.config = config
+        self.folder = folder
+        self.device = device or torch.device("cpu")
+        self.provenance = provenance or {}
+        self.streams = ParallelStreams(train, config.batch_size)
+        self.valid_streams = ParallelStreams(valid, min(VALID_STREAMS, max(1, len(valid) // 2)))
+        self.record = Record(model_config.to_dict(), config.to_dict(), dictionary_sha256)
+        torch.manual_seed(config.seed)
+        self.generator = torch.Generator().manual_seed(config.seed)
+        self.model = AWDLSTM(model_config).to(self.device)
+        self.hidden: State = self.model.initial_state(config.batch_size)
+        self.optimizer = self._new_optimizer(averaging=False)
+        self.proposal = _unigram(train, model_config.vocabulary_size).to(self.device)
+        self._resume()
+
+    @property
+    def finished(self) -> bool:
+        """Say whether all epochs are done."""
+        return self.record.epoch >= self.config.epochs
+
+    def run(self, report: Callable[[Event], None] | None = None, save_every: float = 60.0) -> None:
+        """Train to the end; ``report`` is called after every segment."""
+        if not (self.folder / STATE).exists():
+            # A model without a state is taken for another run's, so the state comes first.
+            self._save()
+        began = saved = time.monotonic()
+        tokens = 0
+        while not self.finished:
+            loss, count = self._segment()
+            tokens += count
+            valid = self._end_epoch() if self.record.position >= len(self.streams) else None
+            now = time.monotonic()
+            if report is not None:
+                report(Event(self.record.epoch, self._progress(), loss, valid, tokens / (now - began)))
+            if valid is not None or now - saved >= save_every:
+                self.record.seconds += now - saved
+                self._save()
+                saved = now
+
+    def _segment(self) -> tuple[float, int]:
+        """Learn from the next segment; return its loss (nats a token) and size."""
+        record, config = self.record, self.config
+        length = segment_length(config.bptt, self.generator)
+        inputs, targets = self.streams.segment(record.position, length, self.device)  # (B, L)
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate(config, self._progress(), inputs.shape[1])
+        self.model.train()
+        out = self.model(inputs, detach(self.hidden))
+        self.hidden = out.state
+        loss = self._loss(out.hidden.reshape(-1, out.hidden.shape[-1]), targets.reshape(-1))
+        time_major = out.hidden.transpose(0, 1), out.raw.transpose(0, 1)
+        penalty = activation_penalty(time_major[0], config.alpha)
+        penalty = penalty + temporal_activation_penalty(time_major[1], config.beta)
+        self.optimizer.zero_grad()
+        torch.autograd.backward(loss + penalty)
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), config.clip)
+        self.optimizer.step()
+        value, count = loss.item(), targets.numel()
+        record.position += inputs.shape[1]
+        record.segments += 1
+        record.loss_sum += value * count
+        record.loss_tokens += count
+        if record.segments % LOG_EVERY == 0:
+            record.curve.append((record.epoch, record.segments, record.loss_sum / record.loss_tokens))
+            record.loss_sum, record.loss_tokens = 0.0, 0
+        return value, count
+
+    def _loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        """Return the mean cross-entropy of hidden states (N, D) by the softmax the schedule asks for."""
+        model, config = self.model, self.config
+        if config.softmax == "sampled" and self._progress() < config.full_from:
+            return sampled_cross_entropy(
+                hidden, model.embedding, model.bias, targets, self.proposal, config.samples, config.dtype()
+            )
+        return linear_cross_entropy(hidden, model.embedding, model.bias, targets, config.dtype())
+
+    def _progress(self) -> float:
+        """Return the share of all epochs that is done."""
+        return (self.record.epoch + self.record.position / len(self.streams)) / self.config.epochs
+
+    def _end_epoch(self) -> float:
+        """Validate, keep the best model, and let NT-ASGD's trigger decide; return the validation loss."""
+        record = self.record
+        with self._averaged_weights():
+            valid = validation_loss(self.model, self.valid_streams, self.device)
+            if not record.valid or valid < min(record.valid):
+                self._save_best(valid)
+        record.valid.append(valid)
+        record.epoch += 1
+        record.position = 0
+        self.hidden = self.model.initial_state(self.config.batch_size)
+        if self.config.optimizer == "sgd" and not record.averaging:
+            record.averaging = starts_averaging(record.valid, self.config.nonmono)
+            if record.averaging:
+                self.optimizer = self._new_optimizer(averaging=True)
+        return valid
+
+    def _save_best(self, valid: float) -> None:
+        """Write the present weights as the run's checkpoint."""
+        record = self.record
+        training = {
+            **self.provenance,
+            "config": record.training,
+            "epoch": record.epoch + 1,
+            "valid_loss": valid,
+            "valid_perplexity": math.exp(valid),
+            "valid_losses": [*record.valid, valid],
+            "curve": record.curve,
+            "seconds": record.seconds,
+            "threads": torch.get_num_threads(),
+        }
+        save_checkpoint(
+            self.folder, self.model, dictionary_sha256=record.dictionary_sha256, training=training
+        )
+
+    def _new_optimizer(self, *, averaging: bool) -> torch.optim.Optimizer:
+        """Return the optimiser of the present phase."""
+        config, parameters = self.config, self.model.parameters()
+        if config.optimizer == "adamw":
+            return torch.optim.AdamW(parameters, lr=config.lr, weight_decay=config.weight_decay, fused=True)
+        if averaging:
+            return torch.optim.ASGD(
+                parameters, lr=config.lr, t0=0, lambd=0.0, weight_decay=config.weight_decay
+            )
+        return torch.optim.SGD(parameters, lr=config.lr, weight_decay=config.weight_decay)
+
+    @contextmanager
+    def _averaged_weights(self) -> Iterator[None]:
+        """Put ASGD's running average in place of the weights, if there is one, for the time of the block."""
+        if not self.record.averaging:
+            yield
+            return
+        kept = [p.detach().clone() for p in self.model.parameters()]
+        with torch.no_grad():
+            for p in self.model.parameters():
+                p.copy_(self.optimizer.state[p]["ax"])
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for p, value in zip(self.model.parameters(), kept, strict=True):
+                    p.copy_(value)
+
+    def _save(self) -> None:
+        """Write the whole state of the run."""
+        tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
+        tensors |= pack_optimizer(self.optimizer)
+        for index, (h, c) in enumerate(self.hidden):
+            tensors |= {f"hidden.{index}.h": h, f"hidden.{index}.c": c}
+        tensors |= {"rng.torch": torch.get_rng_state(), "rng.segments": self.generator.get_state()}
+        if self.device.type == "cuda":
+            tensors["rng.cuda"] = torch.cuda.get_rng_state(self.device)
+        record = {name: getattr(self.record, name) for name in Record.__slots__}
+        save_state(self.folder / STATE, tensors, record)
+
+    def _resume(self) -> None:
+        """Go back to the last saved state of the run in the folder, if there is one."""
+        path = self.folder / STATE
+        if not path.exists():
+            if read_config(self.folder):
+                raise CheckpointError(
+                    f"{self.folder} already holds a model; choose another folder or delete it"
+                )
+            return
+        tensors, stored = load_state(path)
+        for name in ("model", "training", "dictionary_sha256"):
+            if stored[name] != getattr(self.record, name):
+                raise CheckpointError(
+                    f"{self.folder} holds a run whose {name} differs; choose another folder or delete it"
+                )
+        self.record = Record(**{**stored, "curve": [(e, s, v) for e, s, v in stored["curve"]]})
+        self.optimizer = self._new_optimizer(averaging=self.record.averaging)
+        self.model.load_state_dict(
+            {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")}
+        )
+        unpack_optimizer(self.optimizer, tensors)
+        layers = range(self.model.config.layers)
+        self.hidden = tuple(
+            (tensors[f"hidden.{i}.h"].to(self.device), tensors[f"hidden.{i}.c"].to(self.device))
+            for i in layers
+        )
+        torch.set_rng_state(tensors["rng.torch"])
+        self.generator.set_state(tensors["rng.segments"])
+        if self.device.type == "cuda":
+            torch.cuda.set_rng_state(tensors["rng.cuda"], self.device)
+
+
+@torch.no_grad()
+def validation_loss(
+    model: AWDLSTM, streams: ParallelStreams, device: torch.device, segment: int = 200
+) -> float:
+    """Return the mean loss of ``model`` over parallel streams, nats a token.
+
+    A monitor for training: parallel streams start cold and a short tail is left out. Reported perplexities
+    come from an evaluation of one stream, token by token.
+    """
+    model.eval()
+    state = model.initial_state(streams.batch_size)
+    total, count = 0.0, 0
+    for start in range(0, len(streams), segment):
+        inputs, targets = streams.segment(start, segment, device)
+        out = model(inputs, state)
+        state = out.state
+        hidden = out.hidden.reshape(-1, out.hidden.shape[-1])
+        loss = linear_cross_entropy(hidden, model.embedding, model.bias, targets.reshape(-1))
+        total += loss.item() * targets.numel()
+        count += targets.numel()
+    return total / count
+
+
+def _unigram(ids: Ids, vocabulary_size: int, block: int = 1 << 22) -> Tensor:
+    """Return the share (V,) of each word in the training stream, counted block by block."""
+    counts = np.zeros(vocabulary_size, dtype=np.int64)
+    for start in range(0, len(ids), block):
+        counts += np.bincount(ids[start : start + block].astype(np.int64), minlength=vocabulary_size)
+    return torch.from_numpy(counts / max(1, len(ids))).float()

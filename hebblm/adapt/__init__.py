@@ -1,0 +1,45 @@
+"""Adaptation: equations, rules and adapters; knows no model, no file and no command line."""
+
+from hebblm.adapt.adapter import ContextAdapter
+from hebblm.adapt.context import Context, EvalBatch
+from hebblm.adapt.methods import DEFAULT_METHODS, DYNAMIC, PAPER_METHODS, RULES, build_rule, check_methods, hyperparameters
+from hebblm.adapt.rules import Cache, Hebb, Interpolated, KnnLM, Mbpa, Mixture, Rule, Unadapted
+from hebblm.adapt.settings import (
+    CacheConfig,
+    HebbConfig,
+    KnnConfig,
+    MbpaConfig,
+    MethodSettings,
+    MixtureConfig,
+    MixtureHebbConfig,
+    MixtureMbpaConfig,
+)
+
+__all__ = [
+    "DEFAULT_METHODS",
+    "DYNAMIC",
+    "PAPER_METHODS",
+    "RULES",
+    "Cache",
+    "CacheConfig",
+    "Context",
+    "ContextAdapter",
+    "EvalBatch",
+    "Hebb",
+    "HebbConfig",
+    "Interpolated",
+    "KnnConfig",
+    "KnnLM",
+    "Mbpa",
+    "MbpaConfig",
+    "MethodSettings",
+    "Mixture",
+    "MixtureConfig",
+    "MixtureHebbConfig",
+    "MixtureMbpaConfig",
+    "Rule",
+    "Unadapted",
+    "build_rule",
+    "check_methods",
+    "hyperparameters",
+]

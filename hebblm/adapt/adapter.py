@@ -1,0 +1,39 @@
+"""An adapter: a rule that reads a context."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from hebblm.adapt.context import Context
+from hebblm.adapt.rules import Rule
+
+
+class ContextAdapter:
+    """Predict by a rule from a context; several adapters may share one, and with it forward pass and retrieval.
+
+    Sharing means that one of them is updated for all: :func:`hebblm.evaluation.loop.evaluate` does so.
+
+    Args:
+        context: head, memory and counts.
+        rule: the method.
+    """
+
+    def __init__(self, context: Context, rule: Rule) -> None:
+        self.context = context
+        self.rule = rule
+
+    def predict(self, hidden: Tensor) -> Tensor:
+        """Return log-probabilities (N, V) in nats for hidden states (N, D); changes nothing."""
+        return self.rule.log_probs(self.context.batch(hidden))
+
+    def score(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        """Return the loss (N,) in nats of ``targets`` (N,)."""
+        return -self.predict(hidden).gather(1, targets[:, None]).squeeze(1)
+
+    def update(self, hidden: Tensor, targets: Tensor) -> None:
+        """Write scored pairs to the context."""
+        self.context.observe(hidden, targets)
+
+    def reset(self) -> None:
+        """Forget everything observed."""
+        self.context.reset()

@@ -1,0 +1,33 @@
+"""Every equation as a pure function of tensors: queries (N, D), their neighbours, and the output head."""
+
+from __future__ import annotations
+
+from hebblm.adapt.functional.closeness import closeness
+from hebblm.adapt.functional.hebbian import HebbianTerm, hebb_combine, hebb_logits, hebb_weights, hebbian_term
+from hebblm.adapt.functional.mbpa import MbpaResult, mbpa_delta, mbpa_logits
+from hebblm.adapt.functional.mixtures import (
+    cache_log_probs,
+    interpolate_log_probs,
+    knn_log_probs,
+    memory_mixture,
+    mixture_from,
+    mixture_log_probs,
+)
+
+__all__ = [
+    "HebbianTerm",
+    "MbpaResult",
+    "cache_log_probs",
+    "closeness",
+    "hebb_combine",
+    "hebb_logits",
+    "hebb_weights",
+    "hebbian_term",
+    "interpolate_log_probs",
+    "knn_log_probs",
+    "mbpa_delta",
+    "mbpa_logits",
+    "memory_mixture",
+    "mixture_from",
+    "mixture_log_probs",
+]

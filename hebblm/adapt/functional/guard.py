@@ -1,0 +1,84 @@
+"""Adaptations that diverge: found query by query, and run again at a rate that cannot."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from hebblm.adapt.functional.problem import Problem, Solver
+
+STABLE = 4.0  # the softmax loss has a Hessian of at most 1/2, so descent cannot climb below 2 / (1/2)
+MARGIN = 0.9  # room for what power iteration underestimates
+ITERATIONS = 40
+SCREENING = 8  # a rough value is enough to say which queries to watch ...
+SLACK = 1.3  # ... if it is taken to be too small
+BACKTRACKS = 12
+
+
+def largest_eigenvalue(problem: Problem, iterations: int = ITERATIONS) -> Tensor:
+    """Return the largest eigenvalue (n,) of ``diag(w) G``, with w = c / |N| and G = H H^T + 1.
+
+    Power iteration on the symmetric form ``sqrt(w) G sqrt(w)``, which has the same eigenvalues. The start is
+    fixed and does not depend on the number of masked entries; the result is never above the true value.
+    """
+    root = problem.weights.sqrt()  # (n, K)
+    matrix = problem.gram() * root.unsqueeze(1) * root.unsqueeze(2)  # (n, K, K)
+    index = torch.arange(root.shape[1], device=root.device, dtype=root.dtype)
+    vector = (root * (1 + (index * index).cos() / 2)).unsqueeze(2)  # (n, K, 1)
+    tiny = torch.finfo(root.dtype).tiny
+    for _ in range(iterations):
+        vector = matrix @ vector
+        vector = vector / vector.norm(dim=1, keepdim=True).clamp_min(tiny)
+    return (vector * (matrix @ vector)).sum((1, 2))
+
+
+def suspects(problem: Problem, *, rate: float, pull: float) -> Tensor:
+    """Return the queries (n,) bool that may diverge: lr times the largest eigenvalue may exceed 4.
+
+    The trace of ``diag(w) G`` is an upper bound that costs nothing; where it does not suffice, a few rounds of
+    power iteration decide. The pull toward the base head adds its own curvature.
+    """
+    squares = problem.keys.square().sum(2) + problem.one  # (n, K) diagonal of G
+    bound = (problem.weights * squares).sum(1)  # (n,)
+    unclear = rate * (bound + 2 * pull) > STABLE
+    if bool(unclear.any()):
+        bound[unclear] = SLACK * largest_eigenvalue(problem.rows(unclear), SCREENING)
+    return rate * (bound + 2 * pull) > STABLE
+
+
+def guarded_descent(problem: Problem, solve: Solver, *, rate: float, pull: float) -> tuple[Tensor, Tensor]:
+    """Run plain descent; where the rate is too large and the neighbours' loss rose, run it at a stable rate.
+
+    Returns:
+        The change of the logits (n, V) and the queries that were run again (n,) bool.
+    """
+    watch = suspects(problem, rate=rate, pull=pull)
+    delta, unstable = solve(problem, torch.full_like(problem.weights[:, 0], rate), watch)
+    if bool(unstable.any()):
+        part = problem.rows(unstable)
+        rates = (MARGIN * STABLE / (largest_eigenvalue(part) + 2 * pull)).clamp_max(rate)
+        delta[unstable] = solve(part, rates, torch.zeros_like(rates, dtype=torch.bool))[0]
+    return delta, unstable
+
+
+def guarded_backtracking(problem: Problem, solve: Solver, *, rate: float) -> tuple[Tensor, Tensor]:
+    """Run RMSprop, which has no such bound; quarter a query's rate until its neighbours' loss does not rise.
+
+    Returns:
+        The change of the logits (n, V), zero where no rate was small enough, and the queries that were run
+        again (n,) bool.
+    """
+    rates = torch.full_like(problem.weights[:, 0], rate)
+    delta, unstable = solve(problem, rates, torch.ones_like(rates, dtype=torch.bool))
+    pending = unstable.nonzero().squeeze(1)  # (m,) queries still rising
+    for _ in range(BACKTRACKS):
+        if pending.numel() == 0:
+            break
+        rates[pending] /= 4
+        changes, rises = solve(
+            problem.rows(pending), rates[pending], torch.ones_like(pending, dtype=torch.bool)
+        )
+        delta[pending] = changes
+        pending = pending[rises]
+    delta[pending] = 0
+    return delta, unstable

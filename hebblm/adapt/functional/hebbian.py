@@ -1,0 +1,236 @@
+"""The Hebbian term, and its dynamic interpolation with MbPA."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from hebblm.adapt.functional import checks
+from hebblm.adapt.functional.closeness import Normalization, closeness
+from hebblm.adapt.functional.grouping import group_sizes
+from hebblm.adapt.functional.mbpa import Method, Optimizer, mbpa_delta
+from hebblm.errors import UserError
+from hebblm.types import Neighbors, OutputHead
+
+Gate = Literal["gated", "literal"]
+
+
+@dataclass(frozen=True, slots=True)
+class HebbianTerm:
+    """The Hebbian bump of the logits, entry by entry.
+
+    Args:
+        labels: (N, K) int64.
+        bumps: (N, K) ``c_k (h_k . h + 1) / |N_i|`` with i the entry's label; added over the entries of
+            a label they give ``D_i . h``. Zero for an entry outside N^new.
+        present: (N, K) bool, whether the entry's label has any entry in N^new, so that D_i is not empty.
+    """
+
+    labels: Tensor
+    bumps: Tensor
+    present: Tensor
+
+
+def hebbian_term(
+    neighbors: Neighbors,
+    hidden: Tensor,
+    *,
+    eps: float,
+    hebbian_classes: Tensor | None = None,
+    closeness_normalization: Normalization = "raw",
+    bias: bool = True,
+) -> HebbianTerm:
+    """Return what the Hebbian change of the head does to each query's logits (Eq. 4).
+
+    ``D_i = 1/|N_i| sum_{k in N_i} c_k h_k`` for the weights of class i and ``1/|N_i| sum c_k`` for its bias,
+    over the entries of N^new with label i. Only its product with the query is formed.
+
+    Args:
+        neighbors: the neighbours of the queries.
+        hidden: (N, D) queries.
+        eps: the constant in c_k, above 0.
+        hebbian_classes: (V,) bool, the labels that make up N^new; None for all.
+        closeness_normalization: ``raw`` c_k, or scaled to ``sum`` 1 or ``max`` 1.
+        bias: whether the head has a bias to change.
+
+    Returns:
+        The term; scatter-add ``eta * bumps`` over ``labels`` for the change of the logits.
+
+    Raises:
+        UserError: eps <= 0, or K = 0.
+    """
+    checks.some_neighbors(neighbors)
+    weights = closeness(neighbors.distances, neighbors.mask, eps=eps, normalization=closeness_normalization)
+    member = neighbors.mask
+    if hebbian_classes is not None:
+        member = member & hebbian_classes[neighbors.values]  # (N, K)
+    sizes = group_sizes(neighbors.values, member)  # |N_i| (N, K)
+    products = torch.einsum("nkd,nd->nk", neighbors.keys.to(hidden.dtype), hidden) + float(bias)  # (N, K)
+    bumps = torch.where(member, weights.to(hidden.dtype) * products / sizes.clamp_min(1), 0)
+    return HebbianTerm(neighbors.values, bumps, sizes > 0)
+
+
+def hebb_weights(counts: Tensor, beta: float) -> Tensor:
+    """Return the weight of the Hebbian term, ``E_i = (1 - beta) / (1 - beta^n_i)`` (Eq. 7).
+
+    It is 1 after one example and falls to 1 - beta. A class without an example has weight 0.
+
+    Args:
+        counts: (V,) examples n_i of each class observed so far.
+        beta: decay, within [0, 1).
+
+    Returns:
+        (V,) float64 weights in [0, 1].
+
+    Raises:
+        UserError: beta outside [0, 1).
+    """
+    checks.decay("beta", beta)
+    seen = counts > 0
+    n = torch.where(seen, counts, 1).to(torch.float64)
+    log_beta = math.log1p(beta - 1) if beta > 0 else -math.inf
+    # 1 - beta^n by expm1: the difference itself loses every digit as beta nears 1
+    return torch.where(seen, (1 - beta) / -torch.expm1(n * log_beta), 0)
+
+
+def hebb_combine(
+    base_logits: Tensor,
+    delta: Tensor | None,
+    term: HebbianTerm,
+    weights: Tensor,
+    *,
+    eta: float,
+    gate: Gate = "gated",
+) -> Tensor:
+    """Add ``(1 - E_i) delta_i + E_i eta D_i . h`` to the logits of each class (Eq. 7).
+
+    Args:
+        base_logits: (N, V).
+        delta: (N, V) change by MbPA, or None where it is discarded.
+        term: the Hebbian term.
+        weights: (V,) E_i.
+        eta: scale of the Hebbian term alone.
+        gate: ``gated`` takes E_i as 0 for a class without an entry in N^new, whose MbPA change is then kept
+            whole; ``literal`` shrinks it by 1 - E_i all the same.
+
+    Returns:
+        (N, V) logits.
+
+    Raises:
+        UserError: a negative eta, or an unknown gate.
+    """
+    checks.at_least("eta", eta, 0)
+    checks.one_of("gate", gate, ("gated", "literal"))
+    weights = weights.to(base_logits.dtype)
+    per_entry = weights[term.labels] * term.present  # E_i of each entry's label (N, K)
+    if delta is None:
+        logits = base_logits.clone()
+    elif gate == "literal":
+        logits = base_logits + (1 - weights) * delta
+    else:
+        logits = base_logits + delta
+        gated = base_logits.gather(1, term.labels) + (1 - per_entry) * delta.gather(1, term.labels)  # (N, K)
+        logits.scatter_(1, term.labels, gated)  # entries of one label carry the same value
+    return logits.scatter_add_(1, term.labels, eta * per_entry * term.bumps)
+
+
+def hebb_logits(
+    hidden: Tensor,
+    neighbors: Neighbors,
+    head: OutputHead,
+    *,
+    lr: float,
+    steps: int,
+    eta: float,
+    beta: float,
+    counts: Tensor,
+    eps: float,
+    hebbian_classes: Tensor | None = None,
+    gate: Gate = "gated",
+    method: Method = "exact",
+    optimizer: Optimizer = "sgd",
+    weighting: Literal["dynamic"] | float = "dynamic",
+    mbpa: bool = True,
+    pull: float = 0.0,
+    closeness_normalization: Normalization = "raw",
+    guard: bool = True,
+    active: int | None = None,
+) -> Tensor:
+    """Return each query's logits after memory-based Hebbian adaptation (Eq. 4 and 7).
+
+    The change of class i is ``(1 - E_i) MbPA_i + E_i eta D_i`` with ``E_i = (1 - beta) / (1 - beta^n_i)``.
+
+    Args:
+        hidden: (N, D) queries.
+        neighbors: their neighbours.
+        head: weight (V, D) and bias (V,) or None.
+        lr: learning rate of MbPA.
+        steps: number of MbPA steps.
+        eta: scale of the Hebbian term, at least 0.
+        beta: decay of E_i with n_i, within [0, 1).
+        counts: (V,) examples n_i of each class observed so far; n_i = 0 gives E_i = 0.
+        eps: the constant in c_k, above 0.
+        hebbian_classes: (V,) bool, the labels that make up N^new; None for all of N (variant v2).
+        gate: ``gated`` keeps the whole MbPA change of a class without an entry in N^new; ``literal`` shrinks
+            it by 1 - E_i.
+        method: as in :func:`mbpa_logits`.
+        optimizer: as in :func:`mbpa_logits`.
+        weighting: ``dynamic`` as above, or one constant E within [0, 1] (variant v3).
+        mbpa: False discards the gradient-based change and adds ``eta D_i`` alone (variant v1).
+        pull: as in :func:`mbpa_logits`.
+        closeness_normalization: as in :func:`mbpa_logits`, for both terms.
+        guard: as in :func:`mbpa_logits`.
+        active: as in :func:`mbpa_logits`.
+
+    Returns:
+        (N, V) logits; the base logits for a query without neighbours.
+
+    Raises:
+        UserError: a value out of range, an unknown word, K = 0, or counts of another length than V.
+    """
+    base_logits = head.logits(hidden)
+    term = hebbian_term(
+        neighbors,
+        hidden,
+        eps=eps,
+        hebbian_classes=hebbian_classes,
+        closeness_normalization=closeness_normalization,
+        bias=head.bias is not None,
+    )
+    weights = _class_weights(counts, beta, weighting, classes=head.weight.shape[0])
+    if not mbpa:
+        return hebb_combine(base_logits, None, term, torch.ones_like(weights), eta=eta, gate=gate)
+    result = mbpa_delta(
+        hidden,
+        neighbors,
+        head,
+        base_logits,
+        lr=lr,
+        steps=steps,
+        eps=eps,
+        method=method,
+        optimizer=optimizer,
+        pull=pull,
+        closeness_normalization=closeness_normalization,
+        guard=guard,
+        active=active,
+    )
+    return hebb_combine(base_logits, result.delta, term, weights, eta=eta, gate=gate)
+
+
+def _class_weights(counts: Tensor, beta: float, weighting: str | float, *, classes: int) -> Tensor:
+    """Return E (V,): dynamic, or one constant."""
+    if counts.shape != (classes,):
+        raise UserError(
+            f"counts has shape {tuple(counts.shape)}; give one count for each of the {classes} classes"
+        )
+    dynamic = hebb_weights(counts, beta)
+    if isinstance(weighting, str):
+        checks.one_of("weighting", weighting, ("dynamic",))
+        return dynamic
+    checks.share("weighting", weighting)
+    return torch.full_like(dynamic, weighting)

@@ -1,0 +1,209 @@
+"""Distributions over remembered labels, and their interpolation with the base, in log space."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from hebblm.adapt.functional import checks
+from hebblm.adapt.functional.grouping import group_logsumexp
+from hebblm.types import Neighbors, OutputHead
+
+Form = Literal["linear", "logit-sum"]
+
+
+def interpolate_log_probs(log_p: Tensor, log_q: Tensor, weight: float) -> Tensor:
+    """Return ``log(w p + (1 - w) q)``; w = 0 returns log_q and w = 1 returns log_p unchanged.
+
+    Args:
+        log_p: (..., V) log-probabilities in nats.
+        log_q: (..., V) log-probabilities in nats.
+        weight: share w of p, within [0, 1].
+
+    Returns:
+        (..., V) log-probabilities in nats.
+
+    Raises:
+        UserError: weight outside [0, 1].
+    """
+    checks.share("weight", weight)
+    if weight == 0:
+        return log_q
+    if weight == 1:
+        return log_p
+    return torch.logaddexp(log_p + math.log(weight), log_q + math.log1p(-weight))
+
+
+def memory_mixture(
+    base_log_probs: Tensor, scores: Tensor, labels: Tensor, mask: Tensor, weight: float
+) -> Tensor:
+    """Return ``log((1 - w) p + w q)`` with ``q(y) = sum_k 1[y_k = y] softmax(s)_k`` over remembered entries.
+
+    Mixture, kNN-LM and the continuous cache differ in the scores s and in which entries they see.
+
+    Args:
+        base_log_probs: (N, V) log p in nats.
+        scores: (N, K) unnormalised log-weights of the entries.
+        labels: (N, K) int64, or (1, K) where every query sees the same entries.
+        mask: (N, K) bool, the entries a query sees.
+        weight: share w of the memory, within [0, 1].
+
+    Returns:
+        (N, V) log-probabilities in nats: the base's for w = 0 and for a query that sees no entry.
+
+    Raises:
+        UserError: weight outside [0, 1].
+    """
+    checks.share("weight", weight)
+    if weight == 0 or scores.shape[1] == 0:
+        return base_log_probs
+    empty = ~mask.any(1, keepdim=True)  # (N, 1)
+    hidden_entries = ~mask & ~empty  # a row of nothing but -inf would normalise to nan
+    log_weights = scores.masked_fill(empty, 0.0).masked_fill(hidden_entries, -torch.inf).log_softmax(1)
+    log_q = group_logsumexp(log_weights, labels)  # (N, K) log q of each entry's label
+    where = labels.expand(scores.shape)
+    base_share = math.log1p(-weight) if weight < 1 else -math.inf
+    mixed = torch.logaddexp(base_log_probs.gather(1, where) + base_share, log_q + math.log(weight))  # (N, K)
+    result = (base_log_probs + base_share).scatter_(1, where, mixed)
+    return torch.where(empty, base_log_probs, result)
+
+
+def mixture_from(
+    base: Tensor,
+    products: Tensor,
+    neighbors: Neighbors,
+    *,
+    theta: float,
+    gamma: float,
+    form: Form = "linear",
+) -> Tensor:
+    """Return what :func:`mixture_log_probs` returns, from quantities that several adapters share.
+
+    Args:
+        base: (N, V) base log-probabilities for ``linear``, base logits for ``logit-sum``.
+        products: (N, K) ``h_k . h``.
+        neighbors: the neighbours.
+        theta: sharpness, at least 0.
+        gamma: share of the memory, within [0, 1].
+        form: as in :func:`mixture_log_probs`.
+
+    Returns:
+        (N, V) log-probabilities in nats.
+
+    Raises:
+        UserError: a value out of range, an unknown form, or K = 0.
+    """
+    checks.some_neighbors(neighbors)
+    checks.at_least("theta", theta, 0)
+    checks.share("gamma", gamma)
+    checks.one_of("form", form, ("linear", "logit-sum"))
+    if form == "linear":
+        return memory_mixture(base, theta * products, neighbors.values, neighbors.mask, gamma)
+    if gamma == 0:
+        return base.log_softmax(1)
+    base_share = math.log1p(-gamma) if gamma < 1 else -math.inf
+    scores = (theta * products).masked_fill(~neighbors.mask, -torch.inf)
+    grouped = group_logsumexp(scores, neighbors.values)  # (N, K) by each entry's label
+    taken = base.gather(1, neighbors.values) + base_share
+    summed = (base + base_share).scatter_(
+        1, neighbors.values, torch.logaddexp(taken, grouped + math.log(gamma))
+    )
+    return torch.where(neighbors.mask.any(1, keepdim=True), summed, base).log_softmax(1)
+
+
+def mixture_log_probs(
+    hidden: Tensor,
+    neighbors: Neighbors,
+    head: OutputHead,
+    *,
+    theta: float,
+    gamma: float,
+    form: Form = "linear",
+) -> Tensor:
+    """Mix the base with the neighbours' labels, weighted by ``exp(theta h_k . h)``.
+
+    ``linear`` (Grave et al. 2016): ``P(y) = (1 - gamma) softmax(f)_y + gamma q_y`` with
+    ``q_y = sum_k 1[y_k = y] softmax_k(theta h_k . h)``. ``logit-sum``, as the paper prints it:
+    ``P(y) ~ (1 - gamma) exp(f_y) + gamma sum_k 1[y_k = y] exp(theta h_k . h)``. Both stay in log space, so
+    that no theta overflows.
+
+    Args:
+        hidden: (N, D) queries.
+        neighbors: their neighbours.
+        head: weight (V, D) and bias (V,) or None.
+        theta: sharpness, at least 0.
+        gamma: share of the memory, within [0, 1].
+        form: ``linear`` or ``logit-sum``.
+
+    Returns:
+        (N, V) log-probabilities in nats; the base's, bit for bit, for gamma = 0 and without entries.
+
+    Raises:
+        UserError: a value out of range, an unknown form, or K = 0.
+    """
+    logits = head.logits(hidden)
+    products = torch.einsum("nkd,nd->nk", neighbors.keys.to(hidden.dtype), hidden)
+    base = logits.log_softmax(1) if form == "linear" else logits
+    return mixture_from(base, products, neighbors, theta=theta, gamma=gamma, form=form)
+
+
+def knn_log_probs(
+    hidden: Tensor, neighbors: Neighbors, head: OutputHead, *, temperature: float, weight: float
+) -> Tensor:
+    """Mix the base with the neighbours' labels, weighted by ``exp(-||h - h_k||^2 / T)`` (Khandelwal 2020).
+
+    Args:
+        hidden: (N, D) queries.
+        neighbors: their neighbours.
+        head: weight (V, D) and bias (V,) or None.
+        temperature: T, above 0.
+        weight: share of the memory, within [0, 1].
+
+    Returns:
+        (N, V) log-probabilities in nats; the base's for weight = 0 and for a query without entries.
+
+    Raises:
+        UserError: a value out of range, or K = 0.
+    """
+    checks.some_neighbors(neighbors)
+    checks.above_zero("temperature", temperature)
+    scores = -neighbors.distances.to(hidden.dtype) / temperature
+    base = head.logits(hidden).log_softmax(1)
+    return memory_mixture(base, scores, neighbors.values, neighbors.mask, weight)
+
+
+def cache_log_probs(
+    hidden: Tensor,
+    window_keys: Tensor,
+    window_values: Tensor,
+    head: OutputHead,
+    *,
+    theta: float,
+    weight: float,
+    visible: Tensor | None = None,
+) -> Tensor:
+    """Mix the base with a window of recent tokens, weighted by ``exp(theta h_k . h)`` (Grave et al. 2016).
+
+    Args:
+        hidden: (N, D) queries.
+        window_keys: (W, D) recent hidden states.
+        window_values: (W,) int64, the tokens that followed them.
+        head: weight (V, D) and bias (V,) or None.
+        theta: sharpness, at least 0.
+        weight: share of the cache, within [0, 1].
+        visible: (N, W) bool, which entries a query may see; None for all.
+
+    Returns:
+        (N, V) log-probabilities in nats; the base's for weight = 0 and for a query that sees no entry.
+
+    Raises:
+        UserError: a value out of range.
+    """
+    checks.at_least("theta", theta, 0)
+    scores = theta * (hidden @ window_keys.t().to(hidden.dtype))  # (N, W)
+    seen = torch.ones_like(scores, dtype=torch.bool) if visible is None else visible
+    base = head.logits(hidden).log_softmax(1)
+    return memory_mixture(base, scores, window_values.unsqueeze(0), seen, weight)

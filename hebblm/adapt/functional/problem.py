@@ -1,0 +1,81 @@
+"""What a mini-batch of queries adapts to, and what every solver takes and gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from hebblm.types import OutputHead
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Maximise ``sum_k w_k log P(y_k | h_k)`` over a query's own copy of the head (Eq. 5).
+
+    Args:
+        head: the base head, which stays as it is.
+        hidden: (n, D) queries.
+        keys: (n, K, D) neighbours; zero where there is no entry.
+        labels: (n, K) int64.
+        weights: (n, K) ``w_k = c_k / |N|``; zero where there is no entry, which takes it out of every sum.
+        base_logits: (n, V) ``W h + b`` of the queries.
+        log_normalizers: (n, K) logsumexp of the base logits of each key, or None where they are not known.
+    """
+
+    head: OutputHead
+    hidden: Tensor
+    keys: Tensor
+    labels: Tensor
+    weights: Tensor
+    base_logits: Tensor
+    log_normalizers: Tensor | None
+
+    def rows(self, index: slice | Tensor) -> Problem:
+        """Return the same for some of the queries: a slice, or a bool or int64 tensor."""
+        return Problem(
+            self.head,
+            self.hidden[index],
+            self.keys[index].to(self.hidden.dtype),  # stored keys may be of half precision
+            self.labels[index],
+            self.weights[index],
+            self.base_logits[index],
+            None if self.log_normalizers is None else self.log_normalizers[index],
+        )
+
+    @property
+    def one(self) -> float:
+        """The bias's share in every scalar product: 1, or 0 for a head without a bias."""
+        return 0.0 if self.head.bias is None else 1.0
+
+    def query_products(self) -> Tensor:
+        """Return ``g_k = h_k . h + 1`` (n, K): how a change along key k moves the query's logits."""
+        return torch.einsum("nkd,nd->nk", self.keys, self.hidden) + self.one
+
+    def gram(self) -> Tensor:
+        """Return ``G = H H^T + 1`` (n, K, K)."""
+        return self.keys @ self.keys.transpose(1, 2) + self.one
+
+
+class Solver(Protocol):
+    """Follows the descent of n queries at their own rates."""
+
+    def __call__(self, problem: Problem, rates: Tensor, watch: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the change of the logits (n, V) and whether the neighbours' loss rose (n,) bool.
+
+        ``rates`` (n,) are learning rates; only the queries in ``watch`` (n,) bool are looked at for a rise.
+        """
+
+
+def weighted_loss(logits: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+    """Return ``-sum_k w_k log softmax(Z_k)[y_k]`` (n,) in nats for logits Z (n, K, V)."""
+    taken = logits.gather(2, labels.unsqueeze(2)).squeeze(2)  # (n, K)
+    return (weights * (logits.logsumexp(2) - taken)).sum(1)
+
+
+def rose(before: Tensor, after: Tensor) -> Tensor:
+    """Say where a loss (n,) grew beyond rounding or ceased to be finite."""
+    slack = 16 * torch.finfo(before.dtype).eps * before.abs()
+    return ~(torch.isfinite(after) & (after <= before + slack))

@@ -1,0 +1,67 @@
+"""The methods by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from typing import Any
+
+from hebblm.adapt.rules import Cache, Hebb, Interpolated, KnnLM, Mbpa, Mixture, Rule, Unadapted
+from hebblm.adapt.settings import MethodSettings
+from hebblm.errors import UserError
+
+RULES: dict[str, Callable[[MethodSettings], Rule]] = {
+    "lstm": lambda s: Unadapted(),
+    "cache": lambda s: Cache(s.cache),
+    "knn": lambda s: KnnLM(s.knn),
+    "mixture": lambda s: Mixture(s.mixture),
+    "mbpa": lambda s: Mbpa(s.mbpa),
+    "hebb": lambda s: Hebb(s.hebb, s.mbpa),
+    "mixture+mbpa": lambda s: Interpolated(Mixture(s.mixture), Mbpa(s.mbpa), s.mixture_mbpa.weight),
+    "mixture+hebb": lambda s: Interpolated(Mixture(s.mixture), Hebb(s.hebb, s.mbpa), s.mixture_hebb.weight),
+    "hebb-v1": lambda s: Hebb(s.hebb, s.mbpa, "v1"),
+    "hebb-v2": lambda s: Hebb(s.hebb, s.mbpa, "v2"),
+    "hebb-v3": lambda s: Hebb(s.hebb, s.mbpa, "v3"),
+    "hebb-literal": lambda s: Hebb(replace(s.hebb, gate="literal"), s.mbpa),
+}
+"""Methods that read a fixed or moving base's hidden states; ``dynamic`` moves a base of its own."""
+
+DYNAMIC = "dynamic"
+PAPER_METHODS = ("lstm", "mixture", "mbpa", "hebb", "mixture+mbpa", "mixture+hebb")
+DEFAULT_METHODS = ("lstm", DYNAMIC, "cache", "knn", *PAPER_METHODS[1:])
+
+_USED: dict[str, tuple[str, ...]] = {
+    "lstm": (),
+    "cache": ("cache",),
+    "knn": ("knn",),
+    "mixture": ("mixture",),
+    "mbpa": ("mbpa",),
+    "mixture+mbpa": ("mixture", "mbpa", "mixture_mbpa"),
+    "mixture+hebb": ("mixture", "mbpa", "hebb", "mixture_hebb"),
+}
+
+
+def check_methods(names: list[str]) -> None:
+    """Refuse an unknown or repeated method.
+
+    Raises:
+        UserError: naming it and the known ones.
+    """
+    known = [*RULES, DYNAMIC]
+    for name in names:
+        if name not in known:
+            raise UserError(f"unknown method {name!r}; choose from {', '.join(known)}")
+    if len(set(names)) < len(names) or not names:
+        raise UserError(f"methods {','.join(names)!r} must name each method once, at least one")
+
+
+def build_rule(name: str, settings: MethodSettings) -> Rule:
+    """Return the rule of a method other than ``dynamic``."""
+    return RULES[name](settings)
+
+
+def hyperparameters(name: str, settings: MethodSettings) -> dict[str, Any]:
+    """Return the settings that a method depends on, as JSON."""
+    used = _USED.get(name, ("mbpa", "hebb"))
+    values = {section: asdict(getattr(settings, section)) for section in used}
+    return values[used[0]] if len(used) == 1 else values

@@ -1,0 +1,163 @@
+"""Hyper-parameters of every method as frozen, validated dataclasses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from hebblm.adapt.functional import checks
+
+
+@dataclass(frozen=True, slots=True)
+class CacheConfig:
+    """Continuous cache (Grave, Joulin and Usunier 2017).
+
+    Args:
+        window: number of most recent tokens it remembers; 500 (PTB) and 3785 (WikiText-2) were published for AWD-LSTM.
+        theta: sharpness of the weights exp(theta h_k . h); published 1.0 (PTB) and 0.662 (WikiText-2).
+        gamma: share of the cache; published 0.1 (PTB) and 0.1279 (WikiText-2).
+    """
+
+    window: int = 500
+    theta: float = 1.0
+    gamma: float = 0.1
+
+    def __post_init__(self) -> None:
+        checks.at_least("cache.window", self.window, 1)
+        checks.at_least("cache.theta", self.theta, 0)
+        checks.share("cache.gamma", self.gamma)
+
+
+@dataclass(frozen=True, slots=True)
+class KnnConfig:
+    """kNN-LM (Khandelwal et al. 2020).
+
+    Args:
+        temperature: T of the weights exp(-d^2 / T).
+        gamma: share of the neighbours.
+    """
+
+    temperature: float = 1.0
+    gamma: float = 0.25
+
+    def __post_init__(self) -> None:
+        checks.above_zero("knn.temperature", self.temperature)
+        checks.share("knn.gamma", self.gamma)
+
+
+@dataclass(frozen=True, slots=True)
+class MixtureConfig:
+    """Mixture over the retrieved neighbours.
+
+    Args:
+        theta: sharpness of the weights exp(theta h_k . h).
+        gamma: share of the neighbours.
+        form: linear (both sides normalised) or logit-sum (as the paper prints it).
+    """
+
+    theta: float = 0.4
+    gamma: float = 0.15
+    form: Literal["linear", "logit-sum"] = "linear"
+
+    def __post_init__(self) -> None:
+        checks.at_least("mixture.theta", self.theta, 0)
+        checks.share("mixture.gamma", self.gamma)
+
+
+@dataclass(frozen=True, slots=True)
+class MbpaConfig:
+    """Memory-based parameter adaptation (Sprechmann et al. 2018).
+
+    Args:
+        lr: learning rate lambda.
+        steps: gradient steps a query.
+        optimizer: sgd (plain descent) or rmsprop (fresh state a query; exact and slow).
+        method: fast (a few hundred classes followed) or exact.
+        eps: constant in the closeness 1 / (eps + squared distance).
+        closeness: raw as printed, or scaled to sum 1 or max 1.
+        pull: rate of the pull back to the base head.
+        guard: run a query that diverges at a stable rate, and count it.
+    """
+
+    lr: float = 0.1
+    steps: int = 5
+    optimizer: Literal["sgd", "rmsprop"] = "sgd"
+    method: Literal["fast", "exact"] = "fast"
+    eps: float = 1e-3
+    closeness: Literal["raw", "sum", "max"] = "raw"
+    pull: float = 0.0
+    guard: bool = True
+
+    def __post_init__(self) -> None:
+        checks.at_least("mbpa.lr", self.lr, 0)
+        checks.at_least("mbpa.steps", self.steps, 0)
+        checks.above_zero("mbpa.eps", self.eps)
+        checks.at_least("mbpa.pull", self.pull, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class HebbConfig:
+    """Memory-based Hebbian parameter adaptation (Mi, Lin and Faltings 2021); its MbPA term is that of ``mbpa``.
+
+    Args:
+        beta: decay of the Hebbian term's weight with the count of a class.
+        eta: scale of the Hebbian term.
+        gate: gated keeps the whole MbPA change of a class without a Hebbian term; literal shrinks it by 1 - E.
+        classes: which labels make up N^new; new (not in the training vocabulary), all, or auto: new where there are new
+            words, all otherwise.
+        constant: the constant E of variant v3.
+        counts: examples that n_i counts; observed (training and stream) or memory (entries only).
+    """
+
+    beta: float = 0.6
+    eta: float = 0.7
+    gate: Literal["gated", "literal"] = "gated"
+    classes: Literal["auto", "new", "all"] = "auto"
+    constant: float = 0.5
+    counts: Literal["observed", "memory"] = "observed"
+
+    def __post_init__(self) -> None:
+        checks.decay("hebb.beta", self.beta)
+        checks.at_least("hebb.eta", self.eta, 0)
+        checks.share("hebb.constant", self.constant)
+
+
+@dataclass(frozen=True, slots=True)
+class MixtureMbpaConfig:
+    """Mixture+MbPA.
+
+    Args:
+        weight: share w of Mixture; the rest is MbPA's.
+    """
+
+    weight: float = 0.15
+
+    def __post_init__(self) -> None:
+        checks.share("mixture_mbpa.weight", self.weight)
+
+
+@dataclass(frozen=True, slots=True)
+class MixtureHebbConfig:
+    """Mixture+Hebb.
+
+    Args:
+        weight: share w of Mixture; the rest is Hebb's.
+    """
+
+    weight: float = 0.2
+
+    def __post_init__(self) -> None:
+        checks.share("mixture_hebb.weight", self.weight)
+
+
+@dataclass(frozen=True, slots=True)
+class MethodSettings:
+    """Hyper-parameters of all methods that work on hidden states."""
+
+    cache: CacheConfig = field(default_factory=CacheConfig)
+    knn: KnnConfig = field(default_factory=KnnConfig)
+    mixture: MixtureConfig = field(default_factory=MixtureConfig)
+    mbpa: MbpaConfig = field(default_factory=MbpaConfig)
+    hebb: HebbConfig = field(default_factory=HebbConfig)
+    mixture_mbpa: MixtureMbpaConfig = field(default_factory=MixtureMbpaConfig)
+    mixture_hebb: MixtureHebbConfig = field(default_factory=MixtureHebbConfig)

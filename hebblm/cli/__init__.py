@@ -1,0 +1,1 @@
+"""Commands: parsing and wiring only."""

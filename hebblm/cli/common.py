@@ -1,0 +1,110 @@
+"""What the commands share: frozen dataclasses as command lines, and one line instead of a traceback."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import re
+import sys
+from argparse import ArgumentError, RawDescriptionHelpFormatter
+from collections.abc import Callable
+from typing import Any, TypeVar, get_type_hints
+
+from awd_lstm import CheckpointError
+from jsonargparse import ArgumentParser, DefaultHelpFormatter
+
+from hebblm.errors import UserError
+
+C = TypeVar("C")
+Main = Callable[[list[str] | None], int]
+
+
+class _Formatter(RawDescriptionHelpFormatter, DefaultHelpFormatter):
+    """Show defaults and keep the line breaks of the example."""
+
+
+def parse(config: type[C], argv: list[str] | None, *, prog: str, description: str, example: str) -> C:
+    """Turn a command line, and the file named by ``--config``, into an instance of a frozen dataclass.
+
+    Every field becomes an option with the field's type and default; its help is the field's line under ``Args`` in the
+    class's docstring. A field whose metadata says ``positional`` is an argument. Keys that the dataclass does not have
+    are refused, on the command line and in the file.
+
+    Args:
+        config: the dataclass; nested dataclasses become dotted options.
+        argv: arguments without the program's name; ``None`` for those of the process.
+        prog: name of the command.
+        description: one line about it.
+        example: a command that can be pasted into a shell.
+
+    Raises:
+        UserError: an unknown option, or a value of the wrong type or out of range.
+    """
+    parser = ArgumentParser(
+        prog=prog,
+        description=description,
+        epilog=f"example:\n  {example}",
+        formatter_class=_Formatter,
+        exit_on_error=False,
+    )
+    parser.add_argument("--config", action="config", help="file with any of the options below (YAML or JSON)")
+    hints, docs = get_type_hints(config), _field_docs(config)
+    fields = dataclasses.fields(config)  # type: ignore[arg-type]
+    for field in fields:
+        positional = bool(field.metadata.get("positional"))
+        name = field.name if positional else f"--{field.name.replace('_', '-')}"
+        options: dict[str, Any] = {"type": hints[field.name], "help": docs.get(field.name, "")}
+        if "nargs" in field.metadata:
+            options["nargs"] = field.metadata["nargs"]
+        if field.default is not dataclasses.MISSING:
+            options["default"] = field.default
+        elif field.default_factory is not dataclasses.MISSING:
+            options["default"] = field.default_factory()
+        elif not positional:
+            options["required"] = True
+        parser.add_argument(name, **options)
+    try:
+        namespace = parser.instantiate_classes(parser.parse_args(sys.argv[1:] if argv is None else argv))
+        return config(**{field.name: getattr(namespace, field.name) for field in fields})
+    except (ArgumentError, TypeError, ValueError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(f"{_innermost(error)} (see {prog} --help)") from error
+
+
+def guarded(prog: str) -> Callable[[Main], Main]:
+    """Let a command end with status 2 and one line where the user erred, 130 where they pressed Ctrl-C."""
+
+    def decorate(main: Main) -> Main:
+        @functools.wraps(main)
+        def wrapped(argv: list[str] | None = None) -> int:
+            try:
+                return main(argv)
+            except (UserError, CheckpointError) as error:
+                print(f"{prog}: error: {error}", file=sys.stderr)
+                return 2
+            except KeyboardInterrupt:
+                print(f"{prog}: interrupted; what was finished is kept", file=sys.stderr)
+                return 130
+
+        return wrapped
+
+    return decorate
+
+
+def _field_docs(config: type) -> dict[str, str]:
+    """Return the text of each field under ``Args`` in a Google-style docstring."""
+    text = inspect.getdoc(config) or ""
+    match = re.search(r"^Args:\n(.*?)(?:\n\n|\Z)", text, re.DOTALL | re.MULTILINE)
+    if match is None:
+        return {}
+    body = inspect.cleandoc(match.group(1))
+    entries = re.findall(r"^(\w+): (.*?)(?=^\w+: |\Z)", body, re.DOTALL | re.MULTILINE)
+    return {name: " ".join(words.split()).replace("``", "").replace("%", "%%") for name, words in entries}
+
+
+def _innermost(error: BaseException) -> str:
+    """Return the most telling line of a parser's nested message."""
+    lines = [line.strip(" -") for line in str(error).splitlines() if line.strip(" -")]
+    return "; ".join(dict.fromkeys([lines[0], lines[-1]])) if lines else type(error).__name__

@@ -1,0 +1,107 @@
+"""``hebblm-preprocess``: raw or tokenised text to a dictionary and binarised ids."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from rich.console import Console
+
+from hebblm.cli.common import guarded, parse
+from hebblm.errors import UserError
+from hebblm.text.binarize import prepare, refuse_foreign
+from hebblm.text.corpora import Corpus, text_corpus
+from hebblm.text.normalize import Normalization, normalize
+from hebblm.text.prepared import PreparedCorpus
+from hebblm.text.tokenizers import (
+    MODEL_FILE,
+    MosesTokenizer,
+    SentencePieceTokenizer,
+    Tokenizer,
+    WhitespaceTokenizer,
+)
+
+PROG = "hebblm-preprocess"
+DESCRIPTION = "Turn raw or tokenised UTF-8 text into a dictionary and binarised ids."
+EXAMPLE = "hebblm-preprocess --text novel.txt --tokenizer moses --min-count 2 --destdir corpora/novel"
+
+
+@dataclass(frozen=True, slots=True)
+class PreprocessConfig:
+    """What to read, how to split it into tokens, and where to write.
+
+    Args:
+        text: a text file (split 80/10/10 by lines), or a folder with train.txt, valid.txt and test.txt, or
+            any other folder of .txt files.
+        destdir: the folder to write, new or empty or an earlier result.
+        tokenizer: how lines become tokens.
+        normalization: the case policy.
+        vocab_size: number of SentencePiece pieces.
+        min_count: words seen less often in training become <unk> (not with sentencepiece).
+        train: name of the training file within the folder.
+        valid: name of the validation file within the folder.
+        test: name of the test file within the folder.
+        lang: language of Moses' rules.
+        seed: of SentencePiece's draw of training lines.
+    """
+
+    text: Path
+    destdir: Path
+    tokenizer: Literal["whitespace", "moses", "sentencepiece"] = "whitespace"
+    normalization: Normalization = "raw"
+    vocab_size: int = 8000
+    min_count: int = 1
+    train: str | None = None
+    valid: str | None = None
+    test: str | None = None
+    lang: str = "en"
+    seed: int = 0
+
+
+def preprocess(config: PreprocessConfig) -> PreparedCorpus:
+    """Read, tokenise and write as configured.
+
+    Raises:
+        UserError: see :func:`hebblm.text.corpora.text_corpus` and :func:`hebblm.text.binarize.prepare`.
+    """
+    if config.vocab_size < 1:
+        raise UserError(f"--vocab-size {config.vocab_size} must be at least 1")
+    named = {"train": config.train, "valid": config.valid, "test": config.test}
+    names = {split: name for split, name in named.items() if name is not None}
+    refuse_foreign(config.destdir)
+    plain = text_corpus(config.text, names)
+    with tempfile.TemporaryDirectory() as scratch:
+        tokenizer = _tokenizer(config, plain, Path(scratch) / MODEL_FILE)
+        corpus = text_corpus(config.text, names, tokenizer)
+        return prepare(
+            corpus, normalization=config.normalization, destdir=config.destdir, min_count=config.min_count
+        )
+
+
+def _tokenizer(config: PreprocessConfig, plain: Corpus, model: Path) -> Tokenizer:
+    """Return the tokeniser asked for, trained on the training split if it learns."""
+    if config.tokenizer == "whitespace":
+        return WhitespaceTokenizer()
+    if config.tokenizer == "moses":
+        return MosesTokenizer(config.lang)
+    lines = (normalize(line, config.normalization) for line in plain.lines("train"))
+    return SentencePieceTokenizer.train(lines, model, vocab_size=config.vocab_size, seed=config.seed)
+
+
+@guarded(PROG)
+def main(argv: list[str] | None = None) -> int:
+    """Run the command and return its exit status."""
+    config = parse(PreprocessConfig, argv, prog=PROG, description=DESCRIPTION, example=EXAMPLE)
+    prepared = preprocess(config)
+    meta = prepared.meta
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(f"{prepared.folder}: {meta.vocabulary_size:,} symbols, {meta.normalization}, {meta.dtype}")
+    for name, split in meta.splits.items():
+        share = 100 * split.unknown / split.tokens
+        console.print(
+            f"  {name}: {split.tokens:,} tokens, {split.lines:,} lines, {split.words:,} words, "
+            f"{split.bytes:,} bytes, {share:.2f} % <unk>"
+        )
+    return 0

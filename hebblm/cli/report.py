@@ -1,0 +1,131 @@
+"""``hebblm-report``: tables, plots and documents from results."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+
+from hebblm.cli.common import guarded, parse
+from hebblm.errors import UserError
+from hebblm.report import Result, TokenLosses, print_summary, tokens, write_comparison, write_report
+from hebblm.report.document import check_formats, print_comparison
+
+PROG = "hebblm-report"
+
+
+@dataclass(frozen=True, slots=True)
+class ReportConfig:
+    """What to report on, how and where.
+
+    Args:
+        results: the results to report on: folders that hebblm-eval wrote, or their result.json; may also be
+            given without the option, one after the other.
+        format: what to write, separated by commas: md, csv, tex, html, png, svg.
+        output_path: folder for the files; for a single result its own folder if not given.
+        edges: training counts that part the frequency report, such as 10,100,1000; needs tokens.parquet.
+    """
+
+    results: list[str] = field(default_factory=list)
+    format: str = "md,csv,tex,html,png"
+    output_path: str | None = None
+    edges: str | None = None
+
+
+@guarded(PROG)
+def main(argv: list[str] | None = None) -> int:
+    """Run the command and return its exit status."""
+    config = parse(
+        ReportConfig,
+        _name_positionals(sys.argv[1:] if argv is None else argv),
+        prog=PROG,
+        description="Turn results into tables, plots and documents; several results are put side by side.",
+        example=f"{PROG} results/wt2-to-ptb --format md,png --output-path reports",
+    )
+    if not config.results:
+        raise UserError(f"no result given; name a folder that hebblm-eval wrote: {PROG} DIR")
+    formats = check_formats([name.strip() for name in config.format.split(",")])
+    paths = [Path(name) for name in config.results]
+    if config.output_path is None and len(paths) > 1:
+        raise UserError(f"{len(paths)} results need a common place for their report; add --output-path DIR")
+    edges = _edges(config.edges)
+    loaded = [_load(path, edges) for path in paths]
+    console = Console()
+    if len(loaded) == 1:
+        result, losses = loaded[0]
+        directory = _folder(paths[0]) if config.output_path is None else Path(config.output_path)
+        print_summary(result, console)
+        written = write_report(result, directory, formats=formats, tokens=losses)
+    else:
+        directory = Path(config.output_path or ".")
+        labels = unique_labels([result for result, _ in loaded], paths)
+        results = {label: result for label, (result, _) in zip(labels, loaded, strict=True)}
+        print_comparison(results, console)
+        written = write_comparison(results, directory, formats=formats)
+        for label, (result, losses) in zip(labels, loaded, strict=True):
+            written += write_report(result, directory / _file_name(label), formats=formats, tokens=losses)
+    console.print(f"Wrote {len(written)} files to {directory}", markup=False, highlight=False, soft_wrap=True)
+    return 0
+
+
+def unique_labels(results: list[Result], paths: list[Path]) -> list[str]:
+    """Return a label for each result: its scenario; where that is shared, also its folder, then a number."""
+    labels = [result.scenario.label for result in results]
+    named = [
+        f"{label} ({_folder(path).resolve().name})" if labels.count(label) > 1 else label
+        for label, path in zip(labels, paths, strict=True)
+    ]
+    return [
+        f"{label} #{named[: at + 1].count(label)}" if named.count(label) > 1 else label
+        for at, label in enumerate(named)
+    ]
+
+
+def _load(path: Path, edges: list[int] | None) -> tuple[Result, TokenLosses | None]:
+    """Return a result and, where they were logged, its losses token by token."""
+    result = Result.load(path)
+    file = _folder(path) / tokens.FILE_NAME
+    if not file.exists() and edges is None:
+        return result, None
+    losses = TokenLosses.load(file)
+    return (result if edges is None else tokens.with_edges(result, losses, edges)), losses
+
+
+def _edges(text: str | None) -> list[int] | None:
+    """Return the edges given on the command line."""
+    if text is None:
+        return None
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise UserError(
+            f"--edges {text!r} must be whole numbers separated by commas, such as 50,100,500"
+        ) from error
+
+
+def _folder(path: Path) -> Path:
+    """Return the folder of a result."""
+    return path if path.is_dir() else path.parent
+
+
+def _file_name(label: str) -> str:
+    """Return a label as the name of a folder."""
+    return "-".join("".join(character if character.isalnum() else " " for character in label).split())
+
+
+def _name_positionals(argv: list[str]) -> list[str]:
+    """Gather the results given one after the other under ``--results``; every option takes one value."""
+    options: list[str] = []
+    results: list[str] = []
+    rest = iter(argv)
+    for argument in rest:
+        if not argument.startswith("-"):
+            results.append(argument)
+            continue
+        options.append(argument)
+        if argument not in ("-h", "--help") and "=" not in argument:
+            options += [value for value in [next(rest, None)] if value is not None]
+    return [*options, "--results", json.dumps(results)] if results else options

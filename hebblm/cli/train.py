@@ -1,0 +1,84 @@
+"""``hebblm-train``: a corpus to a trained base model; resumes after a kill."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from awd_lstm import ARCHITECTURES
+from rich.console import Console
+
+from hebblm.cli.common import guarded, parse
+from hebblm.errors import UserError
+from hebblm.models.device import pick_device
+from hebblm.models.presets import get_preset
+from hebblm.models.store import model_folder, prepared_corpus
+from hebblm.models.training import train_model
+from hebblm.provenance import command_line, provenance
+
+PROG = "hebblm-train"
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Settings of a training run.
+
+    Args:
+        corpus: ptb, wt2, pydoc, numpy, text:PATH, hf:ID[:CONFIG] or a folder of hebblm-preprocess.
+        preset: tiny, small or paper.
+        arch: architecture to train instead of the preset's, e.g. awd_lstm_1200.
+        normalization: raw or lower; a prepared folder has its own.
+        epochs: passes over the corpus instead of the preset's.
+        output_path: folder of the model; by default the cache, where hebblm-eval finds it.
+        device: auto, cpu or cuda.
+        seed: of weights, segment lengths and dropout.
+    """
+
+    corpus: str
+    preset: str = "small"
+    arch: str | None = None
+    normalization: Literal["raw", "lower"] | None = None
+    epochs: int | None = None
+    output_path: Path | None = None
+    device: str = "auto"
+    seed: int = 1111
+
+
+@guarded(PROG)
+def main(argv: list[str] | None = None) -> int:
+    """Train a base model."""
+    config = parse(
+        TrainConfig,
+        argv,
+        prog=PROG,
+        description="Train an AWD-LSTM base model; run the same command again to go on after an interruption.",
+        example="hebblm-train --corpus ptb --preset small",
+    )
+    device = pick_device(config.device)
+    prepared = prepared_corpus(config.corpus, config.normalization)
+    preset = get_preset(config.preset, prepared.meta.name, len(prepared.dictionary), config.seed)
+    if config.arch is not None:
+        if config.arch not in ARCHITECTURES:
+            raise UserError(f"unknown arch {config.arch!r}; choose from {', '.join(ARCHITECTURES)}")
+        preset = replace(preset, model=ARCHITECTURES[config.arch](len(prepared.dictionary)))
+    if config.epochs is not None:
+        if config.epochs < 1:
+            raise UserError(f"epochs = {config.epochs} must be at least 1")
+        preset = replace(preset, training=replace(preset.training, epochs=config.epochs))
+    folder = config.output_path or model_folder(prepared, preset)
+    record = provenance(command_line(PROG, argv), device=str(device), seed=config.seed)
+    record["corpus"] = {
+        "name": prepared.meta.name,
+        "normalization": prepared.meta.normalization,
+        "train_tokens": prepared.split("train").tokens,
+        "provenance": prepared.meta.provenance,
+    }
+    train_model(prepared, preset, folder, device=device, provenance=record)
+    Console(stderr=True).print(f"model in {folder}", soft_wrap=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,165 @@
+"""Building, training and filling FAISS indexes; the only file that calls FAISS to make one."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hebblm.errors import UserError
+
+SEED = 1234
+EXACT_BELOW = 20_000
+LISTS_FROM = 150_000
+CHUNK = 65_536
+# k-means over the lists is the cost of training; 64 points a list place the centroids well enough.
+POINTS_PER_LIST = 64
+TRAINING_POINTS = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedIndex:
+    """A FAISS index over a prefix of the entries.
+
+    Args:
+        index: the FAISS index.
+        spec: the factory string it was made from.
+        trained: the number of entries when it was trained.
+    """
+
+    index: Any
+    spec: str
+    trained: int
+
+    def __len__(self) -> int:
+        """Return the number of entries in the index."""
+        return int(self.index.ntotal)
+
+
+def is_installed() -> bool:
+    """Say whether FAISS can be imported."""
+    return importlib.util.find_spec("faiss") is not None
+
+
+def load_faiss() -> Any:
+    """Import FAISS, which is optional.
+
+    Raises:
+        UserError: it is not installed.
+    """
+    try:
+        return importlib.import_module("faiss")
+    except ImportError as error:
+        raise UserError(
+            "FAISS is not installed: pip install 'hebblm[cpu]' (or hebblm[gpu]), or use memory.index=exact"
+        ) from error
+
+
+def auto_spec(dim: int, count: int) -> str | None:
+    """Return the factory string for ``count`` keys of width ``dim``, None where exact search is as fast.
+
+    4-bit product quantisation with at most four dimensions a code and, where the width allows, at least a
+    hundred codes; inverted lists, about sqrt(2 n) of them, from 150,000 entries on. On the states of a
+    200-wide LSTM over 2.07 million tokens this finds 99.8 % of the nearest 200 with five candidates each
+    (50 codes: 96.6 %).
+    """
+    if count < EXACT_BELOW:
+        return None
+    codes = min(
+        (dim // width for width in (1, 2, 3, 4) if dim % width == 0 and dim >= 100 * width), default=dim
+    )
+    if count < LISTS_FROM:
+        return f"PQ{codes}x4fs"
+    lists = 2 ** round(np.log2(np.sqrt(2 * count)))
+    return f"IVF{lists},PQ{codes}x4fs"
+
+
+def make_index(dim: int, spec: str) -> Any:
+    """Return an empty, untrained index of squared L2 distance.
+
+    Raises:
+        UserError: FAISS does not understand ``spec`` for keys of this width.
+    """
+    faiss = load_faiss()
+    try:
+        index = faiss.index_factory(dim, spec, faiss.METRIC_L2)
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(
+            f"memory.index={spec!r} is no FAISS factory string for keys of width {dim} ({_reason(error)}); "
+            "use auto, exact, or for example PQ50x4fs"
+        ) from error
+    _quiet(index)
+    return index
+
+
+def training_minimum(index: Any) -> int:
+    """Return the fewest keys ``index`` can be trained on: its inverted lists or its largest codebook."""
+    faiss = load_faiss()
+    index = faiss.downcast_index(index)
+    needed = 1
+    for name in ("index", "base_index"):  # pre-transforms and refinements wrap another index
+        if hasattr(index, name):
+            needed = max(needed, training_minimum(getattr(index, name)))
+    if hasattr(index, "nlist"):
+        needed = max(needed, int(index.nlist))
+    if hasattr(index, "pq"):
+        needed = max(needed, int(index.pq.ksub))
+    return needed
+
+
+def set_nprobe(index: Any, nprobe: int | None) -> bool:
+    """Set how many inverted lists a search visits, by default one in 32 (at least 32); False without any."""
+    inverted = load_faiss().try_extract_index_ivf(index)
+    if inverted is None:
+        return False
+    inverted.nprobe = min(inverted.nlist, nprobe or max(32, inverted.nlist // 32))
+    return True
+
+
+def train(index: Any, keys: Tensor) -> None:
+    """Train ``index`` on a seeded sample of ``keys`` (n, D)."""
+    inverted = load_faiss().try_extract_index_ivf(index)
+    lists = 0 if inverted is None else int(inverted.nlist)
+    size = min(len(keys), max(TRAINING_POINTS, POINTS_PER_LIST * lists, training_minimum(index)))
+    chosen = np.sort(np.random.default_rng(SEED).choice(len(keys), size, replace=False))
+    index.train(as_float32(keys.index_select(0, torch.from_numpy(chosen))))
+
+
+def extend(index: Any, keys: Tensor) -> None:
+    """Add ``keys`` (n, D) to a trained index."""
+    for rows in torch.split(keys, CHUNK):
+        index.add(as_float32(rows))
+
+
+def clone(index: Any) -> Any:
+    """Return an independent copy of an index of any type."""
+    faiss = load_faiss()
+    return faiss.deserialize_index(faiss.serialize_index(index))
+
+
+def as_float32(keys: Tensor) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """Return (n, D) as the contiguous float32 array that FAISS takes."""
+    return np.ascontiguousarray(keys.to(device="cpu", dtype=torch.float32).numpy())
+
+
+def _quiet(index: Any) -> None:
+    """Let small training sets pass without a printed warning, and bound the points that k-means looks at."""
+    inverted = load_faiss().try_extract_index_ivf(index)
+    if inverted is not None:
+        inverted.cp.min_points_per_centroid = 1
+        inverted.cp.max_points_per_centroid = POINTS_PER_LIST
+        inverted.cp.seed = SEED
+    for part in (load_faiss().downcast_index(index), inverted):
+        if part is not None and hasattr(part, "pq"):
+            part.pq.cp.min_points_per_centroid = 1
+            part.pq.cp.seed = SEED
+
+
+def _reason(error: Exception) -> str:
+    """Return the last clause of a FAISS message, without its C++ signature."""
+    return str(error).splitlines()[-1].rsplit(": ", 1)[-1].strip() or "not understood"

@@ -1,0 +1,102 @@
+"""Memory for streams: the newest entries exactly, the bulk behind a trained index."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from hebblm.errors import UserError
+from hebblm.memory.flat import FlatMemory
+from hebblm.memory.gather import gather
+from hebblm.memory.nearest import Ranked, merge
+from hebblm.memory.pq import FaissMemory
+from hebblm.memory.store import Entries
+from hebblm.types import Neighbors
+
+
+class HybridMemory:
+    """A recent-exact buffer merged with a bulk memory.
+
+    New entries go to ``recent`` and are found exactly from the next search on. As soon as ``recent`` holds
+    more than ``flush_at`` entries, all of them move to ``bulk``; the moment depends on counts alone.
+
+    Args:
+        bulk: memory of the older entries; it may be empty, and None starts an empty :class:`FaissMemory`.
+        recent: empty exact memory of the same width on the CPU.
+        flush_at: the most entries that stay in ``recent`` after an :meth:`add`, at least 1.
+
+    Raises:
+        UserError: ``flush_at`` below 1.
+        ValueError: memories of different widths, or a ``recent`` that is not empty.
+    """
+
+    kind = "hybrid"
+
+    def __init__(
+        self, bulk: FaissMemory | FlatMemory | None, recent: FlatMemory, *, flush_at: int = 4096
+    ) -> None:
+        if flush_at < 1:
+            raise UserError(f"memory.flush_at={flush_at} is out of range; use at least 1")
+        self.bulk = FaissMemory(recent.dim, dtype=recent.dtype) if bulk is None else bulk
+        if self.bulk.dim != recent.dim or len(recent):
+            raise ValueError("recent must be empty and of the width of bulk")
+        self.recent = recent
+        self.flush_at = flush_at
+
+    @property
+    def dim(self) -> int:
+        """The width of a key."""
+        return self.recent.dim
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type recent keys are stored in."""
+        return self.recent.dtype
+
+    def __len__(self) -> int:
+        """Return the number of entries."""
+        return len(self.bulk) + len(self.recent)
+
+    def add(self, keys: Tensor, values: Tensor, log_normalizers: Tensor | None = None) -> None:
+        """Append entries: keys (M, D), values (M,) int64, log_normalizers (M,) in nats."""
+        self.recent.add(keys, values, log_normalizers)
+        if len(self.recent) > self.flush_at:
+            self._flush()
+
+    def search(self, queries: Tensor, k: int) -> Neighbors:
+        """Return the ``k`` nearest entries of each query (N, D) from both sides; fewer are masked out.
+
+        Raises:
+            UserError: ``k`` below 1, or a query that is not finite.
+        """
+        return gather(self.parts(), self.nearest(queries, k), queries)
+
+    def nearest(self, queries: Tensor, k: int) -> Ranked:
+        """Return distances and positions (N, K) only; positions count through bulk, then recent."""
+        older, newer = self.bulk.nearest(queries, k), self.recent.nearest(queries, k)
+        shifted = torch.where(newer.ids < 0, newer.ids, newer.ids + len(self.bulk))
+        return merge(older, Ranked(newer.distances, shifted), k)
+
+    def parts(self) -> list[Entries]:
+        """Return views of the entries, oldest first."""
+        return [part.entries() for part in (self.bulk, self.recent) if len(part)] or [self.recent.entries()]
+
+    def mark_base(self) -> None:
+        """Make the present entries the state that :meth:`reset` returns to; they all move to the bulk."""
+        if len(self.recent):
+            self._flush()
+        self.bulk.mark_base()
+
+    def reset(self) -> None:
+        """Drop every entry added since the last :meth:`mark_base`, or since construction."""
+        self.bulk.reset()
+        self.recent.reset()
+
+    def describe(self) -> dict[str, object]:
+        """Return what a result records about this memory."""
+        return {**self.bulk.describe(), "kind": self.kind, "entries": len(self), "flush_at": self.flush_at}
+
+    def _flush(self) -> None:
+        entries = self.recent.entries()
+        self.bulk.add(entries.keys, entries.values, entries.log_normalizers)
+        self.recent.reset()

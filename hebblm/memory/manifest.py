@@ -1,0 +1,143 @@
+"""The manifest of a saved memory: what it holds, what it belongs to, and the hashes of its files."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+
+from hebblm.errors import UserError
+from hebblm.files import read_json, sha256, write_json
+
+SCHEMA = "hebblm-memory/1"
+NAME = "manifest.json"
+DTYPES = {"float16": torch.float16, "float32": torch.float32, "float64": torch.float64}
+KINDS = ("exact", "ring", "faiss", "hybrid")
+
+
+@dataclass(frozen=True, slots=True)
+class IndexManifest:
+    """The settings of a FAISS memory, and its index if one was built.
+
+    Args:
+        factory: "auto" or a factory string.
+        rescore: candidates for each neighbour.
+        nprobe: inverted lists visited, None for the default.
+        spec: the factory string of the saved index, None if there is none.
+        trained: entries when the index was trained.
+    """
+
+    factory: str
+    rescore: int
+    nprobe: int | None
+    spec: str | None
+    trained: int
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """See the module; ``files`` maps each name to its size in bytes and its sha256."""
+
+    schema: str
+    kind: str
+    model_hash: str
+    dictionary_hash: str
+    dtype: str
+    count: int
+    dim: int
+    capacity: int | None
+    flush_at: int | None
+    index: IndexManifest | None
+    files: dict[str, tuple[int, str]]
+
+    def write(self, folder: Path) -> None:
+        """Write ``manifest.json`` into ``folder``."""
+        write_json(folder / NAME, asdict(self))
+
+
+def describe_files(folder: Path) -> dict[str, tuple[int, str]]:
+    """Return size and sha256 of every file in ``folder``."""
+    return {path.name: (path.stat().st_size, sha256(path)) for path in sorted(folder.iterdir())}
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read and check the form of a manifest.
+
+    Raises:
+        UserError: it is missing, of another schema, or malformed.
+    """
+    path = folder / NAME
+    if not path.is_file():
+        raise UserError(f"{folder} holds no saved memory: {NAME} is missing; save one there first")
+    raw = read_json(path)
+    schema = raw.get("schema") if isinstance(raw, dict) else None
+    if schema != SCHEMA:
+        raise UserError(f"{path} has schema {schema!r}, not {SCHEMA!r}; build the memory anew")
+    try:
+        index = None if raw["index"] is None else IndexManifest(**raw["index"])
+        files = {str(name): (int(size), str(digest)) for name, (size, digest) in raw["files"].items()}
+        manifest = Manifest(**{**raw, "index": index, "files": files})
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"{path} is malformed ({error}); build the memory anew") from error
+    _check_fields(manifest, path)
+    return manifest
+
+
+def check_owner(manifest: Manifest, folder: Path, *, model_hash: str, dictionary_hash: str) -> None:
+    """Refuse a memory that was made with another model or dictionary.
+
+    Raises:
+        UserError: naming which of the two differs.
+    """
+    for name, found, expected in (
+        ("model", manifest.model_hash, model_hash),
+        ("dictionary", manifest.dictionary_hash, dictionary_hash),
+    ):
+        if found != expected:
+            raise UserError(
+                f"the memory in {folder} belongs to another {name} "
+                f"(hash {found[:12]}, expected {expected[:12]}); build it anew with this {name}"
+            )
+
+
+def check_files(manifest: Manifest, folder: Path) -> None:
+    """Refuse files that are missing, truncated or changed.
+
+    Raises:
+        UserError: naming the file.
+    """
+    for name, (size, digest) in manifest.files.items():
+        path = folder / name
+        if not path.is_file():
+            raise UserError(f"{path} is missing; build the memory anew")
+        if path.stat().st_size != size:
+            raise UserError(
+                f"{path} has {path.stat().st_size} bytes instead of {size}; build the memory anew"
+            )
+        if sha256(path) != digest:
+            raise UserError(f"{path} was changed (its sha256 is not the manifest's); build the memory anew")
+
+
+def _check_fields(manifest: Manifest, path: Path) -> None:
+    """Refuse values from which no memory can be made."""
+    numbers = (manifest.count, manifest.dim)
+    sound = (
+        manifest.kind in KINDS
+        and manifest.dtype in DTYPES
+        and all(isinstance(number, int) and number >= 0 for number in numbers)
+        and (manifest.kind != "ring" or isinstance(manifest.capacity, int))
+        and (manifest.kind != "hybrid" or isinstance(manifest.flush_at, int))
+        and (manifest.kind != "faiss" or manifest.index is not None)
+        and all(Path(name).name == name for name in manifest.files)
+    )
+    if sound:
+        itemsize = DTYPES[manifest.dtype].itemsize
+        expected = {"keys.bin": manifest.count * manifest.dim * itemsize, "values.bin": manifest.count * 8}
+        if "log_normalizers.bin" in manifest.files:
+            expected["log_normalizers.bin"] = manifest.count * 4
+        sizes = {name: manifest.files[name][0] for name in expected if name in manifest.files}
+        has_index = manifest.index is not None and manifest.index.spec is not None
+        sound = sizes == expected and has_index == ("index.faiss" in manifest.files)
+    if not sound:
+        raise UserError(f"{path} contradicts itself; build the memory anew")

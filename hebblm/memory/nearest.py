@@ -1,0 +1,215 @@
+"""Exact nearest neighbours by squared L2 distance, the same bit for bit whatever the batch and the chunks.
+
+Matrix products find candidates; their rounding depends on shapes. So the distances that count are computed
+anew by direct difference, and an error bound on the matrix products tells whether an entry outside the
+candidates could belong to the K nearest. Where it could, all entries within the bound are examined.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from hebblm.memory.store import Entries
+
+CPU_CHUNK_BYTES = 32 << 20
+CUDA_CHUNK_BYTES = 1 << 30
+# Differences of a few queries at a time stay in the second-level cache of a CPU.
+CPU_BLOCK_BYTES = 1 << 20
+CUDA_BLOCK_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """Entries chosen for N queries.
+
+    Args:
+        distances: (N, K) squared L2, ascending; +inf where there is no entry.
+        ids: (N, K) int64 positions among the entries; -1 where there is none. Equal distances: older first.
+    """
+
+    distances: Tensor
+    ids: Tensor
+
+
+def compute_dtype(queries: Tensor, keys: Tensor) -> torch.dtype:
+    """Return the type of distances: float64 if either side is, float32 otherwise."""
+    return torch.promote_types(torch.promote_types(queries.dtype, keys.dtype), torch.float32)
+
+
+def block_rows(row_bytes: int, device: torch.device) -> int:
+    """Return how many rows of ``row_bytes`` make one block of work."""
+    budget = CUDA_BLOCK_BYTES if device.type == "cuda" else CPU_BLOCK_BYTES
+    return max(1, budget // max(1, row_bytes))
+
+
+def squared_differences(queries: Tensor, keys: Tensor) -> Tensor:
+    """Return ``||h - h_k||^2`` by direct difference.
+
+    Args:
+        queries: (..., D).
+        keys: (..., D), broadcast against the queries.
+
+    Returns:
+        (...), with bits that depend on the two vectors alone: the order of summation depends on D only.
+    """
+    squares = (keys - queries).square_()  # (..., D)
+    if squares.device.type == "cpu":
+        return squares.sum(-1)
+    # A CUDA reduction splits a row according to the number of rows; adding halves is elementwise.
+    while squares.shape[-1] > 1:
+        half, odd = divmod(squares.shape[-1], 2)
+        summed = squares[..., :half] + squares[..., half : 2 * half]
+        if odd:
+            summed[..., :1] += squares[..., -1:]
+        squares = summed
+    return squares[..., 0]
+
+
+def rank(queries: Tensor, keys: Tensor, ids: Tensor) -> Ranked:
+    """Order candidates by their exact distance.
+
+    Args:
+        queries: (N, D).
+        keys: (n, D) all entries.
+        ids: (N, M) candidate positions, distinct within a row, -1 for none.
+
+    Returns:
+        All M candidates of each query, nearest first, ties by position.
+    """
+    dtype = compute_dtype(queries, keys)
+    ids = ids.sort(dim=1).values
+    distances = torch.empty(ids.shape, dtype=dtype, device=ids.device)  # (N, M)
+    dim = keys.shape[1]
+    step = block_rows(ids.shape[1] * dim * dtype.itemsize, keys.device)
+    for begin in range(0, len(queries), step):
+        some = ids[begin : begin + step]  # (n, M)
+        rows = keys.index_select(0, some.clamp_min(0).flatten()).to(dtype).view(*some.shape, dim)
+        distances[begin : begin + step] = squared_differences(
+            queries[begin : begin + step, None].to(dtype), rows
+        )
+    distances.masked_fill_(ids < 0, float("inf"))
+    distances, order = distances.sort(dim=1, stable=True)
+    return Ranked(distances, ids.gather(1, order))
+
+
+def nearest(queries: Tensor, entries: Entries, k: int, *, chunk_bytes: int | None = None) -> Ranked:
+    """Return the exact ``k`` nearest entries of each query.
+
+    Args:
+        queries: (N, D), finite, on the entries' device.
+        entries: n entries.
+        k: K, at least 1; columns beyond n are empty.
+        chunk_bytes: bound on the scratch memory of the matrix products.
+
+    Returns:
+        (N, K) distances and positions.
+    """
+    dtype = compute_dtype(queries, entries.keys)
+    queries = queries.to(dtype)
+    count, wanted = len(entries), min(k, len(entries))
+    if not count:
+        return pad(_nothing(queries), k)
+    candidates = wanted + max(16, wanted // 4)
+    if candidates >= count:
+        ids = torch.arange(count, device=queries.device).expand(len(queries), count)
+        ranked = rank(queries, entries.keys, ids)
+        return pad(Ranked(ranked.distances[:, :wanted], ranked.ids[:, :wanted]), k)
+    if chunk_bytes is None:
+        chunk_bytes = CUDA_CHUNK_BYTES if queries.device.type == "cuda" else CPU_CHUNK_BYTES
+    parts = []
+    for some in torch.split(queries, 1024) if len(queries) else [queries]:
+        step = max(1, chunk_bytes // (dtype.itemsize * (len(some) + some.shape[1])))
+        parts.append(_nearest_chunk(some, entries, wanted, candidates, step))
+    ranked = Ranked(torch.cat([part.distances for part in parts]), torch.cat([part.ids for part in parts]))
+    return pad(ranked, k)
+
+
+def pad(ranked: Ranked, k: int) -> Ranked:
+    """Widen to K columns; the new ones are empty."""
+    missing = k - ranked.ids.shape[1]
+    if missing <= 0:
+        return ranked
+    distances = torch.nn.functional.pad(ranked.distances, (0, missing), value=float("inf"))
+    return Ranked(distances, torch.nn.functional.pad(ranked.ids, (0, missing), value=-1))
+
+
+def merge(first: Ranked, second: Ranked, k: int) -> Ranked:
+    """Return the ``k`` nearest of two rankings; on equal distances those of ``first`` come first."""
+    distances = torch.cat([first.distances, second.distances], dim=1)
+    ids = torch.cat([first.ids, second.ids], dim=1)
+    distances, order = distances.sort(dim=1, stable=True)
+    return Ranked(distances[:, :k], ids.gather(1, order)[:, :k])
+
+
+def _nearest_chunk(queries: Tensor, entries: Entries, wanted: int, candidates: int, step: int) -> Ranked:
+    """Find candidates by matrix products, rank them exactly, and re-examine the queries left in doubt."""
+    nothing = _nothing(queries)
+    floors, ids = nothing.distances, nothing.ids
+    for begin in range(0, len(entries), step):
+        approximate = _products(queries, entries, begin, begin + step)  # (N, C)
+        values, found = approximate.topk(
+            min(candidates, approximate.shape[1]), dim=1, largest=False, sorted=False
+        )
+        floors, ids = torch.cat([floors, values], dim=1), torch.cat([ids, found + begin], dim=1)
+        if ids.shape[1] > candidates:
+            floors, kept = floors.topk(candidates, dim=1, largest=False, sorted=False)
+            ids = ids.gather(1, kept)
+    ranked = rank(queries, entries.keys, ids)
+    distances, ids = ranked.distances[:, :wanted], ranked.ids[:, :wanted]
+    bound = error_bound(queries, entries)  # (N,)
+    # Whatever was not a candidate has a product-based distance of at least the largest candidate's.
+    doubtful = ~(distances[:, -1] + 2 * bound < floors.amax(dim=1))  # (N,)
+    if bool(doubtful.any()):
+        limits = distances[doubtful, -1] + 2 * bound[doubtful]
+        again = _within(queries[doubtful], entries, limits, wanted, max(1, step // 4))
+        distances, ids = distances.clone(), ids.clone()
+        distances[doubtful], ids[doubtful] = again.distances, again.ids
+    return Ranked(distances, ids)
+
+
+def _nothing(queries: Tensor) -> Ranked:
+    """Return a ranking of no columns."""
+    ids = torch.empty(len(queries), 0, dtype=torch.int64, device=queries.device)
+    return Ranked(queries.new_empty(len(queries), 0), ids)
+
+
+def _products(queries: Tensor, entries: Entries, begin: int, end: int) -> Tensor:
+    """Return ``||h||^2 + ||h_k||^2 - 2 h.h_k`` (N, C) for a run of entries, subject to rounding."""
+    keys = entries.keys[begin:end].to(queries.dtype)  # (C, D)
+    norms = entries.norms[begin:end].to(queries.dtype)  # (C,)
+    distances = torch.addmm(norms, queries, keys.t(), alpha=-2)  # (N, C)
+    return distances.add_(queries.square().sum(dim=1, keepdim=True))
+
+
+def error_bound(queries: Tensor, entries: Entries) -> Tensor:
+    """Bound (N,) how far a distance by matrix products can lie from the one by direct difference.
+
+    A sum of D products is off by at most ``(D + 2) u`` times the sum of their magnitudes, and those of the
+    three terms sum to at most ``(||h|| + ||h_k||)^2``.
+    """
+    unit = torch.finfo(entries.norms.dtype).eps
+    if queries.dtype == torch.float32:
+        # A caller may have allowed TensorFloat-32 or bfloat16 products.
+        unit = {"highest": unit, "high": 2.0**-10, "medium": 2.0**-7}[torch.get_float32_matmul_precision()]
+    reach = queries.square().sum(dim=1).sqrt() + entries.norms.max().to(queries.dtype).sqrt()  # (N,)
+    return (queries.shape[1] + 16) * unit * reach.square()
+
+
+def _within(queries: Tensor, entries: Entries, limits: Tensor, wanted: int, step: int) -> Ranked:
+    """Rank every entry whose product-based distance is at most ``limits`` (N,), run by run."""
+    dim = queries.shape[1]
+    best = _nothing(queries)
+    pairs = block_rows(dim * queries.dtype.itemsize, queries.device)
+    for begin in range(0, len(entries), step):
+        near = _products(queries, entries, begin, begin + step) <= limits[:, None]  # (N, C)
+        distances = torch.full(near.shape, float("inf"), dtype=queries.dtype, device=queries.device)
+        for some in torch.split(near.nonzero(), pairs):
+            row, column = some.unbind(dim=1)
+            keys = entries.keys.index_select(0, column + begin).to(queries.dtype)
+            distances[row, column] = squared_differences(queries[row], keys)
+        ids = torch.arange(begin, begin + near.shape[1], device=queries.device).expand(near.shape)
+        best = merge(best, Ranked(distances, ids), wanted)
+    return best

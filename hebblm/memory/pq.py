@@ -1,0 +1,234 @@
+"""Bulk memory: a trained FAISS index proposes candidates, the stored keys decide."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from hebblm.errors import UserError
+from hebblm.memory import faiss_index
+from hebblm.memory.faiss_index import TrainedIndex
+from hebblm.memory.gather import checked, gather
+from hebblm.memory.nearest import Ranked, block_rows, compute_dtype, error_bound, nearest, pad, rank
+from hebblm.memory.store import SPILL_BYTES, Entries, EntryStore
+from hebblm.types import Neighbors
+
+
+class FaissMemory:
+    """Entries behind an approximate index, with exact distances.
+
+    The index proposes ``rescore * K`` candidates; their distances are computed from the stored keys, and the
+    nearest K are returned in the order of :class:`~hebblm.memory.flat.FlatMemory`. The index is built when
+    first searched, on a seeded sample; new entries are added to it, and it is trained anew whenever their
+    number has doubled. With too few entries to train on, search is exact.
+
+    Args:
+        dim: D, the width of a key.
+        factory: "auto" (exact below 20,000 entries, ``PQ{m}x4fs`` below 150,000, ``IVF{n},PQ{m}x4fs`` above)
+            or any FAISS factory string.
+        dtype: of the stored keys: float32, float16 or float64.
+        rescore: candidates for each neighbour wanted, at least 1.
+        nprobe: inverted lists visited by a search; None for one in 32, at least 32.
+        spill_bytes: keys that outgrow this many bytes are memory-mapped from a temporary file.
+
+    Raises:
+        UserError: FAISS is missing, or an argument is out of range or not understood.
+    """
+
+    kind = "faiss"
+
+    def __init__(
+        self,
+        dim: int,
+        factory: str = "auto",
+        *,
+        dtype: torch.dtype = torch.float32,
+        rescore: int = 5,
+        nprobe: int | None = None,
+        spill_bytes: int = SPILL_BYTES,
+    ) -> None:
+        faiss_index.load_faiss()
+        if rescore < 1:
+            raise UserError(f"memory.rescore={rescore} leaves no candidates; use at least 1")
+        if nprobe is not None and nprobe < 1:
+            raise UserError(f"memory.nprobe={nprobe} visits no list; use at least 1")
+        self._minimum = 1
+        if factory != "auto":
+            index = faiss_index.make_index(dim, factory)
+            self._minimum = faiss_index.training_minimum(index)
+            if not faiss_index.set_nprobe(index, nprobe) and nprobe is not None:
+                raise UserError(
+                    f"memory.nprobe={nprobe} has no meaning for memory.index={factory}; leave it unset"
+                )
+        self.factory = factory
+        self.rescore = rescore
+        self.nprobe = nprobe
+        self._store = EntryStore(dim, dtype=dtype, device="cpu", spill_bytes=spill_bytes)
+        self._trained: TrainedIndex | None = None
+        self._base = 0
+        self._base_trained: TrainedIndex | None = None
+
+    @classmethod
+    def over(
+        cls,
+        store: EntryStore,
+        trained: TrainedIndex | None,
+        *,
+        factory: str,
+        rescore: int,
+        nprobe: int | None,
+    ) -> FaissMemory:
+        """Return a memory over ``store``, which becomes its base, with an index over a prefix of it."""
+        memory = cls(store.dim, factory, dtype=store.dtype, rescore=rescore, nprobe=nprobe)
+        memory._store = store
+        memory._trained = trained
+        if trained is not None:
+            faiss_index.set_nprobe(trained.index, nprobe)
+        memory.mark_base()
+        return memory
+
+    @property
+    def dim(self) -> int:
+        """The width of a key."""
+        return self._store.dim
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type keys are stored in."""
+        return self._store.dtype
+
+    def __len__(self) -> int:
+        """Return the number of entries."""
+        return len(self._store)
+
+    def add(self, keys: Tensor, values: Tensor, log_normalizers: Tensor | None = None) -> None:
+        """Append entries: keys (M, D), values (M,) int64, log_normalizers (M,) in nats."""
+        self._store.append(keys, values, log_normalizers)
+
+    def search(self, queries: Tensor, k: int) -> Neighbors:
+        """Return nearly the ``k`` nearest entries of each query (N, D); fewer are masked out.
+
+        Raises:
+            UserError: ``k`` below 1, or a query that is not finite.
+        """
+        return gather([self.entries()], self.nearest(queries, k), queries)
+
+    def nearest(self, queries: Tensor, k: int) -> Ranked:
+        """Return distances and positions (N, K) only; see :meth:`search`."""
+        entries = self.entries()
+        queries = checked(queries, entries, k)
+        trained = self.refresh()
+        if trained is None or not len(queries):
+            return nearest(queries, entries, k)
+        wanted = min(k, len(self))
+        _, found = trained.index.search(
+            faiss_index.as_float32(queries), min(self.rescore * wanted, len(self))
+        )
+        ids = torch.from_numpy(found)  # (N, C)
+        ranked = _rescore(queries, entries, ids, wanted)
+        # The lists visited may hold fewer than K entries altogether.
+        short = (ranked.ids < 0).any(dim=1)
+        if bool(short.any()):
+            again = nearest(queries[short], entries, wanted)
+            ranked.distances[short], ranked.ids[short] = again.distances, again.ids
+        return pad(ranked, k)
+
+    def entries(self) -> Entries:
+        """Return a view of all entries, oldest first."""
+        return self._store.entries()
+
+    def refresh(self) -> TrainedIndex | None:
+        """Bring the index up to date with the entries; None while search is exact."""
+        count, trained = len(self), self._trained
+        if trained is not None and count < 2 * trained.trained:
+            if count > len(trained):
+                if trained is self._base_trained:
+                    trained = TrainedIndex(faiss_index.clone(trained.index), trained.spec, trained.trained)
+                faiss_index.extend(trained.index, self.entries().keys[len(trained) :])
+                self._trained = trained
+            return trained
+        spec = faiss_index.auto_spec(self.dim, count) if self.factory == "auto" else self.factory
+        if spec is None or count < self._minimum:
+            return None
+        index = faiss_index.make_index(self.dim, spec)
+        keys = self.entries().keys
+        faiss_index.train(index, keys)
+        faiss_index.extend(index, keys)
+        faiss_index.set_nprobe(index, self.nprobe)
+        self._trained = TrainedIndex(index, spec, count)
+        return self._trained
+
+    def mark_base(self) -> None:
+        """Make the present entries the state that :meth:`reset` returns to; the index is built now."""
+        self._base = len(self)
+        self._base_trained = self.refresh()
+
+    def reset(self) -> None:
+        """Drop every entry added since the last :meth:`mark_base`, or since construction."""
+        self._store.truncate(self._base)
+        self._trained = self._base_trained
+
+    def describe(self) -> dict[str, object]:
+        """Return what a result records about this memory."""
+        return {
+            "kind": self.kind,
+            "dtype": str(self.dtype).removeprefix("torch."),
+            "entries": len(self),
+            "factory": self.factory,
+            "index": None if self._trained is None else self._trained.spec,
+            "rescore": self.rescore,
+            "nprobe": self.nprobe,
+        }
+
+
+def _rescore(queries: Tensor, entries: Entries, ids: Tensor, wanted: int) -> Ranked:
+    """Return the exact ``wanted`` nearest (N, K) among candidates ``ids`` (N, C), -1 for none.
+
+    Matrix products with the stored keys reduce the candidates to little more than K first; where their
+    rounding could have cost one of the K, all candidates are ranked.
+    """
+    kept = wanted + max(16, wanted // 8)
+    if kept >= ids.shape[1]:
+        ranked = rank(queries, entries.keys, ids)
+        return Ranked(ranked.distances[:, :wanted], ranked.ids[:, :wanted])
+    shortlist, floors = _shortlist(queries, entries, ids, kept)
+    ranked = rank(queries, entries.keys, shortlist)
+    distances, chosen = ranked.distances[:, :wanted], ranked.ids[:, :wanted]
+    # Infinite floors mean that every candidate is on the list.
+    doubtful = ~(distances[:, -1] + 2 * error_bound(queries, entries) < floors) & floors.isfinite()  # (N,)
+    if bool(doubtful.any()):
+        again = rank(queries[doubtful], entries.keys, ids[doubtful])
+        distances, chosen = distances.clone(), chosen.clone()
+        distances[doubtful], chosen[doubtful] = again.distances[:, :wanted], again.ids[:, :wanted]
+    return Ranked(distances, chosen)
+
+
+def _shortlist(queries: Tensor, entries: Entries, ids: Tensor, kept: int) -> tuple[Tensor, Tensor]:
+    """Keep the ``kept`` nearest candidates by matrix products.
+
+    Args:
+        queries: (N, D).
+        entries: all entries.
+        ids: (N, C) candidates, -1 for none.
+        kept: M, below C.
+
+    Returns:
+        (N, M) candidates, and (N,) the largest product-based distance among them.
+    """
+    dtype = compute_dtype(queries, entries.keys)
+    dim = entries.keys.shape[1]
+    shortlist = ids.new_empty(len(ids), kept)
+    floors = torch.empty(len(ids), dtype=dtype)
+    step = block_rows(ids.shape[1] * dim * dtype.itemsize, ids.device)
+    for begin in range(0, len(ids), step):
+        some, centres = ids[begin : begin + step], queries[begin : begin + step].to(dtype)  # (n, C), (n, D)
+        flat = some.clamp_min(0).flatten()
+        rows = entries.keys.index_select(0, flat).to(dtype).view(*some.shape, dim)
+        products = torch.bmm(rows, centres[..., None])[..., 0]  # (n, C)
+        norms = entries.norms.index_select(0, flat).view_as(some)
+        distances = norms - 2 * products + centres.square().sum(dim=1, keepdim=True)
+        distances.masked_fill_(some < 0, float("inf"))
+        near = distances.topk(kept, dim=1, largest=False, sorted=False)
+        shortlist[begin : begin + step] = some.gather(1, near.indices)
+        floors[begin : begin + step] = near.values.amax(dim=1)
+    return shortlist, floors

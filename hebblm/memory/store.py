@@ -1,0 +1,188 @@
+"""The entries of a memory: keys, labels, and what is kept beside them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from hebblm.errors import UserError
+from hebblm.memory.arrays import GrowingArray, MappedArray, RowArray
+
+KEY_DTYPES = (torch.float16, torch.float32, torch.float64)
+SPILL_BYTES = 4 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """A view of n entries, oldest first.
+
+    Args:
+        keys: (n, D) as stored.
+        values: (n,) int64.
+        norms: (n,) squared L2 norms of the keys as stored; float64 for float64 keys, float32 otherwise.
+        log_normalizers: (n,) float32 in nats, or None unless every entry has one.
+    """
+
+    keys: Tensor
+    values: Tensor
+    norms: Tensor
+    log_normalizers: Tensor | None
+
+    def __len__(self) -> int:
+        """Return n."""
+        return len(self.keys)
+
+
+class EntryStore:
+    """Growing arrays of keys, values and log-normalisers.
+
+    Args:
+        dim: D, the width of a key.
+        dtype: float32, float16 or float64; keys are converted when they are added.
+        device: where the entries live; None takes the device of the first keys added.
+        spill_bytes: keys on the CPU that outgrow this many bytes move to a memory-mapped temporary file.
+
+    Raises:
+        UserError: ``dtype`` is not one of the three.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str | None = None,
+        spill_bytes: int = SPILL_BYTES,
+    ) -> None:
+        if dtype not in KEY_DTYPES:
+            raise UserError(f"memory keys cannot be stored as {dtype}; use float32 or float16")
+        self.dim = dim
+        self.dtype = dtype
+        self._spill_bytes = spill_bytes
+        self._device = None if device is None else torch.device(device)
+        where = self.device
+        self._keys: RowArray = GrowingArray(torch.empty(0, dim, dtype=dtype, device=where))
+        self._values = GrowingArray(torch.empty(0, dtype=torch.int64, device=where))
+        self._norms = GrowingArray(torch.empty(0, dtype=accumulation_dtype(dtype), device=where))
+        self._logs = GrowingArray(torch.empty(0, dtype=torch.float32, device=where))
+        self._lacking = 0  # entries without a log-normaliser, held as nan
+
+    @classmethod
+    def from_tensors(cls, keys: Tensor, values: Tensor, log_normalizers: Tensor | None) -> EntryStore:
+        """Return a store over ``keys`` (n, D), ``values`` (n,), ``log_normalizers`` (n,), without copying."""
+        store = cls(keys.shape[1], dtype=keys.dtype, device=keys.device)
+        logs = values.new_full((len(keys),), float("nan"), dtype=torch.float32)
+        store._keys = GrowingArray(keys)
+        store._values = GrowingArray(values)
+        store._norms = GrowingArray(squared_norms(keys))
+        store._logs = GrowingArray(logs if log_normalizers is None else log_normalizers)
+        store._lacking = int(store._logs.view().isnan().sum())
+        return store
+
+    def __len__(self) -> int:
+        """Return the number of entries."""
+        return len(self._values.view())
+
+    @property
+    def device(self) -> torch.device:
+        """Where the entries live; the CPU while that is not settled."""
+        return self._device or torch.device("cpu")
+
+    def append(self, keys: Tensor, values: Tensor, log_normalizers: Tensor | None = None) -> None:
+        """Add entries at the end.
+
+        Args:
+            keys: (M, D) floating point.
+            values: (M,) integer labels.
+            log_normalizers: (M,) logsumexp of the base logits of each key, in nats.
+
+        Raises:
+            ValueError: shapes that do not fit together.
+            UserError: a key that is not finite, or not representable in the memory's dtype.
+        """
+        self._check(keys, values, log_normalizers)
+        if self._device is None:
+            self._move(keys.device)
+        stored = keys.detach().to(device=self._device, dtype=self.dtype)  # (M, D)
+        norms = squared_norms(stored)  # (M,)
+        if not bool(norms.isfinite().all()):
+            name = str(self.dtype).removeprefix("torch.")
+            remedy = (
+                "use memory.dtype=float32"
+                if self.dtype == torch.float16
+                else "look at the model that made it"
+            )
+            raise UserError(f"a memory key is not finite as {name}; {remedy}")
+        if log_normalizers is None:
+            logs = torch.full((len(keys),), float("nan"), device=self._device)
+        else:
+            logs = log_normalizers.detach().to(device=self._device, dtype=torch.float32)
+        self._spill_if_large(len(keys))
+        self._keys.append(stored)
+        self._values.append(values.detach().to(device=self._device, dtype=torch.int64))
+        self._norms.append(norms)
+        self._logs.append(logs)
+        self._lacking += int(logs.isnan().sum())
+
+    def truncate(self, length: int) -> None:
+        """Keep the first ``length`` entries."""
+        for array in (self._keys, self._values, self._norms, self._logs):
+            array.truncate(length)
+        self._lacking = int(self._logs.view().isnan().sum())
+
+    def entries(self, latest: int | None = None) -> Entries:
+        """Return a view of all entries, or of the ``latest`` ones; valid until the next change."""
+        start = 0 if latest is None else max(0, len(self) - latest)
+        logs = self._logs.view()[start:]
+        complete = not self._lacking or (start > 0 and not bool(logs.isnan().any()))
+        return Entries(
+            self._keys.view()[start:],
+            self._values.view()[start:],
+            self._norms.view()[start:],
+            logs if complete else None,
+        )
+
+    def copy(self, latest: int) -> EntryStore:
+        """Return a store with its own copy of the ``latest`` entries."""
+        start = max(0, len(self) - latest)
+        keys, values, logs = (a.view()[start:].clone() for a in (self._keys, self._values, self._logs))
+        return EntryStore.from_tensors(keys, values, logs)
+
+    def _check(self, keys: Tensor, values: Tensor, log_normalizers: Tensor | None) -> None:
+        if keys.ndim != 2 or keys.shape[1] != self.dim:
+            raise ValueError(f"keys of shape {tuple(keys.shape)} do not fit a memory of width {self.dim}")
+        for name, array in (("values", values), ("log_normalizers", log_normalizers)):
+            if array is not None and array.shape != keys.shape[:1]:
+                raise ValueError(f"{name} of shape {tuple(array.shape)} for {len(keys)} keys")
+
+    def _move(self, device: torch.device) -> None:
+        """Settle on the device of the first keys; the arrays are still empty."""
+        self._device = device
+        self._keys = GrowingArray(self._keys.view().to(device))
+        self._values, self._norms, self._logs = (
+            GrowingArray(array.view().to(device)) for array in (self._values, self._norms, self._logs)
+        )
+
+    def _spill_if_large(self, added: int) -> None:
+        keys = self._keys.view()
+        on_disk = isinstance(self._keys, MappedArray)
+        if keys.device.type == "cpu" and not on_disk:
+            size = (len(keys) + added) * self.dim * keys.element_size()
+            if size > self._spill_bytes:
+                self._keys = MappedArray(keys)
+
+
+def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
+    """Return the type that norms and distances of keys of ``dtype`` are computed in."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def squared_norms(keys: Tensor) -> Tensor:
+    """Return ``||h_k||^2`` of keys (n, D) as (n,), in chunks: half-precision keys are not widened whole."""
+    dtype = accumulation_dtype(keys.dtype)
+    norms = torch.empty(len(keys), dtype=dtype, device=keys.device)
+    for rows, out in zip(torch.split(keys, 16384), torch.split(norms, 16384), strict=True):
+        torch.sum(rows.to(dtype).square(), dim=-1, out=out)
+    return norms

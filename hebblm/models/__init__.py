@@ -1,0 +1,1 @@
+"""Base models: whatever gives hidden states and has a softmax head."""

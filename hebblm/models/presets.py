@@ -1,0 +1,99 @@
+"""Named ways to get a base model: an architecture and a training recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from awd_lstm import ARCHITECTURES, AWDLSTMConfig, TrainingConfig
+
+from hebblm.errors import UserError
+
+WIDE_VOCABULARY = 16_384
+"""Above this, a short run draws its softmax: the full one would take most of the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """An architecture of a given vocabulary and how it is trained.
+
+    Args:
+        model: shape and dropout rates.
+        training: schedule.
+    """
+
+    model: AWDLSTMConfig
+    training: TrainingConfig
+
+
+def tiny(corpus: str, vocabulary_size: int, seed: int) -> Preset:
+    """One to three minutes on two CPU cores for half a million words."""
+    training = TrainingConfig(
+        batch_size=20,
+        epochs=4,
+        optimizer="adamw",
+        lr=5e-3,
+        bptt=35,
+        weight_decay=0.01,
+        alpha=0.5,
+        beta=0.25,
+        warmup=0.1,
+        softmax="sampled" if vocabulary_size > WIDE_VOCABULARY else "full",
+        samples=4096,
+        precision="bfloat16",
+        seed=seed,
+    )
+    return Preset(ARCHITECTURES["awd_lstm_tiny"](vocabulary_size), training)
+
+
+def small(corpus: str, vocabulary_size: int, seed: int) -> Preset:
+    """Under 45 minutes on two CPU cores for PTB and WikiText-2."""
+    wide = vocabulary_size > WIDE_VOCABULARY
+    training = TrainingConfig(
+        batch_size=20,
+        epochs=5 if wide else 18,
+        optimizer="adamw",
+        lr=3e-3,
+        bptt=35,
+        weight_decay=0.01,
+        alpha=1.0,
+        beta=0.5,
+        warmup=0.1 if wide else 0.05,
+        softmax="sampled" if wide else "full",
+        samples=8192,
+        full_from=0.9,
+        precision="bfloat16",
+        seed=seed,
+    )
+    return Preset(ARCHITECTURES["awd_lstm_small"](vocabulary_size), training)
+
+
+def paper(corpus: str, vocabulary_size: int, seed: int) -> Preset:
+    """The published AWD-LSTM recipe: 500 epochs for PTB, 750 for WikiText-2 and any other text; wants a GPU."""
+    if corpus == "ptb":
+        return Preset(
+            ARCHITECTURES["awd_lstm_ptb"](vocabulary_size), TrainingConfig(batch_size=20, epochs=500, seed=seed)
+        )
+    return Preset(
+        ARCHITECTURES["awd_lstm_wt2"](vocabulary_size), TrainingConfig(batch_size=80, epochs=750, seed=seed)
+    )
+
+
+PRESETS: dict[str, Callable[[str, int, int], Preset]] = {"tiny": tiny, "small": small, "paper": paper}
+
+
+def get_preset(name: str, corpus: str, vocabulary_size: int, seed: int) -> Preset:
+    """Return a preset for a corpus.
+
+    Args:
+        name: ``tiny``, ``small`` or ``paper``.
+        corpus: name of the corpus; the published recipes of PTB and WikiText-2 differ.
+        vocabulary_size: V.
+        seed: of everything random in training.
+
+    Raises:
+        UserError: an unknown preset.
+    """
+    if name not in PRESETS:
+        raise UserError(f"unknown preset {name!r}; choose from {', '.join(PRESETS)}")
+    return PRESETS[name](corpus, vocabulary_size, seed)

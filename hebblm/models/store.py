@@ -1,0 +1,53 @@
+"""Where prepared corpora and models are kept: shipped with the project, or in the user's cache."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+
+from hebblm.models.presets import Preset
+from hebblm.text import Normalization, PreparedCorpus, load_prepared, prepare, resolve
+from hebblm.text.download import cache_dir
+
+SHIPPED = Path(__file__).resolve().parents[2] / "data" / "models"
+
+
+def prepared_corpus(name: str, normalization: Normalization | None) -> PreparedCorpus:
+    """Return a corpus as ids, prepared in the cache if it was not before.
+
+    Args:
+        name: as on the command line.
+        normalization: None for raw, or for what a prepared folder has.
+
+    Raises:
+        UserError: unknown, missing, empty or altered corpus.
+    """
+    corpus = resolve(name)
+    if corpus.prepared is not None:
+        found = load_prepared(corpus.prepared)
+        return prepare(corpus, normalization=normalization or found.meta.normalization, destdir=corpus.prepared)
+    policy = normalization or "raw"
+    return prepare(corpus, normalization=policy, destdir=cache_dir() / "corpora" / f"{_slug(name)}-{policy}")
+
+
+def model_folder(prepared: PreparedCorpus, preset: Preset) -> Path:
+    """Return the cache folder of the model that a preset gives on a corpus: another recipe or dictionary, another folder."""
+    recipe = json.dumps(
+        [preset.model.to_dict(), preset.training.to_dict(), prepared.meta.dictionary_hash, prepared.split("train").sha256]
+    )
+    digest = hashlib.sha256(recipe.encode()).hexdigest()[:12]
+    return cache_dir() / "models" / f"{_slug(prepared.meta.name)}-{prepared.meta.normalization}-{digest}"
+
+
+def shipped_folder(prepared: PreparedCorpus, preset: str) -> Path | None:
+    """Return the folder of the shipped model for a corpus and preset, None if there is none."""
+    folder = SHIPPED / f"{preset}-{prepared.meta.name}-{prepared.meta.normalization}"
+    return folder if folder.is_dir() else None
+
+
+def _slug(name: str) -> str:
+    """Turn a corpus' name into a file name; a hash keeps names apart that differ in other characters."""
+    plain = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")
+    return plain if plain == name else f"{plain[:40]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"

@@ -1,0 +1,80 @@
+"""From a prepared corpus to a trained base model, with a progress bar and an estimate of the time."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import torch
+from awd_lstm import AWDLSTM, Event, Trainer, load_checkpoint, read_config
+from awd_lstm.state import STATE
+
+from hebblm.errors import UserError
+from hebblm.models.presets import Preset
+from hebblm.progress import bar
+from hebblm.text import PreparedCorpus
+
+
+def train_model(
+    prepared: PreparedCorpus, preset: Preset, folder: Path, *, device: torch.device, provenance: dict[str, Any]
+) -> AWDLSTM:
+    """Train to the end, or finish the run that was interrupted in ``folder``, and return the best model.
+
+    A folder whose run is finished is used as it is.
+
+    Args:
+        prepared: the corpus; its ``train`` and ``valid`` splits are read.
+        preset: shape and schedule.
+        folder: receives the checkpoint and, while training, the state of the run.
+        device: where to compute.
+        provenance: JSON object written into the checkpoint.
+
+    Raises:
+        UserError: the folder holds another model or cannot be written, or the text is too short for the batch.
+    """
+    dictionary = prepared.meta.dictionary_hash
+    document = read_config(folder)
+    if document and not (folder / STATE).exists():
+        wanted = (preset.model.to_dict(), preset.training.to_dict(), dictionary)
+        found = (document.get("config"), document.get("training", {}).get("config"), document.get("dictionary_sha256"))
+        if found != wanted:
+            raise UserError(f"{folder} already holds another model; choose another --output-path or delete it")
+        return load_checkpoint(folder, dictionary_sha256=dictionary)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        trainer = Trainer(
+            preset.model,
+            preset.training,
+            prepared.tokens("train"),
+            prepared.tokens("valid"),
+            folder,
+            dictionary_sha256=dictionary,
+            device=device,
+            provenance=provenance,
+        )
+        _run(trainer, prepared.meta.name)
+        (folder / STATE).unlink(missing_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot write {folder}: {error.strerror}; choose a place with space and permission") from error
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    return load_checkpoint(folder, dictionary_sha256=dictionary)
+
+
+def _run(trainer: Trainer, name: str) -> None:
+    """Train with a bar that shows loss, validation perplexity and speed."""
+    steps = trainer.config.epochs * len(trainer.streams)
+    with bar() as progress:
+        task = progress.add_task(f"train {name}", total=steps, unit="steps")
+
+        def show(event: Event) -> None:
+            note = f"steps, loss {event.loss:.2f}, {event.tokens_per_second:,.0f} tokens/s"
+            progress.update(task, completed=event.progress * steps, unit=note)
+            if event.valid is not None:
+                epochs = f"epoch {event.epoch}/{trainer.config.epochs}"
+                progress.console.print(
+                    f"{epochs} | valid loss {event.valid:.3f} | valid ppl {math.exp(min(event.valid, 80.0)):.2f}"
+                )
+
+        trainer.run(show)

@@ -1,0 +1,70 @@
+"""Where a number comes from: command, commit, versions, device, seed."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import hebblm
+
+PACKAGES = ("torch", "numpy", "faiss-cpu", "faiss-gpu", "datasets", "sacremoses", "sentencepiece", "safetensors")
+
+
+def provenance(command: str, *, device: str, seed: int) -> dict[str, Any]:
+    """Return a JSON object that says how a result came about.
+
+    Args:
+        command: the command line, as it can be typed again.
+        device: e.g. ``cpu``.
+        seed: of the run.
+    """
+    import torch
+
+    return {
+        "command": command,
+        "commit": commit(),
+        "versions": versions(),
+        "device": device,
+        "threads": torch.get_num_threads(),
+        "seed": seed,
+    }
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python, hebblm and the packages that decide about numbers."""
+    found = {"python": platform.python_version(), "hebblm": hebblm.__version__}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def commit() -> str | None:
+    """Return the commit of the source checkout in use, with ``+`` if files were changed since; None outside of one."""
+    root = Path(hebblm.__file__).resolve().parents[1]
+    if not (root / ".git").exists():
+        return None
+    try:
+        head = subprocess.run(["git", "-C", root, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+        changed = subprocess.run(
+            ["git", "-C", root, "status", "--porcelain", "--untracked-files=no"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return head.stdout.strip() + ("+" if changed.stdout.strip() else "")
+
+
+def command_line(prog: str, argv: list[str] | None) -> str:
+    """Return the command as it can be typed again."""
+    import shlex
+
+    return shlex.join([prog, *(sys.argv[1:] if argv is None else argv)])

@@ -1,0 +1,21 @@
+"""From results to what a researcher reads: typed JSON, tables, plots, documents."""
+
+from __future__ import annotations
+
+from hebblm.report.document import print_summary, write_comparison, write_report
+from hebblm.report.frequency import frequency_report, recombine
+from hebblm.report.result import FrequencyBucket, MethodResult, Result, Scenario
+from hebblm.report.tokens import TokenLosses
+
+__all__ = [
+    "FrequencyBucket",
+    "MethodResult",
+    "Result",
+    "Scenario",
+    "TokenLosses",
+    "frequency_report",
+    "print_summary",
+    "recombine",
+    "write_comparison",
+    "write_report",
+]

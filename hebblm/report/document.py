@@ -1,0 +1,164 @@
+"""Reports on disk and in the console: Markdown, CSV, LaTeX, HTML and pictures of one result or several."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from hebblm.errors import UserError
+from hebblm.files import write_text
+from hebblm.report import html, plots, render
+from hebblm.report.result import Result
+from hebblm.report.sections import fact_tables, policy_lines, scenario_line
+from hebblm.report.table import Table
+from hebblm.report.tables import comparison_table, frequency_table, paper_tables, side_by_side
+from hebblm.report.tokens import TokenLosses, with_running, word_table
+
+FORMATS = ("md", "csv", "tex", "html", "png", "svg")
+DEFAULT_FORMATS = ("md", "csv", "tex", "html", "png")
+
+_CAPTIONS = {
+    "comparison": "What each method gains over the LSTM",
+    "frequency": "Perplexity by training count",
+    "running": "Running perplexity over the stream",
+}
+_LATEX_HEAD = "% Needs \\usepackage{booktabs}\n"
+
+
+def check_formats(formats: Sequence[str]) -> tuple[str, ...]:
+    """Return the formats as a tuple.
+
+    Raises:
+        UserError: an unknown format, or none.
+    """
+    unknown = [name for name in formats if name not in FORMATS]
+    if unknown or not formats:
+        raise UserError(f"unknown format {(unknown or [''])[0]!r}; choose from {', '.join(FORMATS)}")
+    return tuple(formats)
+
+
+def write_report(
+    result: Result,
+    directory: Path,
+    *,
+    formats: Sequence[str] = DEFAULT_FORMATS,
+    tokens: TokenLosses | None = None,
+) -> list[Path]:
+    """Write the report of one result, each file atomically.
+
+    Args:
+        result: what was found.
+        directory: made if absent.
+        formats: any of ``md`` (``report.md``), ``csv`` (a file a table), ``tex`` (``tables.tex``), ``html``
+            (``report.html``, with its pictures inside), ``png`` and ``svg`` (a file a plot).
+        tokens: the losses token by token, for the running curves and the words that changed most.
+
+    Returns:
+        The files written.
+
+    Raises:
+        UserError: an unknown format, token losses of another run, or a place that cannot be written to.
+    """
+    chosen = check_formats(formats)
+    tables = [comparison_table(result), frequency_table(result), *paper_tables(result)]
+    if tokens is not None:
+        result = with_running(result, tokens)
+        words = word_table(result, tokens)
+        tables += [words] if words is not None else []
+    facts = fact_tables(result)
+    title = f"Language-model adaptation: {result.scenario.label}"
+    written: list[Path] = []
+    made = plots.figures(result) if {"png", "svg", "html"} & set(chosen) else {}
+    for suffix in ("png", "svg"):
+        if suffix in chosen:
+            written += [plots.save(figure, directory / f"{name}.{suffix}") for name, figure in made.items()]
+    picture_suffix = next((suffix for suffix in ("png", "svg") if suffix in chosen), None)
+    links = {name: f"{name}.{picture_suffix}" for name in made} if picture_suffix else {}
+    lines = policy_lines(result)
+    if "md" in chosen:
+        written.append(_write(directory / "report.md", _markdown(title, lines, tables, links, facts)))
+    if "html" in chosen:
+        pictures = {_CAPTIONS[name]: plots.render(figure, "png") for name, figure in made.items()}
+        written.append(_write(directory / "report.html", html.page(title, lines, tables, pictures, facts)))
+    return [*written, *_write_data(tables, directory, chosen, "tables")]
+
+
+def write_comparison(
+    results: Mapping[str, Result], directory: Path, *, formats: Sequence[str] = DEFAULT_FORMATS
+) -> list[Path]:
+    """Write several results side by side as ``scenarios.md``, ``.html``, ``.csv`` and ``.tex``.
+
+    Args:
+        results: by label.
+        directory: made if absent.
+        formats: as for :func:`write_report`; pictures belong to the single reports.
+
+    Returns:
+        The files written.
+    """
+    chosen = check_formats(formats)
+    table = side_by_side(results)
+    lines = [scenario_line(result.scenario, label) for label, result in results.items()]
+    table = Table(table.name, table.title, table.columns, table.rows, (*table.notes, *lines))
+    title = "Language-model adaptation: several scenarios"
+    written: list[Path] = []
+    if "md" in chosen:
+        written.append(_write(directory / "scenarios.md", _markdown(title, [], [table], {}, [])))
+    if "html" in chosen:
+        written.append(_write(directory / "scenarios.html", html.page(title, [], [table], {}, [])))
+    return [*written, *_write_data([table], directory, chosen, table.name)]
+
+
+def print_summary(result: Result, console: Console) -> None:
+    """Print the scenario in one line, the comparison of the methods and the frequency report."""
+    console.print(Text(scenario_line(result.scenario)))
+    for table in (comparison_table(result), frequency_table(result)):
+        console.print(render.to_rich(table))
+
+
+def print_comparison(results: Mapping[str, Result], console: Console) -> None:
+    """Print several results side by side."""
+    for label, result in results.items():
+        console.print(Text(scenario_line(result.scenario, label)))
+    console.print(render.to_rich(side_by_side(results)))
+
+
+def _markdown(
+    title: str,
+    lines: Sequence[str],
+    tables: Sequence[Table],
+    links: Mapping[str, str],
+    facts: Sequence[Table],
+) -> str:
+    """Return the Markdown report."""
+    pictures = [f"![{_CAPTIONS[name]}]({file})\n" for name, file in links.items()]
+    head = [f"{render.markdown_escape(line)}\n" for line in lines]
+    return "\n".join(
+        [
+            f"# {render.markdown_escape(title)}\n",
+            *head,
+            *map(render.to_markdown, tables),
+            *pictures,
+            *map(render.to_markdown, facts),
+        ]
+    )
+
+
+def _write_data(tables: Sequence[Table], directory: Path, formats: Sequence[str], stem: str) -> list[Path]:
+    """Write CSV (a file a table) and LaTeX (one file)."""
+    written: list[Path] = []
+    if "csv" in formats:
+        written += [_write(directory / f"{table.name}.csv", render.to_csv(table)) for table in tables]
+    if "tex" in formats:
+        text = _LATEX_HEAD + "\n".join(map(render.to_latex, tables))
+        written.append(_write(directory / f"{stem}.tex", text))
+    return written
+
+
+def _write(path: Path, text: str) -> Path:
+    """Write a text file and return its path."""
+    write_text(path, text)
+    return path

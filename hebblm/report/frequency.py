@@ -1,0 +1,87 @@
+"""Loss by how often a word occurred in training."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hebblm.errors import UserError
+from hebblm.report.result import FrequencyBucket
+
+DEFAULT_EDGES = (50, 100, 500)
+
+
+def validate_edges(edges: Sequence[int]) -> tuple[int, ...]:
+    """Return ``edges`` as a tuple.
+
+    Raises:
+        UserError: they are not strictly increasing positive whole numbers, or there are none.
+    """
+    whole = all(isinstance(edge, (int, np.integer)) and not isinstance(edge, bool) for edge in edges)
+    rising = all(low < high for low, high in pairwise(edges))
+    if not edges or not whole or edges[0] <= 0 or not rising:
+        raise UserError(
+            f"frequency edges {list(edges)} must be increasing positive whole numbers, such as 50,100,500"
+        )
+    return tuple(int(edge) for edge in edges)
+
+
+def bucket_labels(edges: Sequence[int]) -> list[str]:
+    """Return the names of the ranges that ``edges`` cut, such as ``<50``, ``50-100``, ``100-500``, ``>500``.
+
+    A count equal to an edge belongs to the range above it, so that ``>500`` stands for 500 and more.
+    """
+    middle = [f"{low}-{high}" for low, high in pairwise(edges)]
+    return [f"<{edges[0]}", *middle, f">{edges[-1]}"]
+
+
+def frequency_report(
+    nll: NDArray[np.floating], train_counts: NDArray[np.integer], edges: Sequence[int] = DEFAULT_EDGES
+) -> list[FrequencyBucket]:
+    """Average the loss over ranges of training count (the paper's Table "frequency").
+
+    With edges e_1 < ... < e_m the ranges are c < e_1, e_i <= c < e_{i+1}, and c >= e_m. Sums are taken in
+    float64, so that :func:`recombine` gives back the mean over all tokens.
+
+    Args:
+        nll: (T,) floating point, the loss of every token in nats.
+        train_counts: (T,) integer, how often the word of that token occurred in training.
+        edges: where one range ends and the next begins.
+
+    Returns:
+        One bucket a range, in nats per token; an empty bucket has no loss.
+
+    Raises:
+        UserError: bad edges, shapes that differ, a nan loss, a negative count.
+    """
+    cuts = validate_edges(edges)
+    if nll.ndim != 1 or nll.shape != train_counts.shape:
+        raise UserError(
+            f"losses {nll.shape} and training counts {train_counts.shape} must be two equal lists"
+        )
+    if np.isnan(nll).any():
+        raise UserError(
+            f"{int(np.isnan(nll).sum())} losses are nan; lower the learning rate or leave the guard on"
+        )
+    if train_counts.size and int(train_counts.min()) < 0:
+        raise UserError(f"training count {int(train_counts.min())} is negative; counts start at 0")
+    indices = np.searchsorted(np.asarray(cuts), train_counts, side="right")  # (T,)
+    buckets = []
+    for index, label in enumerate(bucket_labels(cuts)):
+        chosen = nll[indices == index]
+        mean = float(chosen.sum(dtype=np.float64)) / chosen.size if chosen.size else None
+        buckets.append(FrequencyBucket.from_nll(label, int(chosen.size), mean))
+    return buckets
+
+
+def recombine(buckets: Sequence[FrequencyBucket]) -> float | None:
+    """Return sum(tokens * nll) / sum(tokens) in nats per token, or None where there is no token."""
+    tokens = sum(bucket.tokens for bucket in buckets)
+    if tokens == 0:
+        return None
+    losses = [bucket.tokens * bucket.nll for bucket in buckets if bucket.nll is not None]
+    return math.fsum(losses) / tokens

@@ -1,0 +1,67 @@
+"""Names, order, colours and line styles of the methods: the same in every table and plot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+BASE = "lstm"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How one method is written and drawn."""
+
+    name: str
+    color: str
+    line: str = "-"
+
+
+# Paul Tol's "muted" scheme, which stays distinct under the common colour-vision deficiencies. A combination
+# is dashed, so that no pair of neighbours in the legend depends on hue alone.
+_LOOKS = {
+    "lstm": Look("LSTM", "#555555"),
+    "dynamic": Look("Dynamic eval.", "#999933"),
+    "cache": Look("Cache", "#88ccee"),
+    "knn": Look("kNN-LM", "#332288"),
+    "mixture": Look("Mixture", "#117733"),
+    "mbpa": Look("MbPA", "#ddaa33"),
+    "hebb": Look("Hebb", "#cc6677"),
+    "mixture+mbpa": Look("Mixture+MbPA", "#44aa99", "--"),
+    "mixture+hebb": Look("Mixture+Hebb", "#882255", "--"),
+}
+_FURTHER_COLORS = ("#aa4499", "#0077bb", "#ee7733", "#009988", "#aa3377")
+_FURTHER_LINES = (":", "-.")
+
+
+def ordered(methods: Iterable[str]) -> list[str]:
+    """Return the methods in the project's order; those it does not list follow by name."""
+    rank = {method: index for index, method in enumerate(_LOOKS)}
+    return sorted(set(methods), key=lambda method: (rank.get(method, len(rank)), method))
+
+
+def looks(methods: Iterable[str]) -> dict[str, Look]:
+    """Return the look of every method, in order; variants such as ``hebb-v1`` get a spare colour and line."""
+    result: dict[str, Look] = {}
+    further = 0
+    for method in ordered(methods):
+        if method in _LOOKS:
+            result[method] = _LOOKS[method]
+            continue
+        line = _FURTHER_LINES[further // len(_FURTHER_COLORS) % len(_FURTHER_LINES)]
+        result[method] = Look(name_of(method), _FURTHER_COLORS[further % len(_FURTHER_COLORS)], line)
+        further += 1
+    return result
+
+
+def name_of(method: str) -> str:
+    """Return how a method is written, part by part: ``cache+hebb-v1`` is ``Cache+Hebb-v1``."""
+    if method in _LOOKS:
+        return _LOOKS[method].name
+    return "+".join(_part_name(part) for part in method.split("+"))
+
+
+def _part_name(part: str) -> str:
+    """Return how one part of a combination is written; what is unknown stays as it is."""
+    stem, dash, suffix = part.partition("-")
+    return f"{_LOOKS[stem].name}{dash}{suffix}" if stem in _LOOKS else part

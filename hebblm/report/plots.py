@@ -1,0 +1,294 @@
+"""Plots of a result: perplexity by training count, over the stream, and the gains of the methods."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from hebblm.files import atomic_path
+from hebblm.report.layout import spread
+from hebblm.report.methods import BASE, Look, looks
+from hebblm.report.numbers import display, perplexity
+from hebblm.report.result import Result
+
+# Any: matplotlib's stubs list every key as a literal, and the list changes from version to version.
+_STYLE: Any = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.titlesize": 10.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlepad": 10,
+    "axes.labelcolor": "#333333",
+    "axes.edgecolor": "#999999",
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "grid.color": "#e6e6e6",
+    "grid.linewidth": 0.7,
+    "xtick.color": "#333333",
+    "ytick.color": "#333333",
+    "xtick.major.size": 0,
+    "ytick.major.size": 0,
+    "ytick.minor.size": 0,
+    "legend.frameon": False,
+    "svg.hashsalt": "hebblm",
+}
+_WIDE_RANGE = 4.0  # a running curve whose extremes differ by more than this factor gets a logarithmic axis
+_WARM_UP = 0.02  # share of the stream whose running mean is too noisy to set the scale
+
+
+def figures(result: Result) -> dict[str, Figure]:
+    """Return the plots that a result has data for, by name."""
+    makers: dict[str, Callable[[Result], Figure | None]] = {
+        "comparison": comparison_figure,
+        "frequency": frequency_figure,
+        "running": running_figure,
+    }
+    made = {name: make(result) for name, make in makers.items()}
+    return {name: figure for name, figure in made.items() if figure is not None}
+
+
+def frequency_figure(result: Result) -> Figure | None:
+    """Return perplexity by training count (above, logarithmic) and the gain over the LSTM in nats (below)."""
+    styles = looks(name for name, item in result.methods.items() if any(b.tokens for b in item.frequency))
+    if not styles:
+        return None
+    buckets = [bucket for bucket in result.methods[next(iter(styles))].frequency if bucket.tokens]
+    labels = [bucket.bucket for bucket in buckets]
+    nll = {
+        method: {bucket.bucket: bucket.nll for bucket in result.methods[method].frequency}
+        for method in styles
+    }
+    base = nll.get(BASE)
+    with rc_context(_STYLE):
+        figure = Figure(figsize=(8.4, 6.0 if base else 3.8), layout="constrained")
+        axes = figure.subplots(2 if base else 1, 1, sharex=True, squeeze=False)[:, 0]
+        level = {
+            method: [_optional_perplexity(losses.get(label)) for label in labels]
+            for method, losses in nll.items()
+        }
+        _grouped_bars(axes[0], level, styles)
+        axes[0].set_yscale("log")
+        drawn = [value for values in level.values() for value in values if value and math.isfinite(value)]
+        axes[0].set_ylim(bottom=min(drawn, default=1.0) / 1.6)
+        axes[0].yaxis.set_major_formatter(FuncFormatter(_short))
+        axes[0].yaxis.set_minor_formatter(NullFormatter())
+        axes[0].set_ylabel("Perplexity (log scale)")
+        axes[0].set_title(f"Perplexity by training count, {result.scenario.label}")
+        if base:
+            gains = {
+                method: [_difference(base.get(label), nll[method].get(label)) for label in labels]
+                for method in styles
+                if method != BASE
+            }
+            _grouped_bars(axes[1], gains, styles)
+            axes[1].axhline(0, color="#555555", linewidth=0.8)
+            axes[1].set_ylabel("Gain over LSTM (nats)")
+        axes[-1].set_xticks(range(len(buckets)), [f"{b.bucket}\n{b.tokens:,} tokens" for b in buckets])
+        axes[-1].set_xlabel("Occurrences of the word in training")
+        for axis in axes:
+            axis.grid(visible=False, axis="x")
+        handles, names = axes[0].get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside right upper")
+    return figure
+
+
+def running_figure(result: Result) -> Figure | None:
+    """Return perplexity over all tokens so far against the position in the stream, one line a method."""
+    curves = {
+        method: [
+            (position, perplexity(nll))
+            for position, nll in result.methods[method].running
+            if math.isfinite(nll)
+        ]
+        for method in result.methods
+    }
+    curves = {method: points for method, points in curves.items() if len(points) > 1}
+    if not curves:
+        return None
+    styles = looks(curves)
+    end = max(points[-1][0] for points in curves.values())
+    settled = [value for points in curves.values() for at, value in points if at >= _WARM_UP * end]
+    low, high = min(settled), max(settled)
+    with rc_context(_STYLE):
+        figure = Figure(figsize=(8.4, 4.4), layout="constrained")
+        axis = figure.subplots()
+        for method, look in styles.items():
+            positions, values = zip(*curves[method], strict=True)
+            axis.plot(positions, values, color=look.color, linestyle=look.line, linewidth=1.6)
+        if high / low > _WIDE_RANGE:
+            axis.set_yscale("log")
+            axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.yaxis.set_minor_formatter(NullFormatter())
+            axis.set_ylim(low / 1.1, high * 1.1)
+        else:
+            margin = 0.05 * (high - low) or 0.05 * high
+            axis.set_ylim(low - margin, high + margin)
+        axis.yaxis.set_major_formatter(FuncFormatter(_short))
+        axis.xaxis.set_major_formatter(FuncFormatter(_short))
+        axis.set_xlim(0, end)
+        axis.set_xlabel("Tokens scored so far")
+        axis.set_ylabel("Perplexity so far" + (" (log scale)" if axis.get_yscale() == "log" else ""))
+        axis.set_title(f"Running perplexity, {result.scenario.label}")
+        last = {method: perplexity(result.methods[method].running[-1][1]) for method in styles}
+        _label_ends(axis, {method: curves[method][-1] for method in styles}, last, styles)
+    return figure
+
+
+def comparison_figure(result: Result) -> Figure | None:
+    """Return what every method gains over the LSTM in nats: all tokens, new words, known words."""
+    base = result.methods.get(BASE)
+    others = [method for method in looks(result.methods) if method != BASE]
+    if base is None or not others:
+        return None
+    items = result.methods
+    panels = {"All tokens": {method: _difference(base.nll, items[method].nll) for method in others}}
+    if base.oov_nll is not None:
+        panels["Out of vocabulary"] = {
+            method: _difference(base.oov_nll, items[method].oov_nll) for method in others
+        }
+        panels["In vocabulary"] = {
+            method: _difference(base.in_vocabulary_nll, items[method].in_vocabulary_nll) for method in others
+        }
+    styles = looks(result.methods)
+    with rc_context(_STYLE):
+        figure = Figure(figsize=(3.0 + 2.6 * len(panels), 1.5 + 0.34 * len(others)), layout="constrained")
+        axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+        for axis, (title, gains) in zip(axes, panels.items(), strict=True):
+            _gain_bars(axis, gains, styles)
+            axis.set_title(title, fontsize=9, fontweight="normal")
+        axes[0].set_yticks(range(len(others)), [styles[method].name for method in others])
+        axes[0].invert_yaxis()
+        figure.supxlabel("Gain over LSTM (nats per token, higher is better)", fontsize=9, color="#333333")
+        figure.suptitle(
+            f"What adaptation gains, {result.scenario.label}",
+            x=0.01,
+            ha="left",
+            fontsize=10.5,
+            fontweight="bold",
+        )
+    return figure
+
+
+def render(figure: Figure, kind: Literal["png", "svg"]) -> bytes:
+    """Return a figure as the bytes of an image file, the same bytes for the same figure."""
+    stream = io.BytesIO()
+    metadata = {"Software": None} if kind == "png" else {"Date": None}
+    FigureCanvasAgg(figure)
+    with rc_context(_STYLE):
+        figure.savefig(stream, format=kind, dpi=160, metadata=metadata)
+    return stream.getvalue()
+
+
+def save(figure: Figure, path: Path) -> Path:
+    """Write a figure atomically as ``.png`` or ``.svg`` by the suffix of ``path``."""
+    data = render(figure, "svg" if path.suffix == ".svg" else "png")
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(data)
+    return path
+
+
+def _grouped_bars(axis: Axes, values: Mapping[str, list[float | None]], styles: Mapping[str, Look]) -> None:
+    """Draw one bar a method and group, each method at its own place; an infinite value is a sign."""
+    width = 0.84 / len(styles)
+    for index, (method, look) in enumerate(styles.items()):
+        shift = (index - (len(styles) - 1) / 2) * width
+        heights = [
+            (at + shift, height) for at, height in enumerate(values.get(method, ())) if height is not None
+        ]
+        finite = [(at, height) for at, height in heights if math.isfinite(height)]
+        axis.bar(
+            [at for at, _ in finite],
+            [height for _, height in finite],
+            width * 0.9,
+            color=look.color,
+            label=look.name,
+        )
+        for at in (at for at, height in heights if math.isinf(height)):
+            axis.text(at, 0.02, "\u221e", color=look.color, ha="center", transform=axis.get_xaxis_transform())
+
+
+def _gain_bars(axis: Axes, gains: Mapping[str, float | None], styles: Mapping[str, Look]) -> None:
+    """Draw horizontal bars from zero, each with its number."""
+    for at, (method, gain) in enumerate(gains.items()):
+        length = gain if gain is not None and math.isfinite(gain) else 0.0
+        axis.barh(at, length, 0.7, color=styles[method].color)
+        side = -1 if length < 0 else 1
+        axis.annotate(
+            display(gain, "signed", 3),
+            (length, at),
+            xytext=(4 * side, 0),
+            textcoords="offset points",
+            ha="left" if side > 0 else "right",
+            va="center",
+            fontsize=8,
+            color="#333333",
+        )
+    axis.axvline(0, color="#555555", linewidth=0.8)
+    axis.grid(visible=False, axis="y")
+    axis.spines["left"].set_visible(False)
+    # Room for the numbers at both ends of the bars.
+    finite = [0.0, *(gain for gain in gains.values() if gain is not None and math.isfinite(gain))]
+    span = (max(finite) - min(finite)) or 1.0
+    axis.set_xlim(min(finite) - (0.32 * span if min(finite) < 0 else 0), max(finite) + 0.32 * span)
+    axis.locator_params(axis="x", nbins=4)
+
+
+def _label_ends(
+    axis: Axes, ends: Mapping[str, tuple[int, float]], last: Mapping[str, float], styles: Mapping[str, Look]
+) -> None:
+    """Write each method's name and last value beside the end of its line, moved apart where they collide."""
+    figure = axis.get_figure(root=True)
+    assert figure is not None  # the axis was made by a figure above
+    figure.draw_without_rendering()
+    height = axis.get_window_extent().height
+    transform = axis.transData + axis.transAxes.inverted()
+    wished = [min(max(float(transform.transform(end)[1]), 0.0), 1.0) for end in ends.values()]
+    gap = 12.5 / 72 * figure.dpi / height
+    for method, at, place in zip(ends, wished, spread(wished, gap), strict=True):
+        look = styles[method]
+        axis.annotate(
+            f"{look.name}  {display(last[method], 'perplexity')}",
+            xy=(1.0, at),
+            xycoords="axes fraction",
+            xytext=(1.035, place),
+            textcoords="axes fraction",
+            va="center",
+            ha="left",
+            fontsize=8.5,
+            color="#333333",
+            arrowprops={"arrowstyle": "-", "color": look.color, "linewidth": 0.7, "shrinkA": 0, "shrinkB": 0},
+        )
+
+
+def _difference(base: float | None, other: float | None) -> float | None:
+    """Return base - other; None where one is missing or both are infinite."""
+    if base is None or other is None or (math.isinf(base) and math.isinf(other)):
+        return None
+    return base - other
+
+
+def _optional_perplexity(nll: float | None) -> float | None:
+    """Return the perplexity of a loss that may be missing."""
+    return None if nll is None else perplexity(nll)
+
+
+def _short(value: float, _position: int | None = None) -> str:
+    """Return a tick label: plain below one thousand, in thousands or millions above."""
+    if value >= 1e9:
+        return f"{value:.0e}"
+    if value >= 1e6:
+        return f"{value / 1e6:g}M"
+    return f"{value / 1e3:g}k" if value >= 1e3 else f"{value:g}"

@@ -1,0 +1,99 @@
+"""The facts of a result as tables: under which policies, with which settings, from where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hebblm.report.methods import name_of, ordered
+from hebblm.report.result import Result, Scenario
+from hebblm.report.table import Column, Table
+
+_FACT_COLUMNS = (Column("What"), Column("Value"))
+
+
+def scenario_line(scenario: Scenario, label: str = "") -> str:
+    """Return the scenario in one line: policies, tokens, rate of out-of-vocabulary tokens.
+
+    Args:
+        scenario: what was evaluated.
+        label: a name in place of the scenario's own.
+    """
+    return (
+        f"{label or scenario.label} ({scenario.kind}): normalization {scenario.normalization}, "
+        f"vocabulary {scenario.vocabulary}, {scenario.tokens:,} tokens, {_oov(scenario)}"
+    )
+
+
+def policy_lines(result: Result) -> list[str]:
+    """Return what a reader must know before the first number: scenario and memory policies, a line each."""
+    memory = ", ".join(f"{key} {value}" for key, value in flatten(result.memory))
+    return [scenario_line(result.scenario), *([f"Memory: {memory}"] if memory else [])]
+
+
+def fact_tables(result: Result) -> list[Table]:
+    """Return scenario, model, memory, hyper-parameters and provenance, each as a table."""
+    scenario = result.scenario
+    facts = [
+        ("Kind", scenario.kind),
+        ("Base model trained on", scenario.source),
+        ("Evaluated on", f"{scenario.target}, {scenario.split} split"),
+        ("Normalization", scenario.normalization),
+        ("Vocabulary", scenario.vocabulary),
+        ("Tokens", f"{scenario.tokens:,}"),
+        ("Out of vocabulary", _oov(scenario)),
+        *flatten(scenario.extra),
+        *flatten(result.extra),
+    ]
+    tables = [
+        _facts("scenario", "Scenario", facts),
+        _facts("model", "Model", flatten(result.model)),
+        _facts("memory", "Memory", flatten(result.memory)),
+        hyperparameter_table(result),
+        _facts("provenance", "Provenance", flatten(result.provenance)),
+    ]
+    return [table for table in tables if table.rows]
+
+
+def hyperparameter_table(result: Result) -> Table:
+    """Return the settings of every method."""
+    rows = tuple(
+        (name_of(method), ", ".join(f"{key} = {value}" for key, value in settings) or "none")
+        for method in ordered(result.methods)
+        for settings in [flatten(result.methods[method].hyperparameters)]
+    )
+    return Table("hyperparameters", "Hyper-parameters", (Column("Method"), Column("Settings")), rows)
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Return nested settings as pairs of a dotted name and a text; lists are joined by commas."""
+    pairs: list[tuple[str, str]] = []
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            pairs += flatten(value, f"{prefix}{key}.")
+        else:
+            pairs.append((f"{prefix}{key}", _text(value)))
+    return pairs
+
+
+def _facts(name: str, title: str, facts: list[tuple[str, str]]) -> Table:
+    """Return a table of names and values."""
+    return Table(name, title, _FACT_COLUMNS, tuple(facts))
+
+
+def _oov(scenario: Scenario) -> str:
+    """Return the out-of-vocabulary tokens as count, rate and number of words."""
+    return (
+        f"{scenario.oov_tokens:,} OOV tokens ({100 * scenario.oov_rate:.2f} %, {scenario.oov_types:,} types)"
+    )
+
+
+def _text(value: Any) -> str:
+    """Return one setting as text."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return ", ".join(_text(item) for item in value) if isinstance(value, (list, tuple)) else str(value)

@@ -1,0 +1,114 @@
+"""A neutral table: typed columns, raw cells, and the choice of which cells are the best."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from hebblm.report.numbers import Kind, display
+
+Cell = str | float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column.
+
+    Args:
+        header: its title.
+        kind: how its numbers are written.
+        best: which extreme is the best, if the column is a contest between the rows.
+        subheader: a second line of the title: a source, or a number such as that of tokens.
+        decimals: of losses and differences.
+    """
+
+    header: str
+    kind: Kind = "text"
+    best: Literal["min", "max"] | None = None
+    subheader: str | int = ""
+    decimals: int = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of raw values under typed columns; every renderer starts from here.
+
+    Args:
+        name: a short identifier, also the stem of file names.
+        title: the caption.
+        columns: one a cell of each row.
+        rows: text, numbers, or None for what does not exist.
+        notes: lines below the table.
+    """
+
+    name: str
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse ragged rows."""
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ValueError(f"row {row} has {len(row)} cells for {len(self.columns)} columns")
+
+    @property
+    def header_row(self) -> list[str] | None:
+        """The second header line as text, or None if there is none."""
+        if not any(column.subheader != "" for column in self.columns):
+            return None
+        return [display(column.subheader, "count") for column in self.columns]
+
+    def single_headers(self) -> list[str]:
+        """Return one title a column, for one line only: sources go into brackets, numbers are left out."""
+        if any(isinstance(column.subheader, int) for column in self.columns):
+            return [column.header for column in self.columns]
+        return [
+            f"{column.header} ({column.subheader})" if column.subheader else column.header
+            for column in self.columns
+        ]
+
+    def number_row(self) -> list[str | int] | None:
+        """Return the second header line if it holds numbers."""
+        has_numbers = any(isinstance(column.subheader, int) for column in self.columns)
+        return [column.subheader for column in self.columns] if has_numbers else None
+
+    def text(self) -> list[list[str]]:
+        """Return every cell as a reader sees it."""
+        return [
+            [
+                display(cell, column.kind, column.decimals)
+                for cell, column in zip(row, self.columns, strict=True)
+            ]
+            for row in self.rows
+        ]
+
+    def best_cells(self) -> frozenset[tuple[int, int]]:
+        """Return (row, column) of the best cells.
+
+        Cells that read the same as the best one share the honour; if all read the same, there is none.
+        """
+        text = self.text()
+        best: set[tuple[int, int]] = set()
+        for index, column in enumerate(self.columns):
+            values = {
+                at: cell for at, row in enumerate(self.rows) if isinstance(cell := row[index], (int, float))
+            }
+            if column.best is None or not values:
+                continue
+            choose: Callable[..., int] = min if column.best == "min" else max
+            winner = text[choose(values, key=values.__getitem__)][index]
+            winners = {at for at in values if text[at][index] == winner}
+            if len(winners) < len(values):
+                best |= {(at, index) for at in winners}
+        return frozenset(best)
+
+
+def without_empty_columns(
+    columns: Sequence[Column], rows: Sequence[Sequence[Cell]]
+) -> tuple[list[Column], list[list[Cell]]]:
+    """Drop the columns in which no row has a value."""
+    kept = [index for index in range(len(columns)) if any(row[index] is not None for row in rows)]
+    return [columns[index] for index in kept], [[row[index] for index in kept] for row in rows]

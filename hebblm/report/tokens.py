@@ -1,0 +1,172 @@
+"""Losses token by token (``tokens.parquet``): other frequency ranges, running curves, changed words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from hebblm.errors import UserError
+from hebblm.report.frequency import frequency_report
+from hebblm.report.methods import BASE, name_of, ordered
+from hebblm.report.result import Result
+from hebblm.report.table import Column, Table
+
+FILE_NAME = "tokens.parquet"
+_PREFIX = "nll_"
+_POINTS = 400
+_TOLERANCE = 1e-5  # losses may be stored in single precision
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLosses:
+    """The loss of every token of a stream under every method.
+
+    Args:
+        words: (T,) str.
+        train_counts: (T,) int64, how often each word occurred in training.
+        oov: (T,) bool, outside the source vocabulary.
+        nll: by method, (T,) float64 in nats.
+    """
+
+    words: NDArray[np.str_]
+    train_counts: NDArray[np.int64]
+    oov: NDArray[np.bool_]
+    nll: Mapping[str, NDArray[np.float64]]
+
+    @classmethod
+    def load(cls, path: Path) -> TokenLosses:
+        """Read the file that ``hebblm-eval --log-samples`` wrote.
+
+        Raises:
+            UserError: the file is missing, truncated, lacks a column, or holds a nan.
+        """
+        try:
+            table = pq.read_table(path)
+        except FileNotFoundError as error:
+            raise UserError(f"{path} does not exist; evaluate with --log-samples to get it") from error
+        except (pa.ArrowInvalid, OSError) as error:
+            raise UserError(f"{path} is not a readable parquet file ({error}); evaluate again") from error
+        names: list[str] = table.column_names
+        absent = [name for name in ("token", "train_count", "is_oov") if name not in names]
+        methods = [name.removeprefix(_PREFIX) for name in names if name.startswith(_PREFIX)]
+        if absent or not methods:
+            raise UserError(
+                f"{path} lacks the column {(absent or [_PREFIX + '<method>'])[0]!r}; evaluate again"
+            )
+        nll = {method: table.column(_PREFIX + method).to_numpy().astype(np.float64) for method in methods}
+        undefined = [method for method, losses in nll.items() if np.isnan(losses).any()]
+        if undefined:
+            raise UserError(f"{path} holds a nan or an empty loss for {undefined[0]!r}; evaluate again")
+        return cls(
+            words=np.asarray(table.column("token").to_pylist(), dtype=np.str_),
+            train_counts=table.column("train_count").to_numpy().astype(np.int64),
+            oov=table.column("is_oov").to_numpy().astype(np.bool_),
+            nll=nll,
+        )
+
+
+def with_edges(result: Result, tokens: TokenLosses, edges: Sequence[int]) -> Result:
+    """Return the result with its frequency report made anew over other ranges of training count.
+
+    Raises:
+        UserError: bad edges, or token losses of another run.
+    """
+    _check_same_run(result, tokens)
+    methods = {
+        name: replace(item, frequency=tuple(frequency_report(tokens.nll[name], tokens.train_counts, edges)))
+        for name, item in result.methods.items()
+    }
+    return replace(result, methods=methods)
+
+
+def with_running(result: Result, tokens: TokenLosses) -> Result:
+    """Return the result with running curves where it has none.
+
+    Raises:
+        UserError: token losses of another run.
+    """
+    _check_same_run(result, tokens)
+    methods = {
+        name: item if item.running else replace(item, running=running_curve(tokens.nll[name]))
+        for name, item in result.methods.items()
+    }
+    return replace(result, methods=methods)
+
+
+def running_curve(nll: NDArray[np.floating], points: int = _POINTS) -> tuple[tuple[int, float], ...]:
+    """Return at most ``points`` evenly spaced pairs (tokens so far, mean loss so far in nats).
+
+    Args:
+        nll: (T,) floating point, losses in nats in the order of the stream.
+        points: upper bound on the number of pairs; the last one is the end of the stream.
+    """
+    if nll.size == 0:
+        return ()
+    positions = np.unique(np.linspace(0, nll.size, min(points, nll.size) + 1).astype(np.int64)[1:])  # (P,)
+    means = np.cumsum(nll, dtype=np.float64)[positions - 1] / positions  # (P,)
+    return tuple(zip(positions.tolist(), means.tolist(), strict=True))
+
+
+def word_table(result: Result, tokens: TokenLosses, top: int = 15) -> Table | None:
+    """Return the words on which the best method gains and loses most against the unadapted model.
+
+    The gain of a word is summed over its occurrences, in nats. Words with an infinite loss are left out.
+
+    Returns:
+        None where only one method was evaluated or the unadapted model is not among them.
+    """
+    _check_same_run(result, tokens)
+    others = [method for method in ordered(result.methods) if method != BASE]
+    if BASE not in result.methods or not others:
+        return None
+    best = min(others, key=lambda method: result.methods[method].nll)
+    finite = np.isfinite(tokens.nll[BASE]) & np.isfinite(tokens.nll[best])
+    gains = np.where(finite, tokens.nll[BASE], 0.0) - np.where(finite, tokens.nll[best], 0.0)  # (T,)
+    words, first, where, times = np.unique(
+        tokens.words, return_index=True, return_inverse=True, return_counts=True
+    )
+    totals = np.bincount(where, weights=gains, minlength=words.size)  # (types,)
+    order = np.argsort(-totals, kind="stable")
+    gaining = [index for index in order[:top] if totals[index] > 0]
+    losing = [index for index in order[::-1][:top] if totals[index] < 0]
+    rows = tuple(
+        (
+            str(words[index]),
+            int(times[index]),
+            int(tokens.train_counts[first[index]]),
+            "yes" if tokens.oov[first[index]] else "no",
+            float(totals[index]),
+            float(totals[index] / times[index]),
+        )
+        for index in [*gaining, *reversed(losing)]
+    )
+    columns = (
+        Column("Word"),
+        Column("Occurrences", "count"),
+        Column("In training", "count"),
+        Column("OOV"),
+        Column("Gain (nats)", "signed", decimals=1),
+        Column("Per occurrence", "signed", decimals=2),
+    )
+    title = f"Words that changed most under {name_of(best)} on {result.scenario.label}"
+    return Table("words", title, columns, rows, ("Gain over the LSTM, summed over all occurrences.",))
+
+
+def _check_same_run(result: Result, tokens: TokenLosses) -> None:
+    """Refuse losses that cannot belong to the result."""
+    remedy = f"{FILE_NAME} and the result must be of one run"
+    if tokens.words.size != result.scenario.tokens:
+        raise UserError(f"{tokens.words.size} tokens, the result has {result.scenario.tokens}; {remedy}")
+    for method, item in result.methods.items():
+        if method not in tokens.nll:
+            raise UserError(f"no losses of {method!r}; {remedy}")
+        mean = float(tokens.nll[method].mean())
+        if not math.isclose(mean, item.nll, rel_tol=_TOLERANCE):
+            raise UserError(f"{method!r} averages {mean:.6f} nats, the result says {item.nll:.6f}; {remedy}")

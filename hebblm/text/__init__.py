@@ -1,0 +1,28 @@
+"""Corpora to tokens, dictionary, binarised memory maps and evaluation streams."""
+
+from __future__ import annotations
+
+from hebblm.text.binarize import prepare
+from hebblm.text.corpora import Corpus, resolve, text_corpus
+from hebblm.text.dictionary import Dictionary
+from hebblm.text.normalize import Normalization, normalize
+from hebblm.text.prepared import PreparedCorpus, load_prepared
+from hebblm.text.streams import EvaluationStream, VocabularyPolicy, encode_target
+from hebblm.text.tokenizers import Tokenizer, load_tokenizer
+
+__all__ = [
+    "Corpus",
+    "Dictionary",
+    "EvaluationStream",
+    "Normalization",
+    "PreparedCorpus",
+    "Tokenizer",
+    "VocabularyPolicy",
+    "encode_target",
+    "load_prepared",
+    "load_tokenizer",
+    "normalize",
+    "prepare",
+    "resolve",
+    "text_corpus",
+]

@@ -1,0 +1,201 @@
+"""Text to a dictionary and binarised ids, as a stream, whole or not at all."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from hebblm.errors import UserError
+from hebblm.files import atomic_path, sha256, write_json
+from hebblm.progress import bar
+from hebblm.text.corpora import CORPUS_FILE, Corpus
+from hebblm.text.dictionary import EOS, Dictionary
+from hebblm.text.manifest import SPLITS
+from hebblm.text.normalize import Normalization, normalize
+from hebblm.text.prepared import (
+    DICTIONARY_FILE,
+    CorpusMeta,
+    PreparedCorpus,
+    SplitMeta,
+    load_prepared,
+    smallest_dtype,
+)
+from hebblm.text.sources import LineSource
+from hebblm.text.tokenizers import MODEL_FILE, Tokenizer
+
+BATCH_LINES = 2_000
+
+
+def prepare(
+    corpus: Corpus,
+    *,
+    normalization: Normalization,
+    destdir: Path,
+    min_count: int | None = None,
+    max_words: int | None = None,
+) -> PreparedCorpus:
+    """Count the training split, build its dictionary, and write every split as ids.
+
+    A folder that holds this very corpus, prepared in this very way, is used as it is.
+
+    Args:
+        corpus: the text.
+        normalization: the case policy.
+        destdir: the folder to write; made whole or left as it was.
+        min_count: rarer training words become ``<unk>``; the corpus' own choice unless said.
+        max_words: keep at most this many words beside ``<unk>`` and ``<eos>``.
+
+    Returns:
+        The binarised corpus, one ``<eos>`` a line, blank lines too.
+
+    Raises:
+        UserError: the text is empty or not what the manifest says, or the folder cannot be written or holds
+            something else.
+    """
+    if corpus.prepared is not None:
+        return _already_prepared(corpus.prepared, normalization)
+    normalize("", normalization)
+    minimum = corpus.min_count if min_count is None else min_count
+    if minimum < 1 or (max_words is not None and max_words < 1):
+        raise UserError(f"min_count {minimum} and max_words {max_words} must be at least 1")
+    if (destdir / CORPUS_FILE).is_file():
+        found = load_prepared(destdir)
+        if _same_request(found.meta, corpus, normalization, minimum, max_words):
+            return found
+    refuse_foreign(destdir)
+    with atomic_path(destdir, directory=True) as folder:
+        counts = _count(corpus, normalization)
+        symbols = corpus.tokenizer.symbols
+        # A fixed set of subwords keeps its rows even where the training text happens not to use one.
+        counts.update(dict.fromkeys(symbols, 0))
+        dictionary = Dictionary.vocabulary(counts, min_count=0 if symbols else minimum, max_words=max_words)
+        dictionary.save(folder / DICTIONARY_FILE)
+        dtype = smallest_dtype(len(dictionary))
+        splits = {
+            split: _encode(corpus, split, normalization, dictionary, folder / f"{split}.bin", dtype)
+            for split in SPLITS
+        }
+        _check_expected(corpus, normalization, splits, len(counts))
+        corpus.tokenizer.save(folder)
+        meta = CorpusMeta(
+            name=corpus.name,
+            normalization=normalization,
+            tokenizer=corpus.tokenizer.spec(),
+            dtype=dtype,
+            vocabulary_size=len(dictionary),
+            dictionary_hash=dictionary.hash(),
+            min_count=minimum,
+            max_words=max_words,
+            provenance=dict(corpus.provenance),
+            splits=splits,
+        )
+        write_json(folder / CORPUS_FILE, meta.to_json())
+    return PreparedCorpus(destdir, dictionary, meta)
+
+
+def _already_prepared(folder: Path, normalization: Normalization) -> PreparedCorpus:
+    """Open a folder of ``hebblm-preprocess``, whose case policy is settled."""
+    found = load_prepared(folder)
+    if found.meta.normalization != normalization:
+        raise UserError(
+            f"{folder} was written with normalization {found.meta.normalization}, not {normalization}; "
+            f"run hebblm-preprocess --normalization {normalization} on its text"
+        )
+    return found
+
+
+def _same_request(
+    meta: CorpusMeta, corpus: Corpus, normalization: Normalization, min_count: int, max_words: int | None
+) -> bool:
+    """Say whether a folder holds what is asked for."""
+    return (meta.provenance, meta.tokenizer, meta.normalization, meta.min_count, meta.max_words) == (
+        corpus.provenance,
+        corpus.tokenizer.spec(),
+        normalization,
+        min_count,
+        max_words,
+    )
+
+
+def refuse_foreign(destdir: Path) -> None:
+    """Never replace a folder that holds anything but an earlier corpus."""
+    if destdir.exists() and not destdir.is_dir():
+        raise UserError(f"{destdir} is a file; name a new or empty folder")
+    ours = {CORPUS_FILE, DICTIONARY_FILE, MODEL_FILE, *(f"{split}.bin" for split in SPLITS)}
+    foreign = (
+        sorted(path.name for path in destdir.iterdir() if path.name not in ours) if destdir.exists() else []
+    )
+    if foreign:
+        raise UserError(f"{destdir} holds other files ({', '.join(foreign[:3])}); name a new or empty folder")
+
+
+def _batches(source: LineSource, description: str) -> Iterator[list[str]]:
+    """Yield lists of lines while a bar shows how many kilobytes are done."""
+    size = source.size
+    with bar() as progress:
+        task = progress.add_task(description, total=None if size is None else size // 1000, unit="kB")
+        lines = source.lines()
+        done = 0
+        while batch := list(islice(lines, BATCH_LINES)):
+            yield batch
+            done += sum(len(line.encode()) + 1 for line in batch)
+            progress.update(task, completed=done // 1000)
+
+
+def _count(corpus: Corpus, normalization: Normalization) -> Counter[str]:
+    """Return the training count of each token, ``<eos>`` among them.
+
+    Raises:
+        UserError: the training split has no words.
+    """
+    counts: Counter[str] = Counter()
+    tokenize = corpus.tokenizer.tokenize
+    for batch in _batches(corpus.sources["train"], f"count {corpus.name}"):
+        for line in batch:
+            counts.update(tokenize(normalize(line, normalization)))
+        counts[EOS] += len(batch)
+    if set(counts) <= {EOS}:
+        raise UserError(f"the train split of {corpus.name} is empty; put text into it")
+    return counts
+
+
+def _encode(
+    corpus: Corpus, split: str, normalization: Normalization, dictionary: Dictionary, path: Path, dtype: str
+) -> SplitMeta:
+    """Write the ids of a split and return what was written."""
+    tokenizer: Tokenizer = corpus.tokenizer
+    stored = np.dtype(dtype).newbyteorder("<")
+    tokens = lines = words = size = unknown = 0
+    with path.open("wb") as stream:
+        for batch in _batches(corpus.sources[split], f"encode {corpus.name} {split}"):
+            ids: list[int] = []
+            for line in batch:
+                ids += dictionary.encode_line(tokenizer.tokenize(normalize(line, normalization)))
+                words += tokenizer.words(line)
+                size += len(line.encode()) + 1
+            stream.write(np.asarray(ids, dtype=stored).tobytes())
+            tokens += len(ids)
+            lines += len(batch)
+            unknown += ids.count(dictionary.unk_index)
+    if words == 0:
+        raise UserError(f"the {split} split of {corpus.name} is empty; put text into it")
+    return SplitMeta(path.name, sha256(path), tokens, lines, words, size, unknown)
+
+
+def _check_expected(
+    corpus: Corpus, normalization: Normalization, splits: dict[str, SplitMeta], types: int
+) -> None:
+    """Refuse a corpus whose counts are not those of the manifest."""
+    for split, expected in corpus.expected_tokens.items():
+        if splits[split].tokens != expected:
+            raise UserError(
+                f"{corpus.name} {split} has {splits[split].tokens} tokens, not {expected}; restore the file"
+            )
+    if normalization == "raw" and corpus.expected_types not in (None, types):
+        raise UserError(
+            f"{corpus.name} has {types} types, not {corpus.expected_types}; restore the train file"
+        )

@@ -1,0 +1,154 @@
+"""Names to text: ``ptb``, ``wt2``, ``pydoc``, ``numpy``, ``text:PATH``, ``hf:ID[:CONFIG]``, a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hebblm.errors import UserError
+from hebblm.text.documentation import documentation_sources
+from hebblm.text.download import data_dirs as default_data_dirs
+from hebblm.text.download import locate
+from hebblm.text.hub import hub_sources
+from hebblm.text.manifest import SPLITS, CorpusEntry, load_manifest
+from hebblm.text.plain import plain_sources
+from hebblm.text.sources import FileLines, LineSource
+from hebblm.text.tokenizers import Tokenizer, WhitespaceTokenizer
+
+CORPUS_FILE = "corpus.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """Text in three splits, and how to tokenise it.
+
+    Args:
+        name: as it was asked for.
+        sources: the lines of each split.
+        tokenizer: lines to tokens.
+        provenance: JSON of where the text came from: kind, licence, ``sha256`` by split.
+        expected_tokens: tokens of each split with one ``<eos>`` a line, where they are known.
+        expected_types: types of the training split with ``<eos>``, where they are known.
+        min_count: training count below which a word should become ``<unk>``.
+        prepared: the folder that ``hebblm-preprocess`` wrote, for which there are no lines.
+    """
+
+    name: str
+    sources: Mapping[str, LineSource] = field(repr=False)
+    tokenizer: Tokenizer
+    provenance: Mapping[str, Any]
+    expected_tokens: Mapping[str, int] = field(default_factory=dict)
+    expected_types: int | None = None
+    min_count: int = 1
+    prepared: Path | None = None
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The names of the splits there are."""
+        return tuple(self.sources) if self.prepared is None else SPLITS
+
+    def lines(self, split: str) -> Iterator[str]:
+        """Yield the lines of a split, blank ones too, without their ends.
+
+        Raises:
+            UserError: there is no such split, or its text cannot be read.
+        """
+        if split not in self.sources:
+            have = ", ".join(self.sources) or "no lines, only binarised ids"
+            raise UserError(f"corpus {self.name} has no split {split!r}; it has {have}")
+        return self.sources[split].lines()
+
+
+def resolve(name: str, *, data_dirs: Sequence[Path] | None = None) -> Corpus:
+    """Return the corpus of a name.
+
+    Args:
+        name: ``ptb``, ``wt2``, ``pydoc``, ``numpy``, ``text:PATH``, ``hf:ID[:CONFIG]``, or a folder that
+            ``hebblm-preprocess`` wrote.
+        data_dirs: where to look for the files of named corpora, instead of ``$HEBBLM_DATA``, ``data/`` and
+            the user's cache.
+
+    Raises:
+        UserError: no such corpus, or its files are missing, empty, or not what the manifest says.
+    """
+    manifest = load_manifest()
+    if name in manifest and manifest[name].kind == "files":
+        return _from_manifest(manifest[name], default_data_dirs() if data_dirs is None else data_dirs)
+    if name in manifest:
+        entry = manifest[name]
+        sources, origin = documentation_sources(name)
+        return _corpus(
+            name, sources, {"kind": "documentation", "licence": entry.licence, **origin}, min_count=2
+        )
+    if name.startswith("text:"):
+        path = Path(name.removeprefix("text:"))
+        return text_corpus(path)
+    if name.startswith("hf:"):
+        sources, origin = hub_sources(name.removeprefix("hf:"))
+        return _corpus(name, sources, origin)
+    folder = Path(name)
+    if (folder / CORPUS_FILE).is_file():
+        return Corpus(name, {}, WhitespaceTokenizer(), {"kind": "prepared"}, prepared=folder)
+    if folder.exists():
+        raise UserError(
+            f"{name} is not a folder that hebblm-preprocess wrote; for plain text say text:{name}"
+        )
+    known = ", ".join(manifest)
+    raise UserError(
+        f"unknown corpus {name!r}; choose {known}, text:PATH, hf:ID[:CONFIG], or a preprocessed folder"
+    )
+
+
+def text_corpus(
+    path: Path, names: Mapping[str, str] | None = None, tokenizer: Tokenizer | None = None
+) -> Corpus:
+    """Return a corpus of a user's own UTF-8 text.
+
+    Args:
+        path: a file, which is split 80/10/10 by lines; or a folder with ``train.txt``, ``valid.txt`` and
+            ``test.txt``; or any other folder, whose ``*.txt`` files are read in order and split likewise.
+        names: by split, other file names within the folder.
+        tokenizer: how to tokenise, at white space unless said.
+
+    Raises:
+        UserError: the text is missing or empty, a split is missing, or there are too few lines to split.
+    """
+    sources, files = plain_sources(path, names or {})
+    return _corpus(f"text:{path}", sources, {"kind": "text", "files": files}, tokenizer=tokenizer)
+
+
+def _corpus(
+    name: str,
+    sources: Mapping[str, LineSource],
+    origin: Mapping[str, Any],
+    *,
+    tokenizer: Tokenizer | None = None,
+    min_count: int = 1,
+) -> Corpus:
+    """Assemble a corpus whose hashes are those found, not those expected."""
+    hashes = {split: source.sha256() for split, source in sources.items()}
+    provenance = {**origin, "sha256": hashes}
+    return Corpus(name, sources, tokenizer or WhitespaceTokenizer(), provenance, min_count=min_count)
+
+
+def _from_manifest(entry: CorpusEntry, folders: Sequence[Path]) -> Corpus:
+    """Find, verify and wrap the files of a named corpus."""
+    sources = {split: FileLines((locate(entry, split, folders),)) for split in entry.files}
+    provenance = {
+        "kind": "files",
+        "title": entry.title,
+        "licence": entry.licence,
+        "citation": entry.citation,
+        "urls": {split: list(file.urls) for split, file in entry.files.items()},
+        "sha256": {split: file.sha256 for split, file in entry.files.items()},
+    }
+    return Corpus(
+        entry.name,
+        sources,
+        WhitespaceTokenizer(),
+        provenance,
+        expected_tokens={split: file.tokens for split, file in entry.files.items()},
+        expected_types=entry.types,
+    )

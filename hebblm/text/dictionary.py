@@ -1,0 +1,224 @@
+"""Words and their ids, with fairseq's semantics and its ``symbol count`` file."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Literal
+
+from hebblm.errors import UserError
+from hebblm.files import write_text
+
+UNK = "<unk>"
+EOS = "<eos>"
+FAIRSEQ_SPECIALS = ("<s>", "<pad>", "</s>", UNK)
+OVERWRITE = "#fairseq:overwrite"
+
+Scheme = Literal["words", "fairseq"]
+
+
+class Dictionary:
+    """A one-to-one table of symbols and consecutive ids, with the count of each symbol.
+
+    Two schemes share the class:
+
+    - ``words`` (default) is what models here are trained on. Only ``<unk>`` and ``<eos>`` are added, as
+      ordinary symbols that are counted, sorted and saved like any word, so that a softmax over Penn Treebank
+      has exactly 10,000 rows and one over WikiText-2 exactly 33,278.
+    - ``fairseq`` has ``<s> <pad> </s> <unk>`` at ids 0 to 3, outside the file, ended by ``</s>``.
+
+    Args:
+        scheme: which special symbols there are, and where.
+    """
+
+    def __init__(self, scheme: Scheme = "words") -> None:
+        self.scheme: Scheme = scheme
+        self._symbols: list[str] = []
+        self._counts: list[int] = []
+        self._indices: dict[str, int] = {}
+        self.eos_word = "</s>" if scheme == "fairseq" else EOS
+        for symbol in FAIRSEQ_SPECIALS if scheme == "fairseq" else (UNK, EOS):
+            self.add_symbol(symbol, 1 if scheme == "fairseq" else 0)
+        # As in fairseq, a later `#fairseq:overwrite` entry moves the word but not the special's own id.
+        self.unk_index = self._indices[UNK]
+        self.eos_index = self._indices[self.eos_word]
+        self.bos_index = 0 if scheme == "fairseq" else None
+        self.pad_index = 1 if scheme == "fairseq" else None
+
+    @classmethod
+    def vocabulary(
+        cls, counts: Mapping[str, int], *, min_count: int = 1, max_words: int | None = None
+    ) -> Dictionary:
+        """Build a model's vocabulary from the word counts of its training text.
+
+        Args:
+            counts: occurrences of each word, ``<eos>`` among them.
+            min_count: rarer words are left out and counted as ``<unk>``.
+            max_words: keep at most this many words beside ``<unk>`` and ``<eos>``.
+
+        Returns:
+            A dictionary of scheme ``words``, most frequent first, ties in alphabetical order.
+        """
+        dictionary = cls("words")
+        for word, count in counts.items():
+            dictionary.add_symbol(word, count)
+        dictionary.finalize(threshold=min_count, nwords=max_words)
+        return dictionary
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """All symbols in the order of their ids."""
+        return tuple(self._symbols)
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The training counts in the order of the ids."""
+        return tuple(self._counts)
+
+    def __len__(self) -> int:
+        """Return the number of symbols, which is the number of softmax rows."""
+        return len(self._symbols)
+
+    def __contains__(self, symbol: object) -> bool:
+        """Say whether a symbol has an id of its own."""
+        return symbol in self._indices
+
+    def __getitem__(self, index: int) -> str:
+        """Return the symbol of an id; an id beyond the table reads ``<unk>``, as in fairseq."""
+        return self._symbols[index] if 0 <= index < len(self._symbols) else UNK
+
+    def __eq__(self, other: object) -> bool:
+        """Two dictionaries are equal if they map the same symbols to the same ids."""
+        return isinstance(other, Dictionary) and self._indices == other._indices and len(self) == len(other)
+
+    __hash__ = None  # type: ignore[assignment]  # mutable
+
+    def index(self, symbol: str) -> int:
+        """Return the id of a symbol, or that of ``<unk>``."""
+        return self._indices.get(symbol, self.unk_index)
+
+    def count(self, index: int) -> int:
+        """Return how often the symbol of an id was counted."""
+        return self._counts[index]
+
+    def add_symbol(self, word: str, n: int = 1, *, overwrite: bool = False) -> int:
+        """Count a word ``n`` times, giving it an id if it has none, and return the id.
+
+        Args:
+            word: the symbol.
+            n: occurrences.
+            overwrite: give a known word a new id (fairseq's ``#fairseq:overwrite``).
+        """
+        known = self._indices.get(word)
+        if known is not None and not overwrite:
+            self._counts[known] += n
+            return known
+        self._indices[word] = len(self._symbols)
+        self._symbols.append(word)
+        self._counts.append(n)
+        return self._indices[word]
+
+    def finalize(self, threshold: int = 1, nwords: int | None = None) -> None:
+        """Sort words by descending count (ties alphabetically) and leave out the rare ones.
+
+        Args:
+            threshold: words counted less often are left out; their counts go to ``<unk>``.
+            nwords: keep at most this many words beside the special symbols.
+        """
+        specials = FAIRSEQ_SPECIALS if self.scheme == "fairseq" else (UNK, EOS)
+        words = sorted((w for w in self._indices if w not in specials), key=lambda w: (-self._count_of(w), w))
+        kept = [word for word in words if self._count_of(word) >= threshold][:nwords]
+        counts = {word: self._count_of(word) for word in (*specials, *kept)}
+        counts[UNK] += sum(map(self._count_of, words)) - sum(map(self._count_of, kept))
+        if self.scheme == "fairseq":
+            order = [*specials, *kept]
+        else:
+            order = sorted(counts, key=lambda word: (-counts[word], word))
+        self._symbols = order
+        self._counts = [counts[word] for word in order]
+        self._indices = {word: index for index, word in enumerate(order)}
+        self.unk_index, self.eos_index = self._indices[UNK], self._indices[self.eos_word]
+
+    def _count_of(self, word: str) -> int:
+        return self._counts[self._indices[word]]
+
+    def encode_line(self, line: str | Iterable[str], *, append_eos: bool = True) -> list[int]:
+        """Return the ids of a line (a string is split at white space), ended by the end-of-line id."""
+        words = line.split() if isinstance(line, str) else line
+        unk, get = self.unk_index, self._indices.get
+        ids = [get(word, unk) for word in words]
+        if append_eos:
+            ids.append(self.eos_index)
+        return ids
+
+    def hash(self) -> str:
+        """Return the sha256 of the symbols in the order of their ids; counts do not enter."""
+        return hashlib.sha256("\n".join(self._symbols).encode()).hexdigest()
+
+    def save(self, path: Path) -> None:
+        """Write ``symbol count`` lines; fairseq's four specials are left out, as fairseq does.
+
+        Raises:
+            UserError: the place cannot be written to.
+            ValueError: a symbol holds a space or a line break, so that the file could not be read back.
+        """
+        first = len(FAIRSEQ_SPECIALS) if self.scheme == "fairseq" else 0
+        specials = self._symbols[:first]
+        lines = []
+        for symbol, count in zip(self._symbols[first:], self._counts[first:], strict=True):
+            if not symbol or " " in symbol or "\n" in symbol:
+                raise ValueError(f"the symbol {symbol!r} cannot stand in a dictionary file")
+            lines.append(f"{symbol} {count}{' ' + OVERWRITE if symbol in specials else ''}\n")
+        write_text(path, "".join(lines))
+
+    @classmethod
+    def load(cls, path: Path) -> Dictionary:
+        """Read a dictionary file, one of ours or one of fairseq's.
+
+        The file itself tells which: ours lists ``<unk>`` as a plain entry, which fairseq would refuse as a
+        duplicate of its own special.
+
+        Raises:
+            UserError: the file is missing, is not UTF-8, or a line is not ``symbol count``.
+        """
+        entries = _read_entries(path)
+        ours = any(word == UNK and not overwrite for word, _, overwrite in entries)
+        dictionary = cls("words" if ours else "fairseq")
+        if ours:
+            dictionary._symbols, dictionary._counts, dictionary._indices = [], [], {}
+        for word, count, overwrite in entries:
+            if word in dictionary and not overwrite:
+                raise UserError(
+                    f"{path} lists {word!r} twice; remove one of the lines or mark it {OVERWRITE}"
+                )
+            dictionary.add_symbol(word, count, overwrite=overwrite)
+        if ours:
+            if EOS not in dictionary:
+                raise UserError(
+                    f"{path} has {UNK} but no {EOS}; write the dictionary again with hebblm-preprocess"
+                )
+            dictionary.unk_index, dictionary.eos_index = dictionary._indices[UNK], dictionary._indices[EOS]
+        return dictionary
+
+
+def _read_entries(path: Path) -> list[tuple[str, int, bool]]:
+    """Return (symbol, count, overwrite) of each line of a dictionary file."""
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise UserError(f"cannot read the dictionary {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"the dictionary {path} is not UTF-8 (byte {error.start}); save it as UTF-8"
+        ) from error
+    entries = []
+    for number, line in enumerate(text.removesuffix("\n").split("\n"), start=1):
+        fields = line.rstrip("\r").split(" ")
+        overwrite = fields[-1] == OVERWRITE
+        fields = fields[:-1] if overwrite else fields
+        # isdecimal alone would let other scripts' digits through.
+        if len(fields) < 2 or not (fields[-1].isascii() and fields[-1].isdecimal()):
+            raise UserError(f"{path}, line {number}: {line[:60]!r} is not `symbol count`")
+        entries.append((" ".join(fields[:-1]), int(fields[-1]), overwrite))
+    return entries

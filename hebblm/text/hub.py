@@ -1,0 +1,106 @@
+"""Text of the Hugging Face hub, or of a folder in its layout, as line sources."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from hebblm.errors import UserError
+from hebblm.text.sources import LineSource
+
+NAMES = {"train": ("train",), "valid": ("validation", "valid", "dev"), "test": ("test",)}
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetLines:
+    """The lines of a run of rows of one text column, read from the memory map row by row.
+
+    Args:
+        rows: the dataset.
+        column: the text column.
+        start: first row.
+        stop: row after the last one.
+    """
+
+    rows: Any = field(repr=False)
+    column: str
+    start: int
+    stop: int
+
+    @property
+    def size(self) -> int | None:
+        """Unknown without reading."""
+        return None
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines of each row; the line feed that ends a row does not begin another line."""
+        for index in range(self.start, self.stop):
+            for line in str(self.rows[index][self.column]).removesuffix("\n").split("\n"):
+                yield line.removesuffix("\r")
+
+    def sha256(self) -> str:
+        """Hash the lines, each ended by a line feed."""
+        digest = hashlib.sha256()
+        for line in self.lines():
+            digest.update(line.encode() + b"\n")
+        return digest.hexdigest()
+
+
+def hub_sources(identifier: str) -> tuple[dict[str, LineSource], dict[str, Any]]:
+    """Return the splits of ``ID[:CONFIG]`` and their provenance.
+
+    Splits that the dataset lacks are cut from the end of its training rows, 10 % each.
+
+    Raises:
+        UserError: no network, no such dataset or configuration, or no text in it.
+    """
+    dataset_id, _, config = identifier.partition(":")
+    if not dataset_id:
+        raise UserError("hf: needs the name of a dataset, such as hf:Salesforce/wikitext:wikitext-2-raw-v1")
+    import datasets  # takes a second, so only where it is needed
+
+    # The hub's retries, each with a warning, would bury the one line that tells what is wrong.
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
+    try:
+        loaded = datasets.load_dataset(dataset_id, config or None)
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = str(error).strip().split("\n", maxsplit=1)[0]
+        raise UserError(f"cannot load hf:{identifier} ({reason}); check the name and the network") from error
+    found = {split: name for split, names in NAMES.items() for name in names if name in loaded}
+    if "train" not in found:
+        raise UserError(
+            f"hf:{identifier} has no train split, only {', '.join(map(str, loaded))}; choose another"
+        )
+    train = loaded["train"]
+    column = _text_column(train, identifier)
+    missing = [split for split in ("valid", "test") if split not in found]
+    tenth = len(train) // 10
+    end = len(train) - tenth * len(missing)
+    if end <= 0 or (missing and tenth == 0):
+        raise UserError(f"hf:{identifier} has {len(train)} training rows, too few to split; choose another")
+    sources: dict[str, LineSource] = {"train": DatasetLines(train, column, 0, end)}
+    for split in ("valid", "test"):
+        if split in found:
+            rows = loaded[found[split]]
+            sources[split] = DatasetLines(rows, column, 0, len(rows))
+        else:
+            start = end + tenth * missing.index(split)
+            sources[split] = DatasetLines(train, column, start, start + tenth)
+    licence = train.info.license or "see the dataset's page"
+    return sources, {"kind": "hub", "dataset": dataset_id, "config": config or None, "licence": licence}
+
+
+def _text_column(rows: Any, identifier: str) -> str:
+    """Return the column ``text``, or the first column of strings."""
+    strings = [name for name, feature in rows.features.items() if getattr(feature, "dtype", "") in _STRINGS]
+    if not strings:
+        raise UserError(
+            f"hf:{identifier} has no column of text, only {', '.join(rows.features)}; choose another"
+        )
+    return "text" if "text" in strings else str(strings[0])
+
+
+_STRINGS = ("string", "large_string")

@@ -1,0 +1,174 @@
+"""The folder of a binarised corpus: what it says of itself, and its ids as memory maps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hebblm.errors import UserError
+from hebblm.files import read_json, sha256
+from hebblm.text.corpora import CORPUS_FILE
+from hebblm.text.dictionary import Dictionary
+from hebblm.text.normalize import Normalization
+from hebblm.text.tokenizers import Tokenizer, load_tokenizer
+
+SCHEMA = "hebblm-corpus/1"
+DICTIONARY_FILE = "dict.txt"
+DTYPES = ("uint8", "uint16", "int32")
+
+
+def smallest_dtype(vocabulary_size: int) -> str:
+    """Return the smallest integer type that holds every id below ``vocabulary_size``."""
+    for name in DTYPES:
+        if vocabulary_size - 1 <= np.iinfo(name).max:
+            return name
+    raise ValueError(f"{vocabulary_size} ids do not fit {DTYPES[-1]}")
+
+
+@dataclass(frozen=True, slots=True)
+class SplitMeta:
+    """What a split holds.
+
+    Args:
+        file: of its ids, in the folder.
+        sha256: of that file.
+        tokens: ids, with one ``<eos>`` a line.
+        lines: lines, blank ones too.
+        words: words before tokenisation, ends of line apart.
+        bytes: UTF-8 bytes of the text before normalisation, one an end of line.
+        unknown: tokens that are ``<unk>``.
+    """
+
+    file: str
+    sha256: str
+    tokens: int
+    lines: int
+    words: int
+    bytes: int
+    unknown: int
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusMeta:
+    """What a binarised corpus says of itself (``corpus.json``).
+
+    Args:
+        name: of the corpus.
+        normalization: ``raw`` or ``lower``.
+        tokenizer: specification for :func:`hebblm.text.tokenizers.load_tokenizer`.
+        dtype: of the ids, little-endian.
+        vocabulary_size: symbols of the dictionary.
+        dictionary_hash: sha256 of its symbols.
+        min_count: rarer training words became ``<unk>``.
+        max_words: bound on the words beside ``<unk>`` and ``<eos>``, if any.
+        provenance: where the text came from.
+        splits: by name.
+    """
+
+    name: str
+    normalization: Normalization
+    tokenizer: Mapping[str, Any]
+    dtype: str
+    vocabulary_size: int
+    dictionary_hash: str
+    min_count: int
+    max_words: int | None
+    provenance: Mapping[str, Any]
+    splits: Mapping[str, SplitMeta]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content of ``corpus.json``."""
+        return {"schema": SCHEMA, **asdict(self)}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> CorpusMeta:
+        """Read the content of ``corpus.json``."""
+        fields = {name: value for name, value in document.items() if name != "schema"}
+        return cls(
+            **{**fields, "splits": {name: SplitMeta(**meta) for name, meta in fields["splits"].items()}}
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedCorpus:
+    """A binarised corpus on disk.
+
+    Args:
+        folder: where it stands.
+        dictionary: its symbols and their training counts.
+        meta: what it says of itself.
+    """
+
+    folder: Path
+    dictionary: Dictionary
+    meta: CorpusMeta
+
+    def tokens(self, split: str) -> npt.NDArray[Any]:
+        """Return the ids (T,) of a split as a read-only memory map of the stored type.
+
+        Raises:
+            UserError: there is no such split.
+        """
+        meta = self.split(split)
+        dtype = np.dtype(self.meta.dtype).newbyteorder("<")
+        return np.memmap(self.folder / meta.file, dtype=dtype, mode="r", shape=(meta.tokens,))
+
+    def split(self, split: str) -> SplitMeta:
+        """Return what is known of a split.
+
+        Raises:
+            UserError: there is no such split.
+        """
+        if split not in self.meta.splits:
+            raise UserError(f"{self.folder} has no split {split!r}; it has {', '.join(self.meta.splits)}")
+        return self.meta.splits[split]
+
+    def tokenizer(self) -> Tokenizer:
+        """Return the tokeniser the corpus was written with."""
+        return load_tokenizer(dict(self.meta.tokenizer), self.folder)
+
+
+def load_prepared(folder: Path) -> PreparedCorpus:
+    """Open a binarised corpus and verify its files.
+
+    Raises:
+        UserError: the folder is none, is of another version, or a file is missing, cut short or changed.
+    """
+    path = folder / CORPUS_FILE
+    document = read_json(path)
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise UserError(f"{path} is not of schema {SCHEMA}; write it again with hebblm-preprocess")
+    try:
+        meta = CorpusMeta.from_json(document)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{path} is incomplete ({error}); write it again with hebblm-preprocess") from error
+    if meta.dtype not in DTYPES:
+        raise UserError(
+            f"{path} names the type {meta.dtype!r}, not one of {', '.join(DTYPES)}; write it again"
+        )
+    dictionary = Dictionary.load(folder / DICTIONARY_FILE)
+    if dictionary.hash() != meta.dictionary_hash or len(dictionary) != meta.vocabulary_size:
+        raise UserError(
+            f"{folder / DICTIONARY_FILE} is not the dictionary of {path}; preprocess the corpus again"
+        )
+    for split in meta.splits.values():
+        _verify(folder / split.file, split, np.dtype(meta.dtype).itemsize)
+    return PreparedCorpus(folder, dictionary, meta)
+
+
+def _verify(path: Path, split: SplitMeta, itemsize: int) -> None:
+    """Refuse a file of ids that is missing, of another length, or changed."""
+    if not path.is_file():
+        raise UserError(f"{path} is missing; preprocess the corpus again")
+    size = path.stat().st_size
+    if size != split.tokens * itemsize:
+        raise UserError(
+            f"{path} has {size} bytes, not {split.tokens * itemsize}; preprocess the corpus again"
+        )
+    if sha256(path) != split.sha256:
+        raise UserError(f"{path} has changed since it was written; preprocess the corpus again")

@@ -1,0 +1,136 @@
+"""Where the lines of a split come from: files read strictly and streamed, or a list in memory."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from hebblm.errors import UserError
+from hebblm.files import sha256
+
+MAX_LINE_BYTES = 1 << 26
+BOM = b"\xef\xbb\xbf"
+
+
+class LineSource(Protocol):
+    """The lines of one split, as often as they are asked for."""
+
+    @property
+    def size(self) -> int | None:
+        """Bytes of UTF-8 text or an estimate, where that costs no reading; for progress bars only."""
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines without their ends."""
+
+    def sha256(self) -> str:
+        """Return a hash that changes whenever the lines do."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryLines:
+    """Lines held in memory.
+
+    Args:
+        content: the lines, none of which holds a line break.
+    """
+
+    content: Sequence[str] = field(repr=False)
+
+    @property
+    def size(self) -> int | None:
+        """Bytes of UTF-8 text with one byte an end of line."""
+        return sum(len(line.encode()) + 1 for line in self.content)
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines."""
+        return iter(self.content)
+
+    def sha256(self) -> str:
+        """Hash the lines, each ended by a line feed."""
+        digest = hashlib.sha256()
+        for line in self.content:
+            digest.update(line.encode() + b"\n")
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class FileLines:
+    """A run of lines over one or more UTF-8 files, read as a stream.
+
+    Lines end at a line feed alone, so that other Unicode separators stay inside the text; the carriage
+    return of a Windows line end and a byte order mark at the start of a file are not text.
+
+    Args:
+        paths: files, in order.
+        start: first line, counted over all files.
+        stop: line after the last one, None for all.
+        share: of the lines that the run holds, by which its bytes are estimated.
+    """
+
+    paths: tuple[Path, ...]
+    start: int = 0
+    stop: int | None = None
+    share: float = 1.0
+
+    @property
+    def size(self) -> int | None:
+        """Bytes of the files, or the estimated part of them."""
+        return round(self.share * sum(path.stat().st_size for path in self.paths))
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines.
+
+        Raises:
+            UserError: a file cannot be read, is not UTF-8, or has a line too long to be held in memory.
+        """
+        number = 0
+        for path in self.paths:
+            offset = 0
+            for raw in _raw_lines(path):
+                if self.stop is not None and number >= self.stop:
+                    return
+                if number >= self.start:
+                    yield _decode(raw, path, offset)
+                offset += len(raw)
+                number += 1
+
+    def sha256(self) -> str:
+        """Hash one whole file as it stands; for more files or a part, their hashes and the run of lines."""
+        if len(self.paths) == 1 and not self.start and self.stop is None:
+            return sha256(self.paths[0])
+        parts = [sha256(path) for path in self.paths] + [f"{self.start}:{self.stop}"]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def count_lines(paths: Sequence[Path]) -> int:
+    """Return the number of lines over all files, reading each as a stream."""
+    return sum(1 for path in paths for _ in _raw_lines(path))
+
+
+def _raw_lines(path: Path) -> Iterator[bytes]:
+    """Yield the lines of a file as bytes, with their ends."""
+    try:
+        with path.open("rb") as stream:
+            while raw := stream.readline(MAX_LINE_BYTES):
+                if len(raw) == MAX_LINE_BYTES and not raw.endswith(b"\n"):
+                    raise UserError(
+                        f"{path} has a line above {MAX_LINE_BYTES >> 20} MiB; break the text into lines"
+                    )
+                yield raw
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _decode(raw: bytes, path: Path, offset: int) -> str:
+    """Return a line as text, naming file and byte where it is not UTF-8."""
+    skipped = len(BOM) if offset == 0 and raw.startswith(BOM) else 0
+    try:
+        return raw[skipped:].removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
+    except UnicodeDecodeError as error:
+        place = offset + skipped + error.start
+        raise UserError(
+            f"{path} is not UTF-8: byte {place} is {raw[place - offset]:#04x}; convert it"
+        ) from error

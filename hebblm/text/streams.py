@@ -1,0 +1,137 @@
+"""A target text as one model's dictionary sees it, with further ids for words the model does not know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from hebblm.errors import UserError
+from hebblm.text.dictionary import Dictionary
+from hebblm.text.prepared import PreparedCorpus
+
+VocabularyPolicy = Literal["union", "open"]
+Ids = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EvaluationStream:
+    """Tokens to be scored in order, each exactly once, the first from an initial ``<eos>``.
+
+    Ids below ``source_size`` are rows of the model's head; those above are novel words.
+
+    Args:
+        ids: (T,) int64 the tokens.
+        eos: id of the end of line.
+        source_size: V_source, rows of the model's head.
+        vocabulary_size: V_source plus every novel word of the target's dictionary.
+        policy: how novel words are numbered.
+        symbols: (vocabulary_size,) the words.
+        train_counts: (vocabulary_size,) int64 counts in the model's training text, 0 for novel words.
+        lines: lines of the text.
+        words: its words, ends of line apart.
+        bytes: its UTF-8 bytes, one an end of line.
+    """
+
+    ids: Ids
+    eos: int
+    source_size: int
+    vocabulary_size: int
+    policy: VocabularyPolicy
+    symbols: tuple[str, ...]
+    train_counts: Ids
+    lines: int
+    words: int
+    bytes: int
+
+    def __len__(self) -> int:
+        """Return the number of tokens T."""
+        return len(self.ids)
+
+    @property
+    def inputs(self) -> Ids:
+        """(T,) what the model has read last before each token: ``<eos>``, then the tokens but the last."""
+        return np.concatenate([np.array([self.eos], dtype=np.int64), self.ids[:-1]])
+
+    @property
+    def targets(self) -> Ids:
+        """(T,) the tokens to be predicted."""
+        return self.ids
+
+    @property
+    def oov(self) -> npt.NDArray[np.bool_]:
+        """(T,) True where the token is a novel word."""
+        return self.ids >= self.source_size
+
+    @property
+    def oov_types(self) -> int:
+        """Number of distinct novel words that occur in the stream."""
+        return len(np.unique(self.ids[self.oov]))
+
+
+def encode_target(
+    source: Dictionary, target: PreparedCorpus, split: str, policy: VocabularyPolicy = "union"
+) -> EvaluationStream:
+    """Map a binarised split into the ids of a source dictionary, extended by novel words.
+
+    Ends of line and unknown words of the target become those of the source, whatever either calls them.
+
+    Args:
+        source: dictionary of the model.
+        target: the binarised text.
+        split: of the target.
+        policy: ``union`` numbers the novel words in the order of the target's dictionary; ``open`` in the
+            order in which the stream first shows them, those that it never shows last.
+
+    Returns:
+        The stream; with source and target equal, its ids are the target's own.
+
+    Raises:
+        UserError: unknown policy or split.
+    """
+    if policy not in get_args(VocabularyPolicy):
+        raise UserError(
+            f"unknown vocabulary policy {policy!r}; choose one of {', '.join(get_args(VocabularyPolicy))}"
+        )
+    own: npt.NDArray[Any] = target.tokens(split)
+    meta = target.split(split)
+    known = _known_ids(source, target.dictionary)  # (V_target,) source ids, -1 for novel words
+    novel = np.flatnonzero(known < 0)
+    if policy == "open":
+        novel = _by_first_appearance(own, novel)
+    table = known.copy()
+    table[novel] = len(source) + np.arange(len(novel))
+    counts = np.zeros(len(source) + len(novel), dtype=np.int64)
+    counts[: len(source)] = source.counts
+    return EvaluationStream(
+        ids=table[np.asarray(own)],
+        eos=source.eos_index,
+        source_size=len(source),
+        vocabulary_size=len(source) + len(novel),
+        policy=policy,
+        symbols=(*source.symbols, *(target.dictionary[int(index)] for index in novel)),
+        train_counts=counts,
+        lines=meta.lines,
+        words=meta.words,
+        bytes=meta.bytes,
+    )
+
+
+def _known_ids(source: Dictionary, target: Dictionary) -> Ids:
+    """Return for every target id the source id of the same symbol, or -1."""
+    known = np.array(
+        [source.index(symbol) if symbol in source else -1 for symbol in target.symbols], dtype=np.int64
+    )
+    known[target.eos_index] = source.eos_index
+    known[target.unk_index] = source.unk_index
+    return known
+
+
+def _by_first_appearance(own: npt.NDArray[Any], novel: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+    """Reorder novel target ids by where the stream first shows them; the others follow in their order."""
+    present, first = np.unique(own, return_index=True)
+    place = np.full(int(max(novel.max(initial=0), present.max(initial=0))) + 1, len(own))
+    place[present] = first
+    return novel[np.argsort(place[novel], kind="stable")]

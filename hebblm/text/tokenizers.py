@@ -1,0 +1,256 @@
+"""Lines to tokens and back: white space, Moses rules, SentencePiece subwords."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import sentencepiece
+from sacremoses import MosesDetokenizer
+from sacremoses import MosesTokenizer as SacreMosesTokenizer
+from sacremoses.corpus import NonbreakingPrefixes
+
+from hebblm.errors import UserError
+from hebblm.files import atomic_path, sha256
+from hebblm.text.dictionary import EOS, UNK
+
+MODEL_FILE = "tokenizer.model"
+NAMES = ("whitespace", "moses", "sentencepiece")
+
+
+class Tokenizer(Protocol):
+    """Splits lines into tokens; a line never yields tokens with spaces in them."""
+
+    @property
+    def name(self) -> str:
+        """The name used on the command line."""
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """All tokens there can be, where that is fixed beforehand; otherwise empty."""
+
+    def tokenize(self, line: str) -> list[str]:
+        """Return the tokens of one line."""
+
+    def detokenize(self, tokens: Sequence[str]) -> str:
+        """Return the line that tokens stand for, as nearly as can be told."""
+
+    def words(self, line: str) -> int:
+        """Return the number of words that a perplexity per word divides by, without the end of line."""
+
+    def spec(self) -> dict[str, Any]:
+        """Return what :func:`load_tokenizer` needs, as JSON."""
+
+    def save(self, folder: Path) -> None:
+        """Write the files that :func:`load_tokenizer` needs beside the specification, if any."""
+
+
+@dataclass(frozen=True)
+class WhitespaceTokenizer:
+    """Tokens are what stands between white space: for text that is tokenised already."""
+
+    name: str = field(default="whitespace", init=False)
+    symbols: tuple[str, ...] = field(default=(), init=False)
+
+    def tokenize(self, line: str) -> list[str]:
+        """Split at white space."""
+        return line.split()
+
+    def detokenize(self, tokens: Sequence[str]) -> str:
+        """Join with single spaces."""
+        return " ".join(tokens)
+
+    def words(self, line: str) -> int:
+        """Count the tokens."""
+        return len(line.split())
+
+    def spec(self) -> dict[str, Any]:
+        """Return the name alone."""
+        return {"name": self.name}
+
+    def save(self, folder: Path) -> None:
+        """Write nothing: there is nothing to remember."""
+
+
+@dataclass(frozen=True)
+class MosesTokenizer:
+    """Moses' rules for punctuation (sacremoses), without its HTML escapes.
+
+    Args:
+        lang: code of the language, whose abbreviations are known.
+
+    Raises:
+        UserError: sacremoses does not know the language and would take it for English.
+    """
+
+    lang: str = "en"
+    name: str = field(default="moses", init=False)
+    symbols: tuple[str, ...] = field(default=(), init=False)
+
+    def __post_init__(self) -> None:
+        """Refuse a language that sacremoses does not know."""
+        known = sorted(set(NonbreakingPrefixes().available_langs.values()))
+        if self.lang not in known:
+            raise UserError(f"Moses' rules do not know the language {self.lang!r}; choose {', '.join(known)}")
+
+    @cached_property
+    def _tokenizer(self) -> SacreMosesTokenizer:
+        return SacreMosesTokenizer(lang=self.lang)
+
+    @cached_property
+    def _detokenizer(self) -> MosesDetokenizer:
+        return MosesDetokenizer(lang=self.lang)
+
+    def tokenize(self, line: str) -> list[str]:
+        """Split words from punctuation; ``<unk>`` and ``<eos>`` stay whole."""
+        # Protected patterns cost time on every line, so they are only asked for where they occur.
+        protected = [re.escape(symbol) for symbol in (UNK, EOS) if symbol in line]
+        tokens: list[str] = self._tokenizer.tokenize(line, escape=False, protected_patterns=protected or None)
+        return tokens
+
+    def detokenize(self, tokens: Sequence[str]) -> str:
+        """Put punctuation back to the words it belongs to."""
+        line: str = self._detokenizer.detokenize(list(tokens), unescape=False)
+        return line
+
+    def words(self, line: str) -> int:
+        """Count what stands between white space before tokenisation."""
+        return len(line.split())
+
+    def spec(self) -> dict[str, Any]:
+        """Return name and language."""
+        return {"name": self.name, "lang": self.lang}
+
+    def save(self, folder: Path) -> None:
+        """Write nothing: the rules come with sacremoses."""
+
+
+@dataclass(frozen=True)
+class SentencePieceTokenizer:
+    """Subwords of a SentencePiece model.
+
+    Args:
+        model: path of the model file.
+
+    Raises:
+        UserError: the file is missing or is no SentencePiece model.
+    """
+
+    model: Path
+    name: str = field(default="sentencepiece", init=False)
+
+    def __post_init__(self) -> None:
+        """Load the model at once, so that a bad file is reported where it is named."""
+        self._processor  # noqa: B018
+
+    @cached_property
+    def _processor(self) -> sentencepiece.SentencePieceProcessor:
+        if not self.model.is_file():
+            raise UserError(f"the SentencePiece model {self.model} does not exist")
+        try:
+            return sentencepiece.SentencePieceProcessor(model_file=str(self.model))
+        except RuntimeError as error:
+            raise UserError(f"{self.model} is not a SentencePiece model; train it again") from error
+
+    @cached_property
+    def symbols(self) -> tuple[str, ...]:
+        """All pieces but control symbols and the unknown one."""
+        processor = self._processor
+        ids = range(processor.get_piece_size())
+        return tuple(
+            processor.id_to_piece(i) for i in ids if not (processor.is_control(i) or processor.is_unknown(i))
+        )
+
+    @classmethod
+    def train(
+        cls, lines: Iterable[str], model: Path, *, vocab_size: int, seed: int = 0
+    ) -> SentencePieceTokenizer:
+        """Train a unigram model from a stream of lines in bounded memory and write it to ``model``.
+
+        SentencePiece draws at most a million lines; the same lines and seed give the same model.
+
+        Args:
+            lines: normalised text.
+            model: where the model file goes.
+            vocab_size: number of pieces, the unknown one among them.
+            seed: of the draw.
+
+        Raises:
+            UserError: the text does not support that many pieces, or the place cannot be written to.
+        """
+        sentencepiece.set_random_generator_seed(seed)
+        with atomic_path(model) as temporary, temporary.open("wb") as stream:
+            try:
+                sentencepiece.SentencePieceTrainer.train(
+                    sentence_iterator=(line for line in lines if line.strip()),
+                    model_writer=stream,
+                    vocab_size=vocab_size,
+                    model_type="unigram",
+                    input_sentence_size=1_000_000,
+                    shuffle_input_sentence=True,
+                    max_sentence_length=1 << 16,
+                    num_threads=1,
+                    bos_id=-1,
+                    eos_id=-1,
+                    minloglevel=2,
+                )
+            except UserError:
+                raise  # the lines themselves cannot be read
+            except (RuntimeError, ValueError) as error:
+                reason = str(error).rsplit("] ", 1)[-1]
+                raise UserError(
+                    f"SentencePiece cannot learn {vocab_size} pieces from this text: {reason}"
+                ) from error
+        return cls(model)
+
+    def tokenize(self, line: str) -> list[str]:
+        """Return the pieces; a character that no piece covers stands as itself."""
+        pieces: list[str] = self._processor.encode(line, out_type=str)
+        return pieces
+
+    def detokenize(self, tokens: Sequence[str]) -> str:
+        """Join pieces to text."""
+        line: str = self._processor.decode(list(tokens))
+        return line
+
+    def words(self, line: str) -> int:
+        """Count what stands between white space before tokenisation."""
+        return len(line.split())
+
+    def spec(self) -> dict[str, Any]:
+        """Return name, file beside the specification, and the file's hash."""
+        return {"name": self.name, "model": MODEL_FILE, "sha256": sha256(self.model)}
+
+    def save(self, folder: Path) -> None:
+        """Copy the model file into a folder."""
+        shutil.copyfile(self.model, folder / MODEL_FILE)
+
+
+def load_tokenizer(spec: dict[str, Any], folder: Path) -> Tokenizer:
+    """Return the tokeniser that a specification describes.
+
+    Args:
+        spec: what :meth:`Tokenizer.spec` gave.
+        folder: where :meth:`Tokenizer.save` wrote.
+
+    Raises:
+        UserError: the name is unknown, or the model file is missing or has changed.
+    """
+    name = spec.get("name")
+    if name == "whitespace":
+        return WhitespaceTokenizer()
+    if name == "moses":
+        return MosesTokenizer(str(spec.get("lang", "en")))
+    if name == "sentencepiece":
+        tokenizer = SentencePieceTokenizer(folder / str(spec.get("model", MODEL_FILE)))
+        if tokenizer.spec()["sha256"] != spec.get("sha256"):
+            raise UserError(
+                f"{tokenizer.model} is not the model the corpus was written with; preprocess it again"
+            )
+        return tokenizer
+    raise UserError(f"unknown tokenizer {name!r}; choose one of {', '.join(NAMES)}")

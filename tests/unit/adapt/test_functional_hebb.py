@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hebblm.adapt import functional
+from hebblm.adapt.functional.grouping import group_logsumexp, group_sizes
+from hebblm.errors import UserError
+from hebblm.types import Neighbors, OutputHead
+
+LABEL_ROWS = st.integers(1, 12).flatmap(
+    lambda k: st.lists(st.lists(st.integers(0, 4), min_size=k, max_size=k), min_size=1, max_size=4)
+)
+
+
+@given(LABEL_ROWS, st.integers(0, 1000))
+@settings(max_examples=60, deadline=None)
+def test_group_sizes_counts(rows: list[list[int]], seed: int) -> None:
+    labels = torch.tensor(rows)
+    member = torch.rand(labels.shape, generator=torch.Generator().manual_seed(seed)) < 0.6
+    expected = [
+        [sum(bool(m) and a == b for b, m in zip(row, members, strict=True)) for a in row]
+        for row, members in zip(rows, member, strict=True)
+    ]
+    assert group_sizes(labels, member).tolist() == expected
+
+
+@given(LABEL_ROWS, st.integers(0, 1000), st.sampled_from([0.0, 1.0, 1e5]))
+@settings(max_examples=60, deadline=None)
+def test_group_logsumexp_takes_each_label_together(rows: list[list[int]], seed: int, scale: float) -> None:
+    labels = torch.tensor(rows)
+    generator = torch.Generator().manual_seed(seed)
+    scores = scale * torch.randn(labels.shape, generator=generator, dtype=torch.float64)
+    scores[torch.rand(labels.shape, generator=generator) < 0.3] = -torch.inf
+    same = labels[:, :, None] == labels[:, None, :]
+    expected = scores[:, None, :].expand(same.shape).masked_fill(~same, -torch.inf).logsumexp(2)
+    torch.testing.assert_close(group_logsumexp(scores, labels), expected)
+
+
+@given(st.integers(1, 40), st.integers(0, 999))
+@settings(max_examples=60, deadline=None)
+def test_weights_equal_exact_arithmetic(n: int, thousandths: int) -> None:
+    beta = Fraction(thousandths, 1000)
+    expected = float((1 - beta) / (1 - beta**n))
+    assert functional.hebb_weights(torch.tensor([n]), thousandths / 1000).item() == pytest.approx(
+        expected, rel=1e-12
+    )
+
+
+def test_weights_at_the_ends() -> None:
+    counts = torch.tensor([0, 1, 10**9])
+    assert functional.hebb_weights(counts, 0.0).tolist() == [0, 1, 1]
+    assert functional.hebb_weights(counts, 0.6).tolist() == pytest.approx([0, 1, 0.4])
+    # as beta nears 1, E_i nears 1 / n_i, where 1 - beta^n has no digit left
+    near = functional.hebb_weights(torch.tensor([0, 1, 2, 1000]), 1 - 2**-53)
+    assert near.tolist() == pytest.approx([0, 1, 1 / 2, 1 / 1000], rel=1e-9)
+
+
+def one_query() -> tuple[torch.Tensor, Neighbors, OutputHead]:
+    hidden = torch.tensor([[1.0, 2.0]])
+    keys = torch.tensor([[[1.0, 2.0], [0.0, 2.0], [1.0, 0.0]]])
+    distances = torch.tensor([[0.0, 1.0, 4.0]])
+    labels = torch.tensor([[3, 1, 3]])
+    head = OutputHead(torch.zeros(5, 2), torch.zeros(5))
+    return hidden, Neighbors(keys, labels, distances, torch.ones(1, 3, dtype=torch.bool)), head
+
+
+def test_term_by_hand() -> None:
+    hidden, neighbors, _ = one_query()
+    term = functional.hebbian_term(neighbors, hidden, eps=1.0)
+    # c = 1, 1/2, 1/5; h_k . h + 1 = 6, 5, 2; label 3 has two entries
+    torch.testing.assert_close(term.bumps, torch.tensor([[3.0, 2.5, 0.2]]))
+    bare = functional.hebbian_term(neighbors, hidden, eps=1.0, bias=False)
+    torch.testing.assert_close(bare.bumps, torch.tensor([[2.5, 2.0, 0.1]]))
+    new = functional.hebbian_term(neighbors, hidden, eps=1.0, hebbian_classes=torch.arange(5) == 1)
+    assert new.present.tolist() == [[False, True, False]]
+    torch.testing.assert_close(new.bumps, torch.tensor([[0.0, 2.5, 0.0]]))
+
+
+def test_combination_by_hand() -> None:
+    hidden, neighbors, _ = one_query()
+    term = functional.hebbian_term(neighbors, hidden, eps=1.0, hebbian_classes=torch.arange(5) == 3)
+    base, delta = torch.full((1, 5), 10.0), torch.ones(1, 5)
+    weights = torch.tensor([0.5, 0.5, 0.5, 0.25, 0.0], dtype=torch.float64)
+    gated = functional.hebb_combine(base, delta, term, weights, eta=2.0)
+    torch.testing.assert_close(gated, torch.tensor([[11, 11, 11, 10 + 0.75 + 0.25 * 2 * 3.2, 11]]))
+    literal = functional.hebb_combine(base, delta, term, weights, eta=2.0, gate="literal")
+    torch.testing.assert_close(literal, torch.tensor([[10.5, 10.5, 10.5, 10 + 0.75 + 0.25 * 2 * 3.2, 11]]))
+
+
+OPTIONS = {"lr": 0.01, "steps": 2, "eta": 0.5, "beta": 0.5, "eps": 1.0, "counts": torch.ones(5)}
+
+
+def test_a_class_never_counted_gets_no_bump() -> None:
+    hidden, neighbors, head = one_query()
+    counts = torch.tensor([1, 0, 1, 0, 1])
+    adapted = functional.mbpa_logits(hidden, neighbors, head, lr=0.01, steps=2, eps=1.0)
+    assert torch.equal(
+        functional.hebb_logits(hidden, neighbors, head, **{**OPTIONS, "counts": counts}), adapted
+    )
+
+
+def test_no_new_class_among_the_neighbors_is_mbpa() -> None:
+    hidden, neighbors, head = one_query()
+    none = torch.zeros(5, dtype=torch.bool)
+    adapted = functional.mbpa_logits(hidden, neighbors, head, lr=0.01, steps=2, eps=1.0)
+    assert torch.equal(
+        functional.hebb_logits(hidden, neighbors, head, hebbian_classes=none, **OPTIONS), adapted
+    )
+
+
+def test_closeness_normalisation_reaches_both_terms() -> None:
+    hidden, neighbors, head = one_query()
+    raw = functional.hebb_logits(hidden, neighbors, head, guard=False, **OPTIONS)
+    total = 1 + 1 / 2 + 1 / 5
+    scaled = {**OPTIONS, "lr": 0.01 * total, "eta": 0.5 * total}
+    actual = functional.hebb_logits(
+        hidden, neighbors, head, closeness_normalization="sum", guard=False, **scaled
+    )
+    torch.testing.assert_close(actual, raw)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"beta": 1.0}, "beta = 1.0"),
+        ({"beta": -0.1}, "beta = -0.1"),
+        ({"eta": -1.0}, "eta = -1.0"),
+        ({"eps": -1.0}, "eps = -1.0"),
+        ({"lr": -1.0}, "lr = -1.0"),
+        ({"gate": "ajar"}, "gate = 'ajar'"),
+        ({"weighting": "static"}, "weighting = 'static'"),
+        ({"weighting": 1.5}, "weighting = 1.5"),
+        ({"counts": torch.ones(4)}, r"counts has shape \(4,\)"),
+    ],
+)
+def test_bad_values_are_named(options: dict[str, object], words: str) -> None:
+    hidden, neighbors, head = one_query()
+    with pytest.raises(UserError, match=words):
+        functional.hebb_logits(hidden, neighbors, head, **{**OPTIONS, **options})

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from hebblm.errors import UserError
+from hebblm.memory import (
+    FaissMemory,
+    FlatMemory,
+    HybridMemory,
+    MemoryConfig,
+    RingMemory,
+    build_memory,
+    faiss_index,
+)
+
+
+def test_defaults_suit_a_stream() -> None:
+    memory = build_memory(8, MemoryConfig())
+    assert isinstance(memory, HybridMemory)
+    assert isinstance(memory.bulk, FaissMemory)
+    assert memory.describe() == {
+        "kind": "hybrid",
+        "dtype": "float32",
+        "entries": 0,
+        "factory": "auto",
+        "index": None,
+        "rescore": 5,
+        "nprobe": None,
+        "flush_at": 4096,
+    }
+
+
+@pytest.mark.parametrize(
+    ("config", "kind"),
+    [
+        (MemoryConfig(index="exact"), FlatMemory),
+        (MemoryConfig(capacity=250), RingMemory),
+        (MemoryConfig(index="exact", capacity=250), RingMemory),
+        (MemoryConfig(index="IVF16,PQ4x4fs", nprobe=3, rescore=9), HybridMemory),
+    ],
+)
+def test_kinds(config: MemoryConfig, kind: type) -> None:
+    assert type(build_memory(8, config)) is kind
+
+
+def test_half_precision_reaches_both_sides() -> None:
+    memory = build_memory(8, MemoryConfig(dtype="float16"))
+    assert isinstance(memory, HybridMemory)
+    assert memory.bulk.dtype == memory.recent.dtype == torch.float16
+
+
+def test_auto_is_exact_without_faiss(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faiss_index, "is_installed", lambda: False)
+    assert type(build_memory(8, MemoryConfig())) is FlatMemory
+
+
+def test_auto_is_exact_on_a_gpu() -> None:
+    memory = build_memory(8, MemoryConfig(), torch.device("meta"))
+    assert type(memory) is FlatMemory
+
+
+@pytest.mark.parametrize(
+    ("config", "match"),
+    [
+        (MemoryConfig(capacity=0), "memory.capacity=0"),
+        (MemoryConfig(dtype="int8"), "memory.dtype='int8'"),
+        (MemoryConfig(index="PQ4x4fs", capacity=10), "memory.capacity=10"),
+        (MemoryConfig(index="exact", nprobe=3), "memory.nprobe=3"),
+        (MemoryConfig(index="typo"), "memory.index='typo'"),
+        (MemoryConfig(rescore=0), "memory.rescore=0"),
+    ],
+)
+def test_bad_configurations(config: MemoryConfig, match: str) -> None:
+    with pytest.raises(UserError, match=match):
+        build_memory(8, config)

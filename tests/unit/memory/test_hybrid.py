@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from hebblm.errors import UserError
+from hebblm.memory import FaissMemory, FlatMemory, HybridMemory
+
+
+def rows(seed: int, count: int, dim: int = 8) -> torch.Tensor:
+    return torch.randn(count, dim, generator=torch.Generator().manual_seed(seed))
+
+
+def test_recent_entries_move_to_the_bulk_when_there_are_too_many() -> None:
+    memory = HybridMemory(FlatMemory(8), FlatMemory(8), flush_at=10)
+    sizes = []
+    for step in range(5):
+        memory.add(rows(step, 4), torch.arange(4))
+        sizes.append((len(memory.bulk), len(memory.recent)))
+    assert sizes == [(0, 4), (0, 8), (12, 0), (12, 4), (12, 8)]
+    assert len(memory) == 20
+
+
+def test_recent_entries_are_found_exactly_beside_an_approximate_bulk() -> None:
+    bulk = FaissMemory(8, "IVF16,PQ2x4fs", nprobe=1, rescore=1)
+    bulk.add(rows(0, 1000), torch.arange(1000))
+    bulk.mark_base()
+    memory = HybridMemory(bulk, FlatMemory(8), flush_at=500)
+    queries = rows(1, 20)
+    memory.add(queries, torch.arange(1000, 1020))
+    found = memory.search(queries, 5)
+    assert found.values[:, 0].tolist() == list(range(1000, 1020))
+    assert (found.distances[:, 0] == 0).all()
+    assert (found.values[:, 1:] < 1000).any()
+
+
+def test_reset_keeps_the_trained_bulk_and_drops_what_was_observed() -> None:
+    bulk = FaissMemory(8, "PQ4x4fs")
+    bulk.add(rows(0, 500), torch.arange(500))
+    bulk.mark_base()
+    memory = HybridMemory(bulk, FlatMemory(8), flush_at=50)
+    queries = rows(1, 10)
+    before = memory.search(queries, 5)
+    for begin in range(500, 700, 20):
+        memory.add(rows(begin, 20), torch.arange(begin, begin + 20))
+        memory.search(queries, 5)
+    memory.reset()
+    assert len(memory) == 500
+    assert torch.equal(memory.search(queries, 5).values, before.values)
+
+
+def test_marking_the_base_keeps_recent_entries() -> None:
+    memory = HybridMemory(FlatMemory(8), FlatMemory(8), flush_at=50)
+    memory.add(rows(0, 30), torch.arange(30))
+    memory.mark_base()
+    memory.add(rows(1, 30), torch.arange(30))
+    memory.reset()
+    assert len(memory) == 30
+    assert len(memory.bulk) == 30
+
+
+def test_ties_go_to_the_older_entry_across_both_sides() -> None:
+    memory = HybridMemory(FlatMemory(2), FlatMemory(2), flush_at=2)
+    memory.add(torch.ones(3, 2), torch.tensor([1, 2, 3]))
+    memory.add(torch.ones(2, 2), torch.tensor([4, 5]))
+    assert (len(memory.bulk), len(memory.recent)) == (3, 2)
+    assert memory.search(torch.zeros(1, 2), 4).values.tolist() == [[1, 2, 3, 4]]
+
+
+def test_a_bulk_without_normalisers_leaves_none() -> None:
+    bulk = FlatMemory(2)
+    bulk.add(torch.zeros(1, 2), torch.tensor([0]))
+    memory = HybridMemory(bulk, FlatMemory(2))
+    memory.add(torch.ones(1, 2), torch.tensor([1]), torch.tensor([0.5]))
+    assert memory.search(torch.zeros(1, 2), 2).log_normalizers is None
+
+
+def test_bad_arguments() -> None:
+    with pytest.raises(UserError, match=r"memory\.flush_at=0"):
+        HybridMemory(None, FlatMemory(2), flush_at=0)
+    with pytest.raises(ValueError, match="width of bulk"):
+        HybridMemory(FlatMemory(3), FlatMemory(2))

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from hebblm.memory import nearest as module
+from hebblm.memory.nearest import Ranked, merge, nearest, pad, squared_differences
+from hebblm.memory.store import Entries, EntryStore
+
+
+def entries_of(keys: Tensor) -> Entries:
+    return EntryStore.from_tensors(keys, torch.arange(len(keys)), None).entries()
+
+
+def by_direct_difference(queries: Tensor, keys: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The definition: every entry by direct difference, a stable sort, the first k."""
+    rows = []
+    for query in queries:
+        rows.append(torch.stack([squared_differences(query, key) for key in keys]))
+    distances, ids = torch.stack(rows).sort(dim=1, stable=True)
+    return distances[:, :k], ids[:, :k]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    count=st.integers(30, 150),
+    dim=st.integers(1, 40),
+    spread=st.sampled_from([0.0, 1e-6, 1e-3, 1.0]),
+    offset=st.sampled_from([0.0, 10.0, 1000.0]),
+    chunk_bytes=st.sampled_from([1, 2000, 1 << 20]),
+)
+def test_products_never_decide(
+    seed: int, count: int, dim: int, spread: float, offset: float, chunk_bytes: int
+) -> None:
+    """Keys so close together, and so far from the origin, that matrix products cannot tell them apart."""
+    generator = torch.Generator().manual_seed(seed)
+    keys = offset + spread * torch.randn(count, dim, generator=generator)
+    queries = offset + spread * torch.randn(4, dim, generator=generator)
+    found = nearest(queries, entries_of(keys), 7, chunk_bytes=chunk_bytes)
+    distances, ids = by_direct_difference(queries, keys, 7)
+    assert torch.equal(found.ids, ids)
+    assert torch.equal(found.distances, distances)
+
+
+def test_reduced_matmul_precision_changes_nothing() -> None:
+    generator = torch.Generator().manual_seed(0)
+    keys, queries = torch.randn(400, 64, generator=generator), torch.randn(20, 64, generator=generator)
+    strict = nearest(queries, entries_of(keys), 10)
+    torch.set_float32_matmul_precision("medium")
+    try:
+        loose = nearest(queries, entries_of(keys), 10)
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert torch.equal(strict.ids, loose.ids)
+    assert torch.equal(strict.distances, loose.distances)
+
+
+def test_float64_queries_are_compared_in_float64() -> None:
+    keys = torch.tensor([[1.0, 0.0], [1.0, 1e-12]], dtype=torch.float64)
+    found = nearest(torch.tensor([[1.0, 1e-12]], dtype=torch.float64), entries_of(keys), 2)
+    assert found.ids.tolist() == [[1, 0]]
+    assert found.distances[0, 1] == pytest.approx(1e-24)
+
+
+def test_doubtful_queries_are_examined_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equal keys overflow the candidates; the oldest must win although products return any of them."""
+    calls = []
+    original = module._within
+
+    def counted(queries: Tensor, *rest: object) -> Ranked:
+        calls.append(len(queries))
+        return original(queries, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module, "_within", counted)
+    keys = torch.cat([torch.ones(500, 4), torch.full((500, 4), 9.0)])
+    keys[250:260] = 5.0
+    found = nearest(torch.tensor([[1.0] * 4, [5.0] * 4]), entries_of(keys), 10, chunk_bytes=4000)
+    assert found.ids[0].tolist() == list(range(10))
+    assert found.ids[1].tolist() == list(range(250, 260))
+    assert calls == [1]
+
+
+def test_merge_prefers_the_first_on_ties_and_drops_empty_columns() -> None:
+    first = pad(Ranked(torch.tensor([[1.0, 2.0]]), torch.tensor([[4, 5]])), 3)
+    second = pad(Ranked(torch.tensor([[0.5, 2.0]]), torch.tensor([[8, 9]])), 3)
+    merged = merge(first, second, 3)
+    assert merged.ids.tolist() == [[8, 4, 5]]
+    assert merged.distances.tolist() == [[0.5, 1.0, 2.0]]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_gpu_gives_the_same_neighbours_whatever_the_batch() -> None:
+    generator = torch.Generator().manual_seed(0)
+    keys = torch.randn(20_000, 401, generator=generator).cuda()
+    queries = torch.randn(64, 401, generator=generator).cuda()
+    together = nearest(queries, entries_of(keys), 50)
+    alone = nearest(queries[7:8], entries_of(keys), 50, chunk_bytes=1 << 16)
+    assert torch.equal(together.ids[7:8], alone.ids)
+    assert torch.equal(together.distances[7:8], alone.distances)
+    direct = torch.cdist(queries.double(), keys.double()).square().sort(dim=1).values[:, :50]
+    torch.testing.assert_close(together.distances.double(), direct, rtol=1e-5, atol=0)

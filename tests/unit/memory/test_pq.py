@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import builtins
+import importlib
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from hebblm.errors import UserError
+from hebblm.memory import FaissMemory, FlatMemory, faiss_index
+from hebblm.types import Neighbors
+
+
+def clusters(seed: int, count: int, dim: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    centres = torch.randn(50, dim, generator=torch.Generator().manual_seed(99))
+    chosen = torch.randint(0, 50, (count,), generator=generator)
+    return centres[chosen] + 0.3 * torch.randn(count, dim, generator=generator)
+
+
+def filled(factory: str, count: int = 2000, dim: int = 16, **options: Any) -> FaissMemory:
+    memory = FaissMemory(dim, factory, **options)
+    memory.add(clusters(0, count, dim), torch.arange(count))
+    return memory
+
+
+def recall(found: Neighbors, wanted: Neighbors) -> float:
+    return float((found.values[:, :, None] == wanted.values[:, None, :]).any(dim=2).float().mean())
+
+
+@pytest.mark.parametrize(
+    ("dim", "count", "spec"),
+    [
+        (400, 19_999, None),
+        (400, 20_000, "PQ100x4fs"),
+        (200, 149_999, "PQ100x4fs"),
+        (199, 50_000, "PQ199x4fs"),
+        (402, 50_000, "PQ134x4fs"),
+        (60, 50_000, "PQ60x4fs"),
+        (200, 1_000_000, "IVF1024,PQ100x4fs"),
+        (400, 2_090_000, "IVF2048,PQ100x4fs"),
+    ],
+)
+def test_auto_chooses_by_size_and_width(dim: int, count: int, spec: str | None) -> None:
+    assert faiss_index.auto_spec(dim, count) == spec
+
+
+@pytest.mark.parametrize("dim", [1, 7, 60, 199, 402])
+@pytest.mark.parametrize("count", [20_000, 150_000])
+def test_automatic_specs_are_understood(dim: int, count: int) -> None:
+    spec = faiss_index.auto_spec(dim, count)
+    assert spec is not None
+    assert faiss_index.make_index(dim, spec).d == dim
+
+
+def test_auto_trains_once_it_is_large_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faiss_index, "EXACT_BELOW", 500)
+    monkeypatch.setattr(faiss_index, "LISTS_FROM", 1500)
+    memory, exact = FaissMemory(16), FlatMemory(16)
+    keys, queries = clusters(0, 2400, 16), clusters(1, 30, 16)
+    specs = []
+    for begin in range(0, 2400, 400):
+        for some in (memory, exact):
+            some.add(keys[begin : begin + 400], torch.arange(begin, begin + 400))
+        assert recall(memory.search(queries, 10), exact.search(queries, 10)) > 0.9
+        specs.append(memory.describe()["index"])
+    # Trained at 800, and again only when that has doubled, at 1600.
+    assert specs == [None, "PQ16x4fs", "PQ16x4fs", "IVF64,PQ16x4fs", "IVF64,PQ16x4fs", "IVF64,PQ16x4fs"]
+
+
+def test_too_few_entries_to_train_on_are_searched_exactly() -> None:
+    memory = filled("IVF64,PQ8x4fs", count=63)
+    assert memory.refresh() is None
+    memory.add(clusters(2, 1, 16), torch.tensor([63]))
+    assert memory.refresh() is not None
+    assert faiss_index.training_minimum(faiss_index.make_index(16, "PCAR16,IVF8,PQ8")) == 256
+
+
+def test_two_builds_agree_bit_for_bit() -> None:
+    queries = clusters(1, 20, 16)
+    first, second = (filled("IVF16,PQ8x4fs").search(queries, 10) for _ in range(2))
+    assert torch.equal(first.values, second.values)
+    assert torch.equal(first.distances, second.distances)
+
+
+def test_more_candidates_and_lists_find_more() -> None:
+    exact = FlatMemory(16)
+    exact.add(clusters(0, 2000, 16), torch.arange(2000))
+    queries = clusters(1, 50, 16)
+    wanted = exact.search(queries, 10)
+    lists = [recall(filled("IVF64,PQ8x4fs", nprobe=n).search(queries, 10), wanted) for n in (1, 64)]
+    candidates = [recall(filled("PQ2x4fs", rescore=n).search(queries, 10), wanted) for n in (1, 20)]
+    assert lists[0] < lists[1]
+    assert candidates[0] < candidates[1]
+
+
+def test_a_query_whose_lists_hold_too_little_is_searched_exactly() -> None:
+    memory = filled("IVF64,Flat", count=300, nprobe=1)
+    exact = FlatMemory(16)
+    exact.add(clusters(0, 300, 16), torch.arange(300))
+    queries = clusters(1, 10, 16)
+    found, wanted = memory.search(queries, 200), exact.search(queries, 200)
+    assert found.mask.all()
+    assert torch.equal(found.values, wanted.values)
+
+
+def test_reset_restores_the_index_of_the_base() -> None:
+    memory = filled("IVF16,PQ8x4fs")
+    memory.mark_base()
+    queries = clusters(1, 20, 16)
+    before = memory.search(queries, 10)
+    for count in (50, 3000):  # appended to the index; trained anew
+        memory.add(queries.repeat(count, 1)[:count], torch.arange(count))
+        assert not torch.equal(memory.search(queries, 10).values, before.values)
+        memory.reset()
+        trained = memory.refresh()
+        assert trained is not None
+        assert len(trained) == 2000
+        assert torch.equal(memory.search(queries, 10).values, before.values)
+
+
+def test_rounding_of_products_never_decides_between_candidates() -> None:
+    """Duplicates overflow the short list; among candidates the oldest come first all the same."""
+    memory = FaissMemory(16, "PQ4x4fs", rescore=1000)
+    memory.add(torch.cat([torch.ones(300, 16), clusters(0, 300, 16)]), torch.arange(600))
+    found = memory.search(torch.ones(1, 16), 10)
+    assert found.values[0].tolist() == list(range(10))
+
+
+@pytest.mark.parametrize("factory", ["nonsense", "PQ5x4fs", "IVF,PQ", "exact", ""])
+def test_bad_factory_strings_are_named(factory: str) -> None:
+    with pytest.raises(UserError, match="memory.index='" + factory):
+        FaissMemory(16, factory)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"rescore": 0}, "memory.rescore=0"),
+        ({"nprobe": 0}, "memory.nprobe=0"),
+        ({"factory": "PQ4x4fs", "nprobe": 4}, "memory.nprobe=4 has no meaning"),
+    ],
+)
+def test_options_out_of_range_are_named(options: dict[str, Any], match: str) -> None:
+    with pytest.raises(UserError, match=match):
+        FaissMemory(16, **options)
+
+
+@pytest.mark.parametrize("k", [0, -3])
+def test_k_below_one_is_refused(k: int) -> None:
+    with pytest.raises(UserError, match=f"K is {k}"):
+        filled("auto").search(torch.zeros(1, 16), k)
+
+
+def test_queries_that_are_not_finite_are_refused() -> None:
+    with pytest.raises(UserError, match="hidden state is not finite"):
+        filled("auto").search(torch.full((1, 16), float("nan")), 3)
+
+
+def test_missing_faiss_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = importlib.import_module
+
+    def without(name: str, package: str | None = None) -> Any:
+        if name == "faiss":
+            raise builtins.ModuleNotFoundError(name)
+        return original(name, package)
+
+    monkeypatch.setattr(importlib, "import_module", without)
+    with pytest.raises(UserError, match=r"FAISS is not installed: pip install 'hebblm\[cpu\]'"):
+        FaissMemory(16)

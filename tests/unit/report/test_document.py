@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from hebblm.errors import UserError
+from hebblm.report import print_summary, write_comparison, write_report
+from hebblm.report.html import Markup, element
+from hebblm.report.sections import flatten
+
+from .samples import sample_result, sample_tokens
+
+
+class _Reader(HTMLParser):
+    """Collects tags and text; fails on tags that do not close in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.images: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        if tag == "img":
+            self.images.append(dict(attributes)["src"] or "")
+        elif tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def _read(path: Path) -> _Reader:
+    reader = _Reader()
+    reader.feed(path.read_text(encoding="utf-8"))
+    reader.close()
+    assert reader.open == []
+    return reader
+
+
+def test_every_format_is_written(tmp_path: Path) -> None:
+    formats = ("md", "csv", "tex", "html", "png", "svg")
+    written = write_report(sample_result(300), tmp_path / "out", formats=formats, tokens=sample_tokens(300))
+    names = {path.name for path in written}
+    assert names == {
+        "report.md", "report.html", "tables.tex",
+        "comparison.csv", "frequency.csv", "paper.csv", "words.csv",
+        "comparison.png", "frequency.png", "running.png", "comparison.svg", "frequency.svg", "running.svg",
+    }  # fmt: skip
+    assert {path.name for path in (tmp_path / "out").iterdir()} == names
+    assert all(path.stat().st_size > 0 for path in written)
+
+
+def test_markdown_states_policies_settings_and_origin(tmp_path: Path) -> None:
+    write_report(sample_result(300), tmp_path, formats=("md", "png"))
+    text = (tmp_path / "report.md").read_text(encoding="utf-8")
+    head = text.split("## ")[0]
+    assert "normalization lower, vocabulary union, 300 tokens" in head
+    assert "content both" in head
+    assert "update\\_every 100" in head
+    assert "lr = 0.1, steps = 5, gate = gated" in text
+    assert "| commit | 0123abc |" in text
+    assert "| versions.torch | 2.13.0 |" in text
+    assert "| seed | 1 |" in text
+    for line in text.splitlines():
+        if line.startswith("!["):
+            assert (tmp_path / line.split("(")[1].rstrip(")")).exists()
+    assert text.count("![") == 3
+
+
+def test_markdown_links_no_picture_that_was_not_written(tmp_path: Path) -> None:
+    assert [path.name for path in write_report(sample_result(200), tmp_path, formats=("md",))] == [
+        "report.md"
+    ]
+    assert "![" not in (tmp_path / "report.md").read_text(encoding="utf-8")
+
+
+def test_html_is_whole_and_needs_nothing_beside_it(tmp_path: Path) -> None:
+    write_report(sample_result(300), tmp_path, formats=("html",))
+    reader = _read(tmp_path / "report.html")
+    assert len(reader.images) == 3
+    assert all(source.startswith("data:image/png;base64,") for source in reader.images)
+    assert "script" not in reader.tags
+    assert "link" not in reader.tags
+    assert "<50" in reader.text
+
+
+def test_html_escapes_what_comes_from_outside(tmp_path: Path) -> None:
+    result = sample_result(200, methods=("lstm", "hebb"))
+    evil = replace(
+        result,
+        provenance={"command": "<script>alert(1)</script>"},
+        scenario=replace(result.scenario, target="<b>&\"'"),
+    )
+    write_report(evil, tmp_path, formats=("html",))
+    reader = _read(tmp_path / "report.html")
+    assert "script" not in reader.tags
+    assert "b" not in reader.tags
+    assert "<script>alert(1)</script>" in reader.text
+
+
+def test_elements_escape_text_but_not_markup() -> None:
+    assert element("p", "a<b", Markup("<i>x</i>"), class_='q"') == '<p class="q&quot;">a&lt;b<i>x</i></p>'
+
+
+def test_an_unknown_format_writes_nothing(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="'pdf'"):
+        write_report(sample_result(100), tmp_path / "out", formats=("md", "pdf"))
+    with pytest.raises(UserError, match="format"):
+        write_report(sample_result(100), tmp_path / "out", formats=())
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_place_that_is_a_file_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    with pytest.raises(UserError, match="cannot write"):
+        write_report(sample_result(100), tmp_path / "file", formats=("md",))
+    assert (tmp_path / "file").read_text(encoding="utf-8") == "x"
+
+
+def test_several_results_side_by_side(tmp_path: Path) -> None:
+    results = {"one": sample_result(100), "two": sample_result(120, source="ptb", target="ptb")}
+    written = write_comparison(results, tmp_path)
+    assert sorted(path.name for path in written) == [
+        f"scenarios.{suffix}" for suffix in ("csv", "html", "md", "tex")
+    ]
+    text = (tmp_path / "scenarios.md").read_text(encoding="utf-8")
+    assert "| Method | Nats (one) | OOV nats (one) | Perplexity (two) |" in text
+    _read(tmp_path / "scenarios.html")
+
+
+def test_the_summary_prints_scenario_comparison_and_frequency() -> None:
+    stream = io.StringIO()
+    print_summary(sample_result(300), Console(file=stream, width=160, color_system=None))
+    text = stream.getvalue()
+    assert text.splitlines()[0].startswith(
+        "wt2-to-ptb test (cross-domain): normalization lower, vocabulary union"
+    )
+    assert "Methods on wt2-to-ptb test" in text
+    assert "Perplexity by training count on wt2-to-ptb test" in text
+    assert "Mixture+Hebb" in text
+
+
+def test_settings_are_flattened() -> None:
+    values = {"a": {"b": 1, "c": None}, "d": [1, 2.5], "e": True, "f": 1e-4}
+    assert flatten(values) == [("a.b", "1"), ("a.c", "none"), ("d", "1, 2.5"), ("e", "yes"), ("f", "0.0001")]

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hebblm.report.layout import spread
+from hebblm.report.plots import comparison_figure, figures, frequency_figure, render, running_figure, save
+
+from .samples import sample_result
+
+PNG = b"\x89PNG\r\n\x1a\n"
+SMALL = ("lstm", "mixture", "hebb")
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(-10, 10), max_size=12), st.floats(0.01, 2))
+def test_spread_keeps_order_and_gap(wishes: list[float], gap: float) -> None:
+    taken = spread(wishes, gap)
+    order = sorted(range(len(wishes)), key=wishes.__getitem__)
+    assert all(taken[high] - taken[low] >= gap - 1e-9 for low, high in pairwise(order))
+    assert sum(taken) == pytest.approx(sum(wishes), abs=1e-6 + gap * len(wishes) ** 2)
+
+
+def test_spread_leaves_what_is_apart() -> None:
+    assert spread([3.0, 1.0, 2.0], 0.5) == [3.0, 1.0, 2.0]
+    assert spread([1.0, 1.0], 0.5) == pytest.approx([0.75, 1.25])
+
+
+def test_frequency_figure_shows_every_bucket_and_method() -> None:
+    result = sample_result(400, methods=SMALL)
+    figure = frequency_figure(result)
+    assert figure is not None
+    level, gain = figure.axes
+    assert level.get_yscale() == "log"
+    buckets = [bucket for bucket in result.methods["lstm"].frequency if bucket.tokens]
+    assert len(level.patches) == len(buckets) * len(SMALL)
+    assert len(gain.patches) == len(buckets) * (len(SMALL) - 1)
+    assert [label.get_text().split("\n")[0] for label in gain.get_xticklabels()] == [
+        b.bucket for b in buckets
+    ]
+    assert {round(bar.get_height(), 6) for bar in level.patches} == {
+        round(bucket.perplexity or 0, 6)
+        for item in result.methods.values()
+        for bucket in item.frequency
+        if bucket.tokens
+    }
+
+
+def test_a_method_keeps_its_colour_across_plots() -> None:
+    result = sample_result(400, methods=SMALL)
+    frequency, running = frequency_figure(result), running_figure(result)
+    assert frequency is not None
+    assert running is not None
+    legend = {
+        text.get_text(): patch.get_facecolor()
+        for text, patch in zip(
+            frequency.legends[0].get_texts(), frequency.legends[0].get_patches(), strict=True
+        )
+    }
+    lines = [line.get_color() for line in running.axes[0].get_lines()]
+    assert list(legend) == ["LSTM", "Mixture", "Hebb"]
+    assert [tuple(round(part * 255) for part in color[:3]) for color in legend.values()] == [
+        tuple(bytes.fromhex(str(color)[1:])) for color in lines
+    ]
+
+
+def test_running_figure_is_logarithmic_only_for_a_wide_range() -> None:
+    result = sample_result(400, methods=("lstm", "hebb"))
+    narrow = running_figure(result)
+    assert narrow is not None
+    assert narrow.axes[0].get_yscale() == "linear"
+    steep = replace(result.methods["hebb"], running=((10, 9.0), (400, 2.0)))
+    wide = running_figure(replace(result, methods={**result.methods, "hebb": steep}))
+    assert wide is not None
+    assert wide.axes[0].get_yscale() == "log"
+
+
+def test_comparison_has_a_panel_for_new_words_only_across_domains() -> None:
+    across = comparison_figure(sample_result(400, methods=SMALL))
+    within = comparison_figure(sample_result(400, source="ptb", target="ptb", methods=SMALL))
+    assert across is not None
+    assert within is not None
+    assert [axis.get_title(loc="left") for axis in across.axes] == [
+        "All tokens",
+        "Out of vocabulary",
+        "In vocabulary",
+    ]
+    assert [axis.get_title(loc="left") for axis in within.axes] == ["All tokens"]
+
+
+def test_plots_without_data_are_left_out() -> None:
+    result = sample_result(200, methods=("hebb",))
+    bare = replace(result.methods["hebb"], running=(), frequency=())
+    assert figures(replace(result, methods={"hebb": bare})) == {}
+    assert list(figures(result)) == ["frequency", "running"]
+
+
+def test_infinite_losses_can_be_drawn() -> None:
+    result = sample_result(400, methods=SMALL)
+    infinite = replace(
+        result.methods["hebb"],
+        nll=math.inf,
+        perplexity=math.inf,
+        frequency=tuple(
+            replace(bucket, nll=math.inf, perplexity=math.inf) for bucket in result.methods["hebb"].frequency
+        ),
+        running=(*result.methods["hebb"].running[:-1], (400, math.inf)),
+    )
+    made = figures(replace(result, methods={**result.methods, "hebb": infinite}))
+    assert all(render(figure, "png").startswith(PNG) for figure in made.values())
+    assert "Hebb  inf" in [text.get_text() for text in made["running"].axes[0].texts]
+    assert "-inf" in [text.get_text() for text in made["comparison"].axes[0].texts]
+    assert "\u221e" in [text.get_text() for text in made["frequency"].axes[0].texts]
+
+
+def test_the_same_figure_gives_the_same_file(tmp_path: Path) -> None:
+    result = sample_result(200, methods=("lstm", "hebb"))
+    written = []
+    for name in ("a", "b"):
+        figure = running_figure(result)
+        assert figure is not None
+        written.append(
+            [save(figure, tmp_path / f"{name}.{suffix}").read_bytes() for suffix in ("png", "svg")]
+        )
+    assert written[0] == written[1]
+    assert written[0][0].startswith(PNG)
+    assert b"<svg" in written[0][1]

@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import copy
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hebblm.errors import UserError
+from hebblm.report.numbers import decode, display, encode, perplexity
+from hebblm.report.result import FrequencyBucket, Result
+
+from .samples import sample_result
+
+FIXTURE = Path(__file__).parents[2] / "data" / "report" / "result.json"
+
+
+def _document() -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(FIXTURE.read_text(encoding="utf-8"))
+    return document
+
+
+def test_the_contract_is_read_field_by_field() -> None:
+    result = Result.load(FIXTURE)
+    assert result.scenario.label == "ptb test"
+    assert result.scenario.extra == {"update_every": 100}
+    assert result.provenance["versions"] == {"torch": "2.13.0"}
+    lstm, cache = result.methods["lstm"], result.methods["cache"]
+    assert lstm.oov_nll is None
+    assert lstm.stabilized_queries is None
+    assert lstm.frequency[1] == FrequencyBucket("50-100", 0, None, None)
+    assert cache.nll == math.inf
+    assert cache.running == ((5, 2.5), (10, math.inf))
+    assert cache.extra == {"windows_tried": [500, 2000]}
+
+
+def test_what_was_read_is_written_back_unchanged() -> None:
+    assert Result.load(FIXTURE).to_json() == _document()
+
+
+def test_save_and_load_round_trip(tmp_path: Path) -> None:
+    result = sample_result(400)
+    path = result.save(tmp_path / "new" / "folder")
+    assert path.name == "result.json"
+    assert Result.load(path) == result
+    assert Result.load(path.parent) == result
+    assert [item.name for item in path.parent.iterdir()] == ["result.json"]
+
+
+def test_the_oov_rate_is_a_share() -> None:
+    scenario = sample_result(400).scenario
+    assert scenario.oov_rate == scenario.oov_tokens / 400
+    assert 0 < scenario.oov_rate < 1
+    assert scenario.label == "wt2-to-ptb test"
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "named"),
+    [
+        (("schema",), "hebblm-result/2", "hebblm-result/2"),
+        (("methods",), {}, "no methods"),
+        (("methods", "lstm", "nll"), None, "methods.lstm.nll"),
+        (("methods", "lstm", "nll"), "much", "methods.lstm.nll"),
+        (("methods", "lstm", "nll"), True, "methods.lstm.nll"),
+        (("methods", "lstm", "nll"), math.nan, "methods.lstm.nll"),
+        (("methods", "lstm", "nll"), -math.inf, "methods.lstm.nll"),
+        (("methods", "lstm", "frequency"), {}, "methods.lstm.frequency"),
+        (("methods", "cache", "running"), [[1]], "methods.cache.running"),
+        (("methods", "cache"), [], "methods.cache"),
+        (("scenario", "tokens"), -1, "scenario.tokens"),
+        (("scenario", "split"), 3, "scenario.split"),
+        (("model",), "awd", "model"),
+    ],
+)
+def test_a_wrong_value_is_named(tmp_path: Path, where: tuple[str, ...], value: Any, named: str) -> None:
+    document = _document()
+    parent = document
+    for key in where[:-1]:
+        parent = parent[key]
+    parent[where[-1]] = value
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    with pytest.raises(UserError, match=named.replace(".", r"\.")):
+        Result.load(path)
+
+
+@pytest.mark.parametrize("section", ["scenario", "model", "memory", "provenance", "methods"])
+def test_a_missing_section_is_named(section: str) -> None:
+    document = _document()
+    del document[section]
+    with pytest.raises(UserError, match=section):
+        Result.from_json(document)
+
+
+def test_every_contract_key_of_a_method_is_needed() -> None:
+    for key in (
+        "nll",
+        "perplexity",
+        "oov_nll",
+        "in_vocabulary_nll",
+        "frequency",
+        "hyperparameters",
+        "seconds",
+    ):
+        document = copy.deepcopy(_document())
+        del document["methods"]["lstm"][key]
+        with pytest.raises(UserError, match=f"lacks '{key}'"):
+            Result.from_json(document)
+
+
+def test_a_truncated_or_missing_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    with pytest.raises(UserError, match="does not exist"):
+        Result.load(path)
+    path.write_text(FIXTURE.read_text(encoding="utf-8")[:300], encoding="utf-8")
+    with pytest.raises(UserError, match="not valid JSON"):
+        Result.load(path)
+    path.write_text("[]", encoding="utf-8")
+    with pytest.raises(UserError, match="schema"):
+        Result.load(path)
+
+
+def test_nan_is_never_written(tmp_path: Path) -> None:
+    document = _document()
+    result = Result.from_json(document)
+    spoiled = Result(
+        result.scenario, {"loss": math.nan}, result.memory, result.provenance, result.methods, result.extra
+    )
+    with pytest.raises(UserError, match=r"model\.loss is nan"):
+        spoiled.save(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+numbers = st.floats(allow_nan=False).filter(lambda value: value != -math.inf)
+data = st.recursive(
+    st.none() | st.booleans() | st.integers() | numbers | st.text().filter(lambda text: text != "inf"),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+
+
+@settings(deadline=None)
+@given(data)
+def test_encoding_survives_strict_json(value: Any) -> None:
+    assert decode(json.loads(json.dumps(encode(value, "x"), allow_nan=False)), "x") == value
+
+
+def test_perplexity_overflows_to_infinity() -> None:
+    assert perplexity(1e4) == math.inf
+    assert perplexity(math.inf) == math.inf
+    assert perplexity(0.0) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "text"),
+    [
+        (None, "nll", "-"),
+        (math.inf, "perplexity", "inf"),
+        (-math.inf, "signed", "-inf"),
+        (4.56789, "nll", "4.5679"),
+        (0.1, "signed", "+0.1000"),
+        (-0.1, "signed", "-0.1000"),
+        (58.534, "perplexity", "58.53"),
+        (3061.75, "perplexity", "3,061.8"),
+        (17149.0, "perplexity", "17,149"),
+        (999_999.0, "perplexity", "999,999"),
+        (1_234_567.0, "perplexity", "1.23e+06"),
+        (2_344.6, "rate", "2,345"),
+        (12.34, "rate", "12.3"),
+        (82_430, "count", "82,430"),
+        ("<50", "text", "<50"),
+    ],
+)
+def test_numbers_as_readers_want_them(value: Any, kind: Any, text: str) -> None:
+    assert display(value, kind) == text

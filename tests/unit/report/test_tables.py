@@ -1,0 +1,270 @@
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from hebblm.report import paper
+from hebblm.report.frequency import recombine
+from hebblm.report.methods import looks, name_of, ordered
+from hebblm.report.render import latex_escape, to_csv, to_latex, to_markdown, to_rich
+from hebblm.report.table import Column, Table
+from hebblm.report.tables import comparison_table, frequency_table, paper_tables, side_by_side
+
+from .samples import sample_result
+
+
+def _console_text(table: Table, width: int = 140) -> str:
+    console = Console(width=width, file=io.StringIO(), color_system=None)
+    console.print(to_rich(table))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def _contest(*values: float | None, **options: object) -> Table:
+    column = replace(Column("Nats", "nll", "min"), **options)  # type: ignore[arg-type]
+    return Table(
+        "t", "T", (Column("Method"), column), tuple((f"m{i}", value) for i, value in enumerate(values))
+    )
+
+
+def test_methods_come_in_one_order() -> None:
+    shuffled = [
+        "hebb-v1",
+        "mixture+hebb",
+        "hebb",
+        "cache",
+        "lstm",
+        "mixture",
+        "knn",
+        "dynamic",
+        "mbpa",
+        "mixture+mbpa",
+    ]
+    assert ordered(shuffled) == [
+        "lstm", "dynamic", "cache", "knn", "mixture", "mbpa", "hebb", "mixture+mbpa", "mixture+hebb",
+        "hebb-v1",
+    ]  # fmt: skip
+
+
+def test_every_method_has_its_own_look() -> None:
+    methods = [*sample_result(100).methods, "hebb-v2", "hebb-v3", "hebb-250", "hebb-500", "mine"]
+    drawn = {(look.color, look.line) for look in looks(methods).values()}
+    assert len(drawn) == len(methods)
+    assert name_of("cache+hebb-v1") == "Cache+Hebb-v1"
+    assert name_of("mine") == "mine"
+
+
+def test_comparison_within_one_domain_shows_a_dash_for_oov() -> None:
+    table = comparison_table(sample_result(500, source="ptb", target="ptb"))
+    column = [item.header for item in table.columns].index("OOV nats")
+    assert {row[column] for row in table.text()} == {"-"}
+    assert _console_text(table).count(" - ") >= len(table.rows)
+
+
+def test_no_digit_is_lost_in_a_narrow_terminal() -> None:
+    result = sample_result(500)
+    table = comparison_table(result)
+    text = _console_text(table, width=80)
+    assert all(cell in text for row in table.text() for cell in row)
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_comparison_holds_the_numbers_of_the_result() -> None:
+    result = sample_result(500)
+    rows = {row[0]: row for row in comparison_table(result).rows}
+    hebb = result.methods["hebb"]
+    assert rows["Hebb"] == (
+        "Hebb",
+        hebb.perplexity,
+        hebb.nll,
+        hebb.oov_nll,
+        hebb.in_vocabulary_nll,
+        hebb.tokens_per_second,
+        3,
+    )
+    assert [row[0] for row in comparison_table(result).rows][:3] == ["LSTM", "Dynamic eval.", "Cache"]
+
+
+def test_subword_columns_appear_only_with_values() -> None:
+    result = sample_result(200, methods=("lstm", "hebb"))
+    assert "Bits/byte" not in [column.header for column in comparison_table(result).columns]
+    subword = replace(result.methods["hebb"], bits_per_byte=1.25, words_perplexity=99.0)
+    table = comparison_table(replace(result, methods={**result.methods, "hebb": subword}))
+    assert [column.header for column in table.columns][-2:] == ["Word perplexity", "Bits/byte"]
+    assert table.text()[1][-2:] == ["99.00", "1.2500"]
+    assert table.text()[0][-2:] == ["-", "-"]
+
+
+def test_frequency_table_has_counts_in_its_header_and_all_last() -> None:
+    result = sample_result(500)
+    table = frequency_table(result)
+    assert [column.header for column in table.columns] == [
+        "Training count",
+        "<50",
+        "50-100",
+        "100-500",
+        ">500",
+        "All",
+    ]
+    counts = [column.subheader for column in table.columns[1:]]
+    assert sum(int(count) for count in counts[:-1]) == counts[-1] == 500
+    assert table.rows[0][-1] == result.methods["lstm"].perplexity
+    assert recombine(result.methods["lstm"].frequency) == pytest.approx(result.methods["lstm"].nll, abs=1e-12)
+    assert re.search(r"largest difference: \d\.\de-1\d nats|largest difference: 0\.0e\+00", table.notes[0])
+
+
+def test_a_method_with_other_buckets_is_named_not_mixed_in() -> None:
+    result = sample_result(200, methods=("lstm", "hebb"))
+    other = replace(result.methods["hebb"], frequency=result.methods["hebb"].frequency[:2])
+    table = frequency_table(replace(result, methods={**result.methods, "hebb": other}))
+    assert [row[0] for row in table.rows] == ["LSTM"]
+    assert table.notes[1] == "Evaluated with other buckets: Hebb."
+
+
+def test_best_is_shared_by_cells_that_read_the_same() -> None:
+    assert _contest(2.00001, 2.00002, 3.0).best_cells() == {(0, 1), (1, 1)}
+    assert _contest(2.0, None, math.inf).best_cells() == {(0, 1)}
+    assert _contest(1.0, 2.0, best="max").best_cells() == {(1, 1)}
+
+
+def test_nothing_is_best_without_a_contest() -> None:
+    assert _contest(2.0, None).best_cells() == frozenset()
+    assert _contest(2.0, 2.0).best_cells() == frozenset()
+    assert _contest(None, None).best_cells() == frozenset()
+    assert _contest(1.0, 2.0, best=None).best_cells() == frozenset()
+
+
+def test_a_ragged_table_is_a_defect() -> None:
+    with pytest.raises(ValueError, match="2 cells for 1 columns"):
+        Table("t", "T", (Column("a"),), (("x", "y"),))
+
+
+def test_markdown_is_bold_for_the_best_and_escaped() -> None:
+    table = Table(
+        "t", "A|B", (Column("Word"), Column("Nats", "nll", "min")), (("<unk>|*", 1.0), ("b", 2.0)), ("n_1",)
+    )
+    assert to_markdown(table) == (
+        "## A\\|B\n\n| Word | Nats |\n| :-- | --: |\n| \\<unk\\>\\|\\* | **1.0000** |\n"
+        "| b | 2.0000 |\n\nn\\_1\n"
+    )
+
+
+def test_infinity_reads_the_same_everywhere() -> None:
+    table = _contest(1.0, math.inf)
+    assert "| m1 | inf |" in to_markdown(table)
+    assert "m1,inf\n" in to_csv(table)
+    assert "inf" in _console_text(table)
+    assert r"m1 & $\infty$ \\" in to_latex(table)
+
+
+def test_csv_reads_back_exactly() -> None:
+    result = sample_result(300)
+    rows = list(csv.DictReader(io.StringIO(to_csv(comparison_table(result)))))
+    assert float(rows[0]["Nats"]) == result.methods["lstm"].nll
+    assert rows[0]["Stabilised"] == ""
+    frequency = list(csv.DictReader(io.StringIO(to_csv(frequency_table(result)))))
+    assert frequency[0]["All"] == "300"
+
+
+def test_csv_headers_are_unique() -> None:
+    for table in [
+        *paper_tables(sample_result(300)),
+        side_by_side({"a": sample_result(99), "b": sample_result(98)}),
+    ]:
+        headers = next(csv.reader(io.StringIO(to_csv(table))))
+        assert len(headers) == len(set(headers))
+
+
+def test_latex_numbers() -> None:
+    columns = (Column("M"), Column("P", "perplexity", "min"), Column("G", "signed", "max"))
+    table = Table("t", "T & U", columns, (("a_b", 1.5e6, -0.25), ("c", 2.5e7, None)))
+    text = to_latex(table)
+    assert r"a\_b & \textbf{\boldmath $1.50 \times 10^{6}$} & $-$0.2500 \\" in text
+    assert r"c & $2.50 \times 10^{7}$ & -- \\" in text
+    assert r"\caption{T \& U.}" in text
+    assert r"\label{table:t-u}" in text
+    for rule in (r"\toprule", r"\midrule", r"\bottomrule"):
+        assert text.count(rule) == 1
+
+
+@settings(deadline=None)
+@given(st.text())
+def test_latex_escaping_leaves_no_active_character(text: str) -> None:
+    escaped = latex_escape(text)
+    bare = re.sub(
+        r"\\(textbackslash|textasciicircum|textasciitilde|textless|textgreater)\{\}|\\[{}$&#_%]", "", escaped
+    )
+    assert not set(bare) & set("\\{}$&#^_~%<>")
+
+
+def test_paper_numbers_stand_beside_ours() -> None:
+    result = sample_result(300, source="wt2", target="wt2")
+    main, frequency = paper_tables(result)
+    rows = {row[0]: row for row in main.rows}
+    assert rows["Mixture+Hebb"][1] == 49.66
+    assert rows["Mixture+Hebb"][2] == result.methods["mixture+hebb"].perplexity
+    assert rows["Mixture+Hebb"][3] == pytest.approx(math.log(65.44 / 49.66))
+    assert rows["Mixture+Hebb"][4] == pytest.approx(
+        result.methods["lstm"].nll - result.methods["mixture+hebb"].nll
+    )
+    assert rows["LSTM"][3] is None
+    assert rows["kNN-LM"][1] is None
+    assert [row[:3] for row in frequency.rows][2] == ("Hebb", "paper", 4676.85)
+    assert [row[1] for row in frequency.rows] == ["paper", "here", "paper", "here"]
+
+
+def test_paper_across_domains_in_nats() -> None:
+    (table,) = paper_tables(sample_result(300))
+    hebb = next(row for row in table.rows if row[0] == "Hebb")
+    assert hebb[1] == 5.99
+    assert hebb[3] == pytest.approx(6.41 - 5.99)
+    assert hebb[5] == 10.36
+    assert any("300 of 82,430 tokens" in note for note in table.notes)
+    assert any("3.77 %" in note for note in table.notes)
+
+
+def test_scenarios_that_the_paper_lacks_have_no_paper_table() -> None:
+    assert paper_tables(sample_result(100, source="pydoc", target="numpy")) == []
+    assert paper_tables(sample_result(100, source="wt2", target="ptb", split="valid")) == []
+    (only,) = paper_tables(sample_result(100, source="ptb", target="ptb", split="valid"))
+    assert only.name == "paper"
+
+
+def test_the_papers_two_totals_for_hebb_are_both_kept_and_noted() -> None:
+    printed = paper.published(sample_result(100, source="wt2", target="wt2").scenario)
+    assert printed is not None
+    assert printed.perplexity["hebb"] != printed.frequency["hebb"]["All"]
+    assert any("57.29" in note and "58.29" in note for note in printed.notes)
+
+
+def test_side_by_side_fills_gaps_with_dashes() -> None:
+    table = side_by_side(
+        {
+            "across": sample_result(200, methods=("lstm", "hebb")),
+            "within": sample_result(200, source="ptb", target="ptb", methods=("lstm", "mbpa")),
+        }
+    )
+    assert table.single_headers() == ["Method", "Nats (across)", "OOV nats (across)", "Perplexity (within)"]
+    text = {row[0]: row[1:] for row in table.text()}
+    assert list(text) == ["LSTM", "MbPA", "Hebb"]
+    assert text["MbPA"][:2] == ["-", "-"]
+    assert text["Hebb"][2] == "-"
+
+
+def test_two_infinite_losses_have_no_difference() -> None:
+    result = sample_result(200, source="ptb", target="ptb", methods=("lstm", "mbpa", "hebb"))
+    infinite = {
+        name: replace(item, nll=math.inf, perplexity=math.inf) if name != "mbpa" else item
+        for name, item in result.methods.items()
+    }
+    gains = {row[0]: row[4] for row in paper_tables(replace(result, methods=infinite))[0].rows}
+    assert gains["Hebb"] is None
+    assert gains["MbPA"] == math.inf

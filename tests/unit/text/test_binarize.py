@@ -1,0 +1,199 @@
+"""Binarisation: exact round trips, the smallest type, all or nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hebblm.errors import UserError
+from hebblm.text.binarize import prepare
+from hebblm.text.corpora import Corpus, resolve
+from hebblm.text.prepared import load_prepared, smallest_dtype
+from hebblm.text.sources import MemoryLines
+from hebblm.text.tokenizers import SentencePieceTokenizer, WhitespaceTokenizer
+
+TEXT = st.lists(
+    st.lists(st.sampled_from(["a", "b", "c", "Dé", "<unk>", "ü"]), max_size=6).map(" ".join), max_size=8
+)
+
+
+def corpus(
+    train: list[str], valid: list[str] | None = None, test: list[str] | None = None, **more: object
+) -> Corpus:
+    lines = {
+        "train": train,
+        "valid": ["a"] if valid is None else valid,
+        "test": ["a"] if test is None else test,
+    }
+    sources = {split: MemoryLines(content) for split, content in lines.items()}
+    hashes = {split: source.sha256() for split, source in sources.items()}
+    return Corpus("toy", sources, WhitespaceTokenizer(), {"sha256": hashes}, **more)  # type: ignore[arg-type]
+
+
+@given(TEXT, TEXT)
+def test_ids_read_back_as_the_text(
+    tmp_path_factory: pytest.TempPathFactory, train: list[str], test: list[str]
+) -> None:
+    train, test = ["a b c Dé ü", *train], ["x", *test]
+    folder = tmp_path_factory.mktemp("corpus") / "out"
+    written = prepare(corpus(train, test=test), normalization="raw", destdir=folder)
+    loaded = load_prepared(folder)
+    assert loaded.meta == written.meta
+    assert loaded.dictionary == written.dictionary
+    for split, lines in (("train", train), ("test", ["<unk>", *test[1:]])):
+        words = " ".join(loaded.dictionary[index] for index in loaded.tokens(split)).split("<eos>")
+        assert [part.split() for part in words[:-1]] == [line.split() for line in lines]
+        assert words[-1] == ""
+    meta = loaded.meta.splits["train"]
+    assert meta.lines == len(train)
+    assert meta.words == sum(len(line.split()) for line in train)
+    assert meta.tokens == meta.words + meta.lines
+    assert meta.bytes == len(("\n".join(train) + "\n").encode())
+    assert meta.unknown == sum(line.split().count("<unk>") for line in train)
+    assert sum(loaded.dictionary.counts) == meta.tokens
+
+
+@pytest.mark.parametrize(
+    ("size", "name"),
+    [
+        (1, "uint8"),
+        (256, "uint8"),
+        (257, "uint16"),
+        (33_278, "uint16"),
+        (65_536, "uint16"),
+        (65_537, "int32"),
+    ],
+)
+def test_the_smallest_type_that_fits(size: int, name: str) -> None:
+    assert smallest_dtype(size) == name
+    assert np.iinfo(smallest_dtype(size)).max >= size - 1
+
+
+def test_more_ids_than_int32_holds_are_refused() -> None:
+    with pytest.raises(ValueError, match="do not fit"):
+        smallest_dtype(2**31 + 1)
+
+
+def test_ids_beyond_int16_survive(tmp_path: Path) -> None:
+    words = [f"w{number}" for number in range(33_276)]
+    prepared = prepare(corpus(words, test=[words[-1]]), normalization="raw", destdir=tmp_path / "out")
+    assert len(prepared.dictionary) == 33_278
+    ids = prepared.tokens("train")
+    assert ids.dtype == np.uint16
+    assert ids.max() == 33_276  # <unk>, never seen, is 33,277
+    assert {prepared.dictionary[index] for index in ids} == {*words, "<eos>"}
+
+
+def test_lower_casing_happens_before_counting(tmp_path: Path) -> None:
+    prepared = prepare(corpus(["The the THE"]), normalization="lower", destdir=tmp_path / "out")
+    assert prepared.dictionary.count(prepared.dictionary.index("the")) == 3
+    assert prepared.meta.normalization == "lower"
+
+
+def test_rare_words_become_unknown(tmp_path: Path) -> None:
+    prepared = prepare(
+        corpus(["a a b"], test=["a b"], min_count=2), normalization="raw", destdir=tmp_path / "out"
+    )
+    assert set(prepared.dictionary.symbols) == {"a", "<unk>", "<eos>"}
+    assert prepared.meta.splits["test"].unknown == 1
+    assert prepared.dictionary.count(prepared.dictionary.unk_index) == 1
+
+
+def test_subwords_keep_a_row_each_even_if_training_text_lacks_them(tmp_path: Path) -> None:
+    lines = [
+        f"the {word} stood there"
+        for word in ["house", "boat", "tower", "garden", "river", "bridge", "castle", "forest"]
+    ] * 4
+    tokenizer = SentencePieceTokenizer.train(iter(lines), tmp_path / "m.model", vocab_size=28)
+    plain = corpus(["the house"], test=["forest ☃"])
+    subword = Corpus("toy", plain.sources, tokenizer, plain.provenance)
+    prepared = prepare(subword, normalization="raw", destdir=tmp_path / "out", min_count=3)
+    assert set(prepared.dictionary.symbols) == {*tokenizer.symbols, "<unk>", "<eos>"}
+    assert prepared.meta.splits["test"].unknown == 1
+    assert prepared.meta.splits["test"].words == 2
+    assert prepared.tokenizer().tokenize("the house") == tokenizer.tokenize("the house")
+
+
+def test_a_second_call_reuses_what_is_there_and_another_request_replaces_it(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    prepare(corpus(["A b"]), normalization="raw", destdir=out)
+    first = (out / "corpus.json").stat()
+    prepare(corpus(["A b"]), normalization="raw", destdir=out)
+    assert (out / "corpus.json").stat().st_ino == first.st_ino
+    assert "A" not in prepare(corpus(["A b"]), normalization="lower", destdir=out).dictionary
+    assert "c" in prepare(corpus(["A c"]), normalization="lower", destdir=out).dictionary
+
+
+def test_a_folder_with_other_files_is_never_replaced(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(UserError, match=r"thesis\.tex"):
+        prepare(corpus(["a"]), normalization="raw", destdir=tmp_path)
+    with pytest.raises(UserError, match="is a file"):
+        prepare(corpus(["a"]), normalization="raw", destdir=tmp_path / "thesis.tex")
+    assert (tmp_path / "thesis.tex").read_text() == "years of work"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (corpus([]), "train split of toy is empty"),
+        (corpus(["", " "]), "train split of toy is empty"),
+        (corpus(["a"], valid=[]), "valid split of toy is empty"),
+        (corpus(["a"], test=[""]), "test split of toy is empty"),
+        (corpus(["a"], expected_tokens={"train": 3}), "train has 2 tokens, not 3"),
+        (corpus(["a"], expected_types=3), "2 types, not 3"),
+        (corpus(["a"], min_count=0), "at least 1"),
+    ],
+)
+def test_bad_text_leaves_nothing_behind(tmp_path: Path, text: Corpus, told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        prepare(text, normalization="raw", destdir=tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_prepared_folder_is_a_corpus_with_its_case_settled(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    written = prepare(corpus(["A b"]), normalization="lower", destdir=out)
+    again = resolve(str(out))
+    assert again.prepared == out
+    assert prepare(again, normalization="lower", destdir=tmp_path / "unused").meta == written.meta
+    assert not (tmp_path / "unused").exists()
+    with pytest.raises(UserError, match="--normalization raw"):
+        prepare(again, normalization="raw", destdir=tmp_path / "unused")
+
+
+@pytest.mark.parametrize("damage", ["cut", "change", "remove", "schema", "fields", "dtype", "dict", "json"])
+def test_damage_is_found_when_loading(tmp_path: Path, damage: str) -> None:
+    out = tmp_path / "out"
+    prepare(corpus(["a b c"]), normalization="raw", destdir=out)
+    ids, meta = out / "train.bin", json.loads((out / "corpus.json").read_text())
+    if damage == "cut":
+        ids.write_bytes(ids.read_bytes()[:-1])
+    elif damage == "change":
+        ids.write_bytes(bytes(reversed(ids.read_bytes())))
+    elif damage == "remove":
+        ids.unlink()
+    elif damage == "dict":
+        (out / "dict.txt").write_text("z 1\n<unk> 0\n<eos> 1\n")
+    elif damage == "json":
+        (out / "corpus.json").write_text("{")
+    else:
+        wrong = {
+            "schema": {"schema": "other/1"},
+            "fields": {"splits": {"train": {}}},
+            "dtype": {"dtype": "int16"},
+        }
+        (out / "corpus.json").write_text(json.dumps({**meta, **wrong[damage]}))
+    with pytest.raises(UserError, match=r"again|recreate"):
+        load_prepared(out)
+
+
+def test_a_missing_split_is_named(tmp_path: Path) -> None:
+    prepared = prepare(corpus(["a"]), normalization="raw", destdir=tmp_path / "out")
+    with pytest.raises(UserError, match="train, valid, test"):
+        prepared.tokens("dev")

@@ -1,0 +1,138 @@
+"""Names to corpora, and what is said where there is none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hebblm.errors import UserError
+from hebblm.text.corpora import resolve, text_corpus
+
+
+def test_one_file_is_split_80_10_10_by_lines(tmp_path: Path) -> None:
+    path = tmp_path / "novel.txt"
+    path.write_text("".join(f"line {number}\n" for number in range(25)))
+    corpus = resolve(f"text:{path}")
+    lengths = [len(list(corpus.lines(split))) for split in corpus.splits]
+    assert (corpus.splits, lengths) == (("train", "valid", "test"), [20, 2, 3])
+    joined = [line for split in corpus.splits for line in corpus.lines(split)]
+    assert joined == [f"line {number}" for number in range(25)]
+    assert list(corpus.provenance["files"]) == ["novel.txt"]
+
+
+def test_a_folder_with_named_splits(tmp_path: Path) -> None:
+    for name in ("train", "valid", "test"):
+        (tmp_path / f"{name}.txt").write_text(name)
+    corpus = resolve(f"text:{tmp_path}")
+    assert [list(corpus.lines(split)) for split in corpus.splits] == [["train"], ["valid"], ["test"]]
+    (tmp_path / "dev.tok").write_text("dev")
+    corpus = text_corpus(tmp_path, {"valid": "dev.tok"})
+    assert list(corpus.lines("valid")) == ["dev"]
+
+
+def test_a_folder_of_other_files_is_read_in_order(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    for name, first in (("b.txt", 5), ("deep/c.txt", 10), ("a.txt", 0)):
+        (tmp_path / name).write_text("".join(f"{first + number}\n" for number in range(5)))
+    (tmp_path / "notes.md").write_text("not text of the corpus")
+    corpus = resolve(f"text:{tmp_path}")
+    joined = [int(line) for split in corpus.splits for line in corpus.lines(split)]
+    assert joined == list(range(15))
+
+
+def test_bad_text_is_named(tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").write_text("")
+    (tmp_path / "short.txt").write_text("one line only")
+    (tmp_path / "split").mkdir()
+    (tmp_path / "split" / "train.txt").write_text("text\n")
+    (tmp_path / "hollow").mkdir()
+    cases = {
+        "absent.txt": "does not exist",
+        "empty.txt": "is empty",
+        "short.txt": "1 lines, too few",
+        "split": r"valid\.txt.*test\.txt is missing",
+        "hollow": "no .txt file",
+    }
+    for name, told in cases.items():
+        with pytest.raises(UserError, match=told):
+            resolve(f"text:{tmp_path / name}")
+    for name in ("valid", "test"):
+        (tmp_path / "split" / f"{name}.txt").write_text("")
+    with pytest.raises(UserError, match=r"valid\.txt is empty"):
+        resolve(f"text:{tmp_path / 'split'}")
+    with pytest.raises(UserError, match="is one file"):
+        text_corpus(tmp_path / "short.txt", {"train": "x"})
+
+
+def test_unknown_names_tell_the_choices(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"'wikitext'.*ptb, wt2, pydoc, numpy, text:PATH"):
+        resolve("wikitext")
+    with pytest.raises(UserError, match=f"say text:{tmp_path}"):
+        resolve(str(tmp_path))
+
+
+def test_a_split_that_is_not_there_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("x\n" * 20)
+    with pytest.raises(UserError, match="no split 'dev'"):
+        resolve(f"text:{tmp_path / 'a.txt'}").lines("dev")
+
+
+def test_a_named_corpus_with_the_wrong_bytes_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "ptb").mkdir()
+    (tmp_path / "ptb" / "train.txt").write_text("no treebank\n")
+    with pytest.raises(UserError, match=r"ptb/train\.txt has sha256"):
+        resolve("ptb", data_dirs=[tmp_path])
+
+
+@pytest.fixture(autouse=True)
+def dataset_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep what datasets caches out of the user's home."""
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path_factory.mktemp("datasets"))
+
+
+def write_rows(folder: Path, splits: dict[str, list[str]], column: str = "text") -> None:
+    folder.mkdir()
+    for split, rows in splits.items():
+        lines = (json.dumps({"id": number, column: row}) for number, row in enumerate(rows))
+        (folder / f"{split}.jsonl").write_text("\n".join(lines) + "\n")
+
+
+def test_a_dataset_with_three_splits(tmp_path: Path) -> None:
+    write_rows(tmp_path / "set", {"train": ["a b\n", "", "c\nd"], "validation": ["v"], "test": ["t"]})
+    corpus = resolve(f"hf:{tmp_path / 'set'}")
+    assert list(corpus.lines("train")) == ["a b", "", "c", "d"]
+    assert list(corpus.lines("valid")) == ["v"]
+    assert list(corpus.lines("test")) == ["t"]
+    assert set(corpus.provenance["sha256"]) == {"train", "valid", "test"}
+
+
+def test_a_dataset_without_valid_and_test_is_cut(tmp_path: Path) -> None:
+    write_rows(tmp_path / "set", {"train": [f"row {number}" for number in range(20)]}, column="sentence")
+    corpus = resolve(f"hf:{tmp_path / 'set'}")
+    joined = [line for split in ("train", "valid", "test") for line in corpus.lines(split)]
+    assert joined == [f"row {number}" for number in range(20)]
+    assert len(list(corpus.lines("test"))) == 2
+
+
+def test_bad_datasets_are_named(tmp_path: Path) -> None:
+    write_rows(tmp_path / "short", {"train": ["a", "b"]})
+    write_rows(tmp_path / "untrained", {"test": ["a", "b"]})
+    with pytest.raises(UserError, match="too few to split"):
+        resolve(f"hf:{tmp_path / 'short'}")
+    with pytest.raises(UserError, match="no train split, only test"):
+        resolve(f"hf:{tmp_path / 'untrained'}")
+    with pytest.raises(UserError, match="needs the name"):
+        resolve("hf:")
+
+
+def test_no_network_for_a_dataset_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    import datasets
+    import huggingface_hub
+
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(UserError, match=r"cannot load hf:nobody/nothing:config .*network") as caught:
+        resolve("hf:nobody/nothing:config")
+    assert "\n" not in str(caught.value)

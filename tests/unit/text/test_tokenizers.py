@@ -1,0 +1,120 @@
+"""Tokenisers: what goes in comes out, and what was saved loads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hebblm.errors import UserError
+from hebblm.text.sources import FileLines
+from hebblm.text.tokenizers import (
+    MosesTokenizer,
+    SentencePieceTokenizer,
+    Tokenizer,
+    WhitespaceTokenizer,
+    load_tokenizer,
+)
+
+LINES = [
+    f"the {colour} {thing} number {n} stood by the river ."
+    for n, (colour, thing) in enumerate(
+        [(c, t) for c in ("red", "green", "blue", "yellow") for t in ("house", "boat", "tower", "garden")] * 3
+    )
+]
+
+
+def test_moses_parts_punctuation_and_puts_it_back() -> None:
+    tokenizer = MosesTokenizer()
+    line = "It's cheap & good (isn't it?), she said."
+    tokens = tokenizer.tokenize(line)
+    assert tokens == [
+        "It",
+        "'s",
+        "cheap",
+        "&",
+        "good",
+        "(",
+        "isn",
+        "'t",
+        "it",
+        "?",
+        ")",
+        ",",
+        "she",
+        "said",
+        ".",
+    ]
+    assert tokenizer.detokenize(tokens) == line
+    assert tokenizer.words(line) == 8
+
+
+def test_moses_keeps_special_symbols_whole() -> None:
+    assert MosesTokenizer().tokenize("the <unk>, again <eos>") == ["the", "<unk>", ",", "again", "<eos>"]
+
+
+@given(st.lists(st.text("abc.,", min_size=1, max_size=4), max_size=8))
+def test_whitespace_round_trip(tokens: list[str]) -> None:
+    tokenizer = WhitespaceTokenizer()
+    assert tokenizer.tokenize(tokenizer.detokenize(tokens)) == tokens
+    assert tokenizer.words(tokenizer.detokenize(tokens)) == len(tokens)
+
+
+def test_sentencepiece_learns_the_same_pieces_twice_and_restores_text(tmp_path: Path) -> None:
+    one = SentencePieceTokenizer.train(iter(LINES), tmp_path / "one.model", vocab_size=40, seed=1)
+    two = SentencePieceTokenizer.train(iter(LINES), tmp_path / "two.model", vocab_size=40, seed=1)
+    assert one.symbols == two.symbols
+    assert len(one.symbols) == 39
+    pieces = one.tokenize("the red tower stood by the river .")
+    assert set(pieces) <= set(one.symbols)
+    assert one.detokenize(pieces) == "the red tower stood by the river ."
+    assert one.words("the red tower") == 3
+
+
+def test_sentencepiece_refuses_more_pieces_than_the_text_supports(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot learn 5000 pieces from this text: Vocabulary size too high"):
+        SentencePieceTokenizer.train(iter(LINES), tmp_path / "m.model", vocab_size=5000)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_lines_that_cannot_be_read_are_reported_as_such(tmp_path: Path) -> None:
+    (tmp_path / "latin.txt").write_bytes(b"caf\xe9\n")
+    with pytest.raises(UserError, match=r"latin\.txt is not UTF-8"):
+        SentencePieceTokenizer.train(
+            FileLines((tmp_path / "latin.txt",)).lines(), tmp_path / "m", vocab_size=40
+        )
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_model_file_that_is_none_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "bad.model").write_bytes(b"no model")
+    with pytest.raises(UserError, match="is not a SentencePiece model"):
+        SentencePieceTokenizer(tmp_path / "bad.model")
+    with pytest.raises(UserError, match="does not exist"):
+        SentencePieceTokenizer(tmp_path / "absent.model")
+
+
+@pytest.mark.parametrize("name", ["whitespace", "moses", "sentencepiece"])
+def test_every_tokenizer_loads_from_what_it_saved(tmp_path: Path, name: str) -> None:
+    tokenizer: Tokenizer
+    if name == "sentencepiece":
+        tokenizer = SentencePieceTokenizer.train(iter(LINES), tmp_path / "trained.model", vocab_size=40)
+    else:
+        tokenizer = MosesTokenizer() if name == "moses" else WhitespaceTokenizer()
+    folder = tmp_path / "saved"
+    folder.mkdir()
+    tokenizer.save(folder)
+    loaded = load_tokenizer(tokenizer.spec(), folder)
+    assert loaded.name == name
+    assert loaded.tokenize(LINES[0]) == tokenizer.tokenize(LINES[0])
+
+
+def test_a_changed_model_and_an_unknown_name_are_refused(tmp_path: Path) -> None:
+    tokenizer = SentencePieceTokenizer.train(iter(LINES), tmp_path / "a.model", vocab_size=40)
+    tokenizer.save(tmp_path)
+    with pytest.raises(UserError, match="not the model"):
+        load_tokenizer({**tokenizer.spec(), "sha256": "0" * 64}, tmp_path)
+    with pytest.raises(UserError, match=r"'spacy'.*whitespace, moses, sentencepiece"):
+        load_tokenizer({"name": "spacy"}, tmp_path)
