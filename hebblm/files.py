@@ -100,3 +100,22 @@ def sha256(path: Path) -> str:
     """Return the sha256 of a file's bytes as lower-case hexadecimal."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def hash_of(value: Any) -> str:
+    """Return a short hash of a JSON value, for the names of cache entries."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def check_writable(folder: Path) -> None:
+    """Make ``folder`` and write to it, so that a long run does not fail at its end.
+
+    Raises:
+        UserError: it cannot be made or written to.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UserError(f"cannot write {folder}: {error.strerror}; choose a place with space and permission") from error

@@ -103,9 +103,10 @@ class Context:
             self._batch = EvalBatch(hidden, self)
         return self._batch
 
-    def observe(self, hidden: Tensor, targets: Tensor) -> None:
-        """Write scored pairs (N, D), (N,) to memory, counts and window."""
-        self.memory.add(hidden, targets)
+    def observe(self, hidden: Tensor, targets: Tensor, *, write: bool = True) -> None:
+        """Take scored pairs (N, D), (N,) into counts, window and, unless ``write`` is False, memory."""
+        if write:
+            self.memory.add(hidden, targets)
         self.observed += torch.bincount(targets, minlength=len(self.observed))
         if self.window:
             self.recent_keys = torch.cat([self.recent_keys, hidden])[-self.window :]

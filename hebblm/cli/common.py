@@ -9,7 +9,7 @@ import re
 import sys
 from argparse import ArgumentError, RawDescriptionHelpFormatter
 from collections.abc import Callable
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from awd_lstm import CheckpointError
 from jsonargparse import ArgumentParser, DefaultHelpFormatter
@@ -44,7 +44,7 @@ def parse(config: type[C], argv: list[str] | None, *, prog: str, description: st
     parser = ArgumentParser(
         prog=prog,
         description=description,
-        epilog=f"example:\n  {example}",
+        epilog=f"example:\n  {example}\n",
         formatter_class=_Formatter,
         exit_on_error=False,
     )
@@ -56,8 +56,10 @@ def parse(config: type[C], argv: list[str] | None, *, prog: str, description: st
         name = field.name if positional else f"--{field.name.replace('_', '-')}"
         options: dict[str, Any] = {"type": hints[field.name], "help": docs.get(field.name, "")}
         if "nargs" in field.metadata:
-            options["nargs"] = field.metadata["nargs"]
-        if field.default is not dataclasses.MISSING:
+            options |= {"nargs": field.metadata["nargs"], "type": get_args(hints[field.name])[0]}
+        if hints[field.name] is bool and field.default is False:
+            options = {"action": "store_true", "help": options["help"]}
+        elif field.default is not dataclasses.MISSING:
             options["default"] = field.default
         elif field.default_factory is not dataclasses.MISSING:
             options["default"] = field.default_factory()
@@ -65,8 +67,8 @@ def parse(config: type[C], argv: list[str] | None, *, prog: str, description: st
             options["required"] = True
         parser.add_argument(name, **options)
     try:
-        namespace = parser.instantiate_classes(parser.parse_args(sys.argv[1:] if argv is None else argv))
-        return config(**{field.name: getattr(namespace, field.name) for field in fields})
+        namespace = parser.instantiate(parser.parse_args(sys.argv[1:] if argv is None else argv))
+        return config(**{field.name: namespace[field.name] for field in fields})
     except (ArgumentError, TypeError, ValueError) as error:
         if isinstance(error, UserError):
             raise

@@ -69,12 +69,6 @@ def main(argv: list[str] | None = None) -> int:
         preset = replace(preset, training=replace(preset.training, epochs=config.epochs))
     folder = config.output_path or model_folder(prepared, preset)
     record = provenance(command_line(PROG, argv), device=str(device), seed=config.seed)
-    record["corpus"] = {
-        "name": prepared.meta.name,
-        "normalization": prepared.meta.normalization,
-        "train_tokens": prepared.split("train").tokens,
-        "provenance": prepared.meta.provenance,
-    }
     train_model(prepared, preset, folder, device=device, provenance=record)
     Console(stderr=True).print(f"model in {folder}", soft_wrap=True)
     return 0

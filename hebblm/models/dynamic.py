@@ -77,6 +77,7 @@ class DynamicBase(AwdBase):
 
     def reset(self) -> None:
         """Return to the trained weights."""
+        self._origin: list[Tensor] = []
         super().reset()
         self._origin = [p.detach().clone() for p in self.model.parameters()]
 
@@ -84,7 +85,7 @@ class DynamicBase(AwdBase):
         """Append rows, whose origin is their initial value."""
         before = self.model.embedding.shape[0]
         super().grow(rows)
-        if rows and hasattr(self, "_origin"):
+        if rows and self._origin:
             names = [name for name, _ in self.model.named_parameters()]
             for name in ("embedding", "bias"):
                 index = names.index(name)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from pathlib import Path
 
+from hebblm.files import hash_of
 from hebblm.models.presets import Preset
 from hebblm.text import Normalization, PreparedCorpus, load_prepared, prepare, resolve
 from hebblm.text.download import cache_dir
@@ -34,10 +33,8 @@ def prepared_corpus(name: str, normalization: Normalization | None) -> PreparedC
 
 def model_folder(prepared: PreparedCorpus, preset: Preset) -> Path:
     """Return the cache folder of the model that a preset gives on a corpus: another recipe or dictionary, another folder."""
-    recipe = json.dumps(
-        [preset.model.to_dict(), preset.training.to_dict(), prepared.meta.dictionary_hash, prepared.split("train").sha256]
-    )
-    digest = hashlib.sha256(recipe.encode()).hexdigest()[:12]
+    text = prepared.split("train").sha256
+    digest = hash_of([preset.model.to_dict(), preset.training.to_dict(), prepared.meta.dictionary_hash, text])
     return cache_dir() / "models" / f"{_slug(prepared.meta.name)}-{prepared.meta.normalization}-{digest}"
 
 
@@ -50,4 +47,4 @@ def shipped_folder(prepared: PreparedCorpus, preset: str) -> Path | None:
 def _slug(name: str) -> str:
     """Turn a corpus' name into a file name; a hash keeps names apart that differ in other characters."""
     plain = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")
-    return plain if plain == name else f"{plain[:40]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    return plain if plain == name else f"{plain[:40]}-{hash_of(name)[:8]}"

@@ -14,6 +14,7 @@ from hebblm.errors import UserError
 from hebblm.models.presets import Preset
 from hebblm.progress import bar
 from hebblm.text import PreparedCorpus
+from hebblm.text.prepared import DICTIONARY_FILE
 
 
 def train_model(
@@ -43,6 +44,8 @@ def train_model(
         return load_checkpoint(folder, dictionary_sha256=dictionary)
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        prepared.dictionary.save(folder / DICTIONARY_FILE)
+        prepared.tokenizer().save(folder)
         trainer = Trainer(
             preset.model,
             preset.training,
@@ -51,7 +54,7 @@ def train_model(
             folder,
             dictionary_sha256=dictionary,
             device=device,
-            provenance=provenance,
+            provenance={**provenance, "corpus": _describe(prepared)},
         )
         _run(trainer, prepared.meta.name)
         (folder / STATE).unlink(missing_ok=True)
@@ -60,6 +63,18 @@ def train_model(
     except ValueError as error:
         raise UserError(str(error)) from error
     return load_checkpoint(folder, dictionary_sha256=dictionary)
+
+
+def _describe(prepared: PreparedCorpus) -> dict[str, Any]:
+    """Return what a checkpoint records about its text: enough to read another text the same way."""
+    meta = prepared.meta
+    return {
+        "name": meta.name,
+        "normalization": meta.normalization,
+        "tokenizer": meta.tokenizer,
+        "train_tokens": prepared.split("train").tokens,
+        "provenance": meta.provenance,
+    }
 
 
 def _run(trainer: Trainer, name: str) -> None:

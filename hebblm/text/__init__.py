@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hebblm.text.binarize import prepare
-from hebblm.text.corpora import Corpus, resolve, text_corpus
+from hebblm.text.corpora import Corpus, resolve, text_corpus, whole_text
 from hebblm.text.dictionary import Dictionary
 from hebblm.text.normalize import Normalization, normalize
 from hebblm.text.prepared import PreparedCorpus, load_prepared
@@ -25,4 +25,5 @@ __all__ = [
     "prepare",
     "resolve",
     "text_corpus",
+    "whole_text",
 ]

@@ -119,6 +119,24 @@ def text_corpus(
     return _corpus(f"text:{path}", sources, {"kind": "text", "files": files}, tokenizer=tokenizer)
 
 
+def whole_text(path: Path, tokenizer: Tokenizer) -> Corpus:
+    """Return one file as every split of a corpus: a text that is read from beginning to end.
+
+    Args:
+        path: a UTF-8 text file.
+        tokenizer: how to tokenise it.
+
+    Raises:
+        UserError: the file is missing or empty.
+    """
+    if not path.is_file():
+        raise UserError(f"{path} does not exist; name a UTF-8 text file")
+    if path.stat().st_size == 0:
+        raise UserError(f"{path} is empty; put text into it")
+    source = FileLines((path,))
+    return _corpus(f"text:{path}", dict.fromkeys(SPLITS, source), {"kind": "text"}, tokenizer=tokenizer)
+
+
 def _corpus(
     name: str,
     sources: Mapping[str, LineSource],

@@ -110,7 +110,7 @@ def logits_of(problem: Problem, classes: Tensor) -> Tensor:
 
 
 def known_tail(problem: Problem, inside: Tensor, log_normalizers: Tensor) -> Tensor:
-    """Estimate the logit (n, K) of all classes outside A together, from a few classes of the query's tail.
+    """Return the logit (n, K) of all classes outside A together: the stored normaliser less what is in A."""
     followed = inside.logsumexp(2)  # (n, K)
     total = torch.where(problem.weights > 0, log_normalizers.to(followed.dtype), followed)
     outside = (followed - total).clamp_max(0).expm1().neg()  # share of the tail
@@ -120,8 +120,8 @@ def known_tail(problem: Problem, inside: Tensor, log_normalizers: Tensor) -> Ten
 def sampled_tail(problem: Problem, tail: Tensor) -> Tensor:
     """Estimate the logit (n, K) of all classes outside A together, from m classes of the query's tail.
 
-    ``sum_tail exp(Z_k[v]) = sum_tail exp(Z_x[v]) * E[exp(Z_k[v] - Z_x[v])]`` with v from the query's tail. The
-    classes stand at its quantiles, which has less variance than a draw and nothing random.
+    ``sum_tail exp(Z_k[v]) = sum_tail exp(Z_x[v]) * E[exp(Z_k[v] - Z_x[v])]`` with v from the query's tail.
+    The classes stand at its quantiles, which has less variance than a draw and nothing random.
 
     Args:
         problem: the queries and their neighbours.

@@ -35,8 +35,8 @@ def largest_eigenvalue(problem: Problem, iterations: int = ITERATIONS) -> Tensor
 def suspects(problem: Problem, *, rate: float, pull: float) -> Tensor:
     """Return the queries (n,) bool that may diverge: lr times the largest eigenvalue may exceed 4.
 
-    The trace of ``diag(w) G`` is an upper bound that costs nothing; where it does not suffice, a few rounds of
-    power iteration decide. The pull toward the base head adds its own curvature.
+    The trace of ``diag(w) G`` is an upper bound that costs nothing; where it does not suffice, a few rounds
+    of power iteration decide. The pull toward the base head adds its own curvature.
     """
     squares = problem.keys.square().sum(2) + problem.one  # (n, K) diagonal of G
     bound = (problem.weights * squares).sum(1)  # (n,)

@@ -1,0 +1,81 @@
+"""``hebblm-eval``: every method side by side on one text."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from hebblm.adapt import DEFAULT_METHODS, check_methods
+from hebblm.cli.common import guarded, parse
+from hebblm.errors import UserError
+from hebblm.evaluation.defaults import resolve_settings
+from hebblm.evaluation.run import run_scenario, write_tokens
+from hebblm.evaluation.scenario import ScenarioConfig, open_scenario
+from hebblm.files import check_writable
+from hebblm.models.device import pick_device
+from hebblm.provenance import command_line, provenance
+from hebblm.report import print_summary, write_report
+from hebblm.report.frequency import validate_edges
+
+PROG = "hebblm-eval"
+
+
+@dataclass(frozen=True)
+class EvalConfig(ScenarioConfig):
+    __doc__ = (ScenarioConfig.__doc__ or "").rstrip() + """
+        methods: comma-separated: lstm, dynamic, cache, knn, mixture, mbpa, hebb, mixture+mbpa, mixture+hebb, hebb-v1, hebb-v2, hebb-v3, hebb-literal.
+        hyperparameters: tuned (on validation, where they ship), paper, or a file of hebblm-tune.
+        values: hyper-parameters by dotted name, as hebblm-tune writes them.
+        set: hyper-parameters, e.g. --set hebb.beta=0.5 mbpa.method=exact.
+        output_path: folder for result.json, reports and plots.
+        log_samples: also write tokens.parquet, one row a token.
+        frequency_edges: bounds of the frequency buckets.
+    """
+
+    methods: str = ",".join(DEFAULT_METHODS)
+    hyperparameters: str = "tuned"
+    values: dict[str, Any] = field(default_factory=dict)
+    set: list[str] = field(default_factory=list, metadata={"nargs": "+"})
+    output_path: Path | None = None
+    log_samples: bool = False
+    frequency_edges: list[int] = field(default_factory=lambda: [50, 100, 500], metadata={"nargs": "+"})
+
+
+@guarded(PROG)
+def main(argv: list[str] | None = None) -> int:
+    """Evaluate."""
+    config = parse(
+        EvalConfig,
+        argv,
+        prog=PROG,
+        description="Read a text with a base model and every adaptation method, and say who predicts it best.",
+        example="hebblm-eval --cross-domain wt2-to-ptb --output-path results/wt2-to-ptb",
+    )
+    methods = [name.strip() for name in config.methods.split(",")]
+    check_methods(methods)
+    edges = validate_edges(config.frequency_edges)
+    settings = resolve_settings(config, config.hyperparameters, config.values, config.set)
+    device = pick_device(config.device)
+    if config.output_path is not None:
+        check_writable(config.output_path)
+    elif config.log_samples:
+        raise UserError("--log-samples needs --output-path DIR to write to")
+    record = provenance(command_line(PROG, argv), device=str(device), seed=config.seed)
+    scenario = open_scenario(config, device, record)
+    outcome = run_scenario(scenario, methods, settings, record, edges)
+    print_summary(outcome.result, Console())
+    if config.output_path is not None:
+        outcome.result.save(config.output_path)
+        if config.log_samples:
+            write_tokens(outcome, scenario, config.output_path / "tokens.parquet")
+        write_report(outcome.result, config.output_path)
+        Console().print(f"results in {config.output_path}", soft_wrap=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

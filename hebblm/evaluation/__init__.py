@@ -1,0 +1,1 @@
+"""Evaluation: predict, score, update; metrics, scenarios and tuning."""

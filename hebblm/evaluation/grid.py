@@ -1,0 +1,153 @@
+"""What a tuning pass computes for whole grids at once: losses of target tokens, never a second retrieval or forward pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import product
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from hebblm.adapt import functional as F
+from hebblm.adapt.context import EvalBatch
+from hebblm.adapt.functional.grouping import group_ids
+from hebblm.adapt.rules import mbpa_result
+from hebblm.adapt.settings import HebbConfig, MbpaConfig
+
+Losses = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Values that are tried.
+
+    Args:
+        base_lr: rate of a moving base; tried across domains only.
+        theta: sharpness of Mixture and cache.
+        temperature: of kNN-LM.
+        gamma: share of the memory in Mixture, cache and kNN-LM.
+        mbpa_lr: lambda.
+        mbpa_steps: steps.
+        beta: decay of Hebb's weight.
+        eta: scale of the Hebbian term.
+        weight: share of Mixture in Mixture+MbPA and Mixture+Hebb.
+        dynamic_lr: rate of dynamic evaluation.
+        dynamic_decay: its decay.
+    """
+
+    base_lr: tuple[float, ...] = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+    theta: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0, 1.5)
+    temperature: tuple[float, ...] = (0.3, 1.0, 3.0, 10.0, 30.0)
+    gamma: tuple[float, ...] = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
+    mbpa_lr: tuple[float, ...] = (0.1, 0.3, 1.0, 2.0, 4.0)
+    mbpa_steps: tuple[int, ...] = (1, 5)
+    beta: tuple[float, ...] = (0.0, 0.15, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
+    eta: tuple[float, ...] = (0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5)
+    weight: tuple[float, ...] = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+    dynamic_lr: tuple[float, ...] = (5e-4, 1e-3, 2e-3, 4e-3)
+    dynamic_decay: tuple[float, ...] = (0.005, 0.02)
+
+
+@dataclass(frozen=True, slots=True)
+class HebbGrid:
+    """All (beta, eta) of one MbPA configuration, read off the labels among the neighbours.
+
+    Only these labels' logits change between two grid points, so each costs O(K) a query instead of O(V).
+
+    Args:
+        mbpa: of the gradient term.
+        hebb: everything but beta and eta.
+        betas: values of beta.
+        etas: values of eta.
+    """
+
+    mbpa: MbpaConfig
+    hebb: HebbConfig
+    betas: tuple[float, ...]
+    etas: tuple[float, ...]
+
+    def points(self) -> list[tuple[float, float]]:
+        """Return the (beta, eta) pairs in the order of :meth:`losses`."""
+        return list(product(self.betas, self.etas))
+
+    def losses(self, batch: EvalBatch, targets: Tensor, classes: Tensor | None) -> Tensor:
+        """Return the loss (P, N) in nats of ``targets`` (N,) at every point.
+
+        Args:
+            batch: the mini-batch.
+            targets: (N,) labels, only looked up, never used to choose what is computed.
+            classes: (V,) bool N^new, None for all.
+        """
+        context, near = batch.context, batch.neighbors
+        delta = mbpa_result(batch, self.mbpa).delta  # (N, V)
+        adapted = batch.logits + delta
+        total = adapted.logsumexp(1)  # (N,)
+        term = batch.shared(
+            ("grid", self.mbpa.eps, self.mbpa.closeness),
+            lambda: F.hebbian_term(
+                near,
+                batch.hidden,
+                eps=self.mbpa.eps,
+                hebbian_classes=classes,
+                closeness_normalization=self.mbpa.closeness,
+                bias=batch.head.bias is not None,
+            ),
+        )
+        first, summed = batch.shared("grid labels", lambda: _first_and_sum(term.labels, term.bumps))
+        mine = first & term.present  # one entry for each label that has a Hebbian term (N, K)
+        plain = adapted.gather(1, term.labels)  # (N, K)
+        base, change = batch.logits.gather(1, term.labels), delta.gather(1, term.labels)
+        rest = 1 - torch.where(mine, (plain - total[:, None]).exp(), 0).sum(1)
+        log_rest = total + rest.clamp_min(1e-12).log()  # (N,)
+        hit = mine & (term.labels == targets[:, None])
+        at_target = adapted.gather(1, targets[:, None]).squeeze(1)
+        counts = context.train_counts + context.observed
+        results = []
+        for beta in self.betas:
+            weights = F.hebb_weights(counts, beta).to(base.dtype)[term.labels]
+            for eta in self.etas:
+                new = base + (1 - weights) * change + eta * weights * summed
+                norm = torch.logaddexp(log_rest, torch.where(mine, new, -torch.inf).logsumexp(1))
+                logit = torch.where(hit.any(1), torch.where(hit, new, 0).sum(1), at_target)
+                results.append(norm - logit)
+        return torch.stack(results)
+
+
+def _first_and_sum(labels: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    """Return which entry is the first of its label (N, K) bool, and the sum of ``values`` over its label (N, K)."""
+    groups = group_ids(labels)  # (N, K)
+    positions = torch.arange(labels.shape[1], device=labels.device).expand_as(labels)
+    earliest = torch.full_like(labels, labels.shape[1]).scatter_reduce(1, groups, positions, "amin")
+    sums = torch.zeros_like(values).scatter_add(1, groups, values)
+    return earliest.gather(1, groups) == positions, sums.gather(1, groups)
+
+
+def mixed(memory: Losses, base: Losses, weight: float) -> Losses:
+    """Return the loss of ``weight`` memory and ``1 - weight`` base from the two losses (T,), nats."""
+    return -np.logaddexp(np.log(weight) - memory, np.log1p(-weight) - base)
+
+
+@dataclass(slots=True)
+class Best:
+    """The best point of a grid so far.
+
+    Args:
+        loss: mean loss, nats.
+        values: by dotted name.
+        losses: (T,) of that point.
+        tried: every point's values and mean loss.
+    """
+
+    loss: float = float("inf")
+    values: dict[str, float] = field(default_factory=dict)
+    losses: Losses = field(default_factory=lambda: np.zeros(0))
+    tried: list[dict[str, float]] = field(default_factory=list)
+
+    def offer(self, losses: Losses, values: dict[str, float]) -> None:
+        """Take over a point if it is better; a loss that is not finite never is."""
+        mean = float(losses.mean())
+        self.tried.append({**values, "nll": mean if np.isfinite(mean) else float("inf")})
+        if mean < self.loss:
+            self.loss, self.values, self.losses = mean, values, losses

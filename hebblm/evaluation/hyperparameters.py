@@ -1,0 +1,167 @@
+"""Hyper-parameters of a run: the paper's, the tuned ones, and changes by dotted name."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from hebblm.adapt import MethodSettings
+from hebblm.errors import UserError
+from hebblm.files import read_json
+from hebblm.memory import MemoryConfig
+from hebblm.models.base import BaseUpdate
+from hebblm.models.dynamic import DynamicConfig
+
+TUNED_SCHEMA = "hebblm-tuned/1"
+PAPER: dict[str, dict[str, Any]] = {
+    "ptb": {
+        "mixture.theta": 0.4,
+        "mixture.gamma": 0.01,
+        "mbpa.lr": 0.1,
+        "mbpa.steps": 5,
+        "hebb.beta": 0.6,
+        "hebb.eta": 0.7,
+        "mixture_mbpa.weight": 0.05,
+        "mixture_hebb.weight": 0.05,
+    },
+    "wt2": {
+        "cache.window": 3785,
+        "cache.theta": 0.662,
+        "cache.gamma": 0.1279,
+        "mixture.theta": 0.4,
+        "mixture.gamma": 0.15,
+        "mbpa.lr": 0.1,
+        "mbpa.steps": 5,
+        "hebb.beta": 0.15,
+        "hebb.eta": 0.4,
+        "mixture_mbpa.weight": 0.15,
+        "mixture_hebb.weight": 0.2,
+    },
+    "cross": {
+        "base.lr": 1e-4,
+        "mixture.theta": 0.4,
+        "mixture.gamma": 0.3,
+        "mbpa.lr": 2.0,
+        "mbpa.steps": 1,
+        "hebb.beta": 0.5,
+        "hebb.eta": 0.3,
+        "mixture_mbpa.weight": 0.3,
+        "mixture_hebb.weight": 0.3,
+    },
+}
+"""The paper's optima (its Table "lm_parameter"); the cache's are those published for AWD-LSTM."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hyperparameters:
+    """Everything that can be set by dotted name, as ``hebb.beta=0.5``.
+
+    Args:
+        methods: of the methods that read a base's hidden states.
+        dynamic: of dynamic evaluation.
+        base: how the base learns while it reads.
+        memory: how entries are kept and searched.
+    """
+
+    methods: MethodSettings = field(default_factory=MethodSettings)
+    dynamic: DynamicConfig = field(default_factory=DynamicConfig)
+    base: BaseUpdate = field(default_factory=BaseUpdate)
+    memory: MemoryConfig = field(default_factory=MemoryConfig)
+
+    def changed(self, values: Mapping[str, Any]) -> Hyperparameters:
+        """Return a copy with some values replaced.
+
+        Args:
+            values: by dotted name; text is converted to the field's type.
+
+        Raises:
+            UserError: an unknown name, or a value of the wrong type or out of range.
+        """
+        result = self
+        for name, value in values.items():
+            section_name, _, key = name.replace("+", "_").partition(".")
+            owner = result if section_name in ("dynamic", "base", "memory") else result.methods
+            section = getattr(owner, section_name, None)
+            if section is None or key not in {f.name for f in dataclasses.fields(section)}:
+                raise UserError(f"unknown setting {name!r}; known are {', '.join(known_names())}")
+            hint = get_type_hints(type(section))[key]
+            new = dataclasses.replace(section, **{key: _convert(name, value, hint)})
+            if owner is result:
+                result = dataclasses.replace(result, **{section_name: new})
+            else:
+                methods = dataclasses.replace(result.methods, **{section_name: new})
+                result = dataclasses.replace(result, methods=methods)
+        return result
+
+
+def known_names() -> list[str]:
+    """Return every dotted name."""
+    every = Hyperparameters()
+    sections = {f.name: getattr(every.methods, f.name) for f in dataclasses.fields(every.methods)}
+    sections |= {name: getattr(every, name) for name in ("dynamic", "base", "memory")}
+    return [f"{name}.{f.name}" for name, section in sections.items() for f in dataclasses.fields(section)]
+
+
+def parse_settings(items: list[str]) -> dict[str, str]:
+    """Turn ``["hebb.beta=0.5", ...]`` into a mapping.
+
+    Raises:
+        UserError: an item without ``=``.
+    """
+    pairs = {}
+    for item in items:
+        name, equals, value = item.partition("=")
+        if not equals:
+            raise UserError(f"setting {item!r} has no value; write name=value, e.g. hebb.beta=0.5")
+        pairs[name] = value
+    return pairs
+
+
+def paper_values(source: str, target: str) -> dict[str, Any]:
+    """Return the paper's optimum for a scenario: PTB's or WikiText-2's within a domain, else the cross-domain one."""
+    if source != target:
+        return PAPER["cross"]
+    return PAPER.get(source, PAPER["wt2"])
+
+
+def read_tuned(path: Path) -> dict[str, Any]:
+    """Return the values that ``hebblm-tune`` wrote.
+
+    Raises:
+        UserError: no such file, or it is something else.
+    """
+    document = read_json(path)
+    if not isinstance(document, dict) or document.get("schema") != TUNED_SCHEMA:
+        raise UserError(f"{path} was not written by hebblm-tune; name a file of schema {TUNED_SCHEMA}")
+    values = document["values"]
+    if not isinstance(values, dict):
+        raise UserError(f"{path} has no values; run hebblm-tune again")
+    return values
+
+
+def _convert(name: str, value: Any, hint: Any) -> Any:
+    """Return ``value`` as the type ``hint``."""
+    choices = get_args(hint)
+    if get_origin(hint) is Literal:
+        if value not in choices:
+            raise UserError(f"{name}={value} must be one of {', '.join(map(str, choices))}")
+        return value
+    if type(None) in choices:
+        if value in (None, "none", "null", ""):
+            return None
+        hint = next(c for c in choices if c is not type(None))
+    if hint is bool:
+        words = {"true": True, "1": True, "false": False, "0": False}
+        if str(value).lower() not in words:
+            raise UserError(f"{name}={value} must be true or false")
+        return words[str(value).lower()]
+    try:
+        number = hint(value)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{name}={value} must be a value of type {hint.__name__}") from error
+    if number != number:
+        raise UserError(f"{name}={value} must be a number")
+    return number

@@ -1,0 +1,57 @@
+"""From losses token by token to the numbers of a result."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hebblm.report import MethodResult, frequency_report
+from hebblm.report.numbers import perplexity
+from hebblm.report.tokens import running_curve
+from hebblm.text import EvaluationStream
+
+
+def method_result(
+    nll: npt.NDArray[np.float32],
+    stream: EvaluationStream,
+    *,
+    hyperparameters: Mapping[str, Any],
+    seconds: float,
+    stabilized: int | None,
+    edges: Sequence[int],
+    whole: bool,
+) -> MethodResult:
+    """Summarise one method's losses.
+
+    Args:
+        nll: (T,) nats.
+        stream: the tokens.
+        hyperparameters: of the method.
+        seconds: time the method takes alone.
+        stabilized: queries run at a stable rate, None where it cannot happen.
+        edges: bounds of the frequency buckets.
+        whole: whether the stream is the whole split, so that words and bytes are those of its text.
+    """
+    losses = nll.astype(np.float64)
+    oov = stream.oov
+    mean = float(losses.mean())
+    total = float(losses.sum())
+    units = stream.words + stream.lines  # a word count leaves out ends of line; token perplexity scores them
+    return MethodResult(
+        nll=mean,
+        perplexity=perplexity(mean),
+        oov_nll=float(losses[oov].mean()) if oov.any() else None,
+        in_vocabulary_nll=float(losses[~oov].mean()) if oov.any() else mean,
+        frequency=tuple(frequency_report(losses, stream.train_counts[stream.targets], tuple(edges))),
+        hyperparameters=hyperparameters,
+        seconds=seconds,
+        tokens_per_second=len(losses) / seconds if seconds else 0.0,
+        stabilized_queries=stabilized,
+        words_perplexity=perplexity(total / units) if whole else None,
+        bits_per_byte=total / math.log(2) / stream.bytes if whole else None,
+        running=tuple(running_curve(losses)),
+    )

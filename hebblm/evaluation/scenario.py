@@ -1,0 +1,297 @@
+"""A scenario: which model meets which text, under which policies, with everything opened and checked."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from awd_lstm import read_config
+from awd_lstm.streams import Ids
+
+from hebblm.adapt import Context
+from hebblm.errors import UserError
+from hebblm.files import hash_of, sha256
+from hebblm.evaluation.hyperparameters import Hyperparameters
+from hebblm.evaluation.training_memory import training_memory
+from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary, Vocabulary
+from hebblm.memory import build_memory
+from hebblm.memory.persistence import AnyMemory
+from hebblm.models.base import AwdBase
+from hebblm.models.shipped import LoadedModel, obtain_model, open_model
+from hebblm.models.store import prepared_corpus
+from hebblm.text import Dictionary, EvaluationStream, PreparedCorpus, encode_target, load_tokenizer, prepare, whole_text
+from hebblm.text.download import cache_dir
+from hebblm.text.normalize import Normalization
+from hebblm.text.prepared import DICTIONARY_FILE
+
+Content = Literal["both", "train", "test"]
+
+
+@dataclass(frozen=True)
+class ScenarioConfig:
+    """Which model meets which text.
+
+    Args:
+        cross_domain: A-to-B, short for --source A --target B.
+        intra_domain: a corpus; its own model is evaluated on it.
+        source: corpus of the base model: ptb, wt2, pydoc, numpy, text:PATH, hf:ID[:CONFIG] or a folder of hebblm-preprocess.
+        target: corpus that is read.
+        checkpoint: folder of a model, instead of the one that ships or is trained for the source.
+        text: UTF-8 file to read, with --checkpoint.
+        split: test or valid.
+        preset: tiny, small or paper; by default tiny for pydoc and numpy, small otherwise.
+        normalization: raw or lower; by default lower for wt2-to-ptb, raw otherwise.
+        vocabulary: union (a row for every target word from the start) or open (a row when its word is first observed).
+        new_rows: initial value of the rows of new words: zero, uniform or mean.
+        unk_share: share of the probability of <unk> that open spreads over words not seen yet.
+        memory_content: both (training text, then the stream as it is observed), train or test.
+        k: neighbours a query.
+        update_every: tokens between two updates of memory and base; 1 is the reference.
+        max_tokens: read only so many tokens of the split.
+        device: auto, cpu or cuda.
+        seed: of training and of uniform rows.
+    """
+
+    cross_domain: str | None = None
+    intra_domain: str | None = None
+    source: str | None = None
+    target: str | None = None
+    checkpoint: Path | None = None
+    text: Path | None = None
+    split: Literal["test", "valid"] = "test"
+    preset: str | None = None
+    normalization: Literal["raw", "lower"] | None = None
+    vocabulary: Literal["union", "open"] = "union"
+    new_rows: Literal["zero", "uniform", "mean"] = "zero"
+    unk_share: float = 0.5
+    memory_content: Content = "both"
+    k: int = 200
+    update_every: int = 100
+    max_tokens: int | None = None
+    device: str = "auto"
+    seed: int = 1111
+
+    def __post_init__(self) -> None:
+        for name in ("k", "update_every", "max_tokens"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UserError(f"{name} = {value} must be at least 1")
+        if not 0 < self.unk_share < 1:
+            raise UserError(f"unk_share = {self.unk_share} must lie in (0, 1)")
+
+    def corpora(self) -> tuple[str | None, str]:
+        """Return source (None where the checkpoint says it) and target.
+
+        Raises:
+            UserError: no scenario, or several.
+        """
+        named = [self.cross_domain, self.intra_domain, self.target, self.text]
+        if sum(value is not None for value in named) != 1:
+            raise UserError(
+                "name one scenario: --cross-domain A-to-B, --intra-domain A, --source A --target B, "
+                "or --checkpoint DIR --text FILE"
+            )
+        if self.cross_domain is not None:
+            source, joint, target = self.cross_domain.partition("-to-")
+            if not joint or not source or not target:
+                raise UserError(f"--cross-domain {self.cross_domain!r} must read A-to-B, e.g. wt2-to-ptb")
+            return source, target
+        if self.intra_domain is not None:
+            return self.intra_domain, self.intra_domain
+        if self.source is None and self.checkpoint is None:
+            raise UserError("--target and --text need --source CORPUS or --checkpoint DIR beside them")
+        return self.source, self.target or f"text:{self.text}"
+
+
+@dataclass(slots=True)
+class Scenario:
+    """An opened scenario.
+
+    Args:
+        kind: ``intra-domain`` or ``cross-domain``.
+        source: name of the source corpus.
+        target: name of the target corpus.
+        model: the trained base.
+        dictionary: of the source.
+        train: the source corpus, where its text is at hand.
+        stream: the tokens to be scored.
+        vocabulary: how unseen words are charged.
+        config: as asked for.
+        normalization: as resolved.
+        device: where to compute.
+        data_sha256: of the files read.
+        whole: whether the stream is the whole split.
+    """
+
+    kind: str
+    source: str
+    target: str
+    model: LoadedModel
+    dictionary: Dictionary
+    train: PreparedCorpus | None
+    stream: EvaluationStream
+    vocabulary: Vocabulary
+    config: ScenarioConfig
+    normalization: str
+    device: torch.device
+    data_sha256: dict[str, Any]
+    whole: bool
+
+    @property
+    def novel_rows(self) -> int:
+        """Rows that the head has beyond the model's own from the start."""
+        if self.config.vocabulary == "open":
+            return 0
+        return self.stream.vocabulary_size - self.stream.source_size
+
+    def base(self, settings: Hyperparameters) -> AwdBase:
+        """Return a fresh base that reads the stream."""
+        return AwdBase(
+            self.model.model,
+            rows=self.novel_rows,
+            init=self.config.new_rows,
+            update=settings.base,
+            seed=self.config.seed,
+        )
+
+    def memory(self, settings: Hyperparameters) -> AnyMemory:
+        """Return the memory as it is before the stream is read."""
+        if self.config.memory_content == "test":
+            return self.empty_memory(settings)
+        return training_memory(
+            self.model.model,
+            self.training_ids(),
+            settings.memory,
+            model_hash=self.model.sha256,
+            dictionary_hash=self.dictionary.hash(),
+            device=self.device,
+        )
+
+    def empty_memory(self, settings: Hyperparameters) -> AnyMemory:
+        """Return a memory without entries."""
+        return build_memory(self.model.model.config.embedding_dim, settings.memory, self.device)
+
+    def training_ids(self) -> Ids:
+        """Return the source's training stream (T,).
+
+        Raises:
+            UserError: the model came as a checkpoint without its text.
+        """
+        if self.train is None:
+            raise UserError(
+                f"the training text of {self.source} is needed; name it with --source, or use --memory-content test "
+                "and leave dynamic evaluation with the rms rule out"
+            )
+        return self.train.tokens("train")
+
+    def context(self, base: AwdBase, memory: AnyMemory, window: int) -> Context:
+        """Return the shared state of all methods at the start of the stream."""
+        head = base.head
+        rows = head.weight.shape[0]
+        counts = torch.from_numpy(self.stream.train_counts[:rows].copy()).to(self.device)
+        new = None
+        if self.kind == "cross-domain":
+            new = torch.arange(rows, device=self.device) >= self.stream.source_size
+        return Context(head, memory, k=self.config.k, train_counts=counts, new_classes=new, window=window)
+
+
+def open_scenario(config: ScenarioConfig, device: torch.device, provenance: dict[str, Any]) -> Scenario:
+    """Find, prepare and check corpora and model.
+
+    Args:
+        config: what is asked for.
+        device: where to compute.
+        provenance: written into a model that has to be trained.
+
+    Raises:
+        UserError: anything missing, altered, or not fitting together.
+    """
+    source, target = config.corpora()
+    policy = config.normalization or _default_normalization(source, target)
+    train = None if source is None else prepared_corpus(source, policy)
+    if train is not None:
+        policy = train.meta.normalization
+        dictionary = train.dictionary
+    else:
+        assert config.checkpoint is not None, "corpora() asks for one of them"
+        dictionary, policy = _checkpoint_dictionary(config.checkpoint, policy)
+    read = _target(config, source, target, policy, train)
+    if config.checkpoint is not None:
+        model = open_model(config.checkpoint, dictionary.hash(), device)
+    else:
+        assert train is not None, "without a checkpoint there is a source"
+        preset = config.preset or _default_preset(train)
+        model = obtain_model(train, preset, seed=config.seed, device=device, provenance=provenance)
+    name = source or model_corpus(model.folder)
+    stream = encode_target(dictionary, read, config.split, config.vocabulary)
+    whole = config.max_tokens is None or config.max_tokens >= len(stream)
+    if not whole:
+        stream = dataclasses.replace(stream, ids=stream.ids[: config.max_tokens])
+    vocabulary: Vocabulary = UnionVocabulary()
+    if config.vocabulary == "open":
+        vocabulary = OpenVocabulary(dictionary.unk_index, stream.vocabulary_size, config.unk_share)
+    hashes = {target: read.meta.provenance.get("sha256", {})}
+    if train is not None and source is not None:
+        hashes[source] = train.meta.provenance.get("sha256", {})
+    return Scenario(
+        kind="intra-domain" if name == target else "cross-domain",
+        source=name,
+        target=target,
+        model=model,
+        dictionary=dictionary,
+        train=train,
+        stream=stream,
+        vocabulary=vocabulary,
+        config=config,
+        normalization=policy,
+        device=device,
+        data_sha256=hashes,
+        whole=whole,
+    )
+
+
+def model_corpus(folder: Path) -> str:
+    """Return the name of the corpus that a checkpoint was trained on."""
+    corpus = read_config(folder).get("training", {}).get("corpus", {})
+    return str(corpus.get("name", folder.name))
+
+
+def _target(
+    config: ScenarioConfig, source: str | None, target: str, policy: Normalization, train: PreparedCorpus | None
+) -> PreparedCorpus:
+    """Return the corpus that is read, tokenised as the model expects where it is plain text."""
+    if train is not None and source == target:
+        return train
+    if config.text is None:
+        return prepared_corpus(target, policy)
+    if train is not None:
+        tokenizer = train.tokenizer()
+    else:
+        assert config.checkpoint is not None, "text comes with a source or a checkpoint"
+        corpus = read_config(config.checkpoint).get("training", {}).get("corpus", {})
+        tokenizer = load_tokenizer(corpus.get("tokenizer", {"name": "whitespace"}), config.checkpoint)
+    corpus_text = whole_text(config.text, tokenizer)
+    key = f"{sha256(config.text)[:16]}-{hash_of(tokenizer.spec())}-{policy}"
+    return prepare(corpus_text, normalization=policy, destdir=cache_dir() / "corpora" / f"text-{key}")
+
+
+def _checkpoint_dictionary(folder: Path, policy: Normalization) -> tuple[Dictionary, Normalization]:
+    """Return the dictionary and normalisation that a checkpoint carries."""
+    path = folder / DICTIONARY_FILE
+    if not path.is_file():
+        raise UserError(f"{folder} has no {DICTIONARY_FILE}; name the corpus it was trained on with --source")
+    corpus = read_config(folder).get("training", {}).get("corpus", {})
+    return Dictionary.load(path), corpus.get("normalization", policy)
+
+
+def _default_normalization(source: str | None, target: str) -> Normalization:
+    """Return lower for wt2-to-ptb, whose sides differ in case alone more than in anything else; raw otherwise."""
+    return "lower" if {source, target} == {"wt2", "ptb"} else "raw"
+
+
+def _default_preset(train: PreparedCorpus) -> str:
+    """Return the preset that suits a corpus' size."""
+    return "small" if train.meta.name in ("ptb", "wt2") else "tiny"

@@ -1,0 +1,95 @@
+"""How a word that the base never saw is charged: rows from the start (union) or rows at first sight (open)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from hebblm.adapt.functional import checks
+
+
+class Vocabulary(Protocol):
+    """Turns a head's log-probabilities into those of everything that can occur."""
+
+    def readable(self, inputs: Tensor, rows: int) -> Tensor:
+        """Return ids (N,) that a model of ``rows`` rows can embed."""
+
+    def score(self, log_probs: Tensor, targets: Tensor) -> Tensor:
+        """Return the loss (N,) in nats of ``targets`` (N,) under head log-probabilities (N, rows)."""
+
+    def new_rows(self, targets: Tensor, rows: int) -> int:
+        """Return how many rows the head needs once ``targets`` were observed."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnionVocabulary:
+    """Every word of the target vocabulary has a row from the start."""
+
+    def readable(self, inputs: Tensor, rows: int) -> Tensor:
+        """Return the ids as they are."""
+        return inputs
+
+    def score(self, log_probs: Tensor, targets: Tensor) -> Tensor:
+        """Return ``-log P(target)``."""
+        return -log_probs.gather(1, targets[:, None]).squeeze(1)
+
+    def new_rows(self, targets: Tensor, rows: int) -> int:
+        """Nothing to add."""
+        return 0
+
+
+@dataclass(frozen=True, slots=True)
+class OpenVocabulary:
+    """A row appears when its word is first observed; until then the word is charged a share of ``<unk>``.
+
+    With U words unseen so far, each is given ``share / U`` of P(<unk>) and the symbol ``<unk>`` itself keeps the rest, so
+    that the probabilities of all rows and all unseen words sum to one at every step. Without unseen words ``<unk>``
+    keeps everything.
+
+    Args:
+        unk: row of ``<unk>``.
+        size: V, all words of source and target.
+        share: of P(<unk>) that is spread over the unseen words, within (0, 1).
+    """
+
+    unk: int
+    size: int
+    share: float = 0.5
+
+    def __post_init__(self) -> None:
+        checks.share("unk_share", self.share)
+        checks.above_zero("unk_share", self.share)
+        checks.above_zero("1 - unk_share", 1 - self.share)
+
+    def readable(self, inputs: Tensor, rows: int) -> Tensor:
+        """Return the ids, ``<unk>`` in place of words without a row."""
+        return torch.where(inputs < rows, inputs, self.unk)
+
+    def distribution(self, log_probs: Tensor) -> Tensor:
+        """Return log-probabilities (N, V) of everything that can occur from those of the rows (N, rows)."""
+        unseen = self.size - log_probs.shape[1]
+        if unseen == 0:
+            return log_probs
+        each = log_probs[:, self.unk, None] + math.log(self.share / unseen)  # (N, 1)
+        full = torch.cat([log_probs, each.expand(-1, unseen)], 1)
+        full[:, self.unk] += math.log1p(-self.share)
+        return full
+
+    def score(self, log_probs: Tensor, targets: Tensor) -> Tensor:
+        """Return what gathering from :meth:`distribution` gives, without forming it."""
+        rows = log_probs.shape[1]
+        unseen = self.size - rows
+        known = targets < rows
+        taken = log_probs.gather(1, torch.where(known, targets, self.unk)[:, None]).squeeze(1)
+        if unseen == 0:
+            return -taken
+        taken = torch.where(known, taken, taken + math.log(self.share / unseen))
+        return -torch.where(targets == self.unk, taken + math.log1p(-self.share), taken)
+
+    def new_rows(self, targets: Tensor, rows: int) -> int:
+        """Return the rows to add: words are numbered by first appearance."""
+        return max(0, int(targets.max()) + 1 - rows)

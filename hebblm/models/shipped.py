@@ -1,0 +1,81 @@
+"""Getting a base model: the one that ships, one trained before, or a new one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from awd_lstm import AWDLSTM, load_checkpoint, read_config
+from awd_lstm.checkpoint import WEIGHTS, file_sha256
+from rich.console import Console
+
+from hebblm.models.presets import get_preset
+from hebblm.models.store import model_folder, shipped_folder
+from hebblm.models.training import train_model
+from hebblm.text import PreparedCorpus
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A trained base and where it came from.
+
+    Args:
+        model: in evaluation mode.
+        folder: its checkpoint.
+        origin: ``shipped``, ``trained`` (in the cache) or ``checkpoint`` (named by the user).
+        sha256: of the weights file.
+    """
+
+    model: AWDLSTM
+    folder: Path
+    origin: str
+    sha256: str
+
+    def describe(self) -> dict[str, Any]:
+        """Return what a result records about the model."""
+        training = read_config(self.folder).get("training", {})
+        return {
+            "arch": "awd_lstm",
+            **self.model.config.to_dict(),
+            "parameters": sum(p.numel() for p in self.model.parameters()),
+            "origin": self.origin,
+            "weights_sha256": self.sha256,
+            "valid_perplexity": training.get("valid_perplexity"),
+            "epochs": training.get("epoch"),
+            "training_seconds": training.get("seconds"),
+        }
+
+
+def open_model(folder: Path, dictionary_sha256: str, device: torch.device, origin: str = "checkpoint") -> LoadedModel:
+    """Load a checkpoint that must have been trained with the given dictionary."""
+    model = load_checkpoint(folder, dictionary_sha256=dictionary_sha256).to(device)
+    return LoadedModel(model, folder, origin, file_sha256(folder / WEIGHTS))
+
+
+def obtain_model(
+    prepared: PreparedCorpus, preset: str, *, seed: int, device: torch.device, provenance: dict[str, Any]
+) -> LoadedModel:
+    """Return the shipped model of a preset and corpus, else the one in the cache, else train it there.
+
+    Args:
+        prepared: the corpus the model is (to be) trained on.
+        preset: ``tiny``, ``small`` or ``paper``.
+        seed: of a training run; a shipped model has its own.
+        device: where to compute.
+        provenance: written into a newly trained checkpoint.
+    """
+    recipe = get_preset(preset, prepared.meta.name, len(prepared.dictionary), seed)
+    dictionary = prepared.meta.dictionary_hash
+    shipped = shipped_folder(prepared, preset)
+    if shipped is not None and read_config(shipped).get("dictionary_sha256") == dictionary:
+        return open_model(shipped, dictionary, device, "shipped")
+    folder = model_folder(prepared, recipe)
+    if not (folder / WEIGHTS).exists():
+        Console(stderr=True).print(
+            f"no {preset} model of {prepared.meta.name} ({prepared.meta.normalization}) yet: training one, kept in {folder}",
+            soft_wrap=True,
+        )
+    train_model(prepared, recipe, folder, device=device, provenance=provenance)
+    return open_model(folder, dictionary, device, "trained")
