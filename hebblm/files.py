@@ -45,7 +45,11 @@ def atomic_path(path: Path, *, directory: bool = False) -> Iterator[Path]:
         os.replace(temporary, path)
     except OSError as error:
         _remove(temporary)
-        if error.filename2 is None and error.filename is not None and not _concerns(error.filename, path, temporary):
+        if (
+            error.filename2 is None
+            and error.filename is not None
+            and not _concerns(error.filename, path, temporary)
+        ):
             raise
         reason = error.strerror or str(error)
         raise UserError(f"cannot write {path}: {reason}; choose a place with space and permission") from error
@@ -58,7 +62,9 @@ def _concerns(filename: object, path: Path, temporary: Path | None) -> bool:
     """Say whether an OSError that names ``filename`` is about the place being written."""
     named = Path(os.fsdecode(filename)) if isinstance(filename, (str, bytes, os.PathLike)) else None
     places = [path, path.parent, *path.parents] + ([temporary] if temporary else [])
-    return named is not None and (named in places or named.parent in places[:1] or named.parent == path.parent)
+    return named is not None and (
+        named in places or named.parent in places[:1] or named.parent == path.parent
+    )
 
 
 def _remove(path: Path | None) -> None:
@@ -118,4 +124,6 @@ def check_writable(folder: Path) -> None:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise UserError(f"cannot write {folder}: {error.strerror}; choose a place with space and permission") from error
+        raise UserError(
+            f"cannot write {folder}: {error.strerror}; choose a place with space and permission"
+        ) from error

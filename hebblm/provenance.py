@@ -11,7 +11,16 @@ from typing import Any
 
 import hebblm
 
-PACKAGES = ("torch", "numpy", "faiss-cpu", "faiss-gpu", "datasets", "sacremoses", "sentencepiece", "safetensors")
+PACKAGES = (
+    "torch",
+    "numpy",
+    "faiss-cpu",
+    "faiss-gpu",
+    "datasets",
+    "sacremoses",
+    "sentencepiece",
+    "safetensors",
+)
 
 
 def provenance(command: str, *, device: str, seed: int) -> dict[str, Any]:
@@ -51,7 +60,9 @@ def commit() -> str | None:
     if not (root / ".git").exists():
         return None
     try:
-        head = subprocess.run(["git", "-C", root, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+        head = subprocess.run(
+            ["git", "-C", root, "rev-parse", "HEAD"], capture_output=True, text=True, check=True
+        )
         changed = subprocess.run(
             ["git", "-C", root, "status", "--porcelain", "--untracked-files=no"],
             capture_output=True,

@@ -2,7 +2,15 @@
 
 from hebblm.adapt.adapter import ContextAdapter
 from hebblm.adapt.context import Context, EvalBatch
-from hebblm.adapt.methods import DEFAULT_METHODS, DYNAMIC, PAPER_METHODS, RULES, build_rule, check_methods, hyperparameters
+from hebblm.adapt.methods import (
+    DEFAULT_METHODS,
+    DYNAMIC,
+    PAPER_METHODS,
+    RULES,
+    build_rule,
+    check_methods,
+    hyperparameters,
+)
 from hebblm.adapt.rules import Cache, Hebb, Interpolated, KnnLM, Mbpa, Mixture, Rule, Unadapted
 from hebblm.adapt.settings import (
     CacheConfig,

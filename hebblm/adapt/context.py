@@ -121,7 +121,9 @@ class Context:
             self.observed = torch.cat([self.observed, self.observed.new_zeros(grown)])
             known = self.new_classes
             if known is None:
-                known = torch.zeros(len(self.train_counts) - grown, dtype=torch.bool, device=self.observed.device)
+                known = torch.zeros(
+                    len(self.train_counts) - grown, dtype=torch.bool, device=self.observed.device
+                )
             self.new_classes = torch.cat([known, known.new_ones(grown)])
         self.head = head
         self._batch = None

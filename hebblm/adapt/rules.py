@@ -92,7 +92,12 @@ class Mixture:
             config = self.config
             base = batch.log_probs if config.form == "linear" else batch.logits
             return F.mixture_from(
-                base, batch.products, batch.neighbors, theta=config.theta, gamma=config.gamma, form=config.form
+                base,
+                batch.products,
+                batch.neighbors,
+                theta=config.theta,
+                gamma=config.gamma,
+                form=config.form,
             )
 
         return batch.shared(self, compute)
@@ -148,7 +153,8 @@ class Hebb:
     Args:
         config: of the Hebbian term.
         mbpa: of the gradient term.
-        variant: ``v1`` the Hebbian term alone, ``v2`` over all of N, ``v3`` a constant weight; None for the method itself.
+        variant: ``v1`` the Hebbian term alone, ``v2`` over all of N, ``v3`` a constant weight;
+            None for the method itself.
     """
 
     config: HebbConfig
@@ -178,7 +184,9 @@ class Hebb:
             ),
         )
         counts = context.observed if config.counts == "memory" else context.train_counts + context.observed
-        weights = batch.shared(("weights", config.beta, config.counts), lambda: F.hebb_weights(counts, config.beta))
+        weights = batch.shared(
+            ("weights", config.beta, config.counts), lambda: F.hebb_weights(counts, config.beta)
+        )
         if self.variant == "v3":
             weights = torch.full_like(weights, config.constant)
         if self.variant == "v1":

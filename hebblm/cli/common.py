@@ -9,15 +9,21 @@ import re
 import sys
 from argparse import ArgumentError, RawDescriptionHelpFormatter
 from collections.abc import Callable
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, Protocol, TypeVar, get_args, get_type_hints
 
-from awd_lstm import CheckpointError
 from jsonargparse import ArgumentParser, DefaultHelpFormatter
 
+from awd_lstm import CheckpointError
 from hebblm.errors import UserError
 
 C = TypeVar("C")
-Main = Callable[[list[str] | None], int]
+
+
+class Main(Protocol):
+    """A command: its arguments, or those of the process; returns the exit status."""
+
+    def __call__(self, argv: list[str] | None = None) -> int:
+        """Run."""
 
 
 class _Formatter(RawDescriptionHelpFormatter, DefaultHelpFormatter):
@@ -96,14 +102,19 @@ def guarded(prog: str) -> Callable[[Main], Main]:
 
 
 def _field_docs(config: type) -> dict[str, str]:
-    """Return the text of each field under ``Args`` in a Google-style docstring."""
-    text = inspect.getdoc(config) or ""
-    match = re.search(r"^Args:\n(.*?)(?:\n\n|\Z)", text, re.DOTALL | re.MULTILINE)
-    if match is None:
-        return {}
-    body = inspect.cleandoc(match.group(1))
-    entries = re.findall(r"^(\w+): (.*?)(?=^\w+: |\Z)", body, re.DOTALL | re.MULTILINE)
-    return {name: " ".join(words.split()).replace("``", "").replace("%", "%%") for name, words in entries}
+    """Return the text of each field under ``Args`` in the docstrings of a class and its bases."""
+    docs: dict[str, str] = {}
+    for owner in reversed(config.__mro__):
+        text = inspect.cleandoc(owner.__dict__.get("__doc__") or "")
+        match = re.search(r"^Args:\n(.*?)(?:\n\n|\Z)", text, re.DOTALL | re.MULTILINE)
+        if match is None:
+            continue
+        body = inspect.cleandoc(match.group(1))
+        entries = re.findall(r"^(\w+): (.*?)(?=^\w+: |\Z)", body, re.DOTALL | re.MULTILINE)
+        docs |= {
+            name: " ".join(words.split()).replace("``", "").replace("%", "%%") for name, words in entries
+        }
+    return docs
 
 
 def _innermost(error: BaseException) -> str:

@@ -26,8 +26,11 @@ PROG = "hebblm-eval"
 
 @dataclass(frozen=True)
 class EvalConfig(ScenarioConfig):
-    __doc__ = (ScenarioConfig.__doc__ or "").rstrip() + """
-        methods: comma-separated: lstm, dynamic, cache, knn, mixture, mbpa, hebb, mixture+mbpa, mixture+hebb, hebb-v1, hebb-v2, hebb-v3, hebb-literal.
+    """Which methods, with which settings, and what is written.
+
+    Args:
+        methods: comma-separated: lstm, dynamic, cache, knn, mixture, mbpa, hebb, mixture+mbpa, mixture+hebb, hebb-v1,
+            hebb-v2, hebb-v3, hebb-literal.
         hyperparameters: tuned (on validation, where they ship), paper, or a file of hebblm-tune.
         values: hyper-parameters by dotted name, as hebblm-tune writes them.
         set: hyper-parameters, e.g. --set hebb.beta=0.5 mbpa.method=exact.

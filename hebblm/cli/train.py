@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from awd_lstm import ARCHITECTURES
 from rich.console import Console
 
+from awd_lstm import ARCHITECTURES
 from hebblm.cli.common import guarded, parse
 from hebblm.errors import UserError
 from hebblm.models.device import pick_device

@@ -27,7 +27,10 @@ PROG = "hebblm-tune"
 
 @dataclass(frozen=True)
 class TuneConfig(ScenarioConfig):
-    __doc__ = (ScenarioConfig.__doc__ or "").rstrip() + """
+    """What is tuned on and where the values go.
+
+    Args:
+        split: valid; test is refused.
         set: hyper-parameters that are not tuned, e.g. --set cache.window=3785.
         output_path: folder for tuned.json (every point tried) and config.json (for hebblm-eval --config).
         skip_dynamic: leave dynamic evaluation out; it reads the text once a point.
@@ -59,9 +62,9 @@ def main(argv: list[str] | None = None) -> int:
     check_writable(config.output_path)
     record = provenance(command_line(PROG, argv), device=str(device), seed=config.seed)
     scenario = open_scenario(config, device, record)
-    fixed = {name: value for name, value in _window(settings.methods.cache.window).items()}
     tuned = tune(scenario, settings, Grid(), dynamic=not config.skip_dynamic)
-    values = {**fixed, **tuned.values}
+    # The window is not tuned, but theta and gamma were found for it.
+    values = {"cache.window": settings.methods.cache.window, **tuned.values}
     document = {
         "schema": TUNED_SCHEMA,
         "values": values,
@@ -83,13 +86,10 @@ def main(argv: list[str] | None = None) -> int:
     write_json(config.output_path / "tuned.json", document)
     write_json(config.output_path / "config.json", {"values": values})
     _show(tuned)
-    Console().print(f"values in {config.output_path}; use them with hebblm-eval --config {config.output_path}/config.json")
+    Console().print(
+        f"values in {config.output_path}; use them with hebblm-eval --config {config.output_path}/config.json"
+    )
     return 0
-
-
-def _window(window: int) -> dict[str, int]:
-    """Return the cache's window, which is not tuned but belongs to the tuned theta and gamma."""
-    return {"cache.window": window}
 
 
 def _finite(tried: list[dict[str, float]]) -> list[dict[str, float | str]]:

@@ -1,4 +1,4 @@
-"""What a tuning pass computes for whole grids at once: losses of target tokens, never a second retrieval or forward pass."""
+"""What a tuning pass computes for whole grids at once, from one forward pass and one retrieval."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class Grid:
     """
 
     base_lr: tuple[float, ...] = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
-    theta: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0, 1.5)
-    temperature: tuple[float, ...] = (0.3, 1.0, 3.0, 10.0, 30.0)
+    theta: tuple[float, ...] = (0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0, 3.0)
+    temperature: tuple[float, ...] = (0.1, 0.3, 1.0, 3.0, 10.0)
     gamma: tuple[float, ...] = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
-    mbpa_lr: tuple[float, ...] = (0.1, 0.3, 1.0, 2.0, 4.0)
+    mbpa_lr: tuple[float, ...] = (0.1, 0.3, 1.0, 2.0, 5.0, 10.0)
     mbpa_steps: tuple[int, ...] = (1, 5)
-    beta: tuple[float, ...] = (0.0, 0.15, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
-    eta: tuple[float, ...] = (0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5)
+    beta: tuple[float, ...] = (0.0, 0.15, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999)
+    eta: tuple[float, ...] = (0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5, 3.0)
     weight: tuple[float, ...] = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
     dynamic_lr: tuple[float, ...] = (5e-4, 1e-3, 2e-3, 4e-3)
     dynamic_decay: tuple[float, ...] = (0.005, 0.02)
@@ -126,7 +126,8 @@ def _first_and_sum(labels: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
 
 def mixed(memory: Losses, base: Losses, weight: float) -> Losses:
     """Return the loss of ``weight`` memory and ``1 - weight`` base from the two losses (T,), nats."""
-    return -np.logaddexp(np.log(weight) - memory, np.log1p(-weight) - base)
+    losses: Losses = -np.logaddexp(np.log(weight) - memory, np.log1p(-weight) - base)
+    return losses
 
 
 @dataclass(slots=True)

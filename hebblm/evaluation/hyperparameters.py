@@ -83,10 +83,10 @@ class Hyperparameters:
         result = self
         for name, value in values.items():
             section_name, _, key = name.replace("+", "_").partition(".")
-            owner = result if section_name in ("dynamic", "base", "memory") else result.methods
-            section = getattr(owner, section_name, None)
-            if section is None or key not in {f.name for f in dataclasses.fields(section)}:
+            if f"{section_name}.{key}" not in known_names():
                 raise UserError(f"unknown setting {name!r}; known are {', '.join(known_names())}")
+            owner = result if section_name in ("dynamic", "base", "memory") else result.methods
+            section = getattr(owner, section_name)
             hint = get_type_hints(type(section))[key]
             new = dataclasses.replace(section, **{key: _convert(name, value, hint)})
             if owner is result:
@@ -136,7 +136,7 @@ def read_tuned(path: Path) -> dict[str, Any]:
     document = read_json(path)
     if not isinstance(document, dict) or document.get("schema") != TUNED_SCHEMA:
         raise UserError(f"{path} was not written by hebblm-tune; name a file of schema {TUNED_SCHEMA}")
-    values = document["values"]
+    values = document.get("values")
     if not isinstance(values, dict):
         raise UserError(f"{path} has no values; run hebblm-tune again")
     return values
@@ -160,8 +160,10 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
         return words[str(value).lower()]
     try:
         number = hint(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise UserError(f"{name}={value} must be a value of type {hint.__name__}") from error
+    if isinstance(value, bool) or (hint is int and isinstance(value, float) and number != value):
+        raise UserError(f"{name}={value} must be a value of type {hint.__name__}")
     if number != number:
         raise UserError(f"{name}={value} must be a number")
     return number

@@ -140,7 +140,12 @@ def _standalone(own: Mapping[str, float], scores: Scores) -> dict[str, float]:
 
 
 def evaluate_alone(
-    base: Base, stream: EvaluationStream, vocabulary: Vocabulary, *, segment: int, progress: Progress = lambda tokens: None
+    base: Base,
+    stream: EvaluationStream,
+    vocabulary: Vocabulary,
+    *,
+    segment: int,
+    progress: Progress = lambda tokens: None,
 ) -> tuple[npt.NDArray[np.float32], float]:
     """Score a stream by a base that learns from it and uses no memory (dynamic evaluation).
 

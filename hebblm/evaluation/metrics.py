@@ -45,7 +45,7 @@ def method_result(
         nll=mean,
         perplexity=perplexity(mean),
         oov_nll=float(losses[oov].mean()) if oov.any() else None,
-        in_vocabulary_nll=float(losses[~oov].mean()) if oov.any() else mean,
+        in_vocabulary_nll=None if oov.all() else float(losses[~oov].mean()),
         frequency=tuple(frequency_report(losses, stream.train_counts[stream.targets], tuple(edges))),
         hyperparameters=hyperparameters,
         seconds=seconds,

@@ -38,7 +38,11 @@ class Outcome:
 
 
 def run_scenario(
-    scenario: Scenario, methods: list[str], settings: Hyperparameters, provenance: dict[str, Any], edges: tuple[int, ...]
+    scenario: Scenario,
+    methods: list[str],
+    settings: Hyperparameters,
+    provenance: dict[str, Any],
+    edges: tuple[int, ...],
 ) -> Outcome:
     """Evaluate every method on the scenario's stream.
 
@@ -57,7 +61,9 @@ def run_scenario(
         name: method_result(
             scores.nll[name],
             scenario.stream,
-            hyperparameters=asdict(settings.dynamic) if name == DYNAMIC else hyperparameters(name, settings.methods),
+            hyperparameters=asdict(settings.dynamic)
+            if name == DYNAMIC
+            else hyperparameters(name, settings.methods),
             seconds=scores.seconds[name],
             stabilized=scores.stabilized[name] if any(part in name for part in ADAPTED) else None,
             edges=edges,

@@ -8,21 +8,29 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+
 from awd_lstm import read_config
 from awd_lstm.streams import Ids
-
 from hebblm.adapt import Context
 from hebblm.errors import UserError
-from hebblm.files import hash_of, sha256
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.training_memory import training_memory
 from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary, Vocabulary
+from hebblm.files import hash_of, sha256
 from hebblm.memory import build_memory
 from hebblm.memory.persistence import AnyMemory
 from hebblm.models.base import AwdBase
 from hebblm.models.shipped import LoadedModel, obtain_model, open_model
 from hebblm.models.store import prepared_corpus
-from hebblm.text import Dictionary, EvaluationStream, PreparedCorpus, encode_target, load_tokenizer, prepare, whole_text
+from hebblm.text import (
+    Dictionary,
+    EvaluationStream,
+    PreparedCorpus,
+    encode_target,
+    load_tokenizer,
+    prepare,
+    whole_text,
+)
 from hebblm.text.download import cache_dir
 from hebblm.text.normalize import Normalization
 from hebblm.text.prepared import DICTIONARY_FILE
@@ -37,7 +45,8 @@ class ScenarioConfig:
     Args:
         cross_domain: A-to-B, short for --source A --target B.
         intra_domain: a corpus; its own model is evaluated on it.
-        source: corpus of the base model: ptb, wt2, pydoc, numpy, text:PATH, hf:ID[:CONFIG] or a folder of hebblm-preprocess.
+        source: corpus of the base model: ptb, wt2, pydoc, numpy, text:PATH, hf:ID[:CONFIG] or a folder of
+            hebblm-preprocess.
         target: corpus that is read.
         checkpoint: folder of a model, instead of the one that ships or is trained for the source.
         text: UTF-8 file to read, with --checkpoint.
@@ -260,7 +269,11 @@ def model_corpus(folder: Path) -> str:
 
 
 def _target(
-    config: ScenarioConfig, source: str | None, target: str, policy: Normalization, train: PreparedCorpus | None
+    config: ScenarioConfig,
+    source: str | None,
+    target: str,
+    policy: Normalization,
+    train: PreparedCorpus | None,
 ) -> PreparedCorpus:
     """Return the corpus that is read, tokenised as the model expects where it is plain text."""
     if train is not None and source == target:

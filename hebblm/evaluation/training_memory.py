@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 import torch
-from awd_lstm import AWDLSTM
-from awd_lstm.streams import Ids
 from torch import Tensor
 
+from awd_lstm import AWDLSTM
+from awd_lstm.streams import Ids
 from hebblm.files import hash_of
 from hebblm.memory import MemoryConfig, build_memory, load_memory, save_memory
 from hebblm.memory.persistence import AnyMemory
@@ -23,10 +23,10 @@ WARM_UP = 256
 
 @torch.no_grad()
 def training_states(model: AWDLSTM, ids: Ids, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield hidden states (M, D) and the labels (M,) that follow them, for every label of a training stream but the first.
+    """Yield hidden states (M, D) and the labels (M,) that follow them: every label of a stream but the first.
 
-    The stream is read in up to 40 parts side by side. Each part but the first starts with the 256 tokens before it, whose
-    states are thrown away, so that no state is that of a cold start.
+    The stream is read in up to 40 parts side by side. Each part but the first starts with the 256 tokens before
+    it, whose states are thrown away, so that no state is that of a cold start.
 
     Args:
         model: in evaluation mode.
@@ -47,7 +47,9 @@ def training_states(model: AWDLSTM, ids: Ids, device: torch.device) -> Iterator[
             low, high = begin + start, min(begin + stop, total)
             first = max(low, 0)
             if high > first:
-                block[row, first - low : high - low + 1] = torch.from_numpy(ids[first : high + 1].astype("int64"))
+                block[row, first - low : high - low + 1] = torch.from_numpy(
+                    ids[first : high + 1].astype("int64")
+                )
                 real[row, first - low : high - low] = start >= 0
         out = model(block[:, :-1].to(device), state)
         # A part that starts at the very beginning of the text has no past: its state stays empty until position 0.
@@ -66,7 +68,13 @@ def _cold(state: Tensor, start: int, begins: list[int]) -> Tensor:
 
 
 def training_memory(
-    model: AWDLSTM, ids: Ids, config: MemoryConfig, *, model_hash: str, dictionary_hash: str, device: torch.device
+    model: AWDLSTM,
+    ids: Ids,
+    config: MemoryConfig,
+    *,
+    model_hash: str,
+    dictionary_hash: str,
+    device: torch.device,
 ) -> AnyMemory:
     """Return a memory that holds the training text, from the cache if it was built before.
 

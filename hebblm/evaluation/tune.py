@@ -83,8 +83,8 @@ def tune(scenario: Scenario, settings: Hyperparameters, grid: Grid, *, dynamic: 
     for lr in grid.mbpa_lr:
         for steps in grid.mbpa_steps:
             best["mbpa"].offer(losses[f"mbpa {lr} {steps}"], {"mbpa.lr": lr, "mbpa.steps": steps})
-    chosen = best["mbpa"].values
-    table = hebb[chosen["mbpa.lr"], int(chosen["mbpa.steps"])]
+    mbpa = best["mbpa"].values
+    table = hebb[mbpa["mbpa.lr"], int(mbpa["mbpa.steps"])]
     for row, (beta, eta) in zip(table, _hebb_grid(settings, grid, 0, 1).points(), strict=True):
         best["hebb"].offer(row, {"hebb.beta": beta, "hebb.eta": eta})
     for part in ("mbpa", "hebb"):
@@ -94,8 +94,8 @@ def tune(scenario: Scenario, settings: Hyperparameters, grid: Grid, *, dynamic: 
             best[f"mixture+{part}"].offer(mixed(best["mixture"].losses, best[part].losses, weight), point)
     if dynamic:
         best["dynamic"] = _tune_dynamic(scenario, settings, grid)
-    values = {name: value for found in best.values() for name, value in found.values.items()}
-    return Tuned(values, best)
+    chosen = {name: value for found in best.values() for name, value in found.values.items()}
+    return Tuned(chosen, best)
 
 
 def _hebb_grid(settings: Hyperparameters, grid: Grid, lr: float, steps: int) -> HebbGrid:
@@ -154,7 +154,9 @@ def _tune_base(scenario: Scenario, settings: Hyperparameters, grid: Grid) -> Bes
     """Return the rate at which the base itself should learn from the stream."""
     best = Best()
     with bar() as progress:
-        task = progress.add_task("tune the base", total=len(grid.base_lr) * len(scenario.stream), unit="tokens")
+        task = progress.add_task(
+            "tune the base", total=len(grid.base_lr) * len(scenario.stream), unit="tokens"
+        )
         for lr in grid.base_lr:
             base = scenario.base(settings.changed({"base.lr": lr}))
             nll, _ = evaluate_alone(
@@ -175,7 +177,9 @@ def _tune_dynamic(scenario: Scenario, settings: Hyperparameters, grid: Grid) -> 
     squares = gradient_mean_squares(model, scenario.training_ids(), config) if config.rule == "rms" else None
     points = [(lr, decay) for lr in grid.dynamic_lr for decay in grid.dynamic_decay]
     with bar() as progress:
-        task = progress.add_task("tune dynamic evaluation", total=len(points) * len(scenario.stream), unit="tokens")
+        task = progress.add_task(
+            "tune dynamic evaluation", total=len(points) * len(scenario.stream), unit="tokens"
+        )
         for lr, decay in points:
             point: DynamicConfig = replace(config, lr=lr, decay=decay)
             base = DynamicBase(model, point, squares, rows=scenario.novel_rows, init=scenario.config.new_rows)

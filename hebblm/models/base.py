@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import torch
+from torch import Tensor
+
 from awd_lstm import AWDLSTM, detach, grow_vocabulary
 from awd_lstm.loss import linear_cross_entropy
 from awd_lstm.model import NewRows
-from torch import Tensor
-
 from hebblm.adapt.functional import checks
 from hebblm.types import OutputHead
 
@@ -67,7 +67,13 @@ class AwdBase:
     """
 
     def __init__(
-        self, model: AWDLSTM, *, rows: int = 0, init: NewRows = "zero", update: BaseUpdate | None = None, seed: int = 0
+        self,
+        model: AWDLSTM,
+        *,
+        rows: int = 0,
+        init: NewRows = "zero",
+        update: BaseUpdate | None = None,
+        seed: int = 0,
     ) -> None:
         self.update = update or BaseUpdate()
         self.init = init
@@ -96,12 +102,13 @@ class AwdBase:
         return self.update.lr > 0
 
     def read(self, inputs: Tensor) -> Tensor:
-        """Return the hidden states (N, D) after each of the tokens (N,); the states keep their graph if the base moves."""
+        """Return the hidden states (N, D) after each of the tokens (N,); a moving base keeps their graph."""
         with torch.set_grad_enabled(self.moving):
             out = self.model(inputs[None], self.state)
         self.state = detach(out.state)
         self._hidden = out.hidden[0] if self.moving else None
-        return out.hidden[0].detach()
+        states: Tensor = out.hidden[0].detach()
+        return states
 
     def learn(self, targets: Tensor) -> None:
         """Take one step on the mean loss of the tokens read last."""
@@ -109,7 +116,7 @@ class AwdBase:
             return
         loss = linear_cross_entropy(self._hidden, self.model.embedding, self.model.bias, targets)
         self.model.zero_grad()
-        loss.backward()
+        torch.autograd.backward(loss)
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.update.clip)
         self._step().step()
         self._hidden = None

@@ -1,4 +1,4 @@
-"""Dynamic evaluation (Krause, Kahembwe, Murray and Renals 2018): gradient steps on the whole model, with decay to the base."""
+"""Dynamic evaluation (Krause, Kahembwe, Murray and Renals 2018): the whole model learns, with decay to the base."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from torch import Tensor
+
 from awd_lstm import AWDLSTM, detach
 from awd_lstm.loss import linear_cross_entropy
 from awd_lstm.streams import ParallelStreams
-from torch import Tensor
-
 from hebblm.adapt.functional import checks
 from hebblm.models.base import AwdBase, BaseUpdate
 from hebblm.progress import track
@@ -52,8 +52,8 @@ class DynamicBase(AwdBase):
 
     With g the gradient of the segment's mean loss and theta_0 the trained weights,
     ``theta <- theta - eta g + lambda (theta_0 - theta)`` (sgd), or
-    ``theta <- theta - eta g / (RMS + epsilon) + lambda R (theta_0 - theta)`` (rms), where RMS is the root mean square of
-    the gradients over training segments, R is RMS over its mean, and lambda R is at most 1.
+    ``theta <- theta - eta g / (RMS + epsilon) + lambda R (theta_0 - theta)`` (rms), where RMS is the root mean square
+    of the gradients over training segments, R is RMS over its mean, and lambda R is at most 1.
 
     Args:
         model: as trained; copied.
@@ -64,10 +64,20 @@ class DynamicBase(AwdBase):
     """
 
     def __init__(
-        self, model: AWDLSTM, config: DynamicConfig, mean_squares: list[Tensor] | None, *, rows: int = 0, init: Any = "zero"
+        self,
+        model: AWDLSTM,
+        config: DynamicConfig,
+        mean_squares: list[Tensor] | None,
+        *,
+        rows: int = 0,
+        init: Any = "zero",
     ) -> None:
         self.config = config
         self._mean_squares = mean_squares
+        # One average for all parameters: a new row, which takes the mean of the trained ones, does not move it.
+        self._average = 0.0
+        if mean_squares is not None:
+            self._average = float(torch.stack([squares.sqrt().mean() for squares in mean_squares]).mean())
         super().__init__(model, rows=rows, init=init, update=BaseUpdate(lr=config.lr))
 
     @property
@@ -101,12 +111,13 @@ class DynamicBase(AwdBase):
         self._hidden = None
         with torch.no_grad():
             for index, (p, g, origin) in enumerate(zip(parameters, gradients, self._origin, strict=True)):
+                # Both terms start from the parameters as they are, so the pull comes before the step.
                 if self._mean_squares is None:
-                    p.add_(g, alpha=-self.config.lr).lerp_(origin, self.config.decay)
+                    p.lerp_(origin, self.config.decay).add_(g, alpha=-self.config.lr)
                     continue
                 rms = _fit(self._mean_squares[index], p.shape[0]).sqrt()
-                pull = (rms * (self.config.decay / rms.mean())).clamp_(max=1.0)
-                p.addcdiv_(g, rms + self.config.epsilon, value=-self.config.lr).add_(pull * (origin - p))
+                pull = (rms * (self.config.decay / self._average)).clamp_(max=1.0)
+                p.add_(pull * (origin - p)).addcdiv_(g, rms + self.config.epsilon, value=-self.config.lr)
 
 
 def _fit(mean_squares: Tensor, rows: int) -> Tensor:
@@ -114,11 +125,13 @@ def _fit(mean_squares: Tensor, rows: int) -> Tensor:
     missing = rows - mean_squares.shape[0]
     if missing == 0:
         return mean_squares
-    return torch.cat([mean_squares, mean_squares.mean(0, keepdim=True).expand(missing, *mean_squares.shape[1:])])
+    return torch.cat(
+        [mean_squares, mean_squares.mean(0, keepdim=True).expand(missing, *mean_squares.shape[1:])]
+    )
 
 
 def gradient_mean_squares(model: AWDLSTM, train: Ids, config: DynamicConfig) -> list[Tensor]:
-    """Return the mean over training segments of the squared gradient of the segment's mean loss, one tensor a parameter.
+    """Return the mean over training segments of the squared gradient of a segment's mean loss, by parameter.
 
     Args:
         model: in evaluation mode.

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from awd_lstm import ARCHITECTURES, AWDLSTMConfig, TrainingConfig
-
 from hebblm.errors import UserError
 
 WIDE_VOCABULARY = 16_384
@@ -72,7 +71,8 @@ def paper(corpus: str, vocabulary_size: int, seed: int) -> Preset:
     """The published AWD-LSTM recipe: 500 epochs for PTB, 750 for WikiText-2 and any other text; wants a GPU."""
     if corpus == "ptb":
         return Preset(
-            ARCHITECTURES["awd_lstm_ptb"](vocabulary_size), TrainingConfig(batch_size=20, epochs=500, seed=seed)
+            ARCHITECTURES["awd_lstm_ptb"](vocabulary_size),
+            TrainingConfig(batch_size=20, epochs=500, seed=seed),
         )
     return Preset(
         ARCHITECTURES["awd_lstm_wt2"](vocabulary_size), TrainingConfig(batch_size=80, epochs=750, seed=seed)

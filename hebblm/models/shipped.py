@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from awd_lstm import AWDLSTM, load_checkpoint, read_config
-from awd_lstm.checkpoint import WEIGHTS, file_sha256
 from rich.console import Console
 
+from awd_lstm import AWDLSTM, load_checkpoint, read_config
+from awd_lstm.checkpoint import WEIGHTS, file_sha256
 from hebblm.models.presets import get_preset
 from hebblm.models.store import model_folder, shipped_folder
 from hebblm.models.training import train_model
@@ -48,7 +48,9 @@ class LoadedModel:
         }
 
 
-def open_model(folder: Path, dictionary_sha256: str, device: torch.device, origin: str = "checkpoint") -> LoadedModel:
+def open_model(
+    folder: Path, dictionary_sha256: str, device: torch.device, origin: str = "checkpoint"
+) -> LoadedModel:
     """Load a checkpoint that must have been trained with the given dictionary."""
     model = load_checkpoint(folder, dictionary_sha256=dictionary_sha256).to(device)
     return LoadedModel(model, folder, origin, file_sha256(folder / WEIGHTS))
@@ -74,7 +76,8 @@ def obtain_model(
     folder = model_folder(prepared, recipe)
     if not (folder / WEIGHTS).exists():
         Console(stderr=True).print(
-            f"no {preset} model of {prepared.meta.name} ({prepared.meta.normalization}) yet: training one, kept in {folder}",
+            f"no {preset} model of {prepared.meta.name} ({prepared.meta.normalization}) yet: "
+            f"training one, kept in {folder}",
             soft_wrap=True,
         )
     train_model(prepared, recipe, folder, device=device, provenance=provenance)

@@ -26,13 +26,15 @@ def prepared_corpus(name: str, normalization: Normalization | None) -> PreparedC
     corpus = resolve(name)
     if corpus.prepared is not None:
         found = load_prepared(corpus.prepared)
-        return prepare(corpus, normalization=normalization or found.meta.normalization, destdir=corpus.prepared)
+        return prepare(
+            corpus, normalization=normalization or found.meta.normalization, destdir=corpus.prepared
+        )
     policy = normalization or "raw"
     return prepare(corpus, normalization=policy, destdir=cache_dir() / "corpora" / f"{_slug(name)}-{policy}")
 
 
 def model_folder(prepared: PreparedCorpus, preset: Preset) -> Path:
-    """Return the cache folder of the model that a preset gives on a corpus: another recipe or dictionary, another folder."""
+    """Return the cache folder of the model that a preset gives on a corpus, one for each recipe and dictionary."""
     text = prepared.split("train").sha256
     digest = hash_of([preset.model.to_dict(), preset.training.to_dict(), prepared.meta.dictionary_hash, text])
     return cache_dir() / "models" / f"{_slug(prepared.meta.name)}-{prepared.meta.normalization}-{digest}"

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
 from awd_lstm import AWDLSTM, Event, Trainer, load_checkpoint, read_config
 from awd_lstm.state import STATE
-
 from hebblm.errors import UserError
 from hebblm.models.presets import Preset
 from hebblm.progress import bar
@@ -18,7 +18,12 @@ from hebblm.text.prepared import DICTIONARY_FILE
 
 
 def train_model(
-    prepared: PreparedCorpus, preset: Preset, folder: Path, *, device: torch.device, provenance: dict[str, Any]
+    prepared: PreparedCorpus,
+    preset: Preset,
+    folder: Path,
+    *,
+    device: torch.device,
+    provenance: dict[str, Any],
 ) -> AWDLSTM:
     """Train to the end, or finish the run that was interrupted in ``folder``, and return the best model.
 
@@ -38,9 +43,15 @@ def train_model(
     document = read_config(folder)
     if document and not (folder / STATE).exists():
         wanted = (preset.model.to_dict(), preset.training.to_dict(), dictionary)
-        found = (document.get("config"), document.get("training", {}).get("config"), document.get("dictionary_sha256"))
+        found = (
+            document.get("config"),
+            document.get("training", {}).get("config"),
+            document.get("dictionary_sha256"),
+        )
         if found != wanted:
-            raise UserError(f"{folder} already holds another model; choose another --output-path or delete it")
+            raise UserError(
+                f"{folder} already holds another model; choose another --output-path or delete it"
+            )
         return load_checkpoint(folder, dictionary_sha256=dictionary)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -59,7 +70,9 @@ def train_model(
         _run(trainer, prepared.meta.name)
         (folder / STATE).unlink(missing_ok=True)
     except OSError as error:
-        raise UserError(f"cannot write {folder}: {error.strerror}; choose a place with space and permission") from error
+        raise UserError(
+            f"cannot write {folder}: {error.strerror}; choose a place with space and permission"
+        ) from error
     except ValueError as error:
         raise UserError(str(error)) from error
     return load_checkpoint(folder, dictionary_sha256=dictionary)

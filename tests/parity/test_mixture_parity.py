@@ -35,8 +35,9 @@ def test_cache_is_mixture_over_a_shared_window() -> None:
     actual = functional.cache_log_probs(queries, keys, values, head, theta=0.6, weight=0.2, visible=visible)
     for query, seen, row in zip(queries, visible, actual, strict=True):
         base = head.logits(query).softmax(0)
-        if seen.any():
-            q = reference.label_distribution((0.6 * (keys[seen] @ query)).exp(), values[seen], 13)
-        else:
-            q = base
+        q = (
+            reference.label_distribution((0.6 * (keys[seen] @ query)).exp(), values[seen], 13)
+            if seen.any()
+            else base
+        )
         torch.testing.assert_close(row.exp(), 0.8 * base + 0.2 * q, rtol=1e-10, atol=0)
