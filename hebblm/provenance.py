@@ -9,9 +9,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import hebblm
-
 PACKAGES = (
+    "hebblm",
     "torch",
     "numpy",
     "faiss-cpu",
@@ -45,7 +44,7 @@ def provenance(command: str, *, device: str, seed: int) -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Return the versions of Python, hebblm and the packages that decide about numbers."""
-    found = {"python": platform.python_version(), "hebblm": hebblm.__version__}
+    found = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
             found[package] = version(package)
@@ -56,7 +55,7 @@ def versions() -> dict[str, str]:
 
 def commit() -> str | None:
     """Return the commit of the source checkout in use, with ``+`` if files were changed since; None outside of one."""
-    root = Path(hebblm.__file__).resolve().parents[1]
+    root = Path(__file__).resolve().parents[1]
     if not (root / ".git").exists():
         return None
     try:

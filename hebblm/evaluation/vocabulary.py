@@ -47,8 +47,8 @@ class OpenVocabulary:
     """A row appears when its word is first observed; until then the word is charged a share of ``<unk>``.
 
     With U words unseen so far, each is given ``share / U`` of P(<unk>) and the symbol ``<unk>`` itself keeps the
-    rest, so that the probabilities of all rows and all unseen words sum to one at every step. Without unseen words ``<unk>``
-    keeps everything.
+    rest, so that the probabilities of all rows and all unseen words sum to one at every step. Without
+    unseen words ``<unk>`` keeps everything.
 
     Args:
         unk: row of ``<unk>``.
