@@ -6,13 +6,14 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors import torch as safetensors_torch
 
 from awd_lstm.config import AWDLSTMConfig
 from awd_lstm.model import AWDLSTM
@@ -36,6 +37,21 @@ def replacing(path: Path) -> Iterator[Path]:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def save_file(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[str, str]) -> None:
+    """Write a safetensors file.
+
+    Raises:
+        OSError: it cannot be written; safetensors has an exception of its own, which hides the cause in its text.
+    """
+    try:
+        safetensors_torch.save_file(tensors, path, metadata)
+    except SafetensorError as error:
+        number = re.search(r"os error (\d+)", str(error))
+        if number is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
 
 
 def save_checkpoint(
@@ -117,7 +133,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     """Return the JSON document of a checkpoint, empty if there is none."""
     try:
         document = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except ValueError as error:
         raise CheckpointError(

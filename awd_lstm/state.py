@@ -8,11 +8,10 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 from torch.optim import Optimizer
 
-from awd_lstm.checkpoint import CheckpointError, replacing
+from awd_lstm.checkpoint import CheckpointError, replacing, save_file
 
 STATE = "training.safetensors"
 STATE_FORMAT = "awd-lstm-training/1"

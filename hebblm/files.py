@@ -114,11 +114,12 @@ def hash_of(value: Any) -> str:
 
 
 def check_writable(folder: Path) -> None:
-    """Make ``folder`` and write to it, so that a long run does not fail at its end.
+    """Try to write to ``folder``, so that a long run does not fail at its end; a folder made for that is removed again.
 
     Raises:
         UserError: it cannot be made or written to.
     """
+    made = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -127,3 +128,7 @@ def check_writable(folder: Path) -> None:
         raise UserError(
             f"cannot write {folder}: {error.strerror}; choose a place with space and permission"
         ) from error
+    finally:
+        for place in made:
+            with contextlib.suppress(OSError):
+                place.rmdir()

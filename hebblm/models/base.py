@@ -105,16 +105,19 @@ class AwdBase:
         """Return the hidden states (N, D) after each of the tokens (N,); a moving base keeps their graph."""
         with torch.set_grad_enabled(self.moving):
             out = self.model(inputs[None], self.state)
+            hidden: Tensor = out.hidden[0]  # within the block: a view made under no_grad would lose its graph
         self.state = detach(out.state)
-        self._hidden = out.hidden[0] if self.moving else None
-        states: Tensor = out.hidden[0].detach()
+        self._hidden = hidden if self.moving else None
+        states = hidden.detach()
         return states
 
     def learn(self, targets: Tensor) -> None:
         """Take one step on the mean loss of the tokens read last."""
         if self._hidden is None:
             return
-        loss = linear_cross_entropy(self._hidden, self.model.embedding, self.model.bias, targets)
+        loss = linear_cross_entropy(
+            self._hidden, self.model.embedding, self.model.bias, targets, self.model.bias.dtype
+        )
         self.model.zero_grad()
         torch.autograd.backward(loss)
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.update.clip)

@@ -105,7 +105,9 @@ class DynamicBase(AwdBase):
     def learn(self, targets: Tensor) -> None:
         """Take one step on the segment read last."""
         assert self._hidden is not None, "learn follows read"
-        loss = linear_cross_entropy(self._hidden, self.model.embedding, self.model.bias, targets)
+        loss = linear_cross_entropy(
+            self._hidden, self.model.embedding, self.model.bias, targets, self.model.bias.dtype
+        )
         parameters = list(self.model.parameters())
         gradients = torch.autograd.grad(loss, parameters)
         self._hidden = None
@@ -148,7 +150,7 @@ def gradient_mean_squares(model: AWDLSTM, train: Ids, config: DynamicConfig) -> 
         out = model(inputs, state)
         state = detach(out.state)
         hidden = out.hidden.reshape(-1, out.hidden.shape[-1])
-        loss = linear_cross_entropy(hidden, model.embedding, model.bias, targets.reshape(-1))
+        loss = linear_cross_entropy(hidden, model.embedding, model.bias, targets.reshape(-1), model.bias.dtype)
         for total, g in zip(sums, torch.autograd.grad(loss, parameters), strict=True):
             total += g.square()
     return [total / len(starts) for total in sums]

@@ -29,7 +29,7 @@ def tiny(corpus: str, vocabulary_size: int, seed: int) -> Preset:
     """One to three minutes on two CPU cores for half a million words."""
     training = TrainingConfig(
         batch_size=20,
-        epochs=4,
+        epochs=6,
         optimizer="adamw",
         lr=5e-3,
         bptt=35,

@@ -47,6 +47,7 @@ _STYLE: Any = {
 }
 _WIDE_RANGE = 4.0  # a running curve whose extremes differ by more than this factor gets a logarithmic axis
 _WARM_UP = 0.02  # share of the stream whose running mean is too noisy to set the scale
+_TALLEST = 1e12  # perplexity; beyond it a method diverged, and its curve would flatten all others
 
 
 def figures(result: Result) -> dict[str, Figure]:
@@ -81,7 +82,7 @@ def frequency_figure(result: Result) -> Figure | None:
         }
         _grouped_bars(axes[0], level, styles)
         axes[0].set_yscale("log")
-        drawn = [value for values in level.values() for value in values if value and math.isfinite(value)]
+        drawn = [value for values in level.values() for value in values if value and value <= _TALLEST]
         axes[0].set_ylim(bottom=min(drawn, default=1.0) / 1.6)
         axes[0].yaxis.set_major_formatter(FuncFormatter(_short))
         axes[0].yaxis.set_minor_formatter(NullFormatter())
@@ -111,7 +112,7 @@ def running_figure(result: Result) -> Figure | None:
         method: [
             (position, perplexity(nll))
             for position, nll in result.methods[method].running
-            if math.isfinite(nll)
+            if perplexity(nll) <= _TALLEST
         ]
         for method in result.methods
     }
@@ -201,14 +202,14 @@ def save(figure: Figure, path: Path) -> Path:
 
 
 def _grouped_bars(axis: Axes, values: Mapping[str, list[float | None]], styles: Mapping[str, Look]) -> None:
-    """Draw one bar a method and group, each method at its own place; an infinite value is a sign."""
+    """Draw one bar a method and group, each method at its own place; a value beyond the axis is a sign."""
     width = 0.84 / len(styles)
     for index, (method, look) in enumerate(styles.items()):
         shift = (index - (len(styles) - 1) / 2) * width
         heights = [
             (at + shift, height) for at, height in enumerate(values.get(method, ())) if height is not None
         ]
-        finite = [(at, height) for at, height in heights if math.isfinite(height)]
+        finite = [(at, height) for at, height in heights if height <= _TALLEST]
         axis.bar(
             [at for at, _ in finite],
             [height for _, height in finite],
@@ -216,8 +217,9 @@ def _grouped_bars(axis: Axes, values: Mapping[str, list[float | None]], styles: 
             color=look.color,
             label=look.name,
         )
-        for at in (at for at, height in heights if math.isinf(height)):
-            axis.text(at, 0.02, "\u221e", color=look.color, ha="center", transform=axis.get_xaxis_transform())
+        for at, height in ((at, height) for at, height in heights if height > _TALLEST):
+            sign = "\u221e" if math.isinf(height) else "\u2191"
+            axis.text(at, 0.02, sign, color=look.color, ha="center", transform=axis.get_xaxis_transform())
 
 
 def _gain_bars(axis: Axes, gains: Mapping[str, float | None], styles: Mapping[str, Look]) -> None:

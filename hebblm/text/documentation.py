@@ -6,11 +6,11 @@ import ast
 import importlib
 import inspect
 import platform
+import sys
 import sysconfig
 import tokenize
 import warnings
 from collections.abc import Iterator
-from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,8 +18,11 @@ from typing import Any
 import numpy as np
 
 from hebblm.errors import UserError
-from hebblm.text.prose import paragraphs
-from hebblm.text.sources import LineSource, MemoryLines
+from hebblm.files import atomic_path, hash_of, sha256
+from hebblm.text import prose
+from hebblm.text.download import cache_dir
+from hebblm.text.manifest import SPLITS
+from hebblm.text.sources import FileLines, LineSource
 
 CHUNK_LINES = 100
 SKIPPED_FOLDERS = frozenset(
@@ -39,27 +42,48 @@ NUMPY_MODULES = (
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
-@lru_cache(maxsize=2)
 def documentation_sources(name: str) -> tuple[dict[str, LineSource], dict[str, Any]]:
     """Return the splits of ``pydoc`` or ``numpy`` and the versions they came from.
 
+    What was extracted is kept in the user's cache, under a name that changes with the installation and with the way
+    of extraction.
+
+    Raises:
+        UserError: the installation holds no documentation, or the cache cannot be written.
+    """
+    versions = {"python": platform.python_version()} | ({"numpy": np.__version__} if name == "numpy" else {})
+    code = [sha256(Path(str(module.__file__))) for module in (prose, sys.modules[__name__])]
+    key = hash_of([versions, sysconfig.get_paths()["stdlib"], np.__file__ if name == "numpy" else None, code])
+    folder = cache_dir() / "documentation" / f"{name}-{key}"
+    if not folder.is_dir():
+        extracted = extract(name)
+        with atomic_path(folder, directory=True) as temporary:
+            for split, part in extracted.items():
+                (temporary / f"{split}.txt").write_text(
+                    "".join(f"{line}\n" for line in part), encoding="utf-8"
+                )
+    return {split: FileLines((folder / f"{split}.txt",)) for split in SPLITS}, {"versions": versions}
+
+
+def extract(name: str) -> dict[str, list[str]]:
+    """Return the paragraphs of ``pydoc`` or ``numpy`` by split.
+
     Of every ten runs of 100 paragraphs, the ninth goes to valid and the tenth to test, so that each split
-    covers every part of the documentation. A docstring that occurred before is dropped; a paragraph that
-    several docstrings share stays in each, as it does for a reader.
+    covers every part of the documentation. A paragraph that several docstrings share is kept where it stands first:
+    repeated, it would stand in training and test alike.
 
     Raises:
         UserError: the installation holds no documentation.
     """
     docstrings = _pydoc() if name == "pydoc" else _numpy()
-    lines = [line for text in dict.fromkeys(docstrings) for line in paragraphs(text)]
+    lines = list(dict.fromkeys(line for text in dict.fromkeys(docstrings) for line in prose.paragraphs(text)))
     if len(lines) < 10 * CHUNK_LINES:
         raise UserError(f"this installation holds too little documentation for {name}; use another corpus")
     chunks = [lines[start : start + CHUNK_LINES] for start in range(0, len(lines), CHUNK_LINES)]
-    splits: dict[str, list[str]] = {"train": [], "valid": [], "test": []}
+    splits: dict[str, list[str]] = {split: [] for split in SPLITS}
     for number, chunk in enumerate(chunks):
         splits[{8: "valid", 9: "test"}.get(number % 10, "train")] += chunk
-    versions = {"python": platform.python_version()} | ({"numpy": np.__version__} if name == "numpy" else {})
-    return {split: MemoryLines(tuple(part)) for split, part in splits.items()}, {"versions": versions}
+    return splits
 
 
 def _pydoc() -> Iterator[str]:

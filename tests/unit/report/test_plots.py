@@ -119,6 +119,25 @@ def test_infinite_losses_can_be_drawn() -> None:
     assert "\u221e" in [text.get_text() for text in made["frequency"].axes[0].texts]
 
 
+def test_a_diverged_method_does_not_flatten_the_others() -> None:
+    result = sample_result(400, methods=SMALL)
+    huge = 1e293
+    diverged = replace(
+        result.methods["hebb"],
+        frequency=tuple(
+            replace(bucket, nll=math.log(huge), perplexity=huge)
+            for bucket in result.methods["hebb"].frequency
+        ),
+        running=tuple(
+            (at, math.log(huge) if at > 100 else nll) for at, nll in result.methods["hebb"].running
+        ),
+    )
+    made = figures(replace(result, methods={**result.methods, "hebb": diverged}))
+    assert all(render(figure, "png").startswith(PNG) for figure in made.values())
+    assert made["running"].axes[0].get_ylim()[1] < 1e12
+    assert "\u2191" in [text.get_text() for text in made["frequency"].axes[0].texts]
+
+
 def test_the_same_figure_gives_the_same_file(tmp_path: Path) -> None:
     result = sample_result(200, methods=("lstm", "hebb"))
     written = []

@@ -1,0 +1,41 @@
+# Every target installs what it needs into .venv, and only when pyproject.toml changed since.
+VENV ?= .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet
+
+.PHONY: demo test check clean
+
+demo: $(VENV)/.cpu  ## train a tiny model on Python's documentation, read NumPy's with every method
+	$(BIN)/hebblm-eval --cross-domain pydoc-to-numpy --output-path results/demo
+
+test: $(VENV)/.test  ## run the tests
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.dev  ## format, lint, types, import order
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+clean:  ## remove the environment, caches of tools and results; models stay in the user's cache
+	rm -rf $(VENV) build dist *.egg-info results runs
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.created:
+	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+# Editable, so that the models under data/ are found and a changed source needs no second installation.
+$(VENV)/.cpu: pyproject.toml | $(VENV)/.created
+	$(PIP) --editable '.[cpu]'
+	touch $@
+
+$(VENV)/.test: pyproject.toml | $(VENV)/.created
+	$(PIP) --editable '.[cpu,test]'
+	touch $(VENV)/.cpu $@
+
+$(VENV)/.dev: pyproject.toml | $(VENV)/.created
+	$(PIP) --editable '.[cpu,dev]'
+	touch $(VENV)/.cpu $(VENV)/.test $@

@@ -1,0 +1,57 @@
+"""Write the tables between the result marks of README.md from the results under recipes/results.
+
+Usage: python recipes/readme_results.py [--check]
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from hebblm.report import Result
+from hebblm.report.render import to_markdown
+from hebblm.report.sections import scenario_line
+from hebblm.report.tables import frequency_table, paper_tables, side_by_side
+
+ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
+RESULTS = ROOT / "recipes" / "results"
+BEGIN, END = "<!-- results: written by recipes/readme_results.py -->", "<!-- end of results -->"
+ORDER = ("wt2-to-ptb", "intra-ptb", "intra-wt2")
+
+
+def block() -> str:
+    """Return the Markdown of all committed results, in a fixed order."""
+    found = {
+        name: Result.load(RESULTS / name) for name in ORDER if (RESULTS / name / "result.json").is_file()
+    }
+    parts = [to_markdown(side_by_side({result.scenario.label: result for result in found.values()}))]
+    parts += [f"- {scenario_line(result.scenario)}" for result in found.values()]
+    for name, result in found.items():
+        commit = result.provenance["commit"]
+        parts.append(
+            f"\n`{result.provenance['command']}`: commit `{str(commit)[:12]}`, seed "
+            f"{result.provenance['seed']}, [result.json](recipes/results/{name}/result.json).\n"
+        )
+        parts += [to_markdown(table) for table in (*paper_tables(result), frequency_table(result))]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def render(readme: str) -> str:
+    """Return README's text with the block between the marks replaced."""
+    before, _, rest = readme.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n\n{block()}\n{END}{after}"
+
+
+def main() -> int:
+    text = README.read_text(encoding="utf-8")
+    new = render(text)
+    if "--check" in sys.argv:
+        return int(new != text)
+    README.write_text(new, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""Ctrl-C leaves valid files, and the same command goes on afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from hebblm.cli.eval import main as evaluate
+from hebblm.cli.train import main as train
+from hebblm.report import Result
+
+from .conftest import World
+
+WAIT = 120.0  # seconds a command may take to get to the point where it is interrupted
+
+
+def interrupted(module: str, arguments: list[str], cache: Path, ready: Callable[[], bool]) -> str:
+    """Run a command until ``ready``, press Ctrl-C, and return what it printed to standard error."""
+    environment = {**os.environ, "HEBBLM_CACHE": str(cache), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", f"hebblm.cli.{module}", *arguments, "--device", "cpu"]
+    process = subprocess.Popen(
+        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    for _ in range(int(WAIT / 0.05)):
+        if ready():
+            break
+        try:
+            process.wait(0.05)
+        except subprocess.TimeoutExpired:
+            continue
+        break
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=WAIT)
+    assert process.returncode == 130, errors
+    assert "Traceback" not in errors
+    assert "interrupted" in errors.splitlines()[-1]
+    return errors
+
+
+def leftovers(folder: Path) -> list[Path]:
+    """Return temporary files, which begin with a dot."""
+    return [path for path in folder.rglob("*") if path.name.startswith(".")]
+
+
+def test_training_goes_on_after_ctrl_c(world: World, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    arguments = ["--corpus", str(world.other_prepared), "--preset", "tiny", "--output-path", str(folder)]
+    state = folder / "training.safetensors"
+    interrupted("train", [*arguments, "--epochs", "500"], tmp_path / "cache", state.exists)
+    assert state.exists()
+    assert not leftovers(tmp_path)
+    document = json.loads((folder / "config.json").read_text()) if (folder / "config.json").exists() else None
+    assert document is None or document["training"]["epoch"] < 500
+    state.unlink()
+    (folder / "config.json").unlink(missing_ok=True)
+    assert train([*arguments, "--epochs", "1", "--device", "cpu"]) == 0
+    assert not state.exists()
+
+
+def test_an_older_result_survives_ctrl_c(world: World, tmp_path: Path) -> None:
+    out, cache = tmp_path / "out", tmp_path / "cache"
+    arguments = [
+        "--intra-domain",
+        str(world.prepared),
+        "--checkpoint",
+        str(world.model),
+        "--output-path",
+        str(out),
+    ]
+    assert evaluate([*arguments, "--methods", "lstm", "--max-tokens", "50", "--device", "cpu"]) == 0
+    before = {path: path.read_bytes() for path in out.iterdir()}
+    slow = ["--methods", "mbpa", "--set", "mbpa.method=exact", "mbpa.steps=50", "--update-every", "1"]
+    interrupted("eval", [*arguments, *slow], cache, lambda: any((cache / "memory").glob("*/manifest.json")))
+    assert {path: path.read_bytes() for path in out.iterdir()} == before
+    assert Result.load(out).scenario.tokens == 50
+    assert not leftovers(tmp_path)

@@ -1,0 +1,196 @@
+"""A user's own text, from the file to the report, through the commands."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from safetensors.torch import load_file
+
+from hebblm.adapt import DEFAULT_METHODS, RULES
+from hebblm.cli.eval import main as evaluate
+from hebblm.cli.preprocess import main as preprocess
+from hebblm.cli.report import main as report
+from hebblm.cli.train import main as train
+from hebblm.cli.tune import main as tune
+from hebblm.report.numbers import perplexity
+
+from .conftest import World
+
+EVERY = [*RULES, "dynamic"]
+BUCKETS = ["<50", "50-100", "100-500", ">500"]
+CPU = ["--device", "cpu"]
+
+
+def read(folder: Path) -> dict[str, Any]:
+    """Return a result as plain JSON."""
+    document: dict[str, Any] = json.loads((folder / "result.json").read_text())
+    return document
+
+
+def losses(folder: Path) -> dict[str, float]:
+    """Return the loss of each method."""
+    return {name: method["nll"] for name, method in read(folder)["methods"].items()}
+
+
+@pytest.fixture(scope="module")
+def intra(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Evaluate every method on the novel's own test split."""
+    out = tmp_path_factory.mktemp("intra")
+    arguments = ["--checkpoint", str(world.model), "--max-tokens", "200", "--log-samples", *CPU]
+    chosen = ["--intra-domain", str(world.prepared), "--methods", ",".join(EVERY), "--output-path", str(out)]
+    assert evaluate([*chosen, *arguments]) == 0
+    return out
+
+
+def test_the_result_keeps_its_contract(world: World, intra: Path) -> None:
+    result = read(intra)
+    assert result["schema"] == "hebblm-result/1"
+    scenario = result["scenario"]
+    assert scenario["kind"] == "intra-domain"
+    assert scenario["source"] == scenario["target"] == str(world.prepared)
+    assert (scenario["split"], scenario["normalization"], scenario["vocabulary"]) == ("test", "raw", "union")
+    assert scenario["tokens"] == 200
+    assert {"oov_tokens", "oov_types"} <= set(scenario)
+    assert {"command", "commit", "versions", "device", "seed", "data_sha256"} <= set(result["provenance"])
+    assert result["model"]["arch"] == "awd_lstm"
+    assert result["memory"]["content"] == "both"
+    assert list(result["methods"]) == EVERY
+    for name, method in result["methods"].items():
+        assert math.isfinite(method["nll"]), name
+        assert float(method["perplexity"]) == pytest.approx(perplexity(method["nll"]))  # inf beyond e^709
+        assert {"oov_nll", "in_vocabulary_nll", "hyperparameters"} <= set(method)
+        assert method["tokens_per_second"] == pytest.approx(200 / method["seconds"])
+
+
+def test_frequency_buckets_recombine_to_all(intra: Path) -> None:
+    for method in read(intra)["methods"].values():
+        buckets = method["frequency"]
+        assert [bucket["bucket"] for bucket in buckets] == BUCKETS
+        assert sum(bucket["tokens"] for bucket in buckets) == 200
+        total = sum(bucket["tokens"] * bucket["nll"] for bucket in buckets if bucket["tokens"])
+        assert total / 200 == pytest.approx(method["nll"], abs=1e-9)
+
+
+def test_tokens_are_logged_one_a_row(intra: Path) -> None:
+    table = pq.read_table(intra / "tokens.parquet").to_pydict()
+    assert list(table) == ["position", "token", "train_count", "is_oov", *(f"nll_{name}" for name in EVERY)]
+    assert table["position"] == list(range(200))
+    for name, nll in losses(intra).items():
+        assert np.mean(np.array(table[f"nll_{name}"], dtype=np.float64)) == pytest.approx(nll, abs=1e-6)
+
+
+def test_the_report_stands_beside_the_result(intra: Path) -> None:
+    assert {"report.md", "report.html", "tables.tex"} <= {path.name for path in intra.iterdir()}
+    assert any(path.suffix == ".png" for path in intra.iterdir())
+    assert "mixture+hebb" in (intra / "report.md").read_text().lower().replace(" ", "")
+
+
+def test_the_same_command_gives_the_same_numbers(world: World, intra: Path, tmp_path: Path) -> None:
+    arguments = [
+        "--intra-domain",
+        str(world.prepared),
+        "--checkpoint",
+        str(world.model),
+        "--max-tokens",
+        "200",
+    ]
+    methods = ["--methods", ",".join(EVERY), "--output-path", str(tmp_path)]
+    assert evaluate([*arguments, *methods, *CPU]) == 0
+    assert losses(tmp_path) == losses(intra)
+
+
+def test_two_trainings_give_the_same_weights(world: World, tmp_path: Path) -> None:
+    quick = ["--preset", "tiny", "--epochs", "1", *CPU, "--output-path", str(tmp_path / "again")]
+    assert train(["--corpus", str(world.prepared), *quick]) == 0
+    again, first = (load_file(folder / "model.safetensors") for folder in (tmp_path / "again", world.model))
+    assert again.keys() == first.keys()
+    assert all(again[name].equal(first[name]) for name in first)
+
+
+@pytest.mark.parametrize("vocabulary", ["union", "open"])
+def test_across_domains_token_by_token(world: World, tmp_path: Path, vocabulary: str) -> None:
+    arguments = ["--source", str(world.prepared), "--target", str(world.other_prepared)]
+    policy = ["--vocabulary", vocabulary, "--update-every", "1", "--max-tokens", "40"]
+    files = ["--checkpoint", str(world.model), "--output-path", str(tmp_path)]
+    assert evaluate([*arguments, *policy, *files, *CPU]) == 0
+    result = read(tmp_path)
+    assert result["scenario"]["kind"] == "cross-domain"
+    assert result["scenario"]["vocabulary"] == vocabulary
+    assert result["scenario"]["oov_tokens"] > 0
+    assert list(result["methods"]) == list(DEFAULT_METHODS)
+    oov, total = result["scenario"]["oov_tokens"], result["scenario"]["tokens"]
+    for method in result["methods"].values():
+        parts = oov * method["oov_nll"] + (total - oov) * method["in_vocabulary_nll"]
+        assert parts / total == pytest.approx(method["nll"], abs=1e-6)
+
+
+def test_a_checkpoint_reads_a_file(world: World, tmp_path: Path) -> None:
+    arguments = ["--checkpoint", str(world.model), "--text", str(world.other), "--max-tokens", "100"]
+    methods = ["--methods", "lstm,cache,mixture,hebb", "--memory-content", "test"]
+    assert evaluate([*arguments, *methods, "--output-path", str(tmp_path), *CPU]) == 0
+    assert read(tmp_path)["scenario"]["tokens"] == 100
+
+
+def test_without_a_model_one_is_trained_and_kept(world: World, tmp_path: Path) -> None:
+    arguments = ["--intra-domain", str(world.other_prepared), "--methods", "lstm", *CPU]
+    for out in ("first", "second"):
+        assert evaluate([*arguments, "--output-path", str(tmp_path / out)]) == 0
+    first, second = read(tmp_path / "first"), read(tmp_path / "second")
+    assert first["model"]["origin"] == "trained"
+    assert first["model"] == second["model"]
+    assert losses(tmp_path / "first") == losses(tmp_path / "second")
+
+
+@pytest.mark.parametrize("tokenizer", ["moses", "sentencepiece"])
+def test_other_tokenizers(world: World, tmp_path: Path, tokenizer: str) -> None:
+    corpus, model, out = tmp_path / "corpus", tmp_path / "model", tmp_path / "out"
+    text = ["--text", str(world.other), "--tokenizer", tokenizer, "--vocab-size", "200"]
+    assert preprocess([*text, "--destdir", str(corpus)]) == 0
+    quick = ["--preset", "tiny", "--epochs", "1", *CPU]
+    assert train(["--corpus", str(corpus), *quick, "--output-path", str(model)]) == 0
+    arguments = ["--intra-domain", str(corpus), "--checkpoint", str(model), "--methods", "lstm,mixture"]
+    assert evaluate([*arguments, "--output-path", str(out), *CPU]) == 0
+    result = read(out)
+    assert result["scenario"]["tokenizer"]["name"] == tokenizer
+    for method in result["methods"].values():
+        assert method["bits_per_byte"] > 0
+        assert method["words_perplexity"] >= method["perplexity"] * (1 - 1e-9)
+        assert (method["words_perplexity"] > method["perplexity"] * 1.01) == (tokenizer == "sentencepiece")
+
+
+def test_tuned_values_serve_an_evaluation(world: World, tmp_path: Path) -> None:
+    scenario = ["--intra-domain", str(world.prepared), "--checkpoint", str(world.model), *CPU]
+    assert (
+        tune([*scenario, "--max-tokens", "40", "--skip-dynamic", "--output-path", str(tmp_path / "tuned")])
+        == 0
+    )
+    tuned = json.loads((tmp_path / "tuned" / "tuned.json").read_text())
+    assert tuned["schema"] == "hebblm-tuned/1"
+    small = [*scenario, "--max-tokens", "30", "--methods", "mixture,hebb"]
+    given: dict[str, Callable[[], list[str]]] = {
+        "config": lambda: ["--config", str(tmp_path / "tuned" / "config.json")],
+        "hyperparameters": lambda: ["--hyperparameters", str(tmp_path / "tuned" / "tuned.json")],
+    }
+    for name, arguments in given.items():
+        assert evaluate([*arguments(), *small, "--output-path", str(tmp_path / name)]) == 0
+        chosen = read(tmp_path / name)["methods"]["mixture"]["hyperparameters"]
+        assert chosen["theta"] == tuned["values"]["mixture.theta"]
+        assert chosen["gamma"] == tuned["values"]["mixture.gamma"]
+    assert losses(tmp_path / "config") == losses(tmp_path / "hyperparameters")
+
+
+def test_results_are_reported_side_by_side(intra: Path, tmp_path: Path) -> None:
+    assert (
+        report([str(intra), "--format", "md", "--output-path", str(tmp_path / "one"), "--edges", "10,100"])
+        == 0
+    )
+    assert "10-100" in (tmp_path / "one" / "report.md").read_text()
+    assert report([str(intra), str(intra), "--format", "md,csv", "--output-path", str(tmp_path / "two")]) == 0
+    assert list((tmp_path / "two").glob("*.md"))

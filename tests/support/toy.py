@@ -1,0 +1,131 @@
+"""Small bases, streams and contexts for the tests of adapters and evaluation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from awd_lstm import AWDLSTM, AWDLSTMConfig
+from torch import Tensor
+
+from hebblm.adapt import Context, MethodSettings
+from hebblm.adapt.settings import (
+    CacheConfig,
+    HebbConfig,
+    KnnConfig,
+    MbpaConfig,
+    MixtureConfig,
+    MixtureHebbConfig,
+    MixtureMbpaConfig,
+)
+from hebblm.memory import AnyMemory
+from hebblm.models.base import AwdBase, BaseUpdate
+from hebblm.text import Corpus, EvaluationStream, PreparedCorpus, prepare
+from hebblm.text.sources import MemoryLines
+from hebblm.text.tokenizers import WhitespaceTokenizer
+
+DIM = 8
+SOURCE = 24  # words of the base
+NOVEL = 6  # words it does not know
+WORDS = SOURCE + NOVEL
+EOS = 1
+UNK = 0
+
+SETTINGS = MethodSettings(
+    cache=CacheConfig(window=30, theta=0.7, gamma=0.2),
+    knn=KnnConfig(temperature=0.5, gamma=0.3),
+    mixture=MixtureConfig(theta=0.8, gamma=0.25),
+    mbpa=MbpaConfig(lr=0.3, steps=3),
+    hebb=HebbConfig(beta=0.6, eta=0.4),
+    mixture_mbpa=MixtureMbpaConfig(0.35),
+    mixture_hebb=MixtureHebbConfig(0.45),
+)
+
+
+def tiny_model(seed: int = 0, vocabulary: int = SOURCE, **dropout: float) -> AWDLSTM:
+    """Return an untrained model whose states and logits are large enough for methods to differ."""
+    torch.manual_seed(seed)
+    model = AWDLSTM(AWDLSTMConfig(vocabulary, DIM, 12, 2, **dropout)).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(0, 0.5)
+    return model
+
+
+def tokens(seed: int, count: int, words: int = WORDS) -> np.ndarray:
+    """Return ids in which some words are frequent."""
+    generator = np.random.default_rng(seed)
+    return np.minimum(generator.geometric(0.15, count) - 1, words - 1).astype(np.int64)[:count]
+
+
+def by_first_appearance(ids: np.ndarray, source: int = SOURCE) -> np.ndarray:
+    """Renumber novel words in the order in which they appear."""
+    order = {}
+    for token in ids:
+        if token >= source:
+            order.setdefault(int(token), source + len(order))
+    return np.array([order.get(int(token), int(token)) for token in ids], dtype=np.int64)
+
+
+def stream_of(ids: np.ndarray, *, words: int = WORDS, source: int = SOURCE, policy: str = "union") -> EvaluationStream:
+    """Return a stream over ``ids`` with training counts that cover every frequency bucket."""
+    counts = np.zeros(words, dtype=np.int64)
+    counts[:source] = np.geomspace(2000, 3, source).astype(np.int64)
+    lines = int((ids == EOS).sum())
+    return EvaluationStream(
+        ids=ids,
+        eos=EOS,
+        source_size=source,
+        vocabulary_size=words,
+        policy=policy,  # type: ignore[arg-type]
+        symbols=tuple(f"w{i}" for i in range(words)),
+        train_counts=counts,
+        lines=lines,
+        words=len(ids) - lines,
+        bytes=5 * len(ids),
+    )
+
+
+def base_of(model: AWDLSTM, *, rows: int = NOVEL, lr: float = 0.0) -> AwdBase:
+    """Return a base with a row for every word."""
+    return AwdBase(model, rows=rows, init="uniform", update=BaseUpdate(lr=lr))
+
+
+def context_of(
+    base: AwdBase, memory: AnyMemory, stream: EvaluationStream, *, k: int = 9, window: int = 30, novel: bool = True
+) -> Context:
+    """Return the shared state of all methods over ``base``."""
+    rows = base.head.weight.shape[0]
+    new = torch.arange(rows) >= stream.source_size if novel else None
+    counts = torch.from_numpy(stream.train_counts[:rows].copy())
+    return Context(base.head, memory, k=k, train_counts=counts, new_classes=new, window=window)
+
+
+def exact(settings: MethodSettings) -> MethodSettings:
+    """Return the settings with MbPA's exact form."""
+    return replace(settings, mbpa=replace(settings.mbpa, method="exact"))
+
+
+def randn(seed: int, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Return repeatable normal numbers."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+
+
+def text(seed: int, lines: int, words: int = 30) -> list[str]:
+    """Return lines of made-up words."""
+    generator = np.random.default_rng(seed)
+    return [
+        " ".join(f"w{min(i, words) - 1}" for i in generator.geometric(0.15, generator.integers(3, 9)))
+        for _ in range(lines)
+    ]
+
+
+def corpus(folder: Path, *, seed: int = 0, lines: int = 60, words: int = 30, name: str = "toy") -> PreparedCorpus:
+    """Prepare a made-up corpus in ``folder``."""
+    sources = {
+        split: MemoryLines(text(seed + index, lines, words)) for index, split in enumerate(("train", "valid", "test"))
+    }
+    made = Corpus(name, sources, WhitespaceTokenizer(), {"kind": "made up"})
+    return prepare(made, normalization="raw", destdir=folder)

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from hebblm.adapt import Context
+from hebblm.errors import UserError
+from hebblm.memory import FlatMemory
+from hebblm.types import OutputHead
+
+from ...support import toy
+
+
+def context(window: int = 3, **changes: object) -> Context:
+    head = OutputHead(toy.randn(0, 5, toy.DIM), None)
+    arguments = {"k": 4, "train_counts": torch.tensor([9, 0, 3, 1, 0]), "window": window, **changes}
+    return Context(head, FlatMemory(toy.DIM), **arguments)  # type: ignore[arg-type]
+
+
+def test_observing_counts_remembers_and_keeps_the_latest_pairs() -> None:
+    shared, hidden = context(), toy.randn(1, 5, toy.DIM)
+    shared.observe(hidden[:2], torch.tensor([1, 4]))
+    shared.observe(hidden[2:], torch.tensor([1, 0, 2]))
+    assert shared.observed.tolist() == [1, 2, 1, 0, 1]
+    assert len(shared.memory) == 5
+    assert torch.equal(shared.recent_keys, hidden[2:])
+    assert shared.recent_values.tolist() == [1, 0, 2]
+
+
+def test_a_memory_that_is_not_written_to_leaves_counts_and_window_alive() -> None:
+    shared = context()
+    shared.observe(toy.randn(1, 2, toy.DIM), torch.tensor([1, 1]), write=False)
+    assert len(shared.memory) == 0
+    assert shared.observed.tolist() == [0, 2, 0, 0, 0]
+    assert len(shared.recent_values) == 2
+
+
+def test_without_a_window_nothing_recent_is_kept() -> None:
+    shared = context(window=0)
+    shared.observe(toy.randn(1, 2, toy.DIM), torch.tensor([1, 1]))
+    assert len(shared.recent_keys) == len(shared.recent_values) == 0
+
+
+def test_the_same_states_are_computed_once_until_something_is_observed() -> None:
+    shared, hidden = context(), toy.randn(1, 2, toy.DIM)
+    batch = shared.batch(hidden)
+    assert shared.batch(hidden) is batch
+    assert shared.batch(hidden.clone()) is not batch
+    batch = shared.batch(hidden)
+    shared.observe(hidden, torch.tensor([0, 1]))
+    assert shared.batch(hidden) is not batch
+    assert shared.batch(hidden).neighbors.mask.any()
+
+
+def test_a_shared_quantity_is_computed_once_a_key() -> None:
+    batch, calls = context().batch(toy.randn(1, 2, toy.DIM)), []
+    results = [batch.shared(key, lambda: calls.append(1) or len(calls)) for key in ("a", "a", "b")]
+    assert results == [1, 1, 2]
+
+
+def test_a_head_that_grew_makes_room_for_counts_of_new_classes() -> None:
+    shared = context()
+    shared.observe(toy.randn(1, 1, toy.DIM), torch.tensor([4]))
+    shared.set_head(OutputHead(toy.randn(2, 7, toy.DIM), None))
+    assert shared.train_counts.tolist() == [9, 0, 3, 1, 0, 0, 0]
+    assert shared.observed.tolist() == [0, 0, 0, 0, 1, 0, 0]
+    assert shared.new_classes is not None
+    assert shared.new_classes.tolist() == [False] * 5 + [True] * 2
+    shared.set_head(OutputHead(toy.randn(2, 8, toy.DIM), None))
+    assert shared.new_classes.tolist() == [False] * 5 + [True] * 3
+
+
+def test_no_neighbour_at_all_is_refused() -> None:
+    with pytest.raises(UserError, match="k = 0 must be at least 1"):
+        context(k=0)

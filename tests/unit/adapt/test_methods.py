@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+import pytest
+import torch
+
+from hebblm.adapt import (
+    DEFAULT_METHODS,
+    PAPER_METHODS,
+    RULES,
+    CacheConfig,
+    ContextAdapter,
+    Hebb,
+    HebbConfig,
+    KnnConfig,
+    MbpaConfig,
+    MethodSettings,
+    MixtureConfig,
+    MixtureHebbConfig,
+    MixtureMbpaConfig,
+    build_rule,
+    check_methods,
+    hyperparameters,
+)
+from hebblm.adapt import functional as F
+from hebblm.errors import UserError
+from hebblm.memory import FlatMemory
+
+from ...support import toy
+
+
+def observed_context(settings: MethodSettings = toy.SETTINGS, novel: bool = True):  # type: ignore[no-untyped-def]
+    stream = toy.stream_of(toy.tokens(0, 10))
+    context = toy.context_of(toy.base_of(toy.tiny_model().double()), FlatMemory(toy.DIM, dtype=torch.float64), stream, novel=novel)
+    labels = torch.tensor([2, 2, 26, 26, 27, 3, 2, 5, 28, 2, 1, 26])
+    context.observe(toy.randn(1, 12, toy.DIM, dtype=torch.float64), labels)
+    return context
+
+
+def test_the_named_sets_are_known_methods() -> None:
+    for names in (DEFAULT_METHODS, PAPER_METHODS, [*RULES, "dynamic"]):
+        check_methods(list(names))
+    assert set(PAPER_METHODS) <= set(DEFAULT_METHODS)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [(["lstm", "hebbian"], "'hebbian'.*mixture.hebb"), (["lstm", "lstm"], "lstm,lstm.*once"), ([], "at least one")],
+)
+def test_unknown_repeated_or_missing_methods_are_refused(names: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        check_methods(names)
+
+
+@pytest.mark.parametrize(
+    ("variant", "arguments"),
+    [
+        ("hebb", {}),
+        ("hebb-v1", {"mbpa": False}),
+        ("hebb-v2", {"hebbian_classes": None}),
+        ("hebb-v3", {"weighting": 0.3}),
+        ("hebb-literal", {"gate": "literal"}),
+    ],
+)
+def test_every_variant_is_the_equation_it_is_named_after(variant: str, arguments: dict[str, object]) -> None:
+    context = observed_context()
+    settings = replace(toy.exact(toy.SETTINGS), hebb=replace(toy.SETTINGS.hebb, constant=0.3))
+    hidden = toy.randn(9, 4, toy.DIM, dtype=torch.float64)
+    near = context.memory.search(hidden, context.k)
+    options = {"hebbian_classes": context.new_classes, **arguments}
+    expected = F.hebb_logits(
+        hidden, near, context.head, lr=settings.mbpa.lr, steps=settings.mbpa.steps, eta=settings.hebb.eta,
+        beta=settings.hebb.beta, counts=context.train_counts + context.observed, eps=settings.mbpa.eps, **options,  # type: ignore[arg-type]
+    ).log_softmax(1)  # fmt: skip
+    found = ContextAdapter(context, build_rule(variant, settings)).predict(hidden)
+    assert torch.allclose(found, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("classes", "novel", "all_of_them"),
+    [("auto", True, False), ("auto", False, True), ("new", True, False), ("all", True, True)],
+)
+def test_n_new_is_the_new_words_where_there_are_any(classes: str, novel: bool, all_of_them: bool) -> None:
+    context = observed_context(novel=novel)
+    config = HebbConfig(classes=classes)  # type: ignore[arg-type]
+    hidden = toy.randn(9, 4, toy.DIM, dtype=torch.float64)
+    found = ContextAdapter(context, Hebb(config, MbpaConfig(method="exact"))).predict(hidden)
+    wanted = Hebb(config, MbpaConfig(method="exact"), "v2" if all_of_them else None)
+    other = Hebb(config, MbpaConfig(method="exact"), None if all_of_them else "v2")
+    assert torch.equal(found, ContextAdapter(context, wanted).predict(hidden))
+    if novel and classes != "all":
+        assert not torch.equal(found, ContextAdapter(context, other).predict(hidden))
+
+
+def test_a_result_names_the_settings_that_a_method_depends_on() -> None:
+    every = toy.SETTINGS
+    assert hyperparameters("lstm", every) == {}
+    assert hyperparameters("cache", every) == asdict(every.cache)
+    assert set(hyperparameters("mixture+hebb", every)) == {"mixture", "mbpa", "hebb", "mixture_hebb"}
+    assert set(hyperparameters("hebb-v2", every)) == {"mbpa", "hebb"}
+    for method in RULES:
+        hyperparameters(method, every)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: CacheConfig(window=0), "cache.window = 0"),
+        (lambda: CacheConfig(theta=-1.0), "cache.theta = -1"),
+        (lambda: CacheConfig(gamma=1.1), "cache.gamma = 1.1"),
+        (lambda: KnnConfig(temperature=0.0), "knn.temperature = 0"),
+        (lambda: KnnConfig(gamma=-0.1), "knn.gamma = -0.1"),
+        (lambda: MixtureConfig(theta=float("nan")), "mixture.theta = nan"),
+        (lambda: MixtureConfig(gamma=2.0), "mixture.gamma = 2"),
+        (lambda: MbpaConfig(lr=-0.1), "mbpa.lr = -0.1"),
+        (lambda: MbpaConfig(lr=float("inf")), "mbpa.lr = inf"),
+        (lambda: MbpaConfig(steps=-1), "mbpa.steps = -1"),
+        (lambda: MbpaConfig(eps=0.0), "mbpa.eps = 0"),
+        (lambda: MbpaConfig(pull=-1.0), "mbpa.pull = -1"),
+        (lambda: HebbConfig(beta=1.0), "hebb.beta = 1"),
+        (lambda: HebbConfig(eta=-1.0), "hebb.eta = -1"),
+        (lambda: HebbConfig(constant=1.5), "hebb.constant = 1.5"),
+        (lambda: MixtureMbpaConfig(1.2), "mixture_mbpa.weight = 1.2"),
+        (lambda: MixtureHebbConfig(-0.2), "mixture_hebb.weight = -0.2"),
+    ],
+)
+def test_a_value_out_of_range_is_refused_by_its_dotted_name(make, message: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(UserError, match=message):
+        make()

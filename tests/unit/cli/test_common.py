@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from awd_lstm import CheckpointError
+
+from hebblm.cli.common import guarded, parse
+from hebblm.errors import UserError
+
+
+@dataclass(frozen=True)
+class Inner:
+    """Settings within settings.
+
+    Args:
+        depth: how deep.
+    """
+
+    depth: int = 3
+
+
+@dataclass(frozen=True)
+class Config:
+    """A command.
+
+    Args:
+        corpus: what is read, 100 % of it.
+        split: which part
+            of it.
+        max_tokens: read only so many.
+        rate: of learning.
+        names: any number.
+        output_path: a folder.
+        quick: leave things out.
+        values: by name.
+        inner: more.
+    """
+
+    corpus: str
+    split: Literal["test", "valid"] = "test"
+    max_tokens: int | None = None
+    rate: float = 0.5
+    names: list[str] = field(default_factory=list, metadata={"nargs": "+"})
+    output_path: Path | None = None
+    quick: bool = False
+    values: dict[str, Any] = field(default_factory=dict)
+    inner: Inner = field(default_factory=Inner)
+
+    def __post_init__(self) -> None:
+        if self.rate < 0:
+            raise UserError(f"rate = {self.rate} must not be negative")
+
+
+def parsed(*argv: str) -> Config:
+    return parse(Config, list(argv), prog="try", description="Try it.", example="try --corpus ptb")
+
+
+def test_defaults_and_types() -> None:
+    assert parsed("--corpus", "ptb") == Config("ptb")
+    found = parsed(
+        "--corpus=x", "--split", "valid", "--max-tokens", "7", "--rate", "1e-3", "--names", "a=1", "b", "--quick",
+        "--output-path", "here/there", "--inner.depth", "5",
+    )  # fmt: skip
+    assert found == Config("x", "valid", 7, 1e-3, ["a=1", "b"], Path("here/there"), True, {}, Inner(5))
+    assert isinstance(found.output_path, Path)
+
+
+@pytest.mark.parametrize("suffix", ["json", "yaml"])
+def test_a_file_gives_values_and_the_command_line_overrides_them(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"config.{suffix}"
+    text = {
+        "json": '{"corpus": "wt2", "max_tokens": 9, "values": {"hebb.beta": 0.5}, "inner": {"depth": 8}}',
+        "yaml": "corpus: wt2\nmax_tokens: 9\nvalues:\n  hebb.beta: 0.5\ninner:\n  depth: 8\n",
+    }[suffix]
+    path.write_text(text)
+    found = parsed("--config", str(path), "--max-tokens", "4")
+    assert (found.corpus, found.max_tokens, found.inner.depth, found.values) == ("wt2", 4, 8, {"hebb.beta": 0.5})
+
+
+@pytest.mark.parametrize(
+    ("argv", "names"),
+    [
+        (["--corpus", "x", "--max-tokens", "many"], ["max"]),
+        (["--corpus", "x", "--split", "train"], ["split", "train"]),
+        (["--corpus", "x", "--unheard-of", "1"], ["unheard-of"]),
+        (["--corpus", "x", "--inner.width", "1"], ["width"]),
+        (["--corpus", "x", "--rate", "-1"], ["rate = -1"]),
+        (["--corpus", "x", "extra"], ["extra"]),
+        (["--corpus", "x", "--config", "/no/such/file.json"], ["/no/such/file.json"]),
+        ([], ["corpus"]),
+    ],
+)
+def test_mistakes_are_one_line_that_names_the_value(argv: list[str], names: list[str]) -> None:
+    with pytest.raises(UserError) as caught:
+        parsed(*argv)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert len(message) < 400
+    assert all(name in message for name in names), message
+
+
+@pytest.mark.parametrize("text", ['{"corpus": "x", "unheard_of": 1}', '{"corpus": "x", "rate": "fast"}', "{", "[1]"])
+def test_a_file_with_unknown_or_broken_content_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(text)
+    with pytest.raises(UserError) as caught:
+        parsed("--corpus", "x", "--config", str(path))
+    assert "\n" not in str(caught.value)
+
+
+def test_help_shows_defaults_and_the_example(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        parsed("--help")
+    assert caught.value.code == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    for words in ("Try it.", "example: try --corpus ptb", "100 % of it", "which part of it", "default: 0.5", "--max-tokens"):
+        assert words in shown, words
+
+
+@pytest.mark.parametrize(
+    ("raised", "status", "line"),
+    [
+        (UserError("k = 0 must be at least 1"), 2, "try: error: k = 0 must be at least 1\n"),
+        (CheckpointError("no checkpoint at x"), 2, "try: error: no checkpoint at x\n"),
+        (KeyboardInterrupt(), 130, "try: interrupted; what was finished is kept\n"),
+        (None, 0, ""),
+    ],
+)
+def test_a_mistake_ends_with_its_status_and_one_line(
+    raised: BaseException | None, status: int, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @guarded("try")
+    def main(argv: list[str] | None = None) -> int:
+        if raised is not None:
+            raise raised
+        return 0
+
+    assert main([]) == status
+    assert capsys.readouterr().err == line
+
+
+def test_a_defect_of_the_program_keeps_its_traceback() -> None:
+    @guarded("try")
+    def main(argv: list[str] | None = None) -> int:
+        raise RuntimeError("a defect")
+
+    with pytest.raises(RuntimeError, match="a defect"):
+        main([])

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from hebblm.adapt import HebbConfig, MbpaConfig
+from hebblm.adapt import functional as F
+from hebblm.evaluation.grid import Best, HebbGrid, mixed
+from hebblm.memory import FlatMemory
+
+from ...support import toy
+
+BETAS, ETAS = (0.0, 0.6, 0.99), (0.0, 0.05, 2.0)
+
+
+@pytest.mark.parametrize("masked", [False, True], ids=["all", "new"])
+@pytest.mark.parametrize("entries", [1, 5, 60])
+@pytest.mark.parametrize(("lr", "steps"), [(0.0, 1), (0.3, 1), (0.5, 5)])
+def test_every_point_is_the_loss_of_hebb(masked: bool, entries: int, lr: float, steps: int) -> None:
+    stream = toy.stream_of(toy.tokens(0, 10))
+    base = toy.base_of(toy.tiny_model().double())
+    context = toy.context_of(base, FlatMemory(toy.DIM, dtype=torch.float64), stream)
+    labels = torch.from_numpy(np.resize([25, 2, 2, 25, 3, 26, 25, 7], entries))
+    keys = toy.randn(1, entries, toy.DIM, dtype=torch.float64)
+    context.observe(keys, labels)
+    hidden, targets = toy.randn(2, 8, toy.DIM, dtype=torch.float64), torch.tensor([25, 2, 26, 7, 0, 29, 3, 25])
+    hidden[0] = keys[0]
+    batch = context.batch(hidden)
+    classes = context.new_classes if masked else None
+    mbpa = MbpaConfig(lr=lr, steps=steps, method="exact")
+    grid = HebbGrid(mbpa, HebbConfig(), BETAS, ETAS)
+    found = grid.losses(batch, targets, classes)
+    assert found.shape == (len(grid.points()), 8) == (9, 8)
+    for row, (beta, eta) in zip(found, grid.points(), strict=True):
+        logits = F.hebb_logits(
+            hidden, batch.neighbors, base.head, lr=lr, steps=steps, eta=eta, beta=beta, eps=mbpa.eps,
+            counts=context.train_counts + context.observed, hebbian_classes=classes,
+        )  # fmt: skip
+        expected = -logits.log_softmax(1).gather(1, targets[:, None]).squeeze(1)
+        assert torch.allclose(row, expected, atol=1e-9), (beta, eta)
+
+
+@pytest.mark.parametrize("weight", [0.05, 0.5, 0.95])
+def test_mixed_losses_are_those_of_the_interpolated_distribution(weight: float) -> None:
+    log_p, log_q = (toy.randn(seed, 6, 9, dtype=torch.float64).log_softmax(1) for seed in (0, 1))
+    targets = torch.arange(6)[:, None]
+    losses = [-values.gather(1, targets).squeeze(1).numpy() for values in (log_p, log_q)]
+    expected = -F.interpolate_log_probs(log_p, log_q, weight).gather(1, targets).squeeze(1)
+    np.testing.assert_allclose(mixed(losses[0], losses[1], weight), expected.numpy(), rtol=1e-12)
+
+
+def test_a_memory_that_gives_no_probability_leaves_the_bases_share() -> None:
+    np.testing.assert_allclose(mixed(np.array([np.inf]), np.array([1.0]), 0.25), [1.0 - np.log(0.75)])
+
+
+def test_the_best_point_is_the_lowest_finite_mean() -> None:
+    best = Best()
+    best.offer(np.array([np.inf, 0.0]), {"a": 1.0})
+    best.offer(np.array([np.nan, 0.0]), {"a": 2.0})
+    assert best.values == {}
+    best.offer(np.array([3.0, 1.0]), {"a": 3.0})
+    best.offer(np.array([1.0, 1.5]), {"a": 4.0})
+    best.offer(np.array([2.0, 2.0]), {"a": 5.0})
+    assert (best.loss, best.values) == (1.25, {"a": 4.0})
+    assert best.losses.tolist() == [1.0, 1.5]
+    assert [point["nll"] for point in best.tried] == [np.inf, np.inf, 2.0, 1.25, 2.0]
+
+
+def scenario_of(kind: str, tokens: int):  # type: ignore[no-untyped-def]
+    from hebblm.evaluation.scenario import Scenario, ScenarioConfig
+    from hebblm.evaluation.vocabulary import UnionVocabulary
+    from hebblm.models.shipped import LoadedModel
+    from hebblm.text import Dictionary
+
+    return Scenario(
+        kind=kind, source="toy", target="toy", model=LoadedModel(toy.tiny_model(), Path("none"), "checkpoint", "0"),
+        dictionary=Dictionary(), train=None, stream=toy.stream_of(toy.tokens(3, tokens)), vocabulary=UnionVocabulary(),
+        config=ScenarioConfig(intra_domain="toy", memory_content="test", k=9, update_every=20, new_rows="uniform"),
+        normalization="raw", device=torch.device("cpu"), data_sha256={}, whole=True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["intra-domain", "cross-domain"])
+def test_tuning_finds_what_trying_every_point_finds(kind: str) -> None:
+    from itertools import product
+
+    from hebblm.adapt import build_rule
+    from hebblm.evaluation.grid import Grid
+    from hebblm.evaluation.hyperparameters import Hyperparameters
+    from hebblm.evaluation.loop import evaluate
+    from hebblm.evaluation.tune import tune
+    from hebblm.memory import MemoryConfig
+    from hebblm.models.dynamic import DynamicConfig
+
+    grid = Grid(
+        base_lr=(0.01, 0.3), theta=(0.2, 1.0), temperature=(0.5, 5.0), gamma=(0.1, 0.4), mbpa_lr=(0.05, 0.5),
+        mbpa_steps=(1, 2), beta=(0.0, 0.9), eta=(0.02, 0.5), weight=(0.2, 0.7), dynamic_lr=(0.01, 0.2),
+        dynamic_decay=(0.0, 0.1),
+    )  # fmt: skip
+    start = Hyperparameters(
+        methods=toy.exact(toy.SETTINGS), dynamic=DynamicConfig("sgd", segment=20), memory=MemoryConfig("exact")
+    )
+    scenario = scenario_of(kind, 160)
+    tuned = tune(scenario, start, grid)
+    settings = start.changed({"base.lr": tuned.values["base.lr"]}) if kind == "cross-domain" else start
+    assert ("base.lr" in tuned.values) == (kind == "cross-domain")
+
+    def loss(method: str, values: dict[str, float]) -> float:
+        point = settings.changed(values)
+        base = scenario.base(point)
+        context = scenario.context(base, scenario.empty_memory(point), point.methods.cache.window)
+        rules = {method: build_rule(method, point.methods)}
+        nll = evaluate(base, context, rules, scenario.stream, scenario.vocabulary, update_every=20).nll[method]
+        return float(nll.astype(float).mean())
+
+    chosen: dict[str, float] = {}
+    spaces: dict[str, dict[str, tuple[float, ...]]] = {
+        "lstm": {},
+        "mixture": {"mixture.theta": grid.theta, "mixture.gamma": grid.gamma},
+        "cache": {"cache.theta": grid.theta, "cache.gamma": grid.gamma},
+        "knn": {"knn.temperature": grid.temperature, "knn.gamma": grid.gamma},
+        "mbpa": {"mbpa.lr": grid.mbpa_lr, "mbpa.steps": grid.mbpa_steps},
+        "hebb": {"hebb.beta": grid.beta, "hebb.eta": grid.eta},
+        "mixture+mbpa": {"mixture_mbpa.weight": grid.weight},
+        "mixture+hebb": {"mixture_hebb.weight": grid.weight},
+    }
+    for method, space in spaces.items():
+        points = [dict(zip(space, values, strict=True)) for values in product(*space.values())]
+        best = min((loss(method, {**chosen, **point}), i) for i, point in enumerate(points))
+        assert tuned.best[method].loss == pytest.approx(best[0], abs=1e-5), method
+        assert tuned.best[method].values == points[best[1]], method
+        chosen |= points[best[1]]
+    assert chosen.items() <= tuned.values.items()
+    assert len(tuned.best["dynamic"].tried) == 4

@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from awd_lstm import detach
+from torch import Tensor
+from torch.nn import functional as nn
+
+from hebblm.adapt import RULES, build_rule
+from hebblm.adapt import functional as F
+from hebblm.evaluation.loop import evaluate, evaluate_alone
+from hebblm.evaluation.vocabulary import UnionVocabulary
+from hebblm.memory import FlatMemory
+from hebblm.types import Neighbors
+
+from ...support import toy
+
+EXACT = toy.exact(toy.SETTINGS)
+
+
+class CountingMemory(FlatMemory):
+    def __init__(self) -> None:
+        super().__init__(toy.DIM)
+        self.searches = self.added = 0
+
+    def search(self, queries: Tensor, k: int) -> Neighbors:
+        self.searches += 1
+        return super().search(queries, k)
+
+    def add(self, keys: Tensor, values: Tensor, log_normalizers: Tensor | None = None) -> None:
+        self.added += len(values)
+        super().add(keys, values, log_normalizers)
+
+
+def nearest(keys: Tensor, values: Tensor, hidden: Tensor, k: int) -> Neighbors:
+    """Search a list of pairs the plain way."""
+    k = min(k, len(keys))
+    distances, order = (hidden[:, None] - keys[None]).square().sum(2).sort(dim=1, stable=True)
+    near = order[:, :k]
+    return Neighbors(keys[near], values[near], distances[:, :k], torch.ones_like(near, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("every", [1, 100])
+def test_equals_the_plainest_loop(every: int) -> None:
+    stream = toy.stream_of(toy.tokens(0, 120 if every == 1 else 250))
+    base = toy.base_of(toy.tiny_model().double())
+    context = toy.context_of(base, FlatMemory(toy.DIM, dtype=torch.float64), stream)
+    rules = {name: build_rule(name, EXACT) for name in ("lstm", "mixture", "hebb")}
+    found = evaluate(base, context, rules, stream, UnionVocabulary(), update_every=every, read_ahead=True)
+
+    base.reset()
+    model, state = base.model, base.model.initial_state(1)
+    keys, values = torch.zeros(0, toy.DIM, dtype=torch.float64), torch.zeros(0, dtype=torch.int64)
+    counts = torch.from_numpy(stream.train_counts)
+    new = torch.arange(toy.WORDS) >= toy.SOURCE
+    expected: dict[str, list[float]] = {name: [] for name in rules}
+    for start in range(0, len(stream), every):
+        inputs, targets = (torch.from_numpy(x[start : start + every]) for x in (stream.inputs, stream.targets))
+        with torch.no_grad():
+            out = model(inputs[None], state)
+        state, hidden = out.state, out.hidden[0]
+        head = base.head
+        base_logits = head.logits(hidden)
+        logits = {"lstm": base_logits, "mixture": base_logits, "hebb": base_logits}
+        if len(keys):
+            near = nearest(keys, values, hidden, context.k)
+            logits["mixture"] = F.mixture_log_probs(hidden, near, head, theta=0.8, gamma=0.25)
+            logits["hebb"] = F.hebb_logits(
+                hidden, near, head, lr=0.3, steps=3, eta=0.4, beta=0.6, eps=1e-3, hebbian_classes=new,
+                counts=counts + torch.bincount(values, minlength=toy.WORDS),
+            )  # fmt: skip
+        for name, scores in logits.items():
+            expected[name] += nn.cross_entropy(scores, targets, reduction="none").tolist()
+        keys, values = torch.cat([keys, hidden]), torch.cat([values, targets])
+    for name in rules:
+        np.testing.assert_allclose(found.nll[name], expected[name], rtol=1e-6, atol=1e-6)
+
+
+def test_a_moving_base_is_plain_gradient_descent_after_scoring() -> None:
+    stream = toy.stream_of(toy.tokens(1, 230))
+    trained = toy.tiny_model().double()
+    base = toy.base_of(trained, lr=0.3)
+    start = copy.deepcopy(base.model)
+    context = toy.context_of(base, FlatMemory(toy.DIM, dtype=torch.float64), stream)
+    rules = {name: build_rule(name, EXACT) for name in ("lstm", "mixture")}
+    found = evaluate(base, context, rules, stream, UnionVocabulary(), update_every=50)
+
+    model, optimizer, state, expected = start, torch.optim.SGD(start.parameters(), 0.3), start.initial_state(1), []
+    for first in range(0, len(stream), 50):
+        inputs, targets = (torch.from_numpy(x[first : first + 50]) for x in (stream.inputs, stream.targets))
+        out = model(inputs[None], detach(state))
+        state = out.state
+        losses = nn.cross_entropy(model.logits(out.hidden[0]), targets, reduction="none")
+        expected += losses.tolist()
+        optimizer.zero_grad()
+        losses.mean().backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.25)
+        optimizer.step()
+    np.testing.assert_allclose(found.nll["lstm"], expected, rtol=1e-6)
+    for name, parameter in base.model.named_parameters():
+        assert torch.allclose(parameter, model.get_parameter(name), atol=1e-12), name
+    assert torch.equal(context.head.weight, base.model.embedding), "methods must adapt the base as it has become"
+    assert torch.equal(trained.embedding, toy.tiny_model().double().embedding), "the trained model must stay"
+
+
+def test_one_forward_pass_and_one_retrieval_serve_every_method(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = toy.stream_of(toy.tokens(2, 95))
+    base, memory = toy.base_of(toy.tiny_model()), CountingMemory()
+    reads: list[int] = []
+    read = base.read
+    monkeypatch.setattr(base, "read", lambda inputs: reads.append(len(inputs)) or read(inputs))
+    context = toy.context_of(base, memory, stream)
+    rules = {name: build_rule(name, toy.SETTINGS) for name in RULES}
+    scores = evaluate(base, context, rules, stream, UnionVocabulary(), update_every=20)
+    assert reads == [20, 20, 20, 20, 15]
+    assert memory.searches == 5
+    assert memory.added == len(memory) == 95
+    assert set(scores.nll) == set(scores.seconds) == set(scores.stabilized) == set(RULES)
+    assert all(scores.seconds[name] >= scores.base_seconds for name in RULES)
+    assert scores.seconds["hebb"] >= scores.seconds["mbpa"], "Hebb alone would have to run MbPA as well"
+
+
+def test_without_retrieval_the_memory_is_never_searched() -> None:
+    stream = toy.stream_of(toy.tokens(2, 50))
+    base, memory = toy.base_of(toy.tiny_model()), CountingMemory()
+    rules = {name: build_rule(name, toy.SETTINGS) for name in ("lstm", "cache")}
+    context = toy.context_of(base, memory, stream)
+    evaluate(base, context, rules, stream, UnionVocabulary(), update_every=20, write=False, retrieve=False)
+    assert memory.searches == memory.added == 0
+
+
+@pytest.mark.parametrize(("filled", "write"), [(True, False), (False, True), (True, True)], ids=["train", "test", "both"])
+def test_the_memory_holds_what_was_asked_for(filled: bool, write: bool) -> None:
+    stream = toy.stream_of(toy.tokens(3, 60))
+    base, memory = toy.base_of(toy.tiny_model()), FlatMemory(toy.DIM)
+    if filled:
+        memory.add(toy.randn(0, 30, toy.DIM), torch.randint(0, toy.SOURCE, (30,)))
+        memory.mark_base()
+    context = toy.context_of(base, memory, stream)
+    rules = {"mixture": build_rule("mixture", toy.SETTINGS), "lstm": build_rule("lstm", toy.SETTINGS)}
+    nll = evaluate(base, context, rules, stream, UnionVocabulary(), update_every=20, write=write).nll
+    assert len(memory) == 30 * filled + 60 * write
+    assert np.array_equal(nll["mixture"][:20], nll["lstm"][:20]) == (not filled)
+    assert int(context.observed.sum()) == 60
+
+
+def test_progress_counts_every_token_once() -> None:
+    stream = toy.stream_of(toy.tokens(4, 450))
+    base, done = toy.base_of(toy.tiny_model()), []
+    context = toy.context_of(base, FlatMemory(toy.DIM), stream)
+    evaluate(
+        base, context, {"lstm": build_rule("lstm", EXACT)}, stream, UnionVocabulary(), update_every=30,
+        read_ahead=True, progress=done.append,
+    )  # fmt: skip
+    assert sum(done) == 450
+    assert max(done) == 30
+    done.clear()
+    evaluate_alone(toy.base_of(toy.tiny_model()), stream, UnionVocabulary(), segment=40, progress=done.append)
+    assert done == [40] * 11 + [10]
+
+
+def test_queries_run_at_a_stable_rate_are_counted_and_finite() -> None:
+    stream = toy.stream_of(np.tile(toy.tokens(5, 20), 6))  # repetition makes near-duplicate keys
+    counted = {}
+    for lr in (1e-4, 1e4):
+        base = toy.base_of(toy.tiny_model())
+        context = toy.context_of(base, FlatMemory(toy.DIM), stream)
+        settings = replace(toy.SETTINGS, mbpa=replace(toy.SETTINGS.mbpa, lr=lr))
+        rules = {name: build_rule(name, settings) for name in RULES}
+        scores = evaluate(base, context, rules, stream, UnionVocabulary(), update_every=20)
+        assert all(np.isfinite(losses).all() for losses in scores.nll.values())
+        counted[lr] = scores.stabilized
+    assert set(counted[1e-4].values()) == {0}
+    quiet = {"lstm", "cache", "knn", "mixture", "hebb-v1"}
+    assert {name for name, number in counted[1e4].items() if number == 0} == quiet
+    assert len({number for name, number in counted[1e4].items() if name not in quiet}) == 1
+
+
+def test_alone_and_shared_agree_on_the_base() -> None:
+    stream = toy.stream_of(toy.tokens(6, 90))
+    alone, _ = evaluate_alone(toy.base_of(toy.tiny_model(), lr=0.2), stream, UnionVocabulary(), segment=30)
+    base = toy.base_of(toy.tiny_model(), lr=0.2)
+    context = toy.context_of(base, FlatMemory(toy.DIM), stream)
+    shared = evaluate(base, context, {"lstm": build_rule("lstm", EXACT)}, stream, UnionVocabulary(), update_every=30)
+    np.testing.assert_allclose(alone, shared.nll["lstm"], atol=1e-6)
+    assert len(np.unique(alone)) > 50

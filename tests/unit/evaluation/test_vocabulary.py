@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from hebblm.adapt import RULES, build_rule
+from hebblm.errors import UserError
+from hebblm.evaluation.loop import evaluate, evaluate_alone
+from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary
+from hebblm.memory import FlatMemory
+from hebblm.models.dynamic import DynamicBase, DynamicConfig
+
+from ...support import toy
+
+
+def checked_vocabulary(rows_seen: list[int]) -> OpenVocabulary:
+    """Return a vocabulary that proves every scored distribution to be one over everything that can occur."""
+
+    class Checked(OpenVocabulary):
+        def score(self, log_probs: Tensor, targets: Tensor) -> Tensor:
+            full = self.distribution(log_probs)
+            assert full.shape[1] == self.size
+            assert torch.allclose(full.exp().sum(1), torch.ones(len(full), dtype=full.dtype), atol=1e-5, rtol=0)
+            losses = OpenVocabulary.score(self, log_probs, targets)
+            assert torch.allclose(losses, -full.gather(1, targets[:, None]).squeeze(1), atol=1e-6)
+            rows_seen.append(log_probs.shape[1])
+            return losses
+
+    return Checked(toy.UNK, toy.WORDS, 0.4)
+
+
+@pytest.mark.parametrize("lr", [0.0, 0.3], ids=["fixed", "moving"])
+def test_a_row_appears_when_its_word_is_first_observed_and_all_sums_to_one(lr: float) -> None:
+    ids = toy.by_first_appearance(toy.tokens(8, 260))
+    assert len(np.unique(ids[ids >= toy.SOURCE])) >= 2
+    stream = toy.stream_of(ids, policy="open")
+    base = toy.base_of(toy.tiny_model(), rows=0, lr=lr)
+    context = toy.context_of(base, FlatMemory(toy.DIM), stream, novel=True)
+    rules = {name: build_rule(name, toy.SETTINGS) for name in RULES}
+    rows: list[int] = []
+    scores = evaluate(base, context, rules, stream, checked_vocabulary(rows), update_every=10)
+    expected = [
+        max(toy.SOURCE, ids[:start].max(initial=0) + 1) for start in range(0, len(ids), 10) for _ in RULES
+    ]
+    assert rows == expected
+    assert rows[0] == toy.SOURCE
+    assert len(set(rows)) > 1
+    assert base.model.embedding.shape[0] == base.model.bias.shape[0] == ids.max() + 1
+    assert context.new_classes is not None
+    assert int(context.new_classes.sum()) == ids.max() + 1 - toy.SOURCE
+    assert all(np.isfinite(losses).all() for losses in scores.nll.values())
+
+
+def test_a_word_that_came_back_is_predicted_better_by_the_memory() -> None:
+    ids = toy.by_first_appearance(toy.tokens(8, 260))
+    base = toy.base_of(toy.tiny_model(), rows=0)
+    stream = toy.stream_of(ids, policy="open")
+    context = toy.context_of(base, FlatMemory(toy.DIM), stream)
+    rules = {name: build_rule(name, toy.SETTINGS) for name in ("lstm", "mixture")}
+    nll = evaluate(base, context, rules, stream, OpenVocabulary(toy.UNK, toy.WORDS), update_every=1).nll
+    novel = np.flatnonzero(stream.oov)
+    first = np.array([np.flatnonzero(ids == word)[0] for word in np.unique(ids[novel])])
+    again = np.setdiff1d(novel, first)
+    assert len(again) >= 2
+    assert nll["mixture"][again].mean() < nll["lstm"][again].mean()
+    share = 0.5 / (toy.WORDS - toy.SOURCE)
+    unk = nll["lstm"][first[0]] + np.log(share)
+    assert unk == pytest.approx(float(-unk_log_prob(stream, int(first[0]))), abs=1e-4)
+
+
+def unk_log_prob(stream, position: int) -> Tensor:  # type: ignore[no-untyped-def]
+    """Return the base's log P(<unk>) before the first novel word."""
+    base = toy.base_of(toy.tiny_model(), rows=0)
+    hidden = base.read(torch.from_numpy(stream.inputs[: position + 1]))
+    return base.head.logits(hidden).log_softmax(1)[position, toy.UNK]
+
+
+def test_dynamic_evaluation_grows_too() -> None:
+    ids = toy.by_first_appearance(toy.tokens(8, 200))
+    stream, rows = toy.stream_of(ids, policy="open"), []
+    model = toy.tiny_model()
+    squares = [p.detach().square() + 0.1 for p in model.parameters()]
+    for base in (
+        DynamicBase(model, DynamicConfig("sgd", lr=0.1), None),
+        DynamicBase(model, DynamicConfig("rms", lr=0.01), squares),
+    ):
+        nll, seconds = evaluate_alone(base, stream, checked_vocabulary(rows), segment=10)
+        assert np.isfinite(nll).all()
+        assert base.head.weight.shape[0] == ids.max() + 1
+        assert seconds > 0
+    assert rows[0] == toy.SOURCE < rows[-1]
+
+
+@given(seed=st.integers(0, 10_000), rows=st.integers(3, 9), share=st.floats(0.01, 0.99))
+def test_distribution_sums_to_one_and_score_gathers_from_it(seed: int, rows: int, share: float) -> None:
+    vocabulary = OpenVocabulary(unk=1, size=9, share=share)
+    log_probs = toy.randn(seed, 9, rows, dtype=torch.float64).log_softmax(1)
+    before = log_probs.clone()
+    full = vocabulary.distribution(log_probs)
+    assert torch.allclose(full.exp().sum(1), torch.ones(9, dtype=torch.float64), atol=1e-12)
+    targets = torch.arange(9)
+    expected = -full[targets, targets]
+    assert torch.allclose(vocabulary.score(log_probs, targets), expected, atol=1e-12)
+    assert torch.equal(log_probs, before)
+    assert vocabulary.readable(targets, rows).tolist() == [t if t < rows else 1 for t in range(9)]
+    assert vocabulary.new_rows(targets[:4], rows) == max(0, 4 - rows)
+
+
+def test_union_charges_every_word_by_its_own_row() -> None:
+    vocabulary, log_probs = UnionVocabulary(), toy.randn(0, 5, 7).log_softmax(1)
+    targets = torch.tensor([6, 0, 3, 3, 1])
+    assert torch.equal(vocabulary.score(log_probs, targets), -log_probs[torch.arange(5), targets])
+    assert torch.equal(vocabulary.readable(targets, 4), targets)
+    assert vocabulary.new_rows(targets, 7) == 0
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, -0.1, 1.5])
+def test_a_share_outside_the_open_interval_is_refused(share: float) -> None:
+    with pytest.raises(UserError, match="unk_share"):
+        OpenVocabulary(0, 10, share)

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from awd_lstm import AWDLSTM, detach
+from torch import Tensor
+from torch.nn import functional as nn
+
+from hebblm.errors import UserError
+from hebblm.evaluation.loop import evaluate_alone
+from hebblm.evaluation.vocabulary import UnionVocabulary
+from hebblm.models.dynamic import DynamicBase, DynamicConfig, gradient_mean_squares
+
+from ...support import toy
+
+
+def squares_of(model: AWDLSTM) -> list[Tensor]:
+    return [toy.randn(i, *p.shape, dtype=torch.float64).square() for i, p in enumerate(model.parameters())]
+
+
+@pytest.mark.parametrize("rule", ["sgd", "rms"])
+def test_is_the_update_of_krause_and_others(rule: str) -> None:
+    eta, lam, epsilon, segment = 0.05, 0.3, 0.01, 15
+    config = DynamicConfig(rule, lr=eta, decay=lam, epsilon=epsilon, segment=segment)  # type: ignore[arg-type]
+    trained = toy.tiny_model().double()
+    squares = squares_of(trained)
+    base = DynamicBase(trained, config, squares if rule == "rms" else None)
+    stream = toy.stream_of(toy.tokens(0, 100, toy.SOURCE), words=toy.SOURCE)
+    found, _ = evaluate_alone(base, stream, UnionVocabulary(), segment=segment)
+
+    model, expected = toy.tiny_model().double(), []
+    parameters = list(model.parameters())
+    theta_0 = [p.detach().clone() for p in parameters]
+    rms = [s.sqrt() for s in squares]
+    average = sum(r.mean() for r in rms) / len(rms)
+    state = model.initial_state(1)
+    for start in range(0, 100, segment):
+        inputs, targets = (torch.from_numpy(x[start : start + segment]) for x in (stream.inputs, stream.targets))
+        out = model(inputs[None], detach(state))
+        state = out.state
+        losses = nn.cross_entropy(model.logits(out.hidden[0]), targets, reduction="none")
+        expected += losses.tolist()
+        gradients = torch.autograd.grad(losses.mean(), parameters)
+        for p, g, origin, r in zip(parameters, gradients, theta_0, rms, strict=True):
+            theta = p.detach().clone()
+            if rule == "sgd":
+                new = theta - eta * g + lam * (origin - theta)
+            else:
+                new = theta - eta * g / (r + epsilon) + (lam * r / average).clamp(max=1) * (origin - theta)
+            p.data.copy_(new)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    for p, q in zip(parameters, base.model.parameters(), strict=True):
+        assert torch.allclose(p, q, atol=1e-11, rtol=0)
+
+
+@pytest.mark.parametrize("rule", ["sgd", "rms"])
+def test_without_rate_and_decay_it_is_the_fixed_base_bit_for_bit(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = toy.tiny_model()
+    config = DynamicConfig(rule, lr=0.0, decay=0.0)  # type: ignore[arg-type]
+    squares = [p.detach().square() for p in model.parameters()] if rule == "rms" else None
+    stream = toy.stream_of(toy.tokens(1, 120))
+    fixed, _ = evaluate_alone(toy.base_of(model), stream, UnionVocabulary(), segment=30)
+    still = toy.base_of(model, lr=1.0)  # keeps the graph, for which torch takes another kernel, but never learns
+    monkeypatch.setattr(still, "learn", lambda targets: None)
+    expected, _ = evaluate_alone(still, stream, UnionVocabulary(), segment=30)
+    base = DynamicBase(model, config, squares, rows=toy.NOVEL, init="uniform")
+    found, _ = evaluate_alone(base, stream, UnionVocabulary(), segment=30)
+    assert np.array_equal(found, expected)
+    np.testing.assert_allclose(found, fixed, atol=1e-5)
+
+
+def test_it_learns_and_reset_restores_bit_for_bit() -> None:
+    stream = toy.stream_of(np.tile(toy.tokens(2, 40), 4))
+    base = DynamicBase(toy.tiny_model(), DynamicConfig("sgd", lr=0.5, decay=0.0), None, rows=toy.NOVEL)
+    first, _ = evaluate_alone(base, stream, UnionVocabulary(), segment=20)
+    assert first[-40:].mean() < first[:40].mean() - 0.1
+    base.reset()
+    again, _ = evaluate_alone(base, stream, UnionVocabulary(), segment=20)
+    assert np.array_equal(first, again)
+
+
+def test_full_decay_returns_to_the_trained_weights_at_every_step() -> None:
+    base = DynamicBase(toy.tiny_model(), DynamicConfig("sgd", lr=0.0, decay=1.0), None)
+    start = [p.detach().clone() for p in base.model.parameters()]
+    with torch.no_grad():
+        for p in base.model.parameters():
+            p.add_(1.0)
+    base.read(torch.tensor([1, 2]))
+    base.learn(torch.tensor([2, 3]))
+    assert all(torch.allclose(p, q, atol=1e-6) for p, q in zip(base.model.parameters(), start, strict=True))
+
+
+@pytest.mark.parametrize("rule", ["sgd", "rms"])
+def test_rows_that_come_later_decay_to_their_initial_value(rule: str) -> None:
+    model = toy.tiny_model()
+    squares = [p.detach().square() + 0.1 for p in model.parameters()] if rule == "rms" else None
+    config = DynamicConfig(rule, lr=0.1, decay=1.0)  # type: ignore[arg-type]
+    base = DynamicBase(model, config, squares, init="mean")
+    base.read(torch.tensor([1, 2]))
+    base.learn(torch.tensor([2, 3]))
+    moved = base.model.embedding[: toy.SOURCE].detach().clone()
+    base.grow(2)
+    assert torch.equal(base.model.embedding[: toy.SOURCE], moved)
+    born = base.model.embedding[toy.SOURCE :].detach().clone()
+    base.read(torch.tensor([3, toy.SOURCE]))
+    base.learn(torch.tensor([toy.SOURCE, toy.SOURCE + 1]))
+    after = base.model.embedding[toy.SOURCE :].detach()
+    assert after.shape == (2, toy.DIM)
+    assert not torch.equal(after, born)
+    assert torch.allclose(base._origin[0][toy.SOURCE :], born)
+
+
+def test_gradient_statistics_are_the_mean_square_over_segments() -> None:
+    model, ids = toy.tiny_model().double(), toy.tokens(3, 500, toy.SOURCE)
+    config = DynamicConfig(segment=7, statistics=400)
+    found = gradient_mean_squares(model, ids, config)
+    rows = ids[:400].reshape(20, 20)
+    sums = [torch.zeros_like(p) for p in model.parameters()]
+    state = model.initial_state(20)
+    for start in (0, 7, 14):
+        stop = min(start + 7, 19)
+        out = model(torch.from_numpy(rows[:, start:stop]), detach(state))
+        state = out.state
+        targets = torch.from_numpy(rows[:, start + 1 : stop + 1].reshape(-1))
+        loss = nn.cross_entropy(model.logits(out.hidden).reshape(-1, toy.SOURCE), targets)
+        for total, g in zip(sums, torch.autograd.grad(loss, list(model.parameters())), strict=True):
+            total += g.square() / 3
+    assert all(torch.allclose(a, b, rtol=1e-9, atol=1e-18) for a, b in zip(found, sums, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("lr", -1.0), ("decay", 1.5), ("epsilon", 0.0), ("segment", 0), ("statistics", 0)]
+)
+def test_values_out_of_range_are_refused(field: str, value: float) -> None:
+    with pytest.raises(UserError, match=f"dynamic.{field} = {value}"):
+        DynamicConfig(**{field: value})  # type: ignore[arg-type]

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from awd_lstm import AWDLSTMConfig, CheckpointError, Event, Trainer, TrainingConfig, read_config
+from awd_lstm.state import STATE
+
+from hebblm.errors import UserError
+from hebblm.models import shipped, training
+from hebblm.models.presets import Preset
+from hebblm.models.shipped import obtain_model, open_model
+from hebblm.models.store import model_folder, prepared_corpus, shipped_folder
+from hebblm.models.training import train_model
+from hebblm.text import Dictionary, PreparedCorpus
+
+from ...support import toy
+
+CPU = torch.device("cpu")
+
+
+def recipe(prepared: PreparedCorpus, epochs: int = 2) -> Preset:
+    model = AWDLSTMConfig(len(prepared.dictionary), 6, 8, 2, dropout=0.1, dropouth=0.1, dropouti=0.1, dropoute=0.0, wdrop=0.1)
+    return Preset(model, TrainingConfig(batch_size=4, epochs=epochs, optimizer="adamw", lr=0.01, bptt=10))
+
+
+@pytest.fixture()
+def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PreparedCorpus:
+    monkeypatch.setenv("HEBBLM_CACHE", str(tmp_path / "cache"))
+    return toy.corpus(tmp_path / "corpus")
+
+
+def train(prepared: PreparedCorpus, folder: Path, preset: Preset | None = None):  # type: ignore[no-untyped-def]
+    return train_model(prepared, preset or recipe(prepared), folder, device=CPU, provenance={"command": "here"})
+
+
+def refuse_training(*args: object, **kwargs: object) -> None:
+    raise AssertionError("nothing is to be trained")
+
+
+def test_a_checkpoint_carries_all_that_reading_another_text_takes(prepared: PreparedCorpus, tmp_path: Path) -> None:
+    train(prepared, tmp_path / "model")
+    record = read_config(tmp_path / "model")["training"]
+    assert record["corpus"]["name"] == "toy"
+    assert record["corpus"]["normalization"] == "raw"
+    assert record["corpus"]["tokenizer"] == {"name": "whitespace"}
+    assert record["command"] == "here" or record["provenance"]["command"] == "here"
+    assert Dictionary.load(tmp_path / "model" / "dict.txt") == prepared.dictionary
+    assert not (tmp_path / "model" / STATE).exists()
+
+
+def test_an_interrupted_run_goes_on_to_the_same_weights(
+    prepared: PreparedCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = train(prepared, tmp_path / "whole")
+
+    def interrupted(trainer: Trainer, name: str) -> None:
+        def stop(event: Event) -> None:
+            if event.epoch == 1:
+                raise KeyboardInterrupt
+
+        trainer.run(stop, save_every=0.0)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "_run", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            train(prepared, tmp_path / "killed")
+    assert (tmp_path / "killed" / STATE).exists()
+    resumed = train(prepared, tmp_path / "killed")
+    for (name, p), q in zip(whole.named_parameters(), resumed.parameters(), strict=True):
+        assert torch.equal(p, q), name
+
+
+def test_a_finished_run_is_used_as_it_is_and_another_is_refused(
+    prepared: PreparedCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = train(prepared, tmp_path / "model")
+    monkeypatch.setattr(training, "Trainer", refuse_training)
+    assert torch.equal(train(prepared, tmp_path / "model").embedding, model.embedding)
+    with pytest.raises(UserError, match="already holds another model"):
+        train(prepared, tmp_path / "model", recipe(prepared, epochs=3))
+    with pytest.raises(UserError, match="already holds another model"):
+        train(toy.corpus(tmp_path / "other", seed=9, words=12), tmp_path / "model")
+
+
+def test_text_too_short_for_the_batch_is_a_users_mistake(prepared: PreparedCorpus, tmp_path: Path) -> None:
+    preset = recipe(prepared)
+    wide = replace(preset, training=replace(preset.training, batch_size=10_000))
+    with pytest.raises(UserError, match="too few"):
+        train(prepared, tmp_path / "model", wide)
+
+
+def test_a_place_that_cannot_be_written_is_a_users_mistake(prepared: PreparedCorpus, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(UserError, match="cannot write"):
+        train(prepared, tmp_path / "file" / "model")
+
+
+def test_a_model_meets_its_own_dictionary_only(prepared: PreparedCorpus, tmp_path: Path) -> None:
+    train(prepared, tmp_path / "model")
+    loaded = open_model(tmp_path / "model", prepared.meta.dictionary_hash, CPU)
+    described = loaded.describe()
+    assert described["origin"] == "checkpoint"
+    assert described["vocabulary_size"] == len(prepared.dictionary)
+    assert described["parameters"] == sum(p.numel() for p in loaded.model.parameters())
+    assert described["weights_sha256"] == loaded.sha256 == read_config(tmp_path / "model")["weights_sha256"]
+    with pytest.raises(CheckpointError, match="trained with dictionary"):
+        open_model(tmp_path / "model", "0" * 64, CPU)
+
+
+def test_the_cached_model_is_trained_once_and_the_shipped_one_never(
+    prepared: PreparedCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shipped, "get_preset", lambda *args: recipe(prepared, epochs=1))
+    ask = lambda: obtain_model(prepared, "tiny", seed=1, device=CPU, provenance={})  # noqa: E731
+    first = ask()
+    assert first.origin == "trained"
+    assert first.folder == model_folder(prepared, recipe(prepared, epochs=1))
+    monkeypatch.setattr(training, "Trainer", refuse_training)
+    assert ask().sha256 == first.sha256
+    place = tmp_path / "shipped"
+    monkeypatch.setattr("hebblm.models.store.SHIPPED", place)
+    place.mkdir()
+    first.folder.rename(place / "tiny-toy-raw")
+    assert ask().origin == "shipped"
+    assert shipped_folder(prepared, "small") is None
+
+
+def test_another_recipe_or_text_is_another_folder(prepared: PreparedCorpus, tmp_path: Path) -> None:
+    other = toy.corpus(tmp_path / "other", seed=5)
+    folders = {
+        model_folder(prepared, recipe(prepared)),
+        model_folder(prepared, recipe(prepared, epochs=3)),
+        model_folder(other, recipe(other)),
+    }
+    assert len(folders) == 3
+    assert model_folder(prepared, recipe(prepared)) in folders
+    assert all("toy-raw-" in folder.name for folder in folders)
+
+
+def test_a_text_is_prepared_once_a_policy_under_a_name_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEBBLM_CACHE", str(tmp_path / "cache"))
+    for name in ("a b", "a-b"):
+        (tmp_path / f"{name}.txt").write_text("\n".join(["The cat", "the dog"] * 20) + "\n")
+    raw = prepared_corpus(f"text:{tmp_path}/a b.txt", None)
+    lower = prepared_corpus(f"text:{tmp_path}/a b.txt", "lower")
+    twin = prepared_corpus(f"text:{tmp_path}/a-b.txt", "raw")
+    assert len({raw.folder, lower.folder, twin.folder}) == 3
+    assert (len(raw.dictionary), len(lower.dictionary)) == (6, 5)
+    assert prepared_corpus(str(lower.folder), None).meta.normalization == "lower"

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from hebblm.errors import UserError
+from hebblm.files import atomic_path, check_writable, hash_of, read_json, sha256, write_json, write_text
+from hebblm.provenance import command_line, provenance
+
+
+def test_a_file_is_whole_or_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "file.txt"
+    write_text(path, "old\n")
+    with pytest.raises(ZeroDivisionError), atomic_path(path) as temporary:
+        temporary.write_text("half")
+        raise ZeroDivisionError
+    assert path.read_text() == "old\n"
+    assert [p.name for p in path.parent.iterdir()] == ["file.txt"]
+    write_text(path, "néw\n")
+    assert path.read_bytes() == "néw\n".encode()
+
+
+def test_an_interrupted_folder_leaves_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "folder"
+    for content in ("a", "b"):
+        with atomic_path(path, directory=True) as temporary:
+            (temporary / content).write_text(content)
+    assert [p.name for p in path.iterdir()] == ["b"]
+    with pytest.raises(KeyboardInterrupt), atomic_path(path, directory=True) as temporary:
+        (temporary / "c").write_text("c")
+        raise KeyboardInterrupt
+    assert [p.name for p in tmp_path.iterdir()] == ["folder"]
+    assert [p.name for p in path.iterdir()] == ["b"]
+
+
+def test_new_files_have_the_usual_permissions(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_text("x")
+    write_text(tmp_path / "atomic", "x")
+    assert (tmp_path / "atomic").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_no_space_and_no_place_are_a_users_mistake(tmp_path: Path) -> None:
+    def full() -> None:
+        with atomic_path(tmp_path / "x"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(UserError, match="cannot write .*x: No space left on device"):
+        full()
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(UserError, match="cannot write"):
+        write_text(tmp_path / "file" / "below", "x")
+    with pytest.raises(UserError, match="cannot write"):
+        check_writable(tmp_path / "file" / "below")
+    check_writable(tmp_path / "made")
+    assert list((tmp_path / "made").iterdir()) == []
+
+
+def test_an_error_about_another_file_is_not_blamed_on_the_place(tmp_path: Path) -> None:
+    def reads_what_is_missing() -> None:
+        with atomic_path(tmp_path / "out" / "x"):
+            Path("/no/such/input").read_text()
+
+    with pytest.raises(FileNotFoundError, match="/no/such/input"):
+        reads_what_is_missing()
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_json_round_trips_and_refuses_what_it_cannot_hold(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    write_json(path, {"a": [1, 2.5, None, "é"]})
+    assert read_json(path) == {"a": [1, 2.5, None, "é"]}
+    with pytest.raises(ValueError, match="JSON"):
+        write_json(path, {"a": float("nan")})
+    assert read_json(path) == {"a": [1, 2.5, None, "é"]}
+    path.write_text("{")
+    with pytest.raises(UserError, match=r"x.json is not valid JSON"):
+        read_json(path)
+    with pytest.raises(UserError, match="does not exist"):
+        read_json(tmp_path / "y.json")
+
+
+def test_hashes(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"abc")
+    assert sha256(tmp_path / "x") == hashlib.sha256(b"abc").hexdigest()
+    assert hash_of({"a": 1, "b": [2]}) == hash_of({"b": [2], "a": 1}) != hash_of({"a": 1, "b": [3]})
+    assert len(hash_of(None)) == 16
+
+
+def test_a_result_says_where_it_came_from() -> None:
+    record = provenance("hebblm-eval --set 'a b'", device="cpu", seed=3)
+    assert (record["command"], record["device"], record["seed"]) == ("hebblm-eval --set 'a b'", "cpu", 3)
+    assert {"python", "hebblm", "torch", "numpy"} <= set(record["versions"])
+    assert record["commit"] is None or len(record["commit"].rstrip("+")) == 40
+    assert command_line("hebblm-eval", ["--text", "a b.txt"]) == "hebblm-eval --text 'a b.txt'"
