@@ -150,7 +150,9 @@ def gradient_mean_squares(model: AWDLSTM, train: Ids, config: DynamicConfig) -> 
         out = model(inputs, state)
         state = detach(out.state)
         hidden = out.hidden.reshape(-1, out.hidden.shape[-1])
-        loss = linear_cross_entropy(hidden, model.embedding, model.bias, targets.reshape(-1), model.bias.dtype)
+        loss = linear_cross_entropy(
+            hidden, model.embedding, model.bias, targets.reshape(-1), model.bias.dtype
+        )
         for total, g in zip(sums, torch.autograd.grad(loss, parameters), strict=True):
             total += g.square()
     return [total / len(starts) for total in sums]

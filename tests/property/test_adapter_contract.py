@@ -53,10 +53,17 @@ def configured(form: str) -> MethodSettings:
 
 
 def filled(
-    make: MemoryMaker, dtype: torch.dtype = torch.float32, *, seed: int = 0, entries: int = 40, bias: bool = True
+    make: MemoryMaker,
+    dtype: torch.dtype = torch.float32,
+    *,
+    seed: int = 0,
+    entries: int = 40,
+    bias: bool = True,
 ) -> Context:
     """Return a context that observed some pairs, among them new classes and the same state twice."""
-    head = OutputHead(toy.randn(seed, WIDE, toy.DIM, dtype=dtype), toy.randn(seed + 1, WIDE, dtype=dtype) if bias else None)
+    head = OutputHead(
+        toy.randn(seed, WIDE, toy.DIM, dtype=dtype), toy.randn(seed + 1, WIDE, dtype=dtype) if bias else None
+    )
     counts = torch.arange(WIDE).flip(0)
     new = torch.arange(WIDE) >= WIDE - 20
     context = Context(
@@ -140,7 +147,9 @@ def test_without_observations_every_method_is_the_base(method: str) -> None:
     context = filled(MEMORIES["flat"], entries=0)
     hidden = queries(3, 5, context)
     base = context.head.logits(hidden).log_softmax(1)
-    assert torch.allclose(ContextAdapter(context, build_rule(method, toy.SETTINGS)).predict(hidden), base, atol=1e-6)
+    assert torch.allclose(
+        ContextAdapter(context, build_rule(method, toy.SETTINGS)).predict(hidden), base, atol=1e-6
+    )
 
 
 @every_memory
@@ -159,7 +168,9 @@ def test_predict_is_pure_and_the_order_of_methods_is_irrelevant(make: MemoryMake
             assert torch.equal(rules[method].log_probs(shared), copies[method]), method
     assert_same_state(before, state_of(context))
     assert torch.equal(hidden, kept)
-    assert all(torch.equal(alone[method], copies[method]) for method in RULES), "a result was changed afterwards"
+    assert all(torch.equal(alone[method], copies[method]) for method in RULES), (
+        "a result was changed afterwards"
+    )
 
 
 @every_method

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from awd_lstm import AWDLSTM, AWDLSTMConfig
 from torch import Tensor
 
+from awd_lstm import AWDLSTM, AWDLSTMConfig
 from hebblm.adapt import Context, MethodSettings
 from hebblm.adapt.settings import (
     CacheConfig,
@@ -69,7 +69,9 @@ def by_first_appearance(ids: np.ndarray, source: int = SOURCE) -> np.ndarray:
     return np.array([order.get(int(token), int(token)) for token in ids], dtype=np.int64)
 
 
-def stream_of(ids: np.ndarray, *, words: int = WORDS, source: int = SOURCE, policy: str = "union") -> EvaluationStream:
+def stream_of(
+    ids: np.ndarray, *, words: int = WORDS, source: int = SOURCE, policy: str = "union"
+) -> EvaluationStream:
     """Return a stream over ``ids`` with training counts that cover every frequency bucket."""
     counts = np.zeros(words, dtype=np.int64)
     counts[:source] = np.geomspace(2000, 3, source).astype(np.int64)
@@ -94,7 +96,13 @@ def base_of(model: AWDLSTM, *, rows: int = NOVEL, lr: float = 0.0) -> AwdBase:
 
 
 def context_of(
-    base: AwdBase, memory: AnyMemory, stream: EvaluationStream, *, k: int = 9, window: int = 30, novel: bool = True
+    base: AwdBase,
+    memory: AnyMemory,
+    stream: EvaluationStream,
+    *,
+    k: int = 9,
+    window: int = 30,
+    novel: bool = True,
 ) -> Context:
     """Return the shared state of all methods over ``base``."""
     rows = base.head.weight.shape[0]
@@ -122,10 +130,13 @@ def text(seed: int, lines: int, words: int = 30) -> list[str]:
     ]
 
 
-def corpus(folder: Path, *, seed: int = 0, lines: int = 60, words: int = 30, name: str = "toy") -> PreparedCorpus:
+def corpus(
+    folder: Path, *, seed: int = 0, lines: int = 60, words: int = 30, name: str = "toy"
+) -> PreparedCorpus:
     """Prepare a made-up corpus in ``folder``."""
     sources = {
-        split: MemoryLines(text(seed + index, lines, words)) for index, split in enumerate(("train", "valid", "test"))
+        split: MemoryLines(text(seed + index, lines, words))
+        for index, split in enumerate(("train", "valid", "test"))
     }
     made = Corpus(name, sources, WhitespaceTokenizer(), {"kind": "made up"})
     return prepare(made, normalization="raw", destdir=folder)

@@ -32,7 +32,9 @@ from ...support import toy
 
 def observed_context(settings: MethodSettings = toy.SETTINGS, novel: bool = True):  # type: ignore[no-untyped-def]
     stream = toy.stream_of(toy.tokens(0, 10))
-    context = toy.context_of(toy.base_of(toy.tiny_model().double()), FlatMemory(toy.DIM, dtype=torch.float64), stream, novel=novel)
+    context = toy.context_of(
+        toy.base_of(toy.tiny_model().double()), FlatMemory(toy.DIM, dtype=torch.float64), stream, novel=novel
+    )
     labels = torch.tensor([2, 2, 26, 26, 27, 3, 2, 5, 28, 2, 1, 26])
     context.observe(toy.randn(1, 12, toy.DIM, dtype=torch.float64), labels)
     return context
@@ -46,7 +48,11 @@ def test_the_named_sets_are_known_methods() -> None:
 
 @pytest.mark.parametrize(
     ("names", "message"),
-    [(["lstm", "hebbian"], "'hebbian'.*mixture.hebb"), (["lstm", "lstm"], "lstm,lstm.*once"), ([], "at least one")],
+    [
+        (["lstm", "hebbian"], "'hebbian'.*mixture.hebb"),
+        (["lstm", "lstm"], "lstm,lstm.*once"),
+        ([], "at least one"),
+    ],
 )
 def test_unknown_repeated_or_missing_methods_are_refused(names: list[str], message: str) -> None:
     with pytest.raises(UserError, match=message):

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from awd_lstm import CheckpointError
 
+from awd_lstm import CheckpointError
 from hebblm.cli.common import guarded, parse
 from hebblm.errors import UserError
 
@@ -27,7 +27,7 @@ class Config:
     """A command.
 
     Args:
-        corpus: what is read, 100 % of it.
+        corpus: what is read.
         split: which part
             of it.
         max_tokens: read only so many.
@@ -77,7 +77,12 @@ def test_a_file_gives_values_and_the_command_line_overrides_them(tmp_path: Path,
     }[suffix]
     path.write_text(text)
     found = parsed("--config", str(path), "--max-tokens", "4")
-    assert (found.corpus, found.max_tokens, found.inner.depth, found.values) == ("wt2", 4, 8, {"hebb.beta": 0.5})
+    assert (found.corpus, found.max_tokens, found.inner.depth, found.values) == (
+        "wt2",
+        4,
+        8,
+        {"hebb.beta": 0.5},
+    )
 
 
 @pytest.mark.parametrize(
@@ -102,7 +107,9 @@ def test_mistakes_are_one_line_that_names_the_value(argv: list[str], names: list
     assert all(name in message for name in names), message
 
 
-@pytest.mark.parametrize("text", ['{"corpus": "x", "unheard_of": 1}', '{"corpus": "x", "rate": "fast"}', "{", "[1]"])
+@pytest.mark.parametrize(
+    "text", ['{"corpus": "x", "unheard_of": 1}', '{"corpus": "x", "rate": "fast"}', "{", "[1]"]
+)
 def test_a_file_with_unknown_or_broken_content_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "config.json"
     path.write_text(text)
@@ -116,7 +123,13 @@ def test_help_shows_defaults_and_the_example(capsys: pytest.CaptureFixture[str])
         parsed("--help")
     assert caught.value.code == 0
     shown = " ".join(capsys.readouterr().out.split())
-    for words in ("Try it.", "example: try --corpus ptb", "100 % of it", "which part of it", "default: 0.5", "--max-tokens"):
+    for words in (
+        "Try it.",
+        "example: try --corpus ptb",
+        "which part of it",
+        "default: 0.5",
+        "--max-tokens",
+    ):
         assert words in shown, words
 
 

@@ -1,16 +1,24 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from hebblm.adapt import HebbConfig, MbpaConfig
+from hebblm.adapt import HebbConfig, MbpaConfig, build_rule
 from hebblm.adapt import functional as F
-from hebblm.evaluation.grid import Best, HebbGrid, mixed
-from hebblm.memory import FlatMemory
+from hebblm.evaluation.grid import Best, Grid, HebbGrid, mixed
+from hebblm.evaluation.hyperparameters import Hyperparameters
+from hebblm.evaluation.loop import evaluate
+from hebblm.evaluation.scenario import Scenario, ScenarioConfig
+from hebblm.evaluation.tune import tune
+from hebblm.evaluation.vocabulary import UnionVocabulary
+from hebblm.memory import FlatMemory, MemoryConfig
+from hebblm.models.dynamic import DynamicConfig
+from hebblm.models.shipped import LoadedModel
+from hebblm.text import Dictionary
 
 from ...support import toy
 
@@ -27,7 +35,10 @@ def test_every_point_is_the_loss_of_hebb(masked: bool, entries: int, lr: float, 
     labels = torch.from_numpy(np.resize([25, 2, 2, 25, 3, 26, 25, 7], entries))
     keys = toy.randn(1, entries, toy.DIM, dtype=torch.float64)
     context.observe(keys, labels)
-    hidden, targets = toy.randn(2, 8, toy.DIM, dtype=torch.float64), torch.tensor([25, 2, 26, 7, 0, 29, 3, 25])
+    hidden, targets = (
+        toy.randn(2, 8, toy.DIM, dtype=torch.float64),
+        torch.tensor([25, 2, 26, 7, 0, 29, 3, 25]),
+    )
     hidden[0] = keys[0]
     batch = context.batch(hidden)
     classes = context.new_classes if masked else None
@@ -70,12 +81,7 @@ def test_the_best_point_is_the_lowest_finite_mean() -> None:
     assert [point["nll"] for point in best.tried] == [np.inf, np.inf, 2.0, 1.25, 2.0]
 
 
-def scenario_of(kind: str, tokens: int):  # type: ignore[no-untyped-def]
-    from hebblm.evaluation.scenario import Scenario, ScenarioConfig
-    from hebblm.evaluation.vocabulary import UnionVocabulary
-    from hebblm.models.shipped import LoadedModel
-    from hebblm.text import Dictionary
-
+def scenario_of(kind: str, tokens: int) -> Scenario:
     return Scenario(
         kind=kind, source="toy", target="toy", model=LoadedModel(toy.tiny_model(), Path("none"), "checkpoint", "0"),
         dictionary=Dictionary(), train=None, stream=toy.stream_of(toy.tokens(3, tokens)), vocabulary=UnionVocabulary(),
@@ -86,25 +92,17 @@ def scenario_of(kind: str, tokens: int):  # type: ignore[no-untyped-def]
 
 @pytest.mark.parametrize("kind", ["intra-domain", "cross-domain"])
 def test_tuning_finds_what_trying_every_point_finds(kind: str) -> None:
-    from itertools import product
-
-    from hebblm.adapt import build_rule
-    from hebblm.evaluation.grid import Grid
-    from hebblm.evaluation.hyperparameters import Hyperparameters
-    from hebblm.evaluation.loop import evaluate
-    from hebblm.evaluation.tune import tune
-    from hebblm.memory import MemoryConfig
-    from hebblm.models.dynamic import DynamicConfig
-
     grid = Grid(
-        base_lr=(0.01, 0.3), theta=(0.2, 1.0), temperature=(0.5, 5.0), gamma=(0.1, 0.4), mbpa_lr=(0.05, 0.5),
-        mbpa_steps=(1, 2), beta=(0.0, 0.9), eta=(0.02, 0.5), weight=(0.2, 0.7), dynamic_lr=(0.01, 0.2),
+        base_lr=(0.01, 0.3), theta=(0.2, 1.0), temperature=(0.5,), gamma=(0.1, 0.4), mbpa_lr=(0.05, 0.5),
+        mbpa_steps=(2,), beta=(0.0, 0.9), eta=(0.05,), weight=(0.2, 0.7), dynamic_lr=(0.01, 0.2),
         dynamic_decay=(0.0, 0.1),
     )  # fmt: skip
     start = Hyperparameters(
-        methods=toy.exact(toy.SETTINGS), dynamic=DynamicConfig("sgd", segment=20), memory=MemoryConfig("exact")
+        methods=toy.exact(toy.SETTINGS),
+        dynamic=DynamicConfig("sgd", segment=20),
+        memory=MemoryConfig("exact"),
     )
-    scenario = scenario_of(kind, 160)
+    scenario = scenario_of(kind, 80)
     tuned = tune(scenario, start, grid)
     settings = start.changed({"base.lr": tuned.values["base.lr"]}) if kind == "cross-domain" else start
     assert ("base.lr" in tuned.values) == (kind == "cross-domain")
@@ -114,7 +112,9 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str) -> None:
         base = scenario.base(point)
         context = scenario.context(base, scenario.empty_memory(point), point.methods.cache.window)
         rules = {method: build_rule(method, point.methods)}
-        nll = evaluate(base, context, rules, scenario.stream, scenario.vocabulary, update_every=20).nll[method]
+        nll = evaluate(base, context, rules, scenario.stream, scenario.vocabulary, update_every=20).nll[
+            method
+        ]
         return float(nll.astype(float).mean())
 
     chosen: dict[str, float] = {}

@@ -111,17 +111,23 @@ def test_the_papers_optima() -> None:
     assert paper_values("wt2", "ptb") is PAPER["cross"]
     assert paper_values("numpy", "numpy") is PAPER["wt2"]
     cross = PAPER["cross"]
-    assert (cross["mbpa.lr"], cross["mbpa.steps"], cross["hebb.beta"], cross["hebb.eta"]) == (2.0, 1, 0.5, 0.3)
+    assert (cross["mbpa.lr"], cross["mbpa.steps"], cross["hebb.beta"], cross["hebb.eta"]) == (
+        2.0,
+        1,
+        0.5,
+        0.3,
+    )
     assert (PAPER["ptb"]["hebb.beta"], PAPER["ptb"]["hebb.eta"]) == (0.6, 0.7)
     assert (PAPER["wt2"]["hebb.beta"], PAPER["wt2"]["hebb.eta"]) == (0.15, 0.4)
 
 
 @pytest.mark.parametrize(
-    "content", [[], {}, {"schema": "other/1"}, {"schema": TUNED_SCHEMA}, {"schema": TUNED_SCHEMA, "values": 3}]
+    "content",
+    [[], {}, {"schema": "other/1"}, {"schema": TUNED_SCHEMA}, {"schema": TUNED_SCHEMA, "values": 3}],
 )
 def test_a_file_of_something_else_is_refused(tmp_path: Path, content: object) -> None:
     write_json(tmp_path / "tuned.json", content)
-    with pytest.raises(UserError, match="tuned.json.*hebblm-tune"):
+    with pytest.raises(UserError, match=r"tuned.json.*hebblm-tune"):
         read_tuned(tmp_path / "tuned.json")
 
 
@@ -162,7 +168,10 @@ def test_tuned_values_are_those_of_the_scenario_or_the_nearest_one(
     tuned_file(tmp_path / "tuned" / "wt2-to-ptb.json", hebb__beta=0.22)
     assert resolve_settings(INTRA, "tuned", {}, []).methods.hebb.beta == 0.11
     assert resolve_settings(CROSS, "tuned", {}, []).methods.hebb.beta == 0.22
-    assert resolve_settings(ScenarioConfig(cross_domain="pydoc-to-numpy"), "tuned", {}, []).methods.hebb.beta == 0.22
+    assert (
+        resolve_settings(ScenarioConfig(cross_domain="pydoc-to-numpy"), "tuned", {}, []).methods.hebb.beta
+        == 0.22
+    )
     tuned_file(tmp_path / "tuned" / "wt2.json", hebb__beta=0.33)
     assert resolve_settings(INTRA, "tuned", {}, []).methods.hebb.beta == 0.33
 

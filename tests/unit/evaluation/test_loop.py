@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from awd_lstm import detach
 from torch import Tensor
 from torch.nn import functional as nn
 
+from awd_lstm import detach
 from hebblm.adapt import RULES, build_rule
 from hebblm.adapt import functional as F
 from hebblm.evaluation.loop import evaluate, evaluate_alone
@@ -59,7 +59,9 @@ def test_equals_the_plainest_loop(every: int) -> None:
     new = torch.arange(toy.WORDS) >= toy.SOURCE
     expected: dict[str, list[float]] = {name: [] for name in rules}
     for start in range(0, len(stream), every):
-        inputs, targets = (torch.from_numpy(x[start : start + every]) for x in (stream.inputs, stream.targets))
+        inputs, targets = (
+            torch.from_numpy(x[start : start + every]) for x in (stream.inputs, stream.targets)
+        )
         with torch.no_grad():
             out = model(inputs[None], state)
         state, hidden = out.state, out.hidden[0]
@@ -89,7 +91,12 @@ def test_a_moving_base_is_plain_gradient_descent_after_scoring() -> None:
     rules = {name: build_rule(name, EXACT) for name in ("lstm", "mixture")}
     found = evaluate(base, context, rules, stream, UnionVocabulary(), update_every=50)
 
-    model, optimizer, state, expected = start, torch.optim.SGD(start.parameters(), 0.3), start.initial_state(1), []
+    model, optimizer, state, expected = (
+        start,
+        torch.optim.SGD(start.parameters(), 0.3),
+        start.initial_state(1),
+        [],
+    )
     for first in range(0, len(stream), 50):
         inputs, targets = (torch.from_numpy(x[first : first + 50]) for x in (stream.inputs, stream.targets))
         out = model(inputs[None], detach(state))
@@ -103,7 +110,9 @@ def test_a_moving_base_is_plain_gradient_descent_after_scoring() -> None:
     np.testing.assert_allclose(found.nll["lstm"], expected, rtol=1e-6)
     for name, parameter in base.model.named_parameters():
         assert torch.allclose(parameter, model.get_parameter(name), atol=1e-12), name
-    assert torch.equal(context.head.weight, base.model.embedding), "methods must adapt the base as it has become"
+    assert torch.equal(context.head.weight, base.model.embedding), (
+        "methods must adapt the base as it has become"
+    )
     assert torch.equal(trained.embedding, toy.tiny_model().double().embedding), "the trained model must stay"
 
 
@@ -133,7 +142,9 @@ def test_without_retrieval_the_memory_is_never_searched() -> None:
     assert memory.searches == memory.added == 0
 
 
-@pytest.mark.parametrize(("filled", "write"), [(True, False), (False, True), (True, True)], ids=["train", "test", "both"])
+@pytest.mark.parametrize(
+    ("filled", "write"), [(True, False), (False, True), (True, True)], ids=["train", "test", "both"]
+)
 def test_the_memory_holds_what_was_asked_for(filled: bool, write: bool) -> None:
     stream = toy.stream_of(toy.tokens(3, 60))
     base, memory = toy.base_of(toy.tiny_model()), FlatMemory(toy.DIM)
@@ -185,6 +196,8 @@ def test_alone_and_shared_agree_on_the_base() -> None:
     alone, _ = evaluate_alone(toy.base_of(toy.tiny_model(), lr=0.2), stream, UnionVocabulary(), segment=30)
     base = toy.base_of(toy.tiny_model(), lr=0.2)
     context = toy.context_of(base, FlatMemory(toy.DIM), stream)
-    shared = evaluate(base, context, {"lstm": build_rule("lstm", EXACT)}, stream, UnionVocabulary(), update_every=30)
+    shared = evaluate(
+        base, context, {"lstm": build_rule("lstm", EXACT)}, stream, UnionVocabulary(), update_every=30
+    )
     np.testing.assert_allclose(alone, shared.nll["lstm"], atol=1e-6)
     assert len(np.unique(alone)) > 50

@@ -19,7 +19,13 @@ from ...support import toy
 
 def summarised(nll: np.ndarray, ids: np.ndarray | None = None, **changes: object) -> MethodResult:
     stream = toy.stream_of(toy.tokens(0, len(nll)) if ids is None else ids)
-    arguments = {"hyperparameters": {}, "seconds": 2.0, "stabilized": None, "edges": (50, 100, 500), "whole": True}
+    arguments = {
+        "hyperparameters": {},
+        "seconds": 2.0,
+        "stabilized": None,
+        "edges": (50, 100, 500),
+        "whole": True,
+    }
     return method_result(nll.astype(np.float32), stream, **{**arguments, **changes})  # type: ignore[arg-type]
 
 

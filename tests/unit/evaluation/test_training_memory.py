@@ -37,7 +37,10 @@ def test_equals_reading_the_text_as_one_stream(count: int) -> None:
     assert torch.equal(labels.sort().values, stream[1:].sort().values)
     # As a multiset: sorting by a projection pairs the same entries, whatever the order they came in.
     axis = toy.randn(1, toy.DIM, dtype=torch.float64)
-    mine, theirs = (torch.cat([k.double(), v[:, None] * 10.0], 1) @ torch.cat([axis, axis[:1]]) for k, v in ((keys, labels), (expected, stream[1:])))
+    mine, theirs = (
+        torch.cat([k.double(), v[:, None] * 10.0], 1) @ torch.cat([axis, axis[:1]])
+        for k, v in ((keys, labels), (expected, stream[1:]))
+    )
     assert torch.allclose(mine.sort().values, theirs.sort().values, atol=2e-4)
     if count < 8 * WARM_UP:
         assert torch.allclose(keys, expected, atol=1e-4), "one part keeps the order"

@@ -24,7 +24,9 @@ def checked_vocabulary(rows_seen: list[int]) -> OpenVocabulary:
         def score(self, log_probs: Tensor, targets: Tensor) -> Tensor:
             full = self.distribution(log_probs)
             assert full.shape[1] == self.size
-            assert torch.allclose(full.exp().sum(1), torch.ones(len(full), dtype=full.dtype), atol=1e-5, rtol=0)
+            assert torch.allclose(
+                full.exp().sum(1), torch.ones(len(full), dtype=full.dtype), atol=1e-5, rtol=0
+            )
             losses = OpenVocabulary.score(self, log_probs, targets)
             assert torch.allclose(losses, -full.gather(1, targets[:, None]).squeeze(1), atol=1e-6)
             rows_seen.append(log_probs.shape[1])

@@ -3,10 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from awd_lstm import AWDLSTM, detach
 from torch import Tensor
 from torch.nn import functional as nn
 
+from awd_lstm import AWDLSTM, detach
 from hebblm.errors import UserError
 from hebblm.evaluation.loop import evaluate_alone
 from hebblm.evaluation.vocabulary import UnionVocabulary
@@ -36,7 +36,9 @@ def test_is_the_update_of_krause_and_others(rule: str) -> None:
     average = sum(r.mean() for r in rms) / len(rms)
     state = model.initial_state(1)
     for start in range(0, 100, segment):
-        inputs, targets = (torch.from_numpy(x[start : start + segment]) for x in (stream.inputs, stream.targets))
+        inputs, targets = (
+            torch.from_numpy(x[start : start + segment]) for x in (stream.inputs, stream.targets)
+        )
         out = model(inputs[None], detach(state))
         state = out.state
         losses = nn.cross_entropy(model.logits(out.hidden[0]), targets, reduction="none")
@@ -55,13 +57,17 @@ def test_is_the_update_of_krause_and_others(rule: str) -> None:
 
 
 @pytest.mark.parametrize("rule", ["sgd", "rms"])
-def test_without_rate_and_decay_it_is_the_fixed_base_bit_for_bit(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_rate_and_decay_it_is_the_fixed_base_bit_for_bit(
+    rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = toy.tiny_model()
     config = DynamicConfig(rule, lr=0.0, decay=0.0)  # type: ignore[arg-type]
     squares = [p.detach().square() for p in model.parameters()] if rule == "rms" else None
     stream = toy.stream_of(toy.tokens(1, 120))
     fixed, _ = evaluate_alone(toy.base_of(model), stream, UnionVocabulary(), segment=30)
-    still = toy.base_of(model, lr=1.0)  # keeps the graph, for which torch takes another kernel, but never learns
+    still = toy.base_of(
+        model, lr=1.0
+    )  # keeps the graph, for which torch takes another kernel, but never learns
     monkeypatch.setattr(still, "learn", lambda targets: None)
     expected, _ = evaluate_alone(still, stream, UnionVocabulary(), segment=30)
     base = DynamicBase(model, config, squares, rows=toy.NOVEL, init="uniform")

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from awd_lstm import AWDLSTM, parameter_count
 
+from awd_lstm import AWDLSTM, parameter_count
 from hebblm.errors import UserError
 from hebblm.models.device import pick_device
 from hebblm.models.presets import PRESETS, WIDE_VOCABULARY, get_preset
@@ -22,7 +22,9 @@ def test_a_preset_fits_its_vocabulary_and_takes_the_seed(name: str, vocabulary: 
     ("corpus", "vocabulary", "parameters", "batch", "epochs"),
     [("ptb", 10_000, 24_221_600, 20, 500), ("wt2", 33_278, 33_556_078, 80, 750)],
 )
-def test_paper_is_the_published_recipe(corpus: str, vocabulary: int, parameters: int, batch: int, epochs: int) -> None:
+def test_paper_is_the_published_recipe(
+    corpus: str, vocabulary: int, parameters: int, batch: int, epochs: int
+) -> None:
     preset = get_preset("paper", corpus, vocabulary, 0)
     with torch.device("meta"):
         assert parameter_count(AWDLSTM(preset.model)) == parameters
@@ -37,7 +39,7 @@ def test_short_runs_sample_a_wide_softmax_only(name: str) -> None:
 
 
 def test_an_unknown_preset_is_refused() -> None:
-    with pytest.raises(UserError, match="unknown preset 'huge'.*tiny, small, paper"):
+    with pytest.raises(UserError, match=r"unknown preset 'huge'.*tiny, small, paper"):
         get_preset("huge", "ptb", 10, 0)
 
 

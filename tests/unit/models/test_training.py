@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from awd_lstm import AWDLSTMConfig, CheckpointError, Event, Trainer, TrainingConfig, read_config
 from awd_lstm.state import STATE
-
 from hebblm.errors import UserError
 from hebblm.models import shipped, training
 from hebblm.models.presets import Preset
@@ -22,25 +22,31 @@ CPU = torch.device("cpu")
 
 
 def recipe(prepared: PreparedCorpus, epochs: int = 2) -> Preset:
-    model = AWDLSTMConfig(len(prepared.dictionary), 6, 8, 2, dropout=0.1, dropouth=0.1, dropouti=0.1, dropoute=0.0, wdrop=0.1)
+    model = AWDLSTMConfig(
+        len(prepared.dictionary), 6, 8, 2, dropout=0.1, dropouth=0.1, dropouti=0.1, dropoute=0.0, wdrop=0.1
+    )
     return Preset(model, TrainingConfig(batch_size=4, epochs=epochs, optimizer="adamw", lr=0.01, bptt=10))
 
 
-@pytest.fixture()
+@pytest.fixture
 def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PreparedCorpus:
     monkeypatch.setenv("HEBBLM_CACHE", str(tmp_path / "cache"))
     return toy.corpus(tmp_path / "corpus")
 
 
 def train(prepared: PreparedCorpus, folder: Path, preset: Preset | None = None):  # type: ignore[no-untyped-def]
-    return train_model(prepared, preset or recipe(prepared), folder, device=CPU, provenance={"command": "here"})
+    return train_model(
+        prepared, preset or recipe(prepared), folder, device=CPU, provenance={"command": "here"}
+    )
 
 
 def refuse_training(*args: object, **kwargs: object) -> None:
     raise AssertionError("nothing is to be trained")
 
 
-def test_a_checkpoint_carries_all_that_reading_another_text_takes(prepared: PreparedCorpus, tmp_path: Path) -> None:
+def test_a_checkpoint_carries_all_that_reading_another_text_takes(
+    prepared: PreparedCorpus, tmp_path: Path
+) -> None:
     train(prepared, tmp_path / "model")
     record = read_config(tmp_path / "model")["training"]
     assert record["corpus"]["name"] == "toy"
