@@ -83,7 +83,6 @@ class HebbGrid:
         context, near = batch.context, batch.neighbors
         delta = mbpa_result(batch, self.mbpa).delta  # (N, V)
         adapted = batch.logits + delta
-        total = adapted.logsumexp(1)  # (N,)
         term = batch.shared(
             ("grid", self.mbpa.eps, self.mbpa.closeness),
             lambda: F.hebbian_term(
@@ -99,8 +98,9 @@ class HebbGrid:
         mine = first & term.present  # one entry for each label that has a Hebbian term (N, K)
         plain = adapted.gather(1, term.labels)  # (N, K)
         base, change = batch.logits.gather(1, term.labels), delta.gather(1, term.labels)
-        rest = 1 - torch.where(mine, (plain - total[:, None]).exp(), 0).sum(1)
-        log_rest = total + rest.clamp_min(1e-12).log()  # (N,)
+        # Not total less the labels' part: where MbPA gave a label all the mass, nothing would be left of the rest.
+        others = adapted.scatter(1, term.labels, torch.where(term.present, -torch.inf, plain))  # (N, V)
+        log_rest = others.logsumexp(1)  # (N,)
         hit = mine & (term.labels == targets[:, None])
         at_target = adapted.gather(1, targets[:, None]).squeeze(1)
         counts = context.train_counts + context.observed
