@@ -11,6 +11,7 @@ from torch import Tensor
 from hebblm.adapt import functional as F
 from hebblm.adapt.context import EvalBatch
 from hebblm.adapt.settings import CacheConfig, HebbConfig, KnnConfig, MbpaConfig, MixtureConfig
+from hebblm.memory import label_counts
 
 
 class Rule(Protocol):
@@ -146,6 +147,17 @@ class Mbpa:
         return mbpa_result(batch, self.config).stabilized
 
 
+def class_counts(batch: EvalBatch, config: HebbConfig) -> Tensor:
+    """Return n_i (V,) int64: examples of each class seen in training and stream, or present in the memory."""
+    context = batch.context
+    if config.counts == "observed":
+        return context.train_counts + context.observed
+    classes = len(context.train_counts)
+    return batch.shared(
+        "memory counts", lambda: label_counts(context.memory, classes).to(context.observed.device)
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Hebb:
     """Hebb: MbPA and the Hebbian term, weighted by how often a class was seen (Eq. 4 and 7).
@@ -183,7 +195,7 @@ class Hebb:
                 bias=batch.head.bias is not None,
             ),
         )
-        counts = context.observed if config.counts == "memory" else context.train_counts + context.observed
+        counts = class_counts(batch, config)
         weights = batch.shared(
             ("weights", config.beta, config.counts), lambda: F.hebb_weights(counts, config.beta)
         )

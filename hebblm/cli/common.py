@@ -111,9 +111,7 @@ def _field_docs(config: type) -> dict[str, str]:
             continue
         body = inspect.cleandoc(match.group(1))
         entries = re.findall(r"^(\w+): (.*?)(?=^\w+: |\Z)", body, re.DOTALL | re.MULTILINE)
-        docs |= {
-            name: " ".join(words.split()).replace("``", "") for name, words in entries
-        }
+        docs |= {name: " ".join(words.split()).replace("``", "") for name, words in entries}
     return docs
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from hebblm.adapt import functional as F
 from hebblm.adapt.context import EvalBatch
 from hebblm.adapt.functional.grouping import group_ids
-from hebblm.adapt.rules import mbpa_result
+from hebblm.adapt.rules import class_counts, mbpa_result
 from hebblm.adapt.settings import HebbConfig, MbpaConfig
 
 Losses = npt.NDArray[np.float64]
@@ -46,7 +46,7 @@ class Grid:
     beta: tuple[float, ...] = (0.0, 0.15, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999)
     eta: tuple[float, ...] = (0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5, 3.0)
     weight: tuple[float, ...] = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-    dynamic_lr: tuple[float, ...] = (5e-4, 1e-3, 2e-3, 4e-3)
+    dynamic_lr: tuple[float, ...] = (1e-3, 2e-3, 4e-3, 8e-3)
     dynamic_decay: tuple[float, ...] = (0.005, 0.02)
 
 
@@ -80,7 +80,7 @@ class HebbGrid:
             targets: (N,) labels, only looked up, never used to choose what is computed.
             classes: (V,) bool N^new, None for all.
         """
-        context, near = batch.context, batch.neighbors
+        near = batch.neighbors
         delta = mbpa_result(batch, self.mbpa).delta  # (N, V)
         adapted = batch.logits + delta
         term = batch.shared(
@@ -103,7 +103,7 @@ class HebbGrid:
         log_rest = others.logsumexp(1)  # (N,)
         hit = mine & (term.labels == targets[:, None])
         at_target = adapted.gather(1, targets[:, None]).squeeze(1)
-        counts = context.train_counts + context.observed
+        counts = class_counts(batch, self.hebb)
         results = []
         for beta in self.betas:
             weights = F.hebb_weights(counts, beta).to(base.dtype)[term.labels]

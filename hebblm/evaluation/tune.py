@@ -11,6 +11,7 @@ from torch import Tensor
 
 from hebblm.adapt.context import EvalBatch
 from hebblm.adapt.rules import Cache, KnnLM, Mbpa, Mixture, Rule, Unadapted
+from hebblm.errors import UserError
 from hebblm.evaluation.grid import Best, Grid, HebbGrid, Losses, mixed
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import evaluate, evaluate_alone
@@ -61,7 +62,12 @@ def tune(scenario: Scenario, settings: Hyperparameters, grid: Grid, *, dynamic: 
         settings: what is not tuned.
         grid: values that are tried.
         dynamic: tune dynamic evaluation as well, which reads the text once a point.
+
+    Raises:
+        UserError: Hebb's literal gate, which changes every class and cannot be read off the neighbours.
     """
+    if settings.methods.hebb.gate != "gated":
+        raise UserError(f"hebb.gate={settings.methods.hebb.gate} cannot be tuned; tune with gated")
     best: dict[str, Best] = {}
     if scenario.kind == "cross-domain":
         best["base"] = _tune_base(scenario, settings, grid)

@@ -6,6 +6,7 @@ the present entries the state that ``reset`` returns to, and equal distances are
 
 from __future__ import annotations
 
+from hebblm.memory.counting import label_counts
 from hebblm.memory.factory import MemoryConfig, build_memory
 from hebblm.memory.flat import FlatMemory
 from hebblm.memory.hybrid import HybridMemory
@@ -21,6 +22,7 @@ __all__ = [
     "MemoryConfig",
     "RingMemory",
     "build_memory",
+    "label_counts",
     "load_memory",
     "save_memory",
 ]

@@ -40,8 +40,10 @@ def comparison_table(result: Result) -> Table:
                 item.stabilized_queries,
             ]
         )
-        extra.append([item.words_perplexity, item.bits_per_byte])
-    # Only subword runs report word perplexity and bits per byte; a word-level table need not show the gap.
+        words = item.words_perplexity
+        subwords = words is not None and not math.isclose(words, item.perplexity, rel_tol=1e-9)
+        extra.append([words, item.bits_per_byte] if subwords else [None, None])
+    # A word's perplexity is that of a token where tokens are words: such a table need not say it twice.
     extra_columns, extra_rows = without_empty_columns(further, extra)
     return Table(
         name="comparison",
