@@ -185,13 +185,13 @@ class Hebb:
         config, context = self.config, batch.context
         classes = self._classes(context.new_classes)
         term = batch.shared(
-            ("hebbian", classes is None, self.mbpa.eps, self.mbpa.closeness),
+            ("hebbian", classes is None, self.mbpa.eps, config.closeness),
             lambda: F.hebbian_term(
                 batch.neighbors,
                 batch.hidden,
                 eps=self.mbpa.eps,
                 hebbian_classes=classes,
-                closeness_normalization=self.mbpa.closeness,
+                closeness_normalization=config.closeness,
                 bias=batch.head.bias is not None,
             ),
         )

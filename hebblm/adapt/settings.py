@@ -107,6 +107,7 @@ class HebbConfig:
             words, all otherwise.
         constant: the constant E of variant v3.
         counts: examples that n_i counts; observed (training and stream) or memory (entries only).
+        closeness: of the Hebbian term's entries: raw as printed, or scaled to sum 1 or max 1, which bounds the term.
     """
 
     beta: float = 0.6
@@ -115,6 +116,7 @@ class HebbConfig:
     classes: Literal["auto", "new", "all"] = "auto"
     constant: float = 0.5
     counts: Literal["observed", "memory"] = "observed"
+    closeness: Literal["raw", "sum", "max"] = "raw"
 
     def __post_init__(self) -> None:
         checks.decay("hebb.beta", self.beta)

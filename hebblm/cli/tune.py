@@ -92,7 +92,7 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def _finite(tried: list[dict[str, float]]) -> list[dict[str, float | str]]:
+def _finite(tried: list[dict[str, float | str]]) -> list[dict[str, float | str]]:
     """Return the points with an infinite loss as the word ``inf``, which JSON can hold."""
     return [{k: "inf" if v == float("inf") else v for k, v in point.items()} for point in tried]
 
@@ -103,7 +103,7 @@ def _show(tuned: Tuned) -> None:
     for heading in ("Method", "Nats", "Perplexity", "Values"):
         table.add_column(heading)
     for name, found in tuned.best.items():
-        values = ", ".join(f"{key}={value:g}" for key, value in found.values.items())
+        values = ", ".join(f"{key}={value}" for key, value in found.values.items())
         table.add_row(name, f"{found.loss:.4f}", f"{perplexity(found.loss):.2f}", values)
     Console().print(table)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import product
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +34,7 @@ class Grid:
         mbpa_steps: steps.
         beta: decay of Hebb's weight.
         eta: scale of the Hebbian term.
+        closeness: scaling of the Hebbian term's closeness.
         weight: share of Mixture in Mixture+MbPA and Mixture+Hebb.
         dynamic_lr: rate of dynamic evaluation.
         dynamic_decay: its decay.
@@ -45,6 +48,7 @@ class Grid:
     mbpa_steps: tuple[int, ...] = (1, 5)
     beta: tuple[float, ...] = (0.0, 0.15, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999)
     eta: tuple[float, ...] = (0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5, 3.0)
+    closeness: tuple[Literal["raw", "sum", "max"], ...] = ("raw", "sum", "max")
     weight: tuple[float, ...] = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
     dynamic_lr: tuple[float, ...] = (1e-3, 2e-3, 4e-3, 8e-3)
     dynamic_decay: tuple[float, ...] = (0.005, 0.02)
@@ -84,17 +88,20 @@ class HebbGrid:
         delta = mbpa_result(batch, self.mbpa).delta  # (N, V)
         adapted = batch.logits + delta
         term = batch.shared(
-            ("grid", self.mbpa.eps, self.mbpa.closeness),
+            ("grid", self.mbpa.eps, self.hebb.closeness),
             lambda: F.hebbian_term(
                 near,
                 batch.hidden,
                 eps=self.mbpa.eps,
                 hebbian_classes=classes,
-                closeness_normalization=self.mbpa.closeness,
+                closeness_normalization=self.hebb.closeness,
                 bias=batch.head.bias is not None,
             ),
         )
-        first, summed = batch.shared("grid labels", lambda: _first_and_sum(term.labels, term.bumps))
+        first, summed = batch.shared(
+            ("grid labels", self.mbpa.eps, self.hebb.closeness),
+            lambda: _first_and_sum(term.labels, term.bumps),
+        )
         mine = first & term.present  # one entry for each label that has a Hebbian term (N, K)
         plain = adapted.gather(1, term.labels)  # (N, K)
         base, change = batch.logits.gather(1, term.labels), delta.gather(1, term.labels)
@@ -142,11 +149,11 @@ class Best:
     """
 
     loss: float = float("inf")
-    values: dict[str, float] = field(default_factory=dict)
+    values: Mapping[str, float | str] = field(default_factory=dict)
     losses: Losses = field(default_factory=lambda: np.zeros(0))
-    tried: list[dict[str, float]] = field(default_factory=list)
+    tried: list[dict[str, float | str]] = field(default_factory=list)
 
-    def offer(self, losses: Losses, values: dict[str, float]) -> None:
+    def offer(self, losses: Losses, values: Mapping[str, float | str]) -> None:
         """Take over a point if it is better; a loss that is not finite never is."""
         mean = float(losses.mean())
         self.tried.append({**values, "nll": mean if np.isfinite(mean) else float("inf")})

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from hebblm.adapt.context import EvalBatch
 from hebblm.adapt.rules import Cache, KnnLM, Mbpa, Mixture, Rule, Unadapted
+from hebblm.adapt.settings import MbpaConfig
 from hebblm.errors import UserError
 from hebblm.evaluation.grid import Best, Grid, HebbGrid, Losses, mixed
 from hebblm.evaluation.hyperparameters import Hyperparameters
@@ -29,25 +30,26 @@ class Tuned:
         best: by method, its best point.
     """
 
-    values: dict[str, float]
+    values: dict[str, float | str]
     best: dict[str, Best]
 
 
 @dataclass(frozen=True, slots=True)
 class _Collect:
-    """A rule that scores a Hebb grid on the side and itself predicts like MbPA."""
+    """A rule that scores Hebb grids of one MbPA point on the side and itself predicts like MbPA."""
 
-    grid: HebbGrid
+    mbpa: Mbpa
+    grids: tuple[HebbGrid, ...]
     targets: Callable[[], Tensor]
     rows: list[Tensor]
 
     def log_probs(self, batch: EvalBatch) -> Tensor:
-        classes = batch.context.new_classes if self.grid.hebb.classes in ("auto", "new") else None
-        self.rows.append(self.grid.losses(batch, self.targets(), classes))
-        return Mbpa(self.grid.mbpa).log_probs(batch)
+        classes = batch.context.new_classes if self.grids[0].hebb.classes in ("auto", "new") else None
+        self.rows.append(torch.cat([grid.losses(batch, self.targets(), classes) for grid in self.grids]))
+        return self.mbpa.log_probs(batch)
 
     def stabilized(self, batch: EvalBatch) -> Tensor:
-        return Mbpa(self.grid.mbpa).stabilized(batch)
+        return self.mbpa.stabilized(batch)
 
 
 def tune(scenario: Scenario, settings: Hyperparameters, grid: Grid, *, dynamic: bool = True) -> Tuned:
@@ -90,9 +92,12 @@ def tune(scenario: Scenario, settings: Hyperparameters, grid: Grid, *, dynamic: 
         for steps in grid.mbpa_steps:
             best["mbpa"].offer(losses[f"mbpa {lr} {steps}"], {"mbpa.lr": lr, "mbpa.steps": steps})
     mbpa = best["mbpa"].values
-    table = hebb[mbpa["mbpa.lr"], int(mbpa["mbpa.steps"])]
-    for row, (beta, eta) in zip(table, _hebb_grid(settings, grid, 0, 1).points(), strict=True):
-        best["hebb"].offer(row, {"hebb.beta": beta, "hebb.eta": eta})
+    table = iter(hebb[float(mbpa["mbpa.lr"]), int(mbpa["mbpa.steps"])])
+    for scaled in _hebb_grids(settings, grid, settings.methods.mbpa):
+        for beta, eta in scaled.points():
+            best["hebb"].offer(
+                next(table), {"hebb.closeness": scaled.hebb.closeness, "hebb.beta": beta, "hebb.eta": eta}
+            )
     for part in ("mbpa", "hebb"):
         best[f"mixture+{part}"] = Best()
         for weight in grid.weight:
@@ -104,9 +109,13 @@ def tune(scenario: Scenario, settings: Hyperparameters, grid: Grid, *, dynamic: 
     return Tuned(chosen, best)
 
 
-def _hebb_grid(settings: Hyperparameters, grid: Grid, lr: float, steps: int) -> HebbGrid:
-    mbpa = replace(settings.methods.mbpa, lr=lr, steps=steps)
-    return HebbGrid(mbpa, settings.methods.hebb, grid.beta, grid.eta)
+def _hebb_grids(settings: Hyperparameters, grid: Grid, mbpa: MbpaConfig) -> tuple[HebbGrid, ...]:
+    """Return the Hebb grid of each closeness, beside one MbPA point."""
+    hebb = settings.methods.hebb
+    return tuple(
+        HebbGrid(mbpa, replace(hebb, closeness=closeness), grid.beta, grid.eta)
+        for closeness in grid.closeness
+    )
 
 
 def _pass(
@@ -129,11 +138,14 @@ def _pass(
         for steps in grid.mbpa_steps:
             rows = collected.setdefault((lr, steps), [])
             present = lambda: targets[done : done + width]  # noqa: E731
-            rules[f"mbpa {lr} {steps}"] = _Collect(_hebb_grid(settings, grid, lr, steps), present, rows)
+            mbpa = replace(methods.mbpa, lr=lr, steps=steps)
+            rules[f"mbpa {lr} {steps}"] = _Collect(
+                Mbpa(mbpa), _hebb_grids(settings, grid, mbpa), present, rows
+            )
     base = scenario.base(settings)
     context = scenario.context(base, scenario.memory(settings), methods.cache.window)
     with bar() as progress:
-        points = len(rules) + len(collected) * len(grid.beta) * len(grid.eta)
+        points = len(rules) + len(collected) * len(grid.closeness) * len(grid.beta) * len(grid.eta)
         task = progress.add_task(f"tune {points} points", total=len(stream), unit="tokens")
 
         def advance(tokens: int) -> None:

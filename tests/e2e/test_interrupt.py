@@ -24,7 +24,13 @@ def interrupted(module: str, arguments: list[str], cache: Path, ready: Callable[
     environment = {**os.environ, "HEBBLM_CACHE": str(cache), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", f"hebblm.cli.{module}", *arguments, "--device", "cpu"]
     process = subprocess.Popen(
-        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        command,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Started in the background of a script, the tests would hand down that SIGINT is ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     for _ in range(int(WAIT / 0.05)):
         if ready():

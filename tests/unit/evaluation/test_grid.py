@@ -94,7 +94,7 @@ def scenario_of(kind: str, tokens: int) -> Scenario:
 def test_tuning_finds_what_trying_every_point_finds(kind: str) -> None:
     grid = Grid(
         base_lr=(0.01, 0.3), theta=(0.2, 1.0), temperature=(0.5,), gamma=(0.1, 0.4), mbpa_lr=(0.05, 0.5),
-        mbpa_steps=(2,), beta=(0.0, 0.9), eta=(0.05,), weight=(0.2, 0.7), dynamic_lr=(0.01, 0.2),
+        mbpa_steps=(2,), beta=(0.0, 0.9), eta=(0.05,), closeness=("raw", "max"), weight=(0.2, 0.7), dynamic_lr=(0.01, 0.2),
         dynamic_decay=(0.0, 0.1),
     )  # fmt: skip
     start = Hyperparameters(
@@ -107,7 +107,7 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str) -> None:
     settings = start.changed({"base.lr": tuned.values["base.lr"]}) if kind == "cross-domain" else start
     assert ("base.lr" in tuned.values) == (kind == "cross-domain")
 
-    def loss(method: str, values: dict[str, float]) -> float:
+    def loss(method: str, values: dict[str, float | str]) -> float:
         point = settings.changed(values)
         base = scenario.base(point)
         context = scenario.context(base, scenario.empty_memory(point), point.methods.cache.window)
@@ -117,14 +117,14 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str) -> None:
         ]
         return float(nll.astype(float).mean())
 
-    chosen: dict[str, float] = {}
-    spaces: dict[str, dict[str, tuple[float, ...]]] = {
+    chosen: dict[str, float | str] = {}
+    spaces: dict[str, dict[str, tuple[float | str, ...]]] = {
         "lstm": {},
         "mixture": {"mixture.theta": grid.theta, "mixture.gamma": grid.gamma},
         "cache": {"cache.theta": grid.theta, "cache.gamma": grid.gamma},
         "knn": {"knn.temperature": grid.temperature, "knn.gamma": grid.gamma},
         "mbpa": {"mbpa.lr": grid.mbpa_lr, "mbpa.steps": grid.mbpa_steps},
-        "hebb": {"hebb.beta": grid.beta, "hebb.eta": grid.eta},
+        "hebb": {"hebb.closeness": grid.closeness, "hebb.beta": grid.beta, "hebb.eta": grid.eta},
         "mixture+mbpa": {"mixture_mbpa.weight": grid.weight},
         "mixture+hebb": {"mixture_hebb.weight": grid.weight},
     }
