@@ -29,12 +29,15 @@ def block() -> str:
     parts += [f"- {scenario_line(result.scenario)}" for result in found.values()]
     for name, result in found.items():
         commit = result.provenance["commit"]
+        picture = f"recipes/results/{name}/frequency.png"
+        if (ROOT / picture).is_file():
+            parts.append(f"\n![Perplexity by training count, {result.scenario.label}]({picture})")
         parts.append(
             f"\n`{result.provenance['command']}`: commit `{str(commit)[:12]}`, seed "
             f"{result.provenance['seed']}, [result.json](recipes/results/{name}/result.json).\n"
         )
         parts += [to_markdown(table) for table in (*paper_tables(result), frequency_table(result))]
-    return "\n".join(parts).rstrip() + "\n"
+    return "\n".join(parts).rstrip().replace("## ", "#### ") + "\n"
 
 
 def render(readme: str) -> str:
