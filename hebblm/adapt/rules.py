@@ -11,7 +11,7 @@ from torch import Tensor
 from hebblm.adapt import functional as F
 from hebblm.adapt.context import EvalBatch
 from hebblm.adapt.settings import CacheConfig, HebbConfig, KnnConfig, MbpaConfig, MixtureConfig
-from hebblm.memory import label_counts
+from hebblm.memory.counting import label_counts
 
 
 class Rule(Protocol):
