@@ -8,6 +8,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+PAD_ROWS = 512
 CHUNK_ELEMENTS = 8 << 20  # logits held at a time, so that they stay in the last-level cache
 UNDERFLOW = (
     -80.0
@@ -40,7 +41,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 p.scatter_add_(1, y, p.new_full(y.shape, -1.0))
                 torch.matmul(p, w, out=grad_h[start : start + rows])
                 grad_w += p.t() @ part
-        grad_h, grad_w = grad_h.to(hidden.dtype) / count, grad_w / count
+        grad_h, grad_w = grad_h.to(hidden.dtype).div_(count), grad_w.div_(count)
         ctx.save_for_backward(grad_h, grad_w)
         return (total / count).to(hidden.dtype)
 
@@ -49,6 +50,58 @@ class _LinearCrossEntropy(torch.autograd.Function):
         scale = grad_outputs[0]
         grad_h, grad_w = ctx.saved_tensors
         return grad_h[:, :-1] * scale, grad_w[:, :-1] * scale, grad_w[:, -1] * scale, None, None
+
+
+class _SampledCrossEntropy(torch.autograd.Function):
+    """Mean of ``logsumexp(true, scores) - true``; the forward pass forms the gradient too, a chunk at a time."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,  # (N, D)
+        rows: Tensor,  # (S, D) of the drawn words
+        offsets: Tensor,  # (S,)
+        own: Tensor,  # (N, D) of the targets
+        own_bias: Tensor,  # (N,)
+        hits: Tensor,  # (N,) position of each target among the drawn words, -1 where it was not drawn
+        dtype: torch.dtype,
+    ) -> Tensor:
+        count = hidden.shape[0]
+        # The number of drawn words differs from segment to segment, and a matrix product of a new shape is
+        # compiled anew: that took most of the time before the rows were padded to a few sizes.
+        spare = -len(rows) % PAD_ROWS
+        w, h = torch.nn.functional.pad(rows.to(dtype), (0, 0, 0, spare)), hidden.to(dtype)
+        raised = torch.nn.functional.pad(offsets, (0, spare), value=-torch.inf)  # (S + spare,)
+        true = torch.linalg.vecdot(hidden, own) + own_bias  # (N,)
+        grad_h, grad_w = torch.empty_like(hidden), torch.zeros_like(w, dtype=rows.dtype)
+        grad_offsets, grad_true = torch.zeros_like(raised), torch.empty_like(true)
+        total = torch.zeros((), dtype=torch.float64, device=hidden.device)
+        step = max(1, CHUNK_ELEMENTS // len(w))
+        for start in range(0, count, step):
+            part = slice(start, start + step)
+            scores = (h[part] @ w.t()).to(hidden.dtype).add_(raised)  # (n, S)
+            drawn = hits[part, None] >= 0
+            column = hits[part, None].clamp_min(0)
+            # A target counts once, as itself: its drawn copy leaves the sum.
+            scores.scatter_(1, column, torch.where(drawn, -torch.inf, scores.gather(1, column)))
+            norm = torch.logaddexp(scores.logsumexp(1), true[part])  # (n,)
+            total += (norm - true[part]).double().sum()
+            p = scores.sub_(norm[:, None]).exp_()  # (n, S)
+            grad_offsets += p.sum(0)
+            grad_true[part] = torch.expm1(true[part] - norm)
+            low = p.to(dtype)
+            grad_h[part] = low @ w
+            grad_w += low.t() @ h[part]
+        grad_h.addcmul_(grad_true[:, None], own)
+        grad_own = grad_true[:, None] * hidden
+        ctx.save_for_backward(grad_h, grad_w[: len(rows)], grad_offsets[: len(rows)], grad_own, grad_true)
+        ctx.count = count
+        return (total / count).to(hidden.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        scale = grad_outputs[0] / ctx.count
+        return (*(grad * scale for grad in ctx.saved_tensors), None, None)
 
 
 def _log_probability(p: Tensor, scores: Tensor, y: Tensor) -> Tensor:
@@ -111,9 +164,11 @@ def sampled_cross_entropy(
     """
     drawn = torch.unique(torch.multinomial(proposal, samples, replacement=True))  # (S,)
     log_q = torch.log(-torch.expm1(samples * torch.log1p(-proposal[drawn].double()))).to(hidden.dtype)
-    rows = torch.nn.functional.embedding(drawn, weight)  # (S, D)
-    scores = (hidden.to(dtype) @ rows.to(dtype).t()).to(hidden.dtype) + (bias[drawn] - log_q)  # (N, S)
-    scores = scores.masked_fill(drawn[None] == targets[:, None], float("-inf"))
-    true = (hidden * torch.nn.functional.embedding(targets, weight)).sum(-1) + bias[targets]  # (N,)
-    every = torch.cat([true[:, None], scores], 1)  # (N, 1 + S)
-    return (torch.logsumexp(every, 1) - true).mean()
+    words = torch.cat([drawn, targets])
+    looked_up = torch.nn.functional.embedding(words, weight, sparse=True)  # (S + N, D)
+    rows, own = looked_up[: len(drawn)], looked_up[len(drawn) :]
+    offsets, own_bias = bias[drawn], bias[targets]
+    hits = torch.searchsorted(drawn, targets).clamp_max_(len(drawn) - 1)  # (N,) where a target stands among S
+    hits = torch.where(drawn[hits] == targets, hits, -1)
+    apply = cast(Callable[..., Tensor], _SampledCrossEntropy.apply)
+    return apply(hidden, rows, offsets - log_q, own, own_bias, hits, dtype)

@@ -97,8 +97,7 @@ class AWDLSTM(nn.Module):
     def forward(self, tokens: Tensor, state: State) -> Output:
         """Read token ids (B, T) int64 from ``state``; see :class:`Output`."""
         config = self.config
-        table = embedding_dropout(self.embedding, config.dropoute, self.training)
-        x = F.embedding(tokens.t(), table)  # (T, B, D)
+        x = embedding_dropout(tokens.t(), self.embedding, config.dropoute, self.training)  # (T, B, D)
         x = locked_dropout(x, config.dropouti, self.training)
         after: list[tuple[Tensor, Tensor]] = []
         for index, layer in enumerate(self.layers):

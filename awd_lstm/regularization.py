@@ -28,12 +28,26 @@ def locked_dropout(x: Tensor, p: float, training: bool) -> Tensor:
     return x * locked_mask(x, p)
 
 
-def embedding_dropout(weight: Tensor, p: float, training: bool) -> Tensor:
-    """Drop whole words from the embedding matrix (V, D): a word is absent from all positions of a batch."""
+def embedding_dropout(tokens: Tensor, weight: Tensor, p: float, training: bool) -> Tensor:
+    """Look up words with whole words dropped: a dropped word is absent from all positions of a batch.
+
+    The mask is applied to the looked-up rows, never to the matrix, and the gradient is sparse: neither costs
+    time or memory in proportion to V x D.
+
+    Args:
+        tokens: (...) int64.
+        weight: (V, D).
+        p: probability of dropping a word, in [0, 1).
+        training: without it nothing is dropped.
+
+    Returns:
+        (..., D).
+    """
+    x = F.embedding(tokens, weight, sparse=True)
     if not training or p == 0:
-        return weight
+        return x
     keep = torch.empty(weight.shape[0], 1, dtype=weight.dtype, device=weight.device)
-    return weight * keep.bernoulli_(1 - p).div_(1 - p)
+    return x * F.embedding(tokens, keep.bernoulli_(1 - p).div_(1 - p))
 
 
 def drop_weight(weight: Tensor, p: float, training: bool) -> Tensor:

@@ -144,7 +144,7 @@ class Trainer:
         time_major = out.hidden.transpose(0, 1), out.raw.transpose(0, 1)
         penalty = activation_penalty(time_major[0], config.alpha)
         penalty = penalty + temporal_activation_penalty(time_major[1], config.beta)
-        self.optimizer.zero_grad()
+        self.optimizer.zero_grad(set_to_none=False)
         torch.autograd.backward(loss + penalty)
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), config.clip)
         self.optimizer.step()
@@ -209,6 +209,10 @@ class Trainer:
     def _new_optimizer(self, *, averaging: bool) -> torch.optim.Optimizer:
         """Return the optimiser of the present phase."""
         config, parameters = self.config, self.model.parameters()
+        for p in self.model.parameters():
+            p.grad = torch.zeros_like(
+                p
+            )  # sparse gradients of words are added into it, so that V x D is held once
         if config.optimizer == "adamw":
             return torch.optim.AdamW(parameters, lr=config.lr, weight_decay=config.weight_decay, fused=True)
         if averaging:

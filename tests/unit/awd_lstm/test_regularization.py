@@ -50,7 +50,7 @@ def test_locked_dropout_drops_at_its_rate_and_keeps_the_mean() -> None:
 def test_embedding_dropout_drops_whole_words(p: float, seed: int) -> None:
     torch.manual_seed(seed)
     weight = torch.rand(60, 7, dtype=torch.float64) + 1  # (V, D), nowhere zero
-    ratio = embedding_dropout(weight, p, training=True) / weight
+    ratio = embedding_dropout(torch.arange(60), weight, p, training=True) / weight
     assert_close(ratio, ratio[:, :1].expand_as(ratio))
     dropped = ratio[:, 0] == 0
     assert_close(ratio[~dropped], torch.full_like(ratio[~dropped], 1 / (1 - p)))
@@ -58,7 +58,7 @@ def test_embedding_dropout_drops_whole_words(p: float, seed: int) -> None:
 
 def test_embedding_dropout_drops_words_at_its_rate() -> None:
     torch.manual_seed(0)
-    out = embedding_dropout(torch.ones(20_000, 2), 0.1, True)
+    out = embedding_dropout(torch.arange(20_000), torch.ones(20_000, 2), 0.1, True)
     assert (out[:, 0] == 0).double().mean().item() == pytest.approx(0.1, abs=0.01)
 
 
@@ -77,7 +77,7 @@ def test_without_training_or_rate_nothing_is_touched_or_drawn(p: float, training
     before = torch.get_rng_state()
     x, weight = torch.ones(4, 2, 5), torch.ones(5, 3)
     assert torch.equal(locked_dropout(x, p, training), x)
-    assert torch.equal(embedding_dropout(weight, p, training), weight)
+    assert torch.equal(embedding_dropout(torch.arange(5), weight, p, training), weight)
     if not training:
         assert torch.equal(drop_weight(weight, p, training), weight)
         assert torch.equal(torch.get_rng_state(), before)
