@@ -119,7 +119,7 @@ class Trainer:
         began = saved = time.monotonic()
         tokens = 0
         while not self.finished:
-            loss, count = self._segment()
+            loss, count = self.step()
             tokens += count
             valid = self._end_epoch() if self.record.position >= len(self.streams) else None
             now = time.monotonic()
@@ -130,7 +130,7 @@ class Trainer:
                 self._save()
                 saved = now
 
-    def _segment(self) -> tuple[float, int]:
+    def step(self) -> tuple[float, int]:
         """Learn from the next segment; return its loss (nats a token) and size."""
         record, config = self.record, self.config
         length = segment_length(config.bptt, self.generator)

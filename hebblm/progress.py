@@ -33,6 +33,14 @@ def bar() -> Progress:
     )
 
 
+def duration(seconds: float) -> str:
+    """Return a length of time in the largest unit that gives at least two of it."""
+    for size, unit in ((86_400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} seconds"
+
+
 def track(iterable: Iterable[T], description: str, total: int | None, unit: str = "steps") -> Iterator[T]:
     """Yield from ``iterable`` while a bar shows how far it is and how long it will take."""
     with bar() as progress:

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from rich.console import Console
 
-from awd_lstm import AWDLSTM, Event, Trainer, load_checkpoint, read_config
+from awd_lstm import AWDLSTM, Event, Trainer, load_checkpoint, read_config, training_seconds
 from awd_lstm.state import STATE
 from hebblm.errors import UserError
 from hebblm.models.presets import Preset
-from hebblm.progress import bar
+from hebblm.progress import bar, duration
 from hebblm.text import PreparedCorpus
 from hebblm.text.prepared import DICTIONARY_FILE
 
@@ -57,6 +58,8 @@ def train_model(
         folder.mkdir(parents=True, exist_ok=True)
         prepared.dictionary.save(folder / DICTIONARY_FILE)
         prepared.tokenizer().save(folder)
+        if not (folder / STATE).exists():
+            _announce(prepared, preset, device)
         trainer = Trainer(
             preset.model,
             preset.training,
@@ -88,6 +91,16 @@ def _describe(prepared: PreparedCorpus) -> dict[str, Any]:
         "train_tokens": prepared.split("train").tokens,
         "provenance": meta.provenance,
     }
+
+
+def _announce(prepared: PreparedCorpus, preset: Preset, device: torch.device) -> None:
+    """Say how long the run will take, measured on a few segments, before it starts."""
+    ids, config = prepared.tokens("train"), preset.training
+    seconds = training_seconds(preset.model, config, ids, device=device)
+    Console(stderr=True).print(
+        f"{config.epochs} epochs of {len(ids):,} tokens: about {duration(seconds)} on this machine",
+        soft_wrap=True,
+    )
 
 
 def _run(trainer: Trainer, name: str) -> None:

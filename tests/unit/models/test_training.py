@@ -158,3 +158,25 @@ def test_a_text_is_prepared_once_a_policy_under_a_name_of_its_own(
     assert len({raw.folder, lower.folder, twin.folder}) == 3
     assert (len(raw.dictionary), len(lower.dictionary)) == (6, 5)
     assert prepared_corpus(str(lower.folder), None).meta.normalization == "lower"
+
+
+def test_a_new_run_says_how_long_it_will_take_and_a_resumed_one_does_not(
+    prepared: PreparedCorpus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe_of_five = recipe(prepared, epochs=5)
+    train(prepared, tmp_path / "model", recipe_of_five)
+    said = capsys.readouterr().err
+    tokens = len(prepared.tokens("train"))
+    assert f"5 epochs of {tokens:,} tokens: about" in said
+    train(prepared, tmp_path / "model", recipe_of_five)
+    assert "about" not in capsys.readouterr().err
+
+
+def test_measuring_the_time_leaves_the_run_as_it_would_have_been(
+    prepared: PreparedCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    announced = train(prepared, tmp_path / "announced")
+    monkeypatch.setattr(training, "_announce", lambda *args: None)
+    silent = train(prepared, tmp_path / "silent")
+    for (name, p), q in zip(announced.named_parameters(), silent.parameters(), strict=True):
+        assert torch.equal(p, q), name

@@ -1,0 +1,76 @@
+"""How long a training run would take on this machine, measured before it starts."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+
+from awd_lstm.config import AWDLSTMConfig
+from awd_lstm.schedule import TrainingConfig
+from awd_lstm.streams import Ids
+from awd_lstm.training import Trainer
+
+WARM_UP = 2  # segments
+TIMED = 5  # segments
+PATIENCE = 5.0  # seconds of measuring after which no further segment is timed
+
+
+def training_seconds(
+    model_config: AWDLSTMConfig, config: TrainingConfig, train: Ids, *, device: torch.device | None = None
+) -> float:
+    """Estimate the seconds that all epochs would take, without validation, from a few segments of a throwaway run.
+
+    ``epochs * T * (share_sampled / speed_sampled + share_full / speed_full)``, speeds in tokens a second.
+
+    Args:
+        model_config: shape of the model.
+        config: how it would be trained.
+        train: (T,) token ids, of which the beginning is read.
+        device: where to compute.
+
+    Returns:
+        Seconds.
+
+    Raises:
+        ValueError: the text is too short for the batch.
+    """
+    full = replace(config, softmax="full")
+    if config.softmax == "full":
+        each = _seconds_per_token(model_config, full, train, device)
+    else:
+        each = config.full_from * _seconds_per_token(
+            model_config, replace(config, full_from=1.0), train, device
+        )
+        each += (1 - config.full_from) * _seconds_per_token(model_config, full, train, device)
+    return config.epochs * len(train) * each
+
+
+def _seconds_per_token(
+    model_config: AWDLSTMConfig, config: TrainingConfig, train: Ids, device: torch.device | None
+) -> float:
+    """Time a few segments of a run; the first ones only warm up, unless the text has no more."""
+    beginning = train[: 2 * config.bptt * config.batch_size * (WARM_UP + TIMED)]
+    with TemporaryDirectory() as folder:
+        trainer = Trainer(
+            model_config,
+            config,
+            beginning,
+            beginning[: 4 * config.batch_size],
+            Path(folder),
+            dictionary_sha256="",
+            device=device,
+        )
+        seconds, tokens = 0.0, 0
+        for segment in range(WARM_UP + TIMED):
+            if trainer.record.position >= len(trainer.streams) or seconds > PATIENCE:
+                break
+            if segment == WARM_UP:
+                seconds, tokens = 0.0, 0
+            began = time.monotonic()
+            tokens += trainer.step()[1]
+            seconds += time.monotonic() - began
+        return seconds / tokens
