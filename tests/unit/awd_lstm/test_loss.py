@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 from torch.testing import assert_close
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from awd_lstm import loss
 from awd_lstm.loss import linear_cross_entropy, sampled_cross_entropy
@@ -130,3 +131,51 @@ def test_drawing_the_target_does_not_count_it_twice() -> None:
     # Another target is scored against the drawn word, here with an equal score.
     other = sampled_cross_entropy(hidden, weight, bias, torch.tensor([1]), only_three, 10, torch.float32)
     assert other.item() == pytest.approx(torch.tensor(2.0).log().item())
+
+
+@pytest.mark.parametrize("chunk", [1, 3 * 512, 1 << 20])
+def test_the_fused_sampled_loss_is_the_plain_formula(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loss, "CHUNK_ELEMENTS", chunk)
+    *leaves, targets = problem(11, 4, 60, 6, torch.float64)
+    hidden, weight, bias = leaves
+    proposal = torch.linspace(1, 5, 60)
+    proposal /= proposal.sum()
+    torch.manual_seed(2)
+    value = sampled_cross_entropy(hidden, weight, bias, targets, proposal, 25, torch.float64)
+    torch.manual_seed(2)
+    drawn = torch.unique(torch.multinomial(proposal, 25, replacement=True))
+    chance = -torch.expm1(25 * torch.log1p(-proposal[drawn].double()))
+    scores = hidden @ weight[drawn].t() + bias[drawn] - chance.log()
+    scores = scores.masked_fill(drawn == targets[:, None], -torch.inf)
+    true = (hidden * weight[targets]).sum(1) + bias[targets]
+    expected = (torch.cat([true[:, None], scores], 1).logsumexp(1) - true).mean()
+    assert (drawn == targets[:, None]).any(), "a target among the drawn words is the case in question"
+    assert_close(value, expected, rtol=1e-12, atol=1e-12)
+    got = [grad.to_dense() for grad in torch.autograd.grad(value, leaves)]
+    assert_close(got, list(torch.autograd.grad(expected, leaves)), rtol=1e-10, atol=1e-12)
+
+
+class Products(TorchDispatchMode):
+    """Notes the shapes of all matrix products."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shapes: set[tuple[torch.Size, torch.Size]] = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        if func is torch.ops.aten.mm.default:
+            self.shapes.add((args[0].shape, args[1].shape))
+        return func(*args, **(kwargs or {}))
+
+
+def test_draws_of_different_sizes_share_the_shapes_of_their_products() -> None:
+    # oneDNN compiles a product of a new shape and keeps it: time and memory would grow with every segment.
+    *leaves, targets = problem(8, 4, 2000, 7, torch.float32)
+    proposal = torch.full((2000,), 1 / 2000)
+    sizes = set()
+    with Products() as products:
+        for samples in range(300, 360, 5):
+            sizes.add(len(torch.unique(torch.multinomial(proposal, samples, replacement=True))))
+            sampled_cross_entropy(*leaves, targets, proposal, samples, torch.float32)
+    assert len(sizes) > 6
+    assert len(products.shapes) == 3

@@ -322,3 +322,15 @@ def test_fifty_steps_leave_no_tensors_behind_and_warn_of_nothing(
     assert run.record.segments >= 64
     assert run.record.epoch >= 1
     assert len(set(measured)) == 1, measured
+
+
+@pytest.mark.parametrize("softmax", ["full", "sampled"])
+def test_gradients_of_words_are_added_into_one_lasting_matrix(tmp_path: Path, softmax: str) -> None:
+    run = trainer(tmp_path, dataclasses.replace(ADAMW, softmax=softmax, samples=20, full_from=1.0))
+    weight = run.model.embedding
+    assert weight.grad is not None
+    place = weight.grad.data_ptr()
+    for _ in range(3):
+        run.step()
+        assert weight.grad.layout == torch.strided
+        assert weight.grad.data_ptr() == place
