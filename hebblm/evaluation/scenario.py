@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from rich.console import Console
 
 from awd_lstm import read_config
 from awd_lstm.streams import Ids
@@ -57,6 +58,8 @@ class ScenarioConfig:
         new_rows: initial value of the rows of new words: zero, uniform or mean.
         unk_share: share of the probability of <unk> that open spreads over words not seen yet.
         memory_content: both (training text, then the stream as it is observed), train or test.
+        training_entries: at most so many of the training text's last tokens are remembered, so that the memory of a
+            long text stays bounded.
         k: neighbours a query.
         update_every: tokens between two updates of memory and base; 1 is the reference.
         max_tokens: read only so many tokens of the split.
@@ -77,6 +80,7 @@ class ScenarioConfig:
     new_rows: Literal["zero", "uniform", "mean"] = "zero"
     unk_share: float = 0.5
     memory_content: Content = "both"
+    training_entries: int = 4_000_000
     k: int = 200
     update_every: int = 100
     max_tokens: int | None = None
@@ -84,7 +88,7 @@ class ScenarioConfig:
     seed: int = 1111
 
     def __post_init__(self) -> None:
-        for name in ("k", "update_every", "max_tokens"):
+        for name in ("training_entries", "k", "update_every", "max_tokens"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UserError(f"{name} = {value} must be at least 1")
@@ -170,9 +174,17 @@ class Scenario:
         """Return the memory as it is before the stream is read."""
         if self.config.memory_content == "test":
             return self.empty_memory(settings)
+        ids = self.training_ids()
+        if len(ids) - 1 > self.config.training_entries:
+            Console(stderr=True).print(
+                f"the memory holds the last {self.config.training_entries:,} of {len(ids) - 1:,} training tokens; "
+                "see --training-entries",
+                soft_wrap=True,
+            )
+            ids = ids[-self.config.training_entries - 1 :]
         return training_memory(
             self.model.model,
-            self.training_ids(),
+            ids,
             settings.memory,
             model_hash=self.model.sha256,
             dictionary_hash=self.dictionary.hash(),

@@ -98,7 +98,7 @@ def _announce(prepared: PreparedCorpus, preset: Preset, device: torch.device) ->
     ids, config = prepared.tokens("train"), preset.training
     seconds = training_seconds(preset.model, config, ids, device=device)
     Console(stderr=True).print(
-        f"{config.epochs} epochs of {len(ids):,} tokens: about {duration(seconds)} on this machine",
+        f"{config.epochs} x {len(ids):,} tokens: about {duration(seconds)} on this machine",
         soft_wrap=True,
     )
 

@@ -138,6 +138,16 @@ def test_a_checkpoint_reads_a_file(world: World, tmp_path: Path) -> None:
     assert read(tmp_path)["scenario"]["tokens"] == 100
 
 
+def test_the_memory_of_a_long_training_text_is_bounded(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--checkpoint", str(world.model), "--intra-domain", str(world.prepared), "--max-tokens", "30"]
+    bound = ["--training-entries", "500", "--memory-content", "train", "--methods", "lstm,mixture"]
+    assert evaluate([*arguments, *bound, "--output-path", str(tmp_path), *CPU]) == 0
+    assert read(tmp_path)["memory"]["entries"] == 500
+    assert "the memory holds the last 500 of" in capsys.readouterr().err
+
+
 def test_without_a_model_one_is_trained_and_kept(world: World, tmp_path: Path) -> None:
     arguments = ["--intra-domain", str(world.other_prepared), "--methods", "lstm", *CPU]
     for out in ("first", "second"):

@@ -167,7 +167,7 @@ def test_a_new_run_says_how_long_it_will_take_and_a_resumed_one_does_not(
     train(prepared, tmp_path / "model", recipe_of_five)
     said = capsys.readouterr().err
     tokens = len(prepared.tokens("train"))
-    assert f"5 epochs of {tokens:,} tokens: about" in said
+    assert f"5 x {tokens:,} tokens: about" in said
     train(prepared, tmp_path / "model", recipe_of_five)
     assert "about" not in capsys.readouterr().err
 
