@@ -6,6 +6,11 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes says nothing about the code on a busy machine.
+settings.register_profile("hebblm", deadline=None)
+settings.load_profile("hebblm")
 
 
 @pytest.fixture(autouse=True, scope="session")

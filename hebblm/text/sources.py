@@ -1,10 +1,10 @@
-"""Where the lines of a split come from: files read strictly and streamed, or a list in memory."""
+"""Where the lines of a split come from: files, read strictly and streamed."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -27,33 +27,6 @@ class LineSource(Protocol):
 
     def sha256(self) -> str:
         """Return a hash that changes whenever the lines do."""
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryLines:
-    """Lines held in memory.
-
-    Args:
-        content: the lines, none of which holds a line break.
-    """
-
-    content: Sequence[str] = field(repr=False)
-
-    @property
-    def size(self) -> int | None:
-        """Bytes of UTF-8 text with one byte an end of line."""
-        return sum(len(line.encode()) + 1 for line in self.content)
-
-    def lines(self) -> Iterator[str]:
-        """Yield the lines."""
-        return iter(self.content)
-
-    def sha256(self) -> str:
-        """Hash the lines, each ended by a line feed."""
-        digest = hashlib.sha256()
-        for line in self.content:
-            digest.update(line.encode() + b"\n")
-        return digest.hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

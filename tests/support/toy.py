@@ -23,8 +23,9 @@ from hebblm.adapt.settings import (
 from hebblm.memory import AnyMemory
 from hebblm.models.base import AwdBase, BaseUpdate
 from hebblm.text import Corpus, EvaluationStream, PreparedCorpus, prepare
-from hebblm.text.sources import MemoryLines
 from hebblm.text.tokenizers import WhitespaceTokenizer
+
+from .lines import MemoryLines
 
 DIM = 8
 SOURCE = 24  # words of the base

@@ -14,8 +14,9 @@ from hebblm.errors import UserError
 from hebblm.text.binarize import prepare
 from hebblm.text.corpora import Corpus, resolve
 from hebblm.text.prepared import load_prepared, smallest_dtype
-from hebblm.text.sources import MemoryLines
 from hebblm.text.tokenizers import SentencePieceTokenizer, WhitespaceTokenizer
+
+from ...support.lines import MemoryLines
 
 TEXT = st.lists(
     st.lists(st.sampled_from(["a", "b", "c", "Dé", "<unk>", "ü"]), max_size=6).map(" ".join), max_size=8

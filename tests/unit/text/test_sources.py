@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from hebblm.errors import UserError
 from hebblm.text import sources
-from hebblm.text.sources import FileLines, MemoryLines, count_lines
+from hebblm.text.sources import FileLines, count_lines
+
+from ...support.lines import MemoryLines
 
 
 def test_only_a_line_feed_ends_a_line(tmp_path: Path) -> None:

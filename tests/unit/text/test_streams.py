@@ -14,9 +14,10 @@ from hebblm.text.binarize import prepare
 from hebblm.text.corpora import Corpus
 from hebblm.text.dictionary import Dictionary
 from hebblm.text.prepared import PreparedCorpus
-from hebblm.text.sources import MemoryLines
 from hebblm.text.streams import VocabularyPolicy, encode_target
 from hebblm.text.tokenizers import WhitespaceTokenizer
+
+from ...support.lines import MemoryLines
 
 POLICIES: tuple[VocabularyPolicy, ...] = ("union", "open")
 LINES = st.lists(

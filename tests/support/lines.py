@@ -1,0 +1,34 @@
+"""Lines held in memory, as a source of text."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryLines:
+    """Lines held in memory.
+
+    Args:
+        content: the lines, none of which holds a line break.
+    """
+
+    content: Sequence[str] = field(repr=False)
+
+    @property
+    def size(self) -> int | None:
+        """Bytes of UTF-8 text with one byte an end of line."""
+        return sum(len(line.encode()) + 1 for line in self.content)
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines."""
+        return iter(self.content)
+
+    def sha256(self) -> str:
+        """Hash the lines, each ended by a line feed."""
+        digest = hashlib.sha256()
+        for line in self.content:
+            digest.update(line.encode() + b"\n")
+        return digest.hexdigest()
