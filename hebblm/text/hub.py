@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from hebblm.errors import UserError
 from hebblm.text.sources import LineSource
 
+PATIENCE = 10  # seconds for the hub to answer
 NAMES = {"train": ("train",), "valid": ("validation", "valid", "dev"), "test": ("test",)}
 
 
@@ -65,7 +70,8 @@ def hub_sources(identifier: str) -> tuple[dict[str, LineSource], dict[str, Any]]
     # The hub's retries, each with a warning, would bury the one line that tells what is wrong.
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     try:
-        loaded = datasets.load_dataset(dataset_id, config or None)
+        with nullcontext() if Path(dataset_id).is_dir() else _without_retries():
+            loaded = datasets.load_dataset(dataset_id, config or None)
     except (OSError, ValueError, RuntimeError) as error:
         reason = str(error).strip().split("\n", maxsplit=1)[0]
         raise UserError(f"cannot load hf:{identifier} ({reason}); check the name and the network") from error
@@ -91,6 +97,32 @@ def hub_sources(identifier: str) -> tuple[dict[str, LineSource], dict[str, Any]]
             sources[split] = DatasetLines(train, column, start, start + tenth)
     licence = train.info.license or "see the dataset's page"
     return sources, {"kind": "hub", "dataset": dataset_id, "config": config or None, "licence": licence}
+
+
+@contextmanager
+def _without_retries() -> Iterator[None]:
+    """Let the libraries use what they hold locally where the hub is out of reach, instead of retrying."""
+    import datasets
+    from huggingface_hub import constants
+
+    before = datasets.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE
+    if not any(before) and not _reachable(constants.ENDPOINT):
+        datasets.config.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        datasets.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE = before
+
+
+def _reachable(url: str) -> bool:
+    """Say whether a server answers, with whatever status."""
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=PATIENCE):
+            return True
+    except urllib.error.HTTPError:
+        return True
+    except OSError:
+        return False
 
 
 def _text_column(rows: Any, identifier: str) -> str:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import socket
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from hebblm.errors import UserError
 from hebblm.text.corpora import resolve, text_corpus
+from hebblm.text.hub import _reachable
 
 
 def test_one_file_is_split_80_10_10_by_lines(tmp_path: Path) -> None:
@@ -131,8 +135,27 @@ def test_no_network_for_a_dataset_is_one_line(monkeypatch: pytest.MonkeyPatch) -
     import datasets
     import huggingface_hub
 
-    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", f"http://127.0.0.1:{port}")
+    before = datasets.config.HF_HUB_OFFLINE, huggingface_hub.constants.HF_HUB_OFFLINE
     with pytest.raises(UserError, match=r"cannot load hf:nobody/nothing:config .*network") as caught:
         resolve("hf:nobody/nothing:config")
     assert "\n" not in str(caught.value)
+    assert "Offline" in str(caught.value), "asked once, not retried"
+    assert before == (datasets.config.HF_HUB_OFFLINE, huggingface_hub.constants.HF_HUB_OFFLINE)
+
+
+def test_a_hub_that_refuses_the_page_is_still_reachable() -> None:
+    class Refusing(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            self.send_error(403)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Refusing) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        assert _reachable(f"http://127.0.0.1:{server.server_port}")
+        server.shutdown()
