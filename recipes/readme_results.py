@@ -6,6 +6,8 @@ Usage: python recipes/readme_results.py [--check]
 from __future__ import annotations
 
 import sys
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 from hebblm.report import Result
@@ -17,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 RESULTS = ROOT / "recipes" / "results"
 BEGIN, END = "<!-- results: written by recipes/readme_results.py -->", "<!-- end of results -->"
-ORDER = ("wt2-to-ptb", "intra-ptb", "intra-wt2")
+ORDER = ("wt2-to-ptb", "wt2-to-ptb-raw", "intra-ptb", "intra-wt2")
 
 
 def block() -> str:
@@ -25,7 +27,7 @@ def block() -> str:
     found = {
         name: Result.load(RESULTS / name) for name in ORDER if (RESULTS / name / "result.json").is_file()
     }
-    parts = [to_markdown(side_by_side({result.scenario.label: result for result in found.values()}))]
+    parts = [to_markdown(side_by_side(_headings(found.values())))]
     parts += [f"- {scenario_line(result.scenario)}" for result in found.values()]
     for name, result in found.items():
         commit = result.provenance["commit"]
@@ -38,6 +40,18 @@ def block() -> str:
         )
         parts += [to_markdown(table) for table in (*paper_tables(result), frequency_table(result))]
     return "\n".join(parts).rstrip().replace("## ", "#### ") + "\n"
+
+
+def _headings(results: Iterable[Result]) -> dict[str, Result]:
+    """Return the results by what tells them apart: the scenario, and its normalisation where it comes twice."""
+    results = list(results)
+    labels = Counter(result.scenario.label for result in results)
+    return {
+        result.scenario.label
+        if labels[result.scenario.label] == 1
+        else f"{result.scenario.label}, {result.scenario.normalization}": result
+        for result in results
+    }
 
 
 def render(readme: str) -> str:
