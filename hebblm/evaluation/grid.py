@@ -39,7 +39,7 @@ class Grid:
         dynamic_decay: its decay.
     """
 
-    base_lr: tuple[float, ...] = (1e-4, 1e-3, 1e-2, 1e-1, 0.3, 1.0, 3.0, 10.0)
+    base_lr: tuple[float, ...] = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 3.0, 10.0, 30.0, 100.0)
     theta: tuple[float, ...] = (0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0, 3.0)
     temperature: tuple[float, ...] = (0.1, 0.3, 1.0, 3.0, 10.0)
     gamma: tuple[float, ...] = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
