@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Literal
 
@@ -12,9 +12,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from hebblm.adapt import functional as F
 from hebblm.adapt.context import EvalBatch
-from hebblm.adapt.counts import entry_weights
-from hebblm.adapt.rules import adapted_logits, hebbian_sums, mbpa_result
+from hebblm.adapt.functional.grouping import group_ids
+from hebblm.adapt.rules import class_counts, mbpa_result
 from hebblm.adapt.settings import HebbConfig, MbpaConfig
 
 Losses = npt.NDArray[np.float64]
@@ -83,9 +84,24 @@ class HebbGrid:
             targets: (N,) labels, only looked up, never used to choose what is computed.
             classes: (V,) bool N^new, None for all.
         """
+        near = batch.neighbors
         delta = mbpa_result(batch, self.mbpa).delta  # (N, V)
-        adapted, _ = adapted_logits(batch, self.mbpa)
-        term, first, summed = hebbian_sums(batch, self.mbpa, self.hebb, classes)
+        adapted = batch.logits + delta
+        term = batch.shared(
+            ("grid", self.mbpa.eps, self.hebb.closeness),
+            lambda: F.hebbian_term(
+                near,
+                batch.hidden,
+                eps=self.mbpa.eps,
+                hebbian_classes=classes,
+                closeness_normalization=self.hebb.closeness,
+                bias=batch.head.bias is not None,
+            ),
+        )
+        first, summed = batch.shared(
+            ("grid labels", self.mbpa.eps, self.hebb.closeness),
+            lambda: _first_and_sum(term.labels, term.bumps),
+        )
         mine = first & term.present  # one entry for each label that has a Hebbian term (N, K)
         plain = adapted.gather(1, term.labels)  # (N, K)
         base, change = batch.logits.gather(1, term.labels), delta.gather(1, term.labels)
@@ -94,15 +110,25 @@ class HebbGrid:
         log_rest = others.logsumexp(1)  # (N,)
         hit = mine & (term.labels == targets[:, None])
         at_target = adapted.gather(1, targets[:, None]).squeeze(1)
+        counts = class_counts(batch, self.hebb)
         results = []
         for beta in self.betas:
-            weights = entry_weights(batch, replace(self.hebb, beta=beta), term.labels)  # (N, K)
+            weights = F.hebb_weights(counts, beta).to(base.dtype)[term.labels]
             for eta in self.etas:
                 new = base + (1 - weights) * change + eta * weights * summed
                 norm = torch.logaddexp(log_rest, torch.where(mine, new, -torch.inf).logsumexp(1))
                 logit = torch.where(hit.any(1), torch.where(hit, new, 0).sum(1), at_target)
                 results.append(norm - logit)
         return torch.stack(results)
+
+
+def _first_and_sum(labels: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    """Return which entry is the first of its label (N, K) bool, and the sum of ``values`` over its label (N, K)."""
+    groups = group_ids(labels)  # (N, K)
+    positions = torch.arange(labels.shape[1], device=labels.device).expand_as(labels)
+    earliest = torch.full_like(labels, labels.shape[1]).scatter_reduce(1, groups, positions, "amin")
+    sums = torch.zeros_like(values).scatter_add(1, groups, values)
+    return earliest.gather(1, groups) == positions, sums.gather(1, groups)
 
 
 def mixed(memory: Losses, base: Losses, weight: float) -> Losses:
