@@ -57,7 +57,8 @@ class ScenarioConfig:
         vocabulary: union (a row for every target word from the start) or open (a row when its word is first observed).
         new_rows: initial value of the rows of new words: zero, uniform or mean.
         unk_share: share of the probability of <unk> that open spreads over words not seen yet.
-        memory_content: both (training text, then the stream as it is observed), train or test.
+        memory_content: both (training text, then the stream as it is observed), train or test (one of them); by default
+            both within a domain, test across domains.
         training_entries: at most so many of the training text's last tokens are remembered, so that the memory of a
             long text stays bounded.
         k: neighbours a query.
@@ -79,7 +80,7 @@ class ScenarioConfig:
     vocabulary: Literal["union", "open"] = "union"
     new_rows: Literal["zero", "uniform", "mean"] = "zero"
     unk_share: float = 0.5
-    memory_content: Content = "both"
+    memory_content: Content | None = None
     training_entries: int = 4_000_000
     k: int = 200
     update_every: int = 100
@@ -254,11 +255,14 @@ def open_scenario(config: ScenarioConfig, device: torch.device, provenance: dict
     vocabulary: Vocabulary = UnionVocabulary()
     if config.vocabulary == "open":
         vocabulary = OpenVocabulary(dictionary.unk_index, stream.vocabulary_size, config.unk_share)
+    kind = "intra-domain" if name == target else "cross-domain"
+    if config.memory_content is None:
+        config = dataclasses.replace(config, memory_content="both" if kind == "intra-domain" else "test")
     hashes = {target: read.meta.provenance.get("sha256", {})}
     if train is not None and source is not None:
         hashes[source] = train.meta.provenance.get("sha256", {})
     return Scenario(
-        kind="intra-domain" if name == target else "cross-domain",
+        kind=kind,
         source=name,
         target=target,
         model=model,
