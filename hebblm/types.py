@@ -49,8 +49,8 @@ class Neighbors:
 class Memory(Protocol):
     """Pairs (hidden state, label) that can be searched by squared L2 distance."""
 
-    def add(self, keys: Tensor, values: Tensor) -> None:
-        """Append entries: keys (M, D), values (M,) int64."""
+    def add(self, keys: Tensor, values: Tensor, log_normalizers: Tensor | None = None) -> None:
+        """Append entries: keys (M, D), values (M,) int64, and, if they are kept, log_normalizers (M,) in nats."""
 
     def search(self, queries: Tensor, k: int) -> Neighbors:
         """Return the ``k`` nearest entries of each query (N, D); fewer are masked out."""

@@ -2,6 +2,7 @@
 
 from hebblm.adapt.adapter import ContextAdapter
 from hebblm.adapt.context import Context, EvalBatch
+from hebblm.adapt.hebb import Hebb
 from hebblm.adapt.methods import (
     DEFAULT_METHODS,
     DYNAMIC,
@@ -11,7 +12,7 @@ from hebblm.adapt.methods import (
     check_methods,
     hyperparameters,
 )
-from hebblm.adapt.rules import Cache, Hebb, Interpolated, KnnLM, Mbpa, Mixture, Rule, Unadapted
+from hebblm.adapt.rules import Cache, Interpolated, KnnLM, Mbpa, Mixture, Rule, Unadapted
 from hebblm.adapt.settings import (
     CacheConfig,
     HebbConfig,

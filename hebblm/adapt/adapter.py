@@ -27,8 +27,8 @@ class ContextAdapter:
         return self.rule.log_probs(self.context.batch(hidden))
 
     def score(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        """Return the loss (N,) in nats of ``targets`` (N,)."""
-        return -self.predict(hidden).gather(1, targets[:, None]).squeeze(1)
+        """Return the loss (N,) in nats of ``targets`` (N,): what gathering from :meth:`predict` gives, for less."""
+        return self.rule.score(self.context.batch(hidden), targets)
 
     def update(self, hidden: Tensor, targets: Tensor) -> None:
         """Write scored pairs to the context."""

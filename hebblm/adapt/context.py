@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 from functools import cached_property
 from typing import TypeVar, cast
 
 import torch
 from torch import Tensor
 
+from hebblm.adapt.block import Block
+from hebblm.adapt.functional.normalizers import log_normalizers
+from hebblm.adapt.window import Window, WindowView
 from hebblm.errors import UserError
+from hebblm.memory.causal import WrittenBlock
+from hebblm.memory.nearest import Ranked
 from hebblm.types import Memory, Neighbors, OutputHead
 
 T = TypeVar("T")
@@ -21,13 +27,21 @@ class EvalBatch:
     Args:
         hidden: (N, D) queries.
         context: head, memory and counts as they are before the batch is observed.
+        block: where the queries are rows of the stream of which later ones come after earlier ones were observed;
+            None if all come before anything is observed.
+        ranked: (N, K) where the neighbours lie, if that is known.
     """
 
-    def __init__(self, hidden: Tensor, context: Context) -> None:
+    def __init__(
+        self, hidden: Tensor, context: Context, block: Block | None = None, ranked: Ranked | None = None
+    ) -> None:
         self.hidden = hidden
         self.context = context
+        self.block = block
+        self.ranked = ranked
         self.head = context.head
         self._shared: dict[Hashable, object] = {}
+        self._scored: dict[Hashable, tuple[Tensor, Tensor]] = {}
 
     @cached_property
     def logits(self) -> Tensor:
@@ -40,14 +54,59 @@ class EvalBatch:
         return self.logits.log_softmax(1)
 
     @cached_property
+    def log_normalizers(self) -> Tensor:
+        """(N,) logsumexp of the base's logits, nats."""
+        return self.logits.logsumexp(1)
+
+    @cached_property
+    def key_normalizers(self) -> Tensor | None:
+        """(N,) logsumexp of the base's logits of the keys as the memory stores them; None if the head moves."""
+        if not self.context.fixed:
+            return None
+        dtype = getattr(self.context.memory, "dtype", self.hidden.dtype)
+        if torch.finfo(dtype).bits >= torch.finfo(self.hidden.dtype).bits:
+            return self.log_normalizers
+        return log_normalizers(self.hidden.to(dtype), self.head)
+
+    def base_losses(self, targets: Tensor) -> Tensor:
+        """Return the base's loss (N,) in nats of ``targets`` (N,)."""
+        return self.log_normalizers - self.logits.gather(1, targets[:, None]).squeeze(1)
+
+    @cached_property
     def neighbors(self) -> Neighbors:
-        """The K nearest entries of each query."""
-        return self.context.memory.search(self.hidden, self.context.k)
+        """The K nearest entries of each query, among those written before it."""
+        written = self.written
+        if written is None:
+            found = self.context.memory.search(self.hidden, self.context.k)
+        else:
+            found = written.search(self.context.k) if self.ranked is None else written.gather(self.ranked)
+        return found if self.context.fixed else replace(found, log_normalizers=None)  # those kept are stale
+
+    @cached_property
+    def written(self) -> WrittenBlock | None:
+        """The block beside the memory it is written to; None where the memory alone answers."""
+        block = self.block
+        if block is None or (self.ranked is None and not (block.written and block.causal)):
+            return None
+        return WrittenBlock(
+            self.context.memory, self.hidden, block.labels, block.in_memory, self.key_normalizers
+        )
+
+    def window(self, size: int) -> WindowView:
+        """Return what the queries see of the ``size`` latest pairs of the stream."""
+        return self.shared(("window", size), lambda: self.context.recent.view(self.hidden, size, self.block))
 
     @cached_property
     def products(self) -> Tensor:
         """(N, K) ``h_k . h``."""
         return torch.einsum("nkd,nd->nk", self.neighbors.keys.to(self.hidden.dtype), self.hidden)
+
+    def scored(self, rule: Hashable, targets: Tensor, compute: Callable[[], Tensor]) -> Tensor:
+        """Return ``compute()``, the loss (N,) of ``targets`` under a rule, computed once for all that build on it."""
+        known = self._scored.get(rule)
+        if known is None or known[0] is not targets:
+            known = self._scored[rule] = (targets, compute())
+        return known[1]
 
     def shared(self, key: Hashable, compute: Callable[[], T]) -> T:
         """Return ``compute()``, computed once for all rules that ask with an equal ``key``."""
@@ -66,6 +125,7 @@ class Context:
         train_counts: (V,) int64 occurrences of each class in training; 0 marks a new class.
         new_classes: (V,) bool classes outside the pre-training vocabulary, None if there are none.
         window: number of most recent pairs kept for caches; 0 for none.
+        fixed: whether the head stays as it is, so that the log-normalisers of keys can be kept and used.
 
     Raises:
         UserError: k below 1.
@@ -80,6 +140,7 @@ class Context:
         train_counts: Tensor,
         new_classes: Tensor | None = None,
         window: int = 0,
+        fixed: bool = False,
     ) -> None:
         if k < 1:
             raise UserError(f"k = {k} must be at least 1 neighbour")
@@ -89,33 +150,44 @@ class Context:
         self.train_counts = train_counts
         self.new_classes = new_classes
         self.window = window
+        self.fixed = fixed
         self._start()
 
     def _start(self) -> None:
         self.observed = torch.zeros_like(self.train_counts)
-        self.recent_keys = self.head.weight.new_zeros(0, self.head.weight.shape[1])
-        self.recent_values = torch.zeros(0, dtype=torch.int64, device=self.head.weight.device)
+        self.recent = Window(self.window, self.head.weight)
         self._batch: EvalBatch | None = None
 
-    def batch(self, hidden: Tensor) -> EvalBatch:
-        """Return the shared quantities of ``hidden`` (N, D); asking again with the same tensor computes nothing."""
-        if self._batch is None or self._batch.hidden is not hidden:
-            self._batch = EvalBatch(hidden, self)
-        return self._batch
+    def batch(self, hidden: Tensor, block: Block | None = None, ranked: Ranked | None = None) -> EvalBatch:
+        """Return the shared quantities of ``hidden`` (N, D); asking again with the same tensors computes nothing.
+
+        Args:
+            hidden: the queries.
+            block: see :class:`EvalBatch`.
+            ranked: see :class:`EvalBatch`.
+        """
+        known = self._batch
+        if known is None or known.hidden is not hidden or known.block is not block:
+            self._batch = known = EvalBatch(hidden, self, block, ranked)
+        return known
 
     def observe(self, hidden: Tensor, targets: Tensor, *, write: bool = True) -> None:
         """Take scored pairs (N, D), (N,) into counts, window and, unless ``write`` is False, memory."""
-        if write:
+        if write and self.fixed:
+            known = self._batch
+            batch = known if known is not None and known.hidden is hidden else EvalBatch(hidden, self)
+            self.memory.add(hidden, targets, batch.key_normalizers)
+        elif write:
             self.memory.add(hidden, targets)
         self.observed += torch.bincount(targets, minlength=len(self.observed))
-        if self.window:
-            self.recent_keys = torch.cat([self.recent_keys, hidden])[-self.window :]
-            self.recent_values = torch.cat([self.recent_values, targets])[-self.window :]
+        self.recent.append(hidden, targets)
         self._batch = None
 
     def set_head(self, head: OutputHead) -> None:
         """Take over a head that learned or grew; counts grow with it, new rows being new classes."""
         grown = head.weight.shape[0] - self.train_counts.shape[0]
+        if grown and self.fixed:
+            raise ValueError(f"a fixed head was given {grown} more rows; its context must not be fixed")
         if grown:
             self.train_counts = torch.cat([self.train_counts, self.train_counts.new_zeros(grown)])
             self.observed = torch.cat([self.observed, self.observed.new_zeros(grown)])

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
-from hebblm.adapt.rules import Cache, Hebb, Interpolated, KnnLM, Mbpa, Mixture, Rule, Unadapted
+from hebblm.adapt.hebb import Hebb
+from hebblm.adapt.rules import Cache, Interpolated, KnnLM, Mbpa, Mixture, Rule, Unadapted
 from hebblm.adapt.settings import MethodSettings
 from hebblm.errors import UserError
 

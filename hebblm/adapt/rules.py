@@ -1,17 +1,21 @@
-"""The methods: each turns the shared quantities of a mini-batch into log-probabilities."""
+"""The methods: each turns the shared quantities of a mini-batch into log-probabilities, or a label's loss."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Protocol
 
-import torch
 from torch import Tensor
 
 from hebblm.adapt import functional as F
 from hebblm.adapt.context import EvalBatch
-from hebblm.adapt.settings import CacheConfig, HebbConfig, KnnConfig, MbpaConfig, MixtureConfig
-from hebblm.memory.counting import label_counts
+from hebblm.adapt.functional.losses import (
+    interpolated_losses,
+    logit_sum_losses,
+    mixture_losses,
+)
+from hebblm.adapt.safeguards import Safeguards
+from hebblm.adapt.settings import CacheConfig, KnnConfig, MbpaConfig, MixtureConfig
 
 
 class Rule(Protocol):
@@ -20,13 +24,11 @@ class Rule(Protocol):
     def log_probs(self, batch: EvalBatch) -> Tensor:
         """Return (N, V) log-probabilities in nats."""
 
-    def stabilized(self, batch: EvalBatch) -> Tensor:
-        """Return (N,) bool, the queries whose adaptation diverged and was run at a stable rate."""
+    def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
+        """Return the loss (N,) in nats of ``targets`` (N,): what gathering from :meth:`log_probs` gives, for less."""
 
-
-def _none(batch: EvalBatch) -> Tensor:
-    """Return that no query was stabilised."""
-    return torch.zeros(batch.hidden.shape[0], dtype=torch.bool, device=batch.hidden.device)
+    def safeguards(self, batch: EvalBatch) -> Safeguards:
+        """Return the queries that were adapted in another form than the one asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +39,13 @@ class Unadapted:
         """Return the base's log-probabilities (N, V), nats."""
         return batch.log_probs
 
-    def stabilized(self, batch: EvalBatch) -> Tensor:
+    def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
+        """Return the base's loss (N,), nats."""
+        return batch.base_losses(targets)
+
+    def safeguards(self, batch: EvalBatch) -> Safeguards:
         """Nothing is adapted."""
-        return _none(batch)
+        return Safeguards.none(batch.hidden)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +56,30 @@ class Cache:
 
     def log_probs(self, batch: EvalBatch) -> Tensor:
         """Return (N, V), nats; see :func:`hebblm.adapt.functional.cache_log_probs`."""
-        context, window = batch.context, self.config.window
-        keys, values = context.recent_keys[-window:], context.recent_values[-window:]
-        products = batch.shared(("cache", window), lambda: batch.hidden @ keys.t())  # (N, W)
-        seen = torch.ones_like(products, dtype=torch.bool)
+        past = batch.window(self.config.window)
         return F.memory_mixture(
-            batch.log_probs, self.config.theta * products, values[None], seen, self.config.gamma
+            batch.log_probs,
+            self.config.theta * past.products,
+            past.labels[None],
+            past.seen,
+            self.config.gamma,
         )
 
-    def stabilized(self, batch: EvalBatch) -> Tensor:
+    def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
+        """Return the loss (N,), nats."""
+        past = batch.window(self.config.window)
+        return mixture_losses(
+            batch.base_losses(targets),
+            self.config.theta * past.products,
+            past.labels[None],
+            past.seen,
+            self.config.gamma,
+            targets,
+        )
+
+    def safeguards(self, batch: EvalBatch) -> Safeguards:
         """Nothing is adapted."""
-        return _none(batch)
+        return Safeguards.none(batch.hidden)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +94,16 @@ class KnnLM:
         scores = -near.distances.to(batch.hidden.dtype) / self.config.temperature
         return F.memory_mixture(batch.log_probs, scores, near.values, near.mask, self.config.gamma)
 
-    def stabilized(self, batch: EvalBatch) -> Tensor:
+    def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
+        """Return the loss (N,), nats."""
+        near = batch.neighbors
+        scores = -near.distances.to(batch.hidden.dtype) / self.config.temperature
+        base = batch.base_losses(targets)
+        return mixture_losses(base, scores, near.values, near.mask, self.config.gamma, targets)
+
+    def safeguards(self, batch: EvalBatch) -> Safeguards:
         """Nothing is adapted."""
-        return _none(batch)
+        return Safeguards.none(batch.hidden)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +129,25 @@ class Mixture:
 
         return batch.shared(self, compute)
 
-    def stabilized(self, batch: EvalBatch) -> Tensor:
+    def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
+        """Return the loss (N,), nats."""
+        config, near = self.config, batch.neighbors
+        scores = config.theta * batch.products
+
+        def compute() -> Tensor:
+            if config.form == "linear":
+                base = batch.base_losses(targets)
+                return mixture_losses(base, scores, near.values, near.mask, config.gamma, targets)
+            taken = batch.logits.gather(1, targets[:, None]).squeeze(1)
+            return logit_sum_losses(
+                taken, batch.log_normalizers, scores, near.values, near.mask, config.gamma, targets
+            )
+
+        return batch.scored(self, targets, compute)
+
+    def safeguards(self, batch: EvalBatch) -> Safeguards:
         """Nothing is adapted."""
-        return _none(batch)
+        return Safeguards.none(batch.hidden)
 
 
 def mbpa_result(batch: EvalBatch, config: MbpaConfig) -> F.MbpaResult:
@@ -125,9 +167,20 @@ def mbpa_result(batch: EvalBatch, config: MbpaConfig) -> F.MbpaResult:
             pull=config.pull,
             closeness_normalization=config.closeness,
             guard=config.guard,
+            tolerance=config.tolerance,
         )
 
     return batch.shared(config, compute)
+
+
+def adapted_logits(batch: EvalBatch, config: MbpaConfig) -> tuple[Tensor, Tensor]:
+    """Return the logits after MbPA (N, V) and their logsumexp (N,), computed once a mini-batch and configuration."""
+
+    def compute() -> tuple[Tensor, Tensor]:
+        logits = batch.logits + mbpa_result(batch, config).delta
+        return logits, logits.logsumexp(1)
+
+    return batch.shared(("adapted", config), compute)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,82 +191,16 @@ class Mbpa:
 
     def log_probs(self, batch: EvalBatch) -> Tensor:
         """Return (N, V), nats; see :func:`hebblm.adapt.functional.mbpa_logits`."""
-        return batch.shared(
-            self, lambda: (batch.logits + mbpa_result(batch, self.config).delta).log_softmax(1)
-        )
+        return batch.shared(self, lambda: adapted_logits(batch, self.config)[0].log_softmax(1))
 
-    def stabilized(self, batch: EvalBatch) -> Tensor:
-        """Return the queries that MbPA stabilised."""
-        return mbpa_result(batch, self.config).stabilized
+    def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
+        """Return the loss (N,), nats."""
+        logits, normalizers = adapted_logits(batch, self.config)
+        return normalizers - logits.gather(1, targets[:, None]).squeeze(1)
 
-
-def class_counts(batch: EvalBatch, config: HebbConfig) -> Tensor:
-    """Return n_i (V,) int64: examples of each class seen in training and stream, or present in the memory."""
-    context = batch.context
-    if config.counts == "observed":
-        return context.train_counts + context.observed
-    classes = len(context.train_counts)
-    return batch.shared(
-        "memory counts", lambda: label_counts(context.memory, classes).to(context.observed.device)
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Hebb:
-    """Hebb: MbPA and the Hebbian term, weighted by how often a class was seen (Eq. 4 and 7).
-
-    Args:
-        config: of the Hebbian term.
-        mbpa: of the gradient term.
-        variant: ``v1`` the Hebbian term alone, ``v2`` over all of N, ``v3`` a constant weight;
-            None for the method itself.
-    """
-
-    config: HebbConfig
-    mbpa: MbpaConfig
-    variant: str | None = None
-
-    def log_probs(self, batch: EvalBatch) -> Tensor:
-        """Return (N, V), nats; see :func:`hebblm.adapt.functional.hebb_logits`."""
-        return batch.shared(self, lambda: self._logits(batch).log_softmax(1))
-
-    def stabilized(self, batch: EvalBatch) -> Tensor:
-        """Return the queries that MbPA stabilised."""
-        return _none(batch) if self.variant == "v1" else mbpa_result(batch, self.mbpa).stabilized
-
-    def _logits(self, batch: EvalBatch) -> Tensor:
-        config, context = self.config, batch.context
-        classes = self._classes(context.new_classes)
-        term = batch.shared(
-            ("hebbian", classes is None, self.mbpa.eps, config.closeness),
-            lambda: F.hebbian_term(
-                batch.neighbors,
-                batch.hidden,
-                eps=self.mbpa.eps,
-                hebbian_classes=classes,
-                closeness_normalization=config.closeness,
-                bias=batch.head.bias is not None,
-            ),
-        )
-        counts = class_counts(batch, config)
-        weights = batch.shared(
-            ("weights", config.beta, config.counts), lambda: F.hebb_weights(counts, config.beta)
-        )
-        if self.variant == "v3":
-            weights = torch.full_like(weights, config.constant)
-        if self.variant == "v1":
-            return F.hebb_combine(
-                batch.logits, None, term, torch.ones_like(weights), eta=config.eta, gate=config.gate
-            )
-        delta = mbpa_result(batch, self.mbpa).delta
-        return F.hebb_combine(batch.logits, delta, term, weights, eta=config.eta, gate=config.gate)
-
-    def _classes(self, new: Tensor | None) -> Tensor | None:
-        """Return the classes of N^new, None for all."""
-        wanted = "all" if self.variant == "v2" else self.config.classes
-        if wanted == "all" or (wanted == "auto" and new is None):
-            return None
-        return new
+    def safeguards(self, batch: EvalBatch) -> Safeguards:
+        """Return those of the gradient steps."""
+        return Safeguards.of(mbpa_result(batch, self.config))
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +215,11 @@ class Interpolated:
         """Return (N, V), nats."""
         return F.interpolate_log_probs(self.first.log_probs(batch), self.second.log_probs(batch), self.weight)
 
-    def stabilized(self, batch: EvalBatch) -> Tensor:
-        """Return the queries that either part stabilised."""
-        return self.first.stabilized(batch) | self.second.stabilized(batch)
+    def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
+        """Return the loss (N,), nats."""
+        first, second = self.first.score(batch, targets), self.second.score(batch, targets)
+        return interpolated_losses(first, second, self.weight)
+
+    def safeguards(self, batch: EvalBatch) -> Safeguards:
+        """Return those of either part."""
+        return self.first.safeguards(batch) | self.second.safeguards(batch)

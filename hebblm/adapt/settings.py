@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
-from hebblm.adapt.functional import checks
+from hebblm.adapt.functional import TOLERANCE, checks
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,8 @@ class MbpaConfig:
         lr: learning rate lambda.
         steps: gradient steps a query.
         optimizer: sgd (plain descent) or rmsprop (fresh state a query; exact and slow).
-        method: fast (a few hundred classes followed) or exact.
+        method: fast (a few hundred classes followed, more or all where the tolerance asks for it) or exact.
+        tolerance: error of the fast form that is accepted, in nats a token, estimated query by query; inf accepts any.
         eps: constant in the closeness 1 / (eps + squared distance).
         closeness: raw as printed, or scaled to sum 1 or max 1.
         pull: rate of the pull back to the base head.
@@ -83,6 +85,7 @@ class MbpaConfig:
     steps: int = 5
     optimizer: Literal["sgd", "rmsprop"] = "sgd"
     method: Literal["fast", "exact"] = "fast"
+    tolerance: float = TOLERANCE
     eps: float = 1e-3
     closeness: Literal["raw", "sum", "max"] = "raw"
     pull: float = 0.0
@@ -93,6 +96,8 @@ class MbpaConfig:
         checks.at_least("mbpa.steps", self.steps, 0)
         checks.above_zero("mbpa.eps", self.eps)
         checks.at_least("mbpa.pull", self.pull, 0)
+        if self.tolerance != math.inf:
+            checks.at_least("mbpa.tolerance", self.tolerance, 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
 
@@ -33,7 +33,10 @@ class EvalConfig(ScenarioConfig):
             hebb-v2, hebb-v3, hebb-literal.
         hyperparameters: tuned (on validation, where they ship), paper, or a file of hebblm-tune.
         values: hyper-parameters by dotted name, as hebblm-tune writes them.
-        set: hyper-parameters, e.g. --set hebb.beta=0.5 mbpa.method=exact.
+        set: hyper-parameters, e.g. --set hebb.beta=0.5 mbpa.lr=0.1.
+        method: form of MbPA and Hebb: fast (the default) or exact; short for --set mbpa.method=...
+        tolerance: nats a token that the fast form may cost before it follows more classes, or all; short for
+            --set mbpa.tolerance=...
         output_path: folder for result.json, reports and plots.
         log_samples: also write tokens.parquet, one row a token.
         frequency_edges: bounds of the frequency buckets.
@@ -43,6 +46,8 @@ class EvalConfig(ScenarioConfig):
     hyperparameters: str = "tuned"
     values: dict[str, Any] = field(default_factory=dict)
     set: list[str] = field(default_factory=list, metadata={"nargs": "+"})
+    method: Literal["fast", "exact"] | None = None
+    tolerance: float | None = None
     output_path: Path | None = None
     log_samples: bool = False
     frequency_edges: list[int] = field(default_factory=lambda: [50, 100, 500], metadata={"nargs": "+"})
@@ -61,7 +66,11 @@ def main(argv: list[str] | None = None) -> int:
     methods = [name.strip() for name in config.methods.split(",")]
     check_methods(methods)
     edges = validate_edges(config.frequency_edges)
-    settings = resolve_settings(config, config.hyperparameters, config.values, config.set)
+    settings = resolve_settings(config, config.hyperparameters, config.values, changes_of(config))
+    if config.tolerance is not None and settings.methods.mbpa.method == "exact":
+        raise UserError(
+            f"--tolerance {config.tolerance} has no meaning for the exact form; leave one of the two out"
+        )
     device = pick_device(config.device)
     if config.output_path is not None:
         check_writable(config.output_path)
@@ -78,6 +87,25 @@ def main(argv: list[str] | None = None) -> int:
         write_report(outcome.result, config.output_path)
         Console().print(f"results in {config.output_path}", soft_wrap=True)
     return 0
+
+
+def changes_of(config: EvalConfig) -> list[str]:
+    """Return single changes of hyper-parameters: those of ``--set``, and those that have an option of their own.
+
+    Raises:
+        UserError: an option and ``--set`` name the same one.
+    """
+    options = {"mbpa.method": config.method, "mbpa.tolerance": config.tolerance}
+    changes = list(config.set)
+    named = {item.partition("=")[0] for item in config.set}
+    for name, value in options.items():
+        if value is not None:
+            if name in named:
+                raise UserError(
+                    f"--{name.removeprefix('mbpa.')} {value} and --set {name}=... name the same; use one"
+                )
+            changes.append(f"{name}={value}")
+    return changes
 
 
 if __name__ == "__main__":

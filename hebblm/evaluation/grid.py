@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from hebblm.adapt import functional as F
 from hebblm.adapt.context import EvalBatch
-from hebblm.adapt.functional.grouping import group_ids
-from hebblm.adapt.rules import class_counts, mbpa_result
+from hebblm.adapt.counts import entry_weights
+from hebblm.adapt.hebb import hebbian_sums
+from hebblm.adapt.rules import adapted_logits, mbpa_result
 from hebblm.adapt.settings import HebbConfig, MbpaConfig
-
-Losses = npt.NDArray[np.float64]
+from hebblm.evaluation.losses import Losses, LossTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,24 +82,9 @@ class HebbGrid:
             targets: (N,) labels, only looked up, never used to choose what is computed.
             classes: (V,) bool N^new, None for all.
         """
-        near = batch.neighbors
         delta = mbpa_result(batch, self.mbpa).delta  # (N, V)
-        adapted = batch.logits + delta
-        term = batch.shared(
-            ("grid", self.mbpa.eps, self.hebb.closeness),
-            lambda: F.hebbian_term(
-                near,
-                batch.hidden,
-                eps=self.mbpa.eps,
-                hebbian_classes=classes,
-                closeness_normalization=self.hebb.closeness,
-                bias=batch.head.bias is not None,
-            ),
-        )
-        first, summed = batch.shared(
-            ("grid labels", self.mbpa.eps, self.hebb.closeness),
-            lambda: _first_and_sum(term.labels, term.bumps),
-        )
+        adapted, _ = adapted_logits(batch, self.mbpa)
+        term, first, summed = hebbian_sums(batch, self.mbpa, self.hebb, classes)
         mine = first & term.present  # one entry for each label that has a Hebbian term (N, K)
         plain = adapted.gather(1, term.labels)  # (N, K)
         base, change = batch.logits.gather(1, term.labels), delta.gather(1, term.labels)
@@ -110,25 +93,15 @@ class HebbGrid:
         log_rest = others.logsumexp(1)  # (N,)
         hit = mine & (term.labels == targets[:, None])
         at_target = adapted.gather(1, targets[:, None]).squeeze(1)
-        counts = class_counts(batch, self.hebb)
         results = []
         for beta in self.betas:
-            weights = F.hebb_weights(counts, beta).to(base.dtype)[term.labels]
+            weights = entry_weights(batch, replace(self.hebb, beta=beta), term.labels)  # (N, K)
             for eta in self.etas:
                 new = base + (1 - weights) * change + eta * weights * summed
                 norm = torch.logaddexp(log_rest, torch.where(mine, new, -torch.inf).logsumexp(1))
                 logit = torch.where(hit.any(1), torch.where(hit, new, 0).sum(1), at_target)
                 results.append(norm - logit)
         return torch.stack(results)
-
-
-def _first_and_sum(labels: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-    """Return which entry is the first of its label (N, K) bool, and the sum of ``values`` over its label (N, K)."""
-    groups = group_ids(labels)  # (N, K)
-    positions = torch.arange(labels.shape[1], device=labels.device).expand_as(labels)
-    earliest = torch.full_like(labels, labels.shape[1]).scatter_reduce(1, groups, positions, "amin")
-    sums = torch.zeros_like(values).scatter_add(1, groups, values)
-    return earliest.gather(1, groups) == positions, sums.gather(1, groups)
 
 
 def mixed(memory: Losses, base: Losses, weight: float) -> Losses:
@@ -156,6 +129,18 @@ class Best:
     def offer(self, losses: Losses, values: Mapping[str, float | str]) -> None:
         """Take over a point if it is better; a loss that is not finite never is."""
         mean = float(losses.mean())
-        self.tried.append({**values, "nll": mean if np.isfinite(mean) else float("inf")})
+        self._note(mean, values)
         if mean < self.loss:
             self.loss, self.values, self.losses = mean, values, losses
+
+    def offer_table(self, table: LossTable, points: Sequence[Mapping[str, float | str]]) -> None:
+        """Take over the best point of a table if it is better; only that point's losses are read."""
+        means = table.means()
+        for mean, values in zip(means.tolist(), points, strict=True):
+            self._note(mean, values)
+        index = int(np.argmin(np.where(np.isfinite(means), means, np.inf)))
+        if means[index] < self.loss:
+            self.loss, self.values, self.losses = float(means[index]), points[index], table.of(index)
+
+    def _note(self, mean: float, values: Mapping[str, float | str]) -> None:
+        self.tried.append({**values, "nll": mean if np.isfinite(mean) else float("inf")})

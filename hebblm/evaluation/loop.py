@@ -11,12 +11,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from hebblm.adapt import Context, Rule
-from hebblm.evaluation.vocabulary import Vocabulary
+from hebblm.adapt import Context, EvalBatch, Rule
+from hebblm.adapt.block import Block
+from hebblm.adapt.safeguards import Safeguards
+from hebblm.evaluation.blocks import Pace
+from hebblm.evaluation.sweep import Sweep
+from hebblm.evaluation.vocabulary import UnionVocabulary, Vocabulary
 from hebblm.models.base import Base
 from hebblm.text import EvaluationStream
 
-READ_AHEAD = 200  # tokens a fixed base reads at a time, whatever the update interval
 Progress = Callable[[int], None]
 
 
@@ -28,6 +31,8 @@ class Scores:
         nll: by method, (T,) float32 losses in nats.
         seconds: by method, time it would take alone: base, retrieval if it uses it, and its own work.
         stabilized: by method, queries whose adaptation diverged and was run at a stable rate.
+        widened: by method, queries whose fast form followed more classes, to keep to the tolerance.
+        exact_fallbacks: by method, queries whose fast form gave way to the exact one.
         base_seconds: reading and learning of the base.
         retrieval_seconds: search and update of the memory.
     """
@@ -35,8 +40,19 @@ class Scores:
     nll: dict[str, npt.NDArray[np.float32]]
     seconds: dict[str, float] = field(default_factory=dict)
     stabilized: dict[str, int] = field(default_factory=dict)
+    widened: dict[str, int] = field(default_factory=dict)
+    exact_fallbacks: dict[str, int] = field(default_factory=dict)
     base_seconds: float = 0.0
     retrieval_seconds: float = 0.0
+
+    def count(self, name: str, needed: Safeguards) -> None:
+        """Add the queries of a mini-batch that a method ran in another form."""
+        for counts, queries in (
+            (self.stabilized, needed.stabilized),
+            (self.widened, needed.widened),
+            (self.exact_fallbacks, needed.exact_fallbacks),
+        ):
+            counts[name] = counts.get(name, 0) + int(queries.sum())
 
 
 @torch.no_grad()
@@ -51,6 +67,7 @@ def evaluate(
     write: bool = True,
     read_ahead: bool = False,
     retrieve: bool = True,
+    sweep: Sweep | None = None,
     progress: Progress = lambda tokens: None,
 ) -> Scores:
     """Score every token of a stream by every method, with one forward pass and one retrieval for all.
@@ -62,6 +79,11 @@ def evaluate(
         base.learn(labels)
         context.observe(hidden, labels)     # memory, counts, window
 
+    A fixed base's states do not depend on when labels are observed. So intervals shorter than a block are predicted
+    together, each token from what was observed before its own interval alone: what was stored before the block by
+    retrieval, and earlier rows of the block under a mask (:mod:`hebblm.memory.causal`). A memory that has no such
+    search, and a base that learns or grows, take one interval at a time.
+
     Args:
         base: reads the stream; may learn after scoring, for every method alike.
         context: its head must be the base's.
@@ -70,8 +92,10 @@ def evaluate(
         vocabulary: how unseen words are charged.
         update_every: tokens between two updates of memory and base.
         write: add observed pairs to the memory; False evaluates with what it holds.
-        read_ahead: let the base read more than one interval at a time; only for a fixed base of fixed vocabulary.
+        read_ahead: read and predict more than one interval at a time; only for a fixed base of fixed vocabulary.
         retrieve: whether any rule needs neighbours; False spares the search.
+        sweep: states and neighbours of this very stream, base and memory, where they were computed before; the base is
+            then not read, nor the memory searched.
         progress: called with the number of tokens done since the last call.
 
     Returns:
@@ -81,29 +105,31 @@ def evaluate(
     inputs = torch.from_numpy(stream.inputs).to(device)
     targets = torch.from_numpy(stream.targets).to(device)
     total = len(stream)
-    block = max(1, READ_AHEAD // update_every) * update_every if read_ahead else update_every
+    pace = Pace.of(update_every, ahead=read_ahead)
     scores = Scores({name: np.empty(total, dtype=np.float32) for name in rules})
     own = dict.fromkeys(rules, 0.0)
-    scores.stabilized = dict.fromkeys(rules, 0)
-    for begin in range(0, total, block):
+    for begin in range(0, total, pace.ahead):
         started = time.perf_counter()
-        states = base.read(vocabulary.readable(inputs[begin : begin + block], context.head.weight.shape[0]))
+        end = min(begin + pace.ahead, total)
+        if sweep is None:
+            states = base.read(vocabulary.readable(inputs[begin:end], context.head.weight.shape[0]))
+        else:
+            states = sweep.states(begin, end)
         scores.base_seconds += time.perf_counter() - started
-        for start in range(begin, min(begin + block, total), update_every):
-            stop = min(start + update_every, total)
+        for start, stop in pace.blocks(begin, end, context.memory if write and retrieve else None):
             hidden, labels = states[start - begin : stop - begin], targets[start:stop]  # (N, D), (N,)
-            batch = context.batch(hidden)
+            ranked = None if sweep is None else sweep.ranked(start, stop)
+            batch = context.batch(hidden, Block.of(labels, update_every, write), ranked)
             started = time.perf_counter()
-            _ = batch.log_probs
+            _ = batch.log_normalizers
             scores.base_seconds += (now := time.perf_counter()) - started
             if retrieve:
                 _ = batch.neighbors
                 scores.retrieval_seconds += time.perf_counter() - now
             for name, rule in rules.items():
                 started = time.perf_counter()
-                nll = vocabulary.score(rule.log_probs(batch), labels)  # (N,)
-                scores.nll[name][start:stop] = nll.float().cpu().numpy()
-                scores.stabilized[name] += int(rule.stabilized(batch).sum())
+                scores.nll[name][start:stop] = _losses(rule, batch, labels, vocabulary).float().cpu().numpy()
+                scores.count(name, rule.safeguards(batch))
                 own[name] += time.perf_counter() - started
             started = time.perf_counter()
             _advance(base, labels, vocabulary)
@@ -114,6 +140,13 @@ def evaluate(
             progress(stop - start)
     scores.seconds = _standalone(own, scores)
     return scores
+
+
+def _losses(rule: Rule, batch: EvalBatch, labels: Tensor, vocabulary: Vocabulary) -> Tensor:
+    """Return the loss (N,) in nats of ``labels``; only the open vocabulary needs the whole distribution."""
+    if isinstance(vocabulary, UnionVocabulary):
+        return rule.score(batch, labels)
+    return vocabulary.score(rule.log_probs(batch), labels)
 
 
 PARTS: dict[str, tuple[str, ...]] = {

@@ -22,6 +22,8 @@ def method_result(
     hyperparameters: Mapping[str, Any],
     seconds: float,
     stabilized: int | None,
+    widened: int | None = None,
+    exact_fallbacks: int | None = None,
     edges: Sequence[int],
     whole: bool,
 ) -> MethodResult:
@@ -33,6 +35,8 @@ def method_result(
         hyperparameters: of the method.
         seconds: time the method takes alone.
         stabilized: queries run at a stable rate, None where it cannot happen.
+        widened: queries whose fast form followed more classes, None without a fast form.
+        exact_fallbacks: queries whose fast form gave way to the exact one, None without a fast form.
         edges: bounds of the frequency buckets.
         whole: whether the stream is the whole split, so that words and bytes are those of its text.
     """
@@ -51,6 +55,8 @@ def method_result(
         seconds=seconds,
         tokens_per_second=len(losses) / seconds if seconds else 0.0,
         stabilized_queries=stabilized,
+        widened_queries=widened,
+        exact_fallback_queries=exact_fallbacks,
         words_perplexity=perplexity(total / units) if whole else None,
         bits_per_byte=total / math.log(2) / stream.bytes if whole else None,
         running=tuple(running_curve(losses)),

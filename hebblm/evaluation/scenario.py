@@ -190,7 +190,12 @@ class Scenario:
             model_hash=self.model.sha256,
             dictionary_hash=self.dictionary.hash(),
             device=self.device,
+            head=self.base(settings).head if self.fixed_head(settings) else None,
         )
+
+    def fixed_head(self, settings: Hyperparameters) -> bool:
+        """Say whether the base's softmax layer stays as it is while the stream is read."""
+        return settings.base.lr == 0 and self.config.vocabulary == "union"
 
     def empty_memory(self, settings: Hyperparameters) -> AnyMemory:
         """Return a memory without entries."""
@@ -217,7 +222,15 @@ class Scenario:
         new = None
         if self.kind == "cross-domain":
             new = torch.arange(rows, device=self.device) >= self.stream.source_size
-        return Context(head, memory, k=self.config.k, train_counts=counts, new_classes=new, window=window)
+        return Context(
+            head,
+            memory,
+            k=self.config.k,
+            train_counts=counts,
+            new_classes=new,
+            window=window,
+            fixed=not base.moving and self.config.vocabulary == "union",
+        )
 
 
 def open_scenario(config: ScenarioConfig, device: torch.device, provenance: dict[str, Any]) -> Scenario:

@@ -10,11 +10,14 @@ from torch import Tensor
 
 from awd_lstm import AWDLSTM
 from awd_lstm.streams import Ids
+from hebblm.adapt.functional import log_normalizers, with_rows
 from hebblm.files import hash_of
-from hebblm.memory import MemoryConfig, build_memory, load_memory, save_memory
+from hebblm.memory import HybridMemory, MemoryConfig, build_memory, load_memory, save_memory
+from hebblm.memory.factory import DTYPES
 from hebblm.memory.persistence import AnyMemory
 from hebblm.progress import track
 from hebblm.text.download import cache_dir
+from hebblm.types import OutputHead
 
 STREAMS = 40
 SEGMENT = 256
@@ -75,6 +78,7 @@ def training_memory(
     model_hash: str,
     dictionary_hash: str,
     device: torch.device,
+    head: OutputHead | None = None,
 ) -> AnyMemory:
     """Return a memory that holds the training text, from the cache if it was built before.
 
@@ -85,12 +89,39 @@ def training_memory(
         model_hash: identifies the weights.
         dictionary_hash: identifies the ids.
         device: where to compute, and where exact memories live.
+        head: the softmax layer whose log-normalisers of the keys are wanted: the model's own and rows of new words
+            behind it. None if it will move, which would make them wrong.
     """
-    key = hash_of([model_hash, dictionary_hash, asdict(config), len(ids)])
-    folder = cache_dir() / "memory" / key
+    identity = [model_hash, dictionary_hash, asdict(config), len(ids)]
+    folders = [cache_dir() / "memory" / hash_of(key) for key in (identity, [*identity, "log-normalizers"])]
+    folder = folders[head is not None or folders[1].exists()]
     if not folder.exists():
         memory = build_memory(model.config.embedding_dim, config, device)
         for keys, values in training_states(model, ids, device):
-            memory.add(keys, values)
+            # Those of the keys as they are stored: what is followed has to add up with what is not.
+            logs = None if head is None else log_normalizers(keys.to(DTYPES[config.dtype]), model_head(model))
+            memory.add(keys, values, logs)
         save_memory(memory, folder, model_hash=model_hash, dictionary_hash=dictionary_hash)
-    return load_memory(folder, model_hash=model_hash, dictionary_hash=dictionary_hash, device=device)
+    memory = load_memory(folder, model_hash=model_hash, dictionary_hash=dictionary_hash, device=device)
+    if head is not None:
+        _include_rows(memory, head, model.config.vocabulary_size)
+    return memory
+
+
+def model_head(model: AWDLSTM) -> OutputHead:
+    """Return the model's softmax layer."""
+    return OutputHead(model.embedding.detach(), model.bias.detach())
+
+
+def _include_rows(memory: AnyMemory, head: OutputHead, known: int) -> None:
+    """Make the log-normalisers of a loaded memory those of ``head``, of which the first ``known`` rows are counted."""
+    new = OutputHead(head.weight[known:], None if head.bias is None else head.bias[known:])
+    if not len(new.weight):
+        return
+    parts = memory.parts() if isinstance(memory, HybridMemory) else [memory.entries()]
+    for part in parts:
+        if part.log_normalizers is not None:
+            where = part.keys.device
+            rows = OutputHead(new.weight.to(where), None if new.bias is None else new.bias.to(where))
+            part.log_normalizers.copy_(with_rows(part.log_normalizers, part.keys, rows))
+    memory.mark_base()

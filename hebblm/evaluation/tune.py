@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from hebblm.adapt.context import EvalBatch
+from hebblm.adapt.context import Context, EvalBatch
 from hebblm.adapt.rules import Cache, KnnLM, Mbpa, Mixture, Rule, Unadapted
-from hebblm.adapt.settings import MbpaConfig
+from hebblm.adapt.safeguards import Safeguards
 from hebblm.errors import UserError
-from hebblm.evaluation.grid import Best, Grid, HebbGrid, Losses, mixed
+from hebblm.evaluation.grid import Best, Grid, HebbGrid, mixed
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import evaluate, evaluate_alone
+from hebblm.evaluation.losses import Losses, LossTable
 from hebblm.evaluation.scenario import Scenario
+from hebblm.evaluation.sweep import Sweep, prepare_sweep, sweep_plan
+from hebblm.models.base import AwdBase
 from hebblm.models.dynamic import DynamicBase, DynamicConfig, gradient_mean_squares
 from hebblm.progress import bar
 
@@ -35,29 +39,36 @@ class Tuned:
 
 
 @dataclass(frozen=True, slots=True)
-class _Collect:
-    """A rule that scores Hebb grids of one MbPA point on the side and itself predicts like MbPA."""
+class _HebbPoints:
+    """A rule that writes the losses of Hebb's grids to a table and itself predicts like their MbPA."""
 
-    mbpa: Mbpa
     grids: tuple[HebbGrid, ...]
-    targets: Callable[[], Tensor]
-    rows: list[Tensor]
+    table: LossTable
+
+    @property
+    def mbpa(self) -> Mbpa:
+        return Mbpa(self.grids[0].mbpa)
 
     def log_probs(self, batch: EvalBatch) -> Tensor:
-        classes = batch.context.new_classes if self.grids[0].hebb.classes in ("auto", "new") else None
-        self.rows.append(torch.cat([grid.losses(batch, self.targets(), classes) for grid in self.grids]))
         return self.mbpa.log_probs(batch)
 
-    def stabilized(self, batch: EvalBatch) -> Tensor:
-        return self.mbpa.stabilized(batch)
+    def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
+        classes = batch.context.new_classes if self.grids[0].hebb.classes in ("auto", "new") else None
+        losses = torch.cat([grid.losses(batch, targets, classes) for grid in self.grids])  # (P, N)
+        self.table.append(losses.float().cpu().numpy())
+        return self.mbpa.score(batch, targets)
+
+    def safeguards(self, batch: EvalBatch) -> Safeguards:
+        return self.mbpa.safeguards(batch)
 
 
 def tune(scenario: Scenario, settings: Hyperparameters, grid: Grid, *, dynamic: bool = True) -> Tuned:
     """Return the best hyper-parameters of every method on the scenario's stream.
 
-    The base's states, the neighbours and each MbPA solution are computed once and serve every grid point: shares are
-    mixed from losses, and Hebb's grid is read off the neighbours' labels. Hebb takes over MbPA's best values, and the
-    combinations those of their parts, as in the paper.
+    The states of a fixed base and the neighbours are computed once for all points, and kept in the cache for the next
+    time (:mod:`hebblm.evaluation.sweep`). The text is then gone through twice: for every method but Hebb, whose shares
+    are mixed from losses, and for Hebb's grid beside MbPA's best values, read off the neighbours' labels. The
+    combinations take over the best values of their parts, as in the paper.
 
     Args:
         scenario: opened on a validation split, with the union vocabulary.
@@ -74,8 +85,14 @@ def tune(scenario: Scenario, settings: Hyperparameters, grid: Grid, *, dynamic: 
     if scenario.kind == "cross-domain":
         best["base"] = _tune_base(scenario, settings, grid)
         settings = settings.changed(best["base"].values)
-    losses, hebb = _pass(scenario, settings, grid)
-    base = losses["lstm"]
+    reading = _Reading.of(scenario, settings)
+    rules = _grid_rules(settings, grid)
+    nll = reading.score(rules, f"tune {len(rules)} points")
+
+    def losses(name: str) -> Losses:
+        return nll[name].astype(np.float64)
+
+    base = losses("lstm")
     best["lstm"] = Best(float(base.mean()), {}, base)
     for method, key, values in (
         ("mixture", "theta", grid.theta),
@@ -84,20 +101,15 @@ def tune(scenario: Scenario, settings: Hyperparameters, grid: Grid, *, dynamic: 
     ):
         best[method] = Best()
         for value in values:
+            memory = losses(f"{method} {value}")
             for gamma in grid.gamma:
                 point = {f"{method}.{key}": value, f"{method}.gamma": gamma}
-                best[method].offer(mixed(losses[f"{method} {value}"], base, gamma), point)
-    best["mbpa"], best["hebb"] = Best(), Best()
+                best[method].offer(mixed(memory, base, gamma), point)
+    best["mbpa"] = Best()
     for lr in grid.mbpa_lr:
         for steps in grid.mbpa_steps:
-            best["mbpa"].offer(losses[f"mbpa {lr} {steps}"], {"mbpa.lr": lr, "mbpa.steps": steps})
-    mbpa = best["mbpa"].values
-    table = iter(hebb[float(mbpa["mbpa.lr"]), int(mbpa["mbpa.steps"])])
-    for scaled in _hebb_grids(settings, grid, settings.methods.mbpa):
-        for beta, eta in scaled.points():
-            best["hebb"].offer(
-                next(table), {"hebb.closeness": scaled.hebb.closeness, "hebb.beta": beta, "hebb.eta": eta}
-            )
+            best["mbpa"].offer(losses(f"mbpa {lr} {steps}"), {"mbpa.lr": lr, "mbpa.steps": steps})
+    best["hebb"] = _tune_hebb(reading, settings.changed(best["mbpa"].values), grid)
     for part in ("mbpa", "hebb"):
         best[f"mixture+{part}"] = Best()
         for weight in grid.weight:
@@ -109,63 +121,89 @@ def tune(scenario: Scenario, settings: Hyperparameters, grid: Grid, *, dynamic: 
     return Tuned(chosen, best)
 
 
-def _hebb_grids(settings: Hyperparameters, grid: Grid, mbpa: MbpaConfig) -> tuple[HebbGrid, ...]:
-    """Return the Hebb grid of each closeness, beside one MbPA point."""
-    hebb = settings.methods.hebb
-    return tuple(
-        HebbGrid(mbpa, replace(hebb, closeness=closeness), grid.beta, grid.eta)
-        for closeness in grid.closeness
-    )
-
-
-def _pass(
-    scenario: Scenario, settings: Hyperparameters, grid: Grid
-) -> tuple[dict[str, Losses], dict[tuple[float, int], Losses]]:
-    """Read the text once; return losses (T,) by grid point, and of the Hebb grids (P, T) by MbPA point."""
-    methods, stream = settings.methods, scenario.stream
-    targets = torch.from_numpy(stream.targets).to(scenario.device)
-    done = 0
-
+def _grid_rules(settings: Hyperparameters, grid: Grid) -> dict[str, Rule]:
+    """Return a rule for every point but shares, which are mixed from losses, and Hebb's."""
+    methods = settings.methods
     rules: dict[str, Rule] = {"lstm": Unadapted()}
     for theta in grid.theta:
         rules[f"mixture {theta}"] = Mixture(replace(methods.mixture, theta=theta, gamma=1.0))
         rules[f"cache {theta}"] = Cache(replace(methods.cache, theta=theta, gamma=1.0))
     for temperature in grid.temperature:
         rules[f"knn {temperature}"] = KnnLM(replace(methods.knn, temperature=temperature, gamma=1.0))
-    collected: dict[tuple[float, int], list[Tensor]] = {}
-    width = scenario.config.update_every
     for lr in grid.mbpa_lr:
         for steps in grid.mbpa_steps:
-            rows = collected.setdefault((lr, steps), [])
-            present = lambda: targets[done : done + width]  # noqa: E731
-            mbpa = replace(methods.mbpa, lr=lr, steps=steps)
-            rules[f"mbpa {lr} {steps}"] = _Collect(
-                Mbpa(mbpa), _hebb_grids(settings, grid, mbpa), present, rows
+            rules[f"mbpa {lr} {steps}"] = Mbpa(replace(methods.mbpa, lr=lr, steps=steps))
+    return rules
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """The scenario's stream, to be gone through as often as is needed.
+
+    Args:
+        scenario: opened.
+        base: reads the stream.
+        context: head, memory and counts.
+        sweep: what the base and the memory give, None for a base that learns.
+    """
+
+    scenario: Scenario
+    base: AwdBase
+    context: Context
+    sweep: Sweep | None
+
+    @classmethod
+    def of(cls, scenario: Scenario, settings: Hyperparameters) -> _Reading:
+        """Open base and memory, and compute what does not depend on any point."""
+        base, memory = scenario.base(settings), scenario.memory(settings)
+        plan = sweep_plan(scenario, settings)
+        with bar() as progress:
+            task = progress.add_task("states and neighbours", total=len(scenario.stream), unit="tokens")
+            sweep = prepare_sweep(
+                base, memory, scenario.stream, plan, lambda tokens: progress.advance(task, tokens)
             )
-    base = scenario.base(settings)
-    context = scenario.context(base, scenario.memory(settings), methods.cache.window)
-    with bar() as progress:
-        points = len(rules) + len(collected) * len(grid.closeness) * len(grid.beta) * len(grid.eta)
-        task = progress.add_task(f"tune {points} points", total=len(stream), unit="tokens")
+            progress.update(task, visible=sweep is not None)
+        return cls(scenario, base, scenario.context(base, memory, settings.methods.cache.window), sweep)
 
-        def advance(tokens: int) -> None:
-            nonlocal done
-            done += tokens
-            progress.advance(task, tokens)
+    def score(self, rules: Mapping[str, Rule], title: str) -> dict[str, npt.NDArray[np.float32]]:
+        """Return the losses (T,) of some rules, from the beginning of the stream."""
+        self.base.reset()
+        self.context.reset()
+        self.context.set_head(self.base.head)
+        config = self.scenario.config
+        with bar() as progress:
+            task = progress.add_task(title, total=len(self.scenario.stream), unit="tokens")
+            return evaluate(
+                self.base,
+                self.context,
+                rules,
+                self.scenario.stream,
+                self.scenario.vocabulary,
+                update_every=config.update_every,
+                write=config.memory_content != "train",
+                read_ahead=not self.base.moving,
+                sweep=self.sweep,
+                progress=lambda tokens: progress.advance(task, tokens),
+            ).nll
 
-        scores = evaluate(
-            base,
-            context,
-            rules,
-            stream,
-            scenario.vocabulary,
-            update_every=width,
-            write=scenario.config.memory_content != "train",
-            read_ahead=not base.moving,
-            progress=advance,
+
+def _tune_hebb(reading: _Reading, settings: Hyperparameters, grid: Grid) -> Best:
+    """Return Hebb's best point beside the MbPA of ``settings``."""
+    grids = tuple(
+        HebbGrid(
+            settings.methods.mbpa, replace(settings.methods.hebb, closeness=closeness), grid.beta, grid.eta
         )
-    losses = {name: nll.astype(np.float64) for name, nll in scores.nll.items()}
-    return losses, {key: torch.cat(rows, 1).double().cpu().numpy() for key, rows in collected.items()}
+        for closeness in grid.closeness
+    )
+    points = [
+        {"hebb.closeness": scaled.hebb.closeness, "hebb.beta": beta, "hebb.eta": eta}
+        for scaled in grids
+        for beta, eta in scaled.points()
+    ]
+    table, best = LossTable(len(points)), Best()
+    reading.score({"hebb": _HebbPoints(grids, table)}, f"tune {len(points)} points of hebb")
+    best.offer_table(table, points)
+    return best
 
 
 def _tune_base(scenario: Scenario, settings: Hyperparameters, grid: Grid) -> Best:

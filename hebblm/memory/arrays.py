@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import tempfile
-from typing import IO, Protocol
+from typing import IO, Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from hebblm.errors import UserError
+
+
+def to_numpy(tensor: Tensor) -> npt.NDArray[Any]:
+    """Return a CPU tensor's memory as an array; bfloat16, which NumPy does not know, as its bits in int16."""
+    array: npt.NDArray[Any] = (tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
+    return array
+
+
+def from_numpy(array: npt.NDArray[Any], dtype: torch.dtype) -> Tensor:
+    """Return the tensor of ``dtype`` over an array's memory; the inverse of :func:`to_numpy`."""
+    tensor = torch.from_numpy(array)
+    return tensor.view(dtype) if dtype == torch.bfloat16 else tensor
 
 
 class RowArray(Protocol):
@@ -71,7 +84,7 @@ class MappedArray:
     def __init__(self, initial: Tensor) -> None:
         self._row_shape = tuple(initial.shape[1:])
         self._row_bytes = initial[:0].element_size() * int(np.prod(self._row_shape, dtype=np.int64))
-        self._dtype = initial.new_empty(0).numpy().dtype
+        self._dtype = initial.dtype
         self._file: IO[bytes] = tempfile.TemporaryFile(prefix="hebblm-memory-")  # noqa: SIM115 - lives as long as self
         self._length = 0
         self._view: Tensor = initial[:0]
@@ -82,7 +95,7 @@ class MappedArray:
         try:
             self._file.seek(self._length * self._row_bytes)
             for chunk in torch.split(rows, 65536):
-                self._file.write(chunk.numpy().tobytes())
+                self._file.write(to_numpy(chunk).tobytes())
             self._file.flush()
         except OSError as error:
             raise UserError(
@@ -105,5 +118,6 @@ class MappedArray:
             self._view = self._view[:0]
             return
         # Copy-on-write: torch asks for writable memory, and nothing here ever writes to it.
-        mapped = np.memmap(self._file, dtype=self._dtype, mode="c", shape=(length, *self._row_shape))
-        self._view = torch.from_numpy(mapped)
+        like = to_numpy(torch.empty(0, dtype=self._dtype))
+        mapped = np.memmap(self._file, dtype=like.dtype, mode="c", shape=(length, *self._row_shape))
+        self._view = from_numpy(mapped, self._dtype)

@@ -14,7 +14,7 @@ from hebblm.memory.persistence import AnyMemory
 from hebblm.memory.pq import FaissMemory
 from hebblm.memory.ring import RingMemory
 
-DTYPES = {"float32": torch.float32, "float16": torch.float16}
+DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,8 @@ class MemoryConfig:
         index: "exact"; "auto", which is exact on a GPU, without FAISS, or below 20,000 entries, and a trained
             index with exact re-scoring otherwise; or any FAISS factory string.
         capacity: keep the latest so many entries only (Hebb-250, Hebb-500); None keeps all.
-        dtype: of the stored keys, "float32" or "float16".
+        dtype: of the stored keys: "float32", or of half the size "float16" (3 decimal digits up to 65,504) or
+            "bfloat16" (2 digits, the range of float32).
         nprobe: inverted lists visited by a search; None for one in 32, at least 32.
         rescore: candidates for each neighbour that a trained index proposes.
     """

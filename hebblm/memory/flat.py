@@ -19,7 +19,7 @@ class FlatMemory:
 
     Args:
         dim: D, the width of a key.
-        dtype: of the stored keys: float32, float16 or float64.
+        dtype: of the stored keys: float32, float16, bfloat16 or float64.
         device: where entries live and searches run; None takes the device of the first keys added.
         chunk_bytes: bound on the scratch memory of a search; None chooses by device.
         spill_bytes: keys on the CPU that outgrow this many bytes are memory-mapped from a temporary file.

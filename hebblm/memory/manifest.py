@@ -12,7 +12,12 @@ from hebblm.files import read_json, sha256, write_json
 
 SCHEMA = "hebblm-memory/1"
 NAME = "manifest.json"
-DTYPES = {"float16": torch.float16, "float32": torch.float32, "float64": torch.float64}
+DTYPES = {
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "float32": torch.float32,
+    "float64": torch.float64,
+}
 KINDS = ("exact", "ring", "faiss", "hybrid")
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from hebblm.errors import UserError
 from hebblm.files import atomic_path
+from hebblm.memory.arrays import from_numpy, to_numpy
 from hebblm.memory.faiss_index import TrainedIndex, load_faiss
 from hebblm.memory.flat import FlatMemory
 from hebblm.memory.hybrid import HybridMemory
@@ -126,7 +127,7 @@ def _write_rows(path: Path, parts: list[Tensor]) -> None:
     with path.open("wb") as stream:
         for part in parts:
             for chunk in torch.split(part, CHUNK):
-                rows = chunk.cpu().numpy()
+                rows = to_numpy(chunk.cpu())
                 stream.write(np.ascontiguousarray(rows, dtype=rows.dtype.newbyteorder("<")).tobytes())
 
 
@@ -159,10 +160,10 @@ def _load_store(manifest: Manifest, folder: Path, *, mmap: bool, device: torch.d
 
 
 def _read_rows(path: Path, dtype: torch.dtype, shape: tuple[int, ...], *, mmap: bool) -> Tensor:
-    numpy_dtype = torch.empty(0, dtype=dtype).numpy().dtype.newbyteorder("<")
+    numpy_dtype = to_numpy(torch.empty(0, dtype=dtype)).dtype.newbyteorder("<")
     if mmap and path.stat().st_size:
-        return torch.from_numpy(np.memmap(path, dtype=numpy_dtype, mode="c", shape=shape))
-    return torch.from_numpy(np.fromfile(path, dtype=numpy_dtype).reshape(shape))
+        return from_numpy(np.memmap(path, dtype=numpy_dtype, mode="c", shape=shape), dtype)
+    return from_numpy(np.fromfile(path, dtype=numpy_dtype).reshape(shape), dtype)
 
 
 def _load_faiss(index: IndexManifest, store: EntryStore, folder: Path) -> FaissMemory:

@@ -26,7 +26,7 @@ class FaissMemory:
         dim: D, the width of a key.
         factory: "auto" (exact below 20,000 entries, ``PQ{m}x4fs`` below 150,000, ``IVF{n},PQ{m}x4fs`` above)
             or any FAISS factory string.
-        dtype: of the stored keys: float32, float16 or float64.
+        dtype: of the stored keys: float32, float16, bfloat16 or float64.
         rescore: candidates for each neighbour wanted, at least 1.
         nprobe: inverted lists visited by a search; None for one in 32, at least 32.
         spill_bytes: keys that outgrow this many bytes are memory-mapped from a temporary file.

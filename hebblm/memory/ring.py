@@ -18,7 +18,7 @@ class RingMemory:
     Args:
         dim: D, the width of a key.
         capacity: the most entries that are kept, at least 1.
-        dtype: of the stored keys: float32, float16 or float64.
+        dtype: of the stored keys: float32, float16, bfloat16 or float64.
         device: where entries live and searches run; None takes the device of the first keys added.
 
     Raises:

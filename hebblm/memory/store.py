@@ -10,7 +10,7 @@ from torch import Tensor
 from hebblm.errors import UserError
 from hebblm.memory.arrays import GrowingArray, MappedArray, RowArray
 
-KEY_DTYPES = (torch.float16, torch.float32, torch.float64)
+KEY_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 SPILL_BYTES = 4 << 30
 
 
@@ -40,12 +40,12 @@ class EntryStore:
 
     Args:
         dim: D, the width of a key.
-        dtype: float32, float16 or float64; keys are converted when they are added.
+        dtype: float32, float16, bfloat16 or float64; keys are converted when they are added.
         device: where the entries live; None takes the device of the first keys added.
         spill_bytes: keys on the CPU that outgrow this many bytes move to a memory-mapped temporary file.
 
     Raises:
-        UserError: ``dtype`` is not one of the three.
+        UserError: ``dtype`` is not one of the four.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class EntryStore:
         spill_bytes: int = SPILL_BYTES,
     ) -> None:
         if dtype not in KEY_DTYPES:
-            raise UserError(f"memory keys cannot be stored as {dtype}; use float32 or float16")
+            raise UserError(f"memory keys cannot be stored as {dtype}; use float32, float16 or bfloat16")
         self.dim = dim
         self.dtype = dtype
         self._spill_bytes = spill_bytes

@@ -14,6 +14,7 @@ from hebblm.report.fields import Fields
 
 SCHEMA = "hebblm-result/1"
 FILE_NAME = "result.json"
+QUERY_COUNTS = ("stabilized_queries", "widened_queries", "exact_fallback_queries")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,8 @@ class MethodResult:
         seconds: time spent on this method.
         tokens_per_second: tokens divided by seconds.
         stabilized_queries: queries whose diverging adaptation was scaled down; None where it cannot happen.
+        widened_queries: queries whose fast form followed more classes; None without a fast form.
+        exact_fallback_queries: queries whose fast form gave way to the exact one; None without a fast form.
         words_perplexity: perplexity per word for a subword vocabulary.
         bits_per_byte: loss in bits per byte of the raw text.
         running: points (tokens scored so far, mean loss so far in nats).
@@ -81,6 +84,8 @@ class MethodResult:
     seconds: float
     tokens_per_second: float
     stabilized_queries: int | None = None
+    widened_queries: int | None = None
+    exact_fallback_queries: int | None = None
     words_perplexity: float | None = None
     bits_per_byte: float | None = None
     running: tuple[tuple[int, float], ...] = ()
@@ -98,7 +103,7 @@ class MethodResult:
             hyperparameters=fields.mapping("hyperparameters"),
             seconds=fields.number("seconds"),
             tokens_per_second=fields.number("tokens_per_second"),
-            stabilized_queries=fields.count("stabilized_queries") if "stabilized_queries" in fields else None,
+            **{name: fields.count(name) if name in fields else None for name in QUERY_COUNTS},
             words_perplexity=fields.number("words_perplexity") if "words_perplexity" in fields else None,
             bits_per_byte=fields.number("bits_per_byte") if "bits_per_byte" in fields else None,
             running=fields.curve("running") if "running" in fields else (),
@@ -108,7 +113,7 @@ class MethodResult:
     def to_json(self) -> dict[str, Any]:
         """Return the contract's keys, and the optional ones that have a value."""
         optional = {
-            "stabilized_queries": self.stabilized_queries,
+            **{name: getattr(self, name) for name in QUERY_COUNTS},
             "words_perplexity": self.words_perplexity,
             "bits_per_byte": self.bits_per_byte,
             "running": [list(point) for point in self.running] or None,

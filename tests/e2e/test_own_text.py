@@ -141,7 +141,14 @@ def test_a_checkpoint_reads_a_file(world: World, tmp_path: Path) -> None:
 def test_the_memory_of_a_long_training_text_is_bounded(
     world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["--checkpoint", str(world.model), "--intra-domain", str(world.prepared), "--max-tokens", "30"]
+    arguments = [
+        "--checkpoint",
+        str(world.model),
+        "--intra-domain",
+        str(world.prepared),
+        "--max-tokens",
+        "30",
+    ]
     bound = ["--training-entries", "500", "--memory-content", "train", "--methods", "lstm,mixture"]
     assert evaluate([*arguments, *bound, "--output-path", str(tmp_path), *CPU]) == 0
     assert read(tmp_path)["memory"]["entries"] == 500

@@ -234,11 +234,12 @@ def test_save_and_load(make: Make, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("spill_bytes", [64, 1 << 30])
-def test_half_precision_keeps_the_rounded_keys(spill_bytes: int) -> None:
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_keeps_the_rounded_keys(spill_bytes: int, dtype: torch.dtype) -> None:
     keys, queries = reals(1, 200), reals(2, 5)
-    half, full = FlatMemory(DIM, dtype=torch.float16, spill_bytes=spill_bytes), FlatMemory(DIM)
+    half, full = FlatMemory(DIM, dtype=dtype, spill_bytes=spill_bytes), FlatMemory(DIM)
     half.add(keys, torch.arange(200))
-    full.add(keys.half(), torch.arange(200))
+    full.add(keys.to(dtype), torch.arange(200))
     assert half.search(queries, 9).keys.dtype == torch.float32
     assert_same(half.search(queries, 9), full.search(queries, 9))
 

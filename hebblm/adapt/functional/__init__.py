@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from hebblm.adapt.functional.closeness import closeness
+from hebblm.adapt.functional.escalation import MbpaResult
 from hebblm.adapt.functional.hebbian import HebbianTerm, hebb_combine, hebb_logits, hebb_weights, hebbian_term
-from hebblm.adapt.functional.mbpa import MbpaResult, mbpa_delta, mbpa_logits
+from hebblm.adapt.functional.mbpa import TOLERANCE, mbpa_delta, mbpa_logits
 from hebblm.adapt.functional.mixtures import (
     cache_log_probs,
     interpolate_log_probs,
@@ -13,8 +14,10 @@ from hebblm.adapt.functional.mixtures import (
     mixture_from,
     mixture_log_probs,
 )
+from hebblm.adapt.functional.normalizers import log_normalizers, with_rows
 
 __all__ = [
+    "TOLERANCE",
     "HebbianTerm",
     "MbpaResult",
     "cache_log_probs",
@@ -25,9 +28,11 @@ __all__ = [
     "hebbian_term",
     "interpolate_log_probs",
     "knn_log_probs",
+    "log_normalizers",
     "mbpa_delta",
     "mbpa_logits",
     "memory_mixture",
     "mixture_from",
     "mixture_log_probs",
+    "with_rows",
 ]

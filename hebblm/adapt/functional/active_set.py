@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
-import math
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from hebblm.adapt.functional.problem import Problem, rose, weighted_loss
+from hebblm.adapt.functional.mixing import (
+    Mixing,
+    ThinMixing,
+    WholeMixing,
+    factor_pays,
+    missed,
+    thin_factor,
+)
+from hebblm.adapt.functional.path import Path, follow
+from hebblm.adapt.functional.problem import Problem, Solution, rose, weighted_loss
+from hebblm.adapt.functional.tail import (
+    SAFETY,
+    Probe,
+    Tail,
+    TailLogit,
+    known_tail,
+    logits_of,
+    sampled_tail,
+    shape_at_mean,
+)
 
-ACTIVE = 256  # classes followed
-SAMPLED = 256  # classes that stand for the tail where the normalisers of the keys are not stored
+ACTIVE = 255  # classes followed; with the tail as one more, rows of whole vector registers
+THIN_SHARE = 0.25  # part of the tolerance that a factor in place of the Gram matrix may take
+THIN_COST = 2.5e-4  # nats a token that it may take at most, where any error is accepted
 SPARE = 32  # probable classes beside the labels, however many these are
 
 
@@ -39,17 +59,31 @@ def choose_active(base_logits: Tensor, labels: Tensor, present: Tensor, size: in
 
 
 def solve_active(
-    problem: Problem, rates: Tensor, watch: Tensor, *, steps: int, pull: float, active: int
-) -> tuple[Tensor, Tensor]:
+    problem: Problem,
+    rates: Tensor,
+    watch: Tensor,
+    *,
+    steps: int,
+    pull: float,
+    active: int,
+    tolerance: float = 0.0,
+) -> Solution:
     """Follow S steps of descent on an active set A of classes; an approximation of :func:`solve_exact`.
 
-    All other classes of a key make up one more class, whose logit stays at the base's tail mass::
+    All other classes of a key make up one more class, with the base's tail mass at the start::
 
         Z_k[tail] = log(exp(lse_k) - sum_A exp(Z_k[v])),    lse_k = logsumexp of the key's base logits
 
-    Its share in the softmax is the tail mass that the steps move. For a class v outside A the change is
-    ``delta_v = -(sum_k alpha_k sum_s P_sk[tail]) p_x(v) / p_x(tail)``: every key's tail is taken to have the
-    shape of the query's own. Without stored normalisers, the tail's logit is estimated from a sample of it.
+    It moves as the classes of the tail do in the mean: ``sum_v q_v Z_k[v]`` by ``sum_v q_v^2`` of what its
+    residual would do to one class. For a class v outside A the change is ``delta_v = -(sum_k s_k) q_v``, with s_k
+    the tail mass of neighbour k times alpha_k, summed over the steps, and q the shape of the query's own tail.
+
+    The error of one shape for all is at most ``2 (sum_k |s_k|) max_v p_x(v)`` in nats a token, the mean over the
+    query's distribution; what the motion of the tail does to the result is followed beside it. Where they exceed
+    the tolerance together, q is taken at the neighbours' mean key, weighted by s_k, and the error is measured at
+    some classes of the tail (:class:`~hebblm.adapt.functional.tail.Probe`). Without stored normalisers
+    Z_k[tail] comes from a sample of the tail, as large as A, and the error of that is added. Where it costs little,
+    M goes through a thin factor.
 
     Args:
         problem: the queries and their neighbours.
@@ -58,81 +92,134 @@ def solve_active(
         steps: number S of steps, at least 1.
         pull: rate of the pull toward the base head.
         active: |A|, at least the number of different labels of any query.
+        tolerance: nats a token, below which an error need not be known better.
 
     Returns:
-        The change of the logits (n, V) and the rise flags (n,) bool, False outside ``watch``.
+        The change of the logits, the rise flags (False outside ``watch``), and the error to be expected.
     """
+    walk = partial(_solve, steps=steps, pull=pull, active=active, tolerance=tolerance)
+    if not factor_pays(problem) or not (steps > 1 or bool(watch.any())):
+        return walk(problem, rates, watch, None)
+    factor = thin_factor(problem)
+    step_sizes = rates.unsqueeze(1) * problem.weights  # a (n, K)
+    cost = missed(problem, factor, step_sizes, step_sizes * problem.query_products(), steps)  # (n,)
+    thin = cost <= min(THIN_SHARE * tolerance, THIN_COST)
+    if bool(thin.all()):
+        found = walk(problem, rates, watch, factor)
+        return Solution(found.delta, found.rose, found.error + cost)
+    if not bool(thin.any()):
+        return walk(problem, rates, watch, None)
+    delta, rises, error = torch.zeros_like(problem.base_logits), torch.zeros_like(watch), cost
+    for some, kept in ((thin.nonzero().squeeze(1), factor[thin]), ((~thin).nonzero().squeeze(1), None)):
+        found = walk(problem.rows(some), rates[some], watch[some], kept)
+        delta[some], rises[some] = found.delta, found.rose
+        error[some] = found.error if kept is None else found.error + cost[some]
+    return Solution(delta, rises, error)
+
+
+def _solve(
+    problem: Problem,
+    rates: Tensor,
+    watch: Tensor,
+    factor: Tensor | None,
+    *,
+    steps: int,
+    pull: float,
+    active: int,
+    tolerance: float,
+) -> Solution:
+    """Return what :func:`solve_active` returns; M through a factor (n, K, r), or whole where it is None."""
     weights = problem.weights
     chosen = choose_active(problem.base_logits, problem.labels, weights > 0, active)  # A (n, A)
-    tail = problem.base_logits.softmax(1).scatter_(1, chosen, 0.0)  # p_x outside A (n, V)
-    tail_mass = tail.sum(1, keepdim=True).clamp_max(1.0)  # p_x(tail) (n, 1)
+    log_normalizer = problem.base_logits.logsumexp(1, keepdim=True)  # (n, 1)
+    base_probs = (problem.base_logits - log_normalizer).exp_()  # p_x (n, V)
+    inside = base_probs.gather(1, chosen)  # p_x on A (n, A)
+    tail = Tail.outside(base_probs, chosen)
 
     logits = logits_of(problem, torch.nn.functional.pad(chosen, (0, 1)))  # Z (n, K, A + 1)
     if problem.log_normalizers is None:
-        logits[:, :, -1] = sampled_tail(problem, tail)
+        tails = sampled_tail(problem, chosen, active)
+        logits[:, :, -1] = tails.logit
+        probs = logits.softmax(2)
     else:
-        logits[:, :, -1] = known_tail(problem, logits[:, :, :-1], problem.log_normalizers)
+        tails, probs = known_tail(problem, logits, problem.log_normalizers)
+        logits[:, :, -1] = tails.logit
     # A masked entry's label may lie outside A; its weight is zero, so any position serves.
     labels = torch.searchsorted(chosen, problem.labels).clamp_max_(active - 1)  # (n, K) positions in A
     step_sizes = rates.unsqueeze(1) * weights  # a (n, K)
-    alpha = (step_sizes * problem.query_products()).unsqueeze(1)  # (n, 1, K)
-    keep = (1 - rates * pull).view(-1, 1, 1)
-    base = logits.clone() if pull > 0 and steps > 1 else None
+    alpha = step_sizes * problem.query_products()  # (n, K)
     watched = bool(watch.any())
-    mixing = problem.gram() * step_sizes.unsqueeze(1) if steps > 1 or watched else None  # M (n, K, K)
+    mixing: Mixing | None = None
+    if steps > 1 or watched:
+        mixing = WholeMixing.of(problem, step_sizes) if factor is None else ThinMixing.of(factor, step_sizes)
     before = weighted_loss(logits, labels, weights) if watched else None
-
-    change = logits.new_zeros(logits.shape[0], 1, active + 1)  # delta on A, and minus the moved tail mass
-    ones = logits.new_ones(*labels.shape, 1)
-    for step in range(steps):
-        residual = logits.softmax(2).neg_().scatter_add_(2, labels.unsqueeze(2), ones)  # R (n, K, A + 1)
-        change = change * keep + alpha @ residual
-        if mixing is not None and (watched or step + 1 < steps):
-            residual[:, :, -1] = 0  # the tail's logit stays
-            if base is not None:
-                logits.sub_(base).mul_(keep).add_(base)
-            logits.baddbmm_(mixing, residual)
-
-    change = change.squeeze(1)  # (n, A + 1)
-    tiny = torch.finfo(tail.dtype).tiny
-    delta = tail.mul_(change[:, -1:] / tail_mass.clamp_min(tiny)).scatter_(1, chosen, change[:, :-1])
-    if before is None:
-        return delta, torch.zeros_like(watch)
-    return delta, watch & rose(before, weighted_loss(logits, labels, weights))
-
-
-def logits_of(problem: Problem, classes: Tensor) -> Tensor:
-    """Return the base logits of the keys on some classes: (n, K, A) for classes (n, A)."""
-    rows = problem.head.weight[classes].transpose(1, 2)  # (n, D, A)
-    if problem.head.bias is None:
-        return problem.keys @ rows
-    return torch.baddbmm(problem.head.bias[classes].unsqueeze(1), problem.keys, rows)
+    path = follow(
+        logits,
+        probs,
+        labels,
+        alpha,
+        tails,
+        mixing,
+        keep=(1 - rates * pull).view(-1, 1, 1) if pull > 0 else None,
+        overlap=tail.overlap,
+        steps=steps,
+        last=watched,
+    )
+    delta, error = _spread(problem, path, tail, tails, alpha, mixing, chosen, inside, tolerance)
+    rises = torch.zeros_like(watch)
+    if before is not None:
+        rises = watch & rose(before, weighted_loss(path.logits, labels, weights))
+    return Solution(delta, rises, error)
 
 
-def known_tail(problem: Problem, inside: Tensor, log_normalizers: Tensor) -> Tensor:
-    """Return the logit (n, K) of all classes outside A together: the stored normaliser less what is in A."""
-    followed = inside.logsumexp(2)  # (n, K)
-    total = torch.where(problem.weights > 0, log_normalizers.to(followed.dtype), followed)
-    outside = (followed - total).clamp_max(0).expm1().neg()  # share of the tail
-    return total + outside.clamp_min(torch.finfo(outside.dtype).tiny).log()  # an empty tail stays finite
-
-
-def sampled_tail(problem: Problem, tail: Tensor) -> Tensor:
-    """Estimate the logit (n, K) of all classes outside A together, from m classes of the query's tail.
-
-    ``sum_tail exp(Z_k[v]) = sum_tail exp(Z_x[v]) * E[exp(Z_k[v] - Z_x[v])]`` with v from the query's tail.
-    The classes stand at its quantiles, which has less variance than a draw and nothing random.
+def _spread(
+    problem: Problem,
+    path: Path,
+    tail: Tail,
+    tails: TailLogit,
+    alpha: Tensor,
+    mixing: Mixing | None,
+    chosen: Tensor,
+    inside: Tensor,
+    tolerance: float,
+) -> tuple[Tensor, Tensor]:
+    """Return the change on all classes (n, V), and its error (n,) in nats a token.
 
     Args:
         problem: the queries and their neighbours.
-        tail: (n, V) base probabilities of the queries, zero on A.
+        path: what was followed.
+        tail: of the queries.
+        tails: of the keys.
+        alpha: (n, K).
+        mixing: M, None after a single step.
+        chosen: (n, A).
+        inside: (n, A) base probabilities of the queries on A.
+        tolerance: below which an error need not be known better.
     """
-    reached = tail.cumsum(1)  # (n, V)
-    mass = reached[:, -1:]  # (n, 1)
-    levels = (torch.arange(SAMPLED, device=tail.device, dtype=tail.dtype) + 0.5) / SAMPLED
-    picked = torch.searchsorted(reached, levels * mass).clamp_max_(tail.shape[1] - 1)  # (n, m)
-    ratios = logits_of(problem, picked) - problem.base_logits.gather(1, picked).unsqueeze(1)  # (n, K, m)
-    scale = mass.clamp_min(torch.finfo(tail.dtype).tiny).log() + problem.base_logits.logsumexp(
-        1, keepdim=True
-    )
-    return scale + ratios.logsumexp(2) - math.log(SAMPLED)
+    likely = _adapted(inside, tail.mass, path.change[:, :-1])  # (n, A)
+    doubt = (path.doubt.square().sum(1).sqrt() * likely).sum(1)  # (n,) nats
+    drift = (path.drift.abs() * likely).sum(1)  # (n,) nats
+    shares = alpha * path.left  # s_k (n, K)
+    outside = path.change[:, -1:] / tail.mass.clamp_min(torch.finfo(tail.mass.dtype).tiny)  # (n, 1)
+    delta = tail.probabilities * outside  # (n, V)
+    error = 2 * shares.abs().sum(1) * tail.probabilities.amax(1) + drift  # (n,)
+    doubtful = (~(error <= tolerance)).nonzero().squeeze(1)  # (r,)
+    if doubtful.numel():
+        rough = slice(None) if doubtful.numel() == error.numel() else doubtful  # a slice copies no keys
+        part, moved = problem.rows(rough), shares[rough]
+        delta[rough] = shape_at_mean(part, moved, chosen[rough]).mul_(path.change[rough, -1:])
+        probe = Probe.of(part, tail.rows(rough), tails.logit[rough])
+        if mixing is not None:
+            mix, pushed = mixing.rows(rough), path.left[rough]
+            fallen = probe.motion(pushed, mix)
+            drift[rough] *= probe.motion_error(moved, pushed, mix, fallen, tail.overlap[rough])
+            probe = probe.halfway(fallen)
+        error[rough] = drift[rough] + probe.shape_error(moved, delta[rough], tail.mass[rough])
+    return delta.scatter_(1, chosen, path.change[:, :-1]), error + SAFETY * doubt
+
+
+def _adapted(inside: Tensor, mass: Tensor, change: Tensor) -> Tensor:
+    """Return the adapted probabilities (n, A) of base probabilities (n, A); the tail (n, 1) keeps its mass."""
+    grown = inside.log() + change
+    whole = torch.logaddexp(grown.logsumexp(1, keepdim=True), mass.log())
+    return (grown - whole).exp()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hebblm.adapt.functional.problem import Problem, rose, weighted_loss
+from hebblm.adapt.functional.problem import Problem, Solution, rose, weighted_loss
 
 
 def key_logits(problem: Problem) -> Tensor:
@@ -17,9 +17,7 @@ def key_logits(problem: Problem) -> Tensor:
     return scores.view(n, k, weight.shape[0])
 
 
-def solve_exact(
-    problem: Problem, rates: Tensor, watch: Tensor, *, steps: int, pull: float
-) -> tuple[Tensor, Tensor]:
+def solve_exact(problem: Problem, rates: Tensor, watch: Tensor, *, steps: int, pull: float) -> Solution:
     """Follow S steps of descent exactly; no (V, D) change is ever formed.
 
     Every step changes the head by ``dW = R^T diag(a) H``, ``a = lr w``, so that it is enough to follow the
@@ -38,8 +36,7 @@ def solve_exact(
         pull: rate of the pull toward the base head (Sprechmann et al. 2018).
 
     Returns:
-        The change of the logits (n, V), kept apart from the base logits because single precision would
-        swallow small steps, and the rise flags (n,) bool, False outside ``watch``.
+        The change of the logits and the rise flags, False outside ``watch``; its error is 0.
     """
     labels, weights = problem.labels.unsqueeze(2), problem.weights
     step_sizes = rates.unsqueeze(1) * weights  # a (n, K)
@@ -67,4 +64,4 @@ def solve_exact(
     if before is not None and mixing is not None:
         last = torch.baddbmm(logits[watch], mixing[watch], residual[watch])
         rises[watch] = rose(before, weighted_loss(last, problem.labels[watch], weights[watch]))
-    return delta.squeeze(1), rises
+    return Solution(delta.squeeze(1), rises, torch.zeros_like(rates))

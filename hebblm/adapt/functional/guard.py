@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hebblm.adapt.functional.problem import Problem, Solver
+from hebblm.adapt.functional.problem import Problem, Solution, Solver
 
 STABLE = 4.0  # the softmax loss has a Hessian of at most 1/2, so descent cannot climb below 2 / (1/2)
 MARGIN = 0.9  # room for what power iteration underestimates
@@ -38,47 +38,46 @@ def suspects(problem: Problem, *, rate: float, pull: float) -> Tensor:
     The trace of ``diag(w) G`` is an upper bound that costs nothing; where it does not suffice, a few rounds
     of power iteration decide. The pull toward the base head adds its own curvature.
     """
-    squares = problem.keys.square().sum(2) + problem.one  # (n, K) diagonal of G
-    bound = (problem.weights * squares).sum(1)  # (n,)
+    bound = (problem.weights * problem.squared_norms()).sum(1)  # (n,)
     unclear = rate * (bound + 2 * pull) > STABLE
     if bool(unclear.any()):
         bound[unclear] = SLACK * largest_eigenvalue(problem.rows(unclear), SCREENING)
     return rate * (bound + 2 * pull) > STABLE
 
 
-def guarded_descent(problem: Problem, solve: Solver, *, rate: float, pull: float) -> tuple[Tensor, Tensor]:
+def guarded_descent(problem: Problem, solve: Solver, *, rate: float, pull: float) -> Solution:
     """Run plain descent; where the rate is too large and the neighbours' loss rose, run it at a stable rate.
 
     Returns:
-        The change of the logits (n, V) and the queries that were run again (n,) bool.
+        The solution, its flags marking the queries that were run again.
     """
     watch = suspects(problem, rate=rate, pull=pull)
-    delta, unstable = solve(problem, torch.full_like(problem.weights[:, 0], rate), watch)
+    found = solve(problem, torch.full_like(problem.weights[:, 0], rate), watch)
+    unstable = found.rose
     if bool(unstable.any()):
         part = problem.rows(unstable)
         rates = (MARGIN * STABLE / (largest_eigenvalue(part) + 2 * pull)).clamp_max(rate)
-        delta[unstable] = solve(part, rates, torch.zeros_like(rates, dtype=torch.bool))[0]
-    return delta, unstable
+        again = solve(part, rates, torch.zeros_like(rates, dtype=torch.bool))
+        found.delta[unstable], found.error[unstable] = again.delta, again.error
+    return found
 
 
-def guarded_backtracking(problem: Problem, solve: Solver, *, rate: float) -> tuple[Tensor, Tensor]:
+def guarded_backtracking(problem: Problem, solve: Solver, *, rate: float) -> Solution:
     """Run RMSprop, which has no such bound; quarter a query's rate until its neighbours' loss does not rise.
 
     Returns:
-        The change of the logits (n, V), zero where no rate was small enough, and the queries that were run
-        again (n,) bool.
+        The solution, its change zero where no rate was small enough, and its flags marking the queries that were
+        run again.
     """
     rates = torch.full_like(problem.weights[:, 0], rate)
-    delta, unstable = solve(problem, rates, torch.ones_like(rates, dtype=torch.bool))
-    pending = unstable.nonzero().squeeze(1)  # (m,) queries still rising
+    found = solve(problem, rates, torch.ones_like(rates, dtype=torch.bool))
+    pending = found.rose.nonzero().squeeze(1)  # (m,) queries still rising
     for _ in range(BACKTRACKS):
         if pending.numel() == 0:
             break
         rates[pending] /= 4
-        changes, rises = solve(
-            problem.rows(pending), rates[pending], torch.ones_like(pending, dtype=torch.bool)
-        )
-        delta[pending] = changes
-        pending = pending[rises]
-    delta[pending] = 0
-    return delta, unstable
+        again = solve(problem.rows(pending), rates[pending], torch.ones_like(pending, dtype=torch.bool))
+        found.delta[pending] = again.delta
+        pending = pending[again.rose]
+    found.delta[pending] = 0
+    return found

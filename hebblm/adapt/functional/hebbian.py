@@ -12,7 +12,7 @@ from torch import Tensor
 from hebblm.adapt.functional import checks
 from hebblm.adapt.functional.closeness import Normalization, closeness
 from hebblm.adapt.functional.grouping import group_sizes
-from hebblm.adapt.functional.mbpa import Method, Optimizer, mbpa_delta
+from hebblm.adapt.functional.mbpa import TOLERANCE, Method, Optimizer, mbpa_delta
 from hebblm.errors import UserError
 from hebblm.types import Neighbors, OutputHead
 
@@ -159,6 +159,7 @@ def hebb_logits(
     closeness_normalization: Normalization = "raw",
     guard: bool = True,
     active: int | None = None,
+    tolerance: float = TOLERANCE,
 ) -> Tensor:
     """Return each query's logits after memory-based Hebbian adaptation (Eq. 4 and 7).
 
@@ -185,6 +186,7 @@ def hebb_logits(
         closeness_normalization: as in :func:`mbpa_logits`, for both terms.
         guard: as in :func:`mbpa_logits`.
         active: as in :func:`mbpa_logits`.
+        tolerance: as in :func:`mbpa_logits`, of the MbPA term.
 
     Returns:
         (N, V) logits; the base logits for a query without neighbours.
@@ -218,6 +220,7 @@ def hebb_logits(
         closeness_normalization=closeness_normalization,
         guard=guard,
         active=active,
+        tolerance=tolerance,
     )
     return hebb_combine(base_logits, result.delta, term, weights, eta=eta, gate=gate)
 

@@ -54,16 +54,37 @@ class Problem:
         """Return ``g_k = h_k . h + 1`` (n, K): how a change along key k moves the query's logits."""
         return torch.einsum("nkd,nd->nk", self.keys, self.hidden) + self.one
 
+    def squared_norms(self) -> Tensor:
+        """Return ``||h_k||^2 + 1`` (n, K), the diagonal of G."""
+        lengths: Tensor = torch.linalg.vector_norm(self.keys, dim=2)
+        return lengths.square_() + self.one
+
     def gram(self) -> Tensor:
         """Return ``G = H H^T + 1`` (n, K, K)."""
         return self.keys @ self.keys.transpose(1, 2) + self.one
 
 
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """Where a descent ended.
+
+    Args:
+        delta: (n, V) change of the logits, kept apart from the base logits because single precision would swallow
+            small steps.
+        rose: (n,) bool, whether the neighbours' loss rose; False for a query that was not looked at.
+        error: (n,) what the solver's approximations are expected to cost, in nats a token.
+    """
+
+    delta: Tensor
+    rose: Tensor
+    error: Tensor
+
+
 class Solver(Protocol):
     """Follows the descent of n queries at their own rates."""
 
-    def __call__(self, problem: Problem, rates: Tensor, watch: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the change of the logits (n, V) and whether the neighbours' loss rose (n,) bool.
+    def __call__(self, problem: Problem, rates: Tensor, watch: Tensor) -> Solution:
+        """Return the solution.
 
         ``rates`` (n,) are learning rates; only the queries in ``watch`` (n,) bool are looked at for a rise.
         """

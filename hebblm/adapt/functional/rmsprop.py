@@ -5,15 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hebblm.adapt.functional.problem import Problem, rose, weighted_loss
+from hebblm.adapt.functional.problem import Problem, Solution, rose, weighted_loss
 
 SMOOTHING = 0.99  # the defaults of torch.optim.RMSprop
 EPSILON = 1e-8
 
 
-def solve_rmsprop(
-    problem: Problem, rates: Tensor, watch: Tensor, *, steps: int, pull: float
-) -> tuple[Tensor, Tensor]:
+def solve_rmsprop(problem: Problem, rates: Tensor, watch: Tensor, *, steps: int, pull: float) -> Solution:
     """Follow S steps of RMSprop with a fresh state for each query.
 
     With the gradient ``g = -(Y - softmax(Z))^T diag(w) H`` of the neighbours' loss (Eq. 5)::
@@ -28,7 +26,7 @@ def solve_rmsprop(
         pull: rate p of the pull toward the base head, outside the running mean of squares.
 
     Returns:
-        The change of the logits (n, V) and the rise flags (n,) bool, False outside ``watch``.
+        The change of the logits and the rise flags, False outside ``watch``; its error is 0.
     """
     head, labels = problem.head, problem.labels
     keys, hidden, weight = problem.keys, problem.hidden, head.weight
@@ -54,4 +52,4 @@ def solve_rmsprop(
         last = torch.baddbmm(base[watch], keys[watch], change[watch].transpose(1, 2))
         before = weighted_loss(base[watch], labels[watch], problem.weights[watch])
         rises[watch] = rose(before, weighted_loss(last, labels[watch], problem.weights[watch]))
-    return delta, rises
+    return Solution(delta, rises, torch.zeros_like(rates))

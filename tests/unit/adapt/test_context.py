@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from hebblm.adapt import Context
+from hebblm.adapt.block import Block
 from hebblm.errors import UserError
 from hebblm.memory import FlatMemory
 from hebblm.types import OutputHead
@@ -23,8 +24,9 @@ def test_observing_counts_remembers_and_keeps_the_latest_pairs() -> None:
     shared.observe(hidden[2:], torch.tensor([1, 0, 2]))
     assert shared.observed.tolist() == [1, 2, 1, 0, 1]
     assert len(shared.memory) == 5
-    assert torch.equal(shared.recent_keys, hidden[2:])
-    assert shared.recent_values.tolist() == [1, 0, 2]
+    keys, labels = shared.recent.latest(9)
+    assert torch.equal(keys, hidden[2:])
+    assert labels.tolist() == [1, 0, 2]
 
 
 def test_a_memory_that_is_not_written_to_leaves_counts_and_window_alive() -> None:
@@ -32,13 +34,13 @@ def test_a_memory_that_is_not_written_to_leaves_counts_and_window_alive() -> Non
     shared.observe(toy.randn(1, 2, toy.DIM), torch.tensor([1, 1]), write=False)
     assert len(shared.memory) == 0
     assert shared.observed.tolist() == [0, 2, 0, 0, 0]
-    assert len(shared.recent_values) == 2
+    assert len(shared.recent.latest(3)[1]) == 2
 
 
 def test_without_a_window_nothing_recent_is_kept() -> None:
     shared = context(window=0)
     shared.observe(toy.randn(1, 2, toy.DIM), torch.tensor([1, 1]))
-    assert len(shared.recent_keys) == len(shared.recent_values) == 0
+    assert [len(part) for part in shared.recent.latest(3)] == [0, 0]
 
 
 def test_the_same_states_are_computed_once_until_something_is_observed() -> None:
@@ -73,3 +75,47 @@ def test_a_head_that_grew_makes_room_for_counts_of_new_classes() -> None:
 def test_no_neighbour_at_all_is_refused() -> None:
     with pytest.raises(UserError, match="k = 0 must be at least 1"):
         context(k=0)
+
+
+def test_a_fixed_head_remembers_the_normalizers_of_what_it_observes() -> None:
+    shared, hidden = context(fixed=True), toy.randn(1, 3, toy.DIM)
+    _ = shared.batch(hidden).log_probs
+    shared.observe(hidden, torch.tensor([1, 4, 2]))
+    shared.observe(toy.randn(2, 2, toy.DIM), torch.tensor([0, 0]))
+    near = shared.batch(toy.randn(3, 2, toy.DIM)).neighbors
+    assert near.log_normalizers is not None
+    torch.testing.assert_close(near.log_normalizers, shared.head.logits(near.keys).logsumexp(2))
+    with pytest.raises(ValueError, match="2 more rows"):
+        shared.set_head(OutputHead(toy.randn(2, 7, toy.DIM), None))
+
+
+def test_half_precision_keys_are_remembered_with_normalizers_of_their_own() -> None:
+    shared = context(fixed=True)
+    shared.memory = FlatMemory(toy.DIM, dtype=torch.float16)
+    shared.observe(30 * toy.randn(1, 6, toy.DIM), torch.zeros(6, dtype=torch.int64))
+    near = shared.batch(toy.randn(3, 2, toy.DIM)).neighbors
+    torch.testing.assert_close(
+        near.log_normalizers, shared.head.logits(near.keys).logsumexp(2), rtol=1e-6, atol=1e-5
+    )
+
+
+def test_a_head_that_moves_reads_no_normalizers() -> None:
+    shared = context()
+    shared.memory.add(toy.randn(1, 3, toy.DIM), torch.tensor([1, 4, 2]), torch.ones(3))
+    assert shared.batch(toy.randn(3, 2, toy.DIM)).neighbors.log_normalizers is None
+    shared.observe(toy.randn(2, 2, toy.DIM), torch.tensor([0, 0]))
+    assert shared.memory.search(toy.randn(3, 2, toy.DIM), 4).log_normalizers is None
+
+
+@pytest.mark.parametrize("fixed", [True, False])
+def test_rows_of_a_block_find_each_other_with_normalizers_if_the_head_is_fixed(fixed: bool) -> None:
+    shared, hidden = context(fixed=fixed), toy.randn(1, 6, toy.DIM)
+    shared.observe(toy.randn(2, 3, toy.DIM), torch.tensor([0, 1, 2]))
+    near = shared.batch(hidden, Block.of(torch.tensor([1, 4, 2, 0, 0, 3]), 1, True)).neighbors
+    assert (near.values == 4).any()
+    if not fixed:
+        assert near.log_normalizers is None
+        return
+    assert near.log_normalizers is not None
+    expected = shared.head.logits(near.keys).logsumexp(2)
+    torch.testing.assert_close(near.log_normalizers[near.mask], expected[near.mask])

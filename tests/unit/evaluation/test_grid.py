@@ -12,6 +12,7 @@ from hebblm.adapt import functional as F
 from hebblm.evaluation.grid import Best, Grid, HebbGrid, mixed
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import evaluate
+from hebblm.evaluation.losses import LossTable
 from hebblm.evaluation.scenario import Scenario, ScenarioConfig
 from hebblm.evaluation.tune import tune
 from hebblm.evaluation.vocabulary import UnionVocabulary
@@ -79,6 +80,31 @@ def test_the_best_point_is_the_lowest_finite_mean() -> None:
     assert (best.loss, best.values) == (1.25, {"a": 4.0})
     assert best.losses.tolist() == [1.0, 1.5]
     assert [point["nll"] for point in best.tried] == [np.inf, np.inf, 2.0, 1.25, 2.0]
+
+
+def test_a_table_of_losses_offers_the_best_of_its_points() -> None:
+    table = LossTable(4)
+    parts = [np.array([[2.0, 3.0], [1.0, np.inf], [0.5, 1.0], [np.nan, 0.0]], np.float32)]
+    parts.append(np.array([[2.0], [1.0], [3.0], [0.0]], np.float32))
+    for part in parts:
+        table.append(part)
+    np.testing.assert_array_equal(table.of(2), [0.5, 1.0, 3.0])
+    points = [{"a": float(i)} for i in range(4)]
+    by_table, by_point = Best(), Best()
+    by_table.offer_table(table, points)
+    for index, point in enumerate(points):
+        by_point.offer(table.of(index), point)
+    assert (by_table.loss, by_table.values, by_table.tried) == (
+        by_point.loss,
+        by_point.values,
+        by_point.tried,
+    )
+    assert (by_table.loss, by_table.values) == (1.5, {"a": 2.0})
+    np.testing.assert_array_equal(by_table.losses, by_point.losses)
+    worse = LossTable(1)
+    worse.append(np.array([[9.0]], np.float32))
+    by_table.offer_table(worse, [{"a": 9.0}])
+    assert by_table.values == {"a": 2.0}
 
 
 def scenario_of(kind: str, tokens: int) -> Scenario:

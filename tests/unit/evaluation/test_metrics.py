@@ -53,6 +53,9 @@ def test_perplexity_a_word_and_bits_a_byte_count_the_text_and_not_its_pieces() -
     assert whole.words_perplexity == pytest.approx(math.exp(total / 20))
     assert whole.bits_per_byte == pytest.approx(total / math.log(2) / 123)
     assert whole.stabilized_queries == 4
+    assert whole.widened_queries is whole.exact_fallback_queries is None
+    counted = method_result(nll, stream, whole=True, widened=7, exact_fallbacks=0, **options)  # type: ignore[arg-type]
+    assert (counted.widened_queries, counted.exact_fallback_queries) == (7, 0)
     part = method_result(nll, stream, whole=False, **options)  # type: ignore[arg-type]
     assert part.words_perplexity is part.bits_per_byte is None
 

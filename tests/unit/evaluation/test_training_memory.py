@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+import copy
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
 
+from awd_lstm.model import NewRows, grow_vocabulary
 from hebblm.errors import UserError
 from hebblm.evaluation import training_memory as module
 from hebblm.evaluation.training_memory import STREAMS, WARM_UP, training_memory, training_states
 from hebblm.memory import MemoryConfig
+from hebblm.types import OutputHead
 
 from ...support import toy
 
@@ -47,9 +50,49 @@ def test_equals_reading_the_text_as_one_stream(count: int) -> None:
         assert torch.equal(labels, stream[1:])
 
 
-def ask(model, ids, owner: str, **config: object):  # type: ignore[no-untyped-def]
-    memory = MemoryConfig(index="exact", **config)  # type: ignore[arg-type]
-    return training_memory(model, ids, memory, model_hash=owner, dictionary_hash="d" * 64, device=CPU)
+def ask(model, ids, owner: str, head: OutputHead | None = None, **config: object):  # type: ignore[no-untyped-def]
+    memory = MemoryConfig(**{"index": "exact", **config})  # type: ignore[arg-type]
+    return training_memory(
+        model, ids, memory, model_hash=owner, dictionary_hash="d" * 64, device=CPU, head=head
+    )
+
+
+def grown(model, init: NewRows) -> OutputHead:  # type: ignore[no-untyped-def]
+    """Return the model's head with a few further rows."""
+    copied = copy.deepcopy(model)
+    grow_vocabulary(copied, toy.NOVEL, init, torch.Generator().manual_seed(3))
+    return OutputHead(copied.embedding.detach(), copied.bias.detach())
+
+
+@pytest.mark.parametrize("init", ["zero", "mean", "uniform"])
+@pytest.mark.parametrize("config", [{}, {"dtype": "float16"}, {"capacity": 50}, {"index": "auto"}])
+def test_normalizers_are_those_of_the_stored_keys_under_the_whole_head(
+    init: NewRows, config: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEBBLM_CACHE", str(tmp_path))
+    model, ids = forgetful(), toy.tokens(1, 200, toy.SOURCE)
+    head = grown(model, init)
+    memory = ask(model, ids, "a" * 64, head, **config)
+    memory.add(toy.randn(0, 3, toy.DIM), torch.tensor([1, 2, 3]), torch.zeros(3))
+    memory.reset()
+    near = memory.search(toy.randn(3, 4, toy.DIM), 9)
+    assert near.log_normalizers is not None
+    expected = head.logits(near.keys).double().logsumexp(2).float()
+    torch.testing.assert_close(near.log_normalizers, expected, rtol=1e-6, atol=2e-6)
+
+
+def test_a_memory_with_normalizers_serves_a_head_that_moves_but_not_the_other_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEBBLM_CACHE", str(tmp_path))
+    model, ids = forgetful(), toy.tokens(1, 200, toy.SOURCE)
+    probe, head = toy.randn(3, 4, toy.DIM), OutputHead(model.embedding.detach(), model.bias.detach())
+    assert ask(model, ids, "a" * 64).search(probe, 9).log_normalizers is None
+    assert ask(model, ids, "a" * 64, head).search(probe, 9).log_normalizers is not None
+    assert len(list((tmp_path / "memory").iterdir())) == 2
+    ask(model, ids, "b" * 64, head)
+    monkeypatch.setattr(module, "training_states", lambda *args: pytest.fail("it is in the cache"))
+    ask(model, ids, "b" * 64)
 
 
 def test_is_built_once_and_refused_for_another_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

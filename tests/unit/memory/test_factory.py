@@ -44,10 +44,11 @@ def test_kinds(config: MemoryConfig, kind: type) -> None:
     assert type(build_memory(8, config)) is kind
 
 
-def test_half_precision_reaches_both_sides() -> None:
-    memory = build_memory(8, MemoryConfig(dtype="float16"))
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+def test_half_precision_reaches_both_sides(name: str) -> None:
+    memory = build_memory(8, MemoryConfig(dtype=name))
     assert isinstance(memory, HybridMemory)
-    assert memory.bulk.dtype == memory.recent.dtype == torch.float16
+    assert memory.bulk.dtype == memory.recent.dtype == getattr(torch, name)
 
 
 def test_auto_is_exact_without_faiss(monkeypatch: pytest.MonkeyPatch) -> None:

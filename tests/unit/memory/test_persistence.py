@@ -58,6 +58,21 @@ def test_a_trained_index_is_not_trained_again(tmp_path: Path, monkeypatch: pytes
     assert torch.equal(first.keys, second.keys)
 
 
+@pytest.mark.parametrize("mmap", [True, False])
+def test_bfloat16_keys_are_kept_bit_for_bit_at_half_the_size(tmp_path: Path, mmap: bool) -> None:
+    folder, keys, queries = tmp_path / "memory", rows(0, 60), rows(1, 6)
+    memory = FlatMemory(8, dtype=torch.bfloat16)
+    memory.add(keys, torch.arange(60))
+    save_memory(memory, folder, model_hash="model", dictionary_hash="dictionary")
+    assert (folder / "keys.bin").stat().st_size == 60 * 8 * 2
+    loaded = load_memory(folder, model_hash="model", dictionary_hash="dictionary", mmap=mmap)
+    assert loaded.dtype == torch.bfloat16
+    first, second = loaded.search(queries, 9), memory.search(queries, 9)
+    assert torch.equal(first.keys, keys.bfloat16().float()[first.values])
+    assert torch.equal(first.values, second.values)
+    assert torch.equal(first.distances, second.distances)
+
+
 def test_mapped_files_never_change(tmp_path: Path) -> None:
     folder = saved(tmp_path / "memory")
     before = (folder / "keys.bin").read_bytes()

@@ -78,7 +78,7 @@ def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         array.append(torch.zeros(1, 2))
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_norms_are_of_the_keys_as_stored(dtype: torch.dtype) -> None:
     store = EntryStore(5, dtype=dtype)
     store.append(torch.full((3, 5), 0.1), torch.arange(3))
@@ -95,6 +95,7 @@ def test_norms_are_of_the_keys_as_stored(dtype: torch.dtype) -> None:
         (torch.tensor([[float("nan")]]), torch.float32, "not finite as float32"),
         (torch.tensor([[float("inf")]]), torch.float32, "not finite as float32"),
         (torch.tensor([[1e5]]), torch.float16, "not finite as float16; use memory.dtype=float32"),
+        (torch.tensor([[3.4e38]]), torch.bfloat16, "not finite as bfloat16"),
     ],
 )
 def test_keys_that_cannot_be_compared_are_refused(keys: Tensor, dtype: torch.dtype, match: str) -> None:
@@ -115,8 +116,8 @@ def test_wrong_shapes_are_refused() -> None:
 
 
 def test_unknown_dtype_is_refused() -> None:
-    with pytest.raises(UserError, match="bfloat16"):
-        EntryStore(3, dtype=torch.bfloat16)
+    with pytest.raises(UserError, match="int8; use float32, float16 or bfloat16"):
+        EntryStore(3, dtype=torch.int8)
 
 
 def test_a_copy_keeps_the_latest_and_which_of_them_lack_a_normaliser() -> None:

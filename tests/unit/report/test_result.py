@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,16 @@ def test_save_and_load_round_trip(tmp_path: Path) -> None:
     assert Result.load(path) == result
     assert Result.load(path.parent) == result
     assert [item.name for item in path.parent.iterdir()] == ["result.json"]
+
+
+def test_how_often_the_fast_form_gave_way_is_kept_where_it_can(tmp_path: Path) -> None:
+    result = sample_result(400)
+    counted = replace(result.methods["mbpa"], widened_queries=5, exact_fallback_queries=0)
+    result = replace(result, methods={**result.methods, "mbpa": counted})
+    written = result.to_json()["methods"]
+    assert (written["mbpa"]["widened_queries"], written["mbpa"]["exact_fallback_queries"]) == (5, 0)
+    assert "widened_queries" not in written["hebb"]
+    assert Result.load(result.save(tmp_path)) == result
 
 
 def test_the_oov_rate_is_a_share() -> None:

@@ -1,0 +1,135 @@
+"""From the fast form to the exact one: each query by the cheapest form that keeps to the tolerance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from hebblm.adapt.functional.active_set import active_size, solve_active
+from hebblm.adapt.functional.descent import solve_exact
+from hebblm.adapt.functional.problem import Problem, Solution, Solver
+from hebblm.adapt.functional.rmsprop import solve_rmsprop
+
+WIDER = 4  # times as many classes are followed where the first set is too small
+EXACT_BYTES = 256 * 2**20  # working memory of one chunk of queries
+FAST_BYTES = 32 * 2**20  # small chunks stay near the processor's caches; a GPU has no use for them
+
+Kind = Literal["fast", "wide", "exact"]
+Run = Callable[[Problem, Solver], Solution]
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One form of the descent.
+
+    Args:
+        kind: which.
+        solve: follows it.
+        chunk: queries at a time.
+    """
+
+    kind: Kind
+    solve: Solver
+    chunk: int
+
+
+@dataclass(frozen=True, slots=True)
+class MbpaResult:
+    """What adaptation adds to the base logits, and what it took.
+
+    Args:
+        delta: (N, V) change of the logits; zero for a query without neighbours.
+        stabilized: (N,) bool, queries that diverged at the given rate and were run at a smaller one.
+        widened: (N,) bool, queries whose result is that of the fast form on a wider active set.
+        exact_fallbacks: (N,) bool, queries of the fast form that were run in the exact one.
+    """
+
+    delta: Tensor
+    stabilized: Tensor
+    widened: Tensor
+    exact_fallbacks: Tensor
+
+    @classmethod
+    def nothing(cls, base_logits: Tensor) -> MbpaResult:
+        """Return no change of ``base_logits`` (N, V)."""
+        none = torch.zeros(base_logits.shape[0], dtype=torch.bool, device=base_logits.device)
+        return cls(torch.zeros_like(base_logits), none, none.clone(), none.clone())
+
+
+def levels(
+    problem: Problem,
+    *,
+    steps: int,
+    method: str,
+    optimizer: str,
+    pull: float,
+    active: int | None,
+    tolerance: float,
+) -> list[Level]:
+    """Return the forms to try one after the other; ``fast`` has no more of them than the vocabulary allows."""
+    classes, width = problem.head.weight.shape
+    k, size = problem.labels.shape[1], problem.hidden.element_size()
+    if optimizer == "rmsprop":
+        floats = 5 * classes * (width + 1) + 3 * k * classes
+        return [
+            Level("exact", partial(solve_rmsprop, steps=steps, pull=pull), _fit(EXACT_BYTES, size * floats))
+        ]
+    result: list[Level] = []
+    if method == "fast":
+        budget = FAST_BYTES if problem.hidden.device.type == "cpu" else EXACT_BYTES
+        narrow = active_size(k, classes, active)
+        wide = active_size(k, classes, WIDER * (narrow + 1) - 1)
+        sizes: tuple[tuple[Kind, int], ...] = (("fast", narrow), ("wide", wide))
+        for kind, followed in sizes:
+            if followed < classes:
+                solve = partial(solve_active, steps=steps, pull=pull, active=followed, tolerance=tolerance)
+                sampled = (
+                    0 if problem.log_normalizers is not None else followed * (width + 2 * k) + 3 * classes
+                )
+                floats = followed * (width + 3 * k) + 2 * k * k + 4 * classes + sampled
+                result.append(Level(kind, solve, _fit(budget, size * floats)))
+    floats = 6 * k * classes  # logits and residuals, and copies of both for queries being watched
+    return [
+        *result,
+        Level("exact", partial(solve_exact, steps=steps, pull=pull), _fit(EXACT_BYTES, size * floats)),
+    ]
+
+
+def escalate(problem: Problem, forms: Sequence[Level], run: Run, *, tolerance: float) -> MbpaResult:
+    """Solve every query, and again in the next form where the last one's error may exceed the tolerance.
+
+    What is done for a query depends on it alone, never on its target.
+
+    Args:
+        problem: the queries and their neighbours.
+        forms: the cheapest first; the last one is not judged.
+        run: follows a solver, guarded or not.
+        tolerance: nats a token.
+    """
+    result = MbpaResult.nothing(problem.base_logits)
+    count = problem.hidden.shape[0]
+    pending = torch.arange(count, device=problem.hidden.device)
+    for form in forms:
+        errors = torch.zeros_like(problem.weights[:, 0][pending])
+        for start in range(0, len(pending), form.chunk):
+            part = slice(start, start + form.chunk)
+            rows = part if len(pending) == count else pending[part]  # a slice copies no keys
+            found = run(problem.rows(rows), form.solve)
+            result.delta[rows], result.stabilized[rows], errors[part] = found.delta, found.rose, found.error
+        if form is not forms[0]:
+            result.widened[pending] = form.kind == "wide"
+            result.exact_fallbacks[pending] = form.kind == "exact"
+        pending = pending[~(errors <= tolerance)]
+        if form is forms[-1] or not pending.numel():
+            break
+    return result
+
+
+def _fit(budget: int, bytes_each: int) -> int:
+    """Return how many queries of so many bytes fit a budget, at least one."""
+    return max(1, budget // bytes_each)

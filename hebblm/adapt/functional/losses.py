@@ -1,0 +1,174 @@
+"""The loss of one label a query, without forming the distribution that it is taken from.
+
+Every method here changes the base's distribution at the labels of K entries and renormalises, so that the loss of a
+target costs O(K) a query once the base's normaliser is known. Each function equals gathering from its dense
+counterpart up to rounding.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from hebblm.adapt.functional import checks
+from hebblm.adapt.functional.grouping import group_ids
+
+# Below this share of the old normaliser, the new one would be a difference of nearly equal numbers.
+DOUBTFUL = math.log(0.25)
+
+
+def memory_losses(scores: Tensor, labels: Tensor, mask: Tensor, targets: Tensor) -> Tensor:
+    """Return ``-log q(y)`` with ``q(y) = sum_k 1[y_k = y] softmax(s)_k`` for each query's target.
+
+    Args:
+        scores: (N, K) unnormalised log-weights of the entries.
+        labels: (N, K) int64, or (1, K) where every query sees the same entries.
+        mask: (N, K) bool, the entries a query sees.
+        targets: (N,) int64.
+
+    Returns:
+        (N,) nats; +inf where no entry that the query sees carries the target, and where it sees none.
+    """
+    seen = scores.masked_fill(~mask, -torch.inf)
+    total = seen.logsumexp(1)  # (N,)
+    matching = _matching(seen, labels, targets)
+    return torch.where(matching == -torch.inf, torch.inf, total - matching)
+
+
+def mixture_losses(
+    base: Tensor, scores: Tensor, labels: Tensor, mask: Tensor, weight: float, targets: Tensor
+) -> Tensor:
+    """Return the loss of ``(1 - w) p + w q``, as :func:`memory_mixture` forms it, for each query's target.
+
+    Args:
+        base: (N,) loss of the target under p, nats.
+        scores: (N, K) unnormalised log-weights of the entries.
+        labels: (N, K) int64, or (1, K).
+        mask: (N, K) bool, the entries a query sees.
+        weight: share w of the memory, within [0, 1].
+        targets: (N,) int64.
+
+    Returns:
+        (N,) nats: the base's for w = 0 and for a query that sees no entry.
+
+    Raises:
+        UserError: weight outside [0, 1].
+    """
+    checks.share("weight", weight)
+    if weight == 0 or scores.shape[1] == 0:
+        return base
+    mixed = interpolated_losses(memory_losses(scores, labels, mask, targets), base, weight)
+    return torch.where(mask.any(1), mixed, base)
+
+
+def logit_sum_losses(
+    logits: Tensor,
+    normalizer: Tensor,
+    scores: Tensor,
+    labels: Tensor,
+    mask: Tensor,
+    weight: float,
+    targets: Tensor,
+) -> Tensor:
+    """Return the loss of ``P(y) ~ (1 - w) exp(f_y) + w sum_k 1[y_k = y] exp(s_k)`` for each query's target.
+
+    Args:
+        logits: (N,) f of the target.
+        normalizer: (N,) logsumexp of f.
+        scores: (N, K) s.
+        labels: (N, K) int64.
+        mask: (N, K) bool, the entries a query sees.
+        weight: share w of the memory, within [0, 1].
+        targets: (N,) int64.
+
+    Returns:
+        (N,) nats: the base's for w = 0 and for a query that sees no entry.
+
+    Raises:
+        UserError: weight outside [0, 1].
+    """
+    checks.share("weight", weight)
+    base = normalizer - logits
+    if weight == 0:
+        return base
+    seen = scores.masked_fill(~mask, -torch.inf)
+    total = _mixed(seen.logsumexp(1), normalizer, weight)  # (N,)
+    matching = _matching(seen, labels, targets)
+    return torch.where(mask.any(1), total - _mixed(matching, logits, weight), base)
+
+
+def _matching(scores: Tensor, labels: Tensor, targets: Tensor) -> Tensor:
+    """Return ``log sum_k 1[y_k = y] exp(s_k)`` (N,) for scores (N, K): only the few entries that match are summed."""
+    row, column = (labels == targets[:, None]).nonzero(as_tuple=True)
+    found = scores[row, column]
+    peaks = scores.new_full((len(scores),), -torch.inf).scatter_reduce_(0, row, found, "amax")
+    safe = peaks.clamp_min(
+        torch.finfo(peaks.dtype).min
+    )  # an entry out of sight is -inf, and so may be the peak
+    sums = torch.zeros_like(peaks).scatter_add_(0, row, (found - safe[row]).exp())
+    return safe + sums.log()
+
+
+def interpolated_losses(first: Tensor, second: Tensor, weight: float) -> Tensor:
+    """Return the loss of ``w P_first + (1 - w) P_second`` from the two losses (N,), nats.
+
+    Raises:
+        UserError: weight outside [0, 1].
+    """
+    checks.share("weight", weight)
+    return -_mixed(-first, -second, weight)
+
+
+def replaced_losses(
+    dense: Tensor, normalizer: Tensor, labels: Tensor, chosen: Tensor, values: Tensor, targets: Tensor
+) -> Tensor:
+    """Return the loss under logits that equal ``dense`` except for some classes of each query.
+
+    The new normaliser is the old one less what the classes held plus what they hold now. Where little would be left
+    by the subtraction, that query's normaliser is summed anew over all classes.
+
+    Args:
+        dense: (N, V) logits.
+        normalizer: (N,) their logsumexp.
+        labels: (N, K) int64, classes that may change.
+        chosen: (N, K) bool, one entry for each class that does change.
+        values: (N, K) the new logit of each entry's label.
+        targets: (N,) int64.
+
+    Returns:
+        (N,) nats.
+    """
+    old = dense.gather(1, labels)  # (N, K)
+    held = torch.where(chosen, (old - normalizer[:, None]).double().exp(), 0).sum(1)  # (N,) share
+    new = values.masked_fill(~chosen, -torch.inf)
+    gained = (new.logsumexp(1) - normalizer).double()  # (N,)
+    change = torch.logaddexp((1 - held).clamp_min(0).log(), gained)  # (N,) log of new over old normaliser
+    total = normalizer + change.to(normalizer.dtype)
+    # One query at a time: the bits of a sum may depend on how many are summed beside it.
+    for row in (~(change > DOUBTFUL)).nonzero().flatten().tolist():
+        here = chosen[row]
+        total[row] = dense[row].scatter(0, labels[row, here], values[row, here]).logsumexp(0)
+    hit = chosen & (labels == targets[:, None])
+    plain = dense.gather(1, targets[:, None]).squeeze(1)
+    taken = torch.where(hit.any(1), torch.where(hit, values, 0).sum(1), plain)
+    return total - taken
+
+
+def first_and_sum(labels: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    """Return which entry is the first of its label (N, K) bool, and the sum of ``values`` over its label (N, K)."""
+    groups = group_ids(labels)  # (N, K)
+    positions = torch.arange(labels.shape[1], device=labels.device).expand_as(labels)
+    earliest = torch.full_like(labels, labels.shape[1]).scatter_reduce(1, groups, positions, "amin")
+    sums = torch.zeros_like(values).scatter_add(1, groups, values)
+    return earliest.gather(1, groups) == positions, sums.gather(1, groups)
+
+
+def _mixed(first: Tensor, second: Tensor, weight: float) -> Tensor:
+    """Return ``log(w exp(first) + (1 - w) exp(second))``; the ends return one of them unchanged."""
+    if weight == 0:
+        return second
+    if weight == 1:
+        return first
+    return torch.logaddexp(first + math.log(weight), second + math.log1p(-weight))

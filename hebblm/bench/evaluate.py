@@ -1,0 +1,216 @@
+"""The cost of a whole evaluation with every method, against the unadapted model alone."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
+
+import numpy as np
+import torch
+
+from awd_lstm import ARCHITECTURES
+from hebblm.adapt import DEFAULT_METHODS, DYNAMIC, RULES, Rule, build_rule, check_methods
+from hebblm.bench.harness import Harness
+from hebblm.bench.machine import peak_resident_bytes
+from hebblm.bench.record import Row
+from hebblm.bench.settings import StatesConfig, each_at_least
+from hebblm.bench.source import ModelSource, Source, SyntheticSource, open_source
+from hebblm.bench.stand_in import Reading, model_reading, synthetic_reading
+from hebblm.bench.timing import Tick, Timing, interleave, stopwatch
+from hebblm.errors import UserError
+from hebblm.evaluation.hyperparameters import Hyperparameters, paper_values
+from hebblm.evaluation.loop import evaluate_alone
+from hebblm.evaluation.vocabulary import UnionVocabulary
+from hebblm.memory import MemoryConfig
+from hebblm.models.dynamic import DynamicBase, DynamicConfig
+
+METHODS = tuple(name for name in DEFAULT_METHODS if name != DYNAMIC)
+PARTS = 10  # of the stream, each with its own cost
+
+
+@dataclass(frozen=True)
+class EvalConfig(StatesConfig):
+    """Cost of a whole evaluation.
+
+    Args:
+        arch: architecture that reads, with untrained weights; a checkpoint reads with its own.
+        vocabulary: classes V of the synthetic head.
+        memory_sizes: entries that the memory holds before the stream.
+        index: exact, auto, or a FAISS factory string.
+        dtype: of the stored keys, float32 or float16.
+        methods: comma-separated; all that share one base by default.
+        tokens: of the stream, for the cost by memory size.
+        currency_tokens: of the stream on which an update at every token is compared with one a mini-batch.
+        stream_tokens: of the stream over which the cost a token is followed.
+    """
+
+    arch: str = "awd_lstm_ptb"
+    vocabulary: int = 10_000
+    memory_sizes: list[int] = field(default_factory=lambda: [10_000, 100_000], metadata={"nargs": "+"})
+    index: str = "auto"
+    dtype: str = "float32"
+    methods: str = ",".join(METHODS)
+    tokens: int = 1000
+    currency_tokens: int = 500
+    stream_tokens: int = 10_000
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        each_at_least(1, vocabulary=self.vocabulary, memory_sizes=self.memory_sizes)
+        each_at_least(1, tokens=self.tokens, currency_tokens=self.currency_tokens)
+        each_at_least(2 * self.batch, stream_tokens=self.stream_tokens)
+        if self.arch not in ARCHITECTURES:
+            raise UserError(f"unknown arch {self.arch!r}; choose from {', '.join(ARCHITECTURES)}")
+        check_methods(self.names())
+        for name in self.names():
+            if name not in RULES:
+                raise UserError(
+                    f"method {name!r} moves a base of its own; it is measured beside the others anyway"
+                )
+
+    def names(self) -> list[str]:
+        """Return the methods by name."""
+        return [name.strip() for name in self.methods.split(",")]
+
+    def longest(self) -> int:
+        """Return the tokens of the longest stream."""
+        return max(self.tokens, self.currency_tokens, self.stream_tokens)
+
+
+def case_count(config: EvalConfig) -> int:
+    """Return the number of rows that :func:`measure` yields."""
+    return len(config.memory_sizes) + 3
+
+
+def measure(config: EvalConfig, device: torch.device, tick: Tick) -> Iterator[Row]:
+    """Return one row a memory size, smallest first, then the price of currency, the stream, dynamic evaluation.
+
+    Args:
+        config: sizes and settings.
+        device: where to compute.
+        tick: called after every round.
+    """
+    source, reading = _open(config, device)
+    methods = Hyperparameters().changed(paper_values("ptb", "ptb")).methods
+    rules = {name: build_rule(name, methods) for name in config.names()}
+    memory = MemoryConfig(index=config.index, dtype=config.dtype)
+    bench = Harness(source, reading, rules, memory, config.k, methods.cache.window, device)
+    return _rows(config, bench, {"lstm": build_rule("lstm", methods)}, tick)
+
+
+def _rows(config: EvalConfig, bench: Harness, unadapted: dict[str, Rule], tick: Tick) -> Iterator[Row]:
+    """Yield the rows."""
+    for size in sorted(config.memory_sizes):
+        bench.fill(size)
+        timings = interleave(
+            {
+                "lstm": bench.turn(unadapted, config.tokens, config.batch),
+                "all": bench.turn(bench.rules, config.tokens, config.batch),
+            },
+            config.repeats,
+            tick,
+        )
+        times = timings["all"].times(timings["lstm"])
+        values = {
+            "times_lstm": times.median,
+            "times_lstm_min": times.low,
+            "times_lstm_max": times.high,
+            "peak_bytes": float(peak_resident_bytes()),
+            **bench.shares(config.tokens),
+        }
+        yield Row("evaluation", bench.case(entries=size, batch=config.batch), timings, {}, values)
+    yield _currency(config, bench, tick)
+    yield _stream(config, bench, tick)
+    yield _dynamic(config, bench, unadapted, tick)
+
+
+def _open(config: EvalConfig, device: torch.device) -> tuple[Source, Reading]:
+    """Return the source of the entries, and the stream."""
+    if config.checkpoint is not None:
+        model: ModelSource = open_source(config.checkpoint, config.corpus, device)
+        return model, model_reading(model, config.longest())
+    architecture = ARCHITECTURES[config.arch](config.vocabulary)
+    source = SyntheticSource(architecture.embedding_dim, config.vocabulary, seed=config.seed, device=device)
+    return source, synthetic_reading(source, architecture, config.longest(), config.seed)
+
+
+def _currency(config: EvalConfig, bench: Harness, tick: Tick) -> Row:
+    """Compare an update at every token with one a mini-batch, on the largest memory; and with tokens taken singly."""
+    timings = interleave(
+        {
+            "mini_batch": bench.turn(bench.rules, config.currency_tokens, config.batch),
+            "every_token": bench.turn(bench.rules, config.currency_tokens, 1),
+        },
+        config.repeats,
+        tick,
+    )
+    together = bench.scores.nll
+    stream = replace(bench.reading.stream, ids=bench.reading.stream.ids[: config.currency_tokens])
+    singly = bench.evaluate(bench.context(), bench.rules, stream, 1, read_ahead=False).nll
+    differences = [np.abs(together[name] - singly[name]) for name in bench.rules]
+    times = timings["every_token"].times(timings["mini_batch"])
+    values = {
+        "times": times.median,
+        "times_min": times.low,
+        "times_max": times.high,
+        "difference_mean": float(max(found.mean() for found in differences)),
+        "difference_max": float(max(found.max() for found in differences)),
+    }
+    return Row("currency", bench.case(batch=config.batch), timings, {}, values)
+
+
+def _stream(config: EvalConfig, bench: Harness, tick: Tick) -> Row:
+    """Follow the cost a token over a long stream: one timing a part of it, one entry a step of the evaluation."""
+    stamps: list[tuple[float, int]] = []
+    stream = replace(bench.reading.stream, ids=bench.reading.stream.ids[: config.stream_tokens])
+    for _ in range(config.repeats + 1):
+        tick()
+    stamps.append((time.perf_counter(), 0))
+    context = bench.context()
+    bench.evaluate(
+        context,
+        bench.rules,
+        stream,
+        config.batch,
+        progress=lambda tokens: stamps.append((time.perf_counter(), stamps[-1][1] + tokens)),
+    )
+    steps = [(after[0] - before[0], after[1] - before[1]) for before, after in itertools.pairwise(stamps)]
+    parts = min(PARTS, len(steps))
+    timings = {}
+    for number in range(parts):
+        some = steps[number * len(steps) // parts : (number + 1) * len(steps) // parts]
+        seconds, tokens = zip(*some, strict=True)
+        timings[f"part {number + 1}"] = Timing(seconds, tokens)
+    first, last = timings["part 1"].milliseconds().median, timings[f"part {parts}"].milliseconds().median
+    return Row(
+        "stream",
+        bench.case(batch=config.batch, tokens=len(stream)),
+        timings,
+        {},
+        {"last_over_first": last / first},
+    )
+
+
+def _dynamic(config: EvalConfig, bench: Harness, unadapted: dict[str, Rule], tick: Tick) -> Row:
+    """Time dynamic evaluation, which moves a base of its own, beside the unadapted model."""
+    reading = bench.reading
+    stream = replace(reading.stream, ids=reading.stream.ids[: config.currency_tokens])
+    settings = DynamicConfig(rule="sgd")
+
+    def dynamic() -> tuple[float, int]:
+        base = DynamicBase(reading.model, settings, None)
+        timed = stopwatch(
+            lambda: evaluate_alone(base, stream, UnionVocabulary(), segment=settings.segment),
+            len(stream),
+            bench.device,
+        )
+        return timed()
+
+    timings = interleave(
+        {"lstm": bench.turn(unadapted, len(stream), config.batch), "dynamic": dynamic}, config.repeats, tick
+    )
+    times = timings["dynamic"].times(timings["lstm"])
+    case = bench.case(settings=asdict(settings))
+    return Row("dynamic", case, timings, {}, {"times_lstm": times.median})

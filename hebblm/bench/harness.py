@@ -1,0 +1,133 @@
+"""An evaluation of all methods, set up once and run many times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from hebblm.adapt import Context, Rule
+from hebblm.adapt.functional.normalizers import log_normalizers
+from hebblm.bench.source import Source
+from hebblm.bench.stand_in import Reading
+from hebblm.bench.timing import Turn, stopwatch
+from hebblm.evaluation.loop import WITHOUT_RETRIEVAL, Scores, evaluate
+from hebblm.evaluation.vocabulary import UnionVocabulary
+from hebblm.memory import AnyMemory, MemoryConfig, build_memory
+from hebblm.text import EvaluationStream
+
+
+@dataclass(slots=True)
+class Harness:
+    """An evaluation that can be run again and again from the same beginning.
+
+    Args:
+        source: gives the entries of the memory.
+        reading: the stream and what reads it.
+        rules: every method that is measured.
+        memory_config: how entries are kept and searched.
+        k: neighbours a query.
+        window: of the continuous cache.
+        device: where to compute.
+    """
+
+    source: Source
+    reading: Reading
+    rules: dict[str, Rule]
+    memory_config: MemoryConfig
+    k: int
+    window: int
+    device: torch.device
+    memory: AnyMemory = field(init=False)
+    described: dict[str, object] = field(init=False)
+    scores: Scores = field(init=False)
+
+    @torch.no_grad()
+    def fill(self, size: int) -> None:
+        """Let the memory hold ``size`` entries of the source, with the normalisers of their base logits."""
+        head = self.source.head
+        self.memory = build_memory(head.weight.shape[1], self.memory_config, self.device)
+        for keys, labels in self.source.entries(size):
+            self.memory.add(keys, labels, log_normalizers(keys, head))
+        self.memory.mark_base()
+        self.described = self.memory.describe()
+
+    def turn(self, rules: dict[str, Rule], tokens: int, update_every: int) -> Turn:
+        """Return a turn that evaluates ``rules`` over the first tokens, from the state before the stream."""
+        stream = replace(self.reading.stream, ids=self.reading.stream.ids[:tokens])
+
+        def once() -> tuple[float, int]:
+            context = self.context()
+            timed = stopwatch(
+                lambda: self.evaluate(context, rules, stream, update_every), tokens, self.device
+            )
+            return timed()
+
+        return once
+
+    def context(self) -> Context:
+        """Return base and memory to where they were before the stream, and give the state of the methods."""
+        self.memory.reset()
+        self.reading.base.reset()
+        counts = torch.from_numpy(self.reading.stream.train_counts).to(self.device)
+        head = self.reading.base.head
+        return Context(head, self.memory, k=self.k, train_counts=counts, window=self.window, fixed=True)
+
+    def evaluate(
+        self,
+        context: Context,
+        rules: dict[str, Rule],
+        stream: EvaluationStream,
+        update_every: int,
+        *,
+        read_ahead: bool = True,
+        progress: Callable[[int], None] = lambda tokens: None,
+    ) -> Scores:
+        """Read the stream."""
+        self.scores = evaluate(
+            self.reading.base,
+            context,
+            rules,
+            stream,
+            UnionVocabulary(),
+            update_every=update_every,
+            write=_retrieves(rules),
+            read_ahead=read_ahead,
+            retrieve=_retrieves(rules),
+            progress=progress,
+        )
+        return self.scores
+
+    def shares(self, tokens: int) -> dict[str, float]:
+        """Return what the last evaluation spent where, and how often MbPA's fast form was not enough.
+
+        Milliseconds a token, a method's being its time had it run alone; shares of the queries.
+        """
+        parts = {"base": self.scores.base_seconds, "retrieval": self.scores.retrieval_seconds}
+        costs = {**parts, **self.scores.seconds}
+        counts = {"widened_share": self.scores.widened, "exact_share": self.scores.exact_fallbacks}
+        return {
+            **{f"ms_{name}": 1000 * seconds / tokens for name, seconds in costs.items()},
+            **{name: by_method.get("mbpa", 0) / tokens for name, by_method in counts.items()},
+        }
+
+    def case(self, **more: object) -> dict[str, Any]:
+        """Return what a row records about its case."""
+        classes, dim = self.source.head.weight.shape
+        return {
+            "architecture": self.reading.model.config.to_dict(),
+            "vocabulary": classes,
+            "dim": dim,
+            "k": self.k,
+            "methods": list(self.rules),
+            "memory": self.described,
+            **more,
+            "source": self.reading.describe,
+        }
+
+
+def _retrieves(rules: dict[str, Rule]) -> bool:
+    """Say whether any of the methods needs neighbours."""
+    return any(name not in WITHOUT_RETRIEVAL for name in rules)

@@ -1,0 +1,128 @@
+"""Cost against the size of the memory, the vocabulary and the number of steps, from the measurements' JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
+from hebblm.bench.record import BenchResult, Row
+from hebblm.errors import UserError
+
+Curve = Mapping[float, float]
+"""Milliseconds a token by size."""
+
+_FORMS = {"naive_mbpa": "naive", "exact_mbpa": "exact", "fast_mbpa": "fast"}
+_COLORS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#222222")
+_MARKERS = "osD^vP*X"
+
+
+def cost_figure(results: Sequence[BenchResult]) -> Figure:
+    """Return one panel a size that was varied, both axes logarithmic.
+
+    Args:
+        results: of adapt, retrieve and eval, in any order.
+
+    Raises:
+        UserError: nothing in them can be drawn.
+    """
+    rows = [row for result in results for row in result.rows]
+    panels = {
+        "Entries of the memory": memory_curves(rows),
+        "Vocabulary V": vocabulary_curves(rows),
+        "Steps S": step_curves(rows),
+    }
+    panels = {size: curves for size, curves in panels.items() if curves}
+    if not panels:
+        raise UserError("nothing to draw; name files of hebblm-bench adapt, retrieve or eval")
+    figure = Figure(figsize=(1.2 + 4.0 * len(panels), 3.9), layout="constrained")
+    for axis, (size, curves) in zip(
+        figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True
+    ):
+        _draw(axis, curves)
+        axis.set_xlabel(size, fontsize=9)
+    figure.axes[0].set_ylabel("ms a token", fontsize=9)
+    return figure
+
+
+def memory_curves(rows: Sequence[Row]) -> dict[str, Curve]:
+    """Return the cost of retrieval and of a whole evaluation by the number of entries."""
+    searched = _synthetic(rows, "retrieve")
+    evaluated = [row for row in rows if row.name == "evaluation"]
+    curves = {
+        "exact search": _curve(searched, "exact", "entries"),
+        "memory's index": _curve(searched, "index", "entries"),
+        "all methods": _curve(evaluated, "all", "entries"),
+        "LSTM alone": _curve(evaluated, "lstm", "entries"),
+    }
+    return {name: curve for name, curve in curves.items() if curve}
+
+
+def vocabulary_curves(rows: Sequence[Row]) -> dict[str, Curve]:
+    """Return the cost of MbPA by V, one curve a form and number of steps."""
+    adapted = _synthetic(rows, "adapt")
+    return {
+        f"{label}, S = {steps}": _curve(
+            [row for row in adapted if row.case["steps"] == steps], form, "vocabulary"
+        )
+        for form, label in _FORMS.items()
+        for steps in sorted({row.case["steps"] for row in adapted})
+    }
+
+
+def step_curves(rows: Sequence[Row]) -> dict[str, Curve]:
+    """Return the cost of MbPA by S, one curve a form and vocabulary."""
+    adapted = _synthetic(rows, "adapt")
+    return {
+        f"{label}, V = {classes:,}": _curve(
+            [row for row in adapted if row.case["vocabulary"] == classes], form, "steps"
+        )
+        for form, label in _FORMS.items()
+        for classes in sorted({row.case["vocabulary"] for row in adapted})
+    }
+
+
+def _synthetic(rows: Sequence[Row], name: str) -> list[Row]:
+    """Return the rows of a name that differ in nothing but their sizes."""
+    return [row for row in rows if row.name == name and row.case["source"]["kind"] == "synthetic"]
+
+
+def _curve(rows: Sequence[Row], timing: str, size: str) -> Curve:
+    """Return the cost of a timing by a size of the case, ascending."""
+    points = {float(row.case[size]): row.milliseconds(timing) for row in rows}
+    return dict(sorted(points.items()))
+
+
+def _draw(axis: Axes, curves: Mapping[str, Curve]) -> None:
+    """Draw curves with a legend below."""
+    for index, (label, curve) in enumerate(curves.items()):
+        axis.plot(
+            list(curve),
+            list(curve.values()),
+            color=_COLORS[index % len(_COLORS)],
+            marker=_MARKERS[index % len(_MARKERS)],
+            markersize=4,
+            linewidth=1.4,
+            label=label,
+        )
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    sizes = sorted({size for curve in curves.values() for size in curve})
+    axis.set_xticks(sizes, [_short(size) for size in sizes])
+    for side in (axis.xaxis, axis.yaxis):
+        side.set_minor_formatter(NullFormatter())
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.tick_params(labelsize=8)
+    axis.grid(color="#e6e6e6", linewidth=0.7)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.legend(frameon=False, fontsize=7.5)
+
+
+def _short(size: float) -> str:
+    """Return 10k for 10,000 and 1M for a million."""
+    for unit, name in ((1e6, "M"), (1e3, "k")):
+        if size >= unit:
+            return f"{size / unit:.3g}{name}"
+    return f"{size:g}"

@@ -1,0 +1,131 @@
+"""A measurement on disk: JSON with every raw time, and where it came from."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hebblm.bench.timing import Spread, Timing
+from hebblm.errors import UserError
+from hebblm.files import read_json, write_json
+
+SCHEMA = "hebblm-bench/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One thing measured in one case.
+
+    Args:
+        name: what was measured, e.g. ``adapt``.
+        case: sizes, settings, and the source of the input.
+        timings: by name.
+        references: by timing, the name of the one it is compared with.
+        values: what else was found: errors, recall, bytes.
+    """
+
+    name: str
+    case: dict[str, Any]
+    timings: dict[str, Timing] = field(default_factory=dict)
+    references: dict[str, str] = field(default_factory=dict)
+    values: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, value in self.values.items():
+            if not math.isfinite(value):
+                raise UserError(
+                    f"{self.name}: {name} is {value}, which is no measurement; choose a smaller lr"
+                )
+
+    def faster(self, name: str) -> Spread:
+        """Return how many times the cost of ``name`` its reference costs."""
+        return self.timings[self.references[name]].times(self.timings[name])
+
+    def milliseconds(self, name: str) -> float:
+        """Return the median cost of ``name``, milliseconds a token."""
+        return self.timings[name].milliseconds().median
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON object, ratios first."""
+        return {
+            "name": self.name,
+            "case": self.case,
+            "ratios": {
+                name: {"to": reference, **self.faster(name).to_json()}
+                for name, reference in self.references.items()
+            },
+            "values": self.values,
+            "timings": {name: timing.to_json() for name, timing in self.timings.items()},
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Row:
+        """Read what :meth:`to_json` made; ratios and medians follow from the raw times."""
+        return cls(
+            name=value["name"],
+            case=value["case"],
+            timings={
+                name: Timing(tuple(item["seconds"]), tuple(item["tokens"]))
+                for name, item in value["timings"].items()
+            },
+            references={name: item["to"] for name, item in value["ratios"].items()},
+            values=value["values"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class BenchResult:
+    """All rows of one command.
+
+    Args:
+        kind: ``adapt``, ``retrieve``, ``eval`` or ``train``.
+        provenance: command, commit, versions, device, cpu, threads, seed.
+        settings: every option.
+        rows: what was measured.
+        complete: False while the command runs, or if it was interrupted.
+    """
+
+    kind: str
+    provenance: dict[str, Any]
+    settings: dict[str, Any]
+    rows: tuple[Row, ...]
+    complete: bool
+
+    def save(self, path: Path) -> None:
+        """Write JSON, atomically."""
+        write_json(
+            path,
+            {
+                "schema": SCHEMA,
+                "kind": self.kind,
+                "complete": self.complete,
+                "provenance": self.provenance,
+                "settings": self.settings,
+                "rows": [row.to_json() for row in self.rows],
+            },
+        )
+
+    @classmethod
+    def load(cls, path: Path) -> BenchResult:
+        """Read a file of hebblm-bench.
+
+        Raises:
+            UserError: no such file, or it is something else.
+        """
+        document = read_json(path)
+        if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+            raise UserError(f"{path} was not written by hebblm-bench; name a file of schema {SCHEMA}")
+        try:
+            return cls(
+                kind=document["kind"],
+                provenance=document["provenance"],
+                settings=document["settings"],
+                rows=tuple(Row.from_json(row) for row in document["rows"]),
+                complete=document["complete"],
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise UserError(
+                f"{path} lacks parts of a measurement ({error!r}); run hebblm-bench again"
+            ) from error

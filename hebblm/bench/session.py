@@ -1,0 +1,68 @@
+"""One command's measurement from settings to file, row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from hebblm.bench.machine import cpu_name, use_threads
+from hebblm.bench.record import BenchResult, Row
+from hebblm.bench.settings import BenchConfig
+from hebblm.bench.timing import Tick
+from hebblm.files import check_writable
+from hebblm.models.device import pick_device
+from hebblm.progress import bar
+from hebblm.provenance import provenance
+
+C = TypeVar("C", bound=BenchConfig)
+
+
+def run_bench(
+    kind: str,
+    config: C,
+    cases: int,
+    measure: Callable[[C, torch.device, Tick], Iterator[Row]],
+    *,
+    command: str,
+    finished: Callable[[Row], None],
+) -> BenchResult:
+    """Measure every case with a progress bar; what is finished is on disk even if the rest is not.
+
+    Args:
+        kind: ``adapt``, ``retrieve``, ``eval`` or ``train``.
+        config: the options.
+        cases: rows that there will be.
+        measure: opens what it needs and returns an iterator over the rows; ticks once a round.
+        command: as it can be typed again.
+        finished: called with each row.
+
+    Raises:
+        UserError: a value out of range, or a file that cannot be written.
+    """
+    device = pick_device(config.device)
+    if config.json is not None:
+        check_writable(config.json.parent)
+    use_threads(config.threads)
+    record = {**provenance(command, device=str(device), seed=config.seed), "cpu": cpu_name()}
+    if device.type == "cuda":
+        record["gpu"] = torch.cuda.get_device_name(device)
+    result = BenchResult(kind, record, _plain(asdict(config)), (), complete=False)
+    progress = bar()
+    task = progress.add_task(f"bench {kind}", total=cases * (config.repeats + 1), unit="rounds")
+    rows = measure(config, device, lambda: progress.advance(task))  # may show a bar of its own
+    with progress:
+        for row in rows:
+            result = replace(result, rows=(*result.rows, row), complete=len(result.rows) + 1 == cases)
+            if config.json is not None:
+                result.save(config.json)
+            finished(row)
+    return result
+
+
+def _plain(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings as JSON values."""
+    return {name: str(value) if isinstance(value, Path) else value for name, value in settings.items()}

@@ -1,0 +1,220 @@
+"""Where hidden states come from: a stated synthetic mixture, or a trained model that reads its corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from awd_lstm import read_config
+from hebblm.errors import UserError
+from hebblm.models.base import AwdBase
+from hebblm.models.shipped import open_model
+from hebblm.models.store import SHIPPED, prepared_corpus
+from hebblm.text import Normalization, PreparedCorpus
+from hebblm.types import OutputHead
+
+CHUNK = 16_384  # entries made at a time
+READ = 512  # tokens a model reads at a time
+
+
+class Source(Protocol):
+    """Gives entries for a memory, and queries with the words that follow them."""
+
+    @property
+    def head(self) -> OutputHead:
+        """The softmax layer."""
+
+    def entries(self, count: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield keys (M, D) and labels (M,) until there were ``count``."""
+
+    def queries(self, count: int) -> tuple[Tensor, Tensor]:
+        """Return hidden states (N, D) and targets (N,), none of which is an entry."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return what a measurement records about its input."""
+
+
+class SyntheticSource:
+    """A mixture of Gaussians whose spread, spectrum and distances are near those of a trained LSTM's states.
+
+    A state is a centre plus noise whose size varies from state to state; the variances of both fall as
+    (j + 8)^-1.5 along randomly turned axes and add up to 8 (a 200-wide LSTM on Penn Treebank: 7.9). A tenth of the
+    queries are planted next to an entry, at a squared distance of 0.4 on average (there: the nearest per cent). The
+    head has Zipfian biases and logits whose spread gives an entropy of about 5 nats (there: 4.9); labels are drawn
+    from it, those of entries at their centre.
+
+    Args:
+        dim: D.
+        classes: V.
+        seed: of everything.
+        device: where the tensors live.
+
+    Raises:
+        UserError: a size below 1.
+    """
+
+    CENTRES = 64
+    VARIANCE = 8.0
+    BETWEEN = 0.65  # share of the variance that is the centres'
+    UNEVENNESS = 0.4  # standard deviation of the logarithm of the noise's size
+    LOGIT_STD = 2.2  # of the weights' part
+    PLANTED = 10  # one query in so many stands next to an entry
+    PLANTED_DISTANCE = 0.4  # mean squared distance to that entry
+    POOL = 256  # labels drawn for each centre
+
+    def __init__(self, dim: int, classes: int, *, seed: int, device: torch.device) -> None:
+        for name, value in (("dim", dim), ("vocabulary", classes)):
+            if value < 1:
+                raise UserError(f"{name} = {value} must be at least 1")
+        self.dim, self.classes, self.seed, self.device = dim, classes, seed, device
+        draw = torch.Generator().manual_seed(seed)
+        spectrum = (torch.arange(dim) + 8.0) ** -1.5
+        scales = (spectrum / spectrum.sum() * self.VARIANCE).sqrt()  # (D,)
+        turn = torch.linalg.qr(torch.randn(dim, dim, generator=draw)).Q
+        self._axes = (scales[:, None] * turn).to(device)  # (D, D): white noise to the mixture's spectrum
+        self._centres = (
+            self.BETWEEN**0.5 * torch.randn(self.CENTRES, dim, generator=draw).to(device) @ self._axes
+        )
+        weight = torch.randn(classes, dim, generator=draw) * (self.LOGIT_STD / self.VARIANCE**0.5)
+        bias = -(torch.arange(classes) + 3.0).log()
+        self.head = OutputHead(weight.to(device), bias.to(device))
+        pools = [
+            torch.multinomial(self.head.logits(part).softmax(1).cpu(), self.POOL, True, generator=draw)
+            for part in torch.split(self._centres, 64)
+        ]
+        self._pools = torch.cat(pools)  # (C, pool)
+
+    def entries(self, count: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield keys (M, D) and labels (M,) in chunks; the first of many entries are those of few."""
+        for number, start in enumerate(range(0, count, CHUNK)):
+            keys, labels = self._chunk(number)
+            yield keys[: count - start], labels[: count - start]
+
+    def queries(self, count: int) -> tuple[Tensor, Tensor]:
+        """Return hidden states (N, D) and targets (N,) drawn from the head at each."""
+        draw = torch.Generator().manual_seed(self.seed + 1)
+        hidden, _ = self._states(count, draw)
+        planted = range(0, count, self.PLANTED)
+        near, _ = self._chunk(0)
+        chosen = near[torch.arange(len(planted), device=self.device) % len(near)]
+        nudge = torch.randn(chosen.shape, generator=draw) * (self.PLANTED_DISTANCE / self.dim) ** 0.5
+        hidden[:: self.PLANTED] = chosen + nudge.to(self.device)
+        targets = [
+            torch.multinomial(self.head.logits(part).softmax(1).cpu(), 1, generator=draw)[:, 0]
+            for part in torch.split(hidden, 64)
+        ]
+        return hidden, torch.cat(targets).to(self.device)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what a measurement records about its input."""
+        return {
+            "kind": "synthetic",
+            "states": f"mixture of {self.CENTRES} Gaussians, total variance {self.VARIANCE:g}, one query in "
+            f"{self.PLANTED} planted next to an entry",
+            "seed": self.seed,
+        }
+
+    def _chunk(self, number: int) -> tuple[Tensor, Tensor]:
+        """Return one chunk of entries, the same whenever it is asked for."""
+        draw = torch.Generator().manual_seed(self.seed + 1000 + number)
+        keys, centre = self._states(CHUNK, draw)
+        picked = torch.randint(self.POOL, (CHUNK,), generator=draw)
+        return keys, self._pools[centre, picked].to(self.device)
+
+    def _states(self, count: int, draw: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Draw states (N, D) and the centres (N,) that they belong to; low centres are the more frequent."""
+        centre = (torch.rand(count, generator=draw) ** 3 * self.CENTRES).long()
+        noise = torch.randn(count, self.dim, generator=draw).to(self.device) @ self._axes
+        # Less the square, so that the mean square stays 1.
+        size = (self.UNEVENNESS * torch.randn(count, 1, generator=draw) - self.UNEVENNESS**2).exp()
+        noise *= size.to(self.device)
+        return self._centres[centre.to(self.device)] + (1 - self.BETWEEN) ** 0.5 * noise, centre
+
+
+@dataclass(slots=True)
+class ModelSource:
+    """A trained model: entries from its training text, queries from the validation text.
+
+    Args:
+        base: reads one stream.
+        corpus: what it was trained on.
+        folder: the checkpoint.
+        sha256: of the weights.
+    """
+
+    base: AwdBase
+    corpus: PreparedCorpus
+    folder: Path
+    sha256: str
+
+    @property
+    def head(self) -> OutputHead:
+        """The model's softmax layer."""
+        return self.base.head
+
+    def entries(self, count: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield keys (M, D) and labels (M,) of the beginning of the training text."""
+        return self._read("train", count)
+
+    def queries(self, count: int) -> tuple[Tensor, Tensor]:
+        """Return hidden states (N, D) and targets (N,) of the beginning of the validation text."""
+        hidden, targets = zip(*self._read("valid", count), strict=True)
+        return torch.cat(hidden), torch.cat(targets)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what a measurement records about its input."""
+        return {
+            "kind": "model",
+            "states": f"{self.folder.name} on {self.corpus.meta.name}",
+            "weights_sha256": self.sha256,
+        }
+
+    def _read(self, split: str, count: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Read a text from its beginning."""
+        tokens = self.corpus.tokens(split)
+        if len(tokens) <= count:
+            raise UserError(
+                f"{self.corpus.meta.name} {split} has {len(tokens)} tokens, too few for {count} states; ask for fewer"
+            )
+        ids = torch.from_numpy(tokens[: count + 1].astype("int64")).to(self.head.weight.device)
+        self.base.reset()
+        for start in range(0, count, READ):
+            stop = min(start + READ, count)
+            yield self.base.read(ids[start:stop]), ids[start + 1 : stop + 1]
+
+
+def open_source(checkpoint: Path, corpus: str | None, device: torch.device) -> ModelSource:
+    """Open a trained model and the corpus it was trained on.
+
+    Args:
+        checkpoint: a folder, or the name of a model that ships, e.g. ``small-ptb-raw``.
+        corpus: by name, None for the one that the checkpoint names.
+        device: where to compute.
+
+    Raises:
+        UserError: no such checkpoint or corpus, or they do not belong together.
+    """
+    folder = checkpoint if checkpoint.is_dir() else SHIPPED / checkpoint
+    document = read_config(folder)
+    if not document:
+        shipped = ", ".join(sorted(path.parent.name for path in SHIPPED.glob("*/config.json")))
+        raise UserError(f"no checkpoint at {checkpoint}; name a folder of hebblm-train, or one of {shipped}")
+    trained = document.get("training", {}).get("corpus", {})
+    name = corpus or trained.get("name")
+    if name is None:
+        raise UserError(f"{checkpoint} does not say what it was trained on; name it with --corpus")
+    policy: Normalization = trained.get("normalization", "raw")
+    prepared = prepared_corpus(name, policy)
+    model = open_model(folder, prepared.meta.dictionary_hash, device)
+    return ModelSource(AwdBase(model.model), prepared, folder, model.sha256)
+
+
+def filled(source: Source, count: int) -> tuple[Tensor, Tensor]:
+    """Return the keys (M, D) and labels (M,) of ``count`` entries as two tensors."""
+    keys, labels = zip(*source.entries(count), strict=True)
+    return torch.cat(keys), torch.cat(labels)

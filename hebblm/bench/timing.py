@@ -1,0 +1,138 @@
+"""Timing by turns: what is compared runs in the same minutes on the same machine."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from hebblm.errors import UserError
+
+MINIMUM_REPEATS = 5
+Tick = Callable[[], None]
+Turn = Callable[[], tuple[float, int]]
+"""Does something once and returns the seconds it took and the tokens it processed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A median and the extremes it was taken from."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: list[float]) -> Spread:
+        """Return the median, the least and the largest of ``values``."""
+        return cls(statistics.median(values), min(values), max(values))
+
+    def to_json(self) -> dict[str, float]:
+        """Return a JSON object."""
+        return {"median": self.median, "min": self.low, "max": self.high}
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How long something took, every time it was run.
+
+    Args:
+        seconds: of each round, in the order of the rounds.
+        tokens: processed in each round.
+    """
+
+    seconds: tuple[float, ...]
+    tokens: tuple[int, ...]
+
+    def a_token(self) -> list[float]:
+        """Return the seconds a token of each round."""
+        return [seconds / tokens for seconds, tokens in zip(self.seconds, self.tokens, strict=True)]
+
+    def milliseconds(self) -> Spread:
+        """Return the milliseconds a token."""
+        return Spread.of([1000 * value for value in self.a_token()])
+
+    def times(self, other: Timing) -> Spread:
+        """Return how many times the cost of ``other`` a token costs here, round by round."""
+        pairs = zip(self.a_token(), other.a_token(), strict=True)
+        return Spread.of([mine / theirs for mine, theirs in pairs])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON object with the raw times."""
+        return {
+            "ms_per_token": self.milliseconds().to_json(),
+            "tokens": list(self.tokens),
+            "seconds": list(self.seconds),
+        }
+
+
+def stopwatch(call: Callable[[], object], tokens: int, device: torch.device) -> Turn:
+    """Return a turn that calls ``call``, which processes ``tokens``; work queued on a GPU is waited for."""
+
+    def turn() -> tuple[float, int]:
+        _synchronize(device)
+        started = time.perf_counter()
+        call()
+        _synchronize(device)
+        return time.perf_counter() - started, tokens
+
+    return turn
+
+
+def interleave(turns: Mapping[str, Turn], repeats: int, tick: Tick) -> dict[str, Timing]:
+    """Run each once to warm up, then in turn: first, second, ..., first, second, ...
+
+    Args:
+        turns: by name, the reference first.
+        repeats: rounds that count, at least 5.
+        tick: called after every round, the one that warms up too.
+
+    Returns:
+        The times by name.
+
+    Raises:
+        UserError: fewer than 5 repeats.
+    """
+    check_repeats(repeats)
+    taken: dict[str, list[tuple[float, int]]] = {name: [] for name in turns}
+    for number in range(repeats + 1):
+        for name, turn in turns.items():
+            found = turn()
+            if number > 0:
+                taken[name].append(found)
+        tick()
+    return {
+        name: Timing(tuple(seconds for seconds, _ in rounds), tuple(tokens for _, tokens in rounds))
+        for name, rounds in taken.items()
+    }
+
+
+def check_repeats(repeats: int) -> None:
+    """Refuse a number of rounds from which no median should be taken.
+
+    Raises:
+        UserError: fewer than 5.
+    """
+    if repeats < MINIMUM_REPEATS:
+        raise UserError(f"repeats = {repeats} is too few for a median; use at least {MINIMUM_REPEATS}")
+
+
+def exponent(cost: Mapping[float, float]) -> float:
+    """Return the power with which a cost grows: the slope of log cost over log size, by least squares.
+
+    Args:
+        cost: milliseconds by size, at least two sizes.
+    """
+    points = [(math.log(size), math.log(value)) for size, value in cost.items()]
+    return statistics.linear_regression(*zip(*points, strict=True)).slope
+
+
+def _synchronize(device: torch.device) -> None:
+    """Wait for a GPU to finish what was queued."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

@@ -1,0 +1,151 @@
+"""The speed of training by the presets, against a plain model of the same sizes."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from awd_lstm import Trainer
+from awd_lstm.streams import Ids, ParallelStreams
+from hebblm.bench.machine import peak_resident_bytes, resident_bytes
+from hebblm.bench.plain_lstm import PlainTraining
+from hebblm.bench.record import Row
+from hebblm.bench.settings import BenchConfig, each_at_least
+from hebblm.bench.timing import Tick, Turn, interleave
+from hebblm.models.presets import Preset, get_preset
+
+
+@dataclass(frozen=True)
+class TrainConfig(BenchConfig):
+    """Speed and memory of training.
+
+    Args:
+        preset: tiny, small, paper.
+        vocabulary: classes V; the ids are drawn by Zipf's law, as time does not depend on what they say.
+        segments: optimiser steps in a round.
+    """
+
+    preset: list[str] = field(default_factory=lambda: ["tiny", "small"], metadata={"nargs": "+"})
+    vocabulary: list[int] = field(default_factory=lambda: [10_000, 33_278], metadata={"nargs": "+"})
+    segments: int = 8
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        each_at_least(1, vocabulary=self.vocabulary, segments=self.segments)
+        for name in self.preset:
+            get_preset(name, "ptb", 1, self.seed)
+
+
+def case_count(config: TrainConfig) -> int:
+    """Return the number of rows that :func:`measure` yields."""
+    return len(config.preset) * len(config.vocabulary)
+
+
+def measure(config: TrainConfig, device: torch.device, tick: Tick) -> Iterator[Row]:
+    """Yield one row a preset and vocabulary.
+
+    Args:
+        config: presets and sizes.
+        device: where to compute.
+        tick: called after every round.
+    """
+    for name in config.preset:
+        for classes in config.vocabulary:
+            preset = get_preset(name, "ptb", classes, config.seed)
+            yield _training(config, name, preset, device, tick)
+
+
+def _training(config: TrainConfig, name: str, preset: Preset, device: torch.device, tick: Tick) -> Row:
+    """Take optimiser steps by the plain model and by the preset in turn."""
+    training, sizes = preset.training, preset.model
+    # Segments differ in length; twice their mean leaves room for the longest draws.
+    longest = 2 * training.bptt * config.segments * (config.repeats + 1)
+    ids = zipf_ids(longest * training.batch_size, sizes.vocabulary_size, config.seed)
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = Trainer(sizes, training, ids, ids, Path(folder), dictionary_sha256="", device=device)
+        torch.manual_seed(config.seed)
+        plain = PlainTraining(
+            sizes, optimizer=training.optimizer, lr=training.lr, clip=training.clip, device=device
+        )
+        resident: list[int | None] = []
+        timings = interleave(
+            {
+                "plain": _plain_turn(
+                    plain, ParallelStreams(ids, training.batch_size), config, preset, device
+                ),
+                "preset": _preset_turn(trainer, config.segments, resident),
+            },
+            config.repeats,
+            tick,
+        )
+    values = {
+        "tokens_per_second": 1000 / timings["preset"].milliseconds().median,
+        "peak_bytes": float(peak_resident_bytes()),
+    }
+    # The first rounds allocate what lasts; only what comes after is growth.
+    middle = len(resident) // 2
+    first, last = resident[middle], resident[-1]
+    if first is not None and last is not None:
+        rounds = len(resident) - 1 - middle
+        values["growth_bytes_per_segment"] = (last - first) / (config.segments * rounds)
+    return Row(
+        "train",
+        {
+            "preset": name,
+            "vocabulary": sizes.vocabulary_size,
+            "architecture": sizes.to_dict(),
+            "batch": training.batch_size,
+            "bptt": training.bptt,
+            "softmax": training.softmax,
+            "precision": training.precision,
+            "reference": "torch.nn.LSTM of the same sizes, float32, no dropout, all logits",
+        },
+        timings,
+        {"preset": "plain"},
+        values,
+    )
+
+
+def zipf_ids(count: int, classes: int, seed: int) -> Ids:
+    """Return ids (T,) int64 in which class i occurs in proportion to 1 / (i + 3)."""
+    shares = 1 / (np.arange(classes) + 3.0)
+    reached = np.cumsum(shares / shares.sum())
+    drawn = np.searchsorted(reached, np.random.default_rng(seed).random(count))
+    return np.minimum(drawn, classes - 1).astype(np.int64)
+
+
+def _plain_turn(
+    plain: PlainTraining, streams: ParallelStreams, config: TrainConfig, preset: Preset, device: torch.device
+) -> Turn:
+    """Return a turn of the plain model, which goes on from segment to segment."""
+    position = 0
+    length = preset.training.bptt
+
+    def turn() -> tuple[float, int]:
+        nonlocal position
+        started = time.perf_counter()
+        for _ in range(config.segments):
+            plain.step(*streams.segment(position, length, device))
+            position += length
+        return time.perf_counter() - started, config.segments * length * streams.batch_size
+
+    return turn
+
+
+def _preset_turn(trainer: Trainer, segments: int, resident: list[int | None]) -> Turn:
+    """Return a turn of the preset; the resident memory after each is noted."""
+
+    def turn() -> tuple[float, int]:
+        started = time.perf_counter()
+        tokens = sum(trainer.step()[1] for _ in range(segments))
+        seconds = time.perf_counter() - started
+        resident.append(resident_bytes())
+        return seconds, tokens
+
+    return turn

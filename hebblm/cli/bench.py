@@ -1,0 +1,191 @@
+"""``hebblm-bench``: the cost of adaptation, retrieval, evaluation and training, beside their plain forms."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from rich.console import Console
+
+from hebblm.bench import adapt, evaluate, retrieve, train
+from hebblm.bench.plots import cost_figure
+from hebblm.bench.record import BenchResult, Row
+from hebblm.bench.session import run_bench
+from hebblm.bench.tables import goal_table, training_table
+from hebblm.bench.timing import Tick
+from hebblm.cli.common import guarded, parse
+from hebblm.errors import UserError
+from hebblm.files import write_text
+from hebblm.provenance import command_line
+from hebblm.report.plots import save
+from hebblm.report.render import to_markdown
+
+PROG = "hebblm-bench"
+
+
+class Measurement(NamedTuple):
+    """A subcommand that measures: its options, how many rows they give, and the rows."""
+
+    config: Any
+    case_count: Callable[[Any], int]
+    measure: Callable[[Any, torch.device, Tick], Iterator[Row]]
+    description: str
+    example: str
+
+
+MEASUREMENTS = {
+    "adapt": Measurement(
+        adapt.AdaptConfig,
+        adapt.case_count,
+        adapt.measure,
+        "Cost of MbPA, Hebb and the continuous cache, and error of the fast form.",
+        f"{PROG} adapt --checkpoint small-ptb-raw --threads 2 --json adapt.json",
+    ),
+    "retrieve": Measurement(
+        retrieve.RetrieveConfig,
+        retrieve.case_count,
+        retrieve.measure,
+        "Cost and recall of the memory's index against exact search.",
+        f"{PROG} retrieve --entries 10000 100000 1000000 3000000 --json retrieve.json",
+    ),
+    "eval": Measurement(
+        evaluate.EvalConfig,
+        evaluate.case_count,
+        evaluate.measure,
+        "Cost of a whole evaluation with all methods against the unadapted model.",
+        f"{PROG} eval --memory-sizes 10000 100000 1000000 --json eval.json",
+    ),
+    "train": Measurement(
+        train.TrainConfig,
+        train.case_count,
+        train.measure,
+        "Speed and memory of training against torch.nn.LSTM with a full softmax.",
+        f"{PROG} train --preset tiny small --json train.json",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class TableConfig:
+    """Which measurements, and where to.
+
+    Args:
+        files: JSON files of hebblm-bench.
+        output_path: Markdown file; by default standard output.
+    """
+
+    files: list[Path] = field(metadata={"positional": True, "nargs": "+"})
+    output_path: Path | None = None
+
+
+@dataclass(frozen=True)
+class PlotConfig:
+    """Which measurements, and where to.
+
+    Args:
+        files: JSON files of hebblm-bench.
+        output_path: file of the plot, .png or .svg.
+    """
+
+    files: list[Path] = field(metadata={"positional": True, "nargs": "+"})
+    output_path: Path = Path("bench.png")
+
+    def __post_init__(self) -> None:
+        if self.output_path.suffix not in (".png", ".svg"):
+            raise UserError(f"output_path = {self.output_path} must end in .png or .svg")
+
+
+@guarded(PROG)
+def main(argv: list[str] | None = None) -> int:
+    """Measure, or show what was measured."""
+    arguments = sys.argv[1:] if argv is None else argv
+    subcommands = (*MEASUREMENTS, "table", "plot")
+    name, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
+    if name in ("-h", "--help"):
+        print(f"usage: {PROG} {{{','.join(subcommands)}}} [options]   (each has its own --help)")
+        return 0
+    if name in MEASUREMENTS:
+        return _measure(name, rest, command_line(PROG, arguments))
+    if name == "table":
+        return _table(rest)
+    if name == "plot":
+        return _plot(rest)
+    raise UserError(f"unknown subcommand {name!r}; choose {', '.join(subcommands)}")
+
+
+def _measure(name: str, argv: list[str], command: str) -> int:
+    """Run a measurement and print its rows as they come."""
+    chosen = MEASUREMENTS[name]
+    config = parse(
+        chosen.config,
+        argv,
+        prog=f"{PROG} {name}",
+        description=chosen.description,
+        example=chosen.example,
+    )
+    console = Console()
+
+    def show(row: Row) -> None:
+        for line in lines(row):
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    run_bench(name, config, chosen.case_count(config), chosen.measure, command=command, finished=show)
+    if config.json is not None:
+        console.print(f"measurements in {config.json}", markup=False, highlight=False, soft_wrap=True)
+    return 0
+
+
+def lines(row: Row) -> list[str]:
+    """Return a row as a reader wants it: what it is about, ratios, costs, what else was found."""
+    sizes = {key: value for key, value in row.case.items() if isinstance(value, (int, float, str))}
+    found = [f"{row.name}: " + ", ".join(f"{key} {value}" for key, value in sizes.items())]
+    for name, timing in row.timings.items():
+        cost = timing.milliseconds()
+        line = f"  {name:<20}{cost.median:>10.4g} ms a token ({cost.low:.4g} to {cost.high:.4g})"
+        if name in row.references:
+            ratio = row.faster(name)
+            line = f"{line}, {ratio.median:.4g}x {row.references[name]} ({ratio.low:.4g} to {ratio.high:.4g})"
+        found.append(line)
+    found += [f"  {name:<20}{value:>10.4g}" for name, value in row.values.items()]
+    return found
+
+
+def _table(argv: list[str]) -> int:
+    """Write the goals and what was measured as Markdown."""
+    config = parse(
+        TableConfig,
+        argv,
+        prog=f"{PROG} table",
+        description="Goals beside what was measured, as Markdown.",
+        example=f"{PROG} table adapt.json retrieve.json eval.json",
+    )
+    results = [BenchResult.load(path) for path in config.files]
+    training = training_table(results)
+    tables = [goal_table(results), *([] if training is None else [training])]
+    text = "\n".join(to_markdown(table) for table in tables)
+    if config.output_path is None:
+        print(text)
+    else:
+        write_text(config.output_path, text)
+    return 0
+
+
+def _plot(argv: list[str]) -> int:
+    """Draw the cost against memory size, vocabulary and steps."""
+    config = parse(
+        PlotConfig,
+        argv,
+        prog=f"{PROG} plot",
+        description="Cost against memory size, vocabulary and steps.",
+        example=f"{PROG} plot adapt.json retrieve.json eval.json --output-path cost.png",
+    )
+    save(cost_figure([BenchResult.load(path) for path in config.files]), config.output_path)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

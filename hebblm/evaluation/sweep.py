@@ -1,0 +1,262 @@
+"""What does not depend on any method's hyper-parameters: states and neighbours, computed once and kept in the cache.
+
+A fixed base's hidden states, and which entries are nearest to them, are the same for every point of a grid. They are
+written to ``sweeps/<hash>`` in parts: the states, and of the neighbours distances and positions; their keys stand in
+the memory. A part is whole or absent, and an interrupted sweep goes on behind its last part.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from hebblm.adapt.block import Block
+from hebblm.errors import UserError
+from hebblm.evaluation.blocks import Pace
+from hebblm.evaluation.hyperparameters import Hyperparameters
+from hebblm.evaluation.scenario import Scenario
+from hebblm.files import atomic_path, hash_of, read_json, sha256, write_json
+from hebblm.memory import AnyMemory, FaissMemory, HybridMemory, faiss_index
+from hebblm.memory.causal import WrittenBlock
+from hebblm.memory.nearest import Ranked
+from hebblm.models.base import AwdBase
+from hebblm.text import EvaluationStream
+from hebblm.text.download import cache_dir
+
+SCHEMA = "hebblm-sweep/1"
+PART = 5_000  # tokens a part, about
+LIMIT_BYTES = 4 << 30  # of all sweeps in the cache
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class SweepPlan:
+    """Which sweep is meant, and how it is made.
+
+    Args:
+        identity: everything that the numbers depend on beside the pace, as JSON.
+        pace: how the stream is cut.
+        write: whether what was observed is written to the memory.
+        k: neighbours a token.
+    """
+
+    identity: dict[str, Any]
+    pace: Pace
+    write: bool
+    k: int
+
+    @property
+    def part(self) -> int:
+        """Tokens a part: whole blocks, so that a later run cuts the stream at the same places."""
+        return max(1, PART // self.pace.ahead) * self.pace.ahead
+
+    def folder(self) -> Path:
+        """Return where the sweep is kept."""
+        plan = [SCHEMA, torch.__version__, self.part, asdict(self.pace), self.write, self.k, self.identity]
+        return cache_dir() / "sweeps" / hash_of(plan)
+
+
+class Sweep:
+    """States and neighbours of a stream, read part by part.
+
+    Args:
+        plan: which sweep.
+        total: T, tokens of the stream.
+        device: where to compute.
+
+    Raises:
+        UserError: a part is missing or was changed.
+    """
+
+    def __init__(self, plan: SweepPlan, total: int, device: torch.device) -> None:
+        self.part = plan.part
+        self._folder = plan.folder()
+        self._device = device
+        self._held = -1
+        self._tensors: dict[str, Tensor] = {}
+        for index in range(-(-total // self.part)):
+            _check_part(self._folder, index)
+
+    def states(self, begin: int, end: int) -> Tensor:
+        """Return the hidden states (n, D) of a run of tokens within one part."""
+        return self._rows("states", begin, end)
+
+    def ranked(self, begin: int, end: int) -> Ranked:
+        """Return distances and positions (n, K) of the neighbours of a run of tokens within one part."""
+        return Ranked(self._rows("distances", begin, end), self._rows("ids", begin, end).long())
+
+    def _rows(self, name: str, begin: int, end: int) -> Tensor:
+        index = begin // self.part
+        if index != self._held:
+            self._tensors, self._held = load_file(_part_path(self._folder, index)), index
+        start = index * self.part
+        return self._tensors[name][begin - start : end - start].to(self._device)
+
+
+def sweep_plan(scenario: Scenario, settings: Hyperparameters) -> SweepPlan:
+    """Return the plan of a scenario's sweep under some hyper-parameters."""
+    config, stream = scenario.config, scenario.stream
+    identity = {
+        "model": scenario.model.sha256,
+        "dictionary": scenario.dictionary.hash(),
+        "stream": hashlib.sha256(np.ascontiguousarray(stream.ids).tobytes()).hexdigest(),
+        "first": stream.eos,
+        "rows": [scenario.novel_rows, config.new_rows, config.seed],
+        "memory": asdict(settings.memory),
+        "faiss": faiss_index.load_faiss().__version__ if faiss_index.is_installed() else None,
+        "content": config.memory_content,
+        "device": scenario.device.type,
+    }
+    return SweepPlan(
+        identity=identity,
+        pace=Pace.of(config.update_every, ahead=True),
+        write=config.memory_content != "train",
+        k=config.k,
+    )
+
+
+@torch.no_grad()
+def prepare_sweep(
+    base: AwdBase, memory: AnyMemory, stream: EvaluationStream, plan: SweepPlan, progress: Progress
+) -> Sweep | None:
+    """Return the sweep of a stream, from the cache as far as it is there; base and memory are reset afterwards.
+
+    Args:
+        base: reads the stream; it must not learn.
+        memory: is searched and, if planned so, written to.
+        stream: the tokens, every one of which has a row.
+        plan: which sweep.
+        progress: called with the number of tokens done since the last call.
+
+    Returns:
+        None if the base learns, or if the sweep would not fit the cache's limit.
+
+    Raises:
+        UserError: a part in the cache was changed, or none can be written.
+    """
+    total, pace = len(stream), plan.pace
+    weight = base.head.weight
+    size = total * (weight.shape[1] * weight.element_size() + plan.k * (weight.element_size() + 4))
+    if base.moving or size > LIMIT_BYTES:
+        return None
+    folder = plan.folder()
+    done = _finished(folder)
+    if done * plan.part < total:
+        _make_room(folder, size)
+        _resume(base, memory, stream, plan, done)
+        progress(done * plan.part)
+        inputs = torch.from_numpy(stream.inputs).to(weight.device)
+        for index in range(done, -(-total // plan.part)):
+            states: list[Tensor] = []
+            found: list[Ranked] = []
+            stop = min((index + 1) * plan.part, total)
+            for begin in range(index * plan.part, stop, pace.ahead):
+                states.append(base.read(inputs[begin : min(begin + pace.ahead, stop)]))
+                for rows, block in _blocks(states[-1], begin, memory, stream, plan):
+                    beside = WrittenBlock(memory, rows, block.labels, block.in_memory)
+                    found.append(beside.nearest(plan.k))
+                    if plan.write:
+                        memory.add(rows, block.labels)
+                    progress(len(rows))
+            tensors = {
+                "states": torch.cat(states),
+                "distances": torch.cat([ranked.distances for ranked in found]),
+                "ids": torch.cat([ranked.ids for ranked in found]).int(),
+                **{
+                    f"state {layer} {name}": part
+                    for layer, pair in enumerate(base.state)
+                    for name, part in zip("hc", pair, strict=True)
+                },
+            }
+            _save_part(folder, index, tensors)
+    else:
+        progress(total)
+    os.utime(folder)
+    base.reset()
+    memory.reset()
+    return Sweep(plan, total, weight.device)
+
+
+def _blocks(
+    states: Tensor, begin: int, memory: AnyMemory, stream: EvaluationStream, plan: SweepPlan
+) -> Iterator[tuple[Tensor, Block]]:
+    """Yield states (N, D) and block of what is predicted together, from the states that stand at ``begin``."""
+    for first, last in plan.pace.blocks(begin, begin + len(states), memory if plan.write else None):
+        labels = torch.from_numpy(stream.targets[first:last]).to(states.device)
+        yield states[first - begin : last - begin], Block.of(labels, plan.pace.every, plan.write)
+
+
+def _resume(base: AwdBase, memory: AnyMemory, stream: EvaluationStream, plan: SweepPlan, done: int) -> None:
+    """Bring base and memory to where they were behind the finished parts."""
+    folder, device = plan.folder(), base.head.weight.device
+    for index in range(done):
+        _check_part(folder, index)
+        tensors = load_file(_part_path(folder, index))
+        states = tensors["states"].to(device)
+        for offset in range(0, len(states) if plan.write else 0, plan.pace.ahead):
+            some = states[offset : offset + plan.pace.ahead]
+            for rows, block in _blocks(some, index * plan.part + offset, memory, stream, plan):
+                if isinstance(memory, HybridMemory) and isinstance(memory.bulk, FaissMemory):
+                    memory.bulk.refresh()  # trained when it would have been searched
+                memory.add(rows, block.labels)
+        layers = range(len(base.state))
+        base.state = tuple(
+            (tensors[f"state {layer} h"].to(device), tensors[f"state {layer} c"].to(device))
+            for layer in layers
+        )
+
+
+def _part_path(folder: Path, index: int) -> Path:
+    return folder / f"part-{index:05d}.safetensors"
+
+
+def _finished(folder: Path) -> int:
+    """Return how many parts, from the first on, are there."""
+    index = 0
+    while _part_path(folder, index).with_suffix(".json").is_file():
+        index += 1
+    return index
+
+
+def _save_part(folder: Path, index: int, tensors: dict[str, Tensor]) -> None:
+    """Write a part, then the hash that says that it is whole."""
+    path = _part_path(folder, index)
+    with atomic_path(path) as temporary:
+        save_file({name: tensor.contiguous().cpu() for name, tensor in tensors.items()}, temporary)
+    write_json(path.with_suffix(".json"), {"sha256": sha256(path)})
+
+
+def _check_part(folder: Path, index: int) -> None:
+    """Refuse a part that is missing or was changed.
+
+    Raises:
+        UserError: naming it.
+    """
+    path = _part_path(folder, index)
+    if not path.is_file():
+        raise UserError(f"{path} is missing; delete {folder}, it is computed anew")
+    if read_json(path.with_suffix(".json")).get("sha256") != sha256(path):
+        raise UserError(
+            f"{path} was changed (its sha256 is not the recorded one); delete {folder}, it is computed anew"
+        )
+
+
+def _make_room(folder: Path, needed: int) -> None:
+    """Delete the sweeps that were used longest ago until another ``needed`` bytes fit the limit."""
+    others = [place for place in folder.parent.glob("*") if place.is_dir() and place != folder]
+    sizes = {place: sum(file.stat().st_size for file in place.iterdir()) for place in others}
+    for place in sorted(others, key=lambda place: place.stat().st_mtime):
+        if sum(sizes.values()) + needed <= LIMIT_BYTES:
+            return
+        shutil.rmtree(place)
+        del sizes[place]

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from hebblm.adapt.functional import log_normalizers, with_rows
+from hebblm.types import OutputHead
+
+from ...support import toy
+
+
+def head_of(rows: int, bias: bool) -> OutputHead:
+    offset = toy.randn(2, rows, dtype=torch.float64)
+    return OutputHead(toy.randn(1, rows, toy.DIM, dtype=torch.float64), offset if bias else None)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_chunks_change_nothing(bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    head, keys = head_of(11, bias), toy.randn(3, 7, toy.DIM, dtype=torch.float64)
+    expected = torch.stack([head.logits(key).exp().sum().log() for key in keys])
+    torch.testing.assert_close(log_normalizers(keys, head), expected)
+    monkeypatch.setattr("hebblm.adapt.functional.normalizers.LOGITS_BYTES", 2 * 11 * 8)
+    torch.testing.assert_close(log_normalizers(keys, head), expected)
+    assert log_normalizers(keys[:0], head).shape == (0,)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_further_rows_belong_to_the_normalizer(bias: bool) -> None:
+    head, keys = head_of(11, bias), toy.randn(3, 7, toy.DIM, dtype=torch.float64)
+    known = OutputHead(head.weight[:6], None if head.bias is None else head.bias[:6])
+    for rows in (slice(6, 11), slice(6, 6)):
+        new = OutputHead(head.weight[rows], None if head.bias is None else head.bias[rows])
+        both = OutputHead(
+            torch.cat([known.weight, new.weight]),
+            None if known.bias is None or new.bias is None else torch.cat([known.bias, new.bias]),
+        )
+        torch.testing.assert_close(
+            with_rows(log_normalizers(keys, known), keys, new), log_normalizers(keys, both)
+        )
+
+
+def test_rows_that_are_equal_are_counted() -> None:
+    head, keys = head_of(4, True), toy.randn(3, 7, toy.DIM, dtype=torch.float64)
+    assert head.bias is not None
+    index = torch.tensor([0, 0, 0, 1, 1, 2])
+    repeated = OutputHead(head.weight[index], head.bias[index])
+    nothing = torch.full((7,), -torch.inf, dtype=torch.float64)
+    torch.testing.assert_close(with_rows(nothing, keys, repeated), log_normalizers(keys, repeated))
+
+
+def test_zero_rows_add_exactly_their_number() -> None:
+    normalizers = torch.tensor([0.0, 3.0, -2.0], dtype=torch.float64)
+    zero = OutputHead(torch.zeros(800, 5, dtype=torch.float64), torch.zeros(800, dtype=torch.float64))
+    expected = (normalizers.exp() + 800).log()
+    unread = torch.full((3, 5), torch.nan, dtype=torch.float64)
+    torch.testing.assert_close(with_rows(normalizers, unread, zero), expected, rtol=1e-14, atol=0)

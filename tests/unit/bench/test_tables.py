@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from hebblm.bench.goals import goals
+from hebblm.bench.plots import cost_figure, memory_curves, step_curves, vocabulary_curves
+from hebblm.bench.record import Row
+from hebblm.bench.tables import goal_table, training_table
+from hebblm.errors import UserError
+from hebblm.report.plots import save
+from hebblm.report.render import to_markdown
+
+from .rows import MODEL, SYNTHETIC, adapt_row, result, retrieve_row, timing
+
+
+def verdicts(*rows: Row) -> dict[str, str]:
+    """Return the last column by the goal's first words, of goals that were measured."""
+    table = goal_table([result(*rows)])
+    return {str(goal): str(met) for goal, _, met in table.rows if met != "-"}
+
+
+def test_without_rows_nothing_is_called_met() -> None:
+    table = goal_table([result()])
+    assert len(table.rows) == len(goals())
+    assert {row[1:] for row in table.rows} == {("not measured", "-")}
+
+
+@pytest.mark.parametrize(("fast", "met"), [(0.4, "yes"), (0.5, "no")])
+def test_adaptation_is_judged_by_its_ratio(fast: float, met: str) -> None:
+    found = verdicts(adapt_row(10_000, 1, naive=20.0, fast=fast))
+    assert found.pop("Hebb on top of MbPA: at most 1 %") == "yes"
+    assert list(found.values()) == [met]
+    assert "V = 10,000, S = 1" in next(iter(found))
+
+
+def test_another_width_is_not_the_papers() -> None:
+    row = adapt_row(10_000, 1, naive=20.0, fast=0.1)
+    assert verdicts(dataclasses.replace(row, case={**row.case, "dim": 200})) == {}
+
+
+@pytest.mark.parametrize(
+    ("values", "met"),
+    [
+        ({}, "yes"),
+        ({"error_mean": 2e-4}, "no"),
+        ({"kl": 2e-6}, "no"),
+        ({"perplexity_bias_percent": -0.02}, "no"),
+    ],
+)
+def test_errors_are_those_on_real_states(values: dict[str, float], met: str) -> None:
+    name = next(goal.text for goal in goals() if goal.text.startswith("error"))
+    assert name not in verdicts(adapt_row(10_000, 1, naive=20.0, fast=0.1, **values))
+    fine = adapt_row(10_000, 1, naive=20.0, fast=0.1, source=MODEL)
+    assert verdicts(fine, adapt_row(10_000, 5, naive=20.0, fast=0.1, source=MODEL, **values))[name] == met
+
+
+@pytest.mark.parametrize(
+    ("exact", "index", "recall", "met"),
+    [(7.0, 0.2, 0.995, "yes"), (9.0, 0.26, 0.995, "no"), (7.0, 0.2, 0.98, "no"), (5.0, 0.2, 0.995, "no")],
+)
+def test_retrieval_needs_cost_recall_and_ratio(exact: float, index: float, recall: float, met: str) -> None:
+    row = retrieve_row(1_000_000, exact=exact, index=index, recall=recall)
+    assert list(verdicts(row).values()) == [met]
+
+
+def test_growth_is_the_slope_over_sizes() -> None:
+    rows = [retrieve_row(10_000, exact=1.0, index=0.1), retrieve_row(100_000, exact=10.0, index=0.2)]
+    assert list(verdicts(*rows).values()) == ["yes"]
+    rows[1] = retrieve_row(100_000, exact=10.0, index=1.01)
+    assert list(verdicts(*rows).values()) == ["no"]
+
+
+def evaluation_row(entries: int, *, times: float, peak: float = 2.0**30, classes: int = 10_000) -> Row:
+    case = {
+        "architecture": {"hidden_dim": 1150},
+        "entries": entries,
+        "vocabulary": classes,
+        "source": SYNTHETIC,
+    }
+    values = {"times_lstm": times, "times_lstm_min": times, "times_lstm_max": times, "peak_bytes": peak}
+    return Row("evaluation", case, {"lstm": timing(1.0), "all": timing(times)}, {}, values)
+
+
+def currency_row(times: float, difference: float) -> Row:
+    values = {"times": times, "times_min": times, "times_max": times}
+    return Row(
+        "currency", {}, values={**values, "difference_mean": difference, "difference_max": 2 * difference}
+    )
+
+
+@pytest.mark.parametrize(
+    ("row", "met"),
+    [
+        (evaluation_row(100_000, times=1.9), "yes"),
+        (evaluation_row(100_000, times=2.1), "no"),
+        (evaluation_row(2_400_000, times=3.0, classes=33_278), "yes"),
+        (evaluation_row(2_400_000, times=3.0, classes=33_278, peak=9 * 2.0**30), "no"),
+        (currency_row(1.2, 1e-6), "yes"),
+        (currency_row(1.4, 1e-6), "no"),
+        (currency_row(1.2, 1e-4), "no"),
+        (Row("stream", {"tokens": 100}, values={"last_over_first": 1.05}), "yes"),
+        (Row("stream", {"tokens": 100}, values={"last_over_first": 1.3}), "no"),
+        (Row("neighbors", {}, {"50": timing(1.0), "200": timing(4.0)}, {}, {"exponent": 1.0}), "yes"),
+        (Row("neighbors", {}, {"50": timing(1.0), "200": timing(9.0)}, {}, {"exponent": 1.6}), "no"),
+    ],
+)
+def test_the_other_goals(row: Row, met: str) -> None:
+    assert list(verdicts(row).values()) == [met]
+
+
+@pytest.mark.parametrize(
+    ("cost", "difference", "met"), [(0.005, 1e-7, "yes"), (0.1, 1e-7, "no"), (0.005, 1e-4, "no")]
+)
+def test_the_cache_needs_speed_and_the_same_numbers(cost: float, difference: float, met: str) -> None:
+    timings = {"classic": timing(1.2), "cache": timing(cost)}
+    row = Row(
+        "cache",
+        {"vocabulary": 10_000, "window": 500},
+        timings,
+        {"cache": "classic"},
+        {"difference_max": difference},
+    )
+    assert list(verdicts(row).values()) == [met]
+
+
+def test_markdown_says_where_the_numbers_come_from() -> None:
+    text = to_markdown(goal_table([result(adapt_row(10_000, 1, naive=20.0, fast=0.4), complete=False)]))
+    assert "MbPA 50x (50 to 50)" in text
+    assert "hebblm-bench adapt: commit 0123456789ab, torch 2.13.0, a processor" in text
+    assert "interrupted" in text
+
+
+def test_training_has_its_own_table() -> None:
+    assert training_table([result(adapt_row(10_000, 1, naive=20.0, fast=0.4))]) is None
+    row = Row(
+        "train",
+        {"preset": "small", "vocabulary": 10_000},
+        {"plain": timing(3.0), "preset": timing(1.0)},
+        {"preset": "plain"},
+        {"tokens_per_second": 1000.0},
+    )
+    table = training_table([result(row)])
+    assert table is not None
+    assert table.rows == (("small", 10_000, 1000.0, pytest.approx(3.0), None),)
+
+
+def test_curves_are_costs_by_size() -> None:
+    rows = [
+        retrieve_row(100_000, exact=10.0, index=0.2),
+        retrieve_row(10_000, exact=1.0, index=0.1),
+        *(
+            adapt_row(classes, steps, naive=classes * steps / 1000, fast=steps)
+            for classes in (10_000, 33_278)
+            for steps in (1, 5)
+        ),
+        adapt_row(9_999, 1, naive=1.0, fast=1.0, source=MODEL),
+    ]
+    assert list(memory_curves(rows)) == ["exact search", "memory's index"]
+    assert memory_curves(rows)["memory's index"] == pytest.approx({10_000: 0.1, 100_000: 0.2})
+    assert vocabulary_curves(rows)["naive, S = 5"] == pytest.approx({10_000: 50.0, 33_278: 166.39})
+    assert step_curves(rows)["fast, V = 33,278"] == pytest.approx({1: 1.0, 5: 5.0})
+
+
+def test_the_plot_has_a_panel_for_each_size_that_was_varied(tmp_path: Path) -> None:
+    rows = [retrieve_row(10_000, exact=1.0, index=0.1), retrieve_row(100_000, exact=10.0, index=0.2)]
+    assert len(cost_figure([result(*rows)]).axes) == 1
+    figure = cost_figure([result(*rows), result(adapt_row(10_000, 1, naive=20.0, fast=0.4))])
+    assert [axis.get_xlabel() for axis in figure.axes] == ["Entries of the memory", "Vocabulary V", "Steps S"]
+    written = save(figure, tmp_path / "cost.png").read_bytes()
+    assert written.startswith(b"\x89PNG")
+    with pytest.raises(UserError, match="nothing to draw"):
+        cost_figure([result()])

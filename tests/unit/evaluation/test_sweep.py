@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from hebblm.adapt import RULES, Rule, build_rule
+from hebblm.errors import UserError
+from hebblm.evaluation import blocks, sweep
+from hebblm.evaluation.blocks import Pace
+from hebblm.evaluation.hyperparameters import Hyperparameters
+from hebblm.evaluation.loop import evaluate
+from hebblm.evaluation.scenario import Scenario, ScenarioConfig
+from hebblm.evaluation.sweep import SweepPlan, prepare_sweep, sweep_plan
+from hebblm.evaluation.vocabulary import UnionVocabulary
+from hebblm.memory import AnyMemory, FaissMemory, FlatMemory, HybridMemory, RingMemory
+from hebblm.models.base import AwdBase
+from hebblm.models.shipped import LoadedModel
+from hebblm.text import Dictionary
+
+from ...support import toy
+
+TOKENS = 130
+STREAM = toy.stream_of(toy.tokens(3, TOKENS))
+# Few candidates and an index that is trained again and again: what it finds depends on when it was trained.
+MEMORIES: dict[str, Callable[[], AnyMemory]] = {
+    "flat": lambda: FlatMemory(toy.DIM),
+    "ring": lambda: RingMemory(toy.DIM, 13),
+    "hybrid": lambda: HybridMemory(
+        FaissMemory(toy.DIM, "PQ4x4fs", rescore=1), FlatMemory(toy.DIM), flush_at=11
+    ),
+}
+every_memory = pytest.mark.parametrize("make", MEMORIES.values(), ids=MEMORIES.keys())
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(blocks, "BLOCK", 12)
+    monkeypatch.setattr(blocks, "READ_AHEAD", 24)
+    monkeypatch.setattr(sweep, "PART", 75)
+    monkeypatch.setenv("HEBBLM_CACHE", str(tmp_path))
+
+
+def plan_of(every: int = 3, *, write: bool = True, name: str = "a") -> SweepPlan:
+    return SweepPlan({"name": name}, Pace.of(every, ahead=True), write, 9)
+
+
+def losses(
+    memory: AnyMemory, every: int, found: sweep.Sweep | None, base: AwdBase | None = None, write: bool = True
+) -> dict[str, np.ndarray]:
+    base = base or toy.base_of(toy.tiny_model())
+    context = toy.context_of(base, memory, STREAM)
+    rules: dict[str, Rule] = {name: build_rule(name, toy.SETTINGS) for name in RULES}
+    return evaluate(
+        base, context, rules, STREAM, UnionVocabulary(), update_every=every, read_ahead=True, sweep=found, write=write
+    ).nll  # fmt: skip
+
+
+def forget(tokens: int) -> None:
+    """Take no note of progress."""
+
+
+@every_memory
+@pytest.mark.parametrize(("every", "write"), [(1, True), (5, True), (40, True), (5, False)])
+def test_scores_from_a_sweep_are_the_same_bit_for_bit(
+    make: Callable[[], AnyMemory], every: int, write: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base, memory = toy.base_of(toy.tiny_model()), make()
+    memory.add(toy.randn(0, 20, toy.DIM), torch.arange(20))
+    memory.mark_base()
+    expected = losses(memory, every, None, write=write)
+    memory.reset()
+    done: list[int] = []
+    found = prepare_sweep(base, memory, STREAM, plan_of(every, write=write), done.append)
+    assert sum(done) == TOKENS
+    assert len(memory) == (13 if isinstance(memory, RingMemory) else 20), "left as it was"
+    kept = prepare_sweep(base, memory, STREAM, plan_of(every, write=write), forget)
+    unused = "neither the base is read nor the memory searched a second time"
+    monkeypatch.setattr(AwdBase, "read", lambda *_: pytest.fail(unused))
+    for kind in (FlatMemory, RingMemory, HybridMemory):
+        monkeypatch.setattr(kind, "nearest", lambda *_: pytest.fail(unused))
+    for some in (found, kept):
+        memory.reset()
+        replayed = losses(memory, every, some, base, write)
+        for method in RULES:
+            assert np.array_equal(replayed[method], expected[method]), method
+
+
+@every_memory
+@pytest.mark.parametrize("tokens", [30, 80])
+def test_an_interrupted_sweep_goes_on_where_it_stopped(
+    make: Callable[[], AnyMemory], tokens: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = losses(make(), 3, None)
+    seen = 0
+
+    def interrupt(count: int) -> None:
+        nonlocal seen
+        seen += count
+        if seen >= tokens:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        prepare_sweep(toy.base_of(toy.tiny_model()), make(), STREAM, plan_of(), interrupt)
+    reads: list[int] = []
+    base, memory = toy.base_of(toy.tiny_model()), make()
+    read = base.read
+    monkeypatch.setattr(base, "read", lambda inputs: reads.append(len(inputs)) or read(inputs))
+    found = prepare_sweep(base, memory, STREAM, plan_of(), forget)
+    finished = tokens // plan_of().part * plan_of().part
+    assert sum(reads) == TOKENS - finished
+    for method, values in losses(memory, 3, found, base).items():
+        assert np.array_equal(values, expected[method]), method
+
+
+def test_a_part_that_was_changed_or_lost_is_refused() -> None:
+    base, memory, plan = toy.base_of(toy.tiny_model()), FlatMemory(toy.DIM), plan_of()
+    prepare_sweep(base, memory, STREAM, plan, forget)
+    path = plan.folder() / "part-00001.safetensors"
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(UserError, match=r"part-00001.* was changed .* delete"):
+        prepare_sweep(base, memory, STREAM, plan, forget)
+    path.unlink()
+    with pytest.raises(UserError, match=r"part-00001.* is missing; delete"):
+        prepare_sweep(base, memory, STREAM, plan, forget)
+
+
+def test_no_sweep_of_a_base_that_learns_or_of_what_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = FlatMemory(toy.DIM)
+    moving = toy.base_of(toy.tiny_model(), lr=0.1)
+    assert prepare_sweep(moving, memory, STREAM, plan_of(), forget) is None
+    monkeypatch.setattr(sweep, "LIMIT_BYTES", 1000)
+    assert prepare_sweep(toy.base_of(toy.tiny_model()), memory, STREAM, plan_of(), forget) is None
+    assert not plan_of().folder().exists()
+
+
+def test_the_sweeps_used_longest_ago_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    base, memory = toy.base_of(toy.tiny_model()), FlatMemory(toy.DIM)
+    plans = [plan_of(name=name) for name in "abcd"]
+    for plan in plans[:3]:
+        prepare_sweep(base, memory, STREAM, plan, forget)
+    size = sum(file.stat().st_size for file in plans[0].folder().iterdir())
+    for plan, age in zip(plans[:3], (30, 10, 20), strict=True):
+        os.utime(plan.folder(), (1e9 - age, 1e9 - age))
+    monkeypatch.setattr(sweep, "LIMIT_BYTES", int(2.5 * size))
+    prepare_sweep(base, memory, STREAM, plans[3], forget)
+    assert [plan.folder().exists() for plan in plans] == [False, True, False, True]
+
+
+def scenario(**changes: object) -> Scenario:
+    config = {"intra_domain": "toy", "memory_content": "test", "k": 9, "update_every": 20, **changes}
+    return Scenario(
+        kind="intra-domain", source="toy", target="toy", dictionary=Dictionary(), train=None, stream=STREAM,
+        model=LoadedModel(toy.tiny_model(), Path("none"), "checkpoint", "0"), vocabulary=UnionVocabulary(),
+        config=ScenarioConfig(**config),  # type: ignore[arg-type]
+        normalization="raw", device=torch.device("cpu"), data_sha256={}, whole=True,
+    )  # fmt: skip
+
+
+def test_whatever_a_sweep_depends_on_names_its_folder() -> None:
+    settings = Hyperparameters()
+    scenarios = [
+        scenario(), scenario(k=8), scenario(update_every=1), scenario(memory_content="both"), scenario(seed=7),
+        scenario(new_rows="mean"), scenario(memory_content="train"),
+        replace(scenario(), stream=toy.stream_of(toy.tokens(4, TOKENS))),
+        replace(scenario(), stream=toy.stream_of(toy.tokens(3, TOKENS - 1))),
+        replace(scenario(), model=LoadedModel(toy.tiny_model(), Path("none"), "checkpoint", "1")),
+    ]  # fmt: skip
+    folders = [sweep_plan(some, settings).folder() for some in scenarios]
+    folders += [
+        sweep_plan(scenario(), settings.changed({name: value})).folder()
+        for name, value in (("memory.capacity", 50), ("memory.dtype", "float16"), ("memory.index", "exact"))
+    ]
+    assert len(set(folders)) == len(folders)
+    assert sweep_plan(scenario(), settings.changed({"mbpa.lr": 3.0})).folder() == folders[0]
