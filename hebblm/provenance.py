@@ -19,6 +19,7 @@ PACKAGES = (
     "sacremoses",
     "sentencepiece",
     "safetensors",
+    "scikit-learn",
 )
 
 

@@ -1,0 +1,128 @@
+"""MbPA over a whole one-hidden-layer network, each query by its own copy, without making a copy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from hebblm.adapt.functional.problem import rose, weighted_loss
+from hebblm.vision.mlp import MLP
+
+BACKTRACKS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkProblem:
+    """Maximise ``sum_k w_k log P(y_k | x_k)`` over a query's own copy of all parameters (Eq. 5).
+
+    Args:
+        model: the base network, which stays as it is.
+        queries: (n, D) pixels.
+        query_inputs: (n, H) ``W x + b`` of the queries.
+        keys: (n, K, D) pixels of the neighbours.
+        key_inputs: (n, K, H) ``W x_k + b`` of the neighbours.
+        labels: (n, K) int64.
+        weights: (n, K) ``w_k = c_k / |N|``; zero takes an entry out of every sum.
+    """
+
+    model: MLP
+    queries: Tensor
+    query_inputs: Tensor
+    keys: Tensor
+    key_inputs: Tensor
+    labels: Tensor
+    weights: Tensor
+
+    def rows(self, index: Tensor) -> NetworkProblem:
+        """Return the same for the queries at ``index`` (m,) int64."""
+        return NetworkProblem(
+            self.model,
+            self.queries[index],
+            self.query_inputs[index],
+            self.keys[index],
+            self.key_inputs[index],
+            self.labels[index],
+            self.weights[index],
+        )
+
+
+@torch.no_grad()
+def descend(problem: NetworkProblem, rates: Tensor, *, steps: int) -> tuple[Tensor, Tensor]:
+    """Follow S steps of plain descent on both layers exactly; the first layer's change is never formed.
+
+    A step changes W by ``-D^T X``, in the span of the neighbours' pixels, so that it is enough to follow what
+    the hidden units receive, Z, for the K neighbours and, as a last row, for the query. With ``a = lr w``,
+    ``X'`` the K neighbours and the query, and ``G = X' X^T + 1``::
+
+        Z = X' W^T + b, then in each step, R and D for the K neighbours alone:
+        H = relu(Z)    R = (softmax(H V^T + v) - Y) a    D = (R V) [Z > 0]
+        V -= R^T H     v -= sum R     Z -= G D
+
+    Args:
+        problem: the queries and their neighbours.
+        rates: (n,) learning rates.
+        steps: number S of steps, at least 1.
+
+    Returns:
+        The change of the logits (n, C), and whether the neighbours' loss rose (n,) bool.
+    """
+    head, labels, weights = problem.model.head, problem.labels, problem.weights
+    assert head.bias is not None  # an MLP always has one
+    count = labels.shape[1]
+    scale = (rates.unsqueeze(1) * weights).unsqueeze(2)  # a (n, K, 1)
+    everyone = torch.cat([problem.keys, problem.queries.unsqueeze(1)], dim=1)  # X' (n, K + 1, D)
+    gram = everyone @ problem.keys.transpose(1, 2) + 1  # G (n, K + 1, K)
+    inputs = torch.cat([problem.key_inputs, problem.query_inputs.unsqueeze(1)], dim=1)  # Z (n, K + 1, H)
+    output = head.weight.expand(len(labels), -1, -1).clone()  # V (n, C, H)
+    offset = head.bias.expand(len(labels), 1, -1).clone()  # v (n, 1, C)
+    ones = weights.new_ones(*labels.shape, 1)
+    hidden = inputs.relu()  # H (n, K + 1, H)
+    change, active = torch.empty_like(problem.key_inputs), torch.empty_like(problem.key_inputs)  # D, [Z > 0]
+    logits = torch.baddbmm(offset, hidden, output.transpose(1, 2))  # (n, K + 1, C)
+    base = logits[:, count]  # (n, C)
+    before = weighted_loss(logits[:, :count], labels, weights)
+    for _ in range(steps):
+        residual = logits[:, :count].softmax(2).scatter_add_(2, labels.unsqueeze(2), -ones)
+        residual *= scale  # R (n, K, C)
+        torch.bmm(residual, output, out=change)
+        # [Z > 0] as numbers: filling by a mask takes several times as long.
+        change *= torch.sign(hidden[:, :count], out=active)
+        output.baddbmm_(residual.transpose(1, 2), hidden[:, :count], alpha=-1)
+        offset -= residual.sum(1, keepdim=True)
+        inputs.baddbmm_(gram, change, alpha=-1)
+        torch.clamp(inputs, min=0, out=hidden)
+        logits = torch.baddbmm(offset, hidden, output.transpose(1, 2))
+    after = weighted_loss(logits[:, :count], labels, weights)
+    return logits[:, count] - base, rose(before, after)
+
+
+def adapt(problem: NetworkProblem, *, rate: float, steps: int) -> tuple[Tensor, Tensor]:
+    """Run the descent; where the neighbours' loss rose, quarter the query's rate until it does not.
+
+    Args:
+        problem: the queries and their neighbours.
+        rate: learning rate lambda, at least 0.
+        steps: number S of steps, at least 0.
+
+    Returns:
+        The change of the logits (n, C), zero where no rate was small enough, and the queries that were run
+        again (n,) bool.
+    """
+    stabilized = torch.zeros(len(problem.labels), dtype=torch.bool, device=problem.weights.device)
+    if rate == 0 or steps == 0:
+        classes = len(problem.model.head.weight)
+        return problem.weights.new_zeros(len(problem.labels), classes), stabilized
+    rates = torch.full_like(problem.weights[:, 0], rate)
+    delta, stabilized = descend(problem, rates, steps=steps)
+    pending = stabilized.nonzero().squeeze(1)  # (m,) queries still rising
+    for _ in range(BACKTRACKS):
+        if pending.numel() == 0:
+            break
+        rates[pending] /= 4
+        changes, rises = descend(problem.rows(pending), rates[pending], steps=steps)
+        delta[pending] = changes
+        pending = pending[rises]
+    delta[pending] = 0
+    return delta, stabilized

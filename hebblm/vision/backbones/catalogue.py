@@ -1,0 +1,40 @@
+"""The backbones by name: the paper's three, and a narrow variant of each for CPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from hebblm.errors import UserError
+from hebblm.vision.backbones.classifier import Backbone, Classifier, initialize
+from hebblm.vision.backbones.densenet import densenet
+from hebblm.vision.backbones.mobilenet import mobilenet_v2
+from hebblm.vision.backbones.resnet import resnet50
+from hebblm.vision.tasks import generator
+
+BACKBONES: dict[str, Callable[[], Backbone]] = {
+    "resnet50": resnet50,
+    "densenet121": partial(densenet, (6, 12, 24, 16), 32),
+    "mobilenetv2": mobilenet_v2,
+    "resnet50-w16": partial(resnet50, width=16),
+    "densenet40-k12": partial(densenet, (6, 6, 6), 12),
+    "mobilenetv2-x0.5": partial(mobilenet_v2, multiplier=0.5),
+}
+
+
+def build_classifier(name: str, classes: int, seed: int) -> Classifier:
+    """Return an untrained classifier, the same weights for the same seed.
+
+    Args:
+        name: of the backbone.
+        classes: C.
+        seed: of the weights.
+
+    Raises:
+        UserError: an unknown backbone.
+    """
+    if name not in BACKBONES:
+        raise UserError(f"unknown backbone {name!r}; choose from {', '.join(BACKBONES)}")
+    classifier = Classifier(BACKBONES[name](), classes)
+    initialize(classifier, generator(seed, f"weights of {name}"))
+    return classifier

@@ -1,0 +1,68 @@
+"""A backbone and its output head."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from hebblm.types import OutputHead
+
+
+class Backbone(nn.Module):
+    """Pictures to features.
+
+    Args:
+        layers: from pictures (N, 3, H, W) to maps (N, D, h, w).
+        width: D.
+    """
+
+    def __init__(self, layers: nn.Module, width: int) -> None:
+        super().__init__()
+        self.layers = layers
+        self.width = width
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        """Return the maps of pictures (N, 3, H, W), averaged over their places, as (N, D)."""
+        return cast(Tensor, self.layers(pictures)).mean((2, 3))
+
+
+class Classifier(nn.Module):
+    """Features and a softmax layer over all classes, also those that are yet to come.
+
+    Args:
+        backbone: pictures to features.
+        classes: C.
+    """
+
+    def __init__(self, backbone: Backbone, classes: int) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.output = nn.Linear(backbone.width, classes)
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        """Return logits (N, C) for pictures (N, 3, H, W)."""
+        return cast(Tensor, self.output(self.backbone(pictures)))
+
+    def features(self, pictures: Tensor) -> Tensor:
+        """Return what the head multiplies (N, D) and the memory keeps as keys, for pictures (N, 3, H, W)."""
+        return cast(Tensor, self.backbone(pictures))
+
+    def head(self) -> OutputHead:
+        """Return the softmax layer as every adapter takes it; it shares the module's storage."""
+        return OutputHead(self.output.weight.detach(), self.output.bias.detach())
+
+
+def initialize(module: nn.Module, generator: torch.Generator) -> None:
+    """Draw every weight anew: convolutions as He et al. 2015 (fan-out), norms the identity, a linear layer uniform."""
+    for layer in module.modules():
+        if isinstance(layer, nn.Conv2d):
+            nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu", generator=generator)
+        elif isinstance(layer, nn.BatchNorm2d):
+            nn.init.ones_(layer.weight)
+            nn.init.zeros_(layer.bias)
+        elif isinstance(layer, nn.Linear):
+            bound = layer.in_features**-0.5
+            nn.init.uniform_(layer.weight, -bound, bound, generator=generator)
+            nn.init.uniform_(layer.bias, -bound, bound, generator=generator)

@@ -1,0 +1,134 @@
+"""From stored pictures to adapted predictions: retrieval, one adaptation pass, then any beta and eta."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from hebblm.adapt.functional import HebbianTerm, closeness, hebb_combine, hebb_weights, hebbian_term
+from hebblm.memory import FlatMemory
+from hebblm.types import Neighbors
+from hebblm.vision.adaptation import NetworkProblem, adapt
+from hebblm.vision.mlp import MLP
+
+CPU_CHUNK_BYTES = 16 << 20  # a few queries, near the processor's caches
+CUDA_CHUNK_BYTES = 2 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Adapted:
+    """What a grid over beta and eta shares: everything but these two.
+
+    Args:
+        base_logits: (N, C) of the base network.
+        delta: (N, C) what MbPA adds.
+        term: the Hebbian term on the output layer.
+        stabilized: (N,) bool, queries that were run at a smaller rate because they diverged.
+    """
+
+    base_logits: Tensor
+    delta: Tensor
+    term: HebbianTerm
+    stabilized: Tensor
+
+    def mbpa(self) -> Tensor:
+        """Return MbPA's logits (N, C)."""
+        return self.base_logits + self.delta
+
+    def hebb(self, counts: Tensor, *, beta: float, eta: float) -> Tensor:
+        """Return Hebb's logits (N, C) where n_i = ``counts`` (C,) examples of class i were observed."""
+        return hebb_combine(self.base_logits, self.delta, self.term, hebb_weights(counts, beta), eta=eta)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A memory as one network sees it.
+
+    Args:
+        memory: stored pixels and labels, at least one; not added to as long as this is in use.
+        model: the base network.
+        inputs: (M, H) what its hidden units receive from each entry.
+    """
+
+    memory: FlatMemory
+    model: MLP
+    inputs: Tensor
+
+    @classmethod
+    @torch.no_grad()
+    def under(cls, memory: FlatMemory, model: MLP) -> Stored:
+        """Return the memory under a network; all queries share this pass over the entries."""
+        return cls(memory, model, model.inputs(memory.entries().keys))
+
+
+@torch.no_grad()
+def recall(
+    stored: Stored,
+    queries: Tensor,
+    *,
+    k: int,
+    rate: float,
+    steps: int,
+    eps: float,
+    progress: Callable[[int], None] = lambda queries: None,
+) -> Adapted:
+    """Adapt the network to the neighbours of every query.
+
+    Keys are pixels and the whole network is the output network. The Hebbian term changes the output layer: its
+    h_k are hidden activations under the base weights, its c_k those of the pixels (Eq. 4).
+
+    Args:
+        stored: memory and network.
+        queries: (N, D) pixels.
+        k: neighbours K a query.
+        rate: MbPA's learning rate lambda.
+        steps: MbPA's steps.
+        eps: the constant in c_k.
+        progress: told how many queries were finished.
+
+    Returns:
+        On the device of the queries.
+    """
+    model, entries = stored.model, stored.memory.entries()
+    parts = []
+    for some in torch.split(queries, _chunk(model, k, queries.device)):
+        ranked = stored.memory.nearest(some, k)
+        mask = ranked.ids >= 0  # (n, K)
+        ids = ranked.ids.clamp_min(0)
+        weights = closeness(ranked.distances, mask, eps=eps)
+        problem = NetworkProblem(
+            model=model,
+            queries=some,
+            query_inputs=model.inputs(some),
+            keys=entries.keys[ids],
+            key_inputs=stored.inputs[ids],
+            labels=entries.values[ids],
+            weights=weights / mask.sum(1, keepdim=True),
+        )
+        delta, stabilized = adapt(problem, rate=rate, steps=steps)
+        hidden = problem.query_inputs.relu()
+        neighbors = Neighbors(problem.key_inputs.relu(), problem.labels, ranked.distances, mask)
+        term = hebbian_term(neighbors, hidden, eps=eps)
+        parts.append(Adapted(model.head.logits(hidden), delta, term, stabilized))
+        progress(len(some))
+    return Adapted(
+        torch.cat([part.base_logits for part in parts]),
+        torch.cat([part.delta for part in parts]),
+        HebbianTerm(
+            torch.cat([part.term.labels for part in parts]),
+            torch.cat([part.term.bumps for part in parts]),
+            torch.cat([part.term.present for part in parts]),
+        ),
+        torch.cat([part.stabilized for part in parts]),
+    )
+
+
+def _chunk(model: MLP, k: int, device: torch.device) -> int:
+    """Return how many queries are adapted at a time."""
+    hidden, width = model.weight.shape
+    floats = k * (5 * hidden + 2 * width + k) + 2 * len(model.head.weight) * hidden
+    budget = CUDA_CHUNK_BYTES if device.type == "cuda" else CPU_CHUNK_BYTES
+    return max(1, budget // (model.weight.element_size() * floats))

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from hebblm.vision import fisher as fisher_module
+from hebblm.vision.ewc import Penalty
+from hebblm.vision.fisher import FisherKind, fisher_diagonal
+from hebblm.vision.mlp import MLP
+
+WIDTH, HIDDEN, CLASSES, SAMPLES = 6, 9, 4, 25
+
+
+def network(seed: int) -> MLP:
+    model = MLP.initial(WIDTH, HIDDEN, CLASSES, torch.Generator().manual_seed(seed))
+    return MLP.of(tuple(2 * parameter.double() for parameter in model.parameters()))
+
+
+def samples(seed: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    pixels = torch.rand(SAMPLES, WIDTH, generator=generator, dtype=torch.float64)
+    return pixels, torch.randint(CLASSES, (SAMPLES,), generator=generator)
+
+
+def squared_gradient(model: MLP, pixels: Tensor, label: int) -> list[Tensor]:
+    """Return the squared gradient of ``log P(y | x)`` for one sample, by automatic differentiation."""
+    copies = tuple(parameter.clone().requires_grad_() for parameter in model.parameters())
+    MLP.of(copies).logits(pixels).log_softmax(0)[label].backward()
+    return [copy.grad.square() for copy in copies if copy.grad is not None]
+
+
+def looped(model: MLP, pixels: Tensor, labels: Tensor, kind: FisherKind) -> list[Tensor]:
+    """Form the Fisher information sample by sample."""
+    totals = [torch.zeros_like(parameter) for parameter in model.parameters()]
+    for some, label in zip(pixels, labels, strict=True):
+        shares = model.logits(some).softmax(0)
+        outcomes = [(int(label), 1.0)] if kind == "labels" else list(enumerate(shares.tolist()))
+        for outcome, share in outcomes:
+            for total, square in zip(totals, squared_gradient(model, some, outcome), strict=True):
+                total += share * square / len(pixels)
+    return totals
+
+
+@pytest.mark.parametrize("kind", ["labels", "predictions"])
+@pytest.mark.parametrize("chunk", [256, 7])
+def test_fisher_equals_a_loop_over_samples(
+    kind: FisherKind, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fisher_module, "CHUNK", chunk)
+    model, (pixels, labels) = network(1), samples(2)
+    found = fisher_diagonal(model, pixels, labels, kind=kind)
+    for actual, expected in zip(found, looped(model, pixels, labels, kind), strict=True):
+        assert expected.max() > 0
+        torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-14)
+
+
+def test_the_two_kinds_differ() -> None:
+    model, (pixels, labels) = network(3), samples(4)
+    first = fisher_diagonal(model, pixels, labels, kind="labels")
+    second = fisher_diagonal(model, pixels, labels, kind="predictions")
+    assert not torch.allclose(first[0], second[0])
+
+
+def unfolded(tasks: list[tuple[MLP, tuple[Tensor, ...]]], parameters: tuple[Tensor, ...]) -> Tensor:
+    """Add up the penalties task by task."""
+    parts = [
+        (information * (theta - old).square()).sum()
+        for model, fisher in tasks
+        for theta, old, information in zip(parameters, model.parameters(), fisher, strict=True)
+    ]
+    return torch.stack(parts).sum()
+
+
+@pytest.mark.parametrize("count", [1, 2, 6])
+def test_folded_penalties_equal_separate_ones(count: int) -> None:
+    tasks = []
+    penalty = Penalty.none(network(0).parameters())
+    for seed in range(count):
+        model, (pixels, labels) = network(seed), samples(seed)
+        fisher = fisher_diagonal(model, pixels, labels, kind="labels")
+        fisher[0][:, 0] = 0  # as for a pixel that is always black
+        tasks.append((model, fisher))
+        penalty = penalty.fold(model.parameters(), fisher)
+    parameters = tuple(parameter.requires_grad_() for parameter in network(99).parameters())
+    separate = 1000 / 2 * unfolded(tasks, parameters)
+    folded = penalty.value(parameters, 1000)
+    torch.testing.assert_close(folded, separate, rtol=1e-12, atol=0)
+    expected = torch.autograd.grad(separate, parameters)
+    for actual, gradient in zip(torch.autograd.grad(folded, parameters), expected, strict=True):
+        torch.testing.assert_close(actual, gradient, rtol=1e-10, atol=1e-12)
+    for parameter in parameters:
+        parameter.grad = torch.ones_like(parameter)
+    penalty.add_gradient(parameters, 1000)
+    for parameter, gradient in zip(parameters, expected, strict=True):
+        assert parameter.grad is not None
+        torch.testing.assert_close(parameter.grad, 1 + gradient, rtol=1e-10, atol=1e-12)
+
+
+def test_no_task_costs_nothing() -> None:
+    parameters = network(1).parameters()
+    assert float(Penalty.none(parameters).value(parameters, 1000)) == 0

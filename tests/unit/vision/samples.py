@@ -1,0 +1,84 @@
+"""Small data sets and archives, made up or cut from the real ones' layout."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+from pathlib import Path
+
+import torch
+
+from hebblm.vision.images import ImageDataset, Images
+from hebblm.vision.settings import PermutedSettings
+
+
+def idx(sizes: tuple[int, ...], values: bytes, *, kind: int = 8) -> bytes:
+    """Return an idx file."""
+    header = bytes((0, 0, kind, len(sizes))) + b"".join(size.to_bytes(4, "big") for size in sizes)
+    return header + values
+
+
+def mnist_files(folder: Path, *, train: int = 6, test: int = 4) -> Path:
+    """Write the four files of MNIST with few pictures; picture i is of class i mod 10, its pixels count on."""
+    place = folder / "mnist"
+    place.mkdir()
+    for stem, count in (("train", train), ("t10k", test)):
+        pixels = bytes(at % 256 for at in range(count * 784))
+        labels = bytes(at % 10 for at in range(count))
+        images = gzip.compress(idx((count, 28, 28), pixels))
+        (place / f"{stem}-images-idx3-ubyte.gz").write_bytes(images)
+        (place / f"{stem}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx((count,), labels)))
+    return place
+
+
+def cifar_record(fine: int, *, coarse: int = 3, red: int = 10, green: int = 20, blue: int = 30) -> bytes:
+    """Return one record whose first pixel of each plane is one brighter than the others."""
+    planes = b"".join(bytes([value + 1]) + bytes([value]) * 1023 for value in (red, green, blue))
+    return bytes([coarse, fine]) + planes
+
+
+def archive(path: Path, members: dict[str, bytes], mode: str = "w:gz") -> Path:
+    """Write a tar file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, mode) as tar:
+        for name, data in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return path
+
+
+def patterns(seed: int = 0, *, train: int = 200, test: int = 40, side: int = 4) -> ImageDataset:
+    """Return pictures of three classes, each a pattern of its own under noise."""
+    generator = torch.Generator().manual_seed(seed)
+    prototypes = torch.randint(0, 200, (3, 1, side, side), generator=generator)
+
+    def part(count: int) -> Images:
+        labels = torch.randint(3, (count,), generator=generator)
+        noise = torch.randint(0, 56, (count, 1, side, side), generator=generator)
+        return Images((prototypes[labels] + noise).to(torch.uint8), labels)
+
+    return ImageDataset("patterns", part(train), part(test), 3, {"seed": str(seed)})
+
+
+TINY = PermutedSettings(
+    tasks=3,
+    train_samples=60,
+    test_samples=20,
+    curve_samples=8,
+    held_out=20,
+    hidden=16,
+    epochs=3,
+    batch_size=16,
+    lr=1e-2,
+    stored=(5, 10),
+    k=6,
+    steps=2,
+    ewc_lambda=(10.0, 100.0),
+    mbpa_lambda=(0.05, 0.5),
+    hebb_beta=(0.5,),
+    hebb_eta=(0.2, 1.0),
+    tune_tasks=2,
+    tune_samples=10,
+)

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from hebblm.errors import UserError
+from hebblm.vision.backbones import BACKBONES, build_classifier
+
+# The three large ones: the published networks for ImageNet less what differs here, the stem's 7x7 convolution
+# (9,408 weights against 1,728), the norm behind it (128, DenseNet alone) and the 1000 outputs against 100.
+EXPECTED = {
+    "resnet50": (25_557_032 - 7_680 - 900 * 2049, 2048),
+    "densenet121": (7_978_856 - 7_680 - 128 - 900 * 1025, 1024),
+    "mobilenetv2": (3_504_872 - 900 * 1281, 1280),
+}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_published_numbers_of_parameters(name: str) -> None:
+    parameters, width = EXPECTED[name]
+    classifier = build_classifier(name, 100, 1)
+    assert sum(parameter.numel() for parameter in classifier.parameters()) == parameters
+    assert classifier.backbone.width == width
+    millions = {"resnet50": "23.71", "densenet121": "7.05", "mobilenetv2": "2.35"}
+    assert f"{parameters / 1e6:.2f}" == millions[name]
+
+
+def bottleneck(maps: int, inner: int, projected: bool) -> int:
+    convolutions = maps * inner + 9 * inner * inner + 4 * inner * inner
+    return convolutions + 12 * inner + (4 * inner * maps + 8 * inner if projected else 0)
+
+
+def dense(maps: int, growth: int) -> int:
+    return 2 * maps + 4 * growth * maps + 8 * growth + 36 * growth * growth
+
+
+def test_narrow_resnet_counted_by_hand() -> None:
+    total, maps = 27 * 16 + 32, 16
+    for stage, blocks in enumerate((3, 4, 6, 3)):
+        for block in range(blocks):
+            total += bottleneck(maps, 16 << stage, projected=block == 0)
+            maps = 64 << stage
+    total += 100 * 513
+    counted = sum(parameter.numel() for parameter in build_classifier("resnet50-w16", 100, 1).parameters())
+    assert counted == total
+
+
+def test_narrow_densenet_counted_by_hand() -> None:
+    total, maps = 27 * 24, 24
+    for block in range(3):
+        for _ in range(6):
+            total += dense(maps, 12)
+            maps += 12
+        if block < 2:
+            total += 2 * maps + maps * (maps // 2)
+            maps //= 2
+    total += 2 * maps + 100 * (maps + 1)
+    counted = sum(parameter.numel() for parameter in build_classifier("densenet40-k12", 100, 1).parameters())
+    assert counted == total
+
+
+def test_narrow_mobilenet_has_the_published_number() -> None:
+    # Published for ImageNet with 1000 outputs: 1,968,680 (Keras) without the running statistics.
+    counted = sum(p.numel() for p in build_classifier("mobilenetv2-x0.5", 1000, 1).parameters())
+    assert counted == 1_968_680
+
+
+@pytest.mark.parametrize("name", [name for name in BACKBONES if name not in EXPECTED])
+def test_features_times_head_are_the_logits(name: str) -> None:
+    classifier = build_classifier(name, 10, 1).eval()
+    pictures = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        features, logits = classifier.features(pictures), classifier(pictures)
+    assert features.shape == (2, classifier.backbone.width)
+    torch.testing.assert_close(classifier.head().logits(features), logits)
+    assert logits.std() > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "side"), [("resnet50-w16", 4), ("densenet40-k12", 8), ("mobilenetv2-x0.5", 4)]
+)
+def test_keeps_the_resolution_that_small_pictures_need(name: str, side: int) -> None:
+    backbone = build_classifier(name, 10, 1).eval().backbone
+    with torch.no_grad():
+        maps = backbone.layers(torch.zeros(1, 3, 32, 32))
+    assert maps.shape == (1, backbone.width, side, side)
+
+
+def test_a_seed_decides() -> None:
+    first, again, other = (build_classifier("densenet40-k12", 10, seed) for seed in (1, 1, 2))
+    for name, value in first.state_dict().items():
+        assert torch.equal(value, again.state_dict()[name])
+    assert not torch.equal(first.output.weight, other.output.weight)
+
+
+def test_refuses_an_unknown_backbone() -> None:
+    with pytest.raises(UserError, match=r"unknown backbone 'vgg'; choose from resnet50, densenet121"):
+        build_classifier("vgg", 100, 1)

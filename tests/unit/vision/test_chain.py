@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import torch
+
+from hebblm.errors import UserError
+from hebblm.vision import chain as chain_module
+from hebblm.vision.chain import ChainState, Measured, run_chain
+from hebblm.vision.metrics import MISSING
+from hebblm.vision.mlp import MLP
+from hebblm.vision.tasks import TaskStream, draw
+
+from .samples import TINY, patterns
+
+STREAM = TaskStream(patterns(), draw(patterns(), TINY, 1), torch.device("cpu"))
+
+
+def measure(model: MLP, task: int) -> Mapping[str, Measured]:
+    tested = (STREAM.test(at, TINY.tested(task))[0] for at in range(task + 1))
+    made = torch.stack([model.logits(pixels).argmax(1) for pixels in tested])
+    return {"net": Measured(made.to(torch.uint8), 0.5, 2)}
+
+
+def run(
+    path: Path, *, strength: float | None, name: str = "a", skipped: list[int] | None = None
+) -> ChainState:
+    return run_chain(
+        STREAM,
+        TINY,
+        measure,
+        tasks=TINY.tasks,
+        seed=1,
+        strength=strength,
+        path=path,
+        run=name,
+        progress=lambda epochs: None,
+        skip=lambda tasks: None if skipped is None else skipped.append(tasks),
+    )
+
+
+def same(one: ChainState, other: ChainState) -> bool:
+    pairs = zip(one.model.parameters(), other.model.parameters(), strict=True)
+    return all(torch.equal(a, b) for a, b in pairs) and torch.equal(
+        one.predictions["net"], other.predictions["net"]
+    )
+
+
+@pytest.mark.parametrize("strength", [None, 100.0])
+@pytest.mark.parametrize("finished", [0, 1, 2])
+def test_goes_on_bit_for_bit(
+    strength: float | None, finished: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = run(tmp_path / "whole", strength=strength)
+    train, calls = chain_module.train_task, []
+
+    def interrupted(*args: object, **options: object) -> MLP:
+        calls.append(1)
+        if len(calls) > finished:
+            raise KeyboardInterrupt
+        return train(*args, **options)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(chain_module, "train_task", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path / "parted", strength=strength)
+    skipped: list[int] = []
+    parted = run(tmp_path / "parted", strength=strength, skipped=skipped)
+    assert skipped == [finished]
+    assert same(whole, parted)
+    assert parted.totals["net"] == {"seconds": 1.5, "stabilized": 6}
+
+
+def test_predictions_stand_below_the_diagonal(tmp_path: Path) -> None:
+    made = run(tmp_path / "state", strength=None).predictions["net"]
+    assert made.shape == (3, 3, 20)
+    for task, tested in enumerate((8, 8, 20)):
+        assert (made[task, : task + 1, :tested] < 3).all()
+        assert (made[task, : task + 1, tested:] == MISSING).all()
+        assert (made[task, task + 1 :] == MISSING).all()
+
+
+def test_a_penalty_matters(tmp_path: Path) -> None:
+    assert not same(run(tmp_path / "a", strength=None), run(tmp_path / "b", strength=1000.0))
+
+
+def test_refuses_the_state_of_another_run(tmp_path: Path) -> None:
+    run(tmp_path / "state", strength=None)
+    with pytest.raises(UserError, match=r"belongs to a run with other settings.*delete"):
+        run(tmp_path / "state", strength=None, name="b")
+
+
+@pytest.mark.parametrize("kept", [0, 4, 500])
+def test_refuses_a_truncated_state(kept: int, tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    run(path, strength=None)
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(UserError, match="truncated or unreadable"):
+        run(path, strength=None)

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hebblm.vision.document import curve_figure, summary_table, write_report
+
+MEANS = {"mlp": 0.5, "ewc": 0.8, "mbpa-5": 0.7, "hebb-5": 0.75, "mbpa-10": 0.9, "hebb-10": 0.85}
+
+
+def document(*, seeds: int = 3, tasks: int = 4) -> dict[str, Any]:
+    def part(mean: float) -> dict[str, float | None]:
+        return {"mean": mean, "std": 0.01 if seeds > 1 else None}
+
+    return {
+        "scale": "smoke",
+        "data": {"name": "patterns"},
+        "settings": {
+            "tasks": tasks,
+            "train_samples": 60,
+            "test_samples": 20,
+            "curve_samples": 8,
+            "epochs": 3,
+            "stored": [5, 10],
+        },
+        "provenance": {"seeds": list(range(seeds))},
+        "methods": {
+            name: {
+                "average_accuracy": part(mean),
+                "forgetting": part(1 - mean) if tasks > 1 else None,
+                "backward_transfer": part(mean - 1) if tasks > 1 else None,
+                "curve": [part(mean + 0.1 / (at + 1)) for at in range(tasks)],
+            }
+            for name, mean in MEANS.items()
+        },
+    }
+
+
+def test_rows_in_order_with_the_papers_places() -> None:
+    table = summary_table(document())
+    text = table.text()
+    assert [row[0] for row in text] == ["MLP", "EWC", "MbPA-5", "MbPA-10", "Hebb-5", "Hebb-10"]
+    assert [row[-1] for row in text] == ["4", "3", "2", "2", "1", "1"]
+    # Against those that store as much: 5 below EWC, 10 above it.
+    assert [row[-2] for row in text] == ["4", "3", "3", "1", "2", "2"]
+    assert text[3][1:3] == ["0.9000", "0.0100"]
+    assert text[0][5] == "-0.5000"
+    assert table.best_cells() >= {(3, 1), (3, 3), (3, 5)}
+
+
+@pytest.mark.parametrize("shape", [{"seeds": 1}, {"tasks": 1}, {"seeds": 1, "tasks": 1}])
+def test_what_is_undefined_is_a_dash(shape: dict[str, int], tmp_path: Path) -> None:
+    rows = summary_table(document(**shape)).text()
+    assert "-" in rows[0]
+    assert "nan" not in str(rows)
+    assert len(write_report(document(**shape), tmp_path)) == 3
+
+
+def test_curves_have_one_line_a_method() -> None:
+    axis = curve_figure(document()).axes[0]
+    assert len(axis.lines) == len(MEANS)
+    assert axis.lines[0].get_ydata()[0] == pytest.approx(0.6)
+    assert len(axis.collections) == len(MEANS)  # a band a method
+    assert len({text.get_text().split()[0] for text in axis.texts}) == len(MEANS)
+
+
+def test_same_result_same_files(tmp_path: Path) -> None:
+    first = write_report(document(), tmp_path / "a")
+    second = write_report(json.loads(json.dumps(document())), tmp_path / "b")
+    for one, other in zip(first, second, strict=True):
+        assert one.read_bytes() == other.read_bytes()
