@@ -19,9 +19,10 @@ def scenario_line(scenario: Scenario, label: str = "") -> str:
         scenario: what was evaluated.
         label: a name in place of the scenario's own.
     """
+    part = "" if scenario.extra.get("whole_split", True) else "only the first "
     return (
         f"{label or scenario.label} ({scenario.kind}): normalization {scenario.normalization}, "
-        f"vocabulary {scenario.vocabulary}, {scenario.tokens:,} tokens, {_oov(scenario)}"
+        f"vocabulary {scenario.vocabulary}, {part}{scenario.tokens:,} tokens, {_oov(scenario)}"
     )
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from hebblm.errors import UserError
 from hebblm.report import print_summary, write_comparison, write_report
 from hebblm.report.html import Markup, element
-from hebblm.report.sections import flatten
+from hebblm.report.sections import flatten, scenario_line
 
 from .samples import sample_result, sample_tokens
 
@@ -154,3 +154,10 @@ def test_the_summary_prints_scenario_comparison_and_frequency() -> None:
 def test_settings_are_flattened() -> None:
     values = {"a": {"b": 1, "c": None}, "d": [1, 2.5], "e": True, "f": 1e-4}
     assert flatten(values) == [("a.b", "1"), ("a.c", "none"), ("d", "1, 2.5"), ("e", "yes"), ("f", "0.0001")]
+
+
+def test_a_part_of_a_split_is_called_so() -> None:
+    scenario = sample_result(300).scenario
+    whole, part = (replace(scenario, extra={"whole_split": said}) for said in (True, False))
+    assert f", {whole.tokens:,} tokens" in scenario_line(whole)
+    assert f", only the first {part.tokens:,} tokens" in scenario_line(part)
