@@ -67,8 +67,8 @@ class _SampledCrossEntropy(torch.autograd.Function):
         dtype: torch.dtype,
     ) -> Tensor:
         count = hidden.shape[0]
-        # The number of drawn words differs from segment to segment, and a matrix product of a new shape is
-        # compiled anew: that took most of the time before the rows were padded to a few sizes.
+        # The number of drawn words differs from segment to segment, and oneDNN compiles a product of a new shape
+        # and keeps it: time and memory would grow with every segment, so the rows are padded to a few sizes.
         spare = -len(rows) % PAD_ROWS
         w, h = torch.nn.functional.pad(rows.to(dtype), (0, 0, 0, spare)), hidden.to(dtype)
         raised = torch.nn.functional.pad(offsets, (0, spare), value=-torch.inf)  # (S + spare,)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# How the models under data/models/ were trained: up to 45 minutes each on two CPU cores; an interrupted run goes on.
+# How the models under data/models/ were trained: about 45 minutes each on two CPU cores; an interrupted run goes on.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 

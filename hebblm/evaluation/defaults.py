@@ -51,6 +51,6 @@ def resolve_settings(
     settings = settings.changed(values).changed(single)
     if settings.base.lr > 0 and "mbpa.tolerance" not in {*values, *single}:
         # The normalisers of a moving base's keys go stale. Without them the error is known so coarsely that at
-        # large rates most queries would take the exact form, at a hundred times the price.
+        # large rates many queries would be sent to the exact form, which is far slower.
         settings = settings.changed({"mbpa.tolerance": math.inf})
     return settings
