@@ -6,10 +6,18 @@ import pytest
 import torch
 
 from hebblm.adapt import functional
-from hebblm.adapt.functional.active_set import active_size, choose_active, solve_active
+from hebblm.adapt.functional.active_set import solve_active
 from hebblm.adapt.functional.closeness import closeness
 from hebblm.adapt.functional.descent import solve_exact
 from hebblm.adapt.functional.problem import Problem
+from hebblm.adapt.functional.widths import (
+    NARROW,
+    SPARE,
+    active_size,
+    distinct,
+    narrow_serves,
+    rank_classes,
+)
 from hebblm.types import Neighbors, OutputHead
 
 from .problems import make_problem
@@ -91,14 +99,33 @@ def test_active_set_holds_every_label_and_then_the_most_probable() -> None:
     logits = head.logits(hidden)
     present = neighbors.mask.clone()
     present[0] = False
-    chosen = choose_active(logits, neighbors.values, present, 64)
-    assert (chosen.diff(dim=1) > 0).all()
-    assert set(chosen[0].tolist()) == set(logits[0].topk(64).indices.tolist())
+    ranking = rank_classes(logits, neighbors.values, present, 64)
+    assert ranking[0].tolist() == logits[0].topk(64).indices.tolist()
     for row in range(1, 6):
         labels = set(neighbors.values[row].tolist())
-        assert labels <= set(chosen[row].tolist())
+        assert distinct(neighbors.values)[row] == len(labels)
+        assert set(ranking[row, : len(labels)].tolist()) == labels
         others = [i for i in logits[row].argsort(descending=True).tolist() if i not in labels]
-        assert set(chosen[row].tolist()) - labels == set(others[: 64 - len(labels)])
+        assert ranking[row, len(labels) :].tolist() == others[: 64 - len(labels)]
+
+
+def test_few_classes_serve_where_the_tail_is_light_and_the_labels_fit() -> None:
+    hidden, neighbors, head = language_like(37, n=24, k=140, d=40, v=4000)
+    problem = as_problem(hidden, neighbors, head)
+    crowded = replace(problem, labels=torch.arange(140).expand(24, -1) + 7)
+    told = {"rate": 0.1, "steps": 5}
+    serves = narrow_serves(problem, **told, tolerance=1e-3)
+    assert serves.any()
+    assert not narrow_serves(crowded, **told, tolerance=torch.inf).any()
+    assert not narrow_serves(problem, **told, tolerance=0.0).any()
+    fits = distinct(problem.labels) + SPARE <= NARROW
+    assert torch.equal(narrow_serves(problem, **told, tolerance=torch.inf), fits)
+    rates, never = torch.full((24,), 0.1, dtype=torch.float64), torch.zeros(24, dtype=torch.bool)
+    narrow = solve_active(problem, rates, never, steps=5, pull=0.0, active=NARROW, tolerance=1e-3)
+    exact = solve_exact(problem, rates, never, steps=5, pull=0.0)
+    log_probs = (problem.base_logits + exact.delta).log_softmax(1)
+    apart = log_probs - (problem.base_logits + narrow.delta).log_softmax(1)
+    assert ((log_probs.exp() * apart.abs()).sum(1)[serves] <= 1e-3).all()
 
 
 def test_active_size() -> None:
@@ -125,7 +152,7 @@ def test_chunks_padding_and_batch_mates_change_nothing(stored: bool, monkeypatch
     torch.testing.assert_close(
         functional.mbpa_logits(hidden, padded, head, **options), whole, rtol=1e-12, atol=1e-12
     )
-    monkeypatch.setattr("hebblm.adapt.functional.escalation.FAST_BYTES", 1)
+    monkeypatch.setattr("hebblm.adapt.functional.escalation.BYTES", 1)
     torch.testing.assert_close(
         functional.mbpa_logits(hidden, neighbors, head, **options), whole, rtol=1e-12, atol=1e-12
     )

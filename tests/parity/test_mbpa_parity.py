@@ -78,7 +78,7 @@ def test_rmsprop_equals_torch(steps: int, lr: float, pull: float, bias: bool) ->
 def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     hidden, neighbors, head = make_problem(7, n=9)
     whole = functional.mbpa_logits(hidden, neighbors, head, lr=0.1, steps=3, eps=EPS)
-    monkeypatch.setattr("hebblm.adapt.functional.escalation.EXACT_BYTES", 1)
+    monkeypatch.setattr("hebblm.adapt.functional.escalation.BYTES", 1)
     assert torch.allclose(
         functional.mbpa_logits(hidden, neighbors, head, lr=0.1, steps=3, eps=EPS), whole, rtol=1e-12
     )

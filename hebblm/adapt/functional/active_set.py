@@ -27,35 +27,10 @@ from hebblm.adapt.functional.tail import (
     sampled_tail,
     shape_at_mean,
 )
+from hebblm.adapt.functional.widths import SHAPES, leading
 
-ACTIVE = 255  # classes followed; with the tail as one more, rows of whole vector registers
 THIN_SHARE = 0.25  # part of the tolerance that a factor in place of the Gram matrix may take
 THIN_COST = 2.5e-4  # nats a token that it may take at most, where any error is accepted
-SPARE = 32  # probable classes beside the labels, however many these are
-
-
-def active_size(labels: int, classes: int, requested: int | None) -> int:
-    """Return the number |A| of classes to follow: room for all K labels and some others, at most V."""
-    return min(classes, max(ACTIVE if requested is None else requested, labels + SPARE))
-
-
-def choose_active(base_logits: Tensor, labels: Tensor, present: Tensor, size: int) -> Tensor:
-    """Choose the classes to follow: all labels of a query's neighbours, then the base's top classes.
-
-    The choice knows nothing of the target, so that a score cannot depend on its answer.
-
-    Args:
-        base_logits: (n, V).
-        labels: (n, K) int64.
-        present: (n, K) bool, which labels are real.
-        size: |A|, at least the number of different labels of any query.
-
-    Returns:
-        (n, size) int64, ascending, every class at most once.
-    """
-    lowest, highest = base_logits.new_tensor(-torch.inf), base_logits.new_tensor(torch.inf)
-    boosted = base_logits.scatter_reduce(1, labels, torch.where(present, highest, lowest), "amax")
-    return boosted.topk(size, dim=1, sorted=False).indices.sort(dim=1).values
 
 
 def solve_active(
@@ -78,8 +53,9 @@ def solve_active(
     residual would do to one class. For a class v outside A the change is ``delta_v = -(sum_k s_k) q_v``, with s_k
     the tail mass of neighbour k times alpha_k, summed over the steps, and q the shape of the query's own tail.
 
-    The error of one shape for all is at most ``2 (sum_k |s_k|) max_v p_x(v)`` in nats a token, the mean over the
-    query's distribution; what the motion of the tail does to the result is followed beside it. Where they exceed
+    The error of one shape for all is taken as ``3 (sum_k |s_k|) sum_v p_x(v) q_v`` in nats a token, the mean over
+    the query's distribution, which is well above what it comes to on the states of trained models. What the motion
+    of the tail does to the result is followed beside it. Where they exceed
     the tolerance together, q is taken at the neighbours' mean key, weighted by s_k, and the error is measured at
     some classes of the tail (:class:`~hebblm.adapt.functional.tail.Probe`). Without stored normalisers
     Z_k[tail] comes from a sample of the tail, as large as A, and the error of that is added. Where it costs little,
@@ -102,7 +78,7 @@ def solve_active(
         return walk(problem, rates, watch, None)
     factor = thin_factor(problem)
     step_sizes = rates.unsqueeze(1) * problem.weights  # a (n, K)
-    cost = missed(problem, factor, step_sizes, step_sizes * problem.query_products(), steps)  # (n,)
+    cost = missed(problem, factor, step_sizes, step_sizes * problem.query_products, steps)  # (n,)
     thin = cost <= min(THIN_SHARE * tolerance, THIN_COST)
     if bool(thin.all()):
         found = walk(problem, rates, watch, factor)
@@ -130,11 +106,9 @@ def _solve(
 ) -> Solution:
     """Return what :func:`solve_active` returns; M through a factor (n, K, r), or whole where it is None."""
     weights = problem.weights
-    chosen = choose_active(problem.base_logits, problem.labels, weights > 0, active)  # A (n, A)
-    log_normalizer = problem.base_logits.logsumexp(1, keepdim=True)  # (n, 1)
-    base_probs = (problem.base_logits - log_normalizer).exp_()  # p_x (n, V)
-    inside = base_probs.gather(1, chosen)  # p_x on A (n, A)
-    tail = Tail.outside(base_probs, chosen)
+    chosen = leading(problem, active).sort(dim=1).values  # A (n, A)
+    inside = problem.base_probs.gather(1, chosen)  # p_x on A (n, A)
+    tail = Tail.outside(problem.base_probs, chosen)
 
     logits = logits_of(problem, torch.nn.functional.pad(chosen, (0, 1)))  # Z (n, K, A + 1)
     if problem.log_normalizers is None:
@@ -147,12 +121,12 @@ def _solve(
     # A masked entry's label may lie outside A; its weight is zero, so any position serves.
     labels = torch.searchsorted(chosen, problem.labels).clamp_max_(active - 1)  # (n, K) positions in A
     step_sizes = rates.unsqueeze(1) * weights  # a (n, K)
-    alpha = step_sizes * problem.query_products()  # (n, K)
+    alpha = step_sizes * problem.query_products  # (n, K)
     watched = bool(watch.any())
     mixing: Mixing | None = None
     if steps > 1 or watched:
         mixing = WholeMixing.of(problem, step_sizes) if factor is None else ThinMixing.of(factor, step_sizes)
-    before = weighted_loss(logits, labels, weights) if watched else None
+    before = weighted_loss(logits, labels, weights, problem.log_normalizers) if watched else None
     path = follow(
         logits,
         probs,
@@ -202,7 +176,7 @@ def _spread(
     shares = alpha * path.left  # s_k (n, K)
     outside = path.change[:, -1:] / tail.mass.clamp_min(torch.finfo(tail.mass.dtype).tiny)  # (n, 1)
     delta = tail.probabilities * outside  # (n, V)
-    error = 2 * shares.abs().sum(1) * tail.probabilities.amax(1) + drift  # (n,)
+    error = SHAPES * shares.abs().sum(1) * (tail.mass * tail.overlap).squeeze(1) + drift  # (n,)
     doubtful = (~(error <= tolerance)).nonzero().squeeze(1)  # (r,)
     if doubtful.numel():
         rough = slice(None) if doubtful.numel() == error.numel() else doubtful  # a slice copies no keys

@@ -40,12 +40,12 @@ def solve_exact(problem: Problem, rates: Tensor, watch: Tensor, *, steps: int, p
     """
     labels, weights = problem.labels.unsqueeze(2), problem.weights
     step_sizes = rates.unsqueeze(1) * weights  # a (n, K)
-    alpha = (step_sizes * problem.query_products()).unsqueeze(1)  # (n, 1, K)
+    alpha = (step_sizes * problem.query_products).unsqueeze(1)  # (n, 1, K)
     keep = (1 - rates * pull).view(-1, 1, 1)
     logits = key_logits(problem)  # Z (n, K, V)
     base = logits.clone() if pull > 0 and steps > 1 else None
     watched = bool(watch.any())
-    mixing = problem.gram() * step_sizes.unsqueeze(1) if steps > 1 or watched else None  # M (n, K, K)
+    mixing = problem.gram * step_sizes.unsqueeze(1) if steps > 1 or watched else None  # M (n, K, K)
     before = weighted_loss(logits[watch], problem.labels[watch], weights[watch]) if watched else None
 
     delta = logits.new_zeros(logits.shape[0], 1, logits.shape[2])  # (n, 1, V)

@@ -10,16 +10,16 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from hebblm.adapt.functional.active_set import active_size, solve_active
+from hebblm.adapt.functional.active_set import solve_active
 from hebblm.adapt.functional.descent import solve_exact
 from hebblm.adapt.functional.problem import Problem, Solution, Solver
 from hebblm.adapt.functional.rmsprop import solve_rmsprop
+from hebblm.adapt.functional.widths import NARROW, active_size
 
 WIDER = 4  # times as many classes are followed where the first set is too small
-EXACT_BYTES = 256 * 2**20  # working memory of one chunk of queries
-FAST_BYTES = 32 * 2**20  # small chunks stay near the processor's caches; a GPU has no use for them
+BYTES = 256 * 2**20  # working memory of one chunk of queries
 
-Kind = Literal["fast", "wide", "exact"]
+Kind = Literal["narrow", "fast", "wide", "exact"]
 Run = Callable[[Problem, Solver], Solution]
 
 
@@ -76,31 +76,33 @@ def levels(
     k, size = problem.labels.shape[1], problem.hidden.element_size()
     if optimizer == "rmsprop":
         floats = 5 * classes * (width + 1) + 3 * k * classes
-        return [
-            Level("exact", partial(solve_rmsprop, steps=steps, pull=pull), _fit(EXACT_BYTES, size * floats))
-        ]
+        return [Level("exact", partial(solve_rmsprop, steps=steps, pull=pull), _fit(size * floats))]
     result: list[Level] = []
     if method == "fast":
-        budget = FAST_BYTES if problem.hidden.device.type == "cpu" else EXACT_BYTES
-        narrow = active_size(k, classes, active)
-        wide = active_size(k, classes, WIDER * (narrow + 1) - 1)
-        sizes: tuple[tuple[Kind, int], ...] = (("fast", narrow), ("wide", wide))
+        full = active_size(k, classes, active)
+        wide = active_size(k, classes, WIDER * (full + 1) - 1)
+        sizes: tuple[tuple[Kind, int], ...] = (("narrow", NARROW), ("fast", full), ("wide", wide))
         for kind, followed in sizes:
+            # The least number serves where no more was asked for, and what is followed need not be estimated.
+            if kind == "narrow" and (active is not None or problem.log_normalizers is None or full <= NARROW):
+                continue
             if followed < classes:
                 solve = partial(solve_active, steps=steps, pull=pull, active=followed, tolerance=tolerance)
                 sampled = (
                     0 if problem.log_normalizers is not None else followed * (width + 2 * k) + 3 * classes
                 )
                 floats = followed * (width + 3 * k) + 2 * k * k + 4 * classes + sampled
-                result.append(Level(kind, solve, _fit(budget, size * floats)))
+                result.append(Level(kind, solve, _fit(size * floats)))
     floats = 6 * k * classes  # logits and residuals, and copies of both for queries being watched
     return [
         *result,
-        Level("exact", partial(solve_exact, steps=steps, pull=pull), _fit(EXACT_BYTES, size * floats)),
+        Level("exact", partial(solve_exact, steps=steps, pull=pull), _fit(size * floats)),
     ]
 
 
-def escalate(problem: Problem, forms: Sequence[Level], run: Run, *, tolerance: float) -> MbpaResult:
+def escalate(
+    problem: Problem, forms: Sequence[Level], run: Run, *, tolerance: float, skip: Tensor | None = None
+) -> MbpaResult:
     """Solve every query, and again in the next form where the last one's error may exceed the tolerance.
 
     What is done for a query depends on it alone, never on its target.
@@ -110,26 +112,28 @@ def escalate(problem: Problem, forms: Sequence[Level], run: Run, *, tolerance: f
         forms: the cheapest first; the last one is not judged.
         run: follows a solver, guarded or not.
         tolerance: nats a token.
+        skip: (n,) bool, the queries that begin with the second form; None if all begin with the first.
     """
-    result = MbpaResult.nothing(problem.base_logits)
     count = problem.hidden.shape[0]
-    pending = torch.arange(count, device=problem.hidden.device)
-    for form in forms:
-        errors = torch.zeros_like(problem.weights[:, 0][pending])
+    turn = torch.zeros(count, dtype=torch.int64, device=problem.hidden.device)  # (n,) index of a form
+    if skip is not None:
+        turn[skip] = 1
+    result = MbpaResult.nothing(problem.base_logits)
+    for index, form in enumerate(forms):
+        pending = (turn == index).nonzero().squeeze(1)
         for start in range(0, len(pending), form.chunk):
             part = slice(start, start + form.chunk)
             rows = part if len(pending) == count else pending[part]  # a slice copies no keys
             found = run(problem.rows(rows), form.solve)
-            result.delta[rows], result.stabilized[rows], errors[part] = found.delta, found.rose, found.error
-        if form is not forms[0]:
-            result.widened[pending] = form.kind == "wide"
-            result.exact_fallbacks[pending] = form.kind == "exact"
-        pending = pending[~(errors <= tolerance)]
-        if form is forms[-1] or not pending.numel():
-            break
+            result.delta[rows], result.stabilized[rows] = found.delta, found.rose
+            turn[rows] += ~(found.error <= tolerance)
+        if form is forms[-1]:
+            result.exact_fallbacks[pending] = index > 0
+        else:
+            result.widened[pending[turn[pending] == index]] = form.kind == "wide"
     return result
 
 
-def _fit(budget: int, bytes_each: int) -> int:
-    """Return how many queries of so many bytes fit a budget, at least one."""
-    return max(1, budget // bytes_each)
+def _fit(bytes_each: int) -> int:
+    """Return how many queries of so many bytes make a chunk, at least one."""
+    return max(1, BYTES // bytes_each)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Literal
 
@@ -13,6 +14,7 @@ from hebblm.adapt.functional.closeness import Normalization, closeness
 from hebblm.adapt.functional.escalation import MbpaResult, Run, escalate, levels
 from hebblm.adapt.functional.guard import guarded_backtracking, guarded_descent
 from hebblm.adapt.functional.problem import Problem, Solution, Solver
+from hebblm.adapt.functional.widths import ACTIVE, leading, narrow_serves
 from hebblm.errors import UserError
 from hebblm.types import Neighbors, OutputHead
 
@@ -58,7 +60,13 @@ def mbpa_delta(
     weights = closeness(neighbors.distances, neighbors.mask, eps=eps, normalization=closeness_normalization)
     weights = weights.to(hidden.dtype) / neighbors.mask.sum(1, keepdim=True).clamp_min(1)  # c_k / |N| (N, K)
     problem = Problem(
-        head, hidden, neighbors.keys, neighbors.values, weights, base_logits, neighbors.log_normalizers
+        head,
+        hidden,
+        neighbors.keys.to(hidden.dtype),  # stored keys may be of half precision
+        neighbors.values,
+        weights,
+        base_logits,
+        neighbors.log_normalizers,
     )
     if lr == 0 or steps == 0:
         return MbpaResult.nothing(base_logits)
@@ -78,7 +86,11 @@ def mbpa_delta(
         active=active,
         tolerance=tolerance,
     )
-    return escalate(problem, forms, run, tolerance=tolerance)
+    skip = None
+    if forms[0].kind == "narrow":
+        problem = replace(problem, ranking=leading(problem, ACTIVE))
+        skip = ~narrow_serves(problem, rate=lr, steps=steps, tolerance=tolerance)
+    return escalate(problem, forms, run, tolerance=tolerance, skip=skip)
 
 
 def mbpa_logits(

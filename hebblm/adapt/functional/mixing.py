@@ -11,6 +11,7 @@ from torch import Tensor
 from hebblm.adapt.functional.problem import Problem
 
 RANK = 16  # directions that a thin factor keeps
+RIDGE = 8  # in units of rounding of the trace
 WORTH = 4  # a factor pays where there are so many times more neighbours
 # Nats a token for each step after the first, by sum_k |alpha_k| sum_k a_k e_k with e_k the part of ||h_k||^2 that the
 # factor misses: three times the largest found on the states of a trained language model.
@@ -52,7 +53,7 @@ class WholeMixing:
     @classmethod
     def of(cls, problem: Problem, step_sizes: Tensor) -> WholeMixing:
         """Return M for ``a`` = ``step_sizes`` (n, K)."""
-        return cls(problem.gram().mul_(step_sizes.unsqueeze(1)))
+        return cls(problem.gram * step_sizes.unsqueeze(1))
 
     def product(self, values: Tensor) -> Tensor:
         """Return ``M values``."""
@@ -117,17 +118,33 @@ class ThinMixing:
 def thin_factor(problem: Problem) -> Tensor:
     """Return U (n, K, r) with ``U U^T`` near ``H H^T + 1``: the keys on their main directions, and the bias's share.
 
-    One round of subspace iteration from some of the keys, weighted as the neighbours are (Halko et al. 2011).
+    One round of subspace iteration from some of the keys, weighted as the neighbours are (Halko et al. 2011). What is
+    missing, ``H H^T - U U^T``, is positive semidefinite.
     """
     count = problem.labels.shape[1]
     first = torch.linspace(0, count - 1, RANK, device=problem.labels.device).long()
-    keys = problem.keys
-    basis = torch.linalg.qr(keys[:, first].transpose(1, 2)).Q  # (n, D, r)
-    weighted = (keys @ basis) * problem.weights.unsqueeze(2)  # (n, K, r)
-    basis = torch.linalg.qr(keys.transpose(1, 2) @ weighted).Q
-    factor: Tensor = keys @ basis  # (n, K, r)
+    some = problem.keys[:, first]  # (n, r, D)
+    start = _on_rows(problem.keys, some)  # (n, K, r)
+    main = (start * problem.weights.unsqueeze(2)).transpose(1, 2) @ problem.keys  # (n, r, D)
+    factor = _on_rows(problem.keys, main)
     if problem.one:
         factor = torch.cat([factor, factor.new_ones(*factor.shape[:2], 1)], 2)
+    return factor
+
+
+def _on_rows(keys: Tensor, rows: Tensor) -> Tensor:
+    """Return U (n, K, r) with ``U U^T`` the products of the keys' projections on the span of ``rows`` (n, r, D).
+
+    ``U = H X^T L^-T`` with ``X X^T = L L^T``; rows that depend on each other are told apart by a small ridge, which
+    can only make the products smaller.
+    """
+    gram = rows @ rows.transpose(1, 2)  # (n, r, r)
+    limits = torch.finfo(gram.dtype)
+    ridge = (RIDGE * limits.eps * gram.diagonal(dim1=1, dim2=2).sum(1)).clamp_min(limits.tiny**0.5)  # (n,)
+    gram.diagonal(dim1=1, dim2=2).add_(ridge.unsqueeze(1))
+    lower = torch.linalg.cholesky_ex(gram).L
+    products = keys @ rows.transpose(1, 2)  # (n, K, r)
+    factor: Tensor = torch.linalg.solve_triangular(lower.transpose(1, 2), products, upper=True, left=False)
     return factor
 
 
@@ -141,7 +158,7 @@ def missed(problem: Problem, factor: Tensor, step_sizes: Tensor, alpha: Tensor, 
         alpha: (n, K).
         steps: number S of steps.
     """
-    rest = (problem.squared_norms() - factor.square().sum(2)).clamp_min(0)  # e (n, K)
+    rest = (problem.squared_norms - factor.square().sum(2)).clamp_min(0)  # e (n, K)
     cost: Tensor = MISSED * (steps - 1) * alpha.abs().sum(1) * (step_sizes * rest).sum(1)
     return cost
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 from hebblm.types import OutputHead
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Problem:
     """Maximise ``sum_k w_k log P(y_k | h_k)`` over a query's own copy of the head (Eq. 5).
 
@@ -23,6 +24,7 @@ class Problem:
         weights: (n, K) ``w_k = c_k / |N|``; zero where there is no entry, which takes it out of every sum.
         base_logits: (n, V) ``W h + b`` of the queries.
         log_normalizers: (n, K) logsumexp of the base logits of each key, or None where they are not known.
+        ranking: (n, m) int64, the classes that are worth following, the first ones most; None where all are.
     """
 
     head: OutputHead
@@ -32,35 +34,48 @@ class Problem:
     weights: Tensor
     base_logits: Tensor
     log_normalizers: Tensor | None
+    ranking: Tensor | None = None
 
     def rows(self, index: slice | Tensor) -> Problem:
         """Return the same for some of the queries: a slice, or a bool or int64 tensor."""
-        return Problem(
+        part = Problem(
             self.head,
             self.hidden[index],
-            self.keys[index].to(self.hidden.dtype),  # stored keys may be of half precision
+            self.keys[index],
             self.labels[index],
             self.weights[index],
             self.base_logits[index],
             None if self.log_normalizers is None else self.log_normalizers[index],
+            None if self.ranking is None else self.ranking[index],
         )
+        for known in {"base_probs", "query_products", "squared_norms", "gram"} & self.__dict__.keys():
+            part.__dict__[known] = self.__dict__[known][index]
+        return part
 
     @property
     def one(self) -> float:
         """The bias's share in every scalar product: 1, or 0 for a head without a bias."""
         return 0.0 if self.head.bias is None else 1.0
 
+    @cached_property
+    def base_probs(self) -> Tensor:
+        """The base's probabilities (n, V) of the queries."""
+        return self.base_logits.softmax(1)
+
+    @cached_property
     def query_products(self) -> Tensor:
-        """Return ``g_k = h_k . h + 1`` (n, K): how a change along key k moves the query's logits."""
+        """``g_k = h_k . h + 1`` (n, K): how a change along key k moves the query's logits."""
         return torch.einsum("nkd,nd->nk", self.keys, self.hidden) + self.one
 
+    @cached_property
     def squared_norms(self) -> Tensor:
-        """Return ``||h_k||^2 + 1`` (n, K), the diagonal of G."""
+        """``||h_k||^2 + 1`` (n, K), the diagonal of G."""
         lengths: Tensor = torch.linalg.vector_norm(self.keys, dim=2)
         return lengths.square_() + self.one
 
+    @cached_property
     def gram(self) -> Tensor:
-        """Return ``G = H H^T + 1`` (n, K, K)."""
+        """``G = H H^T + 1`` (n, K, K)."""
         return self.keys @ self.keys.transpose(1, 2) + self.one
 
 
@@ -90,10 +105,16 @@ class Solver(Protocol):
         """
 
 
-def weighted_loss(logits: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
-    """Return ``-sum_k w_k log softmax(Z_k)[y_k]`` (n,) in nats for logits Z (n, K, V)."""
+def weighted_loss(
+    logits: Tensor, labels: Tensor, weights: Tensor, normalizers: Tensor | None = None
+) -> Tensor:
+    """Return ``-sum_k w_k log softmax(Z_k)[y_k]`` (n,) in nats for logits Z (n, K, V).
+
+    ``normalizers`` (n, K) are their logsumexp where that is known; one of an entry that weighs nothing is not read.
+    """
     taken = logits.gather(2, labels.unsqueeze(2)).squeeze(2)  # (n, K)
-    return (weights * (logits.logsumexp(2) - taken)).sum(1)
+    totals = logits.logsumexp(2) if normalizers is None else normalizers.to(logits.dtype)
+    return torch.where(weights > 0, weights * (totals - taken), 0).sum(1)
 
 
 def rose(before: Tensor, after: Tensor) -> Tensor:

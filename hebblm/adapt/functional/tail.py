@@ -33,8 +33,8 @@ class Tail:
 
     @classmethod
     def outside(cls, base_probs: Tensor, chosen: Tensor) -> Tail:
-        """Return the tail of ``base_probs`` (n, V), which is overwritten, outside ``chosen`` (n, A)."""
-        probabilities = base_probs.scatter_(1, chosen, 0.0)
+        """Return the tail of ``base_probs`` (n, V) outside ``chosen`` (n, A)."""
+        probabilities = base_probs.scatter(1, chosen, 0.0)
         mass = probabilities.sum(1, keepdim=True).clamp_max(1.0)
         squares = torch.linalg.vector_norm(probabilities, dim=1, keepdim=True) / _positive(mass)
         return cls(probabilities, mass, squares.square())
