@@ -54,3 +54,14 @@ def test_zero_rows_add_exactly_their_number() -> None:
     expected = (normalizers.exp() + 800).log()
     unread = torch.full((3, 5), torch.nan, dtype=torch.float64)
     torch.testing.assert_close(with_rows(normalizers, unread, zero), expected, rtol=1e-14, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_sums_out_of_range_are_taken_again(dtype: torch.dtype) -> None:
+    keys = torch.eye(4, dtype=dtype)[[0, 1, 2, 3, 0]]
+    head = OutputHead(
+        torch.tensor([[2000.0, -2000.0, 0.0, -110.0]] * 3, dtype=dtype), torch.arange(3, dtype=dtype)
+    )
+    expected = head.logits(keys).logsumexp(1)
+    assert (expected.abs() > 100).sum() == 4
+    torch.testing.assert_close(log_normalizers(keys, head), expected, rtol=1e-6, atol=0)
