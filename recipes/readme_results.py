@@ -1,4 +1,4 @@
-"""Write the tables between the result marks of README.md from the results under recipes/results.
+"""Write the tables between the marks of README.md from the results and measurements under recipes/results.
 
 Usage: python recipes/readme_results.py [--check]
 """
@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+from hebblm.bench.record import BenchResult
+from hebblm.bench.tables import goal_table, training_table
 from hebblm.report import Result
 from hebblm.report.render import to_markdown
 from hebblm.report.sections import scenario_line
@@ -19,6 +21,8 @@ ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 RESULTS = ROOT / "recipes" / "results"
 BEGIN, END = "<!-- results: written by recipes/readme_results.py -->", "<!-- end of results -->"
+BENCH = RESULTS / "bench"
+BENCH_BEGIN, BENCH_END = "<!-- cost: written by recipes/readme_results.py -->", "<!-- end of cost -->"
 ORDER = ("wt2-to-ptb", "wt2-to-ptb-raw", "intra-ptb", "intra-wt2")
 
 
@@ -54,11 +58,26 @@ def _headings(results: Iterable[Result]) -> dict[str, Result]:
     }
 
 
+def cost() -> str:
+    """Return the Markdown of all committed measurements of speed."""
+    measured = [BenchResult.load(path) for path in sorted(BENCH.glob("*.json"))]
+    if not measured:
+        return "Not measured yet.\n"
+    tables = [goal_table(measured), training_table(measured)]
+    text = "\n".join(to_markdown(table) for table in tables if table is not None)
+    return text.rstrip().replace("## ", "#### ") + "\n"
+
+
 def render(readme: str) -> str:
-    """Return README's text with the block between the marks replaced."""
-    before, _, rest = readme.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{block()}\n{END}{after}"
+    """Return README's text with the blocks between the marks replaced."""
+    return _between(_between(readme, BEGIN, END, block()), BENCH_BEGIN, BENCH_END, cost())
+
+
+def _between(text: str, begin: str, end: str, body: str) -> str:
+    """Return a text with what stands between two marks replaced."""
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}\n\n{body}\n{end}{after}"
 
 
 def main() -> int:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from hebblm.adapt.block import Block
 from hebblm.adapt.functional.normalizers import log_normalizers
+from hebblm.adapt.functional.problem import key_products
 from hebblm.adapt.window import Window, WindowView
 from hebblm.errors import UserError
 from hebblm.memory.causal import WrittenBlock
@@ -99,7 +100,7 @@ class EvalBatch:
     @cached_property
     def products(self) -> Tensor:
         """(N, K) ``h_k . h``."""
-        return torch.einsum("nkd,nd->nk", self.neighbors.keys.to(self.hidden.dtype), self.hidden)
+        return key_products(self.hidden, self.neighbors.keys)
 
     def scored(self, rule: Hashable, targets: Tensor, compute: Callable[[], Tensor]) -> Tensor:
         """Return ``compute()``, the loss (N,) of ``targets`` under a rule, computed once for all that build on it."""

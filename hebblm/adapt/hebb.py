@@ -36,6 +36,7 @@ def hebbian_sums(
             hebbian_classes=classes,
             closeness_normalization=hebb.closeness,
             bias=batch.head.bias is not None,
+            products=batch.products,
         )
         return term, *first_and_sum(term.labels, term.bumps)
 

@@ -168,6 +168,7 @@ def mbpa_result(batch: EvalBatch, config: MbpaConfig) -> F.MbpaResult:
             closeness_normalization=config.closeness,
             guard=config.guard,
             tolerance=config.tolerance,
+            products=batch.products,
         )
 
     return batch.shared(config, compute)

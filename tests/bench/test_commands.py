@@ -72,7 +72,15 @@ def test_adapt_measures_every_form_and_its_error(measured: dict[str, dict[str, A
         (600, 1), (600, 5), (700, 1), (700, 5),
     ]  # fmt: skip
     for row in rows:
-        assert list(row["timings"]) == ["naive_mbpa", "fast_mbpa", "naive_hebb", "fast_hebb", "exact_mbpa"]
+        assert list(row["timings"]) == [
+            "naive_mbpa",
+            "fast_mbpa",
+            "naive_hebb",
+            "fast_hebb",
+            "exact_mbpa",
+            "hebbian",
+            "products",
+        ]
         assert row["ratios"]["fast_hebb"]["to"] == "naive_mbpa"
         assert all(len(timing["seconds"]) == 5 for timing in row["timings"].values())
         values = row["values"]

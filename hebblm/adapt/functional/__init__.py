@@ -15,6 +15,7 @@ from hebblm.adapt.functional.mixtures import (
     mixture_log_probs,
 )
 from hebblm.adapt.functional.normalizers import log_normalizers, with_rows
+from hebblm.adapt.functional.problem import key_products
 
 __all__ = [
     "TOLERANCE",
@@ -27,6 +28,7 @@ __all__ = [
     "hebb_weights",
     "hebbian_term",
     "interpolate_log_probs",
+    "key_products",
     "knn_log_probs",
     "log_normalizers",
     "mbpa_delta",

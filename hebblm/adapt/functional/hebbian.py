@@ -13,6 +13,7 @@ from hebblm.adapt.functional import checks
 from hebblm.adapt.functional.closeness import Normalization, closeness
 from hebblm.adapt.functional.grouping import group_sizes
 from hebblm.adapt.functional.mbpa import TOLERANCE, Method, Optimizer, mbpa_delta
+from hebblm.adapt.functional.problem import key_products
 from hebblm.errors import UserError
 from hebblm.types import Neighbors, OutputHead
 
@@ -43,6 +44,7 @@ def hebbian_term(
     hebbian_classes: Tensor | None = None,
     closeness_normalization: Normalization = "raw",
     bias: bool = True,
+    products: Tensor | None = None,
 ) -> HebbianTerm:
     """Return what the Hebbian change of the head does to each query's logits (Eq. 4).
 
@@ -56,6 +58,7 @@ def hebbian_term(
         hebbian_classes: (V,) bool, the labels that make up N^new; None for all.
         closeness_normalization: ``raw`` c_k, or scaled to ``sum`` 1 or ``max`` 1.
         bias: whether the head has a bias to change.
+        products: (N, K) ``h_k . h`` where they are known.
 
     Returns:
         The term; scatter-add ``eta * bumps`` over ``labels`` for the change of the logits.
@@ -69,8 +72,9 @@ def hebbian_term(
     if hebbian_classes is not None:
         member = member & hebbian_classes[neighbors.values]  # (N, K)
     sizes = group_sizes(neighbors.values, member)  # |N_i| (N, K)
-    products = torch.einsum("nkd,nd->nk", neighbors.keys.to(hidden.dtype), hidden) + float(bias)  # (N, K)
-    bumps = torch.where(member, weights.to(hidden.dtype) * products / sizes.clamp_min(1), 0)
+    products = key_products(hidden, neighbors.keys) if products is None else products
+    changes = weights.to(hidden.dtype) * (products + float(bias))  # c_k (h_k . h + 1) (N, K)
+    bumps = torch.where(member, changes / sizes.clamp_min(1), 0)
     return HebbianTerm(neighbors.values, bumps, sizes > 0)
 
 
@@ -195,6 +199,7 @@ def hebb_logits(
         UserError: a value out of range, an unknown word, K = 0, or counts of another length than V.
     """
     base_logits = head.logits(hidden)
+    products = key_products(hidden, neighbors.keys)
     term = hebbian_term(
         neighbors,
         hidden,
@@ -202,6 +207,7 @@ def hebb_logits(
         hebbian_classes=hebbian_classes,
         closeness_normalization=closeness_normalization,
         bias=head.bias is not None,
+        products=products,
     )
     weights = _class_weights(counts, beta, weighting, classes=head.weight.shape[0])
     if not mbpa:
@@ -221,6 +227,7 @@ def hebb_logits(
         guard=guard,
         active=active,
         tolerance=tolerance,
+        products=products,
     )
     return hebb_combine(base_logits, result.delta, term, weights, eta=eta, gate=gate)
 

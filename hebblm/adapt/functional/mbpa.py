@@ -41,11 +41,12 @@ def mbpa_delta(
     guard: bool = True,
     active: int | None = None,
     tolerance: float = TOLERANCE,
+    products: Tensor | None = None,
 ) -> MbpaResult:
     """Return the change of the logits that :func:`mbpa_logits` adds to ``base_logits`` (N, V).
 
-    The arguments, the equation and what is raised are those of :func:`mbpa_logits`; the base logits are given
-    so that several adapters can share them.
+    The arguments, the equation and what is raised are those of :func:`mbpa_logits`; the base logits, and the
+    ``products`` ``h_k . h`` (N, K) where they are known, are given so that several adapters can share them.
     """
     _check(
         neighbors,
@@ -67,6 +68,7 @@ def mbpa_delta(
         weights,
         base_logits,
         neighbors.log_normalizers,
+        products,
     )
     if lr == 0 or steps == 0:
         return MbpaResult.nothing(base_logits)

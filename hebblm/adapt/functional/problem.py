@@ -12,6 +12,11 @@ from torch import Tensor
 from hebblm.types import OutputHead
 
 
+def key_products(hidden: Tensor, keys: Tensor) -> Tensor:
+    """Return ``h_k . h`` (n, K) of queries (n, D) and their keys (n, K, D), which may be of another precision."""
+    return torch.einsum("nkd,nd->nk", keys.to(hidden.dtype), hidden)
+
+
 @dataclass(frozen=True)
 class Problem:
     """Maximise ``sum_k w_k log P(y_k | h_k)`` over a query's own copy of the head (Eq. 5).
@@ -24,6 +29,7 @@ class Problem:
         weights: (n, K) ``w_k = c_k / |N|``; zero where there is no entry, which takes it out of every sum.
         base_logits: (n, V) ``W h + b`` of the queries.
         log_normalizers: (n, K) logsumexp of the base logits of each key, or None where they are not known.
+        products: (n, K) ``h_k . h``, or None where they are not known yet.
         ranking: (n, m) int64, the classes that are worth following, the first ones most; None where all are.
     """
 
@@ -34,6 +40,7 @@ class Problem:
     weights: Tensor
     base_logits: Tensor
     log_normalizers: Tensor | None
+    products: Tensor | None = None
     ranking: Tensor | None = None
 
     def rows(self, index: slice | Tensor) -> Problem:
@@ -45,8 +52,10 @@ class Problem:
             self.labels[index],
             self.weights[index],
             self.base_logits[index],
-            None if self.log_normalizers is None else self.log_normalizers[index],
-            None if self.ranking is None else self.ranking[index],
+            *(
+                None if known is None else known[index]
+                for known in (self.log_normalizers, self.products, self.ranking)
+            ),
         )
         for known in {"base_probs", "query_products", "squared_norms", "gram"} & self.__dict__.keys():
             part.__dict__[known] = self.__dict__[known][index]
@@ -65,7 +74,8 @@ class Problem:
     @cached_property
     def query_products(self) -> Tensor:
         """``g_k = h_k . h + 1`` (n, K): how a change along key k moves the query's logits."""
-        return torch.einsum("nkd,nd->nk", self.keys, self.hidden) + self.one
+        products = key_products(self.hidden, self.keys) if self.products is None else self.products
+        return products + self.one
 
     @cached_property
     def squared_norms(self) -> Tensor:

@@ -37,6 +37,8 @@ def adapt_row(
         "naive_hebb": naive,
         "fast_hebb": 1.005 * fast,
         "exact_mbpa": naive / 3,
+        "hebbian": 0.005 * fast,
+        "products": 0.3 * fast,
     }
     return Row(
         "adapt",
