@@ -82,7 +82,7 @@ def solve_active(
     thin = cost <= min(THIN_SHARE * tolerance, THIN_COST)
     if bool(thin.all()):
         found = walk(problem, rates, watch, factor)
-        return Solution(found.delta, found.rose, found.error + cost)
+        return Solution(found.delta, found.rose, found.error + cost, rates)
     if not bool(thin.any()):
         return walk(problem, rates, watch, None)
     delta, rises, error = torch.zeros_like(problem.base_logits), torch.zeros_like(watch), cost
@@ -90,7 +90,7 @@ def solve_active(
         found = walk(problem.rows(some), rates[some], watch[some], kept)
         delta[some], rises[some] = found.delta, found.rose
         error[some] = found.error if kept is None else found.error + cost[some]
-    return Solution(delta, rises, error)
+    return Solution(delta, rises, error, rates)
 
 
 def _solve(
@@ -143,7 +143,7 @@ def _solve(
     rises = torch.zeros_like(watch)
     if before is not None:
         rises = watch & rose(before, weighted_loss(path.logits, labels, weights))
-    return Solution(delta, rises, error)
+    return Solution(delta, rises, error, rates)
 
 
 def _spread(

@@ -64,4 +64,4 @@ def solve_exact(problem: Problem, rates: Tensor, watch: Tensor, *, steps: int, p
     if before is not None and mixing is not None:
         last = torch.baddbmm(logits[watch], mixing[watch], residual[watch])
         rises[watch] = rose(before, weighted_loss(last, problem.labels[watch], weights[watch]))
-    return Solution(delta.squeeze(1), rises, torch.zeros_like(rates))
+    return Solution(delta.squeeze(1), rises, torch.zeros_like(rates), rates)

@@ -16,11 +16,11 @@ from hebblm.adapt.functional.problem import Problem, Solution, Solver
 from hebblm.adapt.functional.rmsprop import solve_rmsprop
 from hebblm.adapt.functional.widths import NARROW, active_size
 
-WIDER = 4  # times as many classes are followed where the first set is too small
+WIDER = (4, 16)  # times as many classes are followed where the first set is too small, one after the other
 BYTES = 256 * 2**20  # working memory of one chunk of queries
 
 Kind = Literal["narrow", "fast", "wide", "exact"]
-Run = Callable[[Problem, Solver], Solution]
+Run = Callable[[Problem, Solver, Tensor], Solution]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +80,10 @@ def levels(
     result: list[Level] = []
     if method == "fast":
         full = active_size(k, classes, active)
-        wide = active_size(k, classes, WIDER * (full + 1) - 1)
-        sizes: tuple[tuple[Kind, int], ...] = (("narrow", NARROW), ("fast", full), ("wide", wide))
+        wider: list[tuple[Kind, int]] = [
+            ("wide", active_size(k, classes, times * (full + 1) - 1)) for times in WIDER
+        ]
+        sizes: list[tuple[Kind, int]] = [("narrow", NARROW), ("fast", full), *wider]
         for kind, followed in sizes:
             # The least number serves where no more was asked for, and what is followed need not be estimated.
             if kind == "narrow" and (active is not None or problem.log_normalizers is None or full <= NARROW):
@@ -101,16 +103,24 @@ def levels(
 
 
 def escalate(
-    problem: Problem, forms: Sequence[Level], run: Run, *, tolerance: float, skip: Tensor | None = None
+    problem: Problem,
+    forms: Sequence[Level],
+    run: Run,
+    *,
+    rate: float,
+    tolerance: float,
+    skip: Tensor | None = None,
 ) -> MbpaResult:
     """Solve every query, and again in the next form where the last one's error may exceed the tolerance.
 
-    What is done for a query depends on it alone, never on its target.
+    What is done for a query depends on it alone, never on its target. A query that diverged goes on at the rate it
+    was found to bear, except in the exact form, which judges for itself.
 
     Args:
         problem: the queries and their neighbours.
         forms: the cheapest first; the last one is not judged.
-        run: follows a solver, guarded or not.
+        run: follows a solver from given rates (n,), guarded or not.
+        rate: learning rate asked for.
         tolerance: nats a token.
         skip: (n,) bool, the queries that begin with the second form; None if all begin with the first.
     """
@@ -119,13 +129,18 @@ def escalate(
     if skip is not None:
         turn[skip] = 1
     result = MbpaResult.nothing(problem.base_logits)
+    rates = torch.full_like(problem.weights[:, 0], rate)  # (n,)
     for index, form in enumerate(forms):
         pending = (turn == index).nonzero().squeeze(1)
+        if form.kind == "exact":
+            rates[pending] = rate
         for start in range(0, len(pending), form.chunk):
             part = slice(start, start + form.chunk)
             rows = part if len(pending) == count else pending[part]  # a slice copies no keys
-            found = run(problem.rows(rows), form.solve)
-            result.delta[rows], result.stabilized[rows] = found.delta, found.rose
+            found = run(problem.rows(rows), form.solve, rates[rows])
+            result.delta[rows], rates[rows] = found.delta, found.rates
+            stayed = result.stabilized[rows] & (form.kind != "exact")
+            result.stabilized[rows] = stayed | found.rose
             turn[rows] += ~(found.error <= tolerance)
         if form is forms[-1]:
             result.exact_fallbacks[pending] = index > 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -40,39 +42,48 @@ def suspects(problem: Problem, *, rate: float, pull: float) -> Tensor:
     return rate * (trace + 2 * pull) > STABLE
 
 
-def guarded_descent(problem: Problem, solve: Solver, *, rate: float, pull: float) -> Solution:
+def guarded_descent(problem: Problem, solve: Solver, rates: Tensor, *, rate: float, pull: float) -> Solution:
     """Run plain descent; where the rate is too large and the neighbours' loss rose, run it at a stable rate.
+
+    Args:
+        problem: the queries and their neighbours.
+        solve: follows the descent.
+        rates: (n,) rates to begin with; a query whose rate is below ``rate`` was found to diverge before, and is
+            not looked at again.
+        rate: asked for.
+        pull: rate of the pull toward the base head.
 
     Returns:
         The solution, its flags marking the queries that were run again.
     """
-    watch = suspects(problem, rate=rate, pull=pull)
-    found = solve(problem, torch.full_like(problem.weights[:, 0], rate), watch)
+    watch = suspects(problem, rate=rate, pull=pull) & (rates == rate)
+    found = solve(problem, rates, watch)
     unstable = found.rose
     if bool(unstable.any()):
         part = problem.rows(unstable)
-        rates = (MARGIN * STABLE / (largest_eigenvalue(part) + 2 * pull)).clamp_max(rate)
-        again = solve(part, rates, torch.zeros_like(rates, dtype=torch.bool))
+        stable = (MARGIN * STABLE / (largest_eigenvalue(part) + 2 * pull)).clamp_max(rate)
+        again = solve(part, stable, torch.zeros_like(stable, dtype=torch.bool))
         found.delta[unstable], found.error[unstable] = again.delta, again.error
+        found = replace(found, rates=rates.masked_scatter(unstable, stable))
     return found
 
 
-def guarded_backtracking(problem: Problem, solve: Solver, *, rate: float) -> Solution:
+def guarded_backtracking(problem: Problem, solve: Solver, rates: Tensor) -> Solution:
     """Run RMSprop, which has no such bound; quarter a query's rate until its neighbours' loss does not rise.
 
     Returns:
         The solution, its change zero where no rate was small enough, and its flags marking the queries that were
         run again.
     """
-    rates = torch.full_like(problem.weights[:, 0], rate)
     found = solve(problem, rates, torch.ones_like(rates, dtype=torch.bool))
     pending = found.rose.nonzero().squeeze(1)  # (m,) queries still rising
+    tried = rates.clone()
     for _ in range(BACKTRACKS):
         if pending.numel() == 0:
             break
-        rates[pending] /= 4
-        again = solve(problem.rows(pending), rates[pending], torch.ones_like(pending, dtype=torch.bool))
+        tried[pending] /= 4
+        again = solve(problem.rows(pending), tried[pending], torch.ones_like(pending, dtype=torch.bool))
         found.delta[pending] = again.delta
         pending = pending[again.rose]
     found.delta[pending] = 0
-    return found
+    return replace(found, rates=tried)

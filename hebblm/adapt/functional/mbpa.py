@@ -74,11 +74,11 @@ def mbpa_delta(
         return MbpaResult.nothing(base_logits)
     run: Run
     if not guard:
-        run = partial(_unguarded, rate=lr)
+        run = _unguarded
     elif optimizer == "sgd":
         run = partial(guarded_descent, rate=lr, pull=pull)
     else:
-        run = partial(guarded_backtracking, rate=lr)
+        run = guarded_backtracking
     forms = levels(
         problem,
         steps=steps,
@@ -92,7 +92,7 @@ def mbpa_delta(
     if forms[0].kind == "narrow":
         problem = replace(problem, ranking=leading(problem, ACTIVE))
         skip = ~narrow_serves(problem, rate=lr, steps=steps, tolerance=tolerance)
-    return escalate(problem, forms, run, tolerance=tolerance, skip=skip)
+    return escalate(problem, forms, run, rate=lr, tolerance=tolerance, skip=skip)
 
 
 def mbpa_logits(
@@ -186,7 +186,6 @@ def _check(
         raise UserError("method = 'fast' follows plain descent only; choose method = 'exact' for rmsprop")
 
 
-def _unguarded(problem: Problem, solve: Solver, *, rate: float) -> Solution:
-    """Run a solver at the given rate, whatever comes of it."""
-    rates = torch.full_like(problem.weights[:, 0], rate)
+def _unguarded(problem: Problem, solve: Solver, rates: Tensor) -> Solution:
+    """Run a solver at the given rates, whatever comes of it."""
     return solve(problem, rates, torch.zeros_like(rates, dtype=torch.bool))

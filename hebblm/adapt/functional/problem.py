@@ -98,11 +98,13 @@ class Solution:
             small steps.
         rose: (n,) bool, whether the neighbours' loss rose; False for a query that was not looked at.
         error: (n,) what the solver's approximations are expected to cost, in nats a token.
+        rates: (n,) the learning rates that were followed.
     """
 
     delta: Tensor
     rose: Tensor
     error: Tensor
+    rates: Tensor
 
 
 class Solver(Protocol):

@@ -52,4 +52,4 @@ def solve_rmsprop(problem: Problem, rates: Tensor, watch: Tensor, *, steps: int,
         last = torch.baddbmm(base[watch], keys[watch], change[watch].transpose(1, 2))
         before = weighted_loss(base[watch], labels[watch], problem.weights[watch])
         rises[watch] = rose(before, weighted_loss(last, labels[watch], problem.weights[watch]))
-    return Solution(delta, rises, torch.zeros_like(rates))
+    return Solution(delta, rises, torch.zeros_like(rates), rates)
