@@ -19,7 +19,7 @@ from hebblm.bench.problem import Batch, make_batch
 from hebblm.bench.record import Row
 from hebblm.bench.settings import StatesConfig, each_at_least
 from hebblm.bench.source import Source, SyntheticSource, filled, open_source
-from hebblm.bench.timing import Tick, Turn, exponent, interleave, stopwatch
+from hebblm.bench.timing import Spread, Tick, Turn, exponent, interleave, stopwatch
 from hebblm.errors import UserError
 
 EPS = 1e-3
@@ -147,8 +147,9 @@ def _adaptation(
     """Time the forms of MbPA and Hebb in turn, then compare what they return.
 
     Hebb's fast form is compared with naive MbPA too, which is less work than naive Hebb however that is written.
-    ``hebbian`` is what Hebb does on top of MbPA, which the difference of two whole times would bury in their noise;
-    ``products`` the floor under the fast form: the two matrix products that no form of it can do without.
+    ``hebbian`` is what Hebb does once MbPA's change is known, in place of the ``addition`` that MbPA does with it: the
+    difference of two whole times would bury that in their noise. ``products`` is the floor under the fast form: the
+    two matrix products that no form of it can do without.
     """
     descent: Descent = {"lr": lr, "steps": steps, "eps": EPS}
     hebbian = {**descent, "eta": ETA, "beta": BETA, "counts": batch.counts}
@@ -165,13 +166,14 @@ def _adaptation(
             "naive_hebb": run(naive.hebb_logits, config.naive_tokens, **hebbian),
             "fast_hebb": run(F.hebb_logits, config.batch, method="fast", **hebbian),
             "exact_mbpa": run(F.mbpa_logits, config.exact_tokens, method="exact", **descent),
-            "hebbian": _hebbian(batch.first(config.batch), lr=lr, steps=steps),
+            **_hebbian(batch.first(config.batch), lr=lr, steps=steps),
             "products": _products(batch.first(config.batch)),
         },
         config.repeats,
         tick,
     )
-    overhead = timings["hebbian"].times(timings["fast_mbpa"])
+    costs = (timings[name].a_token() for name in ("hebbian", "addition", "fast_mbpa"))
+    overhead = Spread.of([(mine - plain) / whole for mine, plain, whole in zip(*costs, strict=True)])
     return Row(
         "adapt",
         _case(config, source, steps=steps, lr=lr, eps=EPS, error_tokens=config.error_tokens),
@@ -188,8 +190,8 @@ def _adaptation(
 
 
 @torch.no_grad()
-def _hebbian(batch: Batch, *, lr: float, steps: int) -> Turn:
-    """Time the Hebbian term and its combination with a change by MbPA, with everything that MbPA computes given."""
+def _hebbian(batch: Batch, *, lr: float, steps: int) -> dict[str, Turn]:
+    """Time the Hebbian term and its combination with a change by MbPA, and MbPA's plain sum; all else is given."""
     head = batch.head
     base = head.logits(batch.hidden)
     products = F.key_products(batch.hidden, batch.neighbors.keys)
@@ -200,7 +202,10 @@ def _hebbian(batch: Batch, *, lr: float, steps: int) -> Turn:
         term = F.hebbian_term(batch.neighbors, batch.hidden, eps=EPS, products=products)
         return F.hebb_combine(base, delta, term, F.hebb_weights(batch.counts, BETA), eta=ETA)
 
-    return stopwatch(hebbian, len(batch.hidden), batch.hidden.device)
+    return {
+        name: stopwatch(call, len(batch.hidden), batch.hidden.device)
+        for name, call in (("hebbian", hebbian), ("addition", lambda: base + delta))
+    }
 
 
 @torch.no_grad()

@@ -142,6 +142,21 @@ def clone(index: Any) -> Any:
     return faiss.deserialize_index(faiss.serialize_index(index))
 
 
+def listed_distances(queries: Tensor, keys: Tensor, ids: Tensor) -> Tensor:
+    """Return the squared distances (N, C) of float32 queries (N, D) to the float32 keys (n, D) at ``ids`` (N, C).
+
+    The keys are read where they lie; gathering the candidates first would move them three times. What stands at a
+    negative position is unspecified.
+    """
+    faiss = load_faiss()
+    asked, stored = as_float32(queries), as_float32(keys)
+    listed = np.ascontiguousarray(ids.clamp_min(0).numpy())
+    found = np.empty(listed.shape, dtype=np.float32)
+    pointers = (faiss.swig_ptr(array) for array in (found, asked, stored, listed))
+    faiss.fvec_L2sqr_by_idx(*pointers, keys.shape[1], *listed.shape)
+    return torch.from_numpy(found)
+
+
 def as_float32(keys: Tensor) -> np.ndarray[Any, np.dtype[np.float32]]:
     """Return (n, D) as the contiguous float32 array that FAISS takes."""
     return np.ascontiguousarray(keys.to(device="cpu", dtype=torch.float32).numpy())

@@ -184,15 +184,20 @@ class FaissMemory:
 def _rescore(queries: Tensor, entries: Entries, ids: Tensor, wanted: int) -> Ranked:
     """Return the exact ``wanted`` nearest (N, K) among candidates ``ids`` (N, C), -1 for none.
 
-    Matrix products with the stored keys reduce the candidates to little more than K first; where their
-    rounding could have cost one of the K, all candidates are ranked.
+    Distances with rounding of their own reduce the candidates to little more than K first; where the rounding could
+    have cost one of the K, all candidates are ranked.
     """
     kept = wanted + max(16, wanted // 8)
     if kept >= ids.shape[1]:
         ranked = rank(queries, entries.keys, ids)
         return Ranked(ranked.distances[:, :wanted], ranked.ids[:, :wanted])
-    shortlist, floors = _shortlist(queries, entries, ids, kept)
-    ranked = rank(queries, entries.keys, shortlist)
+    if queries.dtype == entries.keys.dtype == torch.float32:
+        rough = faiss_index.listed_distances(queries, entries.keys, ids)  # (N, C)
+    else:
+        rough = _products(queries, entries, ids)
+    near = rough.masked_fill_(ids < 0, float("inf")).topk(kept, dim=1, largest=False, sorted=False)
+    ranked = rank(queries, entries.keys, ids.gather(1, near.indices))
+    floors = near.values.amax(dim=1)  # (N,)
     distances, chosen = ranked.distances[:, :wanted], ranked.ids[:, :wanted]
     # Infinite floors mean that every candidate is on the list.
     doubtful = ~(distances[:, -1] + 2 * error_bound(queries, entries) < floors) & floors.isfinite()  # (N,)
@@ -203,22 +208,11 @@ def _rescore(queries: Tensor, entries: Entries, ids: Tensor, wanted: int) -> Ran
     return Ranked(distances, chosen)
 
 
-def _shortlist(queries: Tensor, entries: Entries, ids: Tensor, kept: int) -> tuple[Tensor, Tensor]:
-    """Keep the ``kept`` nearest candidates by matrix products.
-
-    Args:
-        queries: (N, D).
-        entries: all entries.
-        ids: (N, C) candidates, -1 for none.
-        kept: M, below C.
-
-    Returns:
-        (N, M) candidates, and (N,) the largest product-based distance among them.
-    """
+def _products(queries: Tensor, entries: Entries, ids: Tensor) -> Tensor:
+    """Return squared distances (N, C) of queries (N, D) to the entries at ``ids`` (N, C), subject to rounding."""
     dtype = compute_dtype(queries, entries.keys)
     dim = entries.keys.shape[1]
-    shortlist = ids.new_empty(len(ids), kept)
-    floors = torch.empty(len(ids), dtype=dtype)
+    distances = torch.empty(ids.shape, dtype=dtype)
     step = block_rows(ids.shape[1] * dim * dtype.itemsize, ids.device)
     for begin in range(0, len(ids), step):
         some, centres = ids[begin : begin + step], queries[begin : begin + step].to(dtype)  # (n, C), (n, D)
@@ -226,9 +220,5 @@ def _shortlist(queries: Tensor, entries: Entries, ids: Tensor, kept: int) -> tup
         rows = entries.keys.index_select(0, flat).to(dtype).view(*some.shape, dim)
         products = torch.bmm(rows, centres[..., None])[..., 0]  # (n, C)
         norms = entries.norms.index_select(0, flat).view_as(some)
-        distances = norms - 2 * products + centres.square().sum(dim=1, keepdim=True)
-        distances.masked_fill_(some < 0, float("inf"))
-        near = distances.topk(kept, dim=1, largest=False, sorted=False)
-        shortlist[begin : begin + step] = some.gather(1, near.indices)
-        floors[begin : begin + step] = near.values.amax(dim=1)
-    return shortlist, floors
+        distances[begin : begin + step] = norms - 2 * products + centres.square().sum(dim=1, keepdim=True)
+    return distances

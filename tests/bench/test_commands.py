@@ -79,6 +79,7 @@ def test_adapt_measures_every_form_and_its_error(measured: dict[str, dict[str, A
             "fast_hebb",
             "exact_mbpa",
             "hebbian",
+            "addition",
             "products",
         ]
         assert row["ratios"]["fast_hebb"]["to"] == "naive_mbpa"

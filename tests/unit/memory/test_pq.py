@@ -129,6 +129,14 @@ def test_rounding_of_products_never_decides_between_candidates() -> None:
     assert found.values[0].tolist() == list(range(10))
 
 
+def test_listed_distances_are_those_of_the_listed_keys() -> None:
+    keys, queries = clusters(1, 50, 16), clusters(2, 7, 16)
+    ids = torch.randint(-1, 50, (7, 20), generator=torch.Generator().manual_seed(3))
+    found = faiss_index.listed_distances(queries, keys, ids)
+    expected = (keys[ids.clamp_min(0)].double() - queries[:, None].double()).square().sum(2)
+    torch.testing.assert_close(found[ids >= 0].double(), expected[ids >= 0], rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("factory", ["nonsense", "PQ5x4fs", "IVF,PQ", "exact", ""])
 def test_bad_factory_strings_are_named(factory: str) -> None:
     with pytest.raises(UserError, match="memory.index='" + factory):
