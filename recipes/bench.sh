@@ -15,4 +15,5 @@ measure eval eval --memory-sizes 10000 100000 1000000
 measure eval-wt2 eval --vocabulary 33278 --memory-sizes 2300000 --tokens 300
 measure train train
 hebblm-bench table results/bench/*.json --output-path results/bench/goals.md
-hebblm-bench plot results/bench/*.json --output-path results/bench/cost.png
+cd results/bench
+hebblm-bench plot adapt.json retrieve.json eval.json --output-path cost.png # at one vocabulary

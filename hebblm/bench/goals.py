@@ -98,7 +98,11 @@ def _is_real(row: Row) -> bool:
 
 def _spread(value: Spread, unit: str = "x") -> str:
     """Return median and extremes."""
-    return f"{value.median:.3g}{unit} ({value.low:.3g} to {value.high:.3g})"
+    median, low, high = (
+        f"{number:,.0f}" if number >= 1000 else f"{number:.3g}"
+        for number in (value.median, value.low, value.high)
+    )
+    return f"{median}{unit} ({low} to {high})"
 
 
 def _adaptation(rows: Sequence[Row], *, classes: int, steps: int, wanted: float) -> Finding | None:
@@ -225,7 +229,11 @@ def _retrieval_growth(rows: Sequence[Row]) -> Finding | None:
 
 
 def _evaluation_growth(rows: Sequence[Row]) -> Finding | None:
-    return _growth(_named(rows, "evaluation"), "all")
+    found = _named(rows, "evaluation")
+    sizes: dict[int, list[Row]] = {}
+    for row in found:
+        sizes.setdefault(row.case["vocabulary"], []).append(row)
+    return _growth(max(sizes.values(), key=len, default=[]), "all")
 
 
 def _linear(rows: Sequence[Row]) -> Finding | None:
