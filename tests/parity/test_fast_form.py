@@ -118,6 +118,9 @@ def test_few_classes_serve_where_the_tail_is_light_and_the_labels_fit() -> None:
     assert serves.any()
     assert not narrow_serves(crowded, **told, tolerance=torch.inf).any()
     assert not narrow_serves(problem, **told, tolerance=0.0).any()
+    some = problem.weights.clone()
+    some[:, 1:] = 0  # masked entries carry no label
+    assert narrow_serves(replace(crowded, weights=some), **told, tolerance=torch.inf).all()
     fits = distinct(problem.labels) + SPARE <= NARROW
     assert torch.equal(narrow_serves(problem, **told, tolerance=torch.inf), fits)
     rates, never = torch.full((24,), 0.1, dtype=torch.float64), torch.zeros(24, dtype=torch.bool)

@@ -56,12 +56,13 @@ def narrow_serves(problem: Problem, *, rate: float, steps: int, tolerance: float
     """
     chosen = leading(problem, NARROW)  # (n, A)
     probs = problem.base_probs  # (n, V)
-    squares = torch.linalg.vector_norm(probs, dim=1).square() - probs.gather(1, chosen).square().sum(
-        1
-    )  # (n,)
+    inside = probs.gather(1, chosen).square().sum(1)  # (n,)
+    squares = torch.linalg.vector_norm(probs, dim=1).square() - inside  # (n,)
     alpha = rate * (problem.weights * problem.query_products.abs()).sum(1)  # (n,)
     error = SHAPES * alpha * steps * squares.clamp_min(0)
-    serves: Tensor = (distinct(problem.labels) + SPARE <= NARROW) & (error <= tolerance)
+    # A masked entry's label is none; the nearest entry's in its place adds nothing to the count.
+    labels = torch.where(problem.weights > 0, problem.labels, problem.labels[:, :1])
+    serves: Tensor = (distinct(labels) + SPARE <= NARROW) & (error <= tolerance)
     return serves
 
 
