@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What adaptation costs: every measurement with its reference in the same run, at the sizes of the goals; about
-# an hour of two quiet cores. What is there already is not measured again.
+# What adaptation costs: every measurement with its reference in the same run, at the sizes of the goals; a
+# quarter of an hour of two quiet cores. What is there already is not measured again.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -15,5 +15,4 @@ measure eval eval --memory-sizes 10000 100000 1000000
 measure eval-wt2 eval --vocabulary 33278 --memory-sizes 2300000 --tokens 300
 measure train train
 hebblm-bench table results/bench/*.json --output-path results/bench/goals.md
-cd results/bench
-hebblm-bench plot adapt.json retrieve.json eval.json --output-path cost.png # at one vocabulary
+hebblm-bench plot results/bench/*.json --output-path results/bench/cost.png

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from hebblm.bench.record import Row
+from hebblm.bench.record import Row, of_one_vocabulary
 from hebblm.bench.timing import Spread, exponent
 
 Measure = Callable[[Sequence[Row]], "Finding | None"]
@@ -229,11 +229,7 @@ def _retrieval_growth(rows: Sequence[Row]) -> Finding | None:
 
 
 def _evaluation_growth(rows: Sequence[Row]) -> Finding | None:
-    found = _named(rows, "evaluation")
-    sizes: dict[int, list[Row]] = {}
-    for row in found:
-        sizes.setdefault(row.case["vocabulary"], []).append(row)
-    return _growth(max(sizes.values(), key=len, default=[]), "all")
+    return _growth(of_one_vocabulary(_named(rows, "evaluation")), "all")
 
 
 def _linear(rows: Sequence[Row]) -> Finding | None:

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from hebblm.bench.record import BenchResult, Row
+from hebblm.bench.record import BenchResult, Row, of_one_vocabulary
 from hebblm.errors import UserError
 
 Curve = Mapping[float, float]
@@ -50,7 +50,7 @@ def cost_figure(results: Sequence[BenchResult]) -> Figure:
 def memory_curves(rows: Sequence[Row]) -> dict[str, Curve]:
     """Return the cost of retrieval and of a whole evaluation by the number of entries."""
     searched = _synthetic(rows, "retrieve")
-    evaluated = [row for row in rows if row.name == "evaluation"]
+    evaluated = of_one_vocabulary([row for row in rows if row.name == "evaluation"])
     curves = {
         "exact search": _curve(searched, "exact", "entries"),
         "memory's index": _curve(searched, "index", "entries"),

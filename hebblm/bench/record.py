@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,14 @@ class Row:
             references={name: item["to"] for name, item in value["ratios"].items()},
             values=value["values"],
         )
+
+
+def of_one_vocabulary(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows of the vocabulary that most of them are about, so that they differ in nothing else."""
+    groups: dict[int, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row.case["vocabulary"], []).append(row)
+    return max(groups.values(), key=len, default=[])
 
 
 @dataclass(frozen=True, slots=True)

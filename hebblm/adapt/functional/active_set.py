@@ -54,12 +54,11 @@ def solve_active(
     the tail mass of neighbour k times alpha_k, summed over the steps, and q the shape of the query's own tail.
 
     The error of one shape for all is taken as ``3 (sum_k |s_k|) sum_v p_x(v) q_v`` in nats a token, the mean over
-    the query's distribution, which is well above what it comes to on the states of trained models. What the motion
-    of the tail does to the result is followed beside it. Where they exceed
-    the tolerance together, q is taken at the neighbours' mean key, weighted by s_k, and the error is measured at
-    some classes of the tail (:class:`~hebblm.adapt.functional.tail.Probe`). Without stored normalisers
-    Z_k[tail] comes from a sample of the tail, as large as A, and the error of that is added. Where it costs little,
-    M goes through a thin factor.
+    the query's distribution: an estimate, not a bound. What the motion of the tail does to the result is followed
+    beside it. Where they exceed the tolerance together, q is taken at the neighbours' mean key, weighted by s_k, and
+    the error is measured at some classes of the tail (:class:`~hebblm.adapt.functional.tail.Probe`). Without stored
+    normalisers Z_k[tail] comes from a sample of the tail, as large as A, and the error of that is added. Where it
+    costs little, M goes through a thin factor.
 
     Args:
         problem: the queries and their neighbours.

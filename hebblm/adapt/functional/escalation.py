@@ -85,7 +85,7 @@ def levels(
         ]
         sizes: list[tuple[Kind, int]] = [("narrow", NARROW), ("fast", full), *wider]
         for kind, followed in sizes:
-            # The least number serves where no more was asked for, and what is followed need not be estimated.
+            # Whether the narrow set serves is told from stored normalisers, and only where no number was asked for.
             if kind == "narrow" and (active is not None or problem.log_normalizers is None or full <= NARROW):
                 continue
             if followed < classes:

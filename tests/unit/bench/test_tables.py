@@ -84,6 +84,16 @@ def evaluation_row(entries: int, *, times: float, peak: float = 2.0**30, classes
     return Row("evaluation", case, {"lstm": timing(1.0), "all": timing(times)}, {}, values)
 
 
+def test_growth_compares_memories_of_one_vocabulary() -> None:
+    rows = [evaluation_row(10_000, times=1.0), evaluation_row(20_000, times=1.1)]
+    other = evaluation_row(1_000_000, times=1000.0, classes=33_278)
+    found = [
+        line for line in goal_table([result(*rows, other)]).rows if "evaluation sub-linear" in str(line[0])
+    ]
+    assert found[0][1:] == ("entries^0.14 from 10,000 to 20,000", "yes")
+    assert set(memory_curves([*rows, other])["all methods"]) == {10_000, 20_000}
+
+
 def currency_row(times: float, difference: float) -> Row:
     values = {"times": times, "times_min": times, "times_max": times}
     return Row(
