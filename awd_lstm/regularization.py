@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+LEVELS = 1 << 16  # of a coin
+
 
 def locked_mask(like: Tensor, p: float) -> Tensor:
     """Draw one inverted-dropout mask a sequence, shared by all its time steps.
@@ -52,7 +54,28 @@ def embedding_dropout(tokens: Tensor, weight: Tensor, p: float, training: bool) 
 
 def drop_weight(weight: Tensor, p: float, training: bool) -> Tensor:
     """DropConnect on a recurrent matrix (4H, H), drawn once a forward pass."""
-    return F.dropout(weight, p, training)
+    if not training or p == 0:
+        return weight
+    return weight * connection_mask(weight, p)
+
+
+def connection_mask(like: Tensor, p: float) -> Tensor:
+    """Draw an inverted-dropout mask with one coin a weight, from 16 random bits each.
+
+    A Bernoulli draw of its own for every one of H x 4H weights took a seventh of a training step on a CPU;
+    this takes a fifth of that.
+
+    Args:
+        like: a tensor whose shape, dtype and device the mask takes.
+        p: probability of dropping, in [0, 1); taken to the nearest multiple of 2^-16.
+
+    Returns:
+        entries 0 or 1 / (1 - p).
+    """
+    dropped = min(round(p * LEVELS), LEVELS - 1)
+    words = torch.empty(-(-like.numel() // 4), dtype=torch.int64, device=like.device)
+    coins = words.random_(-(1 << 63), None).view(torch.int16)[: like.numel()].view(like.shape)
+    return (coins >= dropped - LEVELS // 2).to(like.dtype).mul_(LEVELS / (LEVELS - dropped))
 
 
 def activation_penalty(dropped: Tensor, alpha: float) -> Tensor:

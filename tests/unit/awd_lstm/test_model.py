@@ -9,12 +9,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
-from torch.nn import functional as F
 from torch.testing import assert_close
 
 from awd_lstm import AWDLSTM, AWDLSTMConfig, State, detach, grow_vocabulary
 from awd_lstm.model import LSTMLayer, NewRows
-from awd_lstm.regularization import locked_mask
+from awd_lstm.regularization import connection_mask, locked_mask
 
 V, D, H = 23, 6, 9
 RATES = {"dropout": 0.4, "dropouth": 0.25, "dropouti": 0.5, "dropoute": 0.3, "wdrop": 0.5}
@@ -51,7 +50,7 @@ def redrawn_reference(model: AWDLSTM, ids: Tensor, state: State) -> tuple[Tensor
     x = x * locked_mask(x, config.dropouti)
     for index, layer in enumerate(model.layers):
         assert isinstance(layer, LSTMLayer)
-        dropped = layer.weight_hh * F.dropout(torch.ones_like(layer.weight_hh), config.wdrop)
+        dropped = layer.weight_hh * connection_mask(layer.weight_hh, config.wdrop)
         x, _, _ = plain_lstm(x, *state[index], layer.weight_ih, dropped, layer.bias_ih, layer.bias_hh)
         if index + 1 < config.layers:
             x = x * locked_mask(x, config.dropouth)
@@ -71,7 +70,7 @@ def test_a_weight_dropped_layer_equals_the_plain_lstm_with_its_mask(
     torch.manual_seed(7)
     output, (h, c) = layer(x, state)
     torch.manual_seed(7)
-    mask = F.dropout(torch.ones(32, 8, dtype=dtype), 0.5).double()
+    mask = connection_mask(torch.empty(32, 8, dtype=dtype), 0.5).double()
     weights = [p.detach().double().requires_grad_() for p in layer.parameters()]  # ih, hh, biases
     x64, h64, c64 = x.double(), state[0].double(), state[1].double()
     reference = plain_lstm(x64, h64, c64, weights[0], weights[1] * mask, *weights[2:])

@@ -10,6 +10,7 @@ from torch.testing import assert_close
 
 from awd_lstm.regularization import (
     activation_penalty,
+    connection_mask,
     drop_weight,
     embedding_dropout,
     locked_dropout,
@@ -69,6 +70,20 @@ def test_weight_drop_is_elementwise_and_drawn_anew() -> None:
     assert (first == 0).double().mean().item() == pytest.approx(0.5, abs=0.02)
     assert set(first.unique().tolist()) == {0.0, 2.0}
     assert not torch.equal(first, second)
+
+
+@pytest.mark.parametrize("p", [0.001, 0.3, 0.5, 0.9999999])
+@pytest.mark.parametrize("shape", [(4, 1), (3, 5), (700, 301)])
+def test_connections_are_dropped_at_their_rate_and_keep_the_mean(p: float, shape: tuple[int, int]) -> None:
+    torch.manual_seed(0)
+    mask = connection_mask(torch.empty(shape, dtype=torch.float64), p)
+    assert mask.shape == shape
+    kept = mask[mask > 0]
+    # A coin has 2^16 sides: the rate is the nearest of them, and never one at which nothing is kept.
+    assert_close(kept, torch.full_like(kept, 1 / max(1 - p, 2**-16)), rtol=1e-2, atol=0)
+    if mask.numel() > 1000:
+        share, sigma = (mask == 0).double().mean().item(), (p * (1 - p) / mask.numel()) ** 0.5
+        assert abs(share - p) < 4 * sigma + 2**-16
 
 
 @pytest.mark.parametrize(("p", "training"), [(0.5, False), (0.0, True), (0.0, False)])
