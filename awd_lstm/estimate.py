@@ -52,7 +52,11 @@ def training_seconds(
 def _seconds_per_token(
     model_config: AWDLSTMConfig, config: TrainingConfig, train: Ids, device: torch.device | None
 ) -> float:
-    """Time a few segments of a run; the first ones only warm up, unless the text has no more."""
+    """Time a few segments of a run; the first ones only warm up, unless the text has no more.
+
+    Segments have one length here: products of a new shape are compiled when they are first met, which a long run
+    does in its first minute and a short measurement would do all the time.
+    """
     beginning = train[: 2 * config.bptt * config.batch_size * (WARM_UP + TIMED)]
     with TemporaryDirectory() as folder:
         trainer = Trainer(
@@ -70,6 +74,7 @@ def _seconds_per_token(
                 break
             if segment == WARM_UP:
                 seconds, tokens = 0.0, 0
+            trainer.generator.manual_seed(config.seed)
             began = time.monotonic()
             tokens += trainer.step()[1]
             seconds += time.monotonic() - began

@@ -12,9 +12,10 @@ from torch import Tensor
 
 from awd_lstm import read_config
 from hebblm.errors import UserError
+from hebblm.installation import models_path
 from hebblm.models.base import AwdBase
 from hebblm.models.shipped import open_model
-from hebblm.models.store import SHIPPED, prepared_corpus
+from hebblm.models.store import prepared_corpus
 from hebblm.text import Normalization, PreparedCorpus
 from hebblm.types import OutputHead
 
@@ -199,10 +200,10 @@ def open_source(checkpoint: Path, corpus: str | None, device: torch.device) -> M
     Raises:
         UserError: no such checkpoint or corpus, or they do not belong together.
     """
-    folder = checkpoint if checkpoint.is_dir() else SHIPPED / checkpoint
+    folder = checkpoint if checkpoint.is_dir() else models_path() / checkpoint
     document = read_config(folder)
     if not document:
-        shipped = ", ".join(sorted(path.parent.name for path in SHIPPED.glob("*/config.json")))
+        shipped = ", ".join(sorted(path.parent.name for path in models_path().glob("*/config.json")))
         raise UserError(f"no checkpoint at {checkpoint}; name a folder of hebblm-train, or one of {shipped}")
     trained = document.get("training", {}).get("corpus", {})
     name = corpus or trained.get("name")

@@ -10,7 +10,7 @@ from typing import Any
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, paper_values, parse_settings, read_tuned
 from hebblm.evaluation.scenario import ScenarioConfig
-from hebblm.models.store import SHIPPED
+from hebblm.installation import models_path
 
 
 def resolve_settings(
@@ -39,7 +39,7 @@ def resolve_settings(
         settings = settings.changed(paper_values(source or "", target))
     elif start == "tuned":
         nearest = "ptb" if source == target else "wt2-to-ptb"
-        files = [SHIPPED / "tuned" / f"{scenario}.json" for scenario in (name, nearest)]
+        files = [models_path() / "tuned" / f"{scenario}.json" for scenario in (name, nearest)]
         found = next((file for file in files if file.is_file()), None)
         if found is not None:
             settings = settings.changed(read_tuned(found))

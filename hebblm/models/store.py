@@ -6,11 +6,10 @@ import re
 from pathlib import Path
 
 from hebblm.files import hash_of
+from hebblm.installation import models_path
 from hebblm.models.presets import Preset
 from hebblm.text import Normalization, PreparedCorpus, load_prepared, prepare, resolve
 from hebblm.text.download import cache_dir
-
-SHIPPED = Path(__file__).resolve().parents[2] / "data" / "models"
 
 
 def prepared_corpus(name: str, normalization: Normalization | None) -> PreparedCorpus:
@@ -42,7 +41,7 @@ def model_folder(prepared: PreparedCorpus, preset: Preset) -> Path:
 
 def shipped_folder(prepared: PreparedCorpus, preset: str) -> Path | None:
     """Return the folder of the shipped model for a corpus and preset, None if there is none."""
-    folder = SHIPPED / f"{preset}-{prepared.meta.name}-{prepared.meta.normalization}"
+    folder = models_path() / f"{preset}-{prepared.meta.name}-{prepared.meta.normalization}"
     return folder if folder.is_dir() else None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any, Literal
 
 from hebblm.errors import UserError
 from hebblm.files import read_json
+from hebblm.installation import manifest_path
 
 SCHEMA = "hebblm-corpora/1"
 SPLITS = ("train", "valid", "test")
@@ -57,22 +57,6 @@ class CorpusEntry:
     citation: str
     files: Mapping[str, FileEntry]
     types: int | None
-
-
-def manifest_path() -> Path:
-    """Return where the manifest stands, in a source checkout or in an installation.
-
-    Raises:
-        UserError: it is in neither place.
-    """
-    candidates = (
-        Path(__file__).resolve().parents[2] / "data" / "corpora.json",
-        Path(sys.prefix) / "share" / "hebblm" / "corpora.json",
-    )
-    for candidate in candidates:
-        if candidate.is_file():
-            return candidate
-    raise UserError(f"the list of corpora is missing ({candidates[0]}); install hebblm again")
 
 
 def load_manifest(path: Path | None = None) -> dict[str, CorpusEntry]:

@@ -161,7 +161,7 @@ def test_the_base_moves_across_domains_unless_told_otherwise(tmp_path: Path) -> 
 def test_tuned_values_are_those_of_the_scenario_or_the_nearest_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(defaults, "SHIPPED", tmp_path)
+    monkeypatch.setattr(defaults, "models_path", lambda: tmp_path)
     assert resolve_settings(INTRA, "tuned", {}, []) == Hyperparameters(), "nothing was tuned yet"
     (tmp_path / "tuned").mkdir()
     tuned_file(tmp_path / "tuned" / "ptb.json", hebb__beta=0.11)

@@ -127,7 +127,7 @@ def test_the_cached_model_is_trained_once_and_the_shipped_one_never(
     monkeypatch.setattr(training, "Trainer", refuse_training)
     assert ask().sha256 == first.sha256
     place = tmp_path / "shipped"
-    monkeypatch.setattr("hebblm.models.store.SHIPPED", place)
+    monkeypatch.setattr("hebblm.models.store.models_path", lambda: place)
     place.mkdir()
     first.folder.rename(place / "tiny-toy-raw")
     assert ask().origin == "shipped"

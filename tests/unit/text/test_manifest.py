@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
 from hebblm.errors import UserError
 from hebblm.text import manifest
-from hebblm.text.manifest import SPLITS, load_manifest, manifest_path
+from hebblm.text.manifest import SPLITS, load_manifest
 
 
 def test_the_named_corpora_and_their_published_counts() -> None:
@@ -26,20 +25,6 @@ def test_the_named_corpora_and_their_published_counts() -> None:
             assert len(file.sha256) == 64
             assert all(url.startswith("https://") for url in file.urls)
             assert file.urls
-
-
-def test_an_installation_finds_the_list_below_its_prefix(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    installed = tmp_path / "share" / "hebblm" / "corpora.json"
-    installed.parent.mkdir(parents=True)
-    installed.write_bytes(manifest_path().read_bytes())
-    monkeypatch.setattr(manifest, "__file__", str(tmp_path / "lib" / "hebblm" / "text" / "manifest.py"))
-    monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    assert manifest_path() == installed
-    installed.unlink()
-    with pytest.raises(UserError, match="install hebblm again"):
-        manifest_path()
 
 
 @pytest.mark.parametrize(
