@@ -142,13 +142,16 @@ def test_the_exact_form_counts_nothing() -> None:
 
 
 def test_a_query_that_diverges_is_judged_at_its_stable_rate() -> None:
-    hidden, neighbors, head = awkward("sharp", 55)
+    # At the edge of stability keys move far, and the estimate sees least: a share needs many queries to be told.
+    hidden, neighbors, head = awkward("sharp", 55, n=400)
     case = (hidden, replace(neighbors, distances=neighbors.distances / 50), head)
     exact = run(case, lr=20.0, steps=5)
     fast = run(case, lr=20.0, steps=5, method="fast", active=64)
-    assert exact.stabilized.any()
+    assert exact.stabilized.double().mean() > 0.9
     assert torch.equal(fast.stabilized, exact.stabilized)
-    assert (nats(case, fast, exact) <= 1e-3).double().mean() >= 0.9
+    errors = nats(case, fast, exact)
+    assert (errors <= 1e-3).double().mean() >= 0.85
+    assert (errors <= 1e-2).double().mean() >= 0.98
 
 
 def test_without_a_guard_a_result_that_is_not_finite_is_the_exact_one() -> None:
