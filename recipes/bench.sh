@@ -2,6 +2,7 @@
 # What adaptation costs: every measurement with its reference in the same run, at the sizes of the goals; a
 # quarter of an hour of two quiet cores. What is there already is not measured again.
 set -euo pipefail
+# shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 measure() { # NAME ARGUMENTS...
@@ -10,7 +11,7 @@ measure() { # NAME ARGUMENTS...
     fi
 }
 measure adapt adapt --checkpoint small-ptb-raw
-measure retrieve retrieve
+measure retrieve retrieve --checkpoint small-wt2-raw
 measure eval eval --memory-sizes 10000 100000 1000000
 measure eval-wt2 eval --vocabulary 33278 --memory-sizes 2300000 --tokens 300
 measure train train

@@ -170,12 +170,15 @@ def _retrieval(rows: Sequence[Row]) -> Finding | None:
     found = _named(rows, "retrieve", entries=MILLION, **PAPER_SIZE)
     if not found:
         return None
-    row = found[-1]
-    cost, times, recall = row.milliseconds("index"), row.faster("index"), row.values["recall"]
-    return Finding(
-        f"{cost:.3g} ms, recall {recall:.4f}, {_spread(times)}",
-        cost <= 0.25 and recall >= 0.99 and times.median >= 30,
+    real = [row for row in _named(rows, "retrieve", entries=MILLION) if _is_real(row)]
+    text = "; ".join(
+        f"{row.case['source']['kind']} states, d = {row.case['dim']}: {row.milliseconds('index'):.3g} ms, "
+        f"recall {row.values['recall']:.4f}, {_spread(row.faster('index'))}"
+        for row in (found[-1], *real[-1:])
     )
+    row = found[-1]
+    reached = row.milliseconds("index") <= 0.25 and row.values["recall"] >= 0.99
+    return Finding(text, reached and row.faster("index").median >= 30)
 
 
 def _evaluation(rows: Sequence[Row]) -> Finding | None:

@@ -37,7 +37,7 @@ def cost_figure(results: Sequence[BenchResult]) -> Figure:
     panels = {size: curves for size, curves in panels.items() if curves}
     if not panels:
         raise UserError("nothing to draw; name files of hebblm-bench adapt, retrieve or eval")
-    figure = Figure(figsize=(1.2 + 4.0 * len(panels), 3.9), layout="constrained")
+    figure = Figure(figsize=(1.2 + 4.0 * len(panels), 4.5), layout="constrained")
     for axis, (size, curves) in zip(
         figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True
     ):
@@ -117,7 +117,7 @@ def _draw(axis: Axes, curves: Mapping[str, Curve]) -> None:
     axis.tick_params(labelsize=8)
     axis.grid(color="#e6e6e6", linewidth=0.7)
     axis.spines[["top", "right"]].set_visible(False)
-    axis.legend(frameon=False, fontsize=7.5)
+    axis.legend(frameon=False, fontsize=7.5, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.16))
 
 
 def _short(size: float) -> str:

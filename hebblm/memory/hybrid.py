@@ -7,10 +7,11 @@ from torch import Tensor
 
 from hebblm.errors import UserError
 from hebblm.memory.flat import FlatMemory
-from hebblm.memory.gather import gather
+from hebblm.memory.gather import checked, gather
 from hebblm.memory.nearest import Ranked, merge
 from hebblm.memory.pq import FaissMemory
 from hebblm.memory.store import Entries
+from hebblm.memory.within import nearest_within
 from hebblm.types import Neighbors
 
 
@@ -73,7 +74,9 @@ class HybridMemory:
 
     def nearest(self, queries: Tensor, k: int) -> Ranked:
         """Return distances and positions (N, K) only; positions count through bulk, then recent."""
-        older, newer = self.bulk.nearest(queries, k), self.recent.nearest(queries, k)
+        older = self.bulk.nearest(queries, k)
+        recent = self.recent.entries()
+        newer = nearest_within(checked(queries, recent, k), recent, k, older.distances[:, -1])
         shifted = torch.where(newer.ids < 0, newer.ids, newer.ids + len(self.bulk))
         return merge(older, Ranked(newer.distances, shifted), k)
 

@@ -149,7 +149,7 @@ def _nearest_chunk(queries: Tensor, entries: Entries, wanted: int, candidates: i
     nothing = _nothing(queries)
     floors, ids = nothing.distances, nothing.ids
     for begin in range(0, len(entries), step):
-        approximate = _products(queries, entries, begin, begin + step)  # (N, C)
+        approximate = approximate_distances(queries, entries, begin, begin + step)  # (N, C)
         values, found = approximate.topk(
             min(candidates, approximate.shape[1]), dim=1, largest=False, sorted=False
         )
@@ -176,7 +176,7 @@ def _nothing(queries: Tensor) -> Ranked:
     return Ranked(queries.new_empty(len(queries), 0), ids)
 
 
-def _products(queries: Tensor, entries: Entries, begin: int, end: int) -> Tensor:
+def approximate_distances(queries: Tensor, entries: Entries, begin: int, end: int) -> Tensor:
     """Return ``||h||^2 + ||h_k||^2 - 2 h.h_k`` (N, C) for a run of entries, subject to rounding."""
     keys = entries.keys[begin:end].to(queries.dtype)  # (C, D)
     norms = entries.norms[begin:end].to(queries.dtype)  # (C,)
@@ -204,7 +204,7 @@ def _within(queries: Tensor, entries: Entries, limits: Tensor, wanted: int, step
     best = _nothing(queries)
     pairs = block_rows(dim * queries.dtype.itemsize, queries.device)
     for begin in range(0, len(entries), step):
-        near = _products(queries, entries, begin, begin + step) <= limits[:, None]  # (N, C)
+        near = approximate_distances(queries, entries, begin, begin + step) <= limits[:, None]  # (N, C)
         distances = torch.full(near.shape, float("inf"), dtype=queries.dtype, device=queries.device)
         for some in torch.split(near.nonzero(), pairs):
             row, column = some.unbind(dim=1)

@@ -50,7 +50,7 @@ def small(corpus: str, vocabulary_size: int, seed: int) -> Preset:
     wide = vocabulary_size > WIDE_VOCABULARY
     training = TrainingConfig(
         batch_size=20,
-        epochs=5 if wide else 16,
+        epochs=5 if wide else 18,
         optimizer="adamw",
         lr=3e-3,
         bptt=35,

@@ -12,6 +12,7 @@ from rich.console import Console
 from awd_lstm import AWDLSTM, Event, Trainer, load_checkpoint, read_config, training_seconds
 from awd_lstm.state import STATE
 from hebblm.errors import UserError
+from hebblm.models.allocator import keep_freed_memory
 from hebblm.models.presets import Preset
 from hebblm.progress import bar, duration
 from hebblm.text import PreparedCorpus
@@ -58,6 +59,7 @@ def train_model(
         folder.mkdir(parents=True, exist_ok=True)
         prepared.dictionary.save(folder / DICTIONARY_FILE)
         prepared.tokenizer().save(folder)
+        keep_freed_memory()
         if not (folder / STATE).exists():
             _announce(prepared, preset, device)
         trainer = Trainer(

@@ -49,11 +49,19 @@ def adapt_row(
     )
 
 
-def retrieve_row(entries: int, *, exact: float, index: float, recall: float = 0.995) -> Row:
+def retrieve_row(
+    entries: int,
+    *,
+    exact: float,
+    index: float,
+    recall: float = 0.995,
+    source: dict[str, object] = SYNTHETIC,
+    **case: object,
+) -> Row:
     """Return a row of ``retrieve``."""
     return Row(
         "retrieve",
-        {"entries": entries, **PAPER, "source": SYNTHETIC},
+        {"entries": entries, **PAPER, "source": source, **case},
         {"exact": timing(exact), "index": timing(index)},
         {"index": "exact"},
         {"recall": recall, "build_seconds": 1.0},

@@ -66,6 +66,16 @@ def test_retrieval_needs_cost_recall_and_ratio(exact: float, index: float, recal
     assert list(verdicts(row).values()) == [met]
 
 
+def test_retrieval_of_a_narrower_model_stands_beside_but_does_not_decide() -> None:
+    slow = retrieve_row(1_000_000, exact=9.0, index=0.5)
+    real = retrieve_row(1_000_000, exact=9.0, index=0.1, recall=0.998, source=MODEL, dim=200)
+    (finding,) = (goal.measure([real, slow]) for goal in goals() if goal.text.startswith("retrieval, 1 M"))
+    assert finding is not None
+    assert not finding.met
+    assert finding.text.startswith("synthetic states, d = 400: 0.5 ms")
+    assert "model states, d = 200: 0.1 ms, recall 0.9980" in finding.text
+
+
 def test_growth_is_the_slope_over_sizes() -> None:
     rows = [retrieve_row(10_000, exact=1.0, index=0.1), retrieve_row(100_000, exact=10.0, index=0.2)]
     assert list(verdicts(*rows).values()) == ["yes"]

@@ -1,0 +1,50 @@
+"""Freed memory is kept where the C library can be told to; elsewhere nothing happens."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import subprocess
+import sys
+
+import pytest
+
+from hebblm.models import allocator
+
+FAULTS = """
+import resource, sys, torch
+from hebblm.models.allocator import keep_freed_memory
+if sys.argv[1] == "keep":
+    assert keep_freed_memory()
+def step():
+    return [torch.zeros(6 << 20) for _ in range(3)]  # 24 MiB each
+for _ in range(6):
+    step()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(5):
+    step()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc's allocator is told")
+def test_pages_of_a_step_serve_the_next_one() -> None:
+    faults = {
+        mode: int(
+            subprocess.run(
+                [sys.executable, "-c", FAULTS, mode],
+                check=True,
+                capture_output=True,
+                text=True,
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+            ).stdout
+        )
+        for mode in ("keep", "leave")
+    }
+    assert faults["keep"] < faults["leave"] / 10
+
+
+def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
+    assert not allocator.keep_freed_memory()
