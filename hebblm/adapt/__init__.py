@@ -2,10 +2,13 @@
 
 from hebblm.adapt.adapter import ContextAdapter
 from hebblm.adapt.context import Context, EvalBatch
+from hebblm.adapt.gated import GatedMixture
 from hebblm.adapt.hebb import Hebb
 from hebblm.adapt.methods import (
     DEFAULT_METHODS,
     DYNAMIC,
+    DYNAMIC_RULES,
+    METHODS,
     PAPER_METHODS,
     RULES,
     build_rule,
@@ -15,11 +18,14 @@ from hebblm.adapt.methods import (
 from hebblm.adapt.rules import Cache, Interpolated, KnnLM, Mbpa, Mixture, Rule, Unadapted
 from hebblm.adapt.settings import (
     CacheConfig,
+    DynamicMixtureConfig,
+    DynamicMixtureHebbConfig,
     HebbConfig,
     KnnConfig,
     MbpaConfig,
     MethodSettings,
     MixtureConfig,
+    MixtureGatedConfig,
     MixtureHebbConfig,
     MixtureMbpaConfig,
 )
@@ -27,13 +33,18 @@ from hebblm.adapt.settings import (
 __all__ = [
     "DEFAULT_METHODS",
     "DYNAMIC",
+    "DYNAMIC_RULES",
+    "METHODS",
     "PAPER_METHODS",
     "RULES",
     "Cache",
     "CacheConfig",
     "Context",
     "ContextAdapter",
+    "DynamicMixtureConfig",
+    "DynamicMixtureHebbConfig",
     "EvalBatch",
+    "GatedMixture",
     "Hebb",
     "HebbConfig",
     "Interpolated",
@@ -44,6 +55,7 @@ __all__ = [
     "MethodSettings",
     "Mixture",
     "MixtureConfig",
+    "MixtureGatedConfig",
     "MixtureHebbConfig",
     "MixtureMbpaConfig",
     "Rule",

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
+from hebblm.adapt.gated import GatedMixture
 from hebblm.adapt.hebb import Hebb
 from hebblm.adapt.rules import Cache, Interpolated, KnnLM, Mbpa, Mixture, Rule, Unadapted
-from hebblm.adapt.settings import MethodSettings
+from hebblm.adapt.settings import MethodSettings, MixtureConfig
 from hebblm.errors import UserError
 
 RULES: dict[str, Callable[[MethodSettings], Rule]] = {
@@ -20,14 +21,32 @@ RULES: dict[str, Callable[[MethodSettings], Rule]] = {
     "hebb": lambda s: Hebb(s.hebb, s.mbpa),
     "mixture+mbpa": lambda s: Interpolated(Mixture(s.mixture), Mbpa(s.mbpa), s.mixture_mbpa.weight),
     "mixture+hebb": lambda s: Interpolated(Mixture(s.mixture), Hebb(s.hebb, s.mbpa), s.mixture_hebb.weight),
+    "mixture-gated": lambda s: GatedMixture(s.mixture_gated),
     "hebb-v1": lambda s: Hebb(s.hebb, s.mbpa, "v1"),
     "hebb-v2": lambda s: Hebb(s.hebb, s.mbpa, "v2"),
     "hebb-v3": lambda s: Hebb(s.hebb, s.mbpa, "v3"),
     "hebb-literal": lambda s: Hebb(replace(s.hebb, gate="literal"), s.mbpa),
 }
-"""Methods that read a fixed or moving base's hidden states; ``dynamic`` moves a base of its own."""
+"""Methods that read the hidden states of the base as trained, or as it learns for all of them alike."""
 
 DYNAMIC = "dynamic"
+
+
+def _dynamic_mixture(settings: MethodSettings) -> Mixture:
+    config = settings.dynamic_mixture
+    return Mixture(MixtureConfig(config.theta, config.gamma))
+
+
+DYNAMIC_RULES: dict[str, Callable[[MethodSettings], Rule]] = {
+    DYNAMIC: lambda s: Unadapted(),
+    "dynamic+mixture": _dynamic_mixture,
+    "dynamic+mixture+hebb": lambda s: Interpolated(
+        _dynamic_mixture(s), Hebb(s.hebb, s.mbpa), s.dynamic_mixture_hebb.weight
+    ),
+}
+"""Methods that read the moving hidden states of dynamic evaluation, a base of its own."""
+
+METHODS = (*RULES, *DYNAMIC_RULES)
 PAPER_METHODS = ("lstm", "mixture", "mbpa", "hebb", "mixture+mbpa", "mixture+hebb")
 DEFAULT_METHODS = ("lstm", DYNAMIC, "cache", "knn", *PAPER_METHODS[1:])
 
@@ -39,6 +58,10 @@ _USED: dict[str, tuple[str, ...]] = {
     "mbpa": ("mbpa",),
     "mixture+mbpa": ("mixture", "mbpa", "mixture_mbpa"),
     "mixture+hebb": ("mixture", "mbpa", "hebb", "mixture_hebb"),
+    "mixture-gated": ("mixture_gated",),
+    DYNAMIC: (),
+    "dynamic+mixture": ("dynamic_mixture",),
+    "dynamic+mixture+hebb": ("dynamic_mixture", "mbpa", "hebb", "dynamic_mixture_hebb"),
 }
 
 
@@ -48,17 +71,16 @@ def check_methods(names: list[str]) -> None:
     Raises:
         UserError: naming it and the known ones.
     """
-    known = [*RULES, DYNAMIC]
     for name in names:
-        if name not in known:
-            raise UserError(f"unknown method {name!r}; choose from {', '.join(known)}")
+        if name not in METHODS:
+            raise UserError(f"unknown method {name!r}; choose from {', '.join(METHODS)}")
     if len(set(names)) < len(names) or not names:
         raise UserError(f"methods {','.join(names)!r} must name each method once, at least one")
 
 
 def build_rule(name: str, settings: MethodSettings) -> Rule:
-    """Return the rule of a method other than ``dynamic``."""
-    return RULES[name](settings)
+    """Return the rule of a method."""
+    return {**RULES, **DYNAMIC_RULES}[name](settings)
 
 
 def hyperparameters(name: str, settings: MethodSettings) -> dict[str, Any]:

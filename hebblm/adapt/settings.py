@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from hebblm.adapt.functional import TOLERANCE, checks
+from hebblm.errors import UserError
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,32 @@ class MixtureConfig:
     def __post_init__(self) -> None:
         checks.at_least("mixture.theta", self.theta, 0)
         checks.share("mixture.gamma", self.gamma)
+
+
+@dataclass(frozen=True, slots=True)
+class MixtureGatedConfig:
+    """Mixture whose share depends on the query; the coefficients are learned by hebblm-tune.
+
+    Args:
+        theta: sharpness of the weights exp(theta h_k . h).
+        bias: constant term of the gate.
+        distance: coefficient of the log squared distance of the nearest entry.
+        entropy: coefficient of the entropy of the neighbours' labels, in nats.
+        peak: coefficient of the base's largest log-probability, in nats.
+    """
+
+    theta: float = 0.4
+    bias: float = -1.5
+    distance: float = 0.0
+    entropy: float = 0.0
+    peak: float = 0.0
+
+    def __post_init__(self) -> None:
+        checks.at_least("mixture_gated.theta", self.theta, 0)
+        for name in ("bias", "distance", "entropy", "peak"):
+            value = getattr(self, name)
+            if not math.isfinite(value):
+                raise UserError(f"mixture_gated.{name} = {value} must be a finite number")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +185,37 @@ class MixtureHebbConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class DynamicMixtureConfig:
+    """Mixture over the moving states of dynamic evaluation.
+
+    Args:
+        theta: sharpness of the weights exp(theta h_k . h).
+        gamma: share of the neighbours.
+    """
+
+    theta: float = 0.4
+    gamma: float = 0.1
+
+    def __post_init__(self) -> None:
+        checks.at_least("dynamic_mixture.theta", self.theta, 0)
+        checks.share("dynamic_mixture.gamma", self.gamma)
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicMixtureHebbConfig:
+    """Mixture+Hebb over the moving states of dynamic evaluation.
+
+    Args:
+        weight: share w of Mixture; the rest is Hebb's.
+    """
+
+    weight: float = 0.5
+
+    def __post_init__(self) -> None:
+        checks.share("dynamic_mixture_hebb.weight", self.weight)
+
+
+@dataclass(frozen=True, slots=True)
 class MethodSettings:
     """Hyper-parameters of all methods that work on hidden states."""
 
@@ -168,3 +226,6 @@ class MethodSettings:
     hebb: HebbConfig = field(default_factory=HebbConfig)
     mixture_mbpa: MixtureMbpaConfig = field(default_factory=MixtureMbpaConfig)
     mixture_hebb: MixtureHebbConfig = field(default_factory=MixtureHebbConfig)
+    mixture_gated: MixtureGatedConfig = field(default_factory=MixtureGatedConfig)
+    dynamic_mixture: DynamicMixtureConfig = field(default_factory=DynamicMixtureConfig)
+    dynamic_mixture_hebb: DynamicMixtureHebbConfig = field(default_factory=DynamicMixtureHebbConfig)

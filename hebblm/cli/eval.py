@@ -13,6 +13,7 @@ from hebblm.adapt import DEFAULT_METHODS, check_methods
 from hebblm.cli.common import guarded, parse
 from hebblm.errors import UserError
 from hebblm.evaluation.defaults import resolve_settings
+from hebblm.evaluation.neighbors import write_neighbors
 from hebblm.evaluation.run import run_scenario, write_tokens
 from hebblm.evaluation.scenario import ScenarioConfig, open_scenario
 from hebblm.files import check_writable
@@ -20,6 +21,7 @@ from hebblm.models.device import pick_device
 from hebblm.provenance import command_line, provenance
 from hebblm.report import print_summary, write_report
 from hebblm.report.frequency import validate_edges
+from hebblm.report.inspect_data import NEIGHBORS_FILE
 
 PROG = "hebblm-eval"
 
@@ -30,7 +32,7 @@ class EvalConfig(ScenarioConfig):
 
     Args:
         methods: comma-separated: lstm, dynamic, cache, knn, mixture, mbpa, hebb, mixture+mbpa, mixture+hebb, hebb-v1,
-            hebb-v2, hebb-v3, hebb-literal.
+            hebb-v2, hebb-v3, hebb-literal; beyond the paper: mixture-gated, dynamic+mixture, dynamic+mixture+hebb.
         hyperparameters: tuned (on validation, where they ship), paper, or a file of hebblm-tune.
         values: hyper-parameters by dotted name, as hebblm-tune writes them.
         set: hyper-parameters, e.g. --set hebb.beta=0.5 mbpa.lr=0.1.
@@ -39,7 +41,10 @@ class EvalConfig(ScenarioConfig):
             --set mbpa.tolerance=...
         output_path: folder for result.json, reports and plots.
         log_samples: also write tokens.parquet, one row a token.
+        log_neighbors: also write neighbors.parquet, what the first so many tokens retrieved.
         frequency_edges: bounds of the frequency buckets.
+        forgetting: across domains, also score the source's own text before and after the target was read.
+        forgetting_tokens: so many tokens of the source's text, from its beginning.
     """
 
     methods: str = ",".join(DEFAULT_METHODS)
@@ -50,7 +55,10 @@ class EvalConfig(ScenarioConfig):
     tolerance: float | None = None
     output_path: Path | None = None
     log_samples: bool = False
+    log_neighbors: int = 0
     frequency_edges: list[int] = field(default_factory=lambda: [50, 100, 500], metadata={"nargs": "+"})
+    forgetting: bool = False
+    forgetting_tokens: int = 10_000
 
 
 @guarded(PROG)
@@ -76,17 +84,47 @@ def main(argv: list[str] | None = None) -> int:
         check_writable(config.output_path)
     elif config.log_samples:
         raise UserError("--log-samples needs --output-path DIR to write to")
+    if config.log_neighbors < 0 or (config.log_neighbors and not config.log_samples):
+        raise UserError(
+            f"--log-neighbors {config.log_neighbors} must be at least 0, and needs --log-samples beside it"
+        )
+    check_forgetting(config)
     record = provenance(command_line(PROG, argv), device=str(device), seed=config.seed)
     scenario = open_scenario(config, device, record)
-    outcome = run_scenario(scenario, methods, settings, record, edges)
+    outcome = run_scenario(
+        scenario,
+        methods,
+        settings,
+        record,
+        edges,
+        log_neighbors=config.log_neighbors,
+        forgetting=config.forgetting_tokens if config.forgetting else None,
+    )
     print_summary(outcome.result, Console())
     if config.output_path is not None:
         outcome.result.save(config.output_path)
         if config.log_samples:
             write_tokens(outcome, scenario, config.output_path / "tokens.parquet")
+        if outcome.neighbors is not None:
+            write_neighbors(outcome.neighbors, scenario, config.output_path / NEIGHBORS_FILE)
         write_report(outcome.result, config.output_path)
         Console().print(f"results in {config.output_path}", soft_wrap=True)
     return 0
+
+
+def check_forgetting(config: EvalConfig) -> None:
+    """Refuse what would only be found out once a model was opened or trained.
+
+    Raises:
+        UserError: forgetting within one domain, or of no tokens.
+    """
+    if config.forgetting_tokens < 1:
+        raise UserError(f"--forgetting-tokens {config.forgetting_tokens} must be at least 1")
+    source, target = config.corpora()
+    if config.forgetting and source == target:
+        raise UserError(
+            f"--forgetting compares two domains, and {target} is the only one; use --cross-domain A-to-B"
+        )
 
 
 def changes_of(config: EvalConfig) -> list[str]:

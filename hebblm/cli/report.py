@@ -1,4 +1,4 @@
-"""``hebblm-report``: tables, plots and documents from results."""
+"""``hebblm-report``: tables, plots and documents from results; a page that shows a run token by token."""
 
 from __future__ import annotations
 
@@ -9,10 +9,17 @@ from pathlib import Path
 
 from rich.console import Console
 
+from hebblm.book import contents, load_sources, write_book
+from hebblm.book.contents import TITLE
 from hebblm.cli.common import guarded, parse
 from hebblm.errors import UserError
+from hebblm.files import write_text
 from hebblm.report import Result, TokenLosses, print_summary, tokens, write_comparison, write_report
 from hebblm.report.document import check_formats, print_comparison
+from hebblm.report.inspect_data import Inspection
+from hebblm.report.inspect_page import inspect_page
+from hebblm.report.render import to_rich
+from hebblm.report.tables import paper_tables
 
 PROG = "hebblm-report"
 
@@ -35,14 +42,84 @@ class ReportConfig:
     edges: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class InspectConfig:
+    """Which run to look at.
+
+    Args:
+        run: folder that hebblm-eval wrote with --log-samples, and --log-neighbors N for the neighbours.
+        method: shaded first; the best one if not given.
+        tokens: of the beginning of the stream that are shown.
+        output_path: the page; inspect.html in the run's folder if not given.
+    """
+
+    run: Path = field(metadata={"positional": True})
+    method: str | None = None
+    tokens: int = 20_000
+    output_path: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BookConfig:
+    """Which results the book is made of, and where to.
+
+    Args:
+        results: folder whose JSON files are taken, those in folders below it as well.
+        output_path: folder for book.md, book.tex, book.html and figures/.
+    """
+
+    results: Path = field(metadata={"positional": True})
+    output_path: Path = Path("results/book")
+
+
 @guarded(PROG)
 def main(argv: list[str] | None = None) -> int:
     """Run the command and return its exit status."""
+    arguments = sys.argv[1:] if argv is None else argv
+    subcommands = {"book": _book, "inspect": _inspect}
+    if arguments and arguments[0] in subcommands:
+        return subcommands[arguments[0]](arguments[1:])
+    return _report(arguments)
+
+
+def _book(arguments: list[str]) -> int:
+    """Write the results book."""
+    config = parse(
+        BookConfig,
+        arguments,
+        prog=f"{PROG} book",
+        description="The results book: every run under a folder beside the paper, nothing in it typed by hand.",
+        example=f"{PROG} book recipes/results --output-path results/book",
+    )
+    written = write_book(TITLE, contents(load_sources(config.results)), config.output_path)
+    line = f"Wrote {len(written)} files to {config.output_path}"
+    Console().print(line, markup=False, highlight=False, soft_wrap=True)
+    return 0
+
+
+def _inspect(arguments: list[str]) -> int:
+    """Write the page of one run."""
+    config = parse(
+        InspectConfig,
+        arguments,
+        prog=f"{PROG} inspect",
+        description="One HTML page of a run's text, each token shaded by what a method gained or lost.",
+        example=f"{PROG} inspect results/wt2-to-ptb --method hebb --tokens 5000",
+    )
+    path = config.run / "inspect.html" if config.output_path is None else config.output_path
+    write_text(path, inspect_page(Inspection.load(config.run), method=config.method, count=config.tokens))
+    Console().print(f"Wrote {path}", markup=False, highlight=False, soft_wrap=True)
+    return 0
+
+
+def _report(arguments: list[str]) -> int:
+    """Write the reports of single results, and several side by side."""
     config = parse(
         ReportConfig,
-        _name_positionals(sys.argv[1:] if argv is None else argv),
+        _name_positionals(arguments),
         prog=PROG,
-        description="Turn results into tables, plots and documents; several results are put side by side.",
+        description="Turn results into tables, plots and documents; several results are put side by side. "
+        f"Further: {PROG} inspect RUN, {PROG} book RESULTS (each has its own --help).",
         example=f"{PROG} results/wt2-to-ptb --format md,png --output-path reports",
     )
     if not config.results:
@@ -58,17 +135,25 @@ def main(argv: list[str] | None = None) -> int:
         result, losses = loaded[0]
         directory = _folder(paths[0]) if config.output_path is None else Path(config.output_path)
         print_summary(result, console)
+        _print_beside_paper([result], console)
         written = write_report(result, directory, formats=formats, tokens=losses)
     else:
         directory = Path(config.output_path or ".")
         labels = unique_labels([result for result, _ in loaded], paths)
         results = {label: result for label, (result, _) in zip(labels, loaded, strict=True)}
         print_comparison(results, console)
+        _print_beside_paper(list(results.values()), console)
         written = write_comparison(results, directory, formats=formats)
         for label, (result, losses) in zip(labels, loaded, strict=True):
             written += write_report(result, directory / _file_name(label), formats=formats, tokens=losses)
     console.print(f"Wrote {len(written)} files to {directory}", markup=False, highlight=False, soft_wrap=True)
     return 0
+
+
+def _print_beside_paper(results: list[Result], console: Console) -> None:
+    """Print results beside the paper's numbers, where it has any."""
+    for table in (table for result in results for table in paper_tables(result)):
+        console.print(to_rich(table))
 
 
 def unique_labels(results: list[Result], paths: list[Path]) -> list[str]:

@@ -33,7 +33,7 @@ class TuneConfig(ScenarioConfig):
         split: valid; test is refused.
         set: hyper-parameters that are not tuned, e.g. --set cache.window=3785.
         output_path: folder for tuned.json (every point tried) and config.json (for hebblm-eval --config).
-        skip_dynamic: leave dynamic evaluation out; it reads the text once a point.
+        skip_dynamic: leave dynamic evaluation and its combinations out; it reads the text once a point.
     """
 
     split: Literal["test", "valid"] = "valid"
@@ -97,13 +97,18 @@ def _finite(tried: list[dict[str, float | str]]) -> list[dict[str, float | str]]
     return [{k: "inf" if v == float("inf") else v for k, v in point.items()} for point in tried]
 
 
+def _short(value: float | str) -> str:
+    """Return a value in few digits; those in the files are exact."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
 def _show(tuned: Tuned) -> None:
     """Print one line a method."""
     table = Table(title="Best on validation")
     for heading in ("Method", "Nats", "Perplexity", "Values"):
         table.add_column(heading)
     for name, found in tuned.best.items():
-        values = ", ".join(f"{key}={value}" for key, value in found.values.items())
+        values = ", ".join(f"{key}={_short(value)}" for key, value in found.values.items())
         table.add_row(name, f"{found.loss:.4f}", f"{perplexity(found.loss):.2f}", values)
     Console().print(table)
 

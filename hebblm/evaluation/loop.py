@@ -128,7 +128,9 @@ def evaluate(
                 scores.retrieval_seconds += time.perf_counter() - now
             for name, rule in rules.items():
                 started = time.perf_counter()
-                scores.nll[name][start:stop] = _losses(rule, batch, labels, vocabulary).float().cpu().numpy()
+                scores.nll[name][start:stop] = (
+                    token_losses(rule, batch, labels, vocabulary).float().cpu().numpy()
+                )
                 scores.count(name, rule.safeguards(batch))
                 own[name] += time.perf_counter() - started
             started = time.perf_counter()
@@ -142,7 +144,7 @@ def evaluate(
     return scores
 
 
-def _losses(rule: Rule, batch: EvalBatch, labels: Tensor, vocabulary: Vocabulary) -> Tensor:
+def token_losses(rule: Rule, batch: EvalBatch, labels: Tensor, vocabulary: Vocabulary) -> Tensor:
     """Return the loss (N,) in nats of ``labels``; only the open vocabulary needs the whole distribution."""
     if isinstance(vocabulary, UnionVocabulary):
         return rule.score(batch, labels)
@@ -153,12 +155,13 @@ PARTS: dict[str, tuple[str, ...]] = {
     "hebb": ("mbpa",),
     "mixture+mbpa": ("mixture", "mbpa"),
     "mixture+hebb": ("mixture", "mbpa", "hebb"),
+    "dynamic+mixture+hebb": ("dynamic+mixture",),
     "hebb-v2": ("mbpa",),
     "hebb-v3": ("mbpa",),
     "hebb-literal": ("mbpa",),
 }
 """Methods whose work a method takes over from an earlier one in the same run."""
-WITHOUT_RETRIEVAL = ("lstm", "cache")
+WITHOUT_RETRIEVAL = ("lstm", "cache", "dynamic")
 
 
 def _standalone(own: Mapping[str, float], scores: Scores) -> dict[str, float]:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from hebblm.report import MethodResult, frequency_report
 from hebblm.report.numbers import perplexity
+from hebblm.report.occurrences import occurrence_report, occurrences_so_far
 from hebblm.report.tokens import running_curve
 from hebblm.text import EvaluationStream
 
@@ -60,4 +61,5 @@ def method_result(
         words_perplexity=perplexity(total / units) if whole else None,
         bits_per_byte=total / math.log(2) / stream.bytes if whole else None,
         running=tuple(running_curve(losses)),
+        oov_occurrences=tuple(occurrence_report(losses, occurrences_so_far(stream.targets), oov)),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,16 +10,21 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hebblm.adapt import DYNAMIC, Rule, build_rule, hyperparameters
+from hebblm.adapt import DYNAMIC, DYNAMIC_RULES, build_rule, hyperparameters
+from hebblm.errors import UserError
+from hebblm.evaluation.forgetting import Probe
 from hebblm.evaluation.hyperparameters import Hyperparameters
-from hebblm.evaluation.loop import WITHOUT_RETRIEVAL, Scores, evaluate, evaluate_alone
+from hebblm.evaluation.loop import WITHOUT_RETRIEVAL, Scores
 from hebblm.evaluation.metrics import method_result
+from hebblm.evaluation.neighbors import NeighborLog
+from hebblm.evaluation.passes import Pass, dynamic_pass, shared_pass
 from hebblm.evaluation.scenario import Scenario
 from hebblm.files import atomic_path
-from hebblm.models.dynamic import DynamicBase, gradient_mean_squares
-from hebblm.progress import bar
-from hebblm.report import Result
+from hebblm.report import MethodResult, Result
 from hebblm.report import Scenario as ScenarioRecord
+from hebblm.report.gains import Bootstrap
+from hebblm.report.occurrences import occurrences_so_far
+from hebblm.report.parts import part_gains
 
 ADAPTED = ("mbpa", "hebb")
 
@@ -31,10 +36,12 @@ class Outcome:
     Args:
         result: the numbers.
         nll: by method, (T,) float32 nats.
+        neighbors: what the first tokens retrieved, None if it was not logged.
     """
 
     result: Result
     nll: dict[str, npt.NDArray[np.float32]]
+    neighbors: NeighborLog | None = None
 
 
 def run_scenario(
@@ -43,6 +50,9 @@ def run_scenario(
     settings: Hyperparameters,
     provenance: dict[str, Any],
     edges: tuple[int, ...],
+    *,
+    log_neighbors: int = 0,
+    forgetting: int | None = None,
 ) -> Outcome:
     """Evaluate every method on the scenario's stream.
 
@@ -52,27 +62,42 @@ def run_scenario(
         settings: hyper-parameters.
         provenance: command, commit, versions, device, seed.
         edges: bounds of the frequency buckets.
+        log_neighbors: tokens of the beginning of the stream whose neighbours are noted.
+        forgetting: tokens of the source's own text that are scored before and after, None for none.
+
+    Raises:
+        UserError: neighbours are to be noted and no method retrieves any; forgetting within one domain.
     """
-    rules = {name: build_rule(name, settings.methods) for name in methods if name != DYNAMIC}
-    scores, memory = _shared_pass(scenario, rules, settings)
-    if DYNAMIC in methods:
-        scores.nll[DYNAMIC], scores.seconds[DYNAMIC] = _dynamic_pass(scenario, settings)
+    rules = {name: build_rule(name, settings.methods) for name in methods if name not in DYNAMIC_RULES}
+    moving = {name: build_rule(name, settings.methods) for name in methods if name in DYNAMIC_RULES}
+    probe = None if forgetting is None else Probe.of(scenario, forgetting)
+    log = None
+    if log_neighbors:
+        if all(name in WITHOUT_RETRIEVAL for name in rules):
+            raise UserError(f"no method of {','.join(methods)} retrieves; add one to log neighbours of")
+        write = scenario.config.memory_content != "train"
+        log = NeighborLog(log_neighbors, settings.methods.mbpa, write=write)
+    shared, dynamic = Pass(Scores({})), Pass(Scores({}))
+    if rules:
+        shared = shared_pass(scenario, rules, settings, log=log, probe=probe)
+    if moving:
+        dynamic = dynamic_pass(scenario, moving, settings, probe=probe)
+    nll = {name: (dynamic if name in moving else shared).scores.nll[name] for name in methods}
     results = {
-        name: method_result(
-            scores.nll[name],
-            scenario.stream,
-            hyperparameters=asdict(settings.dynamic)
-            if name == DYNAMIC
-            else hyperparameters(name, settings.methods),
-            seconds=scores.seconds[name],
-            stabilized=scores.stabilized[name] if any(part in name for part in ADAPTED) else None,
-            **_fast_form(name, scores, settings),
-            edges=edges,
-            whole=scenario.whole,
-        )
+        name: _method_result(name, dynamic if name in moving else shared, scenario, settings, edges)
         for name in methods
     }
     stream, config = scenario.stream, scenario.config
+    bootstrap = Bootstrap(seed=config.seed)
+    gains = part_gains(
+        nll,
+        stream.train_counts[stream.targets],
+        occurrences_so_far(stream.targets),
+        stream.oov,
+        edges,
+        bootstrap,
+    )
+    results = {name: replace(item, gains=gains.get(name, ())) for name, item in results.items()}
     record = ScenarioRecord(
         kind=scenario.kind,
         source=scenario.source,
@@ -96,12 +121,39 @@ def run_scenario(
         Result(
             scenario=record,
             model={**scenario.model.describe(), "update": asdict(settings.base)},
-            memory={**memory, "content": config.memory_content, "k": config.k},
+            memory={**(shared.memory or dynamic.memory), "content": config.memory_content, "k": config.k},
             provenance={**provenance, "data_sha256": scenario.data_sha256},
             methods=results,
+            extra={
+                "bootstrap": bootstrap.to_json(),
+                **({} if probe is None else {"forgetting": probe.describe()}),
+            },
         ),
-        scores.nll,
+        nll,
+        log,
     )
+
+
+def _method_result(
+    name: str, found: Pass, scenario: Scenario, settings: Hyperparameters, edges: tuple[int, ...]
+) -> MethodResult:
+    """Summarise what one method of a pass scored."""
+    scores, values = found.scores, hyperparameters(name, settings.methods)
+    if name == DYNAMIC:
+        values = asdict(settings.dynamic)
+    elif name in DYNAMIC_RULES:
+        values = {DYNAMIC: asdict(settings.dynamic), "adaptation": values}
+    result = method_result(
+        scores.nll[name],
+        scenario.stream,
+        hyperparameters=values,
+        seconds=scores.seconds[name],
+        stabilized=scores.stabilized[name] if any(part in name for part in ADAPTED) else None,
+        **_fast_form(name, scores, settings),
+        edges=edges,
+        whole=scenario.whole,
+    )
+    return replace(result, forgetting=found.forgetting.get(name))
 
 
 def _fast_form(name: str, scores: Scores, settings: Hyperparameters) -> dict[str, int]:
@@ -111,56 +163,8 @@ def _fast_form(name: str, scores: Scores, settings: Hyperparameters) -> dict[str
     return {"widened": scores.widened[name], "exact_fallbacks": scores.exact_fallbacks[name]}
 
 
-def _shared_pass(
-    scenario: Scenario, rules: dict[str, Rule], settings: Hyperparameters
-) -> tuple[Scores, dict[str, Any]]:
-    """Run all methods that share the base's hidden states; return scores and a description of the memory."""
-    config, stream = scenario.config, scenario.stream
-    retrieve = any(name not in WITHOUT_RETRIEVAL for name in rules)
-    base = scenario.base(settings)
-    memory = scenario.memory(settings) if retrieve else None
-    if not rules:
-        return Scores({}), {}
-    store = memory if memory is not None else scenario.empty_memory(settings)
-    context = scenario.context(base, store, settings.methods.cache.window if "cache" in rules else 0)
-    with bar() as progress:
-        task = progress.add_task(f"evaluate {len(rules)} methods", total=len(stream), unit="tokens")
-        scores = evaluate(
-            base,
-            context,
-            rules,
-            stream,
-            scenario.vocabulary,
-            update_every=config.update_every,
-            write=retrieve and config.memory_content != "train",
-            read_ahead=not base.moving and config.vocabulary == "union",
-            retrieve=retrieve,
-            progress=lambda tokens: progress.advance(task, tokens),
-        )
-    return scores, dict(store.describe())
-
-
-def _dynamic_pass(scenario: Scenario, settings: Hyperparameters) -> tuple[npt.NDArray[np.float32], float]:
-    """Run dynamic evaluation, a base of its own."""
-    config = settings.dynamic
-    model = scenario.model.model
-    squares = None
-    if config.rule == "rms":
-        squares = gradient_mean_squares(model, scenario.training_ids(), config)
-    base = DynamicBase(model, config, squares, rows=scenario.novel_rows, init=scenario.config.new_rows)
-    with bar() as progress:
-        task = progress.add_task("dynamic evaluation", total=len(scenario.stream), unit="tokens")
-        return evaluate_alone(
-            base,
-            scenario.stream,
-            scenario.vocabulary,
-            segment=config.segment,
-            progress=lambda tokens: progress.advance(task, tokens),
-        )
-
-
 def write_tokens(outcome: Outcome, scenario: Scenario, path: Any) -> None:
-    """Write one row a token: position, token, train_count, is_oov, and the loss of each method in nats."""
+    """Write one row a token: position, token, counts in training and in the stream so far, is_oov, losses in nats."""
     stream = scenario.stream
     targets = stream.targets
     symbols = pa.array(stream.symbols, type=pa.string())
@@ -169,6 +173,7 @@ def write_tokens(outcome: Outcome, scenario: Scenario, path: Any) -> None:
         "token": symbols.take(pa.array(targets)),
         "train_count": pa.array(stream.train_counts[targets]),
         "is_oov": pa.array(stream.oov),
+        "seen": pa.array(occurrences_so_far(targets)),
         **{f"nll_{name}": pa.array(values) for name, values in outcome.nll.items()},
     }
     with atomic_path(path) as temporary:

@@ -14,14 +14,15 @@ from hebblm.adapt.context import Context, EvalBatch
 from hebblm.adapt.rules import Cache, KnnLM, Mbpa, Mixture, Rule, Unadapted
 from hebblm.adapt.safeguards import Safeguards
 from hebblm.errors import UserError
+from hebblm.evaluation.gate import GateFeatures, learn_gate
 from hebblm.evaluation.grid import Best, Grid, HebbGrid, mixed
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import evaluate, evaluate_alone
 from hebblm.evaluation.losses import Losses, LossTable
 from hebblm.evaluation.scenario import Scenario
 from hebblm.evaluation.sweep import Sweep, prepare_sweep, sweep_plan
+from hebblm.evaluation.tune_dynamic import tune_dynamic
 from hebblm.models.base import AwdBase
-from hebblm.models.dynamic import DynamicBase, DynamicConfig, gradient_mean_squares
 from hebblm.progress import bar
 
 
@@ -65,6 +66,8 @@ class _HebbPoints:
 def tune(scenario: Scenario, settings: Hyperparameters, grid: Grid, *, dynamic: bool = True) -> Tuned:
     """Return the best hyper-parameters of every method on the scenario's stream.
 
+    The share of Mixture-gated is learned from the losses of its two parts (:mod:`hebblm.evaluation.gate`).
+
     The states of a fixed base and the neighbours are computed once for all points, and kept in the cache for the next
     time (:mod:`hebblm.evaluation.sweep`). The text is then gone through twice: for every method but Hebb, whose shares
     are mixed from losses, and for Hebb's grid beside MbPA's best values, read off the neighbours' labels. The
@@ -74,7 +77,7 @@ def tune(scenario: Scenario, settings: Hyperparameters, grid: Grid, *, dynamic: 
         scenario: opened on a validation split, with the union vocabulary.
         settings: what is not tuned.
         grid: values that are tried.
-        dynamic: tune dynamic evaluation as well, which reads the text once a point.
+        dynamic: tune dynamic evaluation and what reads its states as well, which reads the text once a point.
 
     Raises:
         UserError: Hebb's literal gate, which changes every class and cannot be read off the neighbours.
@@ -86,8 +89,8 @@ def tune(scenario: Scenario, settings: Hyperparameters, grid: Grid, *, dynamic: 
         best["base"] = _tune_base(scenario, settings, grid)
         settings = settings.changed(best["base"].values)
     reading = _Reading.of(scenario, settings)
-    rules = _grid_rules(settings, grid)
-    nll = reading.score(rules, f"tune {len(rules)} points")
+    rules, features = _grid_rules(settings, grid), GateFeatures.of(grid.theta)
+    nll = reading.score({**rules, "features": features}, f"tune {len(rules)} points")
 
     def losses(name: str) -> Losses:
         return nll[name].astype(np.float64)
@@ -115,10 +118,23 @@ def tune(scenario: Scenario, settings: Hyperparameters, grid: Grid, *, dynamic: 
         for weight in grid.weight:
             point = {f"mixture_{part}.weight": weight}
             best[f"mixture+{part}"].offer(mixed(best["mixture"].losses, best[part].losses, weight), point)
+    best["mixture-gated"] = Best()
+    for theta in grid.theta:
+        learned = learn_gate(losses(f"mixture {theta}"), base, features.features(theta))
+        gate = {"theta": theta, "bias": learned.bias}
+        gate |= dict(zip(("distance", "entropy", "peak"), learned.coefficients.tolist(), strict=True))
+        best["mixture-gated"].offer(
+            learned.losses, {f"mixture_gated.{name}": value for name, value in gate.items()}
+        )
     if dynamic:
-        best["dynamic"] = _tune_dynamic(scenario, settings, grid)
-    chosen = {name: value for found in best.values() for name, value in found.values.items()}
-    return Tuned(chosen, best)
+        del reading  # its memory goes before another one is opened
+        best |= tune_dynamic(scenario, settings.changed(_values(best)), grid)
+    return Tuned(_values(best), best)
+
+
+def _values(best: Mapping[str, Best]) -> dict[str, float | str]:
+    """Return the best values of all methods by dotted name."""
+    return {name: value for found in best.values() for name, value in found.values.items()}
 
 
 def _grid_rules(settings: Hyperparameters, grid: Grid) -> dict[str, Rule]:
@@ -223,28 +239,4 @@ def _tune_base(scenario: Scenario, settings: Hyperparameters, grid: Grid) -> Bes
                 progress=lambda tokens: progress.advance(task, tokens),
             )
             best.offer(nll.astype(np.float64), {"base.lr": lr})
-    return best
-
-
-def _tune_dynamic(scenario: Scenario, settings: Hyperparameters, grid: Grid) -> Best:
-    """Return the best rate and decay of dynamic evaluation."""
-    best, config = Best(), settings.dynamic
-    model = scenario.model.model
-    squares = gradient_mean_squares(model, scenario.training_ids(), config) if config.rule == "rms" else None
-    points = [(lr, decay) for lr in grid.dynamic_lr for decay in grid.dynamic_decay]
-    with bar() as progress:
-        task = progress.add_task(
-            "tune dynamic evaluation", total=len(points) * len(scenario.stream), unit="tokens"
-        )
-        for lr, decay in points:
-            point: DynamicConfig = replace(config, lr=lr, decay=decay)
-            base = DynamicBase(model, point, squares, rows=scenario.novel_rows, init=scenario.config.new_rows)
-            nll, _ = evaluate_alone(
-                base,
-                scenario.stream,
-                scenario.vocabulary,
-                segment=config.segment,
-                progress=lambda tokens: progress.advance(task, tokens),
-            )
-            best.offer(nll.astype(np.float64), {"dynamic.lr": lr, "dynamic.decay": decay})
     return best

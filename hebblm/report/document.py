@@ -11,11 +11,12 @@ from rich.text import Text
 from hebblm.errors import UserError
 from hebblm.files import write_text
 from hebblm.report import html, plots, render
+from hebblm.report.part_tables import forgetting_table, gain_rows, gain_table, occurrence_table
 from hebblm.report.result import Result
 from hebblm.report.sections import fact_tables, policy_lines, scenario_line
 from hebblm.report.table import Table
 from hebblm.report.tables import comparison_table, frequency_table, paper_tables, side_by_side
-from hebblm.report.tokens import TokenLosses, with_running, word_table
+from hebblm.report.tokens import TokenLosses, with_parts, with_running, word_table
 
 FORMATS = ("md", "csv", "tex", "html", "png", "svg")
 DEFAULT_FORMATS = ("md", "csv", "tex", "html", "png")
@@ -23,6 +24,7 @@ DEFAULT_FORMATS = ("md", "csv", "tex", "html", "png")
 _CAPTIONS = {
     "comparison": "What each method gains over the LSTM",
     "frequency": "Perplexity by training count",
+    "occurrences": "Loss on OOV words by occurrence",
     "running": "Running perplexity over the stream",
 }
 _LATEX_HEAD = "% Needs \\usepackage{booktabs}\n"
@@ -63,11 +65,11 @@ def write_report(
         UserError: an unknown format, token losses of another run, or a place that cannot be written to.
     """
     chosen = check_formats(formats)
-    tables = [comparison_table(result), frequency_table(result), *paper_tables(result)]
+    words = None
     if tokens is not None:
-        result = with_running(result, tokens)
+        result = with_parts(with_running(result, tokens), tokens)
         words = word_table(result, tokens)
-        tables += [words] if words is not None else []
+    tables = [*_findings(result), *paper_tables(result), *([words] if words is not None else [])]
     facts = fact_tables(result)
     title = f"Language-model adaptation: {result.scenario.label}"
     written: list[Path] = []
@@ -83,7 +85,7 @@ def write_report(
     if "html" in chosen:
         pictures = {_CAPTIONS[name]: plots.render(figure, "png") for name, figure in made.items()}
         written.append(_write(directory / "report.html", html.page(title, lines, tables, pictures, facts)))
-    return [*written, *_write_data(tables, directory, chosen, "tables")]
+    return [*written, *_write_data(tables, directory, chosen, "tables", {"gains": gain_rows(result)})]
 
 
 def write_comparison(
@@ -113,9 +115,9 @@ def write_comparison(
 
 
 def print_summary(result: Result, console: Console) -> None:
-    """Print the scenario in one line, the comparison of the methods and the frequency report."""
+    """Print the scenario in one line, the comparison of the methods and where each gains."""
     console.print(Text(scenario_line(result.scenario)))
-    for table in (comparison_table(result), frequency_table(result)):
+    for table in _findings(result):
         console.print(render.to_rich(table))
 
 
@@ -124,6 +126,16 @@ def print_comparison(results: Mapping[str, Result], console: Console) -> None:
     for label, result in results.items():
         console.print(Text(scenario_line(result.scenario, label)))
     console.print(render.to_rich(side_by_side(results)))
+
+
+def _findings(result: Result) -> list[Table]:
+    """Return the tables of what was found, those that the result has data for."""
+    optional = (gain_table(result), occurrence_table(result), forgetting_table(result))
+    return [
+        comparison_table(result),
+        frequency_table(result),
+        *(table for table in optional if table is not None),
+    ]
 
 
 def _markdown(
@@ -147,11 +159,18 @@ def _markdown(
     )
 
 
-def _write_data(tables: Sequence[Table], directory: Path, formats: Sequence[str], stem: str) -> list[Path]:
-    """Write CSV (a file a table) and LaTeX (one file)."""
+def _write_data(
+    tables: Sequence[Table],
+    directory: Path,
+    formats: Sequence[str],
+    stem: str,
+    programs: Mapping[str, Table] | None = None,
+) -> list[Path]:
+    """Write CSV (a file a table) and LaTeX (one file); ``programs``: by name, what CSV holds in a table's place."""
     written: list[Path] = []
     if "csv" in formats:
-        written += [_write(directory / f"{table.name}.csv", render.to_csv(table)) for table in tables]
+        plain = [(programs or {}).get(table.name, table) for table in tables]
+        written += [_write(directory / f"{table.name}.csv", render.to_csv(table)) for table in plain]
     if "tex" in formats:
         text = _LATEX_HEAD + "\n".join(map(render.to_latex, tables))
         written.append(_write(directory / f"{stem}.tex", text))

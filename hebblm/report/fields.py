@@ -67,6 +67,10 @@ class Fields:
         """Take a list of objects."""
         return [Fields(item, f"{self._where}.{key}[{index}]") for index, item in enumerate(self._list(key))]
 
+    def optional_entries(self, key: str) -> list[Fields]:
+        """Take a list of objects; an empty one where the key is absent or null."""
+        return self.entries(key) if key in self else []
+
     def curve(self, key: str) -> tuple[tuple[int, float], ...]:
         """Take a list of pairs (position, value)."""
         points: list[tuple[int, float]] = []

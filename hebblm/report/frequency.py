@@ -39,6 +39,12 @@ def bucket_labels(edges: Sequence[int]) -> list[str]:
     return [f"<{edges[0]}", *middle, f">{edges[-1]}"]
 
 
+def edges_of(labels: Sequence[str]) -> tuple[int, ...]:
+    """Return the edges that :func:`bucket_labels` was given to make ``labels``; none for other labels."""
+    edges = tuple(int(label.lstrip("<>").partition("-")[0]) for label in labels if not label.startswith("<"))
+    return edges if edges and bucket_labels(edges) == list(labels) else ()
+
+
 def frequency_report(
     nll: NDArray[np.floating], train_counts: NDArray[np.integer], edges: Sequence[int] = DEFAULT_EDGES
 ) -> list[FrequencyBucket]:
@@ -69,9 +75,29 @@ def frequency_report(
         )
     if train_counts.size and int(train_counts.min()) < 0:
         raise UserError(f"training count {int(train_counts.min())} is negative; counts start at 0")
-    indices = np.searchsorted(np.asarray(cuts), train_counts, side="right")  # (T,)
+    return bucket_means(nll, bucket_indices(train_counts, cuts), bucket_labels(cuts))
+
+
+def bucket_indices(train_counts: NDArray[np.integer], edges: Sequence[int]) -> NDArray[np.intp]:
+    """Return (T,) which of the ranges that ``edges`` cut each training count (T,) belongs to, from 0."""
+    return np.searchsorted(np.asarray(edges), train_counts, side="right")
+
+
+def bucket_means(
+    nll: NDArray[np.floating], indices: NDArray[np.integer], labels: Sequence[str]
+) -> list[FrequencyBucket]:
+    """Average the loss over buckets.
+
+    Args:
+        nll: (T,) losses in nats.
+        indices: (T,) the bucket of each token, from 0.
+        labels: names of the buckets.
+
+    Returns:
+        One bucket a label, in nats per token; an empty bucket has no loss.
+    """
     buckets = []
-    for index, label in enumerate(bucket_labels(cuts)):
+    for index, label in enumerate(labels):
         chosen = nll[indices == index]
         mean = float(chosen.sum(dtype=np.float64)) / chosen.size if chosen.size else None
         buckets.append(FrequencyBucket.from_nll(label, int(chosen.size), mean))

@@ -30,15 +30,19 @@ class Markup(str):
 def element(tag: str, *children: str, **attributes: str) -> Markup:
     """Return ``<tag attributes>children</tag>``; what is not markup is escaped.
 
-    A trailing underscore of an attribute's name is dropped, so that ``class_`` can be given.
+    A trailing underscore of an attribute's name is dropped, so that ``class_`` can be given; others become hyphens.
     """
-    given = "".join(f' {name.rstrip("_")}="{escape(value)}"' for name, value in attributes.items() if value)
+    given = "".join(
+        f' {name.rstrip("_").replace("_", "-")}="{escape(value)}"'
+        for name, value in attributes.items()
+        if value
+    )
     inner = "".join(child if isinstance(child, Markup) else escape(child) for child in children)
     return Markup(f"<{tag}{given}>{inner}</{tag}>")
 
 
-def table_html(table: Table) -> Markup:
-    """Return a table under its heading, the best cells marked, its notes below."""
+def table_html(table: Table, *, level: int = 2) -> Markup:
+    """Return a table under its heading of ``level``, the best cells marked, its notes below."""
     best = table.best_cells()
     kinds = ["text" if column.kind == "text" else "" for column in table.columns]
     second = table.header_row or [""] * len(kinds)
@@ -60,7 +64,9 @@ def table_html(table: Table) -> Markup:
     ]
     grid = element("table", element("thead", element("tr", *header)), element("tbody", *rows))
     notes = [element("p", note, class_="note") for note in table.notes]
-    return Markup("\n".join([element("h2", table.title), element("div", grid, class_="scroll"), *notes]))
+    return Markup(
+        "\n".join([element(f"h{level}", table.title), element("div", grid, class_="scroll"), *notes])
+    )
 
 
 def page(

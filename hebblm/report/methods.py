@@ -29,6 +29,9 @@ _LOOKS = {
     "hebb": Look("Hebb", "#cc6677"),
     "mixture+mbpa": Look("Mixture+MbPA", "#44aa99", "--"),
     "mixture+hebb": Look("Mixture+Hebb", "#882255", "--"),
+    "mixture-gated": Look("Mixture-gated (ours)", "#117733", ":"),
+    "dynamic+mixture": Look("Dynamic+Mixture (ours)", "#999933", "--"),
+    "dynamic+mixture+hebb": Look("Dynamic+Mixture+Hebb (ours)", "#999933", "-."),
 }
 _FURTHER_COLORS = ("#aa4499", "#0077bb", "#ee7733", "#009988", "#aa3377")
 _FURTHER_LINES = (":", "-.")

@@ -30,6 +30,8 @@ _FREQUENCY: dict[str, dict[str, tuple[float, ...]]] = {
     "ptb": {"mbpa": (3061.75, 719.73, 189.96, 13.64, 56.68), "hebb": (2840.84, 655.86, 177.61, 13.13, 56.39)},
     "wt2": {"mbpa": (5027.67, 970.07, 277.40, 12.53, 59.00), "hebb": (4676.85, 914.83, 264.13, 12.36, 58.29)},
 }
+# Section "Online Adaptation for Language Model": share of the tokens of PTB's test text that WikiText-2 lacks.
+OOV_RATE = 0.0377
 # Tokens of the whole stream, one end-of-sentence mark a line.
 _STREAM_TOKENS = {
     ("ptb", "valid"): 73_760,
@@ -74,13 +76,24 @@ def published(scenario: Scenario) -> Published | None:
             notes=notes,
         )
     if (scenario.source, *key) == ("wt2", "ptb", "test"):
-        rate = f"The paper states 3.77 % of tokens out of vocabulary; this run has {scenario.oov_rate:.2%}."
+        rate = f"The paper states {OOV_RATE:.2%} of tokens out of vocabulary; this run has {scenario.oov_rate:.2%}."
         return Published(
             nll=dict(zip(_METHODS, _CROSS_NLL, strict=True)),
             oov_nll=dict(zip(_METHODS, _CROSS_OOV_NLL, strict=True)),
-            notes=(*notes, rate.replace("%.", " %.")),
+            notes=(*notes, rate.replace("%", " %")),
         )
     return None
+
+
+def stream_tokens(scenario: Scenario) -> int | None:
+    """Return how many tokens the paper scored of a scenario's split, None for a split that it does not score."""
+    return _STREAM_TOKENS.get((scenario.target, scenario.split))
+
+
+def base_perplexity(source: str) -> float | None:
+    """Return the perplexity of the paper's base model on its own validation text, None for another corpus."""
+    printed = _PERPLEXITY.get((source, "valid"))
+    return None if printed is None else printed[_METHODS.index("lstm")]
 
 
 def _partial(scenario: Scenario) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import io
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
@@ -15,39 +15,15 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from hebblm.files import atomic_path
+from hebblm.report.drawing import STYLE, TALLEST, short
 from hebblm.report.layout import spread
 from hebblm.report.methods import BASE, Look, looks
 from hebblm.report.numbers import display, perplexity
+from hebblm.report.occurrence_plot import occurrence_figure
 from hebblm.report.result import Result
 
-# Any: matplotlib's stubs list every key as a literal, and the list changes from version to version.
-_STYLE: Any = {
-    "font.family": "DejaVu Sans",
-    "font.size": 9,
-    "axes.titlesize": 10.5,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.titlepad": 10,
-    "axes.labelcolor": "#333333",
-    "axes.edgecolor": "#999999",
-    "axes.linewidth": 0.8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "axes.grid": True,
-    "grid.color": "#e6e6e6",
-    "grid.linewidth": 0.7,
-    "xtick.color": "#333333",
-    "ytick.color": "#333333",
-    "xtick.major.size": 0,
-    "ytick.major.size": 0,
-    "ytick.minor.size": 0,
-    "legend.frameon": False,
-    "svg.hashsalt": "hebblm",
-}
 _WIDE_RANGE = 4.0  # a running curve whose extremes differ by more than this factor gets a logarithmic axis
 _WARM_UP = 0.02  # share of the stream whose running mean is too noisy to set the scale
-_TALLEST = 1e12  # perplexity; beyond it a method diverged, and its curve would flatten all others
 
 
 def figures(result: Result) -> dict[str, Figure]:
@@ -55,6 +31,7 @@ def figures(result: Result) -> dict[str, Figure]:
     makers: dict[str, Callable[[Result], Figure | None]] = {
         "comparison": comparison_figure,
         "frequency": frequency_figure,
+        "occurrences": occurrence_figure,
         "running": running_figure,
     }
     made = {name: make(result) for name, make in makers.items()}
@@ -73,7 +50,7 @@ def frequency_figure(result: Result) -> Figure | None:
         for method in styles
     }
     base = nll.get(BASE)
-    with rc_context(_STYLE):
+    with rc_context(STYLE):
         figure = Figure(figsize=(8.4, 6.0 if base else 3.8), layout="constrained")
         axes = figure.subplots(2 if base else 1, 1, sharex=True, squeeze=False)[:, 0]
         level = {
@@ -82,9 +59,9 @@ def frequency_figure(result: Result) -> Figure | None:
         }
         _grouped_bars(axes[0], level, styles)
         axes[0].set_yscale("log")
-        drawn = [value for values in level.values() for value in values if value and value <= _TALLEST]
+        drawn = [value for values in level.values() for value in values if value and value <= TALLEST]
         axes[0].set_ylim(bottom=min(drawn, default=1.0) / 1.6)
-        axes[0].yaxis.set_major_formatter(FuncFormatter(_short))
+        axes[0].yaxis.set_major_formatter(FuncFormatter(short))
         axes[0].yaxis.set_minor_formatter(NullFormatter())
         axes[0].set_ylabel("Perplexity (log scale)")
         axes[0].set_title(f"Perplexity by training count, {result.scenario.label}")
@@ -112,7 +89,7 @@ def running_figure(result: Result) -> Figure | None:
         method: [
             (position, perplexity(nll))
             for position, nll in result.methods[method].running
-            if perplexity(nll) <= _TALLEST
+            if perplexity(nll) <= TALLEST
         ]
         for method in result.methods
     }
@@ -123,7 +100,7 @@ def running_figure(result: Result) -> Figure | None:
     end = max(points[-1][0] for points in curves.values())
     settled = [value for points in curves.values() for at, value in points if at >= _WARM_UP * end]
     low, high = min(settled), max(settled)
-    with rc_context(_STYLE):
+    with rc_context(STYLE):
         figure = Figure(figsize=(8.4, 4.4), layout="constrained")
         axis = figure.subplots()
         for method, look in styles.items():
@@ -137,8 +114,8 @@ def running_figure(result: Result) -> Figure | None:
         else:
             margin = 0.05 * (high - low) or 0.05 * high
             axis.set_ylim(low - margin, high + margin)
-        axis.yaxis.set_major_formatter(FuncFormatter(_short))
-        axis.xaxis.set_major_formatter(FuncFormatter(_short))
+        axis.yaxis.set_major_formatter(FuncFormatter(short))
+        axis.xaxis.set_major_formatter(FuncFormatter(short))
         axis.set_xlim(0, end)
         axis.set_xlabel("Tokens scored so far")
         axis.set_ylabel("Perplexity so far" + (" (log scale)" if axis.get_yscale() == "log" else ""))
@@ -164,7 +141,7 @@ def comparison_figure(result: Result) -> Figure | None:
             method: _difference(base.in_vocabulary_nll, items[method].in_vocabulary_nll) for method in others
         }
     styles = looks(result.methods)
-    with rc_context(_STYLE):
+    with rc_context(STYLE):
         figure = Figure(figsize=(3.0 + 2.6 * len(panels), 1.5 + 0.34 * len(others)), layout="constrained")
         axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
         for axis, (title, gains) in zip(axes, panels.items(), strict=True):
@@ -188,7 +165,7 @@ def render(figure: Figure, kind: Literal["png", "svg"]) -> bytes:
     stream = io.BytesIO()
     metadata = {"Software": None} if kind == "png" else {"Date": None}
     FigureCanvasAgg(figure)
-    with rc_context(_STYLE):
+    with rc_context(STYLE):
         figure.savefig(stream, format=kind, dpi=160, metadata=metadata)
     return stream.getvalue()
 
@@ -209,7 +186,7 @@ def _grouped_bars(axis: Axes, values: Mapping[str, list[float | None]], styles: 
         heights = [
             (at + shift, height) for at, height in enumerate(values.get(method, ())) if height is not None
         ]
-        finite = [(at, height) for at, height in heights if height <= _TALLEST]
+        finite = [(at, height) for at, height in heights if height <= TALLEST]
         axis.bar(
             [at for at, _ in finite],
             [height for _, height in finite],
@@ -217,7 +194,7 @@ def _grouped_bars(axis: Axes, values: Mapping[str, list[float | None]], styles: 
             color=look.color,
             label=look.name,
         )
-        for at, height in ((at, height) for at, height in heights if height > _TALLEST):
+        for at, height in ((at, height) for at, height in heights if height > TALLEST):
             sign = "\u221e" if math.isinf(height) else "\u2191"
             axis.text(at, 0.02, sign, color=look.color, ha="center", transform=axis.get_xaxis_transform())
 
@@ -285,12 +262,3 @@ def _difference(base: float | None, other: float | None) -> float | None:
 def _optional_perplexity(nll: float | None) -> float | None:
     """Return the perplexity of a loss that may be missing."""
     return None if nll is None else perplexity(nll)
-
-
-def _short(value: float, _position: int | None = None) -> str:
-    """Return a tick label: plain below one thousand, in thousands or millions above."""
-    if value >= 1e9:
-        return f"{value:.0e}"
-    if value >= 1e6:
-        return f"{value / 1e6:g}M"
-    return f"{value / 1e3:g}k" if value >= 1e3 else f"{value:g}"

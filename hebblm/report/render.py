@@ -55,8 +55,8 @@ def to_rich(table: Table) -> RichTable:
     return rich
 
 
-def to_markdown(table: Table) -> str:
-    """Return a GitHub-flavoured Markdown table with its title as a heading and its notes below."""
+def to_markdown(table: Table, *, level: int = 2) -> str:
+    """Return a GitHub-flavoured Markdown table with its title as a heading of ``level`` and its notes below."""
     best = table.best_cells()
     rules = [":--" if column.kind == "text" else "--:" for column in table.columns]
     lines = [_markdown_row(table.single_headers()), _markdown_row(rules, escape=False)]
@@ -67,7 +67,7 @@ def to_markdown(table: Table) -> str:
         bold = [f"**{cell}**" if (at, index) in best else cell for index, cell in enumerate(cells)]
         lines.append(_markdown_row(bold, escape=False))
     notes = "".join(f"\n{markdown_escape(note)}\n" for note in table.notes)
-    return f"## {markdown_escape(table.title)}\n\n" + "\n".join(lines) + "\n" + notes
+    return f"{'#' * level} {markdown_escape(table.title)}\n\n" + "\n".join(lines) + "\n" + notes
 
 
 def to_csv(table: Table) -> str:

@@ -11,6 +11,8 @@ from hebblm.errors import UserError
 from hebblm.files import read_json, write_json
 from hebblm.report import numbers
 from hebblm.report.fields import Fields
+from hebblm.report.forgetting import Forgetting
+from hebblm.report.gains import Gain
 
 SCHEMA = "hebblm-result/1"
 FILE_NAME = "result.json"
@@ -72,6 +74,9 @@ class MethodResult:
         words_perplexity: perplexity per word for a subword vocabulary.
         bits_per_byte: loss in bits per byte of the raw text.
         running: points (tokens scored so far, mean loss so far in nats).
+        oov_occurrences: the loss of out-of-vocabulary tokens by which occurrence of their word in the stream they are.
+        gains: what the method gains over the unadapted model, part by part.
+        forgetting: what the source domain's text costs before and after; None where that was not asked for.
         extra: further keys of the file, kept as they are.
     """
 
@@ -89,6 +94,9 @@ class MethodResult:
     words_perplexity: float | None = None
     bits_per_byte: float | None = None
     running: tuple[tuple[int, float], ...] = ()
+    oov_occurrences: tuple[FrequencyBucket, ...] = ()
+    gains: tuple[Gain, ...] = ()
+    forgetting: Forgetting | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -107,6 +115,11 @@ class MethodResult:
             words_perplexity=fields.number("words_perplexity") if "words_perplexity" in fields else None,
             bits_per_byte=fields.number("bits_per_byte") if "bits_per_byte" in fields else None,
             running=fields.curve("running") if "running" in fields else (),
+            oov_occurrences=tuple(
+                FrequencyBucket.read(item) for item in fields.optional_entries("oov_occurrences")
+            ),
+            gains=tuple(Gain.read(item) for item in fields.optional_entries("gains")),
+            forgetting=Forgetting.read(fields.nested("forgetting")) if "forgetting" in fields else None,
             extra=fields.rest(),
         )
 
@@ -117,6 +130,9 @@ class MethodResult:
             "words_perplexity": self.words_perplexity,
             "bits_per_byte": self.bits_per_byte,
             "running": [list(point) for point in self.running] or None,
+            "oov_occurrences": [bucket.to_json() for bucket in self.oov_occurrences] or None,
+            "gains": [gain.to_json() for gain in self.gains] or None,
+            "forgetting": None if self.forgetting is None else self.forgetting.to_json(),
         }
         return {
             "nll": self.nll,

@@ -13,8 +13,11 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from hebblm.errors import UserError
-from hebblm.report.frequency import frequency_report
+from hebblm.report.frequency import DEFAULT_EDGES, edges_of, frequency_report, validate_edges
+from hebblm.report.gains import Bootstrap, Gain
 from hebblm.report.methods import BASE, name_of, ordered
+from hebblm.report.occurrences import occurrence_report, occurrences_so_far
+from hebblm.report.parts import part_gains
 from hebblm.report.result import Result
 from hebblm.report.table import Column, Table
 
@@ -79,8 +82,36 @@ def with_edges(result: Result, tokens: TokenLosses, edges: Sequence[int]) -> Res
         UserError: bad edges, or token losses of another run.
     """
     _check_same_run(result, tokens)
+    edges = validate_edges(edges)
+    gains = _gains(result, tokens, edges)
     methods = {
-        name: replace(item, frequency=tuple(frequency_report(tokens.nll[name], tokens.train_counts, edges)))
+        name: replace(
+            item,
+            frequency=tuple(frequency_report(tokens.nll[name], tokens.train_counts, edges)),
+            gains=gains.get(name, ()),
+        )
+        for name, item in result.methods.items()
+    }
+    return replace(result, methods=methods)
+
+
+def with_parts(result: Result, tokens: TokenLosses) -> Result:
+    """Return the result with losses by occurrence and gains with intervals where it has none.
+
+    Raises:
+        UserError: token losses of another run.
+    """
+    _check_same_run(result, tokens)
+    seen = occurrences_so_far(tokens.words)
+    buckets = next(iter(result.methods.values())).frequency
+    gains = _gains(result, tokens, edges_of([bucket.bucket for bucket in buckets]) or DEFAULT_EDGES)
+    methods = {
+        name: replace(
+            item,
+            oov_occurrences=item.oov_occurrences
+            or tuple(occurrence_report(tokens.nll[name], seen, tokens.oov)),
+            gains=item.gains or gains.get(name, ()),
+        )
         for name, item in result.methods.items()
     }
     return replace(result, methods=methods)
@@ -157,6 +188,18 @@ def word_table(result: Result, tokens: TokenLosses, top: int = 15) -> Table | No
     )
     title = f"Words that changed most under {name_of(best)} on {result.scenario.label}"
     return Table("words", title, columns, rows, ("Gain over the LSTM, summed over all occurrences.",))
+
+
+def _gains(result: Result, tokens: TokenLosses, edges: Sequence[int]) -> dict[str, tuple[Gain, ...]]:
+    """Return the gains of the result's methods, with the intervals that it was made with."""
+    return part_gains(
+        {name: tokens.nll[name] for name in result.methods},
+        tokens.train_counts,
+        occurrences_so_far(tokens.words),
+        tokens.oov,
+        edges,
+        Bootstrap.of(result.extra.get("bootstrap", {})),
+    )
 
 
 def _check_same_run(result: Result, tokens: TokenLosses) -> None:

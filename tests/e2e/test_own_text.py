@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.torch import load_file
 
-from hebblm.adapt import DEFAULT_METHODS, RULES
+from hebblm.adapt import DEFAULT_METHODS, METHODS
 from hebblm.cli.eval import main as evaluate
 from hebblm.cli.preprocess import main as preprocess
 from hebblm.cli.report import main as report
@@ -23,7 +23,7 @@ from hebblm.report.numbers import perplexity
 
 from .conftest import World
 
-EVERY = [*RULES, "dynamic"]
+EVERY = list(METHODS)
 BUCKETS = ["<50", "50-100", "100-500", ">500"]
 CPU = ["--device", "cpu"]
 
@@ -80,7 +80,9 @@ def test_frequency_buckets_recombine_to_all(intra: Path) -> None:
 
 def test_tokens_are_logged_one_a_row(intra: Path) -> None:
     table = pq.read_table(intra / "tokens.parquet").to_pydict()
-    assert list(table) == ["position", "token", "train_count", "is_oov", *(f"nll_{name}" for name in EVERY)]
+    columns = ["position", "token", "train_count", "is_oov", "seen"]
+    assert list(table) == [*columns, *(f"nll_{name}" for name in EVERY)]
+    assert table["seen"] == [table["token"][:at].count(token) for at, token in enumerate(table["token"])]
     assert table["position"] == list(range(200))
     for name, nll in losses(intra).items():
         assert np.mean(np.array(table[f"nll_{name}"], dtype=np.float64)) == pytest.approx(nll, abs=1e-6)
@@ -119,9 +121,13 @@ def test_across_domains_token_by_token(world: World, tmp_path: Path, vocabulary:
     arguments = ["--source", str(world.prepared), "--target", str(world.other_prepared)]
     policy = ["--vocabulary", vocabulary, "--update-every", "1", "--max-tokens", "40"]
     files = ["--checkpoint", str(world.model), "--output-path", str(tmp_path)]
-    assert evaluate([*arguments, *policy, *files, *CPU]) == 0
+    probe = ["--forgetting", "--forgetting-tokens", "50"]
+    assert evaluate([*arguments, *policy, *files, *probe, *CPU]) == 0
     result = read(tmp_path)
     assert result["scenario"]["kind"] == "cross-domain"
+    assert result["forgetting"] == {"corpus": str(world.prepared), "split": "test", "tokens": 50}
+    assert {"before", "after", "memory_kept"} == set(result["methods"]["hebb"]["forgetting"])
+    assert "before and after" in (tmp_path / "report.md").read_text()
     assert result["scenario"]["vocabulary"] == vocabulary
     assert result["scenario"]["oov_tokens"] > 0
     assert list(result["methods"]) == list(DEFAULT_METHODS)
@@ -129,6 +135,10 @@ def test_across_domains_token_by_token(world: World, tmp_path: Path, vocabulary:
     for method in result["methods"].values():
         parts = oov * method["oov_nll"] + (total - oov) * method["in_vocabulary_nll"]
         assert parts / total == pytest.approx(method["nll"], abs=1e-6)
+        occurrences = method["oov_occurrences"]
+        assert [item["bucket"] for item in occurrences] == ["1st", "2nd", "3rd", "4th-7th", "8th+"]
+        summed = sum(item["tokens"] * item["nll"] for item in occurrences if item["tokens"])
+        assert summed == pytest.approx(oov * method["oov_nll"])
 
 
 def test_a_checkpoint_reads_a_file(world: World, tmp_path: Path) -> None:

@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from hebblm.adapt import (
-    RULES,
+    DYNAMIC,
+    METHODS,
     CacheConfig,
     Context,
     ContextAdapter,
+    DynamicMixtureConfig,
     KnnConfig,
     MethodSettings,
     MixtureConfig,
@@ -33,6 +35,7 @@ from hebblm.types import Adapter, OutputHead
 
 from ..support import toy
 
+RULES = [name for name in METHODS if name != DYNAMIC]  # over whichever base; "dynamic" is that base itself
 WIDE = 300  # classes; the fast form follows 256 of them
 MemoryMaker = Callable[[torch.dtype], AnyMemory]
 
@@ -238,6 +241,7 @@ def weightless() -> MethodSettings:
         toy.SETTINGS,
         cache=CacheConfig(30, 0.7, 0.0), knn=KnnConfig(0.5, 0.0), mixture=MixtureConfig(0.8, 0.0),
         mbpa=replace(toy.SETTINGS.mbpa, lr=0.0), hebb=replace(toy.SETTINGS.hebb, eta=0.0),
+        mixture_gated=replace(toy.SETTINGS.mixture_gated, bias=-1e4), dynamic_mixture=DynamicMixtureConfig(0.8, 0.0),
     )  # fmt: skip
 
 

@@ -7,16 +7,19 @@ import torch
 
 from hebblm.adapt import (
     DEFAULT_METHODS,
+    METHODS,
     PAPER_METHODS,
-    RULES,
     CacheConfig,
     ContextAdapter,
+    DynamicMixtureConfig,
+    DynamicMixtureHebbConfig,
     Hebb,
     HebbConfig,
     KnnConfig,
     MbpaConfig,
     MethodSettings,
     MixtureConfig,
+    MixtureGatedConfig,
     MixtureHebbConfig,
     MixtureMbpaConfig,
     build_rule,
@@ -41,7 +44,7 @@ def observed_context(settings: MethodSettings = toy.SETTINGS, novel: bool = True
 
 
 def test_the_named_sets_are_known_methods() -> None:
-    for names in (DEFAULT_METHODS, PAPER_METHODS, [*RULES, "dynamic"]):
+    for names in (DEFAULT_METHODS, PAPER_METHODS, METHODS):
         check_methods(list(names))
     assert set(PAPER_METHODS) <= set(DEFAULT_METHODS)
 
@@ -105,7 +108,11 @@ def test_a_result_names_the_settings_that_a_method_depends_on() -> None:
     assert hyperparameters("cache", every) == asdict(every.cache)
     assert set(hyperparameters("mixture+hebb", every)) == {"mixture", "mbpa", "hebb", "mixture_hebb"}
     assert set(hyperparameters("hebb-v2", every)) == {"mbpa", "hebb"}
-    for method in RULES:
+    assert hyperparameters("mixture-gated", every) == asdict(every.mixture_gated)
+    assert set(hyperparameters("dynamic+mixture+hebb", every)) == {
+        "dynamic_mixture", "mbpa", "hebb", "dynamic_mixture_hebb"
+    }  # fmt: skip
+    for method in METHODS:
         hyperparameters(method, every)
 
 
@@ -129,6 +136,12 @@ def test_a_result_names_the_settings_that_a_method_depends_on() -> None:
         (lambda: HebbConfig(constant=1.5), "hebb.constant = 1.5"),
         (lambda: MixtureMbpaConfig(1.2), "mixture_mbpa.weight = 1.2"),
         (lambda: MixtureHebbConfig(-0.2), "mixture_hebb.weight = -0.2"),
+        (lambda: MixtureGatedConfig(theta=-1.0), "mixture_gated.theta = -1"),
+        (lambda: MixtureGatedConfig(bias=float("-inf")), "mixture_gated.bias = -inf must be a finite"),
+        (lambda: MixtureGatedConfig(peak=float("nan")), "mixture_gated.peak = nan must be a finite"),
+        (lambda: DynamicMixtureConfig(theta=-1.0), "dynamic_mixture.theta = -1"),
+        (lambda: DynamicMixtureConfig(gamma=1.5), "dynamic_mixture.gamma = 1.5"),
+        (lambda: DynamicMixtureHebbConfig(2.0), "dynamic_mixture_hebb.weight = 2"),
     ],
 )
 def test_a_value_out_of_range_is_refused_by_its_dotted_name(make, message: str) -> None:  # type: ignore[no-untyped-def]

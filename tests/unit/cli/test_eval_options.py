@@ -22,6 +22,8 @@ def test_the_options_of_the_adaptation_are_short_for_settings() -> None:
         (["--tolerance", "-1"], "mbpa.tolerance = -1.0 is out of range"),
         (["--tolerance", "nan"], "tolerance"),
         (["--method", "quick"], "method"),
+        (["--forgetting"], "--forgetting compares two domains, and ptb is the only one"),
+        (["--forgetting-tokens", "0"], "--forgetting-tokens 0 must be at least 1"),
     ],
 )
 def test_contradictions_and_bad_values_are_refused(

@@ -13,6 +13,7 @@ from hebblm.evaluation.grid import Best, Grid, HebbGrid, mixed
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import evaluate
 from hebblm.evaluation.losses import LossTable
+from hebblm.evaluation.passes import dynamic_pass
 from hebblm.evaluation.scenario import Scenario, ScenarioConfig
 from hebblm.evaluation.tune import tune
 from hebblm.evaluation.vocabulary import UnionVocabulary
@@ -162,3 +163,23 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str) -> None:
         chosen |= points[best[1]]
     assert chosen.items() <= tuned.values.items()
     assert len(tuned.best["dynamic"].tried) == 4
+    gated = tuned.best["mixture-gated"]
+    assert [point["mixture_gated.theta"] for point in gated.tried] == list(grid.theta)
+    assert gated.loss == min(point["nll"] for point in gated.tried)
+    assert loss("mixture-gated", dict(gated.values)) == pytest.approx(gated.loss, abs=1e-4)
+    assert gated.loss < tuned.best["mixture"].loss
+
+    def dynamic_loss(method: str, values: dict[str, float | str]) -> float:
+        point = settings.changed(tuned.values).changed(values)
+        rules = {method: build_rule(method, point.methods)}
+        return float(dynamic_pass(scenario, rules, point).scores.nll[method].astype(float).mean())
+
+    spaces = {
+        "dynamic+mixture": {"dynamic_mixture.theta": grid.theta, "dynamic_mixture.gamma": grid.gamma},
+        "dynamic+mixture+hebb": {"dynamic_mixture_hebb.weight": grid.weight},
+    }
+    for method, space in spaces.items():
+        points = [dict(zip(space, values, strict=True)) for values in product(*space.values())]
+        best = min((dynamic_loss(method, point), i) for i, point in enumerate(points))
+        assert tuned.best[method].loss == pytest.approx(best[0], abs=1e-5), method
+        assert tuned.best[method].values == points[best[1]], method

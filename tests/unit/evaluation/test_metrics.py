@@ -41,6 +41,9 @@ def test_buckets_and_vocabulary_parts_recombine_to_the_whole(seed: int, count: i
     assert (result.oov_nll is None) == (oov == 0)
     assert (result.in_vocabulary_nll is None) == (oov == count)
     assert result.perplexity == pytest.approx(math.exp(result.nll))
+    assert sum(bucket.tokens for bucket in result.oov_occurrences) == oov
+    if oov:
+        assert recombine(result.oov_occurrences) == pytest.approx(result.oov_nll, rel=1e-9)
 
 
 def test_perplexity_a_word_and_bits_a_byte_count_the_text_and_not_its_pieces() -> None:

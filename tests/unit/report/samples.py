@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from hebblm.report.frequency import frequency_report
+from hebblm.report.frequency import DEFAULT_EDGES, frequency_report
+from hebblm.report.gains import Bootstrap
 from hebblm.report.numbers import perplexity
+from hebblm.report.occurrences import occurrence_report, occurrences_so_far
+from hebblm.report.parts import part_gains
 from hebblm.report.result import MethodResult, Result, Scenario
 from hebblm.report.tokens import TokenLosses, running_curve
 
@@ -54,6 +57,8 @@ def sample_result(
     """Return the result of :func:`sample_tokens`; within one domain nothing is out of vocabulary."""
     across = source != target
     tokens = sample_tokens(count, oov=across, methods=methods)
+    seen = occurrences_so_far(tokens.words)
+    gains = part_gains(tokens.nll, tokens.train_counts, seen, tokens.oov, DEFAULT_EDGES, Bootstrap())
     entries = {}
     for method in methods:
         nll = tokens.nll[method]
@@ -68,6 +73,8 @@ def sample_result(
             tokens_per_second=800.0,
             stabilized_queries=3 if method in ("mbpa", "hebb") else None,
             running=running_curve(nll),
+            oov_occurrences=tuple(occurrence_report(nll, seen, tokens.oov)),
+            gains=gains.get(method, ()),
         )
     scenario = Scenario(
         kind="cross-domain" if across else "intra-domain",

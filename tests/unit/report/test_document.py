@@ -54,8 +54,9 @@ def test_every_format_is_written(tmp_path: Path) -> None:
     names = {path.name for path in written}
     assert names == {
         "report.md", "report.html", "tables.tex",
-        "comparison.csv", "frequency.csv", "paper.csv", "words.csv",
-        "comparison.png", "frequency.png", "running.png", "comparison.svg", "frequency.svg", "running.svg",
+        "comparison.csv", "frequency.csv", "gains.csv", "occurrences.csv", "paper.csv", "words.csv",
+        "comparison.png", "frequency.png", "occurrences.png", "running.png",
+        "comparison.svg", "frequency.svg", "occurrences.svg", "running.svg",
     }  # fmt: skip
     assert {path.name for path in (tmp_path / "out").iterdir()} == names
     assert all(path.stat().st_size > 0 for path in written)
@@ -75,7 +76,7 @@ def test_markdown_states_policies_settings_and_origin(tmp_path: Path) -> None:
     for line in text.splitlines():
         if line.startswith("!["):
             assert (tmp_path / line.split("(")[1].rstrip(")")).exists()
-    assert text.count("![") == 3
+    assert text.count("![") == 4
 
 
 def test_markdown_links_no_picture_that_was_not_written(tmp_path: Path) -> None:
@@ -88,7 +89,7 @@ def test_markdown_links_no_picture_that_was_not_written(tmp_path: Path) -> None:
 def test_html_is_whole_and_needs_nothing_beside_it(tmp_path: Path) -> None:
     write_report(sample_result(300), tmp_path, formats=("html",))
     reader = _read(tmp_path / "report.html")
-    assert len(reader.images) == 3
+    assert len(reader.images) == 4
     assert all(source.startswith("data:image/png;base64,") for source in reader.images)
     assert "script" not in reader.tags
     assert "link" not in reader.tags
@@ -148,7 +149,23 @@ def test_the_summary_prints_scenario_comparison_and_frequency() -> None:
     )
     assert "Methods on wt2-to-ptb test" in text
     assert "Perplexity by training count on wt2-to-ptb test" in text
+    assert "Gain over the LSTM by training count on wt2-to-ptb test" in text
+    assert "Nats on OOV words by occurrence in the stream, wt2-to-ptb test" in text
     assert "Mixture+Hebb" in text
+
+
+def test_token_losses_fill_in_what_a_result_lacks(tmp_path: Path) -> None:
+    whole = sample_result(3000)
+    bare = replace(
+        whole,
+        methods={name: replace(item, gains=(), oov_occurrences=()) for name, item in whole.methods.items()},
+    )
+    for name, result, tokens in (("bare", bare, sample_tokens(3000)), ("whole", whole, None)):
+        write_report(result, tmp_path / name, formats=("csv", "tex"), tokens=tokens)
+    for name in ("gains.csv", "occurrences.csv"):
+        assert (tmp_path / "bare" / name).read_text() == (tmp_path / "whole" / name).read_text()
+    write_report(bare, tmp_path / "none", formats=("csv",))
+    assert not (tmp_path / "none" / "gains.csv").exists()
 
 
 def test_settings_are_flattened() -> None:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hebblm.report.layout import spread
+from hebblm.report.occurrence_plot import occurrence_figure
 from hebblm.report.plots import comparison_figure, figures, frequency_figure, render, running_figure, save
 
 from .samples import sample_result
@@ -96,9 +97,25 @@ def test_comparison_has_a_panel_for_new_words_only_across_domains() -> None:
 
 def test_plots_without_data_are_left_out() -> None:
     result = sample_result(200, methods=("hebb",))
-    bare = replace(result.methods["hebb"], running=(), frequency=())
+    bare = replace(result.methods["hebb"], running=(), frequency=(), oov_occurrences=())
     assert figures(replace(result, methods={"hebb": bare})) == {}
-    assert list(figures(result)) == ["frequency", "running"]
+    assert list(figures(result)) == ["frequency", "occurrences", "running"]
+
+
+def test_occurrence_figure_has_a_line_a_method_and_leaves_out_infinite_points() -> None:
+    result = sample_result(3000, methods=SMALL)
+    item = result.methods["hebb"]
+    first = replace(item.oov_occurrences[0], nll=math.inf, perplexity=math.inf)
+    broken = replace(item, oov_occurrences=(first, *item.oov_occurrences[1:]))
+    figure = occurrence_figure(replace(result, methods={**result.methods, "hebb": broken}))
+    assert figure is not None
+    lines = {str(line.get_label()): line for line in figure.axes[0].get_lines()}
+    assert list(lines) == ["LSTM", "Mixture", "Hebb"]
+    buckets = [bucket.nll for bucket in result.methods["lstm"].oov_occurrences if bucket.tokens]
+    assert list(lines["LSTM"].get_ydata()) == buckets
+    assert list(lines["Hebb"].get_xdata()) == list(range(1, len(buckets)))
+    assert render(figure, "png").startswith(PNG)
+    assert occurrence_figure(sample_result(200, source="ptb", target="ptb", methods=SMALL)) is None
 
 
 def test_infinite_losses_can_be_drawn() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hebblm.errors import UserError
-from hebblm.report.tokens import TokenLosses, running_curve, with_edges, with_running, word_table
+from hebblm.report.tokens import TokenLosses, running_curve, with_edges, with_parts, with_running, word_table
 
 from .samples import sample_result, sample_tokens
 
@@ -64,6 +64,24 @@ def test_other_edges_recombine_to_the_same_loss() -> None:
     assert [bucket.bucket for bucket in item.frequency] == ["<10", "10-1000", ">1000"]
     total = sum(bucket.tokens * (bucket.nll or 0.0) for bucket in item.frequency) / 500
     assert total == pytest.approx(item.nll, abs=1e-12)
+    parts = {gain.part: gain.tokens for gain in item.gains}
+    assert [parts[bucket.bucket] for bucket in item.frequency] == [bucket.tokens for bucket in item.frequency]
+    assert "50-100" not in parts
+
+
+def test_bad_edges_are_refused_before_anything_is_counted() -> None:
+    for edges in ([], [50, 10], [0]):
+        with pytest.raises(UserError, match="frequency edges"):
+            with_edges(sample_result(200), sample_tokens(200), edges)
+
+
+def test_parts_are_filled_in_by_the_edges_of_the_result_but_not_replaced() -> None:
+    whole = with_edges(sample_result(3000), sample_tokens(3000), [10, 1000])
+    bare = {name: replace(item, gains=(), oov_occurrences=()) for name, item in whole.methods.items()}
+    assert with_parts(replace(whole, methods=bare), sample_tokens(3000)) == whole
+    own = replace(whole.methods["hebb"], gains=whole.methods["mbpa"].gains)
+    kept = with_parts(replace(whole, methods={**whole.methods, "hebb": own}), sample_tokens(3000))
+    assert kept.methods["hebb"].gains == whole.methods["mbpa"].gains
 
 
 def test_tokens_of_another_run_are_refused() -> None:

@@ -1,0 +1,92 @@
+"""Mixture whose share depends on how sure retrieval and base are, query by query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as nn
+
+from hebblm.adapt import functional as F
+from hebblm.adapt.context import EvalBatch
+from hebblm.adapt.functional.losses import first_and_sum, mixture_losses
+from hebblm.adapt.safeguards import Safeguards
+from hebblm.adapt.settings import MixtureGatedConfig
+
+NEAREST = 1e-3  # added to the nearest squared distance, which is 0 where a state comes again
+
+
+def label_entropy(batch: EvalBatch, theta: float) -> Tensor:
+    """Return the entropy (N,) in nats of the neighbours' labels under ``softmax_k(theta h_k . h)``; 0 without any."""
+
+    def compute() -> Tensor:
+        near = batch.neighbors
+        scores = (theta * batch.products).masked_fill(~near.mask, -torch.inf)
+        weights = scores.softmax(1).nan_to_num(0.0)  # (N, K); a row without entries has no weights
+        first, mass = first_and_sum(near.values, weights)
+        return torch.where(first, torch.special.entr(mass), 0).sum(1)
+
+    return batch.shared(("label entropy", theta), compute)
+
+
+def nearest_distance(batch: EvalBatch) -> Tensor:
+    """Return ``log(1e-3 + d^2)`` (N,) of the nearest entry; +inf without any."""
+    return (batch.neighbors.distances[:, 0].to(batch.hidden.dtype) + NEAREST).log()
+
+
+def base_peak(batch: EvalBatch) -> Tensor:
+    """Return the base's largest log-probability (N,), nats."""
+    return batch.logits.amax(1) - batch.log_normalizers
+
+
+@dataclass(frozen=True, slots=True)
+class GatedMixture:
+    """``(1 - gamma_i) P_base + gamma_i q`` with q as in Mixture and a share for each query.
+
+    ``gamma_i = sigmoid(bias + distance log(1e-3 + d_1^2) + entropy H(q) + peak max_y log P_base(y))``, where d_1 is the
+    distance of the nearest entry. Nothing of it depends on the answer.
+    """
+
+    config: MixtureGatedConfig
+
+    def log_probs(self, batch: EvalBatch) -> Tensor:
+        """Return (N, V), nats; the base's for a query without neighbours."""
+
+        def compute() -> Tensor:
+            near, gate = batch.neighbors, self._gate(batch)[:, None]  # (N, 1)
+            memory = F.memory_mixture(
+                batch.log_probs, self.config.theta * batch.products, near.values, near.mask, 1.0
+            )
+            mixed = torch.logaddexp(memory + nn.logsigmoid(gate), batch.log_probs + nn.logsigmoid(-gate))
+            return torch.where(near.mask.any(1, keepdim=True), mixed, batch.log_probs)
+
+        return batch.shared(self, compute)
+
+    def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
+        """Return the loss (N,), nats."""
+
+        def compute() -> Tensor:
+            near, gate = batch.neighbors, self._gate(batch)
+            base = batch.base_losses(targets)
+            scores = self.config.theta * batch.products
+            memory = mixture_losses(base, scores, near.values, near.mask, 1.0, targets)
+            mixed = -torch.logaddexp(nn.logsigmoid(gate) - memory, nn.logsigmoid(-gate) - base)
+            return torch.where(near.mask.any(1), mixed, base)
+
+        return batch.scored(self, targets, compute)
+
+    def safeguards(self, batch: EvalBatch) -> Safeguards:
+        """Nothing is adapted."""
+        return Safeguards.none(batch.hidden)
+
+    def _gate(self, batch: EvalBatch) -> Tensor:
+        """Return the logit (N,) of the share; of no meaning for a query without neighbours."""
+        config = self.config
+        nearest = nearest_distance(batch).masked_fill(~batch.neighbors.mask[:, 0], 0.0)
+        return (
+            config.bias
+            + config.distance * nearest
+            + config.entropy * label_entropy(batch, config.theta)
+            + config.peak * base_peak(batch)
+        )

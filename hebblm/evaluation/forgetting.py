@@ -1,0 +1,105 @@
+"""Forgetting: the source domain's own text, scored before and after another domain was read."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from hebblm.adapt import Context, Rule
+from hebblm.errors import UserError
+from hebblm.evaluation.loop import token_losses
+from hebblm.evaluation.scenario import Scenario
+from hebblm.models.base import AwdBase
+from hebblm.progress import bar
+from hebblm.report.forgetting import Forgetting
+from hebblm.text import EvaluationStream, encode_target
+
+SEGMENT = 100  # tokens that are read and scored at once
+WITHOUT_MEMORY = ("lstm", "dynamic")
+Losses = dict[str, float]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Probe:
+    """The beginning of a split of the source domain, scored by every method while nothing learns from it.
+
+    Args:
+        scenario: that reads the other domain.
+        stream: of the source domain, in the ids of its own dictionary.
+    """
+
+    scenario: Scenario
+    stream: EvaluationStream
+
+    @classmethod
+    def of(cls, scenario: Scenario, tokens: int) -> Probe:
+        """Return the probe of the first ``tokens`` of the split that is read of the target.
+
+        Raises:
+            UserError: one domain only, or the source's text is not at hand.
+        """
+        if scenario.kind != "cross-domain":
+            raise UserError(
+                f"forgetting compares two domains, and {scenario.source} is the only one here; use --cross-domain"
+            )
+        if scenario.train is None:
+            raise UserError(f"forgetting needs the text of {scenario.source}; name it with --source")
+        stream = encode_target(scenario.dictionary, scenario.train, scenario.config.split)
+        return cls(scenario, dataclasses.replace(stream, ids=stream.ids[:tokens]))
+
+    def describe(self) -> dict[str, Any]:
+        """Return which text it is, as JSON."""
+        return {
+            "corpus": self.scenario.source,
+            "split": self.scenario.config.split,
+            "tokens": len(self.stream),
+        }
+
+    @torch.no_grad()
+    def losses(self, base: AwdBase, context: Context, rules: Mapping[str, Rule], title: str) -> Losses:
+        """Return the mean loss of every method, nats per token; base and context stay as they are.
+
+        Args:
+            base: whose weights, as they are now, read the text from an empty state.
+            context: its head must be the base's; its memory, counts and window are read only.
+            rules: by name.
+            title: of the progress bar.
+        """
+        vocabulary, stream = self.scenario.vocabulary, self.stream
+        reader = AwdBase(base.model)
+        rows = context.head.weight.shape[0]
+        sums = dict.fromkeys(rules, 0.0)
+        inputs, targets = (
+            torch.from_numpy(ids).to(context.head.weight.device) for ids in (stream.inputs, stream.targets)
+        )
+        with bar() as progress:
+            task = progress.add_task(title, total=len(stream), unit="tokens")
+            for begin in range(0, len(stream), SEGMENT):
+                labels = targets[begin : begin + SEGMENT]  # (N,)
+                hidden = reader.read(vocabulary.readable(inputs[begin : begin + SEGMENT], rows))  # (N, D)
+                batch = context.batch(hidden)
+                for name, rule in rules.items():
+                    sums[name] += float(token_losses(rule, batch, labels, vocabulary).double().sum())
+                progress.advance(task, len(labels))
+        return {name: total / len(stream) for name, total in sums.items()}
+
+    def around(
+        self, base: AwdBase, context: Context, rules: Mapping[str, Rule], read: Callable[[], None]
+    ) -> dict[str, Forgetting]:
+        """Return by method what the source's text costs before and after ``read``, which reads the other domain.
+
+        The memory is emptied of the stream afterwards; the base stays as ``read`` left it.
+        """
+        name = f"{self.scenario.source} before and after"
+        before = self.losses(base, context, rules, name)
+        read()
+        kept = self.losses(base, context, rules, name)
+        context.reset()
+        after = self.losses(base, context, rules, name)
+        return {
+            rule: Forgetting(before[rule], after[rule], None if rule in WITHOUT_MEMORY else kept[rule])
+            for rule in rules
+        }

@@ -1,0 +1,119 @@
+"""Learning the share of a gated mixture on validation text, by plain gradient descent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from hebblm.adapt.context import EvalBatch
+from hebblm.adapt.gated import base_peak, label_entropy, nearest_distance
+from hebblm.adapt.rules import Unadapted
+from hebblm.adapt.safeguards import Safeguards
+from hebblm.evaluation.losses import Losses, LossTable
+
+STEPS = 300
+ROUNDING = 1e-9
+START = -2.0  # logit of the share that the descent begins with
+Features = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class GateFeatures:
+    """A listener among the rules: writes what a gate may depend on to a table, and itself predicts as the base does.
+
+    Args:
+        thetas: sharpness values of the neighbours' weights.
+        table: of 2 rows and one a theta: log squared distance of the nearest entry (+inf without any), the base's
+            largest log-probability, and for each theta the entropy of the labels, in nats.
+    """
+
+    thetas: tuple[float, ...]
+    table: LossTable
+
+    @classmethod
+    def of(cls, thetas: tuple[float, ...]) -> GateFeatures:
+        """Return a listener with an empty table."""
+        return cls(thetas, LossTable(2 + len(thetas)))
+
+    def log_probs(self, batch: EvalBatch) -> Tensor:
+        """Return the base's (N, V), nats."""
+        return batch.log_probs
+
+    def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
+        """Return the base's loss (N,), nats."""
+        entropies = [label_entropy(batch, theta) for theta in self.thetas]
+        rows = [nearest_distance(batch), base_peak(batch), *entropies]
+        self.table.append(np.stack([row.float().cpu().numpy() for row in rows]))
+        return Unadapted().score(batch, targets)
+
+    def safeguards(self, batch: EvalBatch) -> Safeguards:
+        """Nothing is adapted."""
+        return Safeguards.none(batch.hidden)
+
+    def features(self, theta: float) -> Features:
+        """Return what was noted for one theta: (T, 3) distance, entropy, peak."""
+        columns = [self.table.of(0), self.table.of(2 + self.thetas.index(theta)), self.table.of(1)]
+        return np.stack(columns, axis=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """A learned gate.
+
+    Args:
+        bias: constant term.
+        coefficients: (F,) one a feature.
+        losses: (T,) of the mixture, nats.
+    """
+
+    bias: float
+    coefficients: Features
+    losses: Losses
+
+
+def learn_gate(memory: Losses, base: Losses, features: Features, steps: int = STEPS) -> Gate:
+    """Minimise the mean of ``-log(sigma(s) e^-m + sigma(-s) e^-b)`` with ``s = bias + features . coefficients``.
+
+    Features are standardised. A step that does not lower the loss is undone and the rate halved; otherwise the rate
+    grows by a tenth. The same input gives the same gate.
+
+    Args:
+        memory: (T,) losses m of the neighbours' distribution, nats.
+        base: (T,) losses b of the base, nats.
+        features: (T, F); a row that is not finite has no neighbours, and its loss is the base's.
+        steps: of the descent.
+    """
+    usable = np.isfinite(features).all(1)  # (T,)
+    m, b, x = memory[usable], base[usable], features[usable]
+    mean = x.mean(0) if len(x) else np.zeros(features.shape[1])
+    spread = x.std(0) if len(x) else np.zeros(features.shape[1])
+    varies = spread > ROUNDING * np.abs(mean)  # what is left of a constant feature is rounding
+    spread = np.where(varies, spread, 1.0)
+    standard = np.where(varies, (x - mean) / spread, 0.0)
+    design = np.concatenate([np.ones((len(x), 1)), standard], axis=1)  # (T', 1 + F)
+    weights = np.zeros(design.shape[1])
+    weights[0] = START
+    rate, (losses, gradient) = 1.0, _loss_and_gradient(m, b, design, weights)
+    for _ in range(steps if len(x) else 0):
+        trial = weights - rate * gradient
+        tried, slope = _loss_and_gradient(m, b, design, trial)
+        if tried.mean() < losses.mean():
+            weights, losses, gradient, rate = trial, tried, slope, 1.1 * rate
+        else:
+            rate /= 2
+    whole = base.copy()
+    whole[usable] = losses
+    coefficients = weights[1:] / spread
+    return Gate(float(weights[0] - coefficients @ mean), coefficients, whole)
+
+
+def _loss_and_gradient(m: Losses, b: Losses, design: Features, weights: Features) -> tuple[Losses, Features]:
+    """Return the losses (T',) and the gradient of their mean: the share less what of the target's mass it earned."""
+    s = design @ weights
+    log_share, log_rest = -np.logaddexp(0, -s), -np.logaddexp(0, s)
+    losses = -np.logaddexp(log_share - m, log_rest - b)
+    surprise = np.exp(log_share) - np.exp(log_share - m + losses)
+    return losses, design.T @ surprise / max(1, len(m))

@@ -1,0 +1,165 @@
+"""Which memory entries the first tokens of a stream retrieved, and where these stand in the text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from torch import Tensor
+
+from hebblm.adapt import EvalBatch
+from hebblm.adapt.functional.closeness import closeness
+from hebblm.adapt.safeguards import Safeguards
+from hebblm.adapt.settings import MbpaConfig
+from hebblm.evaluation.scenario import Scenario
+from hebblm.evaluation.training_memory import SEGMENT, STREAMS, WARM_UP
+from hebblm.files import atomic_path
+from hebblm.memory.nearest import Ranked
+
+NAME = "neighbors"
+KEPT = 10  # neighbours a token that are logged, the nearest
+CONTEXT = 12  # words before a neighbour's label
+Array = npt.NDArray[np.generic]
+
+
+class NeighborLog:
+    """A listener among the rules: notes what was retrieved, and itself predicts as the base does.
+
+    A memory's entries stand in the order of writing, so an entry's position says which pair it is, whatever the kind
+    of the memory: counted from the end of what is stored when the block begins, the stream's pairs come last.
+
+    Args:
+        tokens: of the beginning of the stream that are logged.
+        mbpa: its closeness weighs the neighbours.
+        write: whether observed pairs go to the memory.
+    """
+
+    def __init__(self, tokens: int, mbpa: MbpaConfig, *, write: bool) -> None:
+        self._tokens = tokens
+        self._mbpa = mbpa
+        self._write = write
+        self._seen = 0
+        whole, real = np.empty(0, np.int64), np.empty(0, np.float32)
+        self._columns: dict[str, list[Array]] = {
+            **{name: [whole] for name in ("position", "rank", "offset", "label")},
+            **{name: [real] for name in ("distance", "closeness")},
+        }
+
+    def log_probs(self, batch: EvalBatch) -> Tensor:
+        """Return the base's (N, V), nats."""
+        self._note(batch)
+        return batch.log_probs
+
+    def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
+        """Return the base's loss (N,), nats."""
+        self._note(batch)
+        return batch.base_losses(targets)
+
+    def safeguards(self, batch: EvalBatch) -> Safeguards:
+        """Nothing is adapted."""
+        return Safeguards.none(batch.hidden)
+
+    def columns(self) -> dict[str, Array]:
+        """Return what was noted, a row a neighbour.
+
+        Returns:
+            ``position`` of the token in the stream, ``rank`` of the neighbour from 0, ``offset``: the stream position
+            of the neighbour's label or, below 0, its place counted from the end of the training pairs; ``label``,
+            squared ``distance`` and ``closeness``, the weight c_k of MbPA.
+        """
+        return {name: np.concatenate(parts) for name, parts in self._columns.items()}
+
+    def _note(self, batch: EvalBatch) -> None:
+        """Append the neighbours of a mini-batch, as far as they are wanted."""
+        start = self._seen
+        self._seen += len(batch.hidden)
+        wanted = min(self._tokens - start, len(batch.hidden))
+        if wanted <= 0:
+            return
+        found = batch.neighbors
+        weights = closeness(
+            found.distances, found.mask, eps=self._mbpa.eps, normalization=self._mbpa.closeness
+        )
+        shift = (start if self._write else 0) - len(batch.context.memory)
+        ids = _positions(batch).ids[:wanted, :KEPT]  # (n, R)
+        row, rank = (ids >= 0).nonzero(as_tuple=True)
+        values = {
+            "position": start + row,
+            "rank": rank,
+            "offset": ids[row, rank] + shift,
+            "label": found.values[row, rank],
+            "distance": found.distances[row, rank],
+            "closeness": weights[row, rank],
+        }
+        for name, column in values.items():
+            self._columns[name].append(column.cpu().numpy())
+
+
+def _positions(batch: EvalBatch) -> Ranked:
+    """Return where the neighbours (N, K) of a mini-batch lie, through the memory and then the block's rows."""
+    if batch.ranked is not None:
+        return batch.ranked
+    if batch.written is not None:
+        return batch.written.nearest(batch.context.k)
+    ranked: Ranked = batch.context.memory.nearest(batch.hidden, batch.context.k)  # type: ignore[attr-defined]
+    return ranked
+
+
+def training_order(total: int) -> npt.NDArray[np.int64]:
+    """Return the place (total,) of each training pair's label in the training text, in the order of writing.
+
+    :func:`hebblm.evaluation.training_memory.training_states` reads the text in parts side by side.
+
+    Args:
+        total: pairs, one less than the tokens of the text.
+    """
+    streams = max(1, min(STREAMS, total // (4 * WARM_UP)))
+    stride = -(-total // streams)
+    runs = [
+        np.arange(begin + start, min(begin + min(start + SEGMENT, stride), total))
+        for start in range(0, stride, SEGMENT)
+        for begin in range(0, streams * stride, stride)
+    ]
+    return np.concatenate(runs) + 1 if runs else np.empty(0, np.int64)
+
+
+def write_neighbors(log: NeighborLog, scenario: Scenario, path: Path) -> None:
+    """Write one row a neighbour: position, rank, from_stream, place, label, distance, closeness, context.
+
+    ``place`` is that of the label in the stream or in the training text, ``context`` the words before it.
+
+    Args:
+        log: of an evaluation of the scenario.
+        scenario: whose texts the entries come from.
+        path: of the file, whole or absent.
+    """
+    columns = log.columns()
+    stream, config = scenario.stream, scenario.config
+    place = columns["offset"].astype(np.int64)
+    from_stream = place >= 0
+    train = stream.targets[:0]
+    if not from_stream.all():
+        train = np.asarray(scenario.training_ids(), dtype=np.int64)
+        kept = min(len(train) - 1, config.training_entries)  # the last pairs of the text
+        order = training_order(kept) + len(train) - 1 - kept
+        place = np.where(from_stream, place, order[np.minimum(place, -1)])
+    symbols = np.asarray(stream.symbols, dtype=object)
+    contexts = [
+        " ".join(symbols[(stream.targets if here else train)[max(0, at - CONTEXT) : at]])
+        for at, here in zip(place.tolist(), from_stream.tolist(), strict=True)
+    ]
+    table = {
+        "position": columns["position"],
+        "rank": columns["rank"],
+        "from_stream": from_stream,
+        "place": place,
+        "label": symbols[columns["label"].astype(np.int64)].astype(str),
+        "distance": columns["distance"],
+        "closeness": columns["closeness"],
+        "context": contexts,
+    }
+    with atomic_path(path) as temporary:
+        pq.write_table(pa.table({name: pa.array(values) for name, values in table.items()}), temporary)

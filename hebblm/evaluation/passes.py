@@ -1,0 +1,143 @@
+"""One pass over the stream for each base: the one as trained or as it learns, and that of dynamic evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from hebblm.adapt import Rule
+from hebblm.evaluation.forgetting import Probe
+from hebblm.evaluation.hyperparameters import Hyperparameters
+from hebblm.evaluation.loop import WITHOUT_RETRIEVAL, Scores, evaluate
+from hebblm.evaluation.neighbors import NAME as NEIGHBORS
+from hebblm.evaluation.neighbors import NeighborLog
+from hebblm.evaluation.scenario import Scenario
+from hebblm.models.base import AwdBase
+from hebblm.models.dynamic import DynamicBase, DynamicConfig, gradient_mean_squares
+from hebblm.progress import bar
+from hebblm.report.forgetting import Forgetting
+
+
+@dataclass(slots=True)
+class Pass:
+    """What a pass found.
+
+    Args:
+        scores: losses and costs.
+        memory: description of the memory behind the stream.
+        forgetting: by method, where it was asked for.
+    """
+
+    scores: Scores
+    memory: dict[str, Any] = field(default_factory=dict)
+    forgetting: dict[str, Forgetting] = field(default_factory=dict)
+
+
+def shared_pass(
+    scenario: Scenario,
+    rules: Mapping[str, Rule],
+    settings: Hyperparameters,
+    *,
+    log: NeighborLog | None = None,
+    probe: Probe | None = None,
+) -> Pass:
+    """Run the methods that read the hidden states of the base as trained, or as it learns for all alike.
+
+    Args:
+        scenario: opened.
+        rules: by name.
+        settings: hyper-parameters.
+        log: notes neighbours, None for nothing.
+        probe: the source's text before and after, None for nothing.
+    """
+    every = scenario.config.update_every
+    title = f"evaluate {len(rules)} methods"
+    return _run(scenario, scenario.base(settings), rules, settings, every, title, log, probe)
+
+
+def dynamic_pass(
+    scenario: Scenario, rules: Mapping[str, Rule], settings: Hyperparameters, *, probe: Probe | None = None
+) -> Pass:
+    """Run dynamic evaluation, a base of its own, and the methods that read its moving states.
+
+    Their memory is updated whenever this base is, after each of its segments.
+
+    Args:
+        scenario: opened.
+        rules: by name.
+        settings: hyper-parameters.
+        probe: the source's text before and after, None for nothing.
+
+    Raises:
+        UserError: the rms rule without the training text.
+    """
+    config = settings.dynamic
+    base = dynamic_base(scenario, config, gradient_statistics(scenario, config))
+    return _run(scenario, base, rules, settings, config.segment, "dynamic evaluation", None, probe)
+
+
+def gradient_statistics(scenario: Scenario, config: DynamicConfig) -> list[Tensor] | None:
+    """Return what the rms rule needs to know of the training text, one tensor a parameter; None for another rule.
+
+    Raises:
+        UserError: the training text is not at hand.
+    """
+    if config.rule != "rms":
+        return None
+    return gradient_mean_squares(scenario.model.model, scenario.training_ids(), config)
+
+
+def dynamic_base(scenario: Scenario, config: DynamicConfig, mean_squares: list[Tensor] | None) -> DynamicBase:
+    """Return a fresh base of dynamic evaluation; ``mean_squares``: see :func:`gradient_statistics`."""
+    return DynamicBase(
+        scenario.model.model,
+        config,
+        mean_squares,
+        rows=scenario.novel_rows,
+        init=scenario.config.new_rows,
+    )
+
+
+def _run(
+    scenario: Scenario,
+    base: AwdBase,
+    rules: Mapping[str, Rule],
+    settings: Hyperparameters,
+    every: int,
+    title: str,
+    log: NeighborLog | None,
+    probe: Probe | None,
+) -> Pass:
+    """Read the stream once by ``base``, updated ``every`` so many tokens, and score it by every rule."""
+    config, stream = scenario.config, scenario.stream
+    retrieve = any(name not in WITHOUT_RETRIEVAL for name in rules)
+    memory = scenario.memory(settings) if retrieve else scenario.empty_memory(settings)
+    context = scenario.context(base, memory, settings.methods.cache.window if "cache" in rules else 0)
+    found = Pass(Scores({}))
+
+    def read() -> None:
+        with bar() as progress:
+            task = progress.add_task(title, total=len(stream), unit="tokens")
+            found.scores = evaluate(
+                base,
+                context,
+                rules if log is None else {**rules, NEIGHBORS: log},
+                stream,
+                scenario.vocabulary,
+                update_every=every,
+                write=retrieve and config.memory_content != "train",
+                read_ahead=not base.moving and config.vocabulary == "union",
+                retrieve=retrieve,
+                progress=lambda tokens: progress.advance(task, tokens),
+            )
+        found.scores.nll.pop(NEIGHBORS, None)
+        found.memory = dict(memory.describe())
+
+    if probe is None:
+        read()
+    else:
+        found.forgetting = probe.around(base, context, rules, read)
+    return found

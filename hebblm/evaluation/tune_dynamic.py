@@ -1,0 +1,72 @@
+"""Tuning dynamic evaluation, and the methods that read its moving states."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from hebblm.adapt import Rule, build_rule
+from hebblm.adapt.rules import Mixture, Unadapted
+from hebblm.adapt.settings import MixtureConfig
+from hebblm.evaluation.grid import Best, Grid, mixed
+from hebblm.evaluation.hyperparameters import Hyperparameters
+from hebblm.evaluation.loop import evaluate, evaluate_alone
+from hebblm.evaluation.losses import Losses
+from hebblm.evaluation.passes import dynamic_base, gradient_statistics
+from hebblm.evaluation.scenario import Scenario
+from hebblm.progress import bar
+
+
+def tune_dynamic(scenario: Scenario, settings: Hyperparameters, grid: Grid) -> dict[str, Best]:
+    """Return the best points of dynamic evaluation, then of Mixture and Mixture+Hebb over its states.
+
+    Args:
+        scenario: opened on a validation split.
+        settings: what is not tuned here, Hebb's and MbPA's values among it.
+        grid: values that are tried.
+    """
+    squares = gradient_statistics(scenario, settings.dynamic)
+    best = {"dynamic": Best()}
+    points = [(lr, decay) for lr in grid.dynamic_lr for decay in grid.dynamic_decay]
+    with bar() as progress:
+        task = progress.add_task(
+            "tune dynamic evaluation", total=len(points) * len(scenario.stream), unit="tokens"
+        )
+        for lr, decay in points:
+            nll, _ = evaluate_alone(
+                dynamic_base(scenario, replace(settings.dynamic, lr=lr, decay=decay), squares),
+                scenario.stream,
+                scenario.vocabulary,
+                segment=settings.dynamic.segment,
+                progress=lambda tokens: progress.advance(task, tokens),
+            )
+            best["dynamic"].offer(nll.astype(np.float64), {"dynamic.lr": lr, "dynamic.decay": decay})
+    settings = settings.changed(best["dynamic"].values)
+    rules: dict[str, Rule] = {"base": Unadapted(), "hebb": build_rule("hebb", settings.methods)}
+    for theta in grid.theta:
+        rules[f"mixture {theta}"] = Mixture(MixtureConfig(theta, 1.0))
+    base = dynamic_base(scenario, settings.dynamic, squares)
+    context = scenario.context(base, scenario.memory(settings), 0)
+    with bar() as progress:
+        task = progress.add_task("tune over dynamic evaluation", total=len(scenario.stream), unit="tokens")
+        nll_of = evaluate(
+            base,
+            context,
+            rules,
+            scenario.stream,
+            scenario.vocabulary,
+            update_every=settings.dynamic.segment,
+            write=scenario.config.memory_content != "train",
+            progress=lambda tokens: progress.advance(task, tokens),
+        ).nll
+    losses: dict[str, Losses] = {name: nll.astype(np.float64) for name, nll in nll_of.items()}
+    best["dynamic+mixture"] = mixture = Best()
+    for theta in grid.theta:
+        for gamma in grid.gamma:
+            point = {"dynamic_mixture.theta": theta, "dynamic_mixture.gamma": gamma}
+            mixture.offer(mixed(losses[f"mixture {theta}"], losses["base"], gamma), point)
+    best["dynamic+mixture+hebb"] = both = Best()
+    for weight in grid.weight:
+        both.offer(mixed(mixture.losses, losses["hebb"], weight), {"dynamic_mixture_hebb.weight": weight})
+    return best

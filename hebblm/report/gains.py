@@ -1,0 +1,162 @@
+"""What a method gains over the unadapted model on parts of a stream, with bootstrap intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hebblm.report.fields import Fields
+from hebblm.report.methods import BASE
+
+Losses = NDArray[np.floating]
+LEAST_BLOCKS = 10  # a part that fewer blocks hold has no interval: resampling so few says little
+_CELLS = 1 << 22  # of a matrix of draws that is held at once
+
+
+@dataclass(frozen=True, slots=True)
+class Bootstrap:
+    """How intervals are found.
+
+    Args:
+        block: consecutive tokens that are drawn together, as their losses depend on each other.
+        resamples: streams drawn, with replacement.
+        level: share of the resamples within an interval.
+        seed: of the draws.
+    """
+
+    block: int = 200
+    resamples: int = 1000
+    level: float = 0.95
+    seed: int = 1111
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Bootstrap:
+        """Return the one that :meth:`to_json` described; what is absent takes its default."""
+        return cls(**{field.name: values[field.name] for field in fields(cls) if field.name in values})
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """What a method gains over the unadapted model on one part of a stream.
+
+    Args:
+        part: name of the part.
+        tokens: how many tokens it has.
+        gain: mean loss of the unadapted model minus that of the method, in nats per token; None for an empty part, and
+            where a loss is infinite.
+        low: lower end of the interval; None where the part is too small for one.
+        high: upper end.
+    """
+
+    part: str
+    tokens: int
+    gain: float | None
+    low: float | None
+    high: float | None
+
+    @property
+    def certain(self) -> bool:
+        """Say whether the interval leaves out 0."""
+        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+
+    @classmethod
+    def read(cls, fields: Fields) -> Gain:
+        """Read a gain from checked JSON fields."""
+        return cls(
+            fields.text("part"),
+            fields.count("tokens"),
+            fields.optional_number("gain"),
+            fields.optional_number("low"),
+            fields.optional_number("high"),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields."""
+        return asdict(self)
+
+
+def bootstrap_gains(
+    nll: Mapping[str, Losses], parts: Mapping[str, NDArray[np.bool_]], config: Bootstrap
+) -> dict[str, tuple[Gain, ...]]:
+    """Return what every method gains over the unadapted one, part by part, with percentile intervals.
+
+    The stream is cut into blocks of consecutive tokens; a resample draws as many with replacement. The gain of a
+    resample is the sum of its differences over the number of its tokens. All methods and parts share the draws.
+
+    Args:
+        nll: by method, (T,) losses in nats.
+        parts: by name, (T,) bool.
+        config: length of a block, number of draws, level, seed.
+
+    Returns:
+        By method other than the unadapted one; nothing without that one or without tokens.
+    """
+    methods = [name for name in nll if name != BASE]
+    if BASE not in nll or not methods or not nll[BASE].size:
+        return {}
+    base = nll[BASE].astype(np.float64)
+    total = base.size
+    block = np.arange(total) // config.block  # (T,)
+    blocks = -(-total // config.block)
+    counts = np.zeros((blocks, len(parts)))  # (B, P)
+    sums = np.zeros((blocks, len(methods), len(parts)))  # (B, M, P)
+    infinite = np.zeros((len(methods), len(parts)), dtype=bool)
+    for at, mask in enumerate(parts.values()):
+        counts[:, at] = np.bincount(block[mask], minlength=blocks)
+        for index, name in enumerate(methods):
+            ours, theirs = base[mask], nll[name][mask].astype(np.float64)
+            infinite[index, at] = not (np.isfinite(ours).all() and np.isfinite(theirs).all())
+            if not infinite[index, at]:
+                sums[:, index, at] = np.bincount(block[mask], weights=ours - theirs, minlength=blocks)
+    low, high = _intervals(sums, counts, config)  # (M, P)
+    enough = (counts > 0).sum(0) >= LEAST_BLOCKS  # (P,)
+    tokens = counts.sum(0)
+    return {
+        name: tuple(
+            Gain(
+                part,
+                int(tokens[at]),
+                float(sums[:, index, at].sum() / tokens[at])
+                if tokens[at] and not infinite[index, at]
+                else None,
+                float(low[index, at]) if enough[at] and not infinite[index, at] else None,
+                float(high[index, at]) if enough[at] and not infinite[index, at] else None,
+            )
+            for at, part in enumerate(parts)
+        )
+        for index, name in enumerate(methods)
+    }
+
+
+def _intervals(
+    sums: NDArray[np.float64], counts: NDArray[np.float64], config: Bootstrap
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return both ends (M, P) of the interval from sums (B, M, P) and counts (B, P) by block.
+
+    A draw without a token of a part says nothing about it and is left out for that part.
+    """
+    blocks, methods, parts = sums.shape
+    generator = np.random.default_rng(config.seed)
+    share = np.full(blocks, 1 / blocks)
+    found = np.full((config.resamples, methods, parts), np.nan)
+    step = max(1, _CELLS // blocks)
+    for start in range(0, config.resamples, step):
+        stop = min(start + step, config.resamples)
+        draws = generator.multinomial(blocks, share, stop - start).astype(np.float64)  # (R, B)
+        tokens = draws @ counts  # (R, P)
+        drawn = (draws @ sums.reshape(blocks, -1)).reshape(-1, methods, parts)  # (R, M, P)
+        np.divide(drawn, tokens[:, None], out=found[start:stop], where=tokens[:, None] > 0)
+    tail = (1 - config.level) / 2
+    held = counts.any(0)  # (P,)
+    ends = np.full((2, methods, parts), np.nan)
+    if held.any():
+        ends[:, :, held] = np.nanquantile(found[:, :, held], (tail, 1 - tail), axis=0)
+    return ends[0], ends[1]

@@ -1,0 +1,180 @@
+"""The stream of a run as one HTML page: every token shaded by what a method gained or lost against the base."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hebblm.errors import UserError
+from hebblm.report.html import Markup, element
+from hebblm.report.inspect_assets import SCRIPT, STYLE
+from hebblm.report.inspect_data import Inspection, Neighbor
+from hebblm.report.methods import BASE, name_of, ordered
+from hebblm.report.numbers import display
+from hebblm.report.sections import policy_lines
+
+LEVELS = (0.05, 0.25, 1.0, 2.5)  # nats; a token's shade is the number of bounds that its gain or loss reaches
+BLOCK = 200  # tokens a paragraph; those out of sight are not laid out
+
+
+def inspect_page(run: Inspection, *, method: str | None = None, count: int = 20_000) -> str:
+    """Return the page, which needs nothing beside it and loads nothing.
+
+    Shading, training counts and out-of-vocabulary marks of the chosen method stand in the HTML itself; what the script
+    adds is the choice of another method and the details of a token.
+
+    Args:
+        run: logged token by token.
+        method: the one that is shaded first; None for the best.
+        count: tokens of the beginning of the stream that are shown, at least 1.
+
+    Raises:
+        UserError: the method was not evaluated, there is no base to hold it against, or ``count`` is below 1.
+    """
+    chosen = run.choose(method)
+    if count < 1:
+        raise UserError(f"tokens = {count} must be at least 1")
+    count = min(count, run.losses.words.size)
+    title = f"Token by token: {run.result.scenario.label}"
+    policy = (
+        f"default-src 'none'; style-src '{_hash(STYLE)}'; script-src '{_hash(SCRIPT)}'; base-uri 'none'; "
+        "form-action 'none'"
+    )
+    data = json.dumps(_data(run, chosen, count), separators=(",", ":"), ensure_ascii=False)
+    head = Markup(
+        f'<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">'
+        f"<title>{escape(title)}</title><style>{STYLE}</style></head>"
+    )
+    body = [
+        element("h1", title),
+        *(element("p", line, class_="note") for line in _lines(run, count)),
+        _controls(run, count),
+        '<main class="columns"><div id="text" role="group" aria-label="The text; arrow keys go from token to token">',
+        *_paragraphs(run, chosen, count),
+        '</div><aside id="detail" aria-live="polite" aria-label="The chosen token">',
+        element("noscript", element("p", "Details of a token need JavaScript.", class_="note")),
+        "</aside></main>",
+        # Nothing in the data can end the element: its only special character is written as an escape.
+        f'<script type="application/json" id="data">{data.replace("<", chr(92) + "u003c")}</script>',
+        f"<script>{SCRIPT}</script>",
+    ]
+    return "\n".join(["<!DOCTYPE html>", '<html lang="en">', head, "<body>", *body, "</body>", "</html>", ""])
+
+
+def shades(gain: NDArray[np.float64]) -> list[str]:
+    """Return the class of each gain (T,) in nats: ``g1`` to ``g4``, ``l1`` to ``l4``, or none."""
+    sizes = np.searchsorted(np.asarray(LEVELS), np.abs(gain), side="right")  # (T,)
+    return [
+        "" if size == 0 else f"{'g' if value > 0 else 'l'}{size}"
+        for size, value in zip(sizes.tolist(), gain.tolist(), strict=True)
+    ]
+
+
+def _hash(content: str) -> str:
+    """Return the source expression by which a content security policy knows an inline element."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}"
+
+
+def _lines(run: Inspection, count: int) -> list[str]:
+    """Return what the run was, and what a reader sees."""
+    by = run.result.provenance
+    total = run.losses.words.size
+    part = "" if count == total else f" The first {count:,} of {total:,} tokens are shown."
+    return [
+        *policy_lines(run.result),
+        f"{by.get('command', 'unknown command')} (commit {str(by.get('commit'))[:12]})",
+        f"Gain: loss of the {name_of(BASE)} minus loss of the method, nats. Losses are underlined, words outside the "
+        f"vocabulary dotted.{part}",
+    ]
+
+
+def _controls(run: Inspection, count: int) -> Markup:
+    """Return the choice of the method, the ways to a token, and the key to the shades."""
+    base = run.result.methods[BASE].nll
+    options = [
+        element(
+            "option",
+            f"{name_of(name)} ({display(base - run.result.methods[name].nll, 'signed', 3)})",
+            value=name,
+        )
+        for name in run.methods()
+    ]
+    key = [
+        element("span", f"{sign}{bound:g}", class_=f"{kind}{LEVELS.index(bound) + 1}")
+        for kind, sign, bounds in (("l", "\u2212", LEVELS[::-1]), ("g", "+", LEVELS))
+        for bound in bounds
+    ]
+    return element(
+        "form",
+        element("label", "Method ", element("select", *options, id="method")),
+        element("button", "Next largest gain", type="button", id="gain"),
+        element("button", "Next largest loss", type="button", id="loss"),
+        element(
+            "label",
+            "Token ",
+            Markup(f'<input id="jump" type="number" min="0" max="{count - 1}">'),
+        ),
+        element("div", "At least, nats: ", *key, class_="key"),
+    )
+
+
+def _paragraphs(run: Inspection, method: str, count: int) -> list[str]:
+    """Return the tokens, some hundred a paragraph, with a line break behind each end of line."""
+    classes = shades(run.gain(method)[:count])
+    words, oov = run.losses.words[:count].tolist(), run.losses.oov[:count].tolist()
+    made = []
+    for start in range(0, count, BLOCK):
+        tokens = []
+        for at in range(start, min(start + BLOCK, count)):
+            name = " ".join(filter(None, (classes[at], "o" if oov[at] else "")))
+            tokens.append(element("span", words[at], class_=name) + ("<br>" if words[at] == "<eos>" else ""))
+        made.append(f'<p data-from="{start:,}">{" ".join(tokens)}</p>')
+    return made
+
+
+def _data(run: Inspection, method: str, count: int) -> dict[str, Any]:
+    """Return what the script needs beside the words, as plain JSON; losses in thousandths of a nat."""
+    texts: dict[str, int] = {}
+    return {
+        "base": BASE,
+        "chosen": method,
+        "levels": LEVELS,
+        "methods": [[name, name_of(name)] for name in ordered(run.result.methods)],
+        "nll": {name: _thousandths(run.losses.nll[name][:count]) for name in ordered(run.result.methods)},
+        "counts": run.losses.train_counts[:count].tolist(),
+        "oov": np.flatnonzero(run.losses.oov[:count]).tolist(),
+        "logged": bool(run.neighbors),
+        "neighbors": {
+            at: _neighbors(run.neighbors.get(at, ()), texts)
+            for at in range(min(count, max(run.neighbors, default=-1) + 1))
+        },
+        "texts": list(texts),
+    }
+
+
+def _thousandths(nll: NDArray[np.float64]) -> list[int | None]:
+    """Return losses (T,) as whole thousandths; None for an infinite one."""
+    return [None if np.isinf(loss) else round(loss * 1000) for loss in nll.tolist()]
+
+
+def _neighbors(near: Sequence[Neighbor], texts: dict[str, int]) -> list[list[Any]]:
+    """Return neighbours as lists; contexts are collected once in ``texts``."""
+    return [
+        [
+            int(item.from_stream),
+            item.place,
+            item.label,
+            f"{item.distance:.4g}",
+            f"{item.closeness:.3g}",
+            texts.setdefault(item.context, len(texts)),
+        ]
+        for item in near
+    ]

@@ -1,0 +1,172 @@
+"""Tables of where in a stream each method gains: new words by occurrence, and differences with their intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from hebblm.report.frequency import recombine
+from hebblm.report.gains import LEAST_BLOCKS, Bootstrap, Gain
+from hebblm.report.methods import name_of, ordered
+from hebblm.report.numbers import MISSING, perplexity
+from hebblm.report.parts import ALL, KNOWN, OOV_BY_OCCURRENCE
+from hebblm.report.result import Result
+from hebblm.report.table import Cell, Column, Table
+
+
+def occurrence_table(result: Result) -> Table | None:
+    """Return the loss on out-of-vocabulary words by occurrence, nats; None where there are no such words."""
+    items = {name: result.methods[name] for name in ordered(result.methods)}
+    known = {name: item for name, item in items.items() if item.oov_occurrences}
+    if not known:
+        return None
+    first = next(iter(known.values())).oov_occurrences
+    columns = [Column("Occurrence", subheader="tokens")]
+    columns += [Column(bucket.bucket, "nll", "min", bucket.tokens, 3) for bucket in first]
+    columns += [Column(ALL, "nll", "min", sum(bucket.tokens for bucket in first), 3)]
+    rows = tuple(
+        (name_of(name), *(bucket.nll for bucket in item.oov_occurrences), item.oov_nll)
+        for name, item in known.items()
+    )
+    return Table(
+        "occurrences",
+        f"Nats on OOV words by occurrence in the stream, {result.scenario.label}",
+        tuple(columns),
+        rows,
+        (_learned_note(result),),
+    )
+
+
+def gain_table(result: Result) -> Table | None:
+    """Return what every method gains over the LSTM by training count, with intervals; None without the LSTM."""
+    methods = [name for name in ordered(result.methods) if result.methods[name].gains]
+    if not methods:
+        return None
+    # Known words are nearly all of them, and occurrences have a table of their own.
+    left_out = (KNOWN, *OOV_BY_OCCURRENCE)
+    shown = [gain for gain in result.methods[methods[0]].gains if gain.part not in left_out]
+    columns = [Column("Training count", subheader="tokens")]
+    columns += [Column(gain.part, "signed", subheader=gain.tokens) for gain in shown]
+    rows = []
+    for name in methods:
+        found = {gain.part: gain for gain in result.methods[name].gains}
+        cells: list[Cell] = [
+            _interval_text(found[gain.part]) if gain.part in found else None for gain in shown
+        ]
+        rows.append((name_of(name), *cells))
+    return Table(
+        "gains",
+        f"Gain over the LSTM by training count on {result.scenario.label}, nats per token",
+        tuple(columns),
+        tuple(rows),
+        (_interval_note(result),),
+    )
+
+
+def gain_rows(result: Result) -> Table:
+    """Return every gain of every part, OOV words by occurrence among them, one a row, as a program reads it."""
+    columns = (
+        Column("Method"),
+        Column("Part"),
+        Column("Tokens", "count"),
+        Column("Gain", "signed"),
+        Column("Low", "signed"),
+        Column("High", "signed"),
+    )
+    rows = tuple(
+        (name_of(name), gain.part, gain.tokens, gain.gain, gain.low, gain.high)
+        for name in ordered(result.methods)
+        for gain in result.methods[name].gains
+    )
+    return Table("gains", "Gain over the LSTM, nats per token", columns, rows)
+
+
+def forgetting_table(result: Result) -> Table | None:
+    """Return perplexity on the source domain's text before and after; None where that was not asked for."""
+    found = {
+        name: item
+        for name in ordered(result.methods)
+        if (item := result.methods[name].forgetting) is not None
+    }
+    if not found:
+        return None
+    columns = (
+        Column("Method"),
+        Column("Before", "perplexity", "min"),
+        Column("After", "perplexity", "min"),
+        Column("Forgotten (nats)", "signed", "min", decimals=3),
+        Column("Memory kept", "perplexity", "min"),
+        Column("Forgotten (nats), memory kept", "signed", "min", decimals=3),
+    )
+    rows = tuple(
+        (
+            name_of(name),
+            perplexity(item.before),
+            perplexity(item.after),
+            _forgotten(item.before, item.after),
+            None if item.memory_kept is None else perplexity(item.memory_kept),
+            None if item.memory_kept is None else _forgotten(item.before, item.memory_kept),
+        )
+        for name, item in found.items()
+    )
+    text = result.extra.get("forgetting", {})
+    return Table(
+        "forgetting",
+        f"Perplexity on {text.get('corpus', result.scenario.source)} before and after {result.scenario.label}",
+        columns,
+        rows,
+        (_forgetting_note(text),),
+    )
+
+
+def _forgotten(before: float, after: float) -> float | None:
+    """Return by how much the loss grew, nats; None where both are infinite."""
+    return None if math.isinf(before) and math.isinf(after) else after - before
+
+
+def _forgetting_note(text: Mapping[str, Any]) -> str:
+    """Say what was scored, and what stays of the stream."""
+    which = f"{text['tokens']:,} tokens of {text['corpus']} {text['split']}, " if text else ""
+    return (
+        f"{which}read without learning from them. After: the base as the stream left it, with a memory emptied of the "
+        "stream or one that keeps it. What a query adapts is thrown away: a base that stays as trained forgets nothing."
+    )
+
+
+def _interval_text(gain: Gain) -> str:
+    """Return the gain with half the width of its interval, marked where that leaves out 0."""
+    if gain.gain is None:
+        return MISSING
+    text = f"{gain.gain:+.3f}"
+    if gain.low is None or gain.high is None:
+        return text
+    half = f"{(gain.high - gain.low) / 2:.3f}"
+    return f"{text} ±{half.removeprefix('0') if half.startswith('0.') else half}{'*' if gain.certain else ''}"
+
+
+def _interval_note(result: Result) -> str:
+    """Say what the signs mean and how the intervals were found."""
+    config = Bootstrap.of(result.extra.get("bootstrap", {}))
+    return (
+        f"Loss of the LSTM minus that of the method; ± half of the {100 * config.level:g} % interval, * where it "
+        f"leaves out 0: {config.resamples:,} resamples of blocks of {config.block} tokens; parts in fewer than "
+        f"{LEAST_BLOCKS} blocks have none."
+    )
+
+
+def _learned_note(result: Result) -> str:
+    """Say from when on an occurrence can help."""
+    every = result.scenario.extra.get("update_every")
+    learned = "at the next update" if every is None else "at once" if every == 1 else f"every {every} tokens"
+    gaps = [
+        abs(total - item.oov_nll)
+        for item in result.methods.values()
+        if item.oov_nll is not None and (total := recombine(item.oov_occurrences)) is not None
+    ]
+    finite = [gap for gap in gaps if math.isfinite(gap)]
+    largest = f"{max(finite):.1e} nats" if finite else "undefined, for want of a finite loss"
+    return (
+        f"Occurrences so far are counted before a token is scored; what was scored is learned {learned}. "
+        f"Token-weighted, they recombine to All; largest difference: {largest}."
+    )

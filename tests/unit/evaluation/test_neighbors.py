@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from hebblm.adapt import Rule, build_rule
+from hebblm.adapt.settings import MbpaConfig
+from hebblm.evaluation.loop import evaluate
+from hebblm.evaluation.neighbors import KEPT, NeighborLog, training_order
+from hebblm.evaluation.training_memory import training_states
+from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary, Vocabulary
+from hebblm.memory import AnyMemory, FlatMemory, HybridMemory, RingMemory
+
+from ...support import toy
+
+DTYPE = torch.float64
+TRAINING = 70
+
+
+def memories() -> dict[str, AnyMemory]:
+    return {
+        "flat": FlatMemory(toy.DIM, dtype=DTYPE),
+        "ring": RingMemory(toy.DIM, 40, dtype=DTYPE),
+        "hybrid": HybridMemory(
+            FlatMemory(toy.DIM, dtype=DTYPE), FlatMemory(toy.DIM, dtype=DTYPE), flush_at=25
+        ),
+    }
+
+
+@pytest.mark.parametrize("kind", ["flat", "ring", "hybrid"])
+@pytest.mark.parametrize(
+    ("every", "lr", "write"), [(20, 0.0, True), (1, 0.0, True), (20, 0.3, True), (20, 0.0, False)]
+)
+def test_offsets_say_which_pair_it_is(kind: str, every: int, lr: float, write: bool) -> None:
+    # 150 pairs seen and 70 from training: enough for a ring to drop the training pairs and some of its own.
+    stream = toy.stream_of(toy.tokens(3, 150))
+    base = toy.base_of(toy.tiny_model().double(), lr=lr)
+    memory = memories()[kind]
+    trained = toy.randn(5, TRAINING, toy.DIM, dtype=DTYPE)
+    labels = torch.arange(TRAINING) % toy.WORDS
+    memory.add(trained, labels)
+    context = toy.context_of(base, memory, stream)
+    log = NeighborLog(130, MbpaConfig(), write=write)
+    states: list[Tensor] = []
+
+    class Spy(NeighborLog):
+        def _note(self, batch: object) -> None:
+            states.append(batch.hidden)  # type: ignore[attr-defined]
+
+    rules: dict[str, Rule] = {
+        "log": log,
+        "spy": Spy(0, MbpaConfig(), write=write),
+        "knn": build_rule("knn", toy.SETTINGS),
+    }
+    found = evaluate(
+        base, context, rules, stream, UnionVocabulary(), update_every=every, write=write, read_ahead=lr == 0
+    )
+    assert np.isfinite(found.nll["log"]).all()
+    hidden = torch.cat(states)
+    columns = log.columns()
+    assert set(columns["position"].tolist()) == set(range(130))
+    assert int(columns["rank"].max()) == min(context.k, KEPT) - 1
+    offsets, positions = columns["offset"], columns["position"]
+    assert bool((offsets < positions // every * every).all()), "a neighbour of the future"
+    assert write == bool((offsets >= 0).any())
+    everything = torch.cat([trained, hidden])
+    answers = torch.cat([labels, torch.from_numpy(stream.targets)])
+    expected = (everything[offsets + TRAINING] - hidden[positions]).square().sum(1)
+    np.testing.assert_allclose(columns["distance"], expected.numpy(), rtol=1e-9)
+    assert columns["label"].tolist() == answers[offsets + TRAINING].tolist()
+    np.testing.assert_allclose(columns["closeness"], 1 / (1e-3 + expected.numpy()), rtol=1e-9)
+
+
+def test_the_open_vocabulary_is_logged_as_well() -> None:
+    stream = toy.stream_of(toy.by_first_appearance(toy.tokens(4, 60)), policy="open")
+    base = toy.base_of(toy.tiny_model().double(), rows=0)
+    context = toy.context_of(base, FlatMemory(toy.DIM, dtype=DTYPE), stream)
+    vocabulary: Vocabulary = OpenVocabulary(toy.UNK, toy.WORDS, 0.5)
+    log = NeighborLog(30, MbpaConfig(), write=True)
+    evaluate(base, context, {"log": log}, stream, vocabulary, update_every=20)
+    assert set(log.columns()["position"].tolist()) == set(range(20, 30))
+
+
+def test_an_empty_memory_leaves_no_rows() -> None:
+    columns = NeighborLog(5, MbpaConfig(), write=True).columns()
+    assert {name: len(column) for name, column in columns.items()} == dict.fromkeys(columns, 0)
+
+
+@pytest.mark.parametrize("total", [1, 255, 300, 2047, 2048, 5000])
+def test_training_order_is_that_of_the_training_memory(total: int) -> None:
+    ids = np.arange(total + 1)  # every token says where it stands
+    model = toy.tiny_model(vocabulary=4)
+
+    def read(tokens: Tensor, state: object) -> SimpleNamespace:
+        return SimpleNamespace(
+            hidden=torch.zeros(*tokens.shape, 1), state=model.initial_state(tokens.shape[0])
+        )
+
+    stand_in = type("StandIn", (), {"__call__": staticmethod(read), "initial_state": model.initial_state})()
+    labels = torch.cat([labels for _, labels in training_states(stand_in, ids, torch.device("cpu"))])
+    assert training_order(total).tolist() == labels.tolist()

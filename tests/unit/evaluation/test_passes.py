@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as nn
+
+from hebblm.adapt import DYNAMIC_RULES, build_rule
+from hebblm.adapt import functional as F
+from hebblm.errors import UserError
+from hebblm.evaluation.loop import evaluate_alone
+from hebblm.evaluation.passes import dynamic_base, dynamic_pass, shared_pass
+from hebblm.evaluation.run import run_scenario
+from hebblm.types import Neighbors
+
+from ...support import toy
+from .test_forgetting import scenario_of, settings_of
+
+SEGMENT = 20
+
+
+def test_the_methods_over_dynamic_evaluation_equal_the_plainest_loop(tmp_path: Path) -> None:
+    scenario, settings = scenario_of(tmp_path), settings_of(0.0)
+    scenario.model.model.double()
+    rules = {name: build_rule(name, settings.methods) for name in DYNAMIC_RULES}
+    found = dynamic_pass(scenario, rules, settings).scores.nll
+
+    methods, stream = settings.methods, scenario.stream
+    base = dynamic_base(scenario, settings.dynamic, None)
+    keys, values = torch.zeros(0, toy.DIM, dtype=torch.float64), torch.zeros(0, dtype=torch.int64)
+    expected: dict[str, list[float]] = {name: [] for name in rules}
+    for start in range(0, len(stream), SEGMENT):
+        inputs, targets = (
+            torch.from_numpy(x[start : start + SEGMENT]) for x in (stream.inputs, stream.targets)
+        )
+        hidden = base.read(inputs)
+        head = base.head
+        with torch.no_grad():
+            log_probs = dict.fromkeys(rules, head.logits(hidden).log_softmax(1))
+            if len(keys):
+                distances, order = (hidden[:, None] - keys[None]).square().sum(2).sort(dim=1, stable=True)
+                near = order[:, :9]
+                mask = torch.ones_like(near, dtype=torch.bool)
+                found_near = Neighbors(keys[near], values[near], distances[:, :9], mask)
+                mixture = methods.dynamic_mixture
+                log_probs["dynamic+mixture"] = F.mixture_log_probs(
+                    hidden, found_near, head, theta=mixture.theta, gamma=mixture.gamma
+                )
+                counts = torch.from_numpy(stream.train_counts) + torch.bincount(
+                    values, minlength=stream.vocabulary_size
+                )
+                hebb = F.hebb_logits(
+                    hidden, found_near, head, lr=methods.mbpa.lr, steps=methods.mbpa.steps, eta=methods.hebb.eta,
+                    beta=methods.hebb.beta, eps=methods.mbpa.eps, counts=counts,
+                    hebbian_classes=torch.arange(stream.vocabulary_size) >= stream.source_size,
+                ).log_softmax(1)  # fmt: skip
+                log_probs["dynamic+mixture+hebb"] = F.interpolate_log_probs(
+                    log_probs["dynamic+mixture"], hebb, methods.dynamic_mixture_hebb.weight
+                )
+            for name, values_of in log_probs.items():
+                expected[name] += nn.nll_loss(values_of, targets, reduction="none").tolist()
+        base.learn(targets)
+        keys = torch.cat([keys, hidden.float().double()])  # as they are stored
+        values = torch.cat([values, targets])
+    for name in rules:
+        np.testing.assert_allclose(found[name], expected[name], rtol=1e-5, atol=1e-5, err_msg=name)
+    assert np.abs(found["dynamic"] - found["dynamic+mixture"]).max() > 1e-2
+
+
+def test_dynamic_evaluation_beside_others_is_dynamic_evaluation_alone(tmp_path: Path) -> None:
+    scenario, settings = scenario_of(tmp_path), settings_of(0.0)
+    rules = {name: build_rule(name, settings.methods) for name in DYNAMIC_RULES}
+    base = dynamic_base(scenario, settings.dynamic, None)
+    alone, _ = evaluate_alone(base, scenario.stream, scenario.vocabulary, segment=SEGMENT)
+    beside = dynamic_pass(scenario, rules, settings).scores
+    np.testing.assert_allclose(beside.nll["dynamic"], alone, atol=1e-5)
+    only = dynamic_pass(scenario, {"dynamic": rules["dynamic"]}, settings)
+    np.testing.assert_array_equal(only.scores.nll["dynamic"], beside.nll["dynamic"])
+    assert beside.seconds["dynamic+mixture+hebb"] >= beside.seconds["dynamic+mixture"]
+
+
+def test_each_base_scores_its_own_methods_in_the_order_asked_for(tmp_path: Path) -> None:
+    scenario, settings = scenario_of(tmp_path), settings_of(0.0)
+    methods = ["dynamic+mixture", "lstm", "dynamic", "mixture-gated"]
+    outcome = run_scenario(scenario, methods, settings, {}, (50,))
+    assert list(outcome.result.methods) == list(outcome.nll) == methods
+    rules = {name: build_rule(name, settings.methods) for name in ("lstm", "mixture-gated")}
+    shared = shared_pass(scenario, rules, settings).scores.nll
+    for name, nll in shared.items():
+        np.testing.assert_array_equal(outcome.nll[name], nll)
+    values = outcome.result.methods["dynamic+mixture"].hyperparameters
+    assert values["dynamic"]["lr"] == settings.dynamic.lr
+    assert values["adaptation"] == {"theta": 0.5, "gamma": 0.35}
+    assert outcome.result.memory["content"] == "test"
+
+
+def test_the_rms_rule_needs_the_training_text(tmp_path: Path) -> None:
+    scenario, settings = scenario_of(tmp_path), settings_of(0.0)
+    rules = {"dynamic": build_rule("dynamic", settings.methods)}
+    settings = settings.changed({"dynamic.rule": "rms"})
+    assert np.isfinite(dynamic_pass(scenario, rules, settings).scores.nll["dynamic"]).all()
+    with pytest.raises(UserError, match="--source"):
+        dynamic_pass(replace(scenario, train=None), rules, settings)

@@ -1,0 +1,263 @@
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from hebblm.cli.report import main
+from hebblm.report.inspect_assets import SCRIPT, STYLE
+from hebblm.report.inspect_data import NEIGHBORS_FILE, Inspection
+from hebblm.report.inspect_page import inspect_page, shades
+
+from .samples import sample_result, sample_tokens
+from .test_tokens import write_parquet
+
+HOSTILE = "<script>alert(1)</script>"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome", "headless_shell")
+
+
+class Page(HTMLParser):
+    """The tokens of the text, their classes, and the elements of a page."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.tokens: list[str] = []
+        self.classes: list[str] = []
+        self.scripts: list[str] = []
+        self._open: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in ("meta", "br", "input"):
+            self._open.append((tag, dict(attrs)))
+        if tag == "span" and self._within_text():
+            self.tokens.append("")
+            self.classes.append(dict(attrs).get("class") or "")
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop()[0] == tag, f"{tag} closes what it did not open"
+
+    def handle_data(self, data: str) -> None:
+        if self._open and self._open[-1][0] == "span" and self._within_text():
+            self.tokens[-1] += data
+        if self._open and self._open[-1][0] == "script":
+            self.scripts[-1] += data
+
+    def _within_text(self) -> bool:
+        return any(attributes.get("id") == "text" for _, attributes in self._open)
+
+    @property
+    def data(self) -> dict[str, Any]:
+        made: dict[str, Any] = json.loads(self.scripts[0])
+        return made
+
+
+def write_run(folder: Path, count: int = 450, *, neighbors: bool = True) -> Path:
+    """Write the three files of a run, with hostile text among its words, labels and contexts."""
+    tokens = sample_tokens(count)
+    words = tokens.words.astype("<U40")
+    words[3], words[5], words[7] = HOSTILE, "</script>", "<eos>"
+    tokens = replace(tokens, words=words)
+    folder.mkdir(parents=True, exist_ok=True)
+    sample_result(count).save(folder)
+    write_parquet(folder / "tokens.parquet", tokens)
+    if neighbors:
+        rows = [
+            {
+                "position": at, "rank": rank, "from_stream": rank > 0, "place": at - rank if rank else 812_000,
+                "label": HOSTILE if rank else "label", "distance": 0.5 + rank, "closeness": 2 / (1 + rank),
+                "context": f"{HOSTILE} before {at - rank}",
+            }
+            for at in range(20) for rank in range(min(at, 3))
+        ]  # fmt: skip
+        pq.write_table(pa.Table.from_pylist(rows), folder / NEIGHBORS_FILE)
+    return folder
+
+
+def test_every_token_stands_in_the_html_as_it_is(tmp_path: Path) -> None:
+    run = Inspection.load(write_run(tmp_path))
+    html = inspect_page(run, method="hebb")
+    page = Page(html)
+    assert page.tokens == run.losses.words.tolist()
+    assert page.tokens[3] == HOSTILE
+    assert page.tags.count("script") == 2
+    assert HOSTILE not in html
+    assert html.count("</script>") == 2
+
+
+def test_shades_are_those_of_the_gains(tmp_path: Path) -> None:
+    run = Inspection.load(write_run(tmp_path))
+    page = Page(inspect_page(run, method="hebb"))
+    gains = run.losses.nll["lstm"] - run.losses.nll["hebb"]
+    for shown, gain, oov in zip(page.classes, gains, run.losses.oov, strict=True):
+        size = sum(abs(gain) >= bound for bound in (0.05, 0.25, 1.0, 2.5))
+        expected = [f"{'g' if gain > 0 else 'l'}{size}"] if size else []
+        assert shown.split() == expected + (["o"] if oov else [])
+    assert len({name for name in page.classes if name}) > 4
+
+
+def test_bounds_belong_to_the_stronger_shade_and_infinities_are_gains_and_losses() -> None:
+    gains = np.array([0.0, 0.049, 0.05, -0.05, 1.0, -2.5, np.inf, -np.inf])
+    assert shades(gains) == ["", "", "g1", "l1", "g3", "l4", "g4", "l4"]
+
+
+def test_infinite_losses_are_no_gain_on_each_other(tmp_path: Path) -> None:
+    run = Inspection.load(write_run(tmp_path))
+    nll = {name: losses.copy() for name, losses in run.losses.nll.items()}
+    nll["lstm"][:2] = np.inf
+    nll["hebb"][:1] = np.inf
+    run = replace(run, losses=replace(run.losses, nll=nll))
+    assert run.gain("hebb")[:2].tolist() == [0.0, np.inf]
+    page = Page(inspect_page(run, method="hebb", count=10))
+    assert page.data["nll"]["lstm"][:2] == [None, None]
+    assert page.data["nll"]["hebb"][1] == round(1000 * nll["hebb"][1])
+
+
+def test_the_script_gets_losses_counts_and_neighbours(tmp_path: Path) -> None:
+    run = Inspection.load(write_run(tmp_path))
+    data = Page(inspect_page(run, method="mbpa", count=300)).data
+    assert data["chosen"] == "mbpa"
+    assert data["methods"][0] == ["lstm", "LSTM"]
+    assert set(data["nll"]) == set(run.result.methods)
+    for name, losses in data["nll"].items():
+        np.testing.assert_allclose(np.asarray(losses) / 1000, run.losses.nll[name][:300], atol=5.1e-4)
+    assert data["counts"] == run.losses.train_counts[:300].tolist()
+    assert data["oov"] == np.flatnonzero(run.losses.oov[:300]).tolist()
+    assert data["neighbors"]["0"] == []
+    assert data["neighbors"]["9"][1][:5] == [1, 8, HOSTILE, "1.5", "1"]
+    assert data["texts"][data["neighbors"]["9"][1][5]] == f"{HOSTILE} before 8"
+    assert len(data["texts"]) == len(set(data["texts"]))
+    assert "20" not in data["neighbors"]
+
+
+def test_the_page_needs_nothing_beside_it(tmp_path: Path) -> None:
+    html = inspect_page(Inspection.load(write_run(tmp_path)))
+    page = Page(html)
+    assert not {"link", "img", "iframe", "object"} & set(page.tags)
+    assert not [
+        name for name, _ in page.attributes if name in ("src", "href", "style") or name.startswith("on")
+    ]
+    policy = next(
+        value for name, value in page.attributes if name == "content" and value and "default" in value
+    )
+    for content in (STYLE, SCRIPT):
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in policy
+        assert f">{content}<" in html
+    assert "http" not in STYLE + SCRIPT
+    assert "innerHTML" not in SCRIPT
+    ids = set(re.findall(r"getElementById\('(\w+)'\)", SCRIPT))
+    assert ids == {value for name, value in page.attributes if name == "id"}
+
+
+def test_long_streams_are_cut_and_laid_out_in_blocks(tmp_path: Path) -> None:
+    run = Inspection.load(write_run(tmp_path, 3000, neighbors=False))
+    html = inspect_page(run, count=1010)
+    page = Page(html)
+    assert len(page.tokens) == 1010
+    assert [value for name, value in page.attributes if name == "data-from"] == [
+        "0", "200", "400", "600", "800", "1,000",
+    ]  # fmt: skip
+    assert "first 1,010 of 3,000 tokens" in html
+    assert page.data["neighbors"] == {}
+    assert page.data["logged"] is False
+    assert len(html) < 1010 * 120 + 20_000
+
+
+def test_the_command_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_run(tmp_path / "run")
+    assert main(["inspect", str(folder), "--method", "hebb", "--tokens", "50"]) == 0
+    page = Page((folder / "inspect.html").read_text(encoding="utf-8"))
+    assert (len(page.tokens), page.data["chosen"]) == (50, "hebb")
+    assert main(["inspect", str(folder), "--output-path", str(tmp_path / "page.html")]) == 0
+    assert Page((tmp_path / "page.html").read_text(encoding="utf-8")).data["chosen"] == "mixture+hebb"
+    assert "page.html" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "spoil", "named"),
+    [
+        (["--method", "magic"], "", "'magic'"),
+        (["--method", "lstm"], "", "'lstm'"),
+        (["--tokens", "0"], "", "tokens = 0"),
+        ([], "tokens.parquet", "--log-samples"),
+        ([], "result.json", "result.json"),
+        ([], "other", "one run"),
+        ([], "neighbors", "readable parquet"),
+        ([], "columns", "'rank'"),
+        ([], "position", "position 900"),
+    ],
+)
+def test_bad_input_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], spoil: str, named: str
+) -> None:
+    folder = write_run(tmp_path / "run")
+    near = folder / NEIGHBORS_FILE
+    match spoil:
+        case "tokens.parquet" | "result.json":
+            (folder / spoil).unlink()
+        case "other":
+            write_parquet(folder / "tokens.parquet", sample_tokens(449))
+        case "neighbors":
+            near.write_bytes(near.read_bytes()[:100])
+        case "columns":
+            pq.write_table(pq.read_table(near).drop_columns(["rank"]), near)
+        case "position":
+            table = pq.read_table(near)
+            pq.write_table(table.set_column(0, "position", pa.array([900] * len(table))), near)
+    assert main(["inspect", str(folder), *arguments]) == 2
+    error = capsys.readouterr().err
+    assert named in error
+    assert len(error.strip().splitlines()) == 1
+    assert not (folder / "inspect.html").exists()
+
+
+def browser() -> list[str]:
+    """Return the command of a headless browser: ``$HEBBLM_BROWSER``, or the first one on the path."""
+    found = os.environ.get("HEBBLM_BROWSER") or next(filter(None, map(shutil.which, BROWSERS)), None)
+    if found is None:
+        pytest.skip("no Chromium on the path and none named by HEBBLM_BROWSER")
+    return [found, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+
+
+def check_shown(shown: str, written: str) -> None:
+    """Check what a browser made of a page whose token 9 was asked for."""
+    assert 'data-ready="yes"' in shown
+    page, source = Page(shown), Page(written)
+    assert page.tokens == source.tokens
+    assert [name.removesuffix("at").strip() for name in page.classes] == source.classes
+    assert [at for at, name in enumerate(page.classes) if "at" in name.split()] == [9]
+    detail = shown[shown.index('<aside id="detail"') : shown.index("</aside>")]
+    assert "Mixture+Hebb" in detail
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; before 8" in detail
+    assert "<script>" not in detail
+
+
+@pytest.mark.slow
+def test_a_browser_shades_the_text_and_shows_a_token(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run")
+    path = tmp_path / "page.html"
+    path.write_text(inspect_page(Inspection.load(folder), method="hebb"), encoding="utf-8")
+    command = [*browser(), f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", f"file://{path}#t=9"]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout
+    check_shown(shown, path.read_text(encoding="utf-8"))

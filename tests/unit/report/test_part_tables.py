@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import csv
+import io
+import math
+from dataclasses import replace
+
+from rich.console import Console
+
+from hebblm.report.gains import Gain
+from hebblm.report.occurrences import OCCURRENCES
+from hebblm.report.part_tables import gain_rows, gain_table, occurrence_table
+from hebblm.report.render import to_csv, to_latex, to_rich
+
+from .samples import sample_result
+
+
+def test_occurrences_stand_in_order_with_their_tokens_and_all_last() -> None:
+    result = sample_result(3000)
+    table = occurrence_table(result)
+    assert table is not None
+    assert [column.header for column in table.columns] == ["Occurrence", *OCCURRENCES, "All"]
+    counts = [int(column.subheader) for column in table.columns[1:]]
+    assert sum(counts[:-1]) == counts[-1] == result.scenario.oov_tokens
+    hebb = result.methods["hebb"]
+    row = next(row for row in table.rows if row[0] == "Hebb")
+    assert row[1:] == (*(bucket.nll for bucket in hebb.oov_occurrences), hebb.oov_nll)
+    assert "recombine to All; largest difference: " in table.notes[0]
+    assert occurrence_table(sample_result(200, source="ptb", target="ptb")) is None
+
+
+def test_an_infinite_loss_is_shown() -> None:
+    result = sample_result(3000, methods=("lstm", "hebb"))
+    item = result.methods["hebb"]
+    first = replace(item.oov_occurrences[0], nll=math.inf, perplexity=math.inf)
+    broken = replace(item, oov_nll=math.inf, oov_occurrences=(first, *item.oov_occurrences[1:]))
+    table = occurrence_table(replace(result, methods={**result.methods, "hebb": broken}))
+    assert table is not None
+    assert table.text()[1][1] == table.text()[1][-1] == "inf"
+
+
+def test_gains_carry_their_interval_and_a_mark_where_it_leaves_out_zero() -> None:
+    result = sample_result(300, methods=("lstm", "hebb", "mbpa"))
+    parts = [
+        Gain("All", 300, 0.1234, 0.1, 0.15), Gain("OOV", 5, -2.0, -3.5, -0.5), Gain("Known", 295, 0.1, 0.0, 0.2),
+        Gain("<50", 20, 0.05, -0.02, 0.06), Gain(">50", 280, 0.2, None, None), Gain("OOV 1st", 2, 0.5, 0.1, 0.9),
+    ]  # fmt: skip
+    unknown = [replace(gain, gain=None, low=None, high=None) for gain in parts[:4]]
+    methods = {
+        "lstm": replace(result.methods["lstm"], gains=()),
+        "mbpa": replace(result.methods["mbpa"], gains=tuple(parts)),
+        "hebb": replace(result.methods["hebb"], gains=tuple(unknown)),
+    }
+    table = gain_table(replace(result, methods=methods))
+    assert table is not None
+    assert [column.header for column in table.columns] == ["Training count", "All", "OOV", "<50", ">50"]
+    assert [column.subheader for column in table.columns[1:]] == [300, 5, 20, 280]
+    assert table.text() == [
+        ["MbPA", "+0.123 ±.025*", "-2.000 ±1.500*", "+0.050 ±.040", "+0.200"],
+        ["Hebb", "-", "-", "-", "-"],
+    ]
+    assert "95 % interval" in table.notes[0]
+    assert "1,000 resamples of blocks of 200 tokens" in table.notes[0]
+    assert "$-$2.000 ±1.500*" in to_latex(table)
+    rows = list(csv.DictReader(io.StringIO(to_csv(gain_rows(replace(result, methods=methods))))))
+    assert [row["Part"] for row in rows[:6]] == [gain.part for gain in parts]
+    assert float(rows[1]["Low"]) == -3.5
+    assert rows[-1]["Gain"] == rows[4]["High"] == ""
+
+
+def test_no_digit_of_a_gain_is_lost_in_a_narrow_terminal() -> None:
+    table = gain_table(sample_result(3000))
+    assert table is not None
+    console = Console(width=80, file=io.StringIO(), color_system=None)
+    console.print(to_rich(table))
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert all(part in text for row in table.text() for cell in row[1:] for part in cell.split())
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_without_the_unadapted_model_there_is_no_gain() -> None:
+    assert gain_table(sample_result(200, methods=("hebb", "mbpa"))) is None
