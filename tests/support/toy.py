@@ -13,10 +13,13 @@ from awd_lstm import AWDLSTM, AWDLSTMConfig
 from hebblm.adapt import Context, MethodSettings
 from hebblm.adapt.settings import (
     CacheConfig,
+    DynamicMixtureConfig,
+    DynamicMixtureHebbConfig,
     HebbConfig,
     KnnConfig,
     MbpaConfig,
     MixtureConfig,
+    MixtureGatedConfig,
     MixtureHebbConfig,
     MixtureMbpaConfig,
 )
@@ -42,6 +45,9 @@ SETTINGS = MethodSettings(
     hebb=HebbConfig(beta=0.6, eta=0.4),
     mixture_mbpa=MixtureMbpaConfig(0.35),
     mixture_hebb=MixtureHebbConfig(0.45),
+    mixture_gated=MixtureGatedConfig(theta=0.6, bias=-0.4, distance=-0.5, entropy=0.3, peak=-0.2),
+    dynamic_mixture=DynamicMixtureConfig(theta=0.5, gamma=0.35),
+    dynamic_mixture_hebb=DynamicMixtureHebbConfig(0.3),
 )
 
 
