@@ -1,7 +1,103 @@
-# Sourced by the recipes: go to the checkout, find the commands.
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# shellcheck shell=bash
+# Sourced by the recipes: goes to the checkout, finds the commands, and reads what the environment says:
+#   SCALE    smoke (seconds, texts and pictures that every machine has), small (two CPU cores; the default) or paper
+#            (wants a GPU)
+#   DEVICE   auto (the default), cpu or cuda
+#   SEEDS    one run each; 1111 for text and 1 2 3 for pictures unless said
+#   RESULTS  where results go, in a folder of the scale's name; results/ of the checkout unless said
+# A run that is there already, made by the very same command, is not repeated; an interrupted one goes on.
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 bin="${HEBBLM_BIN:-$PWD/.venv/bin}"
 if [[ ! -x "$bin/hebblm-eval" ]]; then
     make .venv/.cpu
 fi
 export PATH="$bin:$PATH"
+
+SCALE="${SCALE:-small}"
+DEVICE="${DEVICE:-auto}"
+RESULTS="${RESULTS:-results}/$SCALE"
+case "$SCALE" in
+smoke) options=(--preset tiny --max-tokens 200 --k 20 --device "$DEVICE") ;;
+small) options=(--preset small --device "$DEVICE") ;;
+paper) options=(--preset paper --device "$DEVICE") ;;
+*)
+    echo "SCALE=$SCALE must be smoke, small or paper" >&2
+    exit 2
+    ;;
+esac
+
+run() { # FILE COMMAND...: unless FILE says that the command was run to its end
+    local file="$1"
+    shift
+    if python -S recipes/finished.py "$file" "$@"; then
+        echo "have $file"
+    else
+        "$@"
+    fi
+}
+
+evaluate() { # NAME SCENARIO ARGUMENTS...: hebblm-eval with the values tuned for a scenario, once a seed
+    local name="$1" values seed
+    values="$(values_for "$2")"
+    for seed in ${SEEDS:-1111}; do
+        run "$(folder "$name" "$seed")/result.json" hebblm-eval "${@:3}" "${options[@]}" --hyperparameters "$values" \
+            --seed "$seed" --output-path "$(folder "$name" "$seed")"
+    done
+}
+
+folder() { # NAME SEED
+    if [[ "$2" == 1111 ]]; then echo "$RESULTS/$1"; else echo "$RESULTS/$1-seed$2"; fi
+}
+
+values_for() { # SCENARIO, or paper: the values that ship are those of the small models
+    local tuned="$RESULTS/tuned/$1/tuned.json"
+    if [[ "$1" == paper ]]; then
+        echo paper
+    elif [[ "$SCALE" != small && -f "$tuned" ]]; then
+        echo "$tuned"
+    else
+        echo tuned
+    fi
+}
+
+show() { # NAME RUNS...: tables of all seeds of some runs, beside the paper's
+    local name="$1" run seed runs=()
+    for run in "${@:2}"; do
+        for seed in ${SEEDS:-1111}; do runs+=("$(folder "$run" "$seed")"); done
+    done
+    hebblm-report "${runs[@]}" --output-path "$RESULTS/report-$name"
+}
+
+corpora() { # names of the corpora that are evaluated within their own domain
+    if [[ "$SCALE" == smoke ]]; then echo pydoc; else echo ptb wt2; fi
+}
+
+corpus() { # NAME: how a command is told of a corpus
+    if [[ "$SCALE" != smoke ]]; then
+        echo "$1"
+        return
+    fi
+    if [[ ! -f "$RESULTS/text/$1.txt" ]]; then
+        python recipes/smoke_text.py "$RESULTS/text"
+    fi
+    echo "text:$RESULTS/text/$1.txt"
+}
+
+# shellcheck disable=SC2034
+across() { # the scenario across domains: its options in the array "across", its name in "pair"
+    if [[ "$SCALE" == smoke ]]; then
+        pair=pydoc-to-numpy
+        across=(--source "$(corpus pydoc)" --target "$(corpus numpy)")
+    else
+        pair=wt2-to-ptb
+        across=(--cross-domain "$pair")
+    fi
+}
+
+vision() { # EXPERIMENT NAME ARGUMENTS...: hebblm-vision, then its tables beside the paper's
+    local place="$RESULTS/$2" seeds command
+    read -r -a seeds <<<"${SEEDS:-$([[ "$SCALE" == smoke ]] && echo 1 || echo 1 2 3)}"
+    command=(hebblm-vision "$1" --scale "$SCALE" "${@:3}" --seeds "${seeds[@]}" --device "$DEVICE")
+    run "$place/result.json" "${command[@]}" --output-path "$place"
+    cat "$place/report.md"
+}

@@ -1,17 +1,21 @@
 #!/usr/bin/env bash
-# Perplexity by training count, with the paper's ranges and with finer ones; evaluates what is not there yet.
+# The paper's Table "frequency": perplexity by training count, with its ranges and with finer ones, from the runs of
+# lm_intra_domain.sh and lm_cross_domain.sh; evaluates what is not there yet. Seconds where they are.
 set -euo pipefail
+# shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-evaluate() { # NAME ARGUMENTS...
-    if [[ ! -f "results/$1/tokens.parquet" ]]; then
-        hebblm-eval "${@:2}" --log-samples --output-path "results/$1"
-    fi
-}
-evaluate ptb-test --intra-domain ptb
-evaluate wt2-test --intra-domain wt2
-evaluate wt2-to-ptb-lower --cross-domain wt2-to-ptb
-for name in ptb-test wt2-test wt2-to-ptb-lower; do
-    hebblm-report "results/$name" --output-path "results/frequency/$name"
-    hebblm-report "results/$name" --edges 1,5,10,50,100,500,1000 --output-path "results/frequency/$name-fine"
+runs=()
+for name in $(corpora); do
+    evaluate "intra-$name" "$name" --intra-domain "$(corpus "$name")" --log-samples
+    runs+=("intra-$name")
+done
+across
+evaluate "$pair" "$pair" "${across[@]}" --log-samples
+for run in "${runs[@]}" "$pair"; do
+    for seed in ${SEEDS:-1111}; do
+        place="$(folder "$run" "$seed")"
+        hebblm-report "$place" --edges 1,5,10,50,100,500,1000 --output-path "$RESULTS/report-frequency-fine/${place##*/}"
+        hebblm-report "$place" --output-path "$RESULTS/report-frequency/${place##*/}"
+    done
 done

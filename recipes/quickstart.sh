@@ -2,6 +2,7 @@
 # Your own text from file to report: recipes/quickstart.sh FILE_OR_FOLDER
 set -euo pipefail
 text="$(realpath "${1:?usage: quickstart.sh FILE_OR_FOLDER}")"
+# shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 hebblm-preprocess --text "$text" --tokenizer moses --min-count 2 --destdir results/quickstart/corpus

@@ -1,0 +1,65 @@
+"""From the files to the sections of the book."""
+
+from __future__ import annotations
+
+from hebblm.book.claims import base_lines, claim_tables, language_claims
+from hebblm.book.cost import cost_sections
+from hebblm.book.image_claims import image_claims
+from hebblm.book.images import image_sections
+from hebblm.book.language import language_sections
+from hebblm.book.section import Section
+from hebblm.book.sources import Sources
+from hebblm.book.tuning import tuning_sections
+from hebblm.report import paper
+from hebblm.report.table import Column, Table
+
+TITLE = "Results of hebblm beside the paper"
+
+
+def contents(sources: Sources) -> list[Section]:
+    """Return the book: claims, language models, tuning, images, cost, and where every number comes from.
+
+    Raises:
+        UserError: a file lacks a part that its kind has.
+    """
+    return [
+        *_claims(sources),
+        *language_sections(sources.language),
+        *tuning_sections(sources.tunings),
+        *image_sections(sources.images),
+        *cost_sections(sources.costs),
+        _origins(sources),
+    ]
+
+
+def _claims(sources: Sources) -> list[Section]:
+    """Return the chapter that holds the runs against what the paper claims."""
+    kinds = (
+        (language_claims(sources.language), "language models, nats per token"),
+        (image_claims(sources.images), "images, percentage points"),
+    )
+    claims = [claim for found, _ in kinds for claim in found]
+    if not claims:
+        return []
+    held = sum(claim.holds for claim in claims)
+    line = (
+        f"{held} of {len(claims)} comparisons between methods come out as in the paper ({paper.SOURCE}). "
+        "The base models are not the paper's."
+    )
+    tables = [table for found, unit in kinds for table in claim_tables(found, unit)]
+    return [Section("The paper's claims", (line, *base_lines(sources.language)), tuple(tables))]
+
+
+def _origins(sources: Sources) -> Section:
+    """Return the files, with commands, commits and hashes; those that the book does not know in a line each."""
+    columns = (Column("File"), Column("Schema"), Column("Command"), Column("Commit"), Column("sha256"))
+    rows = tuple(
+        (place, origin.schema, origin.command, origin.commit, origin.sha256[:16])
+        for place, origin in sources.origins.items()
+    )
+    lines = tuple(
+        f"{place} is left out: the book does not know its schema {schema}."
+        for place, schema in sources.unknown.items()
+    )
+    table = Table("files", "Files", columns, rows)
+    return Section("Where the numbers come from", lines, (table,) if rows else ())

@@ -1,0 +1,25 @@
+"""The chapter on cost: goals beside what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hebblm.bench.plots import cost_figure
+from hebblm.bench.record import BenchResult
+from hebblm.bench.tables import goal_table, training_table
+from hebblm.book.section import Picture, Section
+
+_DRAWN = ("adapt", "retrieve", "eval")
+
+
+def cost_sections(costs: Mapping[str, BenchResult]) -> list[Section]:
+    """Return the chapter, none without measurements."""
+    if not costs:
+        return []
+    results = list(costs.values())
+    training = training_table(results)
+    tables = (goal_table(results), *([] if training is None else [training]))
+    drawn = any(result.kind in _DRAWN and result.rows for result in results)
+    caption = "Cost by size of the memory, vocabulary and steps"
+    pictures = (Picture("cost", caption, cost_figure(results)),) if drawn else ()
+    return [Section("Cost", tables=tables, pictures=pictures)]

@@ -1,0 +1,120 @@
+"""What the paper claims of its methods on images, and whether a result bears it out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from hebblm.book.claims import Claim, pair_claims
+from hebblm.book.images import complete
+from hebblm.vision.classes import published
+from hebblm.vision.classes.scales import family_of
+from hebblm.vision.classes.tables import method_name
+from hebblm.vision.result import EXPERIMENT as PERMUTED_MNIST
+
+PAIRS = (
+    ("mixture", "parametric"),
+    ("mbpa", "parametric"),
+    ("hebb", "parametric"),
+    ("hebb", "mixture"),
+    ("hebb", "mbpa"),
+    *(("hebb", f"hebb-{version}") for version in ("v1", "v2", "v3", "250", "500")),
+)
+_PERMUTED = (("hebb", "mbpa"), ("mbpa", "ewc"), ("ewc", "mlp"))
+_ALL = 100.0  # per cent
+Numbers = tuple[str, dict[str, float | None], dict[str, float | None]]
+"""What is compared, and by method the share of right answers in per cent: the paper's and the result's."""
+
+
+def image_claims(documents: Mapping[str, Mapping[str, Any]]) -> list[Claim]:
+    """Return the paper's claims beside results on its data, margins in percentage points.
+
+    Args:
+        documents: by name, results of hebblm-vision.
+
+    Raises:
+        UserError: a result lacks a part.
+    """
+    claims: list[Claim] = []
+    for name, document in documents.items():
+        with complete(name):
+            claims += _of_result(name, document)
+    return claims
+
+
+def _of_result(name: str, document: Mapping[str, Any]) -> Iterator[Claim]:
+    """Yield the claims about one result."""
+    if document["experiment"] == PERMUTED_MNIST:
+        yield from _permuted(name, document)
+        return
+    for where, theirs, ours in _numbers(document):
+        yield from pair_claims(where, name, _wrong(theirs), _wrong(ours), PAIRS, method_name)
+
+
+def _wrong(right: Mapping[str, float | None]) -> dict[str, float]:
+    """Return shares of wrong answers in per cent: as of a pair of losses, the smaller is the better."""
+    return {method: _ALL - value for method, value in right.items() if value is not None}
+
+
+def _numbers(document: Mapping[str, Any]) -> Iterator[Numbers]:
+    """Yield every column of the paper's tables that the result has."""
+    methods, experiment = document["methods"], document["experiment"]
+    family = family_of(document["settings"]["backbone"]) if document["data"]["name"] == "CIFAR-100" else None
+    if family is None:
+        return
+    if experiment in ("online", "ablation"):
+        printed = published.online if experiment == "online" else published.ablation
+        for key in published.KEYS:
+            theirs = {name: printed(family, name, key) for name in methods}
+            ours = {name: _mean(_only(method)[key]) for name, method in methods.items()}
+            yield f"{experiment}, {key} classes", theirs, ours
+    elif experiment == "pretrain-classes":
+        for count in next(iter(methods.values()))["conditions"]:
+            theirs = {name: published.pretrain(family, name, int(count)) for name in methods}
+            ours = {name: _mean(method["conditions"][count]["overall"]) for name, method in methods.items()}
+            yield f"online, {count} old classes", theirs, ours
+    elif experiment == "incremental":
+        for epoch in published.INCREMENTAL_EPOCHS:
+            for key in published.KEYS:
+                theirs = {name: published.incremental(family, name, epoch, key) for name in methods}
+                ours = {
+                    name: _after(method["conditions"]["1:1"], epoch, key) for name, method in methods.items()
+                }
+                yield f"incremental, epoch {epoch}, {key} classes", theirs, ours
+
+
+def _permuted(name: str, document: Mapping[str, Any]) -> Iterator[Claim]:
+    """Yield the order that the paper reads off its figure, by average accuracy where most is stored."""
+    size = max(document["settings"]["stored"])
+    means = {
+        method.removesuffix(f"-{size}"): _ALL * item["average_accuracy"]["mean"]
+        for method, item in document["methods"].items()
+    }
+    for better, worse in _PERMUTED:
+        if {better, worse} <= means.keys():
+            text = f"{_upper(better)} better than {_upper(worse)}, permuted MNIST"
+            yield Claim(text, name, None, means[better] - means[worse])
+
+
+def _upper(method: str) -> str:
+    """Return how a method of permuted MNIST is written."""
+    return method.upper() if method in ("mlp", "ewc") else method_name(method)
+
+
+def _only(method: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a method's summary under the only condition."""
+    summary: Mapping[str, Any] = next(iter(method["conditions"].values()))
+    return summary
+
+
+def _after(condition: Mapping[str, Any], epoch: int, key: str) -> float | None:
+    """Return the accuracy after an epoch, None where that epoch was not run."""
+    points = {point["at"]: point for point in condition["curve"]}
+    return _mean(points[epoch][key]) if epoch in points else None
+
+
+def _mean(summary: Mapping[str, float | None] | None) -> float | None:
+    """Return the mean over the seeds in per cent, of what may be missing."""
+    if summary is None or summary["mean"] is None:
+        return None
+    return _ALL * summary["mean"]

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# The paper's Table "cifar-incre" and Fig. "cifar-incre": fine-tuning on old and new classes, balanced and at two
+# imbalances, after every epoch; with the paper's three networks at its scale, one network otherwise.
+# Small is meant for two cores: the first of these experiments pre-trains the network for all. Smoke takes seconds.
+set -euo pipefail
+# shellcheck source=recipes/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+if [[ "$SCALE" == paper ]]; then
+    for backbone in resnet50 densenet121 mobilenetv2; do
+        vision incremental "incremental-$backbone" --backbone "$backbone"
+    done
+else
+    vision incremental incremental
+fi

@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# The paper's Fig. "hyper": how Hebb depends on beta and eta, online.
+# Small is meant for two cores: the first of these experiments pre-trains the network for all. Smoke takes seconds.
+set -euo pipefail
+# shellcheck source=recipes/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+vision sensitivity sensitivity

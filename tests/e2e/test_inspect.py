@@ -1,0 +1,77 @@
+"""A run logged token by token, and the page that shows it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from hebblm.cli.eval import main as evaluate
+from hebblm.cli.report import main as report
+from hebblm.evaluation.neighbors import CONTEXT, KEPT
+from hebblm.text.prepared import load_prepared
+
+from .conftest import World
+
+ARGUMENTS = ["--max-tokens", "300", "--methods", "lstm,knn", "--log-samples", "--device", "cpu"]
+
+
+def words_of(folder: Path, split: str) -> list[str]:
+    """Return a split's tokens as words."""
+    corpus = load_prepared(folder)
+    return [corpus.dictionary[int(token)] for token in corpus.tokens(split)]
+
+
+def test_neighbours_stand_where_the_log_says(world: World, tmp_path: Path) -> None:
+    chosen = [
+        "--intra-domain",
+        str(world.prepared),
+        "--checkpoint",
+        str(world.model),
+        "--training-entries",
+        "5000",
+    ]
+    assert evaluate([*chosen, *ARGUMENTS, "--log-neighbors", "250", "--output-path", str(tmp_path)]) == 0
+    rows = pq.read_table(tmp_path / "neighbors.parquet").to_pylist()
+    texts = {True: words_of(world.prepared, "test"), False: words_of(world.prepared, "train")}
+    assert {row["from_stream"] for row in rows} == {True, False}
+    assert {row["position"] for row in rows} == set(range(250))
+    assert len(rows) == 250 * KEPT
+    for row in rows:
+        text, place = texts[row["from_stream"]], row["place"]
+        assert row["label"] == text[place]
+        assert row["context"] == " ".join(text[max(0, place - CONTEXT) : place])
+        if row["from_stream"]:
+            assert place < row["position"] // 100 * 100, "written before its mini-batch was observed"
+        else:
+            assert place >= len(text) - 5000
+    assert report(["inspect", str(tmp_path)]) == 0
+    assert rows[0]["context"].split()[-1] in (tmp_path / "inspect.html").read_text(encoding="utf-8")
+
+
+def test_logging_changes_no_number(world: World, tmp_path: Path) -> None:
+    chosen = ["--target", str(world.other_prepared), "--checkpoint", str(world.model), *ARGUMENTS]
+    for name, more in (("with", ["--log-neighbors", "100"]), ("without", [])):
+        assert evaluate([*chosen, *more, "--output-path", str(tmp_path / name)]) == 0
+    tables = [pq.read_table(tmp_path / name / "tokens.parquet") for name in ("with", "without")]
+    assert tables[0].equals(tables[1])
+    assert not (tmp_path / "without" / "neighbors.parquet").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--log-neighbors", "-1", "--log-samples"], "--log-neighbors -1"),
+        (["--log-neighbors", "5"], "--log-samples"),
+        (["--log-neighbors", "5", "--log-samples", "--methods", "lstm"], "retrieves"),
+    ],
+)
+def test_neighbours_that_cannot_be_logged(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], named: str
+) -> None:
+    chosen = ["--target", str(world.other_prepared), "--checkpoint", str(world.model), "--device", "cpu"]
+    assert evaluate([*chosen, *arguments, "--output-path", str(tmp_path / "out")]) == 2
+    error = capsys.readouterr().err.strip().splitlines()
+    assert named in error[-1]
+    assert not (tmp_path / "out").exists()

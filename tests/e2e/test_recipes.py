@@ -1,0 +1,218 @@
+"""The recipes: which commands they run at each scale, and that what is finished is not run again."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hebblm.cli.common import parse
+from hebblm.cli.eval import EvalConfig
+from hebblm.cli.report import BookConfig, ReportConfig, _name_positionals
+from hebblm.cli.tune import TuneConfig
+from hebblm.cli.vision import VisionConfig
+
+RECIPES = Path(__file__).resolve().parents[2] / "recipes"
+LANGUAGE = ("lm_intra_domain", "lm_cross_domain", "frequency", "readings", "tune")
+VISION = tuple(sorted(path.stem for path in RECIPES.glob("vision_*.sh")))
+CONFIGS: dict[str, Any] = {
+    "hebblm-eval": EvalConfig,
+    "hebblm-tune": TuneConfig,
+    "hebblm-vision": VisionConfig,
+}
+# A stand-in for every command: notes its arguments, and writes what the recipes look for.
+STAND_IN = """#!{python} -S
+import json, os, pathlib, shlex, sys
+name, arguments = pathlib.Path(sys.argv[0]).name, sys.argv[1:]
+with open({log!r}, "a") as log:
+    log.write(json.dumps([name, *arguments]) + "\\n")
+place = pathlib.Path(arguments[len(arguments) - 1 - arguments[::-1].index("--output-path") + 1])
+place.mkdir(parents=True, exist_ok=True)
+made = {{"hebblm-tune": "tuned.json", "hebblm-report": "book.md"}}.get(name, "result.json")
+(place / made).write_text(json.dumps({{"provenance": {{"command": shlex.join([name, *arguments])}}}}))
+(place / "report.md").write_text("the table\\n")
+if "--log-samples" in arguments:
+    (place / "tokens.parquet").write_bytes(b"")
+"""
+
+
+class Desk:
+    """A folder of stand-ins for the commands, and one for results."""
+
+    def __init__(self, root: Path) -> None:
+        self.bin, self.results, self.log = root / "bin", root / "results", root / "log"
+        self.bin.mkdir()
+        for name in ("hebblm-eval", "hebblm-tune", "hebblm-vision", "hebblm-report"):
+            (self.bin / name).write_text(STAND_IN.format(python=sys.executable, log=str(self.log)))
+        (self.bin / "python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+        for path in self.bin.iterdir():
+            path.chmod(0o755)
+        for name in ("pydoc", "numpy"):
+            path = self.results / "smoke" / "text" / f"{name}.txt"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("a text\n")
+
+    def run(self, recipe: str, scale: str = "small", **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run a recipe with the stand-ins."""
+        self.log.unlink(missing_ok=True)
+        given = {"HEBBLM_BIN": str(self.bin), "RESULTS": str(self.results), "SCALE": scale, **environment}
+        kept = {name: value for name, value in os.environ.items() if name not in ("SEEDS", "DEVICE")}
+        return subprocess.run(
+            [RECIPES / f"{recipe}.sh"], capture_output=True, text=True, env={**kept, **given}, check=False
+        )
+
+    def commands(self, *names: str) -> list[list[str]]:
+        """Return what was run, of some commands or of all."""
+        lines = self.log.read_text().splitlines() if self.log.exists() else []
+        return [call for call in map(json.loads, lines) if not names or call[0] in names]
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "scale"),
+    [
+        *((recipe, scale) for recipe in LANGUAGE for scale in ("smoke", "paper")),
+        *((recipe, "paper") for recipe in VISION),
+    ],
+)
+def test_a_recipe_runs_what_the_commands_understand_and_only_once(
+    desk: Desk, recipe: str, scale: str
+) -> None:
+    done = desk.run(recipe, scale)
+    assert done.returncode == 0, done.stderr
+    runs = desk.commands(*CONFIGS)
+    assert runs
+    for name, *arguments in runs:
+        config = parse(CONFIGS[name], arguments, prog=name, description="", example="")
+        assert Path(config.output_path).is_relative_to(desk.results / scale)
+        assert getattr(config, "scale", scale) == scale
+        if name != "hebblm-vision":
+            assert config.preset == {"smoke": "tiny"}.get(scale, scale)
+            config.corpora()
+    for _, *arguments in desk.commands("hebblm-report"):
+        if arguments[0] == "book":
+            parse(BookConfig, arguments[1:], prog="", description="", example="")
+        else:
+            named = parse(ReportConfig, _name_positionals(arguments), prog="", description="", example="")
+            assert all(Path(place).is_dir() for place in named.results)
+    again = desk.run(recipe, scale)
+    assert again.returncode == 0
+    assert desk.commands(*CONFIGS) == []
+    assert again.stdout.count("have ") == len(runs)
+    if recipe in VISION:
+        assert "the table" in done.stdout
+        assert "the table" in again.stdout
+
+
+def test_only_what_is_missing_or_other_is_run_again(desk: Desk) -> None:
+    desk.run("lm_intra_domain")
+    runs = [command[-1] for command in desk.commands("hebblm-eval")]
+    assert len(runs) == len(set(runs)) == 6
+    (Path(runs[0]) / "result.json").unlink()
+    (Path(runs[1]) / "tokens.parquet").unlink()
+    (Path(runs[2]) / "result.json").write_text("{")
+    desk.run("lm_intra_domain")
+    assert [command[-1] for command in desk.commands("hebblm-eval")] == runs[:3]
+    desk.run("lm_intra_domain", DEVICE="cpu")
+    assert [command[-1] for command in desk.commands("hebblm-eval")] == runs
+
+
+def test_every_seed_has_a_run_of_its_own(desk: Desk) -> None:
+    desk.run("lm_cross_domain", "smoke", SEEDS="1111 7")
+    made = {(command[-1], command[command.index("--seed") + 1]) for command in desk.commands("hebblm-eval")}
+    assert (str(desk.results / "smoke" / "pydoc-to-numpy"), "1111") in made
+    assert (str(desk.results / "smoke" / "pydoc-to-numpy-seed7"), "7") in made
+    desk.run("vision_online", "small", SEEDS="4 5")
+    (command,) = desk.commands("hebblm-vision")
+    assert command[command.index("--seeds") + 1 :][:2] == ["4", "5"]
+
+
+def test_values_tuned_at_the_scale_are_taken_where_none_ship(desk: Desk) -> None:
+    for scale, expected in (("small", "tuned"), ("paper", str(desk.results / "paper/tuned/ptb/tuned.json"))):
+        desk.run("tune", scale)
+        desk.run("lm_intra_domain", scale)
+        found = {
+            command[command.index("--hyperparameters") + 1]
+            for command in desk.commands("hebblm-eval")
+            if command[-1].endswith("/intra-ptb")
+        }
+        assert found == {expected}
+
+
+def test_the_papers_networks_are_run_at_its_scale(desk: Desk) -> None:
+    desk.run("vision_incremental", "paper")
+    backbones = [command[command.index("--backbone") + 1] for command in desk.commands("hebblm-vision")]
+    assert backbones == ["resnet50", "densenet121", "mobilenetv2"]
+
+
+def test_an_unknown_scale_is_one_line(desk: Desk) -> None:
+    done = desk.run("lm_cross_domain", "huge")
+    assert done.returncode == 2
+    assert done.stderr == "SCALE=huge must be smoke, small or paper\n"
+    assert desk.commands() == []
+
+
+def test_all_runs_every_recipe_and_ends_with_the_book(desk: Desk) -> None:
+    done = desk.run("all", "smoke")
+    assert done.returncode == 0, done.stderr
+    begun = [line.removeprefix("== ") for line in done.stdout.splitlines() if line.startswith("== ")]
+    assert sorted(begun) == sorted([*LANGUAGE, *VISION])
+    results = str(desk.results / "smoke")
+    assert desk.commands()[-1] == ["hebblm-report", "book", results, "--output-path", f"{results}-book"]
+
+
+def test_a_failing_command_ends_the_recipe(desk: Desk) -> None:
+    (desk.bin / "hebblm-eval").write_text("#!/bin/sh\nexit 3\n")
+    done = desk.run("all", "smoke")
+    assert done.returncode == 3
+    assert desk.commands("hebblm-vision") == []
+
+
+def test_scripts_say_what_they_make() -> None:
+    for path in RECIPES.glob("*.sh"):
+        lines = path.read_text().splitlines()
+        assert lines[0].startswith("#"), path
+        if path.name != "common.sh":
+            assert lines[0] == "#!/usr/bin/env bash"
+            assert lines[1].startswith("# ")
+            assert "set -euo pipefail" in lines
+            assert os.access(path, os.X_OK)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    "HEBBLM_RECIPES" not in os.environ, reason="some minutes; set HEBBLM_RECIPES=1 to run them"
+)
+def test_language_recipes_run_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = shutil.which("hebblm-eval", path=str(Path(sys.executable).parent))
+    assert found is not None
+    monkeypatch.setenv("HEBBLM_CACHE", str(tmp_path / "cache"))
+    given = {
+        "HEBBLM_BIN": str(Path(found).parent),
+        "RESULTS": str(tmp_path),
+        "SCALE": "smoke",
+        "DEVICE": "cpu",
+    }
+    for recipe in ("tune", "lm_intra_domain", "lm_cross_domain", "frequency"):
+        done = subprocess.run(
+            [RECIPES / f"{recipe}.sh"],
+            capture_output=True,
+            text=True,
+            env={**os.environ, **given},
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+    names = {path.parent.name for path in (tmp_path / "smoke").rglob("result.json")}
+    runs = {"intra-pydoc": ("", "-valid", "-paper"), "pydoc-to-numpy": ("", "-paper", "-open")}
+    assert {name + suffix for name, suffixes in runs.items() for suffix in suffixes} <= names
+    assert "Training count" in done.stdout
