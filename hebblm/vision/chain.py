@@ -14,9 +14,10 @@ from hebblm.vision.ewc import Penalty
 from hebblm.vision.fisher import fisher_diagonal
 from hebblm.vision.metrics import MISSING
 from hebblm.vision.mlp import MLP
+from hebblm.vision.seeds import generator
 from hebblm.vision.settings import PermutedSettings
 from hebblm.vision.state import load_state, save_state
-from hebblm.vision.tasks import TaskStream, generator
+from hebblm.vision.tasks import TaskStream
 from hebblm.vision.training import train_task
 
 PARAMETERS = ("weight", "bias", "output", "offset")
@@ -149,7 +150,7 @@ def run_chain(
         )
         if state.penalty is not None:
             fisher = fisher_diagonal(state.model, pixels, labels, kind=settings.fisher)
-            state.penalty = state.penalty.fold(state.model.parameters(), fisher)
+            state.penalty = state.penalty.fold(state.model.parameters(), fisher, settings.ewc_anchor)
         state.count("training", time.perf_counter() - begin)
         for name, measured in measure(state.model, task).items():
             made = measured.predictions

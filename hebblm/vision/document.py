@@ -6,20 +6,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from rich.console import Console
 
-from hebblm.files import write_text
-from hebblm.report import plots, render
-from hebblm.report.layout import spread
+from hebblm.report import render
 from hebblm.report.methods import Look, name_of
 from hebblm.report.table import Cell, Column, Table
+from hebblm.vision.curves import Line, draw
+from hebblm.vision.report import write_documents
 
 FIGURE = "permuted-mnist.png"
-REPORT = "report.md"
-LATEX = "tables.tex"
 
 PAPER_ORDER = {"hebb": 1, "mbpa": 2, "ewc": 3, "mlp": 4}
 """Best first, from the text on Fig. mnist, which prints no number."""
@@ -39,12 +36,8 @@ def write_report(document: Mapping[str, Any], folder: Path) -> list[Path]:
     Returns:
         The files written.
     """
-    table = summary_table(document)
-    figure = plots.save(curve_figure(document), folder / FIGURE)
-    text = render.to_markdown(table) + f"\n![Mean accuracy over the tasks learnt so far]({FIGURE})\n"
-    write_text(folder / REPORT, text)
-    write_text(folder / LATEX, "% Needs \\usepackage{booktabs}\n" + render.to_latex(table))
-    return [folder / REPORT, folder / LATEX, figure]
+    curves = {FIGURE: ("Mean accuracy over the tasks learnt so far", curve_figure(document))}
+    return write_documents([summary_table(document)], curves, folder)
 
 
 def print_summary(document: Mapping[str, Any], console: Console) -> None:
@@ -102,46 +95,20 @@ def summary_table(document: Mapping[str, Any]) -> Table:
 
 def curve_figure(document: Mapping[str, Any]) -> Figure:
     """Return the mean accuracy over the tasks learnt so far, one line a method (Fig. mnist)."""
-    looks = _looks(document)
     figure = Figure(figsize=(8.4, 4.4), layout="constrained")
     axis = figure.subplots()
-    for name, look in looks.items():
+    lines = []
+    for name, look in _looks(document).items():
         points = document["methods"][name]["curve"]
-        tasks = range(1, len(points) + 1)
-        means = [point["mean"] for point in points]
-        axis.plot(tasks, means, color=look.color, linestyle=look.line, linewidth=1.6)
-        if points[0]["std"] is not None:
-            low = [point["mean"] - point["std"] for point in points]
-            high = [point["mean"] + point["std"] for point in points]
-            axis.fill_between(tasks, low, high, color=look.color, alpha=0.15, linewidth=0)
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.grid(color="#e6e6e6", linewidth=0.7)
+        places = range(1, len(points) + 1)
+        lines.append(Line(look, places, [(point["mean"], point["std"]) for point in points]))
+    draw(axis, lines)
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     axis.set_xlim(1, max(2, document["settings"]["tasks"]))
     axis.set_xlabel("Tasks learnt so far")
     axis.set_ylabel("Mean accuracy on them")
     axis.set_title(f"Permuted MNIST, {document['scale']}", loc="left", fontweight="bold")
-    _label_ends(axis, document, looks)
     return figure
-
-
-def _label_ends(axis: Axes, document: Mapping[str, Any], looks: Mapping[str, Look]) -> None:
-    """Write each method's name and last value beside the end of its line, moved apart where they collide."""
-    low, high = axis.get_ylim()
-    last = {name: document["methods"][name]["average_accuracy"]["mean"] for name in looks}
-    wished = [(value - low) / (high - low) for value in last.values()]
-    for (name, value), at, place in zip(last.items(), wished, spread(wished, 0.05), strict=True):
-        axis.annotate(
-            f"{looks[name].name}  {value:.3f}",
-            xy=(1.0, at),
-            xycoords="axes fraction",
-            xytext=(1.03, place),
-            textcoords="axes fraction",
-            va="center",
-            fontsize=8.5,
-            color="#333333",
-            arrowprops={"arrowstyle": "-", "color": looks[name].color, "linewidth": 0.7},
-        )
 
 
 def _looks(document: Mapping[str, Any]) -> dict[str, Look]:

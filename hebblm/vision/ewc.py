@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
+Anchor = Literal["latest", "separate"]
+
 
 @dataclass(frozen=True, slots=True)
 class Penalty:
-    """The sum over finished tasks i of ``sum_j F_ij (theta_j - theta_ij)^2``.
+    """``sum_j S_j (theta_j - m_j)^2 + constant``, two tensors a parameter whatever the number of tasks.
 
-    A sum of parabolas is a parabola: with ``S = sum_i F_i`` and ``m = sum_i F_i theta_i / S`` it equals
-    ``sum_j S_j (theta_j - m_j)^2 + constant``. Two tensors a parameter are kept whatever the number of tasks.
+    With ``separate`` anchors it is the sum over finished tasks i of ``sum_j F_ij (theta_j - theta_ij)^2`` (Kirkpatrick
+    et al. 2017): a sum of parabolas is a parabola, with ``S = sum_i F_i`` and ``m = sum_i F_i theta_i / S``. But
+    theta_i was where the pull of earlier tasks and the loss of task i were in balance; that loss is gone, the pull is
+    not, and task i is forgotten from then on. With the ``latest`` anchor m is theta of the last task and S the same
+    sum (Huszar 2018; Schwarz et al. 2018 without decay), which is the Laplace approximation carried on.
 
     Args:
         precisions: S by parameter.
-        centres: m by parameter; 0 where S is 0.
+        centres: m by parameter; 0 where S is 0 and no task is finished.
         constant: what the folding leaves over, so that the value is that of the separate penalties.
     """
 
@@ -34,13 +40,19 @@ class Penalty:
         )
 
     @torch.no_grad()
-    def fold(self, parameters: tuple[Tensor, ...], fisher: tuple[Tensor, ...]) -> Penalty:
+    def fold(
+        self, parameters: tuple[Tensor, ...], fisher: tuple[Tensor, ...], anchor: Anchor = "separate"
+    ) -> Penalty:
         """Return the penalty with a finished task's added.
 
         Args:
             parameters: theta_i after the task.
             fisher: F_i, at least 0, in their shapes.
+            anchor: where the parabola stands.
         """
+        if anchor == "latest":
+            sums = tuple(before + added for before, added in zip(self.precisions, fisher, strict=True))
+            return Penalty(sums, tuple(parameter.clone() for parameter in parameters))
         precisions, centres, constant = [], [], self.constant
         for theta, added, before, centre in zip(
             parameters, fisher, self.precisions, self.centres, strict=True

@@ -13,13 +13,15 @@ from torch import Tensor
 from hebblm.errors import UserError
 from hebblm.files import hash_of, read_json, write_json
 from hebblm.vision.chain import ChainState, Measure, Measured, run_chain
+from hebblm.vision.choice import best
 from hebblm.vision.images import ImageDataset
 from hebblm.vision.measure import network_alone, network_and_memory
 from hebblm.vision.mlp import MLP
 from hebblm.vision.progress import Work, work
+from hebblm.vision.seeds import check_seeds
 from hebblm.vision.settings import PermutedSettings
 from hebblm.vision.tasks import Draw, TaskStream, draw
-from hebblm.vision.tuning import Values, best, held_out_scores, tune_adaptation
+from hebblm.vision.tuning import Values, held_out_scores, tune_adaptation
 
 STATE = "state"
 
@@ -79,10 +81,8 @@ class PermutedMnist:
         device: torch.device,
         folder: Path,
     ) -> None:
-        if not seeds or len(set(seeds)) < len(seeds):
-            raise UserError(f"seeds {list(seeds)} must be at least one, each once")
         self._settings = settings
-        self._seeds = tuple(seeds)
+        self._seeds = check_seeds(seeds)
         self._state = folder / STATE
         self._streams = {seed: TaskStream(dataset, draw(dataset, settings, seed), device) for seed in seeds}
         self._run = {

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from hebblm.errors import UserError
 from hebblm.files import sha256
+from hebblm.vision.fetch import Remote, fetch
 from hebblm.vision.images import ImageDataset, Images, check_labels
 
 FOLDER = "mnist"
@@ -22,6 +23,17 @@ FILES = {
     "train": ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
     "test": ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
 }
+SERVERS = (
+    "https://ossci-datasets.s3.amazonaws.com/mnist",
+    "https://storage.googleapis.com/cvdf-datasets/mnist",
+)
+SHA256 = {
+    "train-images-idx3-ubyte": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+    "train-labels-idx1-ubyte": "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+    "t10k-images-idx3-ubyte": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+    "t10k-labels-idx1-ubyte": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+}
+"""Of the packed files."""
 SIDE = 28
 CLASSES = 10
 UNSIGNED_BYTES = 0x08
@@ -34,11 +46,12 @@ class _Readable(Protocol):
         """Return up to ``size`` bytes."""
 
 
-def load_mnist(folders: Sequence[Path]) -> ImageDataset:
+def load_mnist(folders: Sequence[Path], downloads: Path | None = None) -> ImageDataset:
     """Read MNIST from the first folder that has ``mnist/``'s files, each ``.gz`` or unpacked.
 
     Args:
         folders: where to look.
+        downloads: where to put a file that no folder has; None downloads nothing.
 
     Raises:
         UserError: a file is missing, truncated, not of its kind, or does not match the other.
@@ -46,7 +59,7 @@ def load_mnist(folders: Sequence[Path]) -> ImageDataset:
     parts: dict[str, Images] = {}
     hashes: dict[str, str] = {}
     for part, stems in FILES.items():
-        pictures, classes = (_find(folders, stem) for stem in stems)
+        pictures, classes = (_find(folders, stem, downloads) for stem in stems)
         pixels, labels = read_idx(pictures, 3), read_idx(classes, 1)
         if pixels.shape[1:] != (SIDE, SIDE):
             size = "x".join(map(str, pixels.shape[1:]))
@@ -112,13 +125,16 @@ def _header(stream: _Readable, path: Path, dimensions: int) -> list[int]:
     return sizes
 
 
-def _find(folders: Sequence[Path], stem: str) -> Path:
-    """Return the first of ``mnist/STEM.gz`` and ``mnist/STEM`` that there is."""
+def _find(folders: Sequence[Path], stem: str, downloads: Path | None) -> Path:
+    """Return the first of ``mnist/STEM.gz`` and ``mnist/STEM`` that there is, downloaded where there is none."""
     for folder in folders:
         for name in (f"{stem}.gz", stem):
             path = folder / FOLDER / name
             if path.is_file():
                 return path
+    if downloads is not None:
+        urls = tuple(f"{server}/{stem}.gz" for server in SERVERS)
+        return fetch(Remote(f"{FOLDER}/{stem}.gz", urls, SHA256[stem]), downloads)
     places = ", ".join(str(folder / FOLDER) for folder in folders)
     raise UserError(
         f"no {stem}.gz in {places}; put MNIST's four files into {FOLDER}/ below a folder named by HEBBLM_DATA"

@@ -11,12 +11,11 @@ from hebblm.files import sha256, write_json
 from hebblm.vision.experiment import Outcome, SeedOutcome
 from hebblm.vision.images import ImageDataset
 from hebblm.vision.metrics import ContinualResult, continual_result, spread
+from hebblm.vision.schema import RESULT_FILE, head
 from hebblm.vision.settings import PermutedSettings
 from hebblm.vision.state import write_tensors
 
-SCHEMA = "hebblm-vision/1"
 EXPERIMENT = "permuted-mnist"
-RESULT_FILE = "result.json"
 SUMMARIES = ("average_accuracy", "forgetting", "backward_transfer")
 
 
@@ -41,12 +40,14 @@ def write_result(
     """
     seeds = [_write_seed(seed, folder) for seed in outcome.seeds]
     document = {
-        "schema": SCHEMA,
-        "experiment": EXPERIMENT,
-        "scale": scale,
-        "settings": asdict(settings),
-        "data": {"name": dataset.name, "sha256": dict(dataset.sha256)},
-        "provenance": {**provenance, "seeds": [seed.seed for seed in outcome.seeds]},
+        **head(
+            EXPERIMENT,
+            scale=scale,
+            settings=asdict(settings),
+            dataset=dataset,
+            provenance=provenance,
+            seeds=[seed.seed for seed in outcome.seeds],
+        ),
         "tuning": None if outcome.values.record is None else _tuning(outcome, settings),
         "seeds": seeds,
         "methods": {name: _method(outcome, name) for name in outcome.seeds[0].predictions},

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
@@ -14,6 +16,7 @@ from hebblm.errors import UserError
 from hebblm.files import atomic_path
 
 FORMAT = "hebblm-vision-state/1"
+HEADER = "hebblm-vision"
 
 
 def save_state(path: Path, tensors: dict[str, Tensor], record: dict[str, Any]) -> None:
@@ -22,36 +25,60 @@ def save_state(path: Path, tensors: dict[str, Tensor], record: dict[str, Any]) -
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, str]) -> None:
-    """Write a safetensors file, atomically."""
+    """Write a safetensors file, atomically; the same bytes for the same content."""
+    # One entry alone: the library writes several in an order that changes from run to run.
+    metadata = {HEADER: json.dumps(header, sort_keys=True)}
     with atomic_path(path) as temporary:
         # As bytes: the library's own writing to a file hides the cause of a failure in its text.
         temporary.write_bytes(
-            save({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, header)
+            save({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, metadata)
         )
 
 
-def load_state(path: Path, run: str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+def load_state(
+    path: Path, run: str, *, remedy: str = "delete {folder} to start anew, or choose another --output-path"
+) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
     """Read what :func:`save_state` wrote, or return None where there is no such file.
 
     Args:
         path: the file.
         run: what the record has to say under ``run``: a hash of everything that decides about the numbers.
+        remedy: what a user can do about a file that cannot be used; ``{folder}`` and ``{path}`` are filled in.
 
     Raises:
         UserError: truncated, another format, or the state of another run.
     """
     if not path.exists():
         return None
-    remedy = f"delete {path.parent} to start anew, or choose another --output-path"
-    try:
-        with safe_open(path, framework="pt") as stream:
-            header = stream.metadata() or {}
-            tensors = {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise UserError(f"{path} is truncated or unreadable; {remedy}") from error
+    remedy = remedy.format(folder=path.parent, path=path)
+    tensors, header = _read(path, remedy)
     if header.get("format") != FORMAT:
         raise UserError(f"{path} is not the state of an image experiment; {remedy}")
     record = json.loads(header["record"])
     if record.get("run") != run:
         raise UserError(f"{path} belongs to a run with other settings, data or seeds; {remedy}")
     return tensors, record
+
+
+def load_tensors(path: Path) -> dict[str, Tensor]:
+    """Read the tensors that :func:`write_tensors` wrote.
+
+    Raises:
+        UserError: truncated, or no such file.
+    """
+    return _read(path, f"delete {path.parent} to make it anew")[0]
+
+
+def _read(path: Path, remedy: str) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Return tensors and header of a safetensors file."""
+    try:
+        with safe_open(path, framework="pt") as stream:
+            header = json.loads((stream.metadata() or {}).get(HEADER, "{}"))
+            return {name: stream.get_tensor(name) for name in stream.keys()}, header  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{path} is truncated or unreadable; {remedy}") from error
+
+
+def digest(tensor: Tensor) -> str:
+    """Return the sha256 of a tensor of whole numbers, as little-endian int64."""
+    return hashlib.sha256(tensor.to(torch.int64).numpy().astype("<i8").tobytes()).hexdigest()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 
 import torch
@@ -10,7 +9,9 @@ from torch import Tensor
 
 from hebblm.errors import UserError
 from hebblm.vision.images import ImageDataset, Images
+from hebblm.vision.seeds import generator
 from hebblm.vision.settings import PermutedSettings
+from hebblm.vision.state import digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +41,7 @@ class Draw:
 
     def sha256(self) -> dict[str, str]:
         """Return a hash of each of them, of little-endian int64."""
-        return {
-            name: hashlib.sha256(tensor.numpy().astype("<i8").tobytes()).hexdigest()
-            for name, tensor in self.tensors().items()
-        }
-
-
-def generator(seed: int, purpose: str) -> torch.Generator:
-    """Return a stream of random numbers of its own for each purpose of a seed."""
-    digest = hashlib.sha256(f"{seed}/{purpose}".encode()).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
+        return {name: digest(tensor) for name, tensor in self.tensors().items()}
 
 
 def draw(dataset: ImageDataset, settings: PermutedSettings, seed: int) -> Draw:

@@ -11,32 +11,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from hebblm.vision.choice import Chosen, best
 from hebblm.vision.measure import AdaptationValues, memory_of
 from hebblm.vision.mlp import MLP
 from hebblm.vision.recall import Stored, recall
 from hebblm.vision.settings import PermutedSettings
 from hebblm.vision.tasks import TaskStream
-
-SCORES = ("accuracy", "loss")
-
-
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """A choice and everything that was tried for it.
-
-    Args:
-        values: the point with the best accuracy; of several the one with the smallest loss.
-        tried: every point with its ``accuracy`` and ``loss`` in nats on held-out samples, as JSON.
-    """
-
-    values: dict[str, float]
-    tried: list[dict[str, float]]
-
-
-def best(tried: list[dict[str, float]]) -> Chosen:
-    """Choose among points that each carry an ``accuracy`` and a ``loss``."""
-    winner = max(tried, key=lambda point: (point["accuracy"], -point["loss"]))
-    return Chosen({name: value for name, value in winner.items() if name not in SCORES}, tried)
 
 
 @torch.no_grad()

@@ -97,6 +97,30 @@ def test_folded_penalties_equal_separate_ones(count: int) -> None:
         torch.testing.assert_close(parameter.grad, 1 + gradient, rtol=1e-10, atol=1e-12)
 
 
+def test_the_latest_anchor_has_the_same_precision_where_the_last_task_ended() -> None:
+    latest = separate = Penalty.none(network(0).parameters())
+    for seed in range(3):
+        model, (pixels, labels) = network(seed), samples(seed)
+        fisher = fisher_diagonal(model, pixels, labels, kind="predictions")
+        latest = latest.fold(model.parameters(), fisher, "latest")
+        separate = separate.fold(model.parameters(), fisher, "separate")
+        assert float(latest.value(model.parameters(), 1000)) == 0
+    for one, other in zip(latest.precisions, separate.precisions, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=0)
+    for centre, parameter in zip(latest.centres, network(2).parameters(), strict=True):
+        assert torch.equal(centre, parameter)
+    parameters = network(9).parameters()
+    expected = torch.stack(
+        [
+            (information * (theta - last).square()).sum()
+            for theta, last, information in zip(
+                parameters, network(2).parameters(), latest.precisions, strict=True
+            )
+        ]
+    ).sum()
+    torch.testing.assert_close(latest.value(parameters, 7.0), 3.5 * expected, rtol=1e-12, atol=0)
+
+
 def test_no_task_costs_nothing() -> None:
     parameters = network(1).parameters()
     assert float(Penalty.none(parameters).value(parameters, 1000)) == 0

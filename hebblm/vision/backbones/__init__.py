@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hebblm.vision.backbones.catalogue import BACKBONES, build_classifier
+from hebblm.vision.backbones.catalogue import BACKBONES, build_classifier, check_backbone
 from hebblm.vision.backbones.classifier import Backbone, Classifier
 
-__all__ = ["BACKBONES", "Backbone", "Classifier", "build_classifier"]
+__all__ = ["BACKBONES", "Backbone", "Classifier", "build_classifier", "check_backbone"]

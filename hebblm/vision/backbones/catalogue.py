@@ -1,4 +1,4 @@
-"""The backbones by name: the paper's three, and a narrow variant of each for CPUs."""
+"""The backbones by name: the paper's three, a narrow variant of each for CPUs, and one for pictures of a few pixels."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from hebblm.errors import UserError
 from hebblm.vision.backbones.classifier import Backbone, Classifier, initialize
 from hebblm.vision.backbones.densenet import densenet
 from hebblm.vision.backbones.mobilenet import mobilenet_v2
+from hebblm.vision.backbones.plain import plain
 from hebblm.vision.backbones.resnet import resnet50
-from hebblm.vision.tasks import generator
+from hebblm.vision.seeds import generator
 
 BACKBONES: dict[str, Callable[[], Backbone]] = {
     "resnet50": resnet50,
@@ -19,7 +20,14 @@ BACKBONES: dict[str, Callable[[], Backbone]] = {
     "resnet50-w16": partial(resnet50, width=16),
     "densenet40-k12": partial(densenet, (6, 6, 6), 12),
     "mobilenetv2-x0.5": partial(mobilenet_v2, multiplier=0.5),
+    "cnn2-w16": partial(plain, 16),
 }
+
+
+def check_backbone(name: str) -> None:
+    """Raise UserError unless ``name`` is that of a backbone."""
+    if name not in BACKBONES:
+        raise UserError(f"unknown backbone {name!r}; choose from {', '.join(BACKBONES)}")
 
 
 def build_classifier(name: str, classes: int, seed: int) -> Classifier:
@@ -33,8 +41,7 @@ def build_classifier(name: str, classes: int, seed: int) -> Classifier:
     Raises:
         UserError: an unknown backbone.
     """
-    if name not in BACKBONES:
-        raise UserError(f"unknown backbone {name!r}; choose from {', '.join(BACKBONES)}")
+    check_backbone(name)
     classifier = Classifier(BACKBONES[name](), classes)
     initialize(classifier, generator(seed, f"weights of {name}"))
     return classifier

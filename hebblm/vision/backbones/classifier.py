@@ -34,33 +34,46 @@ class Classifier(nn.Module):
     Args:
         backbone: pictures to features.
         classes: C.
+
+    ``reduced`` says whether the backbone computes in bfloat16 where that is safe; weights, features and head stay
+    float32.
     """
 
     def __init__(self, backbone: Backbone, classes: int) -> None:
         super().__init__()
         self.backbone = backbone
         self.output = nn.Linear(backbone.width, classes)
+        self.reduced = False
 
     def forward(self, pictures: Tensor) -> Tensor:
         """Return logits (N, C) for pictures (N, 3, H, W)."""
-        return cast(Tensor, self.output(self.backbone(pictures)))
+        return cast(Tensor, self.output(self.features(pictures)))
 
     def features(self, pictures: Tensor) -> Tensor:
         """Return what the head multiplies (N, D) and the memory keeps as keys, for pictures (N, 3, H, W)."""
-        return cast(Tensor, self.backbone(pictures))
+        with torch.autocast(pictures.device.type, dtype=torch.bfloat16, enabled=self.reduced):
+            found = cast(Tensor, self.backbone(pictures))
+        return found.float()
 
     def head(self) -> OutputHead:
         """Return the softmax layer as every adapter takes it; it shares the module's storage."""
         return OutputHead(self.output.weight.detach(), self.output.bias.detach())
 
 
+class BranchEnd(nn.BatchNorm2d):
+    """The norm that ends a residual branch: zero at first, so that a block begins as its shortcut (Goyal 2017)."""
+
+
 def initialize(module: nn.Module, generator: torch.Generator) -> None:
-    """Draw every weight anew: convolutions as He et al. 2015 (fan-out), norms the identity, a linear layer uniform."""
+    """Draw every weight anew: convolutions as He et al. 2015 (fan-out), norms the identity, a linear layer uniform.
+
+    The norm at the end of a residual branch is zero instead.
+    """
     for layer in module.modules():
         if isinstance(layer, nn.Conv2d):
             nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu", generator=generator)
         elif isinstance(layer, nn.BatchNorm2d):
-            nn.init.ones_(layer.weight)
+            nn.init.constant_(layer.weight, 0.0 if isinstance(layer, BranchEnd) else 1.0)
             nn.init.zeros_(layer.bias)
         elif isinstance(layer, nn.Linear):
             bound = layer.in_features**-0.5

@@ -6,7 +6,7 @@ from typing import cast
 
 from torch import Tensor, nn
 
-from hebblm.vision.backbones.classifier import Backbone
+from hebblm.vision.backbones.classifier import Backbone, BranchEnd
 
 EXPANSION = 4  # a block gives four times the maps it convolves
 
@@ -31,7 +31,7 @@ class Bottleneck(nn.Module):
             nn.BatchNorm2d(inner),
             nn.ReLU(inplace=True),
             nn.Conv2d(inner, maps_out, 1, bias=False),
-            nn.BatchNorm2d(maps_out),
+            BranchEnd(maps_out),
         )
         self.shortcut: nn.Module = nn.Identity()
         if stride != 1 or maps_in != maps_out:

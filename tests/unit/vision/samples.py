@@ -34,8 +34,21 @@ def mnist_files(folder: Path, *, train: int = 6, test: int = 4) -> Path:
 
 def cifar_record(fine: int, *, coarse: int = 3, red: int = 10, green: int = 20, blue: int = 30) -> bytes:
     """Return one record whose first pixel of each plane is one brighter than the others."""
-    planes = b"".join(bytes([value + 1]) + bytes([value]) * 1023 for value in (red, green, blue))
+    planes = b"".join(bytes([min(255, value + 1)]) + bytes([value]) * 1023 for value in (red, green, blue))
     return bytes([coarse, fine]) + planes
+
+
+def tiny_cifar(folder: Path) -> Path:
+    """Write CIFAR-100's archive with three pictures of each class to train on and one to test with."""
+    members = {
+        f"cifar-100-binary/{part}.bin": b"".join(
+            cifar_record(fine, coarse=fine % 20, red=fine + at, green=2 * fine, blue=255 - 2 * fine - at)
+            for at in range(count)
+            for fine in range(100)
+        )
+        for part, count in (("train", 3), ("test", 1))
+    }
+    return archive(folder / "cifar-100" / "cifar-100-binary.tar.gz", members)
 
 
 def archive(path: Path, members: dict[str, bytes], mode: str = "w:gz") -> Path:

@@ -5,6 +5,7 @@ import torch
 
 from hebblm.errors import UserError
 from hebblm.vision.backbones import BACKBONES, build_classifier
+from hebblm.vision.backbones.resnet import Bottleneck
 
 # The three large ones: the published networks for ImageNet less what differs here, the stem's 7x7 convolution
 # (9,408 weights against 1,728), the norm behind it (128, DenseNet alone) and the 1000 outputs against 100.
@@ -86,11 +87,37 @@ def test_keeps_the_resolution_that_small_pictures_need(name: str, side: int) -> 
     assert maps.shape == (1, backbone.width, side, side)
 
 
+def test_reduced_precision_leaves_head_and_features_in_float32() -> None:
+    pictures = torch.rand(4, 3, 8, 8, generator=torch.Generator().manual_seed(1))
+    plain, reduced = (build_classifier("cnn2-w16", 10, 1).eval() for _ in range(2))
+    reduced.reduced = True
+    with torch.no_grad():
+        exact, rounded = plain.features(pictures), reduced.features(pictures)
+        logits = reduced(pictures)
+    assert rounded.dtype == logits.dtype == torch.float32
+    assert not torch.equal(exact, rounded)
+    torch.testing.assert_close(rounded, exact, rtol=0.05, atol=0.02)
+    torch.testing.assert_close(reduced.head().logits(rounded), logits)
+
+
 def test_a_seed_decides() -> None:
     first, again, other = (build_classifier("densenet40-k12", 10, seed) for seed in (1, 1, 2))
     for name, value in first.state_dict().items():
         assert torch.equal(value, again.state_dict()[name])
     assert not torch.equal(first.output.weight, other.output.weight)
+
+
+def test_residual_blocks_begin_as_their_shortcuts() -> None:
+    blocks = [
+        module
+        for module in build_classifier("resnet50-w16", 10, 1).eval().modules()
+        if isinstance(module, Bottleneck)
+    ]
+    assert len(blocks) == 16
+    maps = torch.randn(2, 64, 8, 8, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        assert torch.equal(blocks[1](maps), maps.relu())
+    assert blocks[1].residual[1].weight.min() == 1
 
 
 def test_refuses_an_unknown_backbone() -> None:

@@ -11,10 +11,11 @@ from safetensors.torch import load_file
 from hebblm.cli.vision import main
 from hebblm.files import sha256
 from hebblm.vision.digits import load_digits
+from hebblm.vision.seeds import generator
 from hebblm.vision.settings import SCALES
-from hebblm.vision.tasks import draw, generator
+from hebblm.vision.tasks import draw
 
-from .samples import mnist_files
+from .samples import mnist_files, tiny_cifar
 
 Capture = pytest.CaptureFixture[str]
 
@@ -23,6 +24,7 @@ Capture = pytest.CaptureFixture[str]
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HEBBLM_DATA", raising=False)
+    monkeypatch.setenv("HEBBLM_MIRROR", "http://127.0.0.1:9")
 
 
 def numbers(document: dict[str, Any]) -> dict[str, Any]:
@@ -76,6 +78,70 @@ def test_smoke_from_command_to_files(tmp_path: Path, capsys: Capture) -> None:
     assert numbers(json.loads(Path("second/result.json").read_text())) == numbers(document)
 
 
+CLASS_FILES = {
+    "incremental": ["1-1-seed-1", "1-1-seed-2", "2-1-seed-1", "2-1-seed-2"],
+    "online": ["5-seed-1", "5-seed-2"],
+    "pretrain-classes": ["3-seed-1", "3-seed-2", "5-seed-1", "5-seed-2", "7-seed-1", "7-seed-2"],
+    "sensitivity": ["5-seed-1", "5-seed-2"],
+    "timing": [],
+    "ablation": ["5-seed-1", "5-seed-2"],
+}
+
+
+@pytest.mark.parametrize("experiment", CLASS_FILES)
+def test_experiments_on_classes_from_command_to_files(
+    experiment: str, tmp_path: Path, capsys: Capture
+) -> None:
+    command = [experiment, "--scale", "smoke", "--seeds", "1", "2", "--device", "cpu", "--output-path"]
+    assert main([*command, "out"]) == 0
+    shown = capsys.readouterr().out
+    assert "MbPA" in shown
+    assert "results in out" in shown
+    figure = [] if experiment == "timing" else [f"{experiment}.png"]
+    tensors = [f"{name}.safetensors" for name in CLASS_FILES[experiment]]
+    files = sorted([*figure, *tensors, "report.md", "result.json", "tables.tex"])
+    assert sorted(path.name for path in Path("out").iterdir()) == files
+    document = json.loads(Path("out/result.json").read_text())
+    assert document["schema"] == "hebblm-vision/1"
+    assert document["experiment"] == experiment
+    assert document["provenance"]["seeds"] == [1, 2]
+    assert all(entry["pretraining"]["held_out_top1"] > 0.7 for entry in document["seeds"])
+    if experiment == "timing":
+        assert document["methods"]["parametric"]["ratio"]["median"] == 1
+        return
+    for method in document["methods"].values():
+        for summary in method["conditions"].values():
+            assert summary["overall"]["std"] is not None
+            assert len(summary["seeds"]) == 2
+    if experiment == "online":
+        assert main([*command, "again"]) == 0
+        again = json.loads(Path("again/result.json").read_text())
+        for part in ("methods", "tuning", "seeds"):
+            assert again[part] == document[part]
+
+
+@pytest.mark.parametrize(
+    ("experiment", "seeds", "rate"), [("incremental", ["1"], 1e-3), ("online", ["1", "2"], 1e-4)]
+)
+def test_every_stage_of_the_paper_scale(
+    experiment: str, seeds: list[str], rate: float, tmp_path: Path
+) -> None:
+    tiny_cifar(Path("data"))
+    command = [experiment, "--scale", "paper", "--backbone", "mobilenetv2-x0.5", "--device", "cpu"]
+    command += ["--hyperparameters", "paper", "--seeds", *seeds, "--output-path", "out", "--set"]
+    command += ["pretraining.epochs=1,1,1", "old_classes=3", "held_out=1", "adaptation.k=5"]
+    command += ["increment.samples=1", "increment.ratios=1", "increment.epochs=1", "increment.reported=1"]
+    command += ["increment.tested=4", "online.streamed=6", "online.interval=3"]
+    assert main(command) == 0
+    document = json.loads(Path("out/result.json").read_text())
+    assert document["scale"] == "paper"
+    assert document["settings"]["pretraining"]["lr"] == [0.1, 0.01, 0.001]
+    assert set(document["tuning"].values()) == {None}
+    assert len({entry["pretraining"]["run"] for entry in document["seeds"]}) == len(seeds)
+    (summary,) = document["methods"]["mbpa"]["conditions"].values()
+    assert summary["hyperparameters"] == {"rate": rate, "steps": 5}
+
+
 def test_generators_do_not_depend_on_each_other() -> None:
     assert generator(1, "a").initial_seed() != generator(1, "b").initial_seed()
     assert generator(1, "a").initial_seed() != generator(2, "a").initial_seed()
@@ -94,6 +160,12 @@ def tiny_mnist() -> None:
     mnist_files(Path("data"))
 
 
+def damaged_cifar() -> None:
+    """Put CIFAR-100 into data/, truncated."""
+    path = tiny_cifar(Path("data"))
+    path.write_bytes(path.read_bytes()[:500])
+
+
 @pytest.mark.parametrize(
     ("arguments", "prepare", "told"),
     [
@@ -108,7 +180,7 @@ def tiny_mnist() -> None:
         (["permuted-mnist", "--scale", "smoke", "--seeds", "one"], None, "one"),
         (["permuted-mnist", "--scale", "smoke", "--set", "train_samples=5000"], None, "lower one"),
         (["permuted-mnist", "--device", "tpu"], None, "unknown device 'tpu'"),
-        (["permuted-mnist", "--scale", "small"], None, "no train-images-idx3-ubyte.gz in"),
+        (["permuted-mnist", "--scale", "small"], None, "no train-images-idx3-ubyte.gz in the data folders"),
         (["permuted-mnist", "--scale", "small"], damaged, "truncated or damaged"),
         (["permuted-mnist", "--scale", "small"], tiny_mnist, "more than the 6 samples of MNIST"),
         (
@@ -116,6 +188,17 @@ def tiny_mnist() -> None:
             None,
             "cannot write /proc/here",
         ),
+        (["permuted-mnist", "--backbone", "resnet50"], None, "takes no --backbone, not 'resnet50'"),
+        (["online", "--backbone", "vgg"], None, "unknown backbone 'vgg'; choose from resnet50"),
+        (["online", "--scale", "smoke", "--hyperparameters", "paper"], None, "backbone 'cnn2-w16'"),
+        (["online", "--scale", "large"], None, "large"),
+        (["online", "--scale", "smoke", "--set", "epochs=1"], None, "unknown setting 'epochs'; known are"),
+        (["ablation", "--scale", "smoke", "--seeds", "2", "2"], None, "each once"),
+        (["online", "--scale", "smoke", "--set", "old_classes=10"], None, "10 pre-training classes leave no"),
+        (["pretrain-classes", "--scale", "smoke", "--set", "varied=3,11"], None, "11 pre-training classes"),
+        (["incremental", "--scale", "small"], None, "no cifar-100-binary.tar.gz in the data folders"),
+        (["incremental", "--scale", "paper"], damaged_cifar, "truncated or no archive"),
+        (["timing", "--scale", "smoke", "--set", "timing.samples=360"], None, "360 test pictures"),
     ],
 )
 def test_says_what_is_wrong(

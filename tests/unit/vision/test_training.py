@@ -9,7 +9,8 @@ from hebblm.errors import UserError
 from hebblm.vision.ewc import Penalty
 from hebblm.vision.fisher import fisher_diagonal
 from hebblm.vision.mlp import MLP
-from hebblm.vision.tasks import TaskStream, draw, generator
+from hebblm.vision.seeds import generator
+from hebblm.vision.tasks import TaskStream, draw
 from hebblm.vision.training import train_task
 
 from .samples import TINY, patterns

@@ -1,0 +1,25 @@
+"""One bar a stage of an experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from hebblm.progress import bar
+
+
+@contextmanager
+def stage(
+    description: str, total: int, *, done: int = 0, unit: str = "pictures"
+) -> Iterator[Callable[[int], None]]:
+    """Show a bar while the block runs, and yield what advances it.
+
+    Args:
+        description: what is being done.
+        total: how much there is.
+        done: how much an interrupted run had finished; left out, because it says nothing about the speed.
+        unit: of both.
+    """
+    with bar() as progress:
+        task = progress.add_task(description, total=total - done, unit=unit)
+        yield lambda count: progress.advance(task, count)

@@ -1,0 +1,296 @@
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from hebblm.errors import UserError
+from hebblm.files import sha256
+from hebblm.vision.classes import incremental, online, pretraining
+from hebblm.vision.classes import timing as timing_module
+from hebblm.vision.classes.experiments import run_experiment
+from hebblm.vision.classes.incremental import run_incremental
+from hebblm.vision.classes.online import run_online
+from hebblm.vision.classes.setup import Outcome, Setup
+from hebblm.vision.classes.stream import stream
+from hebblm.vision.classes.timing import run_timing
+from hebblm.vision.classes.top1 import along, over_seeds, top1
+
+from .class_samples import TINY, setup
+
+FIXED = TINY.changed({"online.lr": "1e-3", "increment.lr": "1e-3", "adaptation.mixture_gamma": "0.1"})
+FIXED = FIXED.changed({"adaptation.hebb_eta": "1"})
+RUNS: dict[str, Callable[[Setup], Outcome]] = {"online": run_online, "incremental": run_incremental}
+
+
+def same(one: Outcome, other: Outcome) -> bool:
+    return one.tuning == other.tuning and all(
+        a.values == b.values
+        and a.stabilized == b.stabilized
+        and all(torch.equal(a.predictions[name], b.predictions[name]) for name in a.predictions)
+        for a, b in zip(one.runs, other.runs, strict=True)
+    )
+
+
+def after(calls: int, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function, interrupted at a later call."""
+    count = itertools.count()
+
+    def interrupted(*args: object, **options: object) -> Any:
+        if next(count) >= calls:
+            raise KeyboardInterrupt
+        return function(*args, **options)
+
+    return interrupted
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "part", "calls"),
+    [
+        ("online", pretraining, "learn_epoch", 1),
+        ("online", online, "read", 2),  # in tuning
+        ("online", online, "read", 4),  # after the first seed's trajectory
+        ("online", online, "old_memory", 1),
+        ("incremental", incremental, "learn_epoch", 3),  # in tuning
+        ("incremental", incremental, "learn_epoch", 5),  # in the first ratio
+        ("incremental", incremental, "read", 8),
+    ],
+)
+def test_interrupted_runs_end_the_same(
+    name: str, module: Any, part: str, calls: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = RUNS[name](setup(tmp_path / "whole"))
+    with monkeypatch.context() as patch:
+        patch.setattr(module, part, after(calls, getattr(module, part)))
+        with pytest.raises(KeyboardInterrupt):
+            RUNS[name](setup(tmp_path / "parted"))
+    assert same(whole, RUNS[name](setup(tmp_path / "parted")))
+
+
+def test_keys_are_rebuilt_each_epoch_and_every_picture_counts_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, seen = incremental.read, []
+
+    def watched(blocks: Any, remembered: Any, *args: Any, **options: Any) -> Any:
+        seen.append(remembered)
+        return read(blocks, remembered, *args, **options)
+
+    monkeypatch.setattr(incremental, "read", watched)
+    runs = run_incremental(setup(tmp_path, FIXED)).runs
+    assert len(seen) == 4  # two ratios, two epochs
+    for run, first, second in zip(runs, seen[::2], seen[1::2], strict=True):
+        samples, fewer = run.drawn["increment"], run.drawn["fewer"]
+        assert len(first.keys) == len(samples)
+        assert not torch.equal(first.keys, second.keys)
+        assert torch.equal(first.labels, setup(tmp_path).dataset.train.labels[samples])
+        # Of an old class all that pre-training saw, among them its part of the increment.
+        few = torch.where(fewer, 2, 6)
+        assert torch.equal(first.counts, torch.where(run.new, few, 20))
+        assert torch.equal(first.counts, second.counts)
+        assert torch.equal(first.new, run.new)
+
+
+def test_rates_are_scored_along_the_held_out_stream(tmp_path: Path) -> None:
+    own = setup(tmp_path)
+    tried = run_online(own).tuning["3"]["parametric"]
+    start = own.start(1, 3)
+    held_out, pictures = start.pretraining.parts.held_out, start.pictures("train", own.device)
+    for point in tried:
+        made = stream(start.copy(own.device), pictures, held_out, interval=8, lr=point["lr"])
+        right = [block.head.logits(block.hidden).argmax(1) == block.labels for block in made]
+        assert point["accuracy"] == pytest.approx(float(torch.cat(right).double().mean()))
+
+
+def test_finished_seeds_are_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, run in RUNS.items():
+        first = run(setup(tmp_path, FIXED))
+        with monkeypatch.context() as patch:
+            for module in (online, incremental):
+                patch.setattr(module, "read", after(0, module.read))
+            assert same(first, run(setup(tmp_path, FIXED))), name
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_test_pictures_are_read_after_tuning_only(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pictures, read = pretraining.Pretrained.pictures, []
+
+    def watched(self: pretraining.Pretrained, part: str, device: torch.device) -> Any:
+        read.append((part, bool(list(tmp_path.rglob("tuning-*.json")))))
+        return pictures(self, part, device)
+
+    monkeypatch.setattr(pretraining.Pretrained, "pictures", watched)
+    RUNS[name](setup(tmp_path))
+    assert ("test", True) in read
+    assert ("train", False) in read
+    assert ("test", False) not in read
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_chooses_the_best_point(name: str, tmp_path: Path) -> None:
+    outcome = RUNS[name](setup(tmp_path))
+    values, tried = outcome.runs[0].values, next(iter(outcome.tuning.values()))
+    assert set(tried) == set(values)
+    for method, points in tried.items():
+        winner = sorted(points, key=lambda point: (-point["accuracy"], point["loss"]))[0]
+        assert values[method] == {key: winner[key] for key in values[method]}
+    assert [point["lr"] for point in tried["parametric"]] == list(
+        TINY.online.lr if name == "online" else TINY.increment.lr
+    )
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_without_rate_and_scale_adaptation_is_the_network(name: str, tmp_path: Path) -> None:
+    none = FIXED.changed(
+        {"adaptation.mbpa_lambda": "0", "adaptation.hebb_eta": "0", "adaptation.mixture_gamma": "0"}
+    )
+    outcome = RUNS[name](setup(tmp_path, none))
+    for run in outcome.runs:
+        for method in ("mixture", "mbpa", "hebb"):
+            assert torch.equal(run.predictions[method], run.predictions["parametric"])
+    assert set(outcome.tuning.values()) == {None}
+
+
+def test_hebb_remembers_new_classes_that_the_network_does_not_know(tmp_path: Path) -> None:
+    strong = FIXED.changed({"adaptation.hebb_eta": "20", "online.lr": "1e-6", "online.streamed": "48"})
+    run = run_online(setup(tmp_path, strong)).runs[0]
+    scores = {name: top1(made[0], run.labels, run.new) for name, made in run.predictions.items()}
+    assert scores["parametric"]["new"] == 0
+    assert scores["hebb"]["new"] is not None
+    assert scores["hebb"]["new"] > 0.3
+    assert scores["parametric"]["old"] is not None
+    assert scores["parametric"]["old"] > 0.8
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("name", [*RUNS, "timing"])
+def test_runs_on_a_gpu(name: str, tmp_path: Path) -> None:
+    own = replace(setup(tmp_path, replace(TINY, precision="auto")), device=torch.device("cuda"))
+    document = run_experiment(name, "smoke", own, {"command": "c"})
+    assert all(entry["pretraining"]["precision"] == "bfloat16" for entry in document["seeds"])
+    assert all(entry["pretraining"]["held_out_top1"] > 0.6 for entry in document["seeds"])
+
+
+def test_seeds_draw_other_pictures(tmp_path: Path) -> None:
+    outcome = run_online(setup(tmp_path, replace(FIXED, pretrainings="shared"), seeds=(1, 2)))
+    one, other = outcome.runs
+    assert one.pretraining == other.pretraining
+    assert torch.equal(one.new, other.new)
+    assert not torch.equal(one.drawn["test"], other.drawn["test"])
+
+
+def test_result_of_an_imbalanced_increment(tmp_path: Path) -> None:
+    own = setup(tmp_path, FIXED, seeds=(1, 2))
+    document = run_experiment("incremental", "smoke", own, {"command": "c"})
+    assert json.loads((own.folder / "result.json").read_text()) == json.loads(json.dumps(document))
+    assert document["schema"] == "hebblm-vision/1"
+    assert [(entry["condition"], entry["seed"]) for entry in document["seeds"]] == [
+        ("1:1", 1),
+        ("1:1", 2),
+        ("3:1", 1),
+        ("3:1", 2),
+    ]
+    for entry in document["seeds"]:
+        assert sha256(own.folder / entry["file"]) == entry["file_sha256"]
+        tensors = load_file(own.folder / entry["file"])
+        for name, method in document["methods"].items():
+            summary = method["conditions"][entry["condition"]]
+            seed = next(part for part in summary["seeds"] if part["seed"] == entry["seed"])
+            right = (tensors[f"predictions.{name}"] == tensors["labels"]).double().mean(1)
+            assert [point["overall"] for point in seed["curve"]] == pytest.approx(right.tolist())
+            assert seed["overall"] == pytest.approx(float(right[-1]))
+            assert [point["at"] for point in summary["curve"]] == [1, 2]
+            means = [part["overall"] for part in summary["seeds"]]
+            assert summary["overall"]["mean"] == pytest.approx(sum(means) / 2)
+
+
+def test_sensitivity_holds_hebb_at_the_same_point(tmp_path: Path) -> None:
+    settings = FIXED.changed({"adaptation.hebb_beta": "0.8", "adaptation.hebb_eta": "0.2"})
+    own = setup(tmp_path, settings)
+    plain = run_online(own).runs[0].predictions["hebb"]
+    own.clear()
+    document = run_experiment("sensitivity", "smoke", own, {"command": "c"})
+    assert list(document["grid"].values()) == [
+        {"beta": beta, "eta": eta} for beta in (0.5, 0.8) for eta in (0.2, 1.0)
+    ]
+    file = load_file(tmp_path / "out" / document["seeds"][0]["file"])
+    assert torch.equal(file["predictions.hebb beta=0.8 eta=0.2"], plain)
+    point = document["methods"]["hebb beta=0.8 eta=0.2"]["conditions"]["3"]
+    assert point["hyperparameters"] == {"rate": 1e-2, "steps": 2, "beta": 0.8, "eta": 0.2}
+
+
+def test_ablation_and_numbers_of_old_classes(tmp_path: Path) -> None:
+    own = setup(tmp_path, FIXED)
+    ablation = run_experiment("ablation", "smoke", own, {"command": "c"})
+    assert list(ablation["methods"]) == [
+        "mbpa", "hebb-v1", "hebb-v2", "hebb-v3", "hebb-4", "hebb-9", "hebb",
+    ]  # fmt: skip
+    own.clear()
+    varied = run_experiment("pretrain-classes", "smoke", own, {"command": "c"})
+    assert list(varied["methods"]["hebb"]["conditions"]) == ["2", "3"]
+    assert [len(entry["old_classes"]) for entry in varied["seeds"]] == [2, 3]
+
+
+def test_times_are_ratios_within_a_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = setup(tmp_path, FIXED)
+    with monkeypatch.context() as patch:
+        patch.setattr(timing_module, "_timed", after(9, timing_module._timed))
+        with pytest.raises(KeyboardInterrupt):
+            run_timing(own)
+    first = json.loads(next(own.state.glob("timing-*.json")).read_text())
+    times = run_timing(own)
+    assert {name: rounds[:1] for name, rounds in times.seconds.items()} == first
+    assert {len(rounds) for rounds in times.seconds.values()} == {2}
+    assert times.ratios("parametric") == [1.0, 1.0]
+    assert times.ratios("hebb")[1] == times.seconds["hebb"][1] / times.seconds["parametric"][1]
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"old_classes": "6"}, "6 pre-training classes leave no new one"),
+        ({"online.streamed": "100"}, "100 test pictures were asked for"),
+        ({"increment.tested": "100"}, "100 test pictures were asked for"),
+        ({"increment.samples": "21"}, "increment.samples = 21 is more"),
+        ({"timing.samples": "100"}, "100 test pictures were asked for"),
+        ({"varied": "2,9"}, "9 pre-training classes leave no new one"),
+    ],
+)
+def test_refuses_before_anything_is_trained(values: dict[str, str], told: str, tmp_path: Path) -> None:
+    experiment = {"increment": "incremental", "timing": "timing", "varied": "pretrain-classes"}
+    name = experiment.get(next(iter(values)).partition(".")[0], "online")
+    with pytest.raises(UserError, match=told):
+        run_experiment(name, "smoke", setup(tmp_path, FIXED.changed(values)), {})
+    assert not list(tmp_path.iterdir())
+
+
+def test_accuracies_by_hand() -> None:
+    new = torch.tensor([False, True, True])
+    labels = torch.tensor([0, 1, 2, 0])
+    made = torch.tensor([0, 1, 0, 1], dtype=torch.uint8)
+    assert top1(made, labels, new) == {"new": 0.5, "old": 0.5, "overall": 0.5}
+    points = along(made, labels, new, 1)
+    assert [point["at"] for point in points] == [1, 2, 3, 4]
+    assert points[0] == {"at": 1, "new": None, "old": 1.0, "overall": 1.0}
+    assert points[2]["overall"] == pytest.approx(2 / 3)
+    assert [point["at"] for point in along(made, labels, new, 3)] == [3, 4]
+    means = over_seeds([{"new": 0.2, "old": 1.0, "overall": None}, {"new": 0.4, "old": 1.0, "overall": 0.5}])
+    assert means["new"] == {"mean": pytest.approx(0.3), "std": pytest.approx(0.02**0.5)}
+    assert means["overall"] is None
+
+
+def test_a_long_curve_has_about_a_hundred_points_and_ends_at_the_end() -> None:
+    labels = torch.zeros(1_005, dtype=torch.int64)
+    points = along(labels.to(torch.uint8), labels, torch.tensor([False]), 2)
+    assert len(points) <= 101
+    assert points[-1]["at"] == 1_005

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from hebblm.errors import UserError
+from hebblm.vision.classes import pretraining as module
+from hebblm.vision.classes.learning import learn_epoch
+from hebblm.vision.classes.pretraining import Pretrained, Pretraining, pretrained
+
+from .class_samples import CPU, TINY, classes
+
+DATA = classes()
+
+
+def wanted(**changes: object) -> Pretraining:
+    return Pretraining.of(DATA, replace(TINY, **changes), 3, 1)  # type: ignore[arg-type]
+
+
+def train(cache: Path, what: Pretraining | None = None) -> Pretrained:
+    return pretrained(what or wanted(), cache, CPU, save_seconds=0)
+
+
+def same(one: Pretrained, other: Pretrained) -> bool:
+    weights = other.classifier.state_dict()
+    return all(torch.equal(value, weights[name]) for name, value in one.classifier.state_dict().items())
+
+
+def test_learns_the_old_classes(tmp_path: Path) -> None:
+    found = train(tmp_path)
+    assert found.record["held_out_top1"] > 0.8
+    assert found.record["old_classes"] == wanted().parts.old_classes
+    assert found.record["pictures"] == 60
+    assert found.classifier.output.out_features == 6
+
+
+@pytest.mark.parametrize("finished", [0, 1, 2])
+def test_goes_on_bit_for_bit(finished: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = train(tmp_path / "whole")
+    calls: list[int] = []
+
+    def interrupted(*args: object, **options: object) -> None:
+        calls.append(1)
+        if len(calls) > finished:
+            raise KeyboardInterrupt
+        learn_epoch(*args, **options)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "learn_epoch", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            train(tmp_path / "parted")
+    calls.clear()
+
+    def counted(*args: object, **options: object) -> None:
+        calls.append(1)
+        learn_epoch(*args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module, "learn_epoch", counted)
+    parted = train(tmp_path / "parted")
+    assert len(calls) == 3 - finished
+    assert same(whole, parted)
+    assert not list(tmp_path.rglob("*.state.safetensors"))
+
+
+def test_trains_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = train(tmp_path)
+
+    def never(*args: object, **options: object) -> None:
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr(module, "learn_epoch", never)
+    again = train(tmp_path)
+    assert same(first, again)
+    assert again.record == first.record
+    with pytest.raises(AssertionError, match="trained again"):
+        train(tmp_path, wanted(held_out=5))
+
+
+def test_a_copy_may_be_changed(tmp_path: Path) -> None:
+    found = train(tmp_path)
+    copy = found.copy(CPU)
+    with torch.no_grad():
+        copy.output.weight.zero_()
+    assert found.classifier.output.weight.abs().sum() > 0
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda data: data[:-1] + b"\1", lambda data: b""])
+def test_refuses_an_altered_network(damage: object, tmp_path: Path) -> None:
+    train(tmp_path)
+    path = next(tmp_path.rglob("model.safetensors"))
+    path.write_bytes(damage(path.read_bytes()))  # type: ignore[operator]
+    with pytest.raises(
+        UserError, match=r"model.safetensors is missing or was altered; delete .* to pre-train anew"
+    ):
+        train(tmp_path)
+
+
+def test_refuses_a_truncated_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*args: object, **options: object) -> None:
+        if list(tmp_path.rglob("*.state.safetensors")):
+            raise KeyboardInterrupt
+        learn_epoch(*args, **options)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "learn_epoch", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            train(tmp_path)
+    path = next(tmp_path.rglob("*.state.safetensors"))
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(
+        UserError, match=r"state.safetensors is truncated or unreadable; delete .*safetensors"
+    ):
+        train(tmp_path)
+
+
+@pytest.mark.parametrize("precision", ["auto", "float32", "bfloat16"])
+def test_precision_is_that_of_the_settings(precision: str, tmp_path: Path) -> None:
+    found = train(tmp_path, wanted(precision=precision))
+    reduced = precision == "bfloat16"
+    assert found.classifier.reduced == found.copy(CPU).reduced == reduced
+    assert found.record["precision"] == ("bfloat16" if reduced else "float32")
+    assert found.record["held_out_top1"] > 0.8
+
+
+def test_whatever_decides_about_the_numbers_makes_another_network() -> None:
+    longer = replace(TINY.pretraining, epochs=(2, 2))
+    changes = (
+        {"precision": "bfloat16"},
+        {"backbone": "resnet50-w16"},
+        {"pretraining": longer},
+        {"held_out": 5},
+    )
+    runs = {wanted().run, *(wanted(**change).run for change in changes)}
+    assert len(runs) == len(changes) + 1
+    assert wanted(adaptation=replace(TINY.adaptation, k=3)).run == wanted().run
+
+
+def test_seeds_share_a_network_only_if_they_are_told_to() -> None:
+    def runs(kind: str) -> set[str]:
+        settings = replace(TINY, pretrainings=kind)  # type: ignore[arg-type]
+        return {Pretraining.of(DATA, settings, 3, seed).run for seed in (1, 2, 3)}
+
+    assert len(runs("own")) == 3
+    assert len(runs("shared")) == 1

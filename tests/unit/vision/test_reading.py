@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from hebblm.adapt.functional import hebb_logits, mbpa_logits, mixture_log_probs
+from hebblm.memory import FlatMemory
+from hebblm.types import Neighbors, OutputHead
+from hebblm.vision.classes.methods import METHODS, VARIANTS, methods_of, values_of
+from hebblm.vision.classes.reading import Block, Reading, Remembered, read
+from hebblm.vision.classes.settings import AdaptationSettings
+
+SETTINGS = AdaptationSettings(k=5, rings=(4,))
+VALUES = {
+    "parametric": {"lr": 1e-3},
+    "mixture": {"theta": 0.3, "gamma": 0.4},
+    "mbpa": {"rate": 1e-2, "steps": 2},
+    "hebb": {"beta": 0.6, "eta": 0.7},
+    "hebb-v1": {"eta": 0.5},
+    "hebb-v2": {"beta": 0.3, "eta": 0.9},
+    "hebb-v3": {"constant": 0.4, "eta": 0.6},
+}
+NAMES = (*METHODS, *VARIANTS, "hebb-4")
+CLASSES, WIDTH = 4, 3
+
+
+def blocks(count: int = 4, size: int = 3, seed: int = 1) -> list[Block]:
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator)
+
+    return [
+        Block(
+            OutputHead(draw(CLASSES, WIDTH), draw(CLASSES)),
+            draw(size, WIDTH),
+            torch.randint(CLASSES, (size,), generator=generator),
+        )
+        for _ in range(count)
+    ]
+
+
+def remembered() -> Remembered:
+    generator = torch.Generator().manual_seed(2)
+    labels = torch.randint(2, (8,), generator=generator)
+    counts = torch.bincount(labels, minlength=CLASSES)
+    return Remembered(
+        torch.randn(8, WIDTH, generator=generator), labels, counts, torch.tensor([False, False, True, True])
+    )
+
+
+def run(stream: list[Block], *, observes: bool = True) -> dict[str, Reading]:
+    return read(stream, remembered(), methods_of(NAMES, VALUES, SETTINGS), k=5, observes=observes)
+
+
+def neighbors(query: Tensor, keys: list[Tensor], labels: list[int]) -> Neighbors:
+    memory = FlatMemory(WIDTH)
+    memory.add(torch.stack(keys), torch.tensor(labels))
+    return memory.search(query, 5)
+
+
+def slow(name: str, stream: list[Block], observes: bool) -> tuple[list[int], list[float]]:
+    """Predict one picture at a time from what was observed before its block."""
+    start = remembered()
+    keys, labels = list(start.keys), start.labels.tolist()
+    seen: list[tuple[Tensor, int]] = []
+    made, losses = [], []
+    mbpa = {"lr": 1e-2, "steps": 2, "eps": SETTINGS.eps, "optimizer": "rmsprop"}
+    for block in stream:
+        everything = [(key, label) for key, label in zip(keys, labels, strict=True)] + seen
+        counts = torch.bincount(torch.tensor([label for _, label in everything]), minlength=CLASSES)
+        known = seen[-4:] if name == "hebb-4" else everything
+        for hidden, label in zip(block.hidden, block.labels.tolist(), strict=True):
+            query = hidden.unsqueeze(0)
+            logits = block.head.logits(query)
+            if known and name != "parametric":
+                near = neighbors(query, [key for key, _ in known], [own for _, own in known])
+                own = values_of(name, VALUES)
+                if name == "mixture":
+                    logits = mixture_log_probs(query, near, block.head, **own)
+                elif name == "mbpa":
+                    logits = mbpa_logits(query, near, block.head, **mbpa)  # type: ignore[arg-type]
+                else:
+                    variant = {"hebb-v1": {"mbpa": False}, "hebb-v3": {"weighting": own.get("constant")}}
+                    logits = hebb_logits(
+                        query,
+                        near,
+                        block.head,
+                        **mbpa,  # type: ignore[arg-type]
+                        eta=own["eta"],
+                        beta=own.get("beta", 0.5),
+                        counts=counts,
+                        hebbian_classes=None if name == "hebb-v2" else start.new,
+                        **variant.get(name, {}),  # type: ignore[arg-type]
+                    )
+            log_probs = logits.log_softmax(1)[0]
+            made.append(int(log_probs.argmax()))
+            losses.append(-float(log_probs[label]))
+        if observes:
+            seen += list(zip(block.hidden, block.labels.tolist(), strict=True))
+    return made, losses
+
+
+@pytest.mark.parametrize("observes", [True, False])
+def test_every_method_is_that_of_one_picture_at_a_time(observes: bool) -> None:
+    stream = blocks()
+    fast = run(stream, observes=observes)
+    assert list(fast) == list(NAMES)
+    for name, reading in fast.items():
+        made, losses = slow(name, stream, observes)
+        assert reading.classes.tolist() == made, name
+        assert reading.losses.tolist() == pytest.approx(losses, abs=2e-5), name
+    if observes:
+        assert len({tuple(reading.losses.tolist()) for reading in fast.values()}) == len(NAMES)
+
+
+def test_a_block_is_predicted_before_its_labels_are_seen() -> None:
+    stream, other = blocks(), blocks()
+    last = other[-1]
+    other[-1] = Block(last.head, last.hidden, (last.labels + 1) % CLASSES)
+    for name, reading in run(stream).items():
+        assert torch.equal(reading.classes, run(other)[name].classes)
+    changed = blocks()
+    first = changed[0]
+    changed[0] = Block(first.head, first.hidden, (first.labels + 1) % CLASSES)
+    after = run(changed)
+    assert torch.equal(after["parametric"].classes, run(stream)["parametric"].classes)
+    assert not torch.equal(after["hebb"].losses[3:], run(stream)["hebb"].losses[3:])
+    assert torch.equal(after["hebb"].classes[:3], run(stream)["hebb"].classes[:3])
+
+
+def test_score_by_hand() -> None:
+    reading = Reading(torch.tensor([1, 2, 3], dtype=torch.uint8), torch.tensor([1.0, 2.0, 6.0]), 0)
+    assert reading.score(torch.tensor([1, 0, 3])) == {"accuracy": pytest.approx(2 / 3), "loss": 3.0}

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from hebblm.vision.backbones import Classifier, build_classifier
+from hebblm.vision.classes.learning import features, learn, rmsprop
+from hebblm.vision.classes.pictures import Pictures, statistics
+from hebblm.vision.classes.stream import Trajectory, stream
+
+from .class_samples import CPU, classes
+
+IMAGES = classes().test
+PICTURES = Pictures.of(IMAGES, *statistics(IMAGES, torch.arange(len(IMAGES))), CPU)
+ORDER = torch.randperm(len(IMAGES), generator=torch.Generator().manual_seed(3))[:20]
+
+
+def network() -> Classifier:
+    return build_classifier("cnn2-w16", 6, 1)
+
+
+def trajectory() -> Trajectory:
+    found = stream(network(), PICTURES, ORDER, interval=8, lr=1e-3)
+    return Trajectory.of(found, lambda pictures: None)
+
+
+def test_each_block_is_seen_by_a_network_that_learnt_from_all_before_it() -> None:
+    plain = network()
+    optimizer = rmsprop(plain, 1e-3)
+    made = list(stream(network(), PICTURES, ORDER, interval=8, lr=1e-3))
+    assert [len(block.labels) for block in made] == [8, 8, 4]
+    for block, index in zip(made, ORDER.split(8), strict=True):
+        pictures = PICTURES.batch(index)
+        assert torch.equal(block.hidden, features(plain, pictures))
+        assert torch.equal(block.head.weight, plain.head().weight)
+        assert torch.equal(block.labels, IMAGES.labels[index])
+        learn(plain, optimizer, pictures, block.labels)
+
+
+def test_a_trajectory_repeats_its_blocks() -> None:
+    made = list(stream(network(), PICTURES, ORDER, interval=8, lr=1e-3))
+    for one, other in zip(trajectory().blocks(), made, strict=True):
+        assert torch.equal(one.hidden, other.hidden)
+        assert torch.equal(one.labels, other.labels)
+        assert torch.equal(one.head.logits(one.hidden), other.head.logits(other.hidden))
+
+
+def test_a_trajectory_survives_the_disk(tmp_path: Path) -> None:
+    before = trajectory()
+    before.save(tmp_path / "t", "run")
+    after = Trajectory.load(tmp_path / "t", "run", CPU)
+    assert after is not None
+    for name in ("weights", "biases", "hidden", "labels", "sizes"):
+        assert torch.equal(getattr(before, name), getattr(after, name))
+    assert Trajectory.load(tmp_path / "none", "run", CPU) is None
