@@ -98,6 +98,7 @@ def dynamic_base(scenario: Scenario, config: DynamicConfig, mean_squares: list[T
         mean_squares,
         rows=scenario.novel_rows,
         init=scenario.config.new_rows,
+        seed=scenario.config.seed,
     )
 
 

@@ -61,6 +61,8 @@ class DynamicBase(AwdBase):
         mean_squares: for the rms rule, one tensor a parameter; see :func:`gradient_mean_squares`.
         rows: words appended from the start. A new row has no gradient statistics of its own: it takes the mean of the
             trained rows'.
+        init: of new rows.
+        seed: of ``uniform`` rows.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class DynamicBase(AwdBase):
         *,
         rows: int = 0,
         init: Any = "zero",
+        seed: int = 0,
     ) -> None:
         self.config = config
         self._mean_squares = mean_squares
@@ -78,7 +81,7 @@ class DynamicBase(AwdBase):
         self._average = 0.0
         if mean_squares is not None:
             self._average = float(torch.stack([squares.sqrt().mean() for squares in mean_squares]).mean())
-        super().__init__(model, rows=rows, init=init, update=BaseUpdate(lr=config.lr))
+        super().__init__(model, rows=rows, init=init, update=BaseUpdate(lr=config.lr), seed=seed)
 
     @property
     def moving(self) -> bool:

@@ -141,3 +141,13 @@ def test_gradient_statistics_are_the_mean_square_over_segments() -> None:
 def test_values_out_of_range_are_refused(field: str, value: float) -> None:
     with pytest.raises(UserError, match=f"dynamic.{field} = {value}"):
         DynamicConfig(**{field: value})  # type: ignore[arg-type]
+
+
+def test_uniform_rows_follow_the_seed() -> None:
+    model, config = toy.tiny_model(), DynamicConfig("sgd", lr=0.1)
+    rows = [
+        DynamicBase(model, config, None, rows=toy.NOVEL, init="uniform", seed=seed).head.weight[-toy.NOVEL :]
+        for seed in (1, 1, 2)
+    ]
+    assert torch.equal(rows[0], rows[1])
+    assert not torch.equal(rows[0], rows[2])
