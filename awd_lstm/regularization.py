@@ -62,8 +62,7 @@ def drop_weight(weight: Tensor, p: float, training: bool) -> Tensor:
 def connection_mask(like: Tensor, p: float) -> Tensor:
     """Draw an inverted-dropout mask with one coin a weight, from 16 random bits each.
 
-    A Bernoulli draw of its own for every one of H x 4H weights took a seventh of a training step on a CPU;
-    this takes a fifth of that.
+    A Bernoulli draw of its own for every one of H x 4H weights is slow on a CPU; random words are not.
 
     Args:
         like: a tensor whose shape, dtype and device the mask takes.

@@ -14,7 +14,7 @@ def keep_freed_memory() -> bool:
     """Let glibc keep what is freed; return whether there was a glibc to ask.
 
     A step of training frees tens of megabytes and asks for as many in the next; pages that were given back have to
-    be mapped and cleared anew, which took a tenth of the time. The process grows to its largest step and stays there.
+    be mapped and cleared anew. The process grows to its largest step and stays there.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

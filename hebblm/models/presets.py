@@ -46,7 +46,7 @@ def tiny(corpus: str, vocabulary_size: int, seed: int) -> Preset:
 
 
 def small(corpus: str, vocabulary_size: int, seed: int) -> Preset:
-    """About 40 minutes on two CPU cores for PTB and WikiText-2."""
+    """About 45 minutes on two CPU cores for PTB and WikiText-2."""
     wide = vocabulary_size > WIDE_VOCABULARY
     training = TrainingConfig(
         batch_size=20,

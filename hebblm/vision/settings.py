@@ -150,4 +150,4 @@ SCALES: dict[Scale, PermutedSettings] = {
     ),
     "paper": PermutedSettings(),
 }
-"""Seconds on the digits of scikit-learn; an hour for three seeds on two CPU cores; the paper's sizes on a GPU."""
+"""Seconds on the digits of scikit-learn; under an hour for three seeds on two CPU cores; the paper's sizes on a GPU."""
