@@ -32,7 +32,12 @@ class Output(NamedTuple):
 
 
 class LSTMLayer(nn.Module):
-    """One LSTM layer whose hidden-to-hidden matrix is dropped out anew in every training pass."""
+    """One LSTM layer whose hidden-to-hidden matrix is dropped out anew in every training pass.
+
+    ``products`` is the type that a training pass computes in; weights, and all that is not trained, stay as they are.
+    """
+
+    products: torch.dtype | None = None
 
     def __init__(self, input_dim: int, output_dim: int, wdrop: float) -> None:
         super().__init__()
@@ -45,8 +50,17 @@ class LSTMLayer(nn.Module):
 
     def forward(self, x: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Run over (T, B, I) from state (B, H) twice; return (T, B, H) and the last state."""
-        weight_hh = drop_weight(self.weight_hh, self.wdrop, self.training)
-        return lstm(x, state, self.weight_ih, weight_hh, self.bias_ih, self.bias_hh)
+        weights = (
+            self.weight_ih,
+            drop_weight(self.weight_hh, self.wdrop, self.training),
+            self.bias_ih,
+            self.bias_hh,
+        )
+        if not self.training or self.products is None:
+            return lstm(x, state, *weights)
+        low, (h, c) = self.products, state
+        output, last = lstm(x.to(low), (h.to(low), c.to(low)), *(weight.to(low) for weight in weights))
+        return output.to(x.dtype), (last[0].to(x.dtype), last[1].to(x.dtype))
 
 
 def lstm(
@@ -86,6 +100,11 @@ class AWDLSTM(nn.Module):
         )
         self.bias = nn.Parameter(torch.zeros(config.vocabulary_size))
         self.layers = nn.ModuleList(LSTMLayer(i, o, config.wdrop) for i, o in config.layer_sizes())
+
+    def train_in(self, products: torch.dtype) -> None:
+        """Let training passes run the LSTM layers in another type, with the weights kept in their own."""
+        for layer in self.layers:
+            cast(LSTMLayer, layer).products = products
 
     def initial_state(self, batch_size: int) -> State:
         """Return the all-zero state for ``batch_size`` sequences."""

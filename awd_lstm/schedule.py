@@ -31,6 +31,7 @@ class TrainingConfig:
         samples: words drawn a segment for the sampled softmax.
         full_from: share of the run after which a sampled run goes on with the full softmax.
         precision: type of the matrix products of the softmax in training.
+        recurrent: type that the LSTM layers run in while they are trained; float32 runs them in the weights' type.
         seed: of initial weights, segment lengths, dropout and samples.
 
     Raises:
@@ -53,6 +54,7 @@ class TrainingConfig:
     samples: int = 8192
     full_from: float = 0.9
     precision: Literal["float32", "bfloat16"] = "float32"
+    recurrent: Literal["float32", "bfloat16"] = "float32"
     seed: int = 1111
 
     def __post_init__(self) -> None:

@@ -101,6 +101,8 @@ class Trainer:
         torch.manual_seed(config.seed)
         self.generator = torch.Generator().manual_seed(config.seed)
         self.model = AWDLSTM(model_config).to(self.device)
+        if config.recurrent == "bfloat16":
+            self.model.train_in(torch.bfloat16)
         self.hidden: State = self.model.initial_state(config.batch_size)
         self.optimizer = self._new_optimizer(averaging=False)
         self.proposal = _unigram(train, model_config.vocabulary_size).to(self.device)

@@ -62,6 +62,7 @@ def small(corpus: str, vocabulary_size: int, seed: int) -> Preset:
         samples=8192,
         full_from=0.9,
         precision="bfloat16",
+        recurrent="bfloat16",
         seed=seed,
     )
     return Preset(ARCHITECTURES["awd_lstm_small"](vocabulary_size), training)

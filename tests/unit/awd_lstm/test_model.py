@@ -85,6 +85,27 @@ def test_a_weight_dropped_layer_equals_the_plain_lstm_with_its_mask(
     assert torch.equal(got_grads[1][mask == 0], torch.zeros_like(got_grads[1][mask == 0]))
 
 
+def test_a_layer_trained_in_bfloat16_is_near_its_plain_form_and_evaluates_in_full() -> None:
+    torch.manual_seed(0)
+    layer = LSTMLayer(20, 30, wdrop=0.3)
+    x, state = torch.randn(11, 3, 20), (torch.randn(3, 30), torch.randn(3, 30))
+    upstream = torch.randn(11, 3, 30)
+
+    def run(products: torch.dtype | None) -> tuple[Tensor, ...]:
+        layer.products = products
+        torch.manual_seed(7)
+        output, (h, c) = layer(x, state)
+        return output, h, c, *torch.autograd.grad((output * upstream).sum(), list(layer.parameters()))
+
+    plain, low = run(None), run(torch.bfloat16)
+    for value, wanted in zip(low, plain, strict=True):
+        assert value.dtype == torch.float32
+        assert not torch.equal(value, wanted)
+        assert (value - wanted).norm() < 0.03 * wanted.norm()
+    layer.eval()
+    assert all(torch.equal(*pair) for pair in zip(run(None), run(torch.bfloat16), strict=True))
+
+
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 999), layers=st.integers(1, 3), batch=st.integers(1, 3), steps=st.integers(1, 5))
 def test_training_equals_the_plain_model_with_the_same_masks(

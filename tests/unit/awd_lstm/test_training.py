@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -208,18 +208,23 @@ def test_a_finished_run_has_nothing_left_to_do(tmp_path: Path) -> None:
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_an_interrupt_leaves_a_run_that_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("recurrent", ["float32", "bfloat16"])
+def test_an_interrupt_leaves_a_run_that_goes_on(
+    tmp_path: Path, recurrent: Literal["float32", "bfloat16"]
+) -> None:
+    config = dataclasses.replace(ADAMW, recurrent=recurrent)
+
     def interrupt(event: Event) -> None:
         if event.progress > 0.7:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        trainer(tmp_path / "a", ADAMW).run(interrupt, save_every=0)
-    resumed = trainer(tmp_path / "a", ADAMW)
+        trainer(tmp_path / "a", config).run(interrupt, save_every=0)
+    resumed = trainer(tmp_path / "a", config)
     assert resumed.record.epoch == 1
     assert resumed.record.position > 0
     resumed.run()
-    undisturbed = trainer(tmp_path / "b", ADAMW)
+    undisturbed = trainer(tmp_path / "b", config)
     undisturbed.run()
     assert resumed.record.valid == undisturbed.record.valid
     for mine, true in zip(weights(resumed.model), weights(undisturbed.model), strict=True):
