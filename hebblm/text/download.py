@@ -6,11 +6,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-import pooch
-
+from hebblm.download import download
 from hebblm.errors import UserError
 from hebblm.files import sha256
-from hebblm.progress import bar
 from hebblm.text.manifest import CorpusEntry, FileEntry
 
 
@@ -58,62 +56,14 @@ def _verified(path: Path, file: FileEntry) -> Path:
 
 
 def _download(entry: CorpusEntry, split: str, file: FileEntry) -> Path:
-    """Fetch one file into the cache; nothing is left there unless its hash is right."""
-    mirror = os.environ.get("HEBBLM_MIRROR")
-    urls = [f"{mirror.rstrip('/')}/{entry.name}/{split}.txt"] if mirror else list(file.urls)
+    """Fetch one file into the cache."""
     target = cache_dir() / "data" / file.path
-    pooch.get_logger().setLevel("ERROR")
-    failures = []
-    for url in urls:
-        try:
-            with _DownloadBar(f"{entry.name} {split}", file.bytes) as shown:
-                downloader = pooch.HTTPDownloader(progressbar=shown, timeout=30, chunk_size=1 << 16)
-                pooch.retrieve(
-                    url, f"sha256:{file.sha256}", target.name, target.parent, downloader=downloader
-                )
-            return target
-        except ValueError as error:
-            # requests' own errors for malformed addresses are ValueErrors as well as OSErrors.
-            if isinstance(error, OSError):
-                failures.append(f"{url}: {error}")
-            else:
-                raise UserError(
-                    f"{url} does not hold the {split} split of {entry.name} (wrong sha256)"
-                ) from error
-        except OSError as error:
-            failures.append(f"{url}: {error}")
-    raise UserError(
-        f"cannot download the {split} split of {entry.name} ({'; '.join(failures)}); "
-        f"put it at {file.path} below a folder named by HEBBLM_DATA"
+    download(
+        f"the {split} split of {entry.name}",
+        target,
+        place=file.path,
+        mirrored=f"{entry.name}/{split}.txt",
+        urls=file.urls,
+        sha256=file.sha256,
     )
-
-
-class _DownloadBar:
-    """What pooch asks of a progress bar, drawn like every other one."""
-
-    def __init__(self, description: str, size: int) -> None:
-        self.total = size
-        self._size = size
-        self._progress = bar()
-        self._task = self._progress.add_task(f"download {description}", total=size // 1000, unit="kB")
-        self._done = 0
-
-    def __enter__(self) -> _DownloadBar:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def update(self, received: int) -> None:
-        """Count bytes; pooch reports whole chunks, so the last may overshoot."""
-        self._done = min(self._done + received, self._size)
-        self._progress.update(self._task, completed=self._done // 1000)
-
-    def reset(self) -> None:
-        """Begin again, as pooch does before it fills the bar."""
-        self._done = 0
-
-    def close(self) -> None:
-        """Fill the bar: the transfer is complete."""
-        self.update(self._size)
+    return target
