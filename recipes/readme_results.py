@@ -24,6 +24,8 @@ BEGIN, END = "<!-- results: written by recipes/readme_results.py -->", "<!-- end
 BENCH = RESULTS / "bench"
 BENCH_BEGIN, BENCH_END = "<!-- cost: written by recipes/readme_results.py -->", "<!-- end of cost -->"
 ORDER = ("wt2-to-ptb", "wt2-to-ptb-raw", "intra-ptb", "intra-wt2")
+FIRST = "wt2-to-ptb"  # shown with its picture and its ranges; those of the others are in the book
+BESIDE_THE_PAPER = (FIRST, "intra-ptb", "intra-wt2")
 
 
 def block() -> str:
@@ -33,17 +35,25 @@ def block() -> str:
     }
     parts = [to_markdown(side_by_side(_headings(found.values())))]
     parts += [f"- {scenario_line(result.scenario)}" for result in found.values()]
+    parts.append("")
+    parts += [_origin(name, result) for name, result in found.items()]
     for name, result in found.items():
-        commit = result.provenance["commit"]
-        picture = f"recipes/results/{name}/frequency.png"
-        if (ROOT / picture).is_file():
-            parts.append(f"\n![Perplexity by training count, {result.scenario.label}]({picture})")
-        parts.append(
-            f"\n`{result.provenance['command']}`: commit `{str(commit)[:12]}`, seed "
-            f"{result.provenance['seed']}, [result.json](recipes/results/{name}/result.json).\n"
-        )
-        parts += [to_markdown(table) for table in (*paper_tables(result), frequency_table(result))]
+        if name in BESIDE_THE_PAPER:
+            parts += ["", to_markdown(paper_tables(result)[0])]
+        if name == FIRST:
+            parts += [
+                to_markdown(frequency_table(result)),
+                f"![Perplexity by training count, {result.scenario.label}](recipes/results/{name}/frequency.png)",
+            ]
+    parts.append("\nTables and pictures of every run, with intervals: [the book](recipes/book/book.md).")
     return "\n".join(parts).rstrip().replace("## ", "#### ") + "\n"
+
+
+def _origin(name: str, result: Result) -> str:
+    """Return what made a result."""
+    commit, seed = str(result.provenance["commit"])[:12], result.provenance["seed"]
+    made = f"`{result.provenance['command']}`, commit `{commit}`, seed {seed}"
+    return f"- [{name}](recipes/results/{name}/result.json): {made}"
 
 
 def _headings(results: Iterable[Result]) -> dict[str, Result]:
