@@ -9,13 +9,15 @@ from hebblm.adapt.methods import (
     DYNAMIC,
     DYNAMIC_RULES,
     METHODS,
+    OUR_METHODS,
     PAPER_METHODS,
     RULES,
     build_rule,
     check_methods,
     hyperparameters,
+    window_of,
 )
-from hebblm.adapt.rules import Cache, Interpolated, KnnLM, Mbpa, Mixture, Rule, Unadapted
+from hebblm.adapt.rules import Cache, Interpolated, KnnLM, Mbpa, Mixture, Rule, Tempered, Unadapted
 from hebblm.adapt.settings import (
     CacheConfig,
     DynamicMixtureConfig,
@@ -24,10 +26,12 @@ from hebblm.adapt.settings import (
     KnnConfig,
     MbpaConfig,
     MethodSettings,
+    MixtureCacheConfig,
     MixtureConfig,
     MixtureGatedConfig,
     MixtureHebbConfig,
     MixtureMbpaConfig,
+    TemperedConfig,
 )
 
 __all__ = [
@@ -35,6 +39,7 @@ __all__ = [
     "DYNAMIC",
     "DYNAMIC_RULES",
     "METHODS",
+    "OUR_METHODS",
     "PAPER_METHODS",
     "RULES",
     "Cache",
@@ -54,13 +59,17 @@ __all__ = [
     "MbpaConfig",
     "MethodSettings",
     "Mixture",
+    "MixtureCacheConfig",
     "MixtureConfig",
     "MixtureGatedConfig",
     "MixtureHebbConfig",
     "MixtureMbpaConfig",
     "Rule",
+    "Tempered",
+    "TemperedConfig",
     "Unadapted",
     "build_rule",
     "check_methods",
     "hyperparameters",
+    "window_of",
 ]

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from typing import Any
 
+from hebblm.adapt.functional import TOLERANCE
 from hebblm.adapt.gated import GatedMixture
 from hebblm.adapt.hebb import Hebb
-from hebblm.adapt.rules import Cache, Interpolated, KnnLM, Mbpa, Mixture, Rule, Unadapted
-from hebblm.adapt.settings import MethodSettings, MixtureConfig
+from hebblm.adapt.rules import Cache, Interpolated, KnnLM, Mbpa, Mixture, Rule, Tempered, Unadapted
+from hebblm.adapt.settings import CacheConfig, MbpaConfig, MethodSettings, MixtureConfig, dotted
 from hebblm.errors import UserError
+
+
+def mixture_cache(settings: MethodSettings) -> Cache:
+    """Return the continuous cache over Mixture."""
+    config = settings.mixture_cache
+    return Cache(CacheConfig(config.window, config.theta, config.gamma), Mixture(settings.mixture))
+
 
 RULES: dict[str, Callable[[MethodSettings], Rule]] = {
     "lstm": lambda s: Unadapted(),
@@ -22,6 +31,7 @@ RULES: dict[str, Callable[[MethodSettings], Rule]] = {
     "mixture+mbpa": lambda s: Interpolated(Mixture(s.mixture), Mbpa(s.mbpa), s.mixture_mbpa.weight),
     "mixture+hebb": lambda s: Interpolated(Mixture(s.mixture), Hebb(s.hebb, s.mbpa), s.mixture_hebb.weight),
     "mixture-gated": lambda s: GatedMixture(s.mixture_gated),
+    "mixture+cache": mixture_cache,
     "hebb-v1": lambda s: Hebb(s.hebb, s.mbpa, "v1"),
     "hebb-v2": lambda s: Hebb(s.hebb, s.mbpa, "v2"),
     "hebb-v3": lambda s: Hebb(s.hebb, s.mbpa, "v3"),
@@ -37,11 +47,20 @@ def _dynamic_mixture(settings: MethodSettings) -> Mixture:
     return Mixture(MixtureConfig(config.theta, config.gamma))
 
 
+def moving_mbpa(config: MbpaConfig) -> MbpaConfig:
+    """Return MbPA's values as they are over the states of dynamic evaluation.
+
+    The normalisers of a moving base's keys go stale, and without them the error of the fast form is known so coarsely
+    that at the default tolerance many queries would be sent to the exact form.
+    """
+    return replace(config, tolerance=math.inf) if config.tolerance == TOLERANCE else config
+
+
 DYNAMIC_RULES: dict[str, Callable[[MethodSettings], Rule]] = {
     DYNAMIC: lambda s: Unadapted(),
     "dynamic+mixture": _dynamic_mixture,
     "dynamic+mixture+hebb": lambda s: Interpolated(
-        _dynamic_mixture(s), Hebb(s.hebb, s.mbpa), s.dynamic_mixture_hebb.weight
+        _dynamic_mixture(s), Hebb(s.hebb, moving_mbpa(s.mbpa)), s.dynamic_mixture_hebb.weight
     ),
 }
 """Methods that read the moving hidden states of dynamic evaluation, a base of its own."""
@@ -49,6 +68,9 @@ DYNAMIC_RULES: dict[str, Callable[[MethodSettings], Rule]] = {
 METHODS = (*RULES, *DYNAMIC_RULES)
 PAPER_METHODS = ("lstm", "mixture", "mbpa", "hebb", "mixture+mbpa", "mixture+hebb")
 DEFAULT_METHODS = ("lstm", DYNAMIC, "cache", "knn", *PAPER_METHODS[1:])
+OUR_METHODS = ("mixture-gated", "mixture+cache", "dynamic+mixture", "dynamic+mixture+hebb")
+WINDOWED = {"cache": "cache", "mixture+cache": "mixture_cache"}
+"""Methods that read the recent past, with the section of the settings that says how much of it."""
 
 _USED: dict[str, tuple[str, ...]] = {
     "lstm": (),
@@ -59,6 +81,7 @@ _USED: dict[str, tuple[str, ...]] = {
     "mixture+mbpa": ("mixture", "mbpa", "mixture_mbpa"),
     "mixture+hebb": ("mixture", "mbpa", "hebb", "mixture_hebb"),
     "mixture-gated": ("mixture_gated",),
+    "mixture+cache": ("mixture", "mixture_cache"),
     DYNAMIC: (),
     "dynamic+mixture": ("dynamic_mixture",),
     "dynamic+mixture+hebb": ("dynamic_mixture", "mbpa", "hebb", "dynamic_mixture_hebb"),
@@ -79,12 +102,22 @@ def check_methods(names: list[str]) -> None:
 
 
 def build_rule(name: str, settings: MethodSettings) -> Rule:
-    """Return the rule of a method."""
-    return {**RULES, **DYNAMIC_RULES}[name](settings)
+    """Return the rule of a method, at its temperature."""
+    rule, temperature = {**RULES, **DYNAMIC_RULES}[name](settings), settings.tempered.of(name)
+    return rule if temperature == 1 else Tempered(rule, temperature)
 
 
 def hyperparameters(name: str, settings: MethodSettings) -> dict[str, Any]:
     """Return the settings that a method depends on, as JSON."""
     used = _USED.get(name, ("mbpa", "hebb"))
     values = {section: asdict(getattr(settings, section)) for section in used}
-    return values[used[0]] if len(used) == 1 else values
+    if name in DYNAMIC_RULES and "mbpa" in values:
+        values["mbpa"] = asdict(moving_mbpa(settings.mbpa))
+    found = values[used[0]] if len(used) == 1 else values
+    temperature = settings.tempered.of(name)
+    return found if temperature == 1 else {**found, "tempered": {dotted(name): temperature}}
+
+
+def window_of(methods: Iterable[str], settings: MethodSettings) -> int:
+    """Return how many of the latest pairs some methods look back at, 0 for none."""
+    return max((getattr(settings, WINDOWED[name]).window for name in methods if name in WINDOWED), default=0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from torch import Tensor
@@ -50,15 +50,21 @@ class Unadapted:
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """Continuous cache: every pair in a window of the recent past (Grave et al. 2017)."""
+    """Continuous cache: every pair in a window of the recent past (Grave et al. 2017).
+
+    Args:
+        config: window, sharpness, share.
+        over: what the rest of the probability is predicted by.
+    """
 
     config: CacheConfig
+    over: Rule = field(default_factory=Unadapted)
 
     def log_probs(self, batch: EvalBatch) -> Tensor:
         """Return (N, V), nats; see :func:`hebblm.adapt.functional.cache_log_probs`."""
         past = batch.window(self.config.window)
         return F.memory_mixture(
-            batch.log_probs,
+            self.over.log_probs(batch),
             self.config.theta * past.products,
             past.labels[None],
             past.seen,
@@ -69,7 +75,7 @@ class Cache:
         """Return the loss (N,), nats."""
         past = batch.window(self.config.window)
         return mixture_losses(
-            batch.base_losses(targets),
+            self.over.score(batch, targets),
             self.config.theta * past.products,
             past.labels[None],
             past.seen,
@@ -78,8 +84,8 @@ class Cache:
         )
 
     def safeguards(self, batch: EvalBatch) -> Safeguards:
-        """Nothing is adapted."""
-        return Safeguards.none(batch.hidden)
+        """Return those of what the cache lies over."""
+        return self.over.safeguards(batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,3 +230,29 @@ class Interpolated:
     def safeguards(self, batch: EvalBatch) -> Safeguards:
         """Return those of either part."""
         return self.first.safeguards(batch) | self.second.safeguards(batch)
+
+
+@dataclass(frozen=True, slots=True)
+class Tempered:
+    """``softmax(log P / T)``: another rule's distribution, flatter for T above 1 and sharper below."""
+
+    rule: Rule
+    temperature: float
+
+    def log_probs(self, batch: EvalBatch) -> Tensor:
+        """Return (N, V), nats."""
+        return (self.rule.log_probs(batch) / self.temperature).log_softmax(1)
+
+    def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
+        """Return the loss (N,), nats; the normaliser takes every class."""
+        return tempered_losses(self.rule.log_probs(batch), targets, self.temperature)
+
+    def safeguards(self, batch: EvalBatch) -> Safeguards:
+        """Return those of the rule."""
+        return self.rule.safeguards(batch)
+
+
+def tempered_losses(log_probs: Tensor, targets: Tensor, temperature: float) -> Tensor:
+    """Return ``-log softmax(log P / T)`` (N,) of ``targets`` (N,), from (N, V) log-probabilities; nats."""
+    scaled = log_probs / temperature
+    return scaled.logsumexp(1) - scaled.gather(1, targets[:, None]).squeeze(1)

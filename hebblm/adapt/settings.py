@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Literal
 
 from hebblm.adapt.functional import TOLERANCE, checks
@@ -90,6 +90,72 @@ class MixtureGatedConfig:
             value = getattr(self, name)
             if not math.isfinite(value):
                 raise UserError(f"mixture_gated.{name} = {value} must be a finite number")
+
+
+@dataclass(frozen=True, slots=True)
+class MixtureCacheConfig:
+    """Continuous cache on top of Mixture.
+
+    Args:
+        window: number of most recent tokens the cache remembers.
+        theta: sharpness of its weights exp(theta h_k . h).
+        gamma: share of the cache; the rest is Mixture's.
+    """
+
+    window: int = 500
+    theta: float = 1.0
+    gamma: float = 0.1
+
+    def __post_init__(self) -> None:
+        checks.at_least("mixture_cache.window", self.window, 1)
+        checks.at_least("mixture_cache.theta", self.theta, 0)
+        checks.share("mixture_cache.gamma", self.gamma)
+
+
+@dataclass(frozen=True, slots=True)
+class TemperedConfig:
+    """Temperature T of each method's whole distribution, softmax(log P / T); 1 leaves it as it is.
+
+    Args:
+        cache: of the continuous cache.
+        knn: of kNN-LM; the temperature of its weights is knn.temperature.
+        mixture: of Mixture.
+        mbpa: of MbPA.
+        hebb: of Hebb.
+        mixture_mbpa: of Mixture+MbPA.
+        mixture_hebb: of Mixture+Hebb.
+        mixture_gated: of Mixture-gated.
+        mixture_cache: of Mixture+Cache.
+        dynamic: of dynamic evaluation.
+        dynamic_mixture: of Dynamic+Mixture.
+        dynamic_mixture_hebb: of Dynamic+Mixture+Hebb.
+    """
+
+    cache: float = 1.0
+    knn: float = 1.0
+    mixture: float = 1.0
+    mbpa: float = 1.0
+    hebb: float = 1.0
+    mixture_mbpa: float = 1.0
+    mixture_hebb: float = 1.0
+    mixture_gated: float = 1.0
+    mixture_cache: float = 1.0
+    dynamic: float = 1.0
+    dynamic_mixture: float = 1.0
+    dynamic_mixture_hebb: float = 1.0
+
+    def __post_init__(self) -> None:
+        for field_ in fields(self):
+            checks.above_zero(f"tempered.{field_.name}", getattr(self, field_.name))
+
+    def of(self, method: str) -> float:
+        """Return the temperature of a method; 1 for one that has none."""
+        return float(getattr(self, dotted(method), 1.0))
+
+
+def dotted(method: str) -> str:
+    """Return how a method is written in the name of a setting: ``mixture+hebb`` is ``mixture_hebb``."""
+    return method.replace("+", "_").replace("-", "_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,4 +294,6 @@ class MethodSettings:
     mixture_hebb: MixtureHebbConfig = field(default_factory=MixtureHebbConfig)
     mixture_gated: MixtureGatedConfig = field(default_factory=MixtureGatedConfig)
     dynamic_mixture: DynamicMixtureConfig = field(default_factory=DynamicMixtureConfig)
+    mixture_cache: MixtureCacheConfig = field(default_factory=MixtureCacheConfig)
     dynamic_mixture_hebb: DynamicMixtureHebbConfig = field(default_factory=DynamicMixtureHebbConfig)
+    tempered: TemperedConfig = field(default_factory=TemperedConfig)

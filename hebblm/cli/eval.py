@@ -9,19 +9,25 @@ from typing import Any, Literal
 
 from rich.console import Console
 
-from hebblm.adapt import DEFAULT_METHODS, check_methods
+from hebblm.adapt import DEFAULT_METHODS, RULES, check_methods
 from hebblm.cli.common import guarded, parse
 from hebblm.errors import UserError
 from hebblm.evaluation.defaults import resolve_settings
+from hebblm.evaluation.hyperparameters import Hyperparameters
+from hebblm.evaluation.loop import WITHOUT_RETRIEVAL
 from hebblm.evaluation.neighbors import write_neighbors
+from hebblm.evaluation.readings import compare_readings
 from hebblm.evaluation.run import run_scenario, write_tokens
-from hebblm.evaluation.scenario import ScenarioConfig, open_scenario
-from hebblm.files import check_writable
+from hebblm.evaluation.scenario import Scenario, ScenarioConfig, open_scenario
+from hebblm.files import check_writable, write_json
 from hebblm.models.device import pick_device
 from hebblm.provenance import command_line, provenance
 from hebblm.report import print_summary, write_report
+from hebblm.report.console import print_table
 from hebblm.report.frequency import validate_edges
 from hebblm.report.inspect_data import NEIGHBORS_FILE
+from hebblm.report.readings import FILE_NAME as READINGS_FILE
+from hebblm.report.readings import readings_table
 
 PROG = "hebblm-eval"
 
@@ -32,7 +38,8 @@ class EvalConfig(ScenarioConfig):
 
     Args:
         methods: comma-separated: lstm, dynamic, cache, knn, mixture, mbpa, hebb, mixture+mbpa, mixture+hebb, hebb-v1,
-            hebb-v2, hebb-v3, hebb-literal; beyond the paper: mixture-gated, dynamic+mixture, dynamic+mixture+hebb.
+            hebb-v2, hebb-v3, hebb-literal; beyond the paper: mixture-gated, mixture+cache, dynamic+mixture,
+            dynamic+mixture+hebb.
         hyperparameters: tuned (on validation, where they ship), paper, or a file of hebblm-tune.
         values: hyper-parameters by dotted name, as hebblm-tune writes them.
         set: hyper-parameters, e.g. --set hebb.beta=0.5 mbpa.lr=0.1.
@@ -45,6 +52,8 @@ class EvalConfig(ScenarioConfig):
         frequency_edges: bounds of the frequency buckets.
         forgetting: across domains, also score the source's own text before and after the target was read.
         forgetting_tokens: so many tokens of the source's text, from its beginning.
+        readings: instead of a result, compare what the paper leaves open, one reading at a time, by the methods that
+            retrieve; written to readings.json.
     """
 
     methods: str = ",".join(DEFAULT_METHODS)
@@ -59,6 +68,7 @@ class EvalConfig(ScenarioConfig):
     frequency_edges: list[int] = field(default_factory=lambda: [50, 100, 500], metadata={"nargs": "+"})
     forgetting: bool = False
     forgetting_tokens: int = 10_000
+    readings: bool = False
 
 
 @guarded(PROG)
@@ -89,8 +99,11 @@ def main(argv: list[str] | None = None) -> int:
             f"--log-neighbors {config.log_neighbors} must be at least 0, and needs --log-samples beside it"
         )
     check_forgetting(config)
+    check_readings(config)
     record = provenance(command_line(PROG, argv), device=str(device), seed=config.seed)
     scenario = open_scenario(config, device, record)
+    if config.readings:
+        return _compare(config, scenario, methods, settings, record)
     outcome = run_scenario(
         scenario,
         methods,
@@ -110,6 +123,42 @@ def main(argv: list[str] | None = None) -> int:
         write_report(outcome.result, config.output_path)
         Console().print(f"results in {config.output_path}", soft_wrap=True)
     return 0
+
+
+def _compare(
+    config: EvalConfig,
+    scenario: Scenario,
+    methods: list[str],
+    settings: Hyperparameters,
+    record: dict[str, Any],
+) -> int:
+    """Compare the readings of the paper instead of evaluating one."""
+    retrieving = [name for name in methods if name in RULES and name not in WITHOUT_RETRIEVAL]
+    found = compare_readings(scenario, retrieving, settings, record)
+    print_table(readings_table({found.label: found}), Console())
+    if config.output_path is not None:
+        write_json(config.output_path / READINGS_FILE, found.to_json())
+        Console().print(f"readings in {config.output_path}", soft_wrap=True)
+    return 0
+
+
+def check_readings(config: EvalConfig) -> None:
+    """Refuse what a comparison of readings does not write.
+
+    Raises:
+        UserError: naming it.
+    """
+    asked = [
+        name
+        for name, given in (
+            ("--log-samples", config.log_samples),
+            ("--log-neighbors", config.log_neighbors),
+            ("--forgetting", config.forgetting),
+        )
+        if given
+    ]
+    if config.readings and asked:
+        raise UserError(f"--readings writes readings.json alone; leave {asked[0]} out")
 
 
 def check_forgetting(config: EvalConfig) -> None:

@@ -15,10 +15,10 @@ from hebblm.cli.common import guarded, parse
 from hebblm.errors import UserError
 from hebblm.files import write_text
 from hebblm.report import Result, TokenLosses, print_summary, tokens, write_comparison, write_report
+from hebblm.report.console import print_table
 from hebblm.report.document import check_formats, print_comparison
 from hebblm.report.inspect_data import Inspection
 from hebblm.report.inspect_page import inspect_page
-from hebblm.report.render import to_rich
 from hebblm.report.tables import paper_tables
 
 PROG = "hebblm-report"
@@ -153,7 +153,7 @@ def _report(arguments: list[str]) -> int:
 def _print_beside_paper(results: list[Result], console: Console) -> None:
     """Print results beside the paper's numbers, where it has any."""
     for table in (table for result in results for table in paper_tables(result)):
-        console.print(to_rich(table))
+        print_table(table, console)
 
 
 def unique_labels(results: list[Result], paths: list[Path]) -> list[str]:

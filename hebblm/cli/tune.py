@@ -105,8 +105,9 @@ def _short(value: float | str) -> str:
 def _show(tuned: Tuned) -> None:
     """Print one line a method."""
     table = Table(title="Best on validation")
-    for heading in ("Method", "Nats", "Perplexity", "Values"):
-        table.add_column(heading)
+    for heading in ("Method", "Nats", "Perplexity"):
+        table.add_column(heading, no_wrap=True)
+    table.add_column("Values")
     for name, found in tuned.best.items():
         values = ", ".join(f"{key}={_short(value)}" for key, value in found.values.items())
         table.add_row(name, f"{found.loss:.4f}", f"{perplexity(found.loss):.2f}", values)

@@ -155,6 +155,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "hebb": ("mbpa",),
     "mixture+mbpa": ("mixture", "mbpa"),
     "mixture+hebb": ("mixture", "mbpa", "hebb"),
+    "mixture+cache": ("mixture",),
     "dynamic+mixture+hebb": ("dynamic+mixture",),
     "hebb-v2": ("mbpa",),
     "hebb-v3": ("mbpa",),

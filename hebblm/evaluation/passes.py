@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from hebblm.adapt import Rule
+from hebblm.adapt import Rule, window_of
 from hebblm.evaluation.forgetting import Probe
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import WITHOUT_RETRIEVAL, Scores, evaluate
@@ -116,7 +116,7 @@ def _run(
     config, stream = scenario.config, scenario.stream
     retrieve = any(name not in WITHOUT_RETRIEVAL for name in rules)
     memory = scenario.memory(settings) if retrieve else scenario.empty_memory(settings)
-    context = scenario.context(base, memory, settings.methods.cache.window if "cache" in rules else 0)
+    context = scenario.context(base, memory, window_of(rules, settings.methods))
     found = Pass(Scores({}))
 
     def read() -> None:

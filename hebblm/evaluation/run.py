@@ -140,7 +140,7 @@ def _method_result(
     """Summarise what one method of a pass scored."""
     scores, values = found.scores, hyperparameters(name, settings.methods)
     if name == DYNAMIC:
-        values = asdict(settings.dynamic)
+        values = {**asdict(settings.dynamic), **values}
     elif name in DYNAMIC_RULES:
         values = {DYNAMIC: asdict(settings.dynamic), "adaptation": values}
     result = method_result(

@@ -10,19 +10,21 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from hebblm.adapt.context import Context, EvalBatch
+from hebblm.adapt import OUR_METHODS, RULES, MethodSettings, MixtureCacheConfig
+from hebblm.adapt.context import EvalBatch
+from hebblm.adapt.methods import mixture_cache
 from hebblm.adapt.rules import Cache, KnnLM, Mbpa, Mixture, Rule, Unadapted
 from hebblm.adapt.safeguards import Safeguards
 from hebblm.errors import UserError
 from hebblm.evaluation.gate import GateFeatures, learn_gate
 from hebblm.evaluation.grid import Best, Grid, HebbGrid, mixed
 from hebblm.evaluation.hyperparameters import Hyperparameters
-from hebblm.evaluation.loop import evaluate, evaluate_alone
+from hebblm.evaluation.loop import evaluate_alone
 from hebblm.evaluation.losses import Losses, LossTable
+from hebblm.evaluation.rereading import Rereading
 from hebblm.evaluation.scenario import Scenario
-from hebblm.evaluation.sweep import Sweep, prepare_sweep, sweep_plan
+from hebblm.evaluation.tempering import temper
 from hebblm.evaluation.tune_dynamic import tune_dynamic
-from hebblm.models.base import AwdBase
 from hebblm.progress import bar
 
 
@@ -69,8 +71,9 @@ def tune(scenario: Scenario, settings: Hyperparameters, grid: Grid, *, dynamic: 
     The share of Mixture-gated is learned from the losses of its two parts (:mod:`hebblm.evaluation.gate`).
 
     The states of a fixed base and the neighbours are computed once for all points, and kept in the cache for the next
-    time (:mod:`hebblm.evaluation.sweep`). The text is then gone through twice: for every method but Hebb, whose shares
-    are mixed from losses, and for Hebb's grid beside MbPA's best values, read off the neighbours' labels. The
+    time (:mod:`hebblm.evaluation.sweep`). The text is then gone through three times: for every method but Hebb, whose
+    shares are mixed from losses; for Hebb's grid beside MbPA's best values, read off the neighbours' labels, and the
+    cache over Mixture; and for the temperatures of the methods beyond the paper, whose own stay as published. The
     combinations take over the best values of their parts, as in the paper.
 
     Args:
@@ -88,7 +91,7 @@ def tune(scenario: Scenario, settings: Hyperparameters, grid: Grid, *, dynamic: 
     if scenario.kind == "cross-domain":
         best["base"] = _tune_base(scenario, settings, grid)
         settings = settings.changed(best["base"].values)
-    reading = _Reading.of(scenario, settings)
+    reading = Rereading.of(scenario, settings)
     rules, features = _grid_rules(settings, grid), GateFeatures.of(grid.theta)
     nll = reading.score({**rules, "features": features}, f"tune {len(rules)} points")
 
@@ -112,7 +115,16 @@ def tune(scenario: Scenario, settings: Hyperparameters, grid: Grid, *, dynamic: 
     for lr in grid.mbpa_lr:
         for steps in grid.mbpa_steps:
             best["mbpa"].offer(losses(f"mbpa {lr} {steps}"), {"mbpa.lr": lr, "mbpa.steps": steps})
-    best["hebb"] = _tune_hebb(reading, settings.changed(best["mbpa"].values), grid)
+    known = settings.changed({**best["mixture"].values, **best["mbpa"].values})
+    best["hebb"], over = _tune_hebb(reading, known, grid, _caches_over_mixture(known.methods, grid))
+    best["mixture+cache"] = Best()
+    for theta in grid.theta:
+        for gamma in grid.gamma:
+            point = {"window": settings.methods.cache.window, "theta": theta, "gamma": gamma}
+            best["mixture+cache"].offer(
+                mixed(over[f"{theta}"].astype(np.float64), best["mixture"].losses, gamma),
+                {f"mixture_cache.{name}": value for name, value in point.items()},
+            )
     for part in ("mbpa", "hebb"):
         best[f"mixture+{part}"] = Best()
         for weight in grid.weight:
@@ -126,6 +138,13 @@ def tune(scenario: Scenario, settings: Hyperparameters, grid: Grid, *, dynamic: 
         best["mixture-gated"].offer(
             learned.losses, {f"mixture_gated.{name}": value for name, value in gate.items()}
         )
+    temper(
+        best,
+        [name for name in OUR_METHODS if name in RULES],
+        settings.changed(_values(best)),
+        grid.tempered,
+        reading.score,
+    )
     if dynamic:
         del reading  # its memory goes before another one is opened
         best |= tune_dynamic(scenario, settings.changed(_values(best)), grid)
@@ -152,59 +171,19 @@ def _grid_rules(settings: Hyperparameters, grid: Grid) -> dict[str, Rule]:
     return rules
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """The scenario's stream, to be gone through as often as is needed.
-
-    Args:
-        scenario: opened.
-        base: reads the stream.
-        context: head, memory and counts.
-        sweep: what the base and the memory give, None for a base that learns.
-    """
-
-    scenario: Scenario
-    base: AwdBase
-    context: Context
-    sweep: Sweep | None
-
-    @classmethod
-    def of(cls, scenario: Scenario, settings: Hyperparameters) -> _Reading:
-        """Open base and memory, and compute what does not depend on any point."""
-        base, memory = scenario.base(settings), scenario.memory(settings)
-        plan = sweep_plan(scenario, settings)
-        with bar() as progress:
-            task = progress.add_task("states and neighbours", total=len(scenario.stream), unit="tokens")
-            sweep = prepare_sweep(
-                base, memory, scenario.stream, plan, lambda tokens: progress.advance(task, tokens)
-            )
-            progress.update(task, visible=sweep is not None)
-        return cls(scenario, base, scenario.context(base, memory, settings.methods.cache.window), sweep)
-
-    def score(self, rules: Mapping[str, Rule], title: str) -> dict[str, npt.NDArray[np.float32]]:
-        """Return the losses (T,) of some rules, from the beginning of the stream."""
-        self.base.reset()
-        self.context.reset()
-        self.context.set_head(self.base.head)
-        config = self.scenario.config
-        with bar() as progress:
-            task = progress.add_task(title, total=len(self.scenario.stream), unit="tokens")
-            return evaluate(
-                self.base,
-                self.context,
-                rules,
-                self.scenario.stream,
-                self.scenario.vocabulary,
-                update_every=config.update_every,
-                write=config.memory_content != "train",
-                read_ahead=not self.base.moving,
-                sweep=self.sweep,
-                progress=lambda tokens: progress.advance(task, tokens),
-            ).nll
+def _caches_over_mixture(methods: MethodSettings, grid: Grid) -> dict[str, Rule]:
+    """Return the cache over Mixture, of whole share, at every sharpness; its window is the cache's."""
+    window = methods.cache.window
+    return {
+        f"{theta}": mixture_cache(replace(methods, mixture_cache=MixtureCacheConfig(window, theta, 1.0)))
+        for theta in grid.theta
+    }
 
 
-def _tune_hebb(reading: _Reading, settings: Hyperparameters, grid: Grid) -> Best:
-    """Return Hebb's best point beside the MbPA of ``settings``."""
+def _tune_hebb(
+    reading: Rereading, settings: Hyperparameters, grid: Grid, beside: Mapping[str, Rule]
+) -> tuple[Best, dict[str, npt.NDArray[np.float32]]]:
+    """Return Hebb's best point with the MbPA of ``settings``, and the losses of what is read beside it."""
     grids = tuple(
         HebbGrid(
             settings.methods.mbpa, replace(settings.methods.hebb, closeness=closeness), grid.beta, grid.eta
@@ -217,9 +196,10 @@ def _tune_hebb(reading: _Reading, settings: Hyperparameters, grid: Grid) -> Best
         for beta, eta in scaled.points()
     ]
     table, best = LossTable(len(points)), Best()
-    reading.score({"hebb": _HebbPoints(grids, table)}, f"tune {len(points)} points of hebb")
+    rules = {**beside, "hebb": _HebbPoints(grids, table)}
+    nll = reading.score(rules, f"tune {len(points)} points of hebb")
     best.offer_table(table, points)
-    return best
+    return best, nll
 
 
 def _tune_base(scenario: Scenario, settings: Hyperparameters, grid: Grid) -> Best:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
-from hebblm.adapt import Rule, build_rule
+from hebblm.adapt import DYNAMIC_RULES, OUR_METHODS, Hebb, Rule
+from hebblm.adapt.methods import moving_mbpa
 from hebblm.adapt.rules import Mixture, Unadapted
 from hebblm.adapt.settings import MixtureConfig
 from hebblm.evaluation.grid import Best, Grid, mixed
@@ -15,6 +18,7 @@ from hebblm.evaluation.loop import evaluate, evaluate_alone
 from hebblm.evaluation.losses import Losses
 from hebblm.evaluation.passes import dynamic_base, gradient_statistics
 from hebblm.evaluation.scenario import Scenario
+from hebblm.evaluation.tempering import temper
 from hebblm.progress import bar
 
 
@@ -43,23 +47,33 @@ def tune_dynamic(scenario: Scenario, settings: Hyperparameters, grid: Grid) -> d
             )
             best["dynamic"].offer(nll.astype(np.float64), {"dynamic.lr": lr, "dynamic.decay": decay})
     settings = settings.changed(best["dynamic"].values)
-    rules: dict[str, Rule] = {"base": Unadapted(), "hebb": build_rule("hebb", settings.methods)}
+    methods = settings.methods
+    rules: dict[str, Rule] = {
+        "base": Unadapted(), "hebb": Hebb(methods.hebb, moving_mbpa(methods.mbpa))
+    }  # fmt: skip
     for theta in grid.theta:
         rules[f"mixture {theta}"] = Mixture(MixtureConfig(theta, 1.0))
     base = dynamic_base(scenario, settings.dynamic, squares)
     context = scenario.context(base, scenario.memory(settings), 0)
-    with bar() as progress:
-        task = progress.add_task("tune over dynamic evaluation", total=len(scenario.stream), unit="tokens")
-        nll_of = evaluate(
-            base,
-            context,
-            rules,
-            scenario.stream,
-            scenario.vocabulary,
-            update_every=settings.dynamic.segment,
-            write=scenario.config.memory_content != "train",
-            progress=lambda tokens: progress.advance(task, tokens),
-        ).nll
+
+    def read(rules: Mapping[str, Rule], title: str) -> dict[str, npt.NDArray[np.float32]]:
+        base.reset()
+        context.reset()
+        context.set_head(base.head)
+        with bar() as progress:
+            task = progress.add_task(title, total=len(scenario.stream), unit="tokens")
+            return evaluate(
+                base,
+                context,
+                rules,
+                scenario.stream,
+                scenario.vocabulary,
+                update_every=settings.dynamic.segment,
+                write=scenario.config.memory_content != "train",
+                progress=lambda tokens: progress.advance(task, tokens),
+            ).nll
+
+    nll_of = read(rules, "tune over dynamic evaluation")
     losses: dict[str, Losses] = {name: nll.astype(np.float64) for name, nll in nll_of.items()}
     best["dynamic+mixture"] = mixture = Best()
     for theta in grid.theta:
@@ -69,4 +83,7 @@ def tune_dynamic(scenario: Scenario, settings: Hyperparameters, grid: Grid) -> d
     best["dynamic+mixture+hebb"] = both = Best()
     for weight in grid.weight:
         both.offer(mixed(mixture.losses, losses["hebb"], weight), {"dynamic_mixture_hebb.weight": weight})
+    found = {name: value for point in best.values() for name, value in point.values.items()}
+    names = [name for name in OUR_METHODS if name in DYNAMIC_RULES]
+    temper(best, names, settings.changed(found), grid.tempered, read)
     return best

@@ -11,6 +11,7 @@ from rich.text import Text
 from hebblm.errors import UserError
 from hebblm.files import write_text
 from hebblm.report import html, plots, render
+from hebblm.report.console import print_table
 from hebblm.report.part_tables import forgetting_table, gain_rows, gain_table, occurrence_table
 from hebblm.report.result import Result
 from hebblm.report.sections import fact_tables, policy_lines, scenario_line
@@ -118,14 +119,14 @@ def print_summary(result: Result, console: Console) -> None:
     """Print the scenario in one line, the comparison of the methods and where each gains."""
     console.print(Text(scenario_line(result.scenario)))
     for table in _findings(result):
-        console.print(render.to_rich(table))
+        print_table(table, console)
 
 
 def print_comparison(results: Mapping[str, Result], console: Console) -> None:
     """Print several results side by side."""
     for label, result in results.items():
         console.print(Text(scenario_line(result.scenario, label)))
-    console.print(render.to_rich(side_by_side(results)))
+    print_table(side_by_side(results), console)
 
 
 def _findings(result: Result) -> list[Table]:

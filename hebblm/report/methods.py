@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 BASE = "lstm"
+DYNAMIC = "dynamic"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ _LOOKS = {
     "mixture+mbpa": Look("Mixture+MbPA", "#44aa99", "--"),
     "mixture+hebb": Look("Mixture+Hebb", "#882255", "--"),
     "mixture-gated": Look("Mixture-gated (ours)", "#117733", ":"),
+    "mixture+cache": Look("Mixture+Cache (ours)", "#88ccee", "--"),
     "dynamic+mixture": Look("Dynamic+Mixture (ours)", "#999933", "--"),
     "dynamic+mixture+hebb": Look("Dynamic+Mixture+Hebb (ours)", "#999933", "-."),
 }

@@ -5,14 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import math
+from collections.abc import Sequence
 
 from rich import box
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from hebblm.report.numbers import INFINITY, MISSING
-from hebblm.report.table import Cell, Table
+from hebblm.report.table import Cell, Column, Table
 
+_WIDE = 0.5  # of the line, for a column of sentences
 _LATEX_SPECIALS = {
     "\\": r"\textbackslash{}",
     "{": r"\{",
@@ -29,8 +31,13 @@ _LATEX_SPECIALS = {
 }
 
 
-def to_rich(table: Table) -> RichTable:
-    """Return a table for a console, the best cell of a column in bold."""
+def to_rich(table: Table, widths: Sequence[int] | None = None) -> RichTable:
+    """Return a table for a console, the best cell of a column in bold.
+
+    Args:
+        table: of any width.
+        widths: of the columns, to be kept to; by default rich chooses them.
+    """
     rich = RichTable(
         title=Text(table.title, style="bold"),
         title_justify="left",
@@ -43,7 +50,12 @@ def to_rich(table: Table) -> RichTable:
         header = Text(column.header)
         if second is not None:
             header.append(f"\n{second[index]}", style="dim not bold")
-        rich.add_column(header, justify="left" if column.kind == "text" else "right", overflow="fold")
+        rich.add_column(
+            header,
+            justify="left" if column.kind == "text" else "right",
+            overflow="fold",
+            width=None if widths is None else widths[index],
+        )
     best = table.best_cells()
     for at, row in enumerate(table.text()):
         rich.add_row(
@@ -94,7 +106,7 @@ def to_latex(table: Table) -> str:
             for index, (cell, column) in enumerate(zip(row, table.columns, strict=True))
         ]
         lines.append(_latex_row(cells))
-    alignment = "".join("l" if column.kind == "text" else "r" for column in table.columns)
+    alignment = "".join(map(_latex_alignment, table.columns))
     caption = " ".join(f"{latex_escape(line).rstrip('.')}." for line in (table.title, *table.notes))
     return "\n".join(
         [
@@ -149,6 +161,13 @@ def _latex_number(text: str, *, bold: bool) -> str:
     if not bold:
         return body
     return rf"\textbf{{\boldmath {body}}}" if "$" in body else rf"\textbf{{{body}}}"
+
+
+def _latex_alignment(column: Column) -> str:
+    """Return how LaTeX sets a column."""
+    if column.wide:
+        return rf"p{{{_WIDE}\linewidth}}"
+    return "l" if column.kind == "text" else "r"
 
 
 def _slug(title: str) -> str:

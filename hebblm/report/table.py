@@ -21,6 +21,7 @@ class Column:
         best: which extreme is the best, if the column is a contest between the rows.
         subheader: a second line of the title: a source, or a number such as that of tokens.
         decimals: of losses and differences.
+        wide: sentences, which are broken into lines where a page needs it.
     """
 
     header: str
@@ -28,6 +29,7 @@ class Column:
     best: Literal["min", "max"] | None = None
     subheader: str | int = ""
     decimals: int = 4
+    wide: bool = False
 
 
 @dataclass(frozen=True, slots=True)

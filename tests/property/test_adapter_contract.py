@@ -25,8 +25,11 @@ from hebblm.adapt import (
     MixtureConfig,
     MixtureHebbConfig,
     MixtureMbpaConfig,
+    Tempered,
+    TemperedConfig,
     build_rule,
 )
+from hebblm.adapt.settings import dotted
 from hebblm.evaluation.blocks import READ_AHEAD
 from hebblm.evaluation.loop import Scores, evaluate
 from hebblm.evaluation.vocabulary import UnionVocabulary
@@ -241,7 +244,8 @@ def weightless() -> MethodSettings:
         toy.SETTINGS,
         cache=CacheConfig(30, 0.7, 0.0), knn=KnnConfig(0.5, 0.0), mixture=MixtureConfig(0.8, 0.0),
         mbpa=replace(toy.SETTINGS.mbpa, lr=0.0), hebb=replace(toy.SETTINGS.hebb, eta=0.0),
-        mixture_gated=replace(toy.SETTINGS.mixture_gated, bias=-1e4), dynamic_mixture=DynamicMixtureConfig(0.8, 0.0),
+        mixture_gated=replace(toy.SETTINGS.mixture_gated, bias=-1e4),
+        mixture_cache=replace(toy.SETTINGS.mixture_cache, gamma=0.0), dynamic_mixture=DynamicMixtureConfig(0.8, 0.0),
     )  # fmt: skip
 
 
@@ -265,6 +269,47 @@ def test_gamma_zero_is_the_base_in_both_forms_of_mixture(form: str) -> None:
     config = replace(toy.SETTINGS, mixture=MixtureConfig(0.8, 0.0, form))  # type: ignore[arg-type]
     found = ContextAdapter(context, build_rule("mixture", config)).predict(hidden)
     assert torch.equal(found, context.head.logits(hidden).log_softmax(1))
+
+
+def tempered(method: str, value: float) -> MethodSettings:
+    return replace(toy.SETTINGS, tempered=TemperedConfig(**{dotted(method): value}))
+
+
+@pytest.mark.parametrize("method", [name for name in RULES if hasattr(TemperedConfig(), dotted(name))])
+@pytest.mark.parametrize("value", [0.7, 1.4])
+def test_a_tempered_method_is_a_power_of_its_distribution(method: str, value: float) -> None:
+    context = filled(MEMORIES["flat"], torch.float64)
+    hidden = queries(9, 6, context)
+    plain = ContextAdapter(context, build_rule(method, toy.SETTINGS)).predict(hidden)
+    adapter = ContextAdapter(context, build_rule(method, tempered(method, value)))
+    found = adapter.predict(hidden)
+    power = plain.exp() ** (1 / value)
+    assert torch.allclose(found.exp(), power / power.sum(1, keepdim=True), atol=1e-12)
+    assert torch.allclose(found.exp().sum(1), torch.ones(6, dtype=torch.float64), atol=1e-12)
+    targets = torch.tensor([0, WIDE - 1, 5, 5, 17, WIDE - 3])
+    assert torch.allclose(adapter.score(hidden, targets), -found[torch.arange(6), targets], atol=1e-12)
+    other = ContextAdapter(context, build_rule("knn" if method != "knn" else "mbpa", tempered(method, value)))
+    assert isinstance(adapter.rule, Tempered)
+    assert not isinstance(other.rule, Tempered), "the temperature is that of one method"
+
+
+@pytest.mark.parametrize("method", RULES)
+def test_a_temperature_of_one_is_none(method: str) -> None:
+    if hasattr(TemperedConfig(), dotted(method)):
+        assert build_rule(method, tempered(method, 1.0)) == build_rule(method, toy.SETTINGS)
+    assert not isinstance(build_rule(method, toy.SETTINGS), Tempered)
+
+
+def test_the_cache_over_mixture_takes_its_share_of_the_whole() -> None:
+    context = filled(MEMORIES["flat"], torch.float64)
+    hidden = queries(10, 6, context)
+    config = toy.SETTINGS.mixture_cache
+    ours = CacheConfig(config.window, config.theta, 1.0)
+    cache = ContextAdapter(context, build_rule("cache", replace(toy.SETTINGS, cache=ours))).predict(hidden)
+    mixture = ContextAdapter(context, build_rule("mixture", toy.SETTINGS)).predict(hidden)
+    found = ContextAdapter(context, build_rule("mixture+cache", toy.SETTINGS)).predict(hidden)
+    expected = config.gamma * cache.exp() + (1 - config.gamma) * mixture.exp()
+    assert torch.allclose(found.exp(), expected, atol=1e-13)
 
 
 @pytest.mark.parametrize(("whole", "other"), [("mixture+mbpa", "mbpa"), ("mixture+hebb", "hebb")])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, replace
 
 import pytest
@@ -18,13 +19,16 @@ from hebblm.adapt import (
     KnnConfig,
     MbpaConfig,
     MethodSettings,
+    MixtureCacheConfig,
     MixtureConfig,
     MixtureGatedConfig,
     MixtureHebbConfig,
     MixtureMbpaConfig,
+    TemperedConfig,
     build_rule,
     check_methods,
     hyperparameters,
+    window_of,
 )
 from hebblm.adapt import functional as F
 from hebblm.errors import UserError
@@ -114,6 +118,25 @@ def test_a_result_names_the_settings_that_a_method_depends_on() -> None:
     }  # fmt: skip
     for method in METHODS:
         hyperparameters(method, every)
+    warm = replace(every, tempered=TemperedConfig(knn=1.2, dynamic_mixture_hebb=0.9))
+    assert hyperparameters("knn", warm) == {**asdict(every.knn), "tempered": {"knn": 1.2}}
+    assert hyperparameters("dynamic+mixture+hebb", warm)["tempered"] == {"dynamic_mixture_hebb": 0.9}
+    assert "tempered" not in hyperparameters("mixture", warm)
+
+
+def test_over_a_moving_base_the_default_tolerance_gives_way() -> None:
+    found = hyperparameters("dynamic+mixture+hebb", toy.SETTINGS)["mbpa"]
+    assert found == {**asdict(toy.SETTINGS.mbpa), "tolerance": math.inf}
+    chosen = replace(toy.SETTINGS, mbpa=replace(toy.SETTINGS.mbpa, tolerance=0.5))
+    assert hyperparameters("dynamic+mixture+hebb", chosen)["mbpa"]["tolerance"] == 0.5
+    rule = build_rule("dynamic+mixture+hebb", toy.SETTINGS)
+    assert rule.second.mbpa.tolerance == math.inf  # type: ignore[attr-defined]
+
+
+def test_the_window_is_the_longest_that_is_looked_back_at() -> None:
+    every = replace(toy.SETTINGS, cache=CacheConfig(window=7), mixture_cache=MixtureCacheConfig(window=9))
+    for names, window in ((["lstm", "hebb"], 0), (["cache"], 7), (["cache", "mixture+cache"], 9)):
+        assert window_of(names, every) == window
 
 
 @pytest.mark.parametrize(
@@ -141,6 +164,11 @@ def test_a_result_names_the_settings_that_a_method_depends_on() -> None:
         (lambda: MixtureGatedConfig(peak=float("nan")), "mixture_gated.peak = nan must be a finite"),
         (lambda: DynamicMixtureConfig(theta=-1.0), "dynamic_mixture.theta = -1"),
         (lambda: DynamicMixtureConfig(gamma=1.5), "dynamic_mixture.gamma = 1.5"),
+        (lambda: MixtureCacheConfig(window=0), "mixture_cache.window = 0"),
+        (lambda: MixtureCacheConfig(theta=-1.0), "mixture_cache.theta = -1"),
+        (lambda: MixtureCacheConfig(gamma=1.5), "mixture_cache.gamma = 1.5"),
+        (lambda: TemperedConfig(hebb=0.0), "tempered.hebb = 0"),
+        (lambda: TemperedConfig(knn=float("nan")), "tempered.knn = nan"),
         (lambda: DynamicMixtureHebbConfig(2.0), "dynamic_mixture_hebb.weight = 2"),
     ],
 )

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from hebblm.adapt import HebbConfig, MbpaConfig, build_rule
+from hebblm.adapt import OUR_METHODS, HebbConfig, MbpaConfig, build_rule, window_of
 from hebblm.adapt import functional as F
+from hebblm.adapt.settings import dotted
 from hebblm.evaluation.grid import Best, Grid, HebbGrid, mixed
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import evaluate
 from hebblm.evaluation.losses import LossTable
-from hebblm.evaluation.passes import dynamic_pass
+from hebblm.evaluation.passes import dynamic_pass, shared_pass
 from hebblm.evaluation.scenario import Scenario, ScenarioConfig
 from hebblm.evaluation.tune import tune
 from hebblm.evaluation.vocabulary import UnionVocabulary
@@ -122,7 +123,7 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str) -> None:
     grid = Grid(
         base_lr=(0.01, 0.3), theta=(0.2, 1.0), temperature=(0.5,), gamma=(0.1, 0.4), mbpa_lr=(0.05, 0.5),
         mbpa_steps=(2,), beta=(0.0, 0.9), eta=(0.05,), closeness=("raw", "max"), dynamic_lr=(0.01, 0.2),
-        weight=(0.2, 0.7), dynamic_decay=(0.0, 0.1),
+        weight=(0.2, 0.7), dynamic_decay=(0.0, 0.1), tempered=(),
     )  # fmt: skip
     start = Hyperparameters(
         methods=toy.exact(toy.SETTINGS),
@@ -137,7 +138,8 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str) -> None:
     def loss(method: str, values: dict[str, float | str]) -> float:
         point = settings.changed(values)
         base = scenario.base(point)
-        context = scenario.context(base, scenario.empty_memory(point), point.methods.cache.window)
+        window = window_of([method], point.methods)
+        context = scenario.context(base, scenario.empty_memory(point), window)
         rules = {method: build_rule(method, point.methods)}
         nll = evaluate(base, context, rules, scenario.stream, scenario.vocabulary, update_every=20).nll[
             method
@@ -154,6 +156,11 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str) -> None:
         "hebb": {"hebb.closeness": grid.closeness, "hebb.beta": grid.beta, "hebb.eta": grid.eta},
         "mixture+mbpa": {"mixture_mbpa.weight": grid.weight},
         "mixture+hebb": {"mixture_hebb.weight": grid.weight},
+        "mixture+cache": {
+            "mixture_cache.window": (start.methods.cache.window,),
+            "mixture_cache.theta": grid.theta,
+            "mixture_cache.gamma": grid.gamma,
+        },
     }
     for method, space in spaces.items():
         points = [dict(zip(space, values, strict=True)) for values in product(*space.values())]
@@ -183,3 +190,34 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str) -> None:
         best = min((dynamic_loss(method, point), i) for i, point in enumerate(points))
         assert tuned.best[method].loss == pytest.approx(best[0], abs=1e-5), method
         assert tuned.best[method].values == points[best[1]], method
+
+
+def test_a_temperature_is_chosen_for_the_methods_beyond_the_paper() -> None:
+    narrow: dict[str, tuple[float, ...]] = {
+        "theta": (0.5,), "temperature": (0.5,), "gamma": (0.3,), "mbpa_lr": (0.1,), "beta": (0.5,), "eta": (0.1,),
+        "weight": (0.5,), "dynamic_lr": (0.1,), "dynamic_decay": (0.0,),
+    }  # fmt: skip
+    start = Hyperparameters(
+        methods=toy.exact(toy.SETTINGS),
+        dynamic=DynamicConfig("sgd", segment=20),
+        memory=MemoryConfig("exact"),
+    )
+    scenario = scenario_of("intra-domain", 80)
+    plain, tuned = (
+        tune(scenario, start, Grid(mbpa_steps=(2,), closeness=("max",), tempered=values, **narrow))  # type: ignore[arg-type]
+        for values in ((), (2.0, 4.0))
+    )
+    names = {name for name in tuned.values if name.startswith("tempered.")}
+    assert names == {f"tempered.{dotted(name)}" for name in OUR_METHODS}, (
+        "an untrained base is too sure of itself"
+    )
+    for method, found in tuned.best.items():
+        if method not in OUR_METHODS:
+            assert found.loss == plain.best[method].loss
+            continue
+        assert found.loss < plain.best[method].loss
+        assert len(found.tried) == len(plain.best[method].tried) + 2
+        point = start.changed(tuned.values)
+        run = dynamic_pass if method.startswith("dynamic") else shared_pass
+        nll = run(scenario, {method: build_rule(method, point.methods)}, point).scores.nll[method]
+        assert float(nll.astype(float).mean()) == pytest.approx(found.loss, abs=1e-5), method

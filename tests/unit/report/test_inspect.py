@@ -26,7 +26,9 @@ from .samples import sample_result, sample_tokens
 from .test_tokens import write_parquet
 
 HOSTILE = "<script>alert(1)</script>"
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome", "headless_shell")
+BROWSERS = (
+    "chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome", "headless_shell",
+)  # fmt: skip
 
 
 class Page(HTMLParser):

@@ -1,0 +1,109 @@
+"""Readings of the paper that it leaves open, each beside the default, over one reading of a text a memory content."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, get_args
+
+import numpy as np
+
+from hebblm.adapt import Rule, build_rule
+from hebblm.errors import UserError
+from hebblm.evaluation.hyperparameters import Hyperparameters
+from hebblm.evaluation.losses import Losses
+from hebblm.evaluation.rereading import Rereading
+from hebblm.evaluation.scenario import Content, Scenario
+from hebblm.report.gains import Bootstrap, bootstrap_gains
+from hebblm.report.methods import BASE
+from hebblm.report.parts import ALL
+from hebblm.report.readings import DEFAULT, Effect, Readings
+
+CHOICES: dict[str, dict[str, Any]] = {
+    "c_k raw": {"mbpa.closeness": "raw", "hebb.closeness": "raw"},
+    "c_k of sum 1": {"mbpa.closeness": "sum", "hebb.closeness": "sum"},
+    "c_k of maximum 1": {"mbpa.closeness": "max", "hebb.closeness": "max"},
+    "larger eps": {"mbpa.eps": 0.1},
+    "smaller eps": {"mbpa.eps": 1e-5},
+    "literal gate": {"hebb.gate": "literal"},
+    "n_i of the memory": {"hebb.counts": "memory"},
+    "Mixture as printed": {"mixture.form": "logit-sum"},
+}
+"""Hyper-parameters by reading; what the memory holds is a reading too, which changes the neighbours."""
+
+
+def compare_readings(
+    scenario: Scenario, methods: list[str], settings: Hyperparameters, provenance: Mapping[str, Any]
+) -> Readings:
+    """Score a text under every reading, the other values staying as they are.
+
+    States and neighbours are computed once for each content of the memory, whatever is read from them.
+
+    Args:
+        scenario: opened, with the union vocabulary; its content of the memory is the default.
+        methods: that retrieve.
+        settings: of the default reading.
+        provenance: command, commit, versions, device, seed.
+
+    Raises:
+        UserError: no method, or an open vocabulary.
+    """
+    if not methods:
+        raise UserError("no method that retrieves was named; readings differ in what is done with neighbours")
+    if scenario.config.vocabulary != "union":
+        raise UserError(f"vocabulary {scenario.config.vocabulary!r} has no readings; compare them with union")
+    chosen: dict[str, dict[str, Any]] = {DEFAULT: {}, **CHOICES}
+    plain = {name: build_rule(name, settings.methods) for name in methods}
+    rules: dict[tuple[str, str], Rule] = {}
+    for reading, values in chosen.items():
+        read = settings.changed(values).methods
+        for name in methods:
+            rule = build_rule(name, read)
+            if reading == DEFAULT or rule != plain[name]:
+                rules[reading, name] = rule
+    losses = _losses(scenario, settings, rules)
+    own = scenario.config.memory_content
+    for content in get_args(Content):
+        if content != own:
+            reading = f"memory of {content}"
+            chosen[reading] = {"memory_content": content}
+            other = replace(scenario, config=replace(scenario.config, memory_content=content))
+            losses |= _losses(other, settings, {(reading, name): rule for name, rule in plain.items()})
+    effects = [_effect(reading, name, losses, scenario.config.seed) for reading, name in losses]
+    return Readings(
+        scenario={
+            "source": scenario.source,
+            "target": scenario.target,
+            "split": scenario.config.split,
+            "tokens": len(scenario.stream),
+            "normalization": scenario.normalization,
+            "memory_content": own,
+            "k": scenario.config.k,
+            "update_every": scenario.config.update_every,
+        },
+        settings={name: values for name, values in chosen.items() if any(e.reading == name for e in effects)},
+        effects=tuple(effects),
+        provenance={**provenance, "data_sha256": scenario.data_sha256},
+    )
+
+
+def _losses(
+    scenario: Scenario, settings: Hyperparameters, rules: Mapping[tuple[str, str], Rule]
+) -> dict[tuple[str, str], Losses]:
+    """Return the losses (T,) of some rules, by reading and method, nats."""
+    named = {f"{reading}: {method}": rule for (reading, method), rule in rules.items()}
+    content = scenario.config.memory_content
+    nll = Rereading.of(scenario, settings).score(named, f"{len(named)} readings, memory {content}")
+    return {key: nll[f"{key[0]}: {key[1]}"].astype(np.float64) for key in rules}
+
+
+def _effect(reading: str, method: str, losses: Mapping[tuple[str, str], Losses], seed: int) -> Effect:
+    """Return what a reading changes for a method."""
+    mine, default = losses[reading, method], losses[DEFAULT, method]
+    if reading == DEFAULT:
+        return Effect(reading, method, float(mine.mean()), 0.0, None, None)
+    whole = {ALL: np.ones(mine.size, dtype=np.bool_)}
+    (gain,) = bootstrap_gains({BASE: default, reading: mine}, whole, Bootstrap(seed=seed))[reading]
+    low, high = (None if end is None else -end for end in (gain.high, gain.low))
+    change = None if gain.gain is None else -gain.gain
+    return Effect(reading, method, float(mine.mean()), change, low, high)

@@ -1,0 +1,154 @@
+"""The typed form of ``readings.json``: what each reading of the paper that it leaves open changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from hebblm.errors import UserError
+from hebblm.report import numbers
+from hebblm.report.fields import Fields
+from hebblm.report.methods import name_of, ordered
+from hebblm.report.table import Cell, Column, Table
+
+SCHEMA = "hebblm-readings/1"
+FILE_NAME = "readings.json"
+DEFAULT = "default"
+_NOTE = (
+    "The default's loss, and of every other reading its mean loss minus that, nats per token: above 0 it is worse. "
+    "All other values stay those of the default. * where the 95 % interval leaves out 0; - where nothing changes."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What one reading changes for one method.
+
+    Args:
+        reading: its name, ``default`` for the one that the others are compared with.
+        method: its name.
+        nll: mean loss, nats per token.
+        change: of the mean loss from the default, nats per token; None where a loss is infinite.
+        low: lower end of its interval; None where the text is too short for one.
+        high: upper end.
+    """
+
+    reading: str
+    method: str
+    nll: float
+    change: float | None
+    low: float | None
+    high: float | None
+
+    @property
+    def certain(self) -> bool:
+        """Say whether the interval leaves out 0."""
+        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+
+    @classmethod
+    def read(cls, fields: Fields) -> Effect:
+        """Read an effect from checked JSON fields."""
+        return cls(
+            fields.text("reading"),
+            fields.text("method"),
+            fields.number("nll"),
+            fields.optional_number("change"),
+            fields.optional_number("low"),
+            fields.optional_number("high"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """All readings on one text.
+
+    Args:
+        scenario: source, target, split, tokens and policies.
+        settings: by reading, the hyper-parameters or policies that it is.
+        effects: one a reading and method that it changes.
+        provenance: command, commit, versions, device, seed.
+    """
+
+    scenario: Mapping[str, Any]
+    settings: Mapping[str, Mapping[str, Any]]
+    effects: tuple[Effect, ...]
+    provenance: Mapping[str, Any]
+
+    @property
+    def label(self) -> str:
+        """A short name such as ``ptb valid``."""
+        source, target = self.scenario.get("source"), self.scenario.get("target")
+        return f"{target if source == target else f'{source}-to-{target}'} {self.scenario.get('split')}"
+
+    @classmethod
+    def from_json(cls, value: Any, where: str = FILE_NAME) -> Readings:
+        """Build them from parsed JSON.
+
+        Raises:
+            UserError: a missing key, a value of the wrong type, or no effect.
+        """
+        fields = Fields(numbers.decode(value, where), where)
+        effects = tuple(Effect.read(item) for item in fields.entries("effects"))
+        if not effects:
+            raise UserError(f"{where} has no effects; evaluate at least one method that retrieves")
+        return cls(
+            fields.mapping("scenario"), fields.mapping("settings"), effects, fields.mapping("provenance")
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON data; infinite numbers as ``"inf"``.
+
+        Raises:
+            UserError: a number is nan.
+        """
+        plain = {
+            "schema": SCHEMA,
+            "scenario": dict(self.scenario),
+            "settings": {name: dict(values) for name, values in self.settings.items()},
+            "effects": [asdict(effect) for effect in self.effects],
+            "provenance": dict(self.provenance),
+        }
+        encoded: dict[str, Any] = numbers.encode(plain, "readings")
+        return encoded
+
+
+def readings_table(found: Mapping[str, Readings]) -> Table:
+    """Return the effect of every reading on every method, text by text.
+
+    Args:
+        found: by name.
+    """
+    columns = [Column("Reading"), Column("Setting")]
+    names = list(dict.fromkeys(effect.reading for readings in found.values() for effect in readings.effects))
+    known: dict[str, Mapping[str, Any]] = {}
+    rows: dict[str, list[Cell]] = {name: [] for name in names}
+    for readings in found.values():
+        known = {**readings.settings, **known}
+        by = {(effect.reading, effect.method): effect for effect in readings.effects}
+        for method in ordered(effect.method for effect in readings.effects):
+            columns.append(Column(name_of(method), "signed", subheader=readings.label))
+            for name in names:
+                rows[name].append(_cell(by.get((name, method))))
+    written = [
+        (name, ", ".join(f"{key} = {value}" for key, value in known.get(name, {}).items()) or None)
+        for name in names
+    ]
+    return Table(
+        "readings",
+        "What the paper leaves open, one reading at a time",
+        tuple(columns),
+        tuple((*head, *rows[head[0]]) for head in written),
+        (_NOTE,),
+    )
+
+
+def _cell(effect: Effect | None) -> Cell:
+    """Return the loss of the default, or the change of another reading, marked where it is certain."""
+    if effect is None:
+        return None
+    if effect.reading == DEFAULT:
+        return numbers.display(effect.nll, "nll", 3)
+    if effect.change is None:
+        return numbers.display(effect.nll, "nll", 3)
+    return numbers.display(effect.change, "signed", 3) + ("*" if effect.certain else "")

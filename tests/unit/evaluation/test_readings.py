@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from hebblm.adapt import build_rule
+from hebblm.errors import UserError
+from hebblm.evaluation import readings as module
+from hebblm.evaluation.hyperparameters import Hyperparameters
+from hebblm.evaluation.passes import shared_pass
+from hebblm.evaluation.readings import CHOICES, compare_readings
+from hebblm.evaluation.scenario import Scenario, ScenarioConfig
+from hebblm.evaluation.vocabulary import UnionVocabulary
+from hebblm.memory import MemoryConfig
+from hebblm.models.shipped import LoadedModel
+from hebblm.report.readings import DEFAULT, Readings, readings_table
+from hebblm.text import Dictionary
+
+from ...support import toy
+
+METHODS = ["mixture", "mbpa", "hebb", "mixture+hebb"]
+SETTINGS = Hyperparameters(methods=toy.exact(toy.SETTINGS), memory=MemoryConfig("exact"))
+
+
+@pytest.fixture(autouse=True)
+def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HEBBLM_CACHE", str(tmp_path))
+
+
+def scenario(tokens: int = 60) -> Scenario:
+    return Scenario(
+        kind="intra-domain", source="toy", target="toy", normalization="raw",
+        model=LoadedModel(toy.tiny_model(), Path("none"), "checkpoint", "0"),
+        dictionary=Dictionary(), train=None, stream=toy.stream_of(toy.tokens(3, tokens)), vocabulary=UnionVocabulary(),
+        config=ScenarioConfig(intra_domain="toy", memory_content="test", k=9, update_every=20, new_rows="uniform"),
+        device=torch.device("cpu"), data_sha256={}, whole=True,
+    )  # fmt: skip
+
+
+def test_every_effect_is_that_of_an_evaluation_under_that_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "get_args", lambda _: ("test",))
+    found = compare_readings(scenario(), METHODS, SETTINGS, {"command": "x"})
+    assert {effect.reading for effect in found.effects} == {DEFAULT, *CHOICES} - {"c_k raw"}, (
+        "raw is the default"
+    )
+    by = {(effect.reading, effect.method): effect for effect in found.effects}
+    for (reading, method), effect in by.items():
+        settings = SETTINGS.changed(CHOICES.get(reading, {}))
+        rules = {method: build_rule(method, settings.methods)}
+        nll = shared_pass(scenario(), rules, settings).scores.nll[method].astype(np.float64).mean()
+        assert effect.nll == pytest.approx(nll, abs=1e-6), (reading, method)
+        assert effect.change == pytest.approx(nll - by[DEFAULT, method].nll, abs=1e-6)
+    changed = {reading for reading, method in by if method == "mixture"}
+    assert changed == {DEFAULT, "Mixture as printed"}, "what a reading does not touch is not scored again"
+    assert found.settings["larger eps"] == {"mbpa.eps": 0.1}
+    assert Readings.from_json(found.to_json()) == found
+
+
+def test_the_content_of_the_memory_is_a_reading_of_every_method(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str | None] = []
+    opened = Scenario.memory
+
+    def memory(self: Scenario, settings: Hyperparameters):  # type: ignore[no-untyped-def]
+        asked.append(self.config.memory_content)
+        return opened(replace(self, config=replace(self.config, memory_content="test")), settings)
+
+    monkeypatch.setattr(Scenario, "memory", memory)
+    found = compare_readings(scenario(), METHODS, SETTINGS, {})
+    assert asked == ["test", "both", "train"]
+    for content in ("both", "train"):
+        reading = f"memory of {content}"
+        assert {e.method for e in found.effects if e.reading == reading} == set(METHODS)
+        assert found.settings[reading] == {"memory_content": content}
+
+
+def test_intervals_are_those_of_the_difference() -> None:
+    losses = {
+        (DEFAULT, "hebb"): np.full(4000, 2.0),
+        ("other", "hebb"): np.full(4000, 2.0) + np.resize([0.1, 0.3], 4000),
+        ("infinite", "hebb"): np.append(np.full(3999, 2.0), np.inf),
+    }
+    effect = module._effect("other", "hebb", losses, 1)
+    assert effect.change == pytest.approx(0.2)
+    assert effect.low == pytest.approx(0.2)
+    assert effect.certain
+    worst = module._effect("infinite", "hebb", losses, 1)
+    assert (worst.nll, worst.change, worst.low) == (np.inf, None, None)
+    table = readings_table(
+        {"a": Readings({"source": "s", "target": "s", "split": "valid"}, {}, (effect, worst), {})}
+    )
+    assert [row[2] for row in table.rows] == ["+0.200*", "inf"]
+
+
+def test_what_has_no_readings_is_refused() -> None:
+    with pytest.raises(UserError, match="no method that retrieves"):
+        compare_readings(scenario(), [], SETTINGS, {})
+    open_ = scenario()
+    with pytest.raises(UserError, match="vocabulary 'open'"):
+        compare_readings(
+            replace(open_, config=replace(open_.config, vocabulary="open")), METHODS, SETTINGS, {}
+        )
