@@ -12,6 +12,7 @@ import torch
 
 from awd_lstm import ARCHITECTURES
 from hebblm.adapt import DEFAULT_METHODS, DYNAMIC, RULES, Rule, build_rule, check_methods
+from hebblm.bench.evaluation_floor import evaluation_floor
 from hebblm.bench.harness import Harness
 from hebblm.bench.machine import peak_resident_bytes
 from hebblm.bench.record import Row
@@ -97,11 +98,13 @@ def measure(config: EvalConfig, device: torch.device, tick: Tick) -> Iterator[Ro
     rules = {name: build_rule(name, methods) for name in config.names()}
     memory = MemoryConfig(index=config.index, dtype=config.dtype)
     bench = Harness(source, reading, rules, memory, config.k, methods.cache.window, device)
-    return _rows(config, bench, {"lstm": build_rule("lstm", methods)}, tick)
+    return _rows(config, bench, {"lstm": build_rule("lstm", methods)}, methods.mbpa.steps, tick)
 
 
-def _rows(config: EvalConfig, bench: Harness, unadapted: dict[str, Rule], tick: Tick) -> Iterator[Row]:
-    """Yield the rows."""
+def _rows(
+    config: EvalConfig, bench: Harness, unadapted: dict[str, Rule], steps: int, tick: Tick
+) -> Iterator[Row]:
+    """Yield the rows; ``steps`` are MbPA's."""
     for size in sorted(config.memory_sizes):
         bench.fill(size)
         timings = interleave(
@@ -120,10 +123,21 @@ def _rows(config: EvalConfig, bench: Harness, unadapted: dict[str, Rule], tick: 
             "peak_bytes": float(peak_resident_bytes()),
             **bench.shares(config.tokens),
         }
-        yield Row("evaluation", bench.case(entries=size, batch=config.batch), timings, {}, values)
+        case = bench.case(entries=size, batch=config.batch)
+        floor = evaluation_floor(bench, _parts(bench, timings["all"]), batch=config.batch, steps=steps)
+        yield Row("evaluation", case, timings, {}, values, {} if floor is None else {"all": floor})
     yield _currency(config, bench, tick)
     yield _stream(config, bench, tick)
     yield _dynamic(config, bench, unadapted, tick)
+
+
+def _parts(bench: Harness, timing: Timing) -> dict[str, float]:
+    """Return what an evaluation of all methods is spent on, milliseconds a token, as its last round was."""
+    base, retrieval = bench.scores.base_seconds, bench.scores.retrieval_seconds
+    rest = timing.seconds[-1] - base - retrieval
+    scale = timing.milliseconds().median / timing.seconds[-1]
+    parts = {"base": base, "retrieval": retrieval, "methods": rest}
+    return {name: scale * seconds for name, seconds in parts.items()}
 
 
 def _open(config: EvalConfig, device: torch.device) -> tuple[Source, Reading]:

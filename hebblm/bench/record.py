@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hebblm.bench.floor import Floor
 from hebblm.bench.timing import Spread, Timing
 from hebblm.errors import UserError
 from hebblm.files import read_json, write_json
@@ -25,6 +26,7 @@ class Row:
         timings: by name.
         references: by timing, the name of the one it is compared with.
         values: what else was found: errors, recall, bytes.
+        floors: by timing, the least that it could have been; older measurements have none.
     """
 
     name: str
@@ -32,6 +34,7 @@ class Row:
     timings: dict[str, Timing] = field(default_factory=dict)
     references: dict[str, str] = field(default_factory=dict)
     values: dict[str, float] = field(default_factory=dict)
+    floors: dict[str, Floor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, value in self.values.items():
@@ -58,6 +61,7 @@ class Row:
                 for name, reference in self.references.items()
             },
             "values": self.values,
+            "floors": {name: floor.to_json() for name, floor in self.floors.items()},
             "timings": {name: timing.to_json() for name, timing in self.timings.items()},
         }
 
@@ -73,6 +77,7 @@ class Row:
             },
             references={name: item["to"] for name, item in value["ratios"].items()},
             values=value["values"],
+            floors={name: Floor.from_json(item) for name, item in value.get("floors", {}).items()},
         )
 
 

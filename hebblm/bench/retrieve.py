@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from hebblm.bench import naive
+from hebblm.bench.floor import Floor
 from hebblm.bench.machine import resident_bytes
 from hebblm.bench.record import Row
+from hebblm.bench.search_floor import index_call, search_phase
 from hebblm.bench.settings import StatesConfig, each_at_least
-from hebblm.bench.source import Source, SyntheticSource, open_source
-from hebblm.bench.timing import Tick, interleave, stopwatch
+from hebblm.bench.source import ModelSource, SyntheticSource, filled, open_source, read_together
+from hebblm.bench.timing import Tick, Timing, Turn, interleave, stopwatch
 from hebblm.memory import AnyMemory, MemoryConfig, build_memory
 
 CLASSES = 1000  # of the synthetic source; labels do not matter to a search
@@ -59,40 +62,79 @@ def measure(config: RetrieveConfig, device: torch.device, tick: Tick) -> Iterato
         device: where to compute.
         tick: called after every round.
     """
-    sources: list[Source] = []
+    found: list[Callable[[], States]] = []
     if config.checkpoint is not None:
-        sources.append(open_source(config.checkpoint, config.corpus, device))
-    sources.append(SyntheticSource(config.dim, CLASSES, seed=config.seed, device=device))
-    return (
-        _retrieval(config, source, entries, device, tick)
-        for source in sources
-        for entries in sorted(config.entries)
-    )
+        model = open_source(config.checkpoint, config.corpus, device)
+        states = _read(model, config)  # now, not with the first row: reading shows a bar of its own
+        found.append(lambda: states)
+    found.append(lambda: _made(config, device))
+    return _rows(config, found, tick)
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """What is stored and what is asked.
+
+    Args:
+        keys: (M, D), as many as the largest memory holds; smaller ones hold the first of them.
+        labels: (M,) int64.
+        queries: (N, D).
+        describe: what a measurement records about its input.
+    """
+
+    keys: Tensor
+    labels: Tensor
+    queries: Tensor
+    describe: dict[str, Any]
+
+
+def _read(model: ModelSource, config: RetrieveConfig) -> States:
+    """Read a model's training text once, in parts side by side, and its validation text."""
+    keys, labels = read_together(model, max(config.entries))
+    return States(keys, labels, model.queries(_query_count(config))[0], model.describe())
+
+
+def _made(config: RetrieveConfig, device: torch.device) -> States:
+    """Draw synthetic states."""
+    source = SyntheticSource(config.dim, CLASSES, seed=config.seed, device=device)
+    keys, labels = filled(source, max(config.entries))
+    return States(keys, labels, source.queries(_query_count(config))[0], source.describe())
+
+
+def _query_count(config: RetrieveConfig) -> int:
+    """Return the queries that are needed: a mini-batch of its own a round, and those of recall."""
+    return max(config.batch * (config.repeats + 1), config.recall_queries)
+
+
+def _rows(config: RetrieveConfig, found: list[Callable[[], States]], tick: Tick) -> Iterator[Row]:
+    """Yield the rows; the states of one source at a time are held."""
+    while found:
+        states = found.pop(0)()
+        for entries in sorted(config.entries):
+            yield _retrieval(config, states, entries, tick)
+        del states
 
 
 @torch.no_grad()
-def _retrieval(config: RetrieveConfig, source: Source, entries: int, device: torch.device, tick: Tick) -> Row:
-    """Build the memory, then search it and every entry in turn."""
-    dim = source.head.weight.shape[1]
-    keys = torch.empty(entries, dim, device=device)  # (M, D)
-    labels = torch.empty(entries, dtype=torch.int64, device=device)
-    filled = 0
-    for some, words in source.entries(entries):
-        keys[filled : filled + len(some)], labels[filled : filled + len(some)] = some, words
-        filled += len(some)
+def _retrieval(config: RetrieveConfig, states: States, entries: int, tick: Tick) -> Row:
+    """Build the memory, then search it and every entry in turn, and with them what a search consists of."""
+    keys, queries, device = states.keys[:entries], states.queries, states.keys.device
     norms = _norms(keys)
-    memory, build_seconds, grown = _build(config, keys, labels)
+    memory, build_seconds, grown = _build(config, keys, states.labels[:entries])
+    proposals = index_call(memory, config.k)
+    batches = torch.split(queries, config.batch)[: len(queries) // config.batch]
 
-    count = max(config.batch * (config.repeats + 1), config.recall_queries)
-    queries, _ = source.queries(count)
-    batches = torch.split(queries, config.batch)[: count // config.batch]
-    turns = {"exact": itertools.cycle(batches), "index": itertools.cycle(batches)}
+    def turn(call: Callable[[Tensor], object], first: int) -> Turn:
+        # Each begins with another mini-batch, so that none finds in the caches what the one before it left there.
+        coming = itertools.islice(itertools.cycle(batches), first, None)
+        return stopwatch(lambda: call(next(coming)), config.batch, device)
+
     timings = interleave(
         {
-            "exact": stopwatch(
-                lambda: naive.exact_search(next(turns["exact"]), keys, norms, config.k), config.batch, device
-            ),
-            "index": stopwatch(lambda: memory.search(next(turns["index"]), config.k), config.batch, device),
+            "exact": turn(lambda some: naive.exact_search(some, keys, norms, config.k), 0),
+            "index": turn(lambda some: memory.search(some, config.k), 1),
+            "ranking": turn(lambda some: memory.nearest(some, config.k), 2),
+            **({} if proposals is None else {"proposals": turn(proposals, 3)}),
         },
         config.repeats,
         tick,
@@ -101,20 +143,32 @@ def _retrieval(config: RetrieveConfig, source: Source, entries: int, device: tor
     values["build_seconds"] = build_seconds
     if grown is not None:
         values["resident_bytes_per_entry"] = grown / entries
+    phase = search_phase(memory, batches[0], config.k)
     return Row(
         "retrieve",
         {
             "entries": entries,
-            "dim": dim,
+            "dim": keys.shape[1],
             "k": config.k,
             "batch": config.batch,
             "memory": memory.describe(),
-            "source": source.describe(),
+            "source": states.describe,
         },
         timings,
         {"index": "exact"},
         values,
+        {} if phase is None else {"index": Floor({"retrieval": phase}, _parts(timings))},
     )
+
+
+def _parts(timings: Mapping[str, Timing]) -> dict[str, float]:
+    """Return what a search is spent on, milliseconds a token."""
+    cost = {name: timing.milliseconds().median for name, timing in timings.items()}
+    found = {"copying the neighbours": cost["index"] - cost["ranking"]}
+    if "proposals" not in cost:
+        return {"comparing with every entry": cost["ranking"], **found}
+    exact = {"exact distances of the candidates": cost["ranking"] - cost["proposals"]}
+    return {"comparing codes": cost["proposals"], **exact, **found}
 
 
 def _build(config: RetrieveConfig, keys: Tensor, labels: Tensor) -> tuple[AnyMemory, float, int | None]:

@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from awd_lstm import read_config
+from awd_lstm.streams import Ids
 from hebblm.errors import UserError
+from hebblm.evaluation.training_memory import training_states
 from hebblm.installation import models_path
 from hebblm.models.base import AwdBase
 from hebblm.models.shipped import open_model
@@ -175,14 +177,22 @@ class ModelSource:
             "weights_sha256": self.sha256,
         }
 
-    def _read(self, split: str, count: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Read a text from its beginning."""
+    def beginning(self, split: str, count: int) -> Ids:
+        """Return the tokens (T,) of a text that have ``count`` states with a label each.
+
+        Raises:
+            UserError: the text is too short.
+        """
         tokens = self.corpus.tokens(split)
         if len(tokens) <= count:
             raise UserError(
                 f"{self.corpus.meta.name} {split} has {len(tokens)} tokens, too few for {count} states; ask for fewer"
             )
-        ids = torch.from_numpy(tokens[: count + 1].astype("int64")).to(self.head.weight.device)
+        return tokens[: count + 1]
+
+    def _read(self, split: str, count: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Read a text from its beginning."""
+        ids = torch.from_numpy(self.beginning(split, count).astype("int64")).to(self.head.weight.device)
         self.base.reset()
         for start in range(0, count, READ):
             stop = min(start + READ, count)
@@ -219,3 +229,21 @@ def filled(source: Source, count: int) -> tuple[Tensor, Tensor]:
     """Return the keys (M, D) and labels (M,) of ``count`` entries as two tensors."""
     keys, labels = zip(*source.entries(count), strict=True)
     return torch.cat(keys), torch.cat(labels)
+
+
+def read_together(source: ModelSource, count: int) -> tuple[Tensor, Tensor]:
+    """Return the keys (M, D) and labels (M,) of the beginning of the training text, read in parts side by side.
+
+    Many times as fast as reading it as one stream; the order is that of reading, not that of the text.
+
+    Raises:
+        UserError: the text is too short.
+    """
+    device = source.head.weight.device
+    keys = torch.empty(count, source.head.weight.shape[1], device=device)
+    labels = torch.empty(count, dtype=torch.int64, device=device)
+    filled = 0
+    for some, words in training_states(source.base.model, source.beginning("train", count), device):
+        keys[filled : filled + len(some)], labels[filled : filled + len(some)] = some, words
+        filled += len(some)
+    return keys, labels

@@ -1,13 +1,24 @@
-"""Measurements as tables: the goals, and the speed of training."""
+"""Measurements as tables: the goals, the floors under them, and the speed of training."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hebblm.bench.floors import floor_table
 from hebblm.bench.goals import goals
 from hebblm.bench.record import BenchResult, Row
 from hebblm.report.numbers import MISSING
 from hebblm.report.table import Column, Table
+
+
+def cost_tables(results: Sequence[BenchResult]) -> list[Table]:
+    """Return every table that there is something for, the goals first.
+
+    Args:
+        results: of any kinds.
+    """
+    found = (goal_table(results), floor_table(results), training_table(results))
+    return [table for table in found if table is not None]
 
 
 def goal_table(results: Sequence[BenchResult]) -> Table:
@@ -38,18 +49,21 @@ def training_table(results: Sequence[BenchResult]) -> Table | None:
         Column("V", "count"),
         Column("Tokens a second", "rate"),
         Column("Times the plain model", "rate"),
+        Column("Whole recipe, hours", "rate"),
         Column("Growth, bytes a segment", "rate"),
     )
-    return Table("training", "Speed of training", columns, tuple(map(_training_row, rows)))
+    note = "Whole recipe: all epochs over the corpus of that vocabulary, at the speed of the first steps; an estimate."
+    return Table("training", "Speed of training", columns, tuple(map(_training_row, rows)), (note,))
 
 
-def _training_row(row: Row) -> tuple[str, float, float, float, float | None]:
+def _training_row(row: Row) -> tuple[str, float, float, float, float | None, float | None]:
     """Return one line of the training table."""
     return (
         row.case["preset"],
         row.case["vocabulary"],
         row.values["tokens_per_second"],
         row.faster("preset").median,
+        row.values.get("recipe_hours"),
         row.values.get("growth_bytes_per_segment"),
     )
 

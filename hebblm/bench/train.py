@@ -20,6 +20,9 @@ from hebblm.bench.settings import BenchConfig, each_at_least
 from hebblm.bench.timing import Tick, Turn, interleave
 from hebblm.models.presets import Preset, get_preset
 
+TEXTS = {10_000: ("ptb", 929_589), 33_278: ("wt2", 2_088_628)}
+"""By vocabulary, the corpus whose recipe is taken, and its tokens; others take Penn Treebank's."""
+
 
 @dataclass(frozen=True)
 class TrainConfig(BenchConfig):
@@ -57,7 +60,8 @@ def measure(config: TrainConfig, device: torch.device, tick: Tick) -> Iterator[R
     """
     for name in config.preset:
         for classes in config.vocabulary:
-            preset = get_preset(name, "ptb", classes, config.seed)
+            corpus, _ = TEXTS.get(classes, ("ptb", 0))
+            preset = get_preset(name, corpus, classes, config.seed)
             yield _training(config, name, preset, device, tick)
 
 
@@ -84,10 +88,11 @@ def _training(config: TrainConfig, name: str, preset: Preset, device: torch.devi
             config.repeats,
             tick,
         )
-    values = {
-        "tokens_per_second": 1000 / timings["preset"].milliseconds().median,
-        "peak_bytes": float(peak_resident_bytes()),
-    }
+    speed = 1000 / timings["preset"].milliseconds().median
+    values = {"tokens_per_second": speed, "peak_bytes": float(peak_resident_bytes())}
+    if sizes.vocabulary_size in TEXTS:
+        _, tokens = TEXTS[sizes.vocabulary_size]
+        values["recipe_hours"] = training.epochs * tokens / speed / 3600
     # The first rounds allocate what lasts; only what comes after is growth.
     middle = len(resident) // 2
     first, last = resident[middle], resident[-1]
@@ -104,6 +109,8 @@ def _training(config: TrainConfig, name: str, preset: Preset, device: torch.devi
             "bptt": training.bptt,
             "softmax": training.softmax,
             "precision": training.precision,
+            "recurrent": training.recurrent,
+            "epochs": training.epochs,
             "reference": "torch.nn.LSTM of the same sizes, float32, no dropout, all logits",
         },
         timings,

@@ -12,10 +12,11 @@ import torch
 from rich.console import Console
 
 from hebblm.bench import adapt, evaluate, retrieve, train
+from hebblm.bench.adapt_settings import AdaptConfig
 from hebblm.bench.plots import cost_figure
 from hebblm.bench.record import BenchResult, Row
 from hebblm.bench.session import run_bench
-from hebblm.bench.tables import goal_table, training_table
+from hebblm.bench.tables import cost_tables
 from hebblm.bench.timing import Tick
 from hebblm.cli.common import guarded, parse
 from hebblm.errors import UserError
@@ -39,10 +40,10 @@ class Measurement(NamedTuple):
 
 MEASUREMENTS = {
     "adapt": Measurement(
-        adapt.AdaptConfig,
+        AdaptConfig,
         adapt.case_count,
         adapt.measure,
-        "Cost of MbPA, Hebb and the continuous cache, and error of the fast form.",
+        "Cost of MbPA, Hebb and the continuous cache, of MbPA over a whole network, and error of the fast form.",
         f"{PROG} adapt --checkpoint small-ptb-raw --threads 2 --json adapt.json",
     ),
     "retrieve": Measurement(
@@ -149,23 +150,24 @@ def lines(row: Row) -> list[str]:
         if name in row.references:
             ratio = row.faster(name)
             line = f"{line}, {ratio.median:.4g}x {row.references[name]} ({ratio.low:.4g} to {ratio.high:.4g})"
+        if name in row.floors:
+            least = row.floors[name].milliseconds
+            line = f"{line}, {cost.median / least:.3g} times the floor of {least:.3g}"
         found.append(line)
     found += [f"  {name:<20}{value:>10.4g}" for name, value in row.values.items()]
     return found
 
 
 def _table(argv: list[str]) -> int:
-    """Write the goals and what was measured as Markdown."""
+    """Write the goals, what was measured and the floors under it as Markdown."""
     config = parse(
         TableConfig,
         argv,
         prog=f"{PROG} table",
-        description="Goals beside what was measured, as Markdown.",
+        description="Goals beside what was measured, and how far above its floor that is, as Markdown.",
         example=f"{PROG} table adapt.json retrieve.json eval.json",
     )
-    results = [BenchResult.load(path) for path in config.files]
-    training = training_table(results)
-    tables = [goal_table(results), *([] if training is None else [training])]
+    tables = cost_tables([BenchResult.load(path) for path in config.files])
     text = "\n".join(to_markdown(table) for table in tables)
     if config.output_path is None:
         print(text)

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from awd_lstm import AWDLSTM, AWDLSTMConfig, save_checkpoint
 from hebblm.bench import adapt
+from hebblm.bench.source import filled, open_source, read_together
 from hebblm.cli.bench import main
 
 from ..support import toy
@@ -18,6 +20,7 @@ from ..support import toy
 ADAPT = [
     "adapt", "--dim", "16", "--vocabulary", "600", "700", "--k", "12", "--batch", "10", "--neighbors", "6",
     "--windows", "30", "40", "--entries", "150", "--naive-tokens", "2", "--exact-tokens", "3", "--error-tokens", "6",
+    "--network-hidden", "12", "--network-entries", "30", "--network-neighbors", "5", "--network-steps", "1",
 ]  # fmt: skip
 RETRIEVE = [
     "retrieve", "--dim", "16", "--k", "10", "--batch", "8", "--entries", "300", "200", "--recall-queries", "30",
@@ -80,7 +83,6 @@ def test_adapt_measures_every_form_and_its_error(measured: dict[str, dict[str, A
             "exact_mbpa",
             "hebbian",
             "addition",
-            "products",
         ]
         assert row["ratios"]["fast_hebb"]["to"] == "naive_mbpa"
         assert all(len(timing["seconds"]) == 5 for timing in row["timings"].values())
@@ -89,6 +91,17 @@ def test_adapt_measures_every_form_and_its_error(measured: dict[str, dict[str, A
         assert 0 <= values["error_mean"] <= values["error_max"] < 1e-2
         assert -1e-12 < values["kl"] < 1e-3
         assert row["case"]["source"]["kind"] == "synthetic"
+        for name in ("fast_mbpa", "hebbian"):
+            floor = row["floors"][name]
+            assert 0 < floor["ms_per_token"] < math.inf
+            assert all(part >= 0 for part in floor["parts_ms_per_token"].values())
+        fast = row["floors"]["fast_mbpa"]["parts_ms_per_token"]
+        assert sum(fast.values()) == pytest.approx(row["timings"]["fast_mbpa"]["ms_per_token"]["median"])
+        assert fast["matrix products"] > 0
+    for row in named(document, "network"):
+        assert row["values"]["difference_max"] < 1e-10
+        assert row["floors"]["dual"]["ms_per_token"] > 0
+    assert [row["case"]["steps"] for row in named(document, "network")] == [1]
     for row in named(document, "cache"):
         assert row["values"]["difference_max"] < 1e-5
     assert list(named(document, "neighbors")[0]["timings"]) == ["6", "12"]
@@ -98,6 +111,22 @@ def test_retrieve_finds_the_neighbours(measured: dict[str, dict[str, Any]]) -> N
     rows = named(measured["retrieve"], "retrieve")
     assert [row["case"]["entries"] for row in rows] == [200, 300]
     assert all(row["values"]["recall"] == 1 for row in rows)  # below 20,000 entries the memory compares all
+    for row in rows:
+        floor = row["floors"]["index"]
+        assert floor["phases"]["retrieval"]["work"]["gathered"] == 10 * 16 * 4
+        assert list(floor["parts_ms_per_token"]) == ["comparing with every entry", "copying the neighbours"]
+
+
+def test_retrieve_times_what_a_search_consists_of(tmp_path: Path) -> None:
+    pytest.importorskip("faiss")
+    (row,) = named(run(tmp_path, [*RETRIEVE, "--entries", "300", "--index", "IVF8,PQ4x4fs"]), "retrieve")
+    assert list(row["timings"]) == ["exact", "index", "ranking", "proposals"]
+    assert list(row["floors"]["index"]["parts_ms_per_token"]) == [
+        "comparing codes",
+        "exact distances of the candidates",
+        "copying the neighbours",
+    ]
+    assert row["floors"]["index"]["phases"]["retrieval"]["work"]["gathered"] == 50 * 16 * 4
 
 
 def test_eval_compares_with_the_model_alone(measured: dict[str, dict[str, Any]]) -> None:
@@ -106,6 +135,11 @@ def test_eval_compares_with_the_model_alone(measured: dict[str, dict[str, Any]])
     assert [row["case"]["entries"] for row in rows] == [200, 300]
     assert [row["case"]["memory"]["entries"] for row in rows] == [200, 300]
     assert "untrained" in rows[0]["case"]["source"]["reading"]
+    for row in rows:
+        floor = row["floors"]["all"]
+        assert list(floor["phases"]) == list(floor["parts_ms_per_token"]) == ["base", "retrieval", "methods"]
+        parts = sum(floor["parts_ms_per_token"].values())
+        assert parts == pytest.approx(row["timings"]["all"]["ms_per_token"]["median"])
     assert list(named(document, "currency")[0]["timings"]) == ["mini_batch", "every_token"]
     assert named(document, "currency")[0]["values"]["difference_max"] < 1e-3
     parts = named(document, "stream")[0]["timings"]
@@ -143,6 +177,14 @@ def test_a_models_states_are_measured_beside_the_synthetic_ones(trained: list[st
         assert rows[0]["case"]["dim"] == 12
 
 
+def test_reading_in_parts_gives_the_states_of_the_text(trained: list[str]) -> None:
+    source = open_source(Path(trained[1]), trained[3], torch.device("cpu"))
+    keys, labels = read_together(source, 700)  # too short for more than one part
+    expected = filled(source, 700)
+    torch.testing.assert_close(keys, expected[0])
+    assert torch.equal(labels, expected[1])
+
+
 def test_a_model_reads_its_own_text(trained: list[str], tmp_path: Path) -> None:
     rows = named(run(tmp_path, [*EVAL, *trained]), "evaluation")
     assert rows[0]["case"]["source"]["kind"] == "model"
@@ -164,6 +206,7 @@ def test_table_and_plot_read_the_files(
     shown = capsys.readouterr().out
     assert "| Goal | Measured: median (extremes) | Met |" in shown
     assert "Speed of training" in shown
+    assert "| whole evaluation, 300 entries, V = 400 |" in shown
     assert main(["table", *files, "--output-path", str(tmp_path / "goals.md")]) == 0
     assert (tmp_path / "goals.md").read_text() + "\n" == shown
     assert main(["plot", *files, "--output-path", str(tmp_path / "cost.svg")]) == 0

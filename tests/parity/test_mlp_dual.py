@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from hebblm.adapt.functional import closeness
+from hebblm.bench.naive_network import adapted_logits
 from hebblm.memory import FlatMemory
 from hebblm.types import Neighbors
 from hebblm.vision import recall as recall_module
@@ -31,21 +32,6 @@ def entries(seed: int, count: int) -> tuple[Tensor, Tensor]:
     if count > 1:
         pixels[1] = pixels[0]
     return pixels, torch.randint(CLASSES, (count,), generator=generator)
-
-
-def adapted_logits(
-    model: MLP, query: Tensor, keys: Tensor, labels: Tensor, weights: Tensor, *, rate: float, steps: int
-) -> Tensor:
-    """Fit a copy of all four parameters to one query's neighbours by automatic differentiation."""
-    copies = tuple(parameter.clone().requires_grad_() for parameter in model.parameters())
-    own = MLP.of(copies)
-    optimizer = torch.optim.SGD(copies, lr=rate)
-    for _ in range(steps):
-        optimizer.zero_grad()
-        losses = torch.nn.functional.cross_entropy(own.logits(keys), labels, reduction="none")
-        (weights * losses).sum().backward()
-        optimizer.step()
-    return own.logits(query).detach()
 
 
 def problem(seed: int, *, n: int = 4, k: int = 6) -> NetworkProblem:

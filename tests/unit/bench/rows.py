@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from hebblm.bench.floor import Floor
 from hebblm.bench.record import BenchResult, Row
 from hebblm.bench.timing import Timing
 
@@ -18,9 +19,17 @@ def timing(ms: float, tokens: int = 100) -> Timing:
 
 
 def adapt_row(
-    classes: int, steps: int, *, naive: float, fast: float, source: Any = SYNTHETIC, **values: float
+    classes: int,
+    steps: int,
+    *,
+    naive: float,
+    fast: float,
+    source: Any = SYNTHETIC,
+    floors: dict[str, Floor] | None = None,
+    case: dict[str, int] | None = None,
+    **values: float,
 ) -> Row:
-    """Return a row of ``adapt`` with Hebb half a per cent above MbPA."""
+    """Return a row of ``adapt`` with Hebb half a per cent above MbPA; without floors, one of an older file."""
     found = {
         "hebb_over_mbpa": 0.005,
         "hebb_over_mbpa_min": -0.001,
@@ -38,14 +47,16 @@ def adapt_row(
         "fast_hebb": 1.005 * fast,
         "exact_mbpa": naive / 3,
         "hebbian": 0.005 * fast,
-        "products": 0.3 * fast,
+        "addition": 0.00125 * fast,
+        **({"products": 0.3 * fast} if floors is None else {}),
     }
     return Row(
         "adapt",
-        {"vocabulary": classes, **PAPER, "steps": steps, "source": source},
+        {"vocabulary": classes, **PAPER, "steps": steps, "source": source, **(case or {})},
         {name: timing(cost) for name, cost in costs.items()},
         dict.fromkeys(("fast_mbpa", "fast_hebb", "exact_mbpa"), "naive_mbpa"),
         found,
+        floors or {},
     )
 
 
@@ -56,6 +67,7 @@ def retrieve_row(
     index: float,
     recall: float = 0.995,
     source: dict[str, object] = SYNTHETIC,
+    floors: dict[str, Floor] | None = None,
     **case: object,
 ) -> Row:
     """Return a row of ``retrieve``."""
@@ -65,6 +77,7 @@ def retrieve_row(
         {"exact": timing(exact), "index": timing(index)},
         {"index": "exact"},
         {"recall": recall, "build_seconds": 1.0},
+        floors or {},
     )
 
 

@@ -5,15 +5,20 @@ from pathlib import Path
 
 import pytest
 
+from hebblm.bench.floor import Floor, Phase
 from hebblm.bench.goals import goals
 from hebblm.bench.plots import cost_figure, memory_curves, step_curves, vocabulary_curves
+from hebblm.bench.rates import Rates
 from hebblm.bench.record import Row
-from hebblm.bench.tables import goal_table, training_table
+from hebblm.bench.tables import cost_tables, goal_table, training_table
+from hebblm.bench.work import Work
 from hebblm.errors import UserError
 from hebblm.report.plots import save
 from hebblm.report.render import to_markdown
 
 from .rows import MODEL, SYNTHETIC, adapt_row, result, retrieve_row, timing
+
+RATES = Rates(streamed=1e9, gathered=1e9, operations=1e10, exponentials=1e9)
 
 
 def verdicts(*rows: Row) -> dict[str, str]:
@@ -34,6 +39,44 @@ def test_adaptation_is_judged_by_its_ratio(fast: float, met: str) -> None:
     assert found.pop("Hebb on top of MbPA: at most 1 %") == "yes"
     assert list(found.values()) == [met]
     assert "V = 10,000, S = 1" in next(iter(found))
+
+
+def finding(*rows: Row, goal: str) -> str:
+    """Return what the goal table says was measured for the goal that begins so."""
+    (text,) = (text for name, text, _ in goal_table([result(*rows)]).rows if str(name).startswith(goal))
+    return str(text)
+
+
+def test_goals_say_how_far_above_its_floor_a_cost_is() -> None:
+    floors = {name: Floor({"all": Phase(Work(operations=1e6), RATES)}) for name in ("fast_mbpa", "hebbian")}
+    row = adapt_row(10_000, 1, naive=20.0, fast=0.4, floors=floors)  # a floor of 0.1 ms
+    assert finding(row, goal="MbPA and Hebb, V = 10,000, S = 1").endswith(
+        "; 0.4 ms a token, 4 times the floor of 0.1"
+    )
+    assert finding(row, goal="Hebb on top").endswith("; 0.0015 ms a token, 0.015 times the floor of 0.1")
+    older = adapt_row(10_000, 1, naive=20.0, fast=0.4)
+    assert finding(older, goal="MbPA and Hebb, V = 10,000, S = 1").endswith("that cannot be spared 0.12")
+    assert "floor" not in finding(older, goal="Hebb on top")
+    searched = retrieve_row(1_000_000, exact=7.0, index=0.2, floors={"index": floors["fast_mbpa"]})
+    assert finding(searched, goal="retrieval, 1 M").endswith(", 2 times the floor of 0.1")
+
+
+def network_row(naive: float, dual: float, **case: object) -> Row:
+    return Row(
+        "network",
+        {"pixels": 784, "hidden": 1000, "classes": 10, "k": 50, "steps": 5, **case},
+        {"naive": timing(naive), "dual": timing(dual), "single": timing(2 * dual)},
+        {"dual": "naive", "single": "naive"},
+        {"difference_max": 1e-13},
+    )
+
+
+@pytest.mark.parametrize(("dual", "met"), [(0.4, "yes"), (0.6, "no")])
+def test_a_whole_network_is_judged_by_the_worst_number_of_steps(dual: float, met: str) -> None:
+    rows = [network_row(10.0, dual), network_row(10.0, 0.2, steps=1)]
+    assert list(verdicts(*rows).values()) == [met]
+    assert finding(*rows, goal="MbPA over").startswith(f"S = 5: {10 / dual:.3g}x")
+    assert verdicts(network_row(10.0, 0.2, hidden=100)) == {}
 
 
 def test_another_width_is_not_the_papers() -> None:
@@ -160,11 +203,12 @@ def test_training_has_its_own_table() -> None:
         {"preset": "small", "vocabulary": 10_000},
         {"plain": timing(3.0), "preset": timing(1.0)},
         {"preset": "plain"},
-        {"tokens_per_second": 1000.0},
+        {"tokens_per_second": 1000.0, "recipe_hours": 4.5},
     )
     table = training_table([result(row)])
     assert table is not None
-    assert table.rows == (("small", 10_000, 1000.0, pytest.approx(3.0), None),)
+    assert table.rows == (("small", 10_000, 1000.0, pytest.approx(3.0), 4.5, None),)
+    assert [each.name for each in cost_tables([result(row)])] == ["goals", "training"]
 
 
 def test_curves_are_costs_by_size() -> None:

@@ -34,13 +34,13 @@ def recall(found: Neighbors, wanted: Neighbors) -> float:
     ("dim", "count", "spec"),
     [
         (400, 19_999, None),
-        (400, 20_000, "PQ100x4fs"),
+        (400, 20_000, "PQ200x4fs"),
         (200, 149_999, "PQ100x4fs"),
         (199, 50_000, "PQ199x4fs"),
-        (402, 50_000, "PQ134x4fs"),
+        (402, 50_000, "PQ201x4fs"),
         (60, 50_000, "PQ60x4fs"),
         (200, 1_000_000, "IVF1024,PQ100x4fs"),
-        (400, 2_090_000, "IVF2048,PQ100x4fs"),
+        (400, 2_090_000, "IVF2048,PQ200x4fs"),
     ],
 )
 def test_auto_chooses_by_size_and_width(dim: int, count: int, spec: str | None) -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from hebblm.adapt.functional import MbpaResult
-from hebblm.bench import adapt
+from hebblm.bench import accuracy
 from hebblm.bench.problem import Batch, make_batch
 from hebblm.bench.source import SyntheticSource
 
@@ -19,28 +19,8 @@ def batch() -> Batch:
     return make_batch(source, entries=120, queries=9, k=7)
 
 
-def test_a_batch_is_what_a_memory_gives(batch: Batch) -> None:
-    near = batch.neighbors
-    assert near.keys.shape == (9, 7, 12)
-    expected = (near.keys - batch.hidden[:, None]).square().sum(2)
-    torch.testing.assert_close(near.distances, expected, rtol=1e-4, atol=1e-4)
-    assert near.log_normalizers is not None
-    torch.testing.assert_close(near.log_normalizers, batch.head.logits(near.keys).logsumexp(2))
-    assert int(batch.counts.sum()) == 120
-
-
-def test_part_of_a_batch(batch: Batch) -> None:
-    part = batch.first(4, 3)
-    assert part.hidden.shape == (4, 12)
-    assert part.targets.shape == (4,)
-    assert torch.equal(part.neighbors.keys, batch.neighbors.keys[:4, :3])
-    assert part.neighbors.log_normalizers is not None
-    assert part.neighbors.log_normalizers.shape == (4, 3)
-    assert part.double().neighbors.distances.dtype == torch.float64
-
-
 def test_errors_vanish_where_every_class_is_followed(batch: Batch) -> None:
-    found = adapt.errors(batch, lr=0.1, steps=2)
+    found = accuracy.errors(batch, lr=0.1, steps=2)
     assert found["error_max"] < 1e-5
     assert abs(found["kl"]) < 1e-8
     assert found["stabilized_share"] == found["widened_share"] == found["exact_share"] == 0
@@ -48,7 +28,7 @@ def test_errors_vanish_where_every_class_is_followed(batch: Batch) -> None:
 
 def test_errors_are_those_of_the_fast_form(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
     raised = 0.05
-    original = adapt.F.mbpa_delta
+    original = accuracy.F.mbpa_delta
 
     def altered(*args: Any, method: str, **options: Any) -> MbpaResult:
         result = original(*args, method="exact", **options)
@@ -59,12 +39,12 @@ def test_errors_are_those_of_the_fast_form(batch: Batch, monkeypatch: pytest.Mon
         fallback = torch.arange(9) < 3
         return replace(result, delta=delta, exact_fallbacks=fallback)
 
-    monkeypatch.setattr(adapt.F, "mbpa_delta", altered)
-    found = adapt.errors(batch, lr=0.1, steps=2)
+    monkeypatch.setattr(accuracy.F, "mbpa_delta", altered)
+    found = accuracy.errors(batch, lr=0.1, steps=2)
     wide = batch.double()
     base = wide.head.logits(wide.hidden)
     exact = original(
-        wide.hidden, wide.neighbors, wide.head, base, method="exact", lr=0.1, steps=2, eps=adapt.EPS
+        wide.hidden, wide.neighbors, wide.head, base, method="exact", lr=0.1, steps=2, eps=accuracy.EPS
     )
     p = (base + exact.delta)[0].softmax(0)[batch.targets[0]].item()
     gain = raised - math.log(

@@ -1,0 +1,64 @@
+"""How far the fast form of MbPA is from the exact one, and that from the plain one."""
+
+from __future__ import annotations
+
+import math
+from typing import TypedDict
+
+import torch
+
+from hebblm.adapt import functional as F
+from hebblm.bench import naive
+from hebblm.bench.problem import Batch
+
+EPS = 1e-3
+
+
+class Descent(TypedDict):
+    """What MbPA is told."""
+
+    lr: float
+    steps: int
+    eps: float
+
+
+@torch.no_grad()
+def errors(batch: Batch, *, lr: float, steps: int) -> dict[str, float]:
+    """Compare the fast form of MbPA, as it runs, with the exact form in double precision.
+
+    Args:
+        batch: the queries.
+        lr: learning rate.
+        steps: number of steps.
+
+    Returns:
+        Mean and largest absolute error of the target's loss (nats), the mean Kullback-Leibler divergence of the fast
+        from the exact distribution (nats), the bias of the perplexity in per cent, and the shares of queries that were
+        run at a stable rate, on a wider active set, and in the exact form.
+    """
+    descent: Descent = {"lr": lr, "steps": steps, "eps": EPS}
+    wide = batch.double()
+    base, wide_base = batch.head.logits(batch.hidden), wide.head.logits(wide.hidden)
+    fast = F.mbpa_delta(batch.hidden, batch.neighbors, batch.head, base, method="fast", **descent)
+    exact = F.mbpa_delta(wide.hidden, wide.neighbors, wide.head, wide_base, method="exact", **descent)
+    q = (base + fast.delta).double().log_softmax(1)
+    p = (wide_base + exact.delta).log_softmax(1)
+    error = (p - q).gather(1, batch.targets[:, None]).squeeze(1)  # (N,) loss of fast minus loss of exact
+    return {
+        "error_mean": float(error.abs().mean()),
+        "error_max": float(error.abs().max()),
+        "kl": float((p.exp() * (p - q)).sum(1).mean()),
+        "perplexity_bias_percent": 100 * math.expm1(float(error.mean())),
+        "stabilized_share": float(fast.stabilized.double().mean()),
+        "widened_share": float(fast.widened.double().mean()),
+        "exact_share": float(fast.exact_fallbacks.double().mean()),
+    }
+
+
+def naive_difference(batch: Batch, *, lr: float, steps: int) -> float:
+    """Return the largest difference of a log-probability between the exact and the plain form, both unguarded."""
+    descent: Descent = {"lr": lr, "steps": steps, "eps": EPS}
+    wide = batch.double()
+    plain = naive.mbpa_logits(wide.hidden, wide.neighbors, wide.head, **descent).log_softmax(1)
+    exact = F.mbpa_logits(wide.hidden, wide.neighbors, wide.head, guard=False, **descent).log_softmax(1)
+    return float((plain - exact).abs().max())

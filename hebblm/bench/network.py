@@ -1,0 +1,169 @@
+"""The cost of MbPA over a network with one hidden layer, against a copy of it and automatic differentiation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from hebblm.adapt.functional import closeness
+from hebblm.bench.accuracy import EPS
+from hebblm.bench.adapt_settings import AdaptConfig
+from hebblm.bench.breakdown import breakdown
+from hebblm.bench.floor import Floor, Phase
+from hebblm.bench.naive_network import adapted_logits
+from hebblm.bench.rates import measure_rates
+from hebblm.bench.record import Row
+from hebblm.bench.timing import Tick, interleave, stopwatch
+from hebblm.bench.work import network_work
+from hebblm.memory import FlatMemory
+from hebblm.vision.adaptation import NetworkProblem, adapt
+from hebblm.vision.mlp import MLP
+from hebblm.vision.recall import Stored, recall
+
+PIXELS, CLASSES = 784, 10  # of permuted MNIST
+RATE = 1.0
+TOGETHER = 10  # queries, about as many as an experiment adapts at a time
+SPREAD = 0.1  # standard deviation of a pixel around its class's picture
+
+
+@dataclass(frozen=True, slots=True)
+class Pictures:
+    """A network, what it has stored, and what it is asked.
+
+    Args:
+        model: untrained.
+        keys: (M, D) stored pixels.
+        labels: (M,) int64.
+        queries: (N, D).
+    """
+
+    model: MLP
+    keys: Tensor
+    labels: Tensor
+    queries: Tensor
+
+    @classmethod
+    def synthetic(cls, hidden: int, entries: int, queries: int, seed: int, device: torch.device) -> Pictures:
+        """Draw pixels around one picture a class."""
+        draw = torch.Generator().manual_seed(seed)
+        classes = torch.rand(CLASSES, PIXELS, generator=draw)
+        labels = torch.randint(CLASSES, (entries + queries,), generator=draw)
+        noise = SPREAD * torch.randn(entries + queries, PIXELS, generator=draw)
+        pixels = (classes[labels] + noise).clamp(0, 1).to(device)
+        model = MLP.initial(PIXELS, hidden, CLASSES, draw).to(device)
+        return cls(model, pixels[:entries], labels[:entries].to(device), pixels[entries:])
+
+    def double(self) -> Pictures:
+        """Return the same in double precision."""
+        model = MLP.of(tuple(parameter.double() for parameter in self.model.parameters()))
+        return Pictures(model, self.keys.double(), self.labels, self.queries.double())
+
+    def memory(self) -> FlatMemory:
+        """Return a memory of the entries."""
+        memory = FlatMemory(PIXELS, dtype=self.keys.dtype, device=self.keys.device)
+        memory.add(self.keys, self.labels)
+        return memory
+
+    def problem(self, count: int, k: int) -> NetworkProblem:
+        """Return the adaptation of the first queries, what is stored having gone through the network before."""
+        memory, queries = self.memory(), self.queries[:count]
+        stored, ranked = Stored.under(memory, self.model), memory.nearest(queries, min(k, len(self.keys)))
+        return NetworkProblem(
+            self.model,
+            queries,
+            self.model.inputs(queries),
+            self.keys[ranked.ids],
+            stored.inputs[ranked.ids],
+            self.labels[ranked.ids],
+            closeness(ranked.distances, ranked.ids >= 0, eps=EPS) / ranked.ids.shape[1],
+        )
+
+
+def plain(problem: NetworkProblem) -> Callable[[int], Tensor]:
+    """Return the plain form, which gives the logits (n, C) of the queries after so many steps."""
+
+    def logits(steps: int) -> Tensor:
+        given = zip(problem.queries, problem.keys, problem.labels, problem.weights, strict=True)
+        return torch.stack([adapted_logits(problem.model, *row, rate=RATE, steps=steps) for row in given])
+
+    return logits
+
+
+def network_rows(config: AdaptConfig, device: torch.device, tick: Tick) -> Iterator[Row]:
+    """Yield one row a number of steps."""
+    pictures = Pictures.synthetic(
+        config.network_hidden, config.network_entries, config.batch, config.seed, device
+    )
+    for steps in config.network_steps:
+        yield _row(config, pictures, steps, tick)
+
+
+def _row(config: AdaptConfig, pictures: Pictures, steps: int, tick: Tick) -> Row:
+    """Time both forms in turn, neighbours given, and compare what they return in double precision.
+
+    ``dual`` takes a few queries at a time and ``single`` one, as the plain form does; ``recall`` is all that an
+    experiment does for a mini-batch: the search, MbPA and the Hebbian term.
+    """
+    k, few, device = config.network_neighbors, config.naive_tokens, pictures.keys.device
+    together = min(TOGETHER, config.batch)
+    one, some, naive = pictures.problem(1, k), pictures.problem(together, k), plain(pictures.problem(few, k))
+    stored = Stored.under(pictures.memory(), pictures.model)
+
+    def dual() -> object:
+        return adapt(some, rate=RATE, steps=steps)
+
+    def everything() -> object:
+        return recall(stored, pictures.queries, k=k, rate=RATE, steps=steps, eps=EPS)
+
+    timings = interleave(
+        {
+            "naive": stopwatch(lambda: naive(steps), few, device),
+            "dual": stopwatch(dual, together, device),
+            "single": stopwatch(lambda: adapt(one, rate=RATE, steps=steps), 1, device),
+            "recall": stopwatch(everything, config.batch, device),
+        },
+        config.repeats,
+        tick,
+    )
+    hidden = len(pictures.model.weight)
+    work = network_work(pixels=PIXELS, hidden=hidden, classes=CLASSES, k=k, steps=steps)
+    shapes = [(k + 1, PIXELS, k), (k + 1, k, hidden)]
+    rates = measure_rates(pictures.keys, shapes, streamed=together * work.streamed)
+    parts = breakdown(dual, timings["dual"].milliseconds().median, device)
+    case = {
+        "pixels": PIXELS,
+        "hidden": hidden,
+        "classes": CLASSES,
+        "k": k,
+        "steps": steps,
+        "lr": RATE,
+        "entries": len(pictures.keys),
+        "together": together,
+        "batch": config.batch,
+        "source": {
+            "kind": "synthetic",
+            "states": "pixels drawn around one picture a class, untrained network",
+        },
+    }
+    return Row(
+        "network",
+        case,
+        timings,
+        dict.fromkeys(("dual", "single", "recall"), "naive"),
+        _agreement(pictures.double().problem(few, k), steps),
+        {"dual": Floor({"adaptation": Phase(work, rates)}, parts)},
+    )
+
+
+def _agreement(problem: NetworkProblem, steps: int) -> dict[str, float]:
+    """Return the largest difference of a logit between the forms, and what adaptation changed, in double precision."""
+    delta, stabilized = adapt(problem, rate=RATE, steps=steps)
+    found = problem.model.logits(problem.queries) + delta
+    return {
+        "difference_max": float((found - plain(problem)(steps)).abs().max()),
+        "change_max": float(delta.abs().max()),
+        "stabilized_share": float(stabilized.double().mean()),
+    }

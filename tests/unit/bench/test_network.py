@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from hebblm.bench import network
+from hebblm.bench.accuracy import EPS
+from hebblm.bench.adapt_settings import AdaptConfig
+from hebblm.bench.network import Pictures, network_rows
+from hebblm.vision.adaptation import NetworkProblem, adapt
+from hebblm.vision.recall import Stored, recall
+
+CPU = torch.device("cpu")
+SMALL = AdaptConfig(
+    batch=6,
+    naive_tokens=2,
+    exact_tokens=2,
+    network_hidden=12,
+    network_entries=40,
+    network_neighbors=7,
+    network_steps=[1, 3],
+)
+
+
+def test_pictures_follow_the_seed() -> None:
+    one, same, other = (Pictures.synthetic(5, 30, 4, seed, CPU) for seed in (1, 1, 2))
+    assert torch.equal(one.keys, same.keys)
+    assert torch.equal(one.model.weight, same.model.weight)
+    assert not torch.equal(one.keys, other.keys)
+    assert one.queries.shape == (4, network.PIXELS)
+
+
+def test_both_forms_agree_and_change_something() -> None:
+    ticks: list[int] = []
+    rows = list(network_rows(SMALL, CPU, lambda: ticks.append(1)))
+    assert [row.case["steps"] for row in rows] == [1, 3]
+    assert len(ticks) == 2 * (SMALL.repeats + 1)
+    for row in rows:
+        assert row.values["difference_max"] < 1e-10
+        assert row.values["change_max"] > 1e-4
+        assert row.timings["naive"].tokens == (2,) * 5
+        assert row.timings["dual"].tokens == (6,) * 5
+        assert row.floors["dual"].milliseconds > 0
+
+
+def test_a_difference_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = network.adapt
+
+    def off(problem: NetworkProblem, *, rate: float, steps: int) -> tuple[torch.Tensor, torch.Tensor]:
+        return original(problem, rate=2 * rate, steps=steps)
+
+    monkeypatch.setattr(network, "adapt", off)
+    (row, _) = network_rows(SMALL, CPU, lambda: None)
+    assert row.values["difference_max"] > 1e-5
+
+
+def test_the_problem_is_what_an_experiment_solves() -> None:
+    pictures = Pictures.synthetic(9, 30, 4, 1, CPU).double()
+    delta, _ = adapt(pictures.problem(4, 6), rate=0.5, steps=2)
+    found = recall(
+        Stored.under(pictures.memory(), pictures.model), pictures.queries, k=6, rate=0.5, steps=2, eps=EPS
+    )
+    torch.testing.assert_close(delta, found.delta)
