@@ -94,6 +94,17 @@ across() { # the scenario across domains: its options in the array "across", its
     fi
 }
 
+backbones() { # EXPERIMENT: with the paper's three networks at its scale, with one network otherwise
+    local backbone
+    if [[ "$SCALE" != paper ]]; then
+        vision "$1" "$1"
+        return
+    fi
+    for backbone in resnet50 densenet121 mobilenetv2; do
+        vision "$1" "$1-$backbone" --backbone "$backbone"
+    done
+}
+
 vision() { # EXPERIMENT NAME ARGUMENTS...: hebblm-vision, then its tables beside the paper's
     local place="$RESULTS/$2" seeds command
     read -r -a seeds <<<"${SEEDS:-$([[ "$SCALE" == smoke ]] && echo 1 || echo 1 2 3)}"

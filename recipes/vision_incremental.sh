@@ -6,10 +6,4 @@ set -euo pipefail
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-if [[ "$SCALE" == paper ]]; then
-    for backbone in resnet50 densenet121 mobilenetv2; do
-        vision incremental "incremental-$backbone" --backbone "$backbone"
-    done
-else
-    vision incremental incremental
-fi
+backbones incremental

@@ -6,11 +6,12 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
+from typing import Literal
 
 from hebblm.report import paper
 from hebblm.report.methods import BASE, name_of
 from hebblm.report.result import MethodResult, Result
-from hebblm.report.table import Column, Table
+from hebblm.report.table import Cell, Column, Table
 
 # The comparisons that the paper's text makes. Which of the two is better is read off its numbers, scenario by scenario.
 PAIRS = (
@@ -26,6 +27,7 @@ PAIRS = (
 )
 BEST = "mixture+hebb"
 RARE, FREQUENT = "<50", ">500"
+Part = Literal["all", "oov", "where"]
 LEAST_SHARE = 0.1  # of the paper's stream that a run must have scored to be held against the paper
 
 
@@ -38,12 +40,20 @@ class Claim:
         run: name of the run.
         paper: the paper's margin, above 0; None where it states an order without numbers.
         here: the run's margin; the claim holds where it is above 0.
+        better: the method that the paper has before the other one.
+        worse: the other one.
+        part: what the margin is of: all tokens, OOV words, or where a gain comes from.
+        reason: what may be behind it where it does not hold.
     """
 
     text: str
     run: str
     paper: float | None
     here: float
+    better: str = ""
+    worse: str = ""
+    part: Part = "all"
+    reason: str = ""
 
     @property
     def holds(self) -> bool:
@@ -67,6 +77,7 @@ def pair_claims(
     ours: Mapping[str, float],
     pairs: Iterable[tuple[str, str]],
     written: Callable[[str], str] = name_of,
+    part: Part = "all",
 ) -> Iterator[Claim]:
     """Yield the order of pairs of methods by a quantity of which less is better.
 
@@ -77,13 +88,15 @@ def pair_claims(
         ours: by method, in the run.
         pairs: methods; a pair that either side lacks, or that the paper has equal, is no claim.
         written: how a method's name is written.
+        part: what the quantity is of.
     """
     for first, second in pairs:
         if not {first, second} <= theirs.keys() & ours.keys() or theirs[first] == theirs[second]:
             continue
         better, worse = sorted((first, second), key=theirs.__getitem__)
         text = f"{written(better)} better than {written(worse)}, {where}"
-        yield Claim(text, run, theirs[worse] - theirs[better], _margin(ours[worse], ours[better]))
+        here = _margin(ours[worse], ours[better])
+        yield Claim(text, run, theirs[worse] - theirs[better], here, better, worse, part)
 
 
 def claim_tables(claims: Iterable[Claim], unit: str) -> list[Table]:
@@ -100,15 +113,48 @@ def claim_tables(claims: Iterable[Claim], unit: str) -> list[Table]:
         Column("Margin", "signed", subheader="paper", decimals=3),
         Column("Margin", "signed", subheader="here", decimals=3),
     )
+    reason = Column("Likely reason", wide=True)
     tables = []
     for name, title, holds in (
         ("not-reproduced", "What did not reproduce", False),
         ("reproduced", "What did reproduce", True),
     ):
-        rows = tuple((c.text, c.run, c.paper, c.here) for c in known if c.holds is holds)
+        some = [claim for claim in known if claim.holds is holds]
+        rows: list[tuple[Cell, ...]] = [(c.text, c.run, c.paper, c.here) for c in some]
+        if not holds:
+            rows = [(*row, claim.reason) for row, claim in zip(rows, some, strict=True)]
         note = f"{len(rows)} of {len(known)} comparisons. Margin: {unit}; below 0 the order is the reverse."
         if rows:
-            tables.append(Table(name, f"{title} ({unit})", columns, rows, (note,)))
+            shown = columns if holds else (*columns, reason)
+            tables.append(Table(name, f"{title} ({unit})", shown, tuple(rows), (note,)))
+    return tables
+
+
+def other_settings_tables(counted: Iterable[Claim], others: Iterable[Claim]) -> list[Table]:
+    """Return the margins of claims that were met again under other settings, a table a group of runs; nats per token.
+
+    Args:
+        counted: of the runs that count.
+        others: of all other runs.
+    """
+    margins: dict[str, dict[str, float]] = {}
+    for claim in others:
+        margins.setdefault(claim.text, {})[claim.run] = claim.here
+    groups: dict[str, list[Claim]] = {}
+    for claim in counted:
+        if claim.text in margins:
+            groups.setdefault(claim.run, []).append(claim)
+    tables = []
+    for run, claims in groups.items():
+        again = list(dict.fromkeys(name for claim in claims for name in margins[claim.text]))
+        columns = [Column("The paper's claim"), Column("Margin", "signed", subheader="paper", decimals=3)]
+        columns += [Column("Margin", "signed", subheader=name, decimals=3) for name in (run, *again)]
+        rows = tuple(
+            (claim.text, claim.paper, claim.here, *(margins[claim.text].get(name) for name in again))
+            for claim in claims
+        )
+        title = f"The same claims under other settings than those of {run} (nats per token)"
+        tables.append(Table("other-settings", title, tuple(columns), rows, (f"Counted is {run}.",)))
     return tables
 
 
@@ -140,22 +186,28 @@ def _of_run(name: str, result: Result) -> Iterator[Claim]:
     yield from chain(
         pair_claims(label, name, theirs, ours, PAIRS),
         _best(label, name, theirs, ours),
-        pair_claims(f"{label}, OOV words", name, printed.oov_nll, oov, PAIRS),
-        _best(f"{label}, OOV words", name, printed.oov_nll, oov),
+        pair_claims(f"{label}, OOV words", name, printed.oov_nll, oov, PAIRS, part="oov"),
+        _best(f"{label}, OOV words", name, printed.oov_nll, oov, "oov"),
     )
     if {"mbpa", "hebb"} <= ours.keys():
         yield from _where_hebb_gains(name, result, printed)
 
 
-def _best(where: str, run: str, theirs: Mapping[str, float], ours: Mapping[str, float]) -> Iterator[Claim]:
+def _best(
+    where: str, run: str, theirs: Mapping[str, float], ours: Mapping[str, float], part: Part = "all"
+) -> Iterator[Claim]:
     """Yield that Mixture+Hebb is the best of the paper's methods; its margin is that over the best other one."""
     if BEST not in theirs or not theirs.keys() <= ours.keys():
         return
-
-    def margin(losses: Mapping[str, float]) -> float:
-        return _margin(min(losses[method] for method in theirs if method != BEST), losses[BEST])
-
-    yield Claim(f"{name_of(BEST)} best of the paper's methods, {where}", run, margin(theirs), margin(ours))
+    rivals = [
+        min((method for method in theirs if method != BEST), key=losses.__getitem__)
+        for losses in (theirs, ours)
+    ]
+    margins = [
+        _margin(losses[rival], losses[BEST]) for losses, rival in zip((theirs, ours), rivals, strict=True)
+    ]
+    text = f"{name_of(BEST)} best of the paper's methods, {where}"
+    yield Claim(text, run, margins[0], margins[1], BEST, rivals[1], part)
 
 
 def _where_hebb_gains(name: str, result: Result, printed: paper.Published) -> Iterator[Claim]:
@@ -171,12 +223,13 @@ def _where_hebb_gains(name: str, result: Result, printed: paper.Published) -> It
                 math.log(low[RARE] / high[RARE]) - math.log(low[FREQUENT] / high[FREQUENT])
                 for low, high in pairs
             )
-            yield Claim(text, name, theirs, ours)
+            yield Claim(text, name, theirs, ours, "hebb", "mbpa", "where")
     if printed.oov_nll and mbpa.oov_nll is not None and hebb.oov_nll is not None:
         on_oov = _margin(printed.oov_nll["mbpa"], printed.oov_nll["hebb"])
         theirs = on_oov - _margin(printed.nll["mbpa"], printed.nll["hebb"])
         ours = _margin(mbpa.oov_nll, hebb.oov_nll) - _margin(mbpa.nll, hebb.nll)
-        yield Claim(f"Hebb gains more on MbPA on OOV words than on all, {label}", name, theirs, ours)
+        text = f"Hebb gains more on MbPA on OOV words than on all, {label}"
+        yield Claim(text, name, theirs, ours, "hebb", "mbpa", "where")
 
 
 def _buckets(item: MethodResult) -> dict[str, float]:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from hebblm.book.claims import base_lines, claim_tables, language_claims
+from dataclasses import replace
+
+from hebblm.book.claims import base_lines, claim_tables, language_claims, other_settings_tables
 from hebblm.book.cost import cost_sections
 from hebblm.book.image_claims import image_claims
 from hebblm.book.images import image_sections
 from hebblm.book.language import language_sections
+from hebblm.book.readings import readings_sections
+from hebblm.book.reasons import likely_reason
 from hebblm.book.section import Section
 from hebblm.book.sources import Sources
+from hebblm.book.standing import RULE, counted_runs
 from hebblm.book.tuning import tuning_sections
 from hebblm.report import paper
 from hebblm.report.table import Column, Table
@@ -17,7 +22,7 @@ TITLE = "Results of hebblm beside the paper"
 
 
 def contents(sources: Sources) -> list[Section]:
-    """Return the book: claims, language models, tuning, images, cost, and where every number comes from.
+    """Return the book: claims, language models, readings, tuning, images, cost, and where every number comes from.
 
     Raises:
         UserError: a file lacks a part that its kind has.
@@ -25,6 +30,7 @@ def contents(sources: Sources) -> list[Section]:
     return [
         *_claims(sources),
         *language_sections(sources.language),
+        *readings_sections(sources.readings),
         *tuning_sections(sources.tunings),
         *image_sections(sources.images),
         *cost_sections(sources.costs),
@@ -34,8 +40,14 @@ def contents(sources: Sources) -> list[Section]:
 
 def _claims(sources: Sources) -> list[Section]:
     """Return the chapter that holds the runs against what the paper claims."""
+    runs = sources.language
+    counting = counted_runs(runs)
+    language = [
+        claim if claim.holds else replace(claim, reason=likely_reason(claim, runs[claim.run]))
+        for claim in language_claims(counting)
+    ]
     kinds = (
-        (language_claims(sources.language), "language models, nats per token"),
+        (language, "language models, nats per token"),
         (image_claims(sources.images), "images, percentage points"),
     )
     claims = [claim for found, _ in kinds for claim in found]
@@ -47,7 +59,10 @@ def _claims(sources: Sources) -> list[Section]:
         "The base models are not the paper's."
     )
     tables = [table for found, unit in kinds for table in claim_tables(found, unit)]
-    return [Section("The paper's claims", (line, *base_lines(sources.language)), tuple(tables))]
+    others = {name: result for name, result in runs.items() if name not in counting}
+    tables += other_settings_tables(language, language_claims(others))
+    lines = (line, *((RULE,) if others else ()), *base_lines(runs))
+    return [Section("The paper's claims", lines, tuple(tables))]
 
 
 def _origins(sources: Sources) -> Section:

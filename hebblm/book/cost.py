@@ -1,4 +1,4 @@
-"""The chapter on cost: goals beside what was measured."""
+"""The chapter on cost: goals beside what was measured, and the floors under it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from hebblm.bench.plots import cost_figure
 from hebblm.bench.record import BenchResult
-from hebblm.bench.tables import goal_table, training_table
+from hebblm.bench.tables import cost_tables
 from hebblm.book.section import Picture, Section
 
 _DRAWN = ("adapt", "retrieve", "eval")
@@ -17,9 +17,7 @@ def cost_sections(costs: Mapping[str, BenchResult]) -> list[Section]:
     if not costs:
         return []
     results = list(costs.values())
-    training = training_table(results)
-    tables = (goal_table(results), *([] if training is None else [training]))
     drawn = any(result.kind in _DRAWN and result.rows for result in results)
     caption = "Cost by size of the memory, vocabulary and steps"
     pictures = (Picture("cost", caption, cost_figure(results)),) if drawn else ()
-    return [Section("Cost", tables=tables, pictures=pictures)]
+    return [Section("Cost", tables=tuple(cost_tables(results)), pictures=pictures)]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from hebblm.book.claims import Claim, pair_claims
 from hebblm.book.images import complete
+from hebblm.book.reasons import UNEXPLAINED
 from hebblm.vision.classes import published
 from hebblm.vision.classes.scales import family_of
 from hebblm.vision.classes.tables import method_name
@@ -22,8 +25,11 @@ PAIRS = (
 )
 _PERMUTED = (("hebb", "mbpa"), ("mbpa", "ewc"), ("ewc", "mlp"))
 _ALL = 100.0  # per cent
-Numbers = tuple[str, dict[str, float | None], dict[str, float | None]]
-"""What is compared, and by method the share of right answers in per cent: the paper's and the result's."""
+PAPER_SCALE = "paper"
+Summary = Mapping[str, float | None] | None
+"""Mean and standard deviation over the seeds, as shares; None where nothing was measured."""
+Numbers = tuple[str, dict[str, float | None], dict[str, Summary]]
+"""What is compared, and by method the right answers: the paper's in per cent, and the result's."""
 
 
 def image_claims(documents: Mapping[str, Mapping[str, Any]]) -> list[Claim]:
@@ -48,7 +54,26 @@ def _of_result(name: str, document: Mapping[str, Any]) -> Iterator[Claim]:
         yield from _permuted(name, document)
         return
     for where, theirs, ours in _numbers(document):
-        yield from pair_claims(where, name, _wrong(theirs), _wrong(ours), PAIRS, method_name)
+        means = {method: _mean(summary) for method, summary in ours.items()}
+        for claim in pair_claims(where, name, _wrong(theirs), _wrong(means), PAIRS, method_name):
+            yield replace(claim, reason="" if claim.holds else _reason(claim, document, ours))
+
+
+def _reason(claim: Claim, document: Mapping[str, Any], ours: Mapping[str, Summary]) -> str:
+    """Return what may be behind a claim that did not reproduce."""
+    found = []
+    spreads = [
+        float(std)
+        for name in (claim.better, claim.worse)
+        if (std := (ours[name] or {}).get("std")) is not None
+    ]
+    spread = _ALL * math.hypot(*spreads)
+    if spreads and abs(claim.here) <= spread:
+        found.append(f"within the spread of the seeds ({spread:.2f} points)")
+    if document["scale"] != PAPER_SCALE:
+        network = document["settings"].get("backbone")
+        found.append(f"scale {document['scale']}" + (f", network {network}" if network else ""))
+    return "; ".join(found) or UNEXPLAINED
 
 
 def _wrong(right: Mapping[str, float | None]) -> dict[str, float]:
@@ -66,12 +91,12 @@ def _numbers(document: Mapping[str, Any]) -> Iterator[Numbers]:
         printed = published.online if experiment == "online" else published.ablation
         for key in published.KEYS:
             theirs = {name: printed(family, name, key) for name in methods}
-            ours = {name: _mean(_only(method)[key]) for name, method in methods.items()}
+            ours = {name: _only(method)[key] for name, method in methods.items()}
             yield f"{experiment}, {key} classes", theirs, ours
     elif experiment == "pretrain-classes":
         for count in next(iter(methods.values()))["conditions"]:
             theirs = {name: published.pretrain(family, name, int(count)) for name in methods}
-            ours = {name: _mean(method["conditions"][count]["overall"]) for name, method in methods.items()}
+            ours = {name: method["conditions"][count]["overall"] for name, method in methods.items()}
             yield f"online, {count} old classes", theirs, ours
     elif experiment == "incremental":
         for epoch in published.INCREMENTAL_EPOCHS:
@@ -86,14 +111,18 @@ def _numbers(document: Mapping[str, Any]) -> Iterator[Numbers]:
 def _permuted(name: str, document: Mapping[str, Any]) -> Iterator[Claim]:
     """Yield the order that the paper reads off its figure, by average accuracy where most is stored."""
     size = max(document["settings"]["stored"])
-    means = {
-        method.removesuffix(f"-{size}"): _ALL * item["average_accuracy"]["mean"]
+    ours: dict[str, Summary] = {
+        method.removesuffix(f"-{size}"): item["average_accuracy"]
         for method, item in document["methods"].items()
     }
+    means = {method: _mean(summary) for method, summary in ours.items()}
     for better, worse in _PERMUTED:
-        if {better, worse} <= means.keys():
-            text = f"{_upper(better)} better than {_upper(worse)}, permuted MNIST"
-            yield Claim(text, name, None, means[better] - means[worse])
+        first, second = means.get(better), means.get(worse)
+        if first is None or second is None:
+            continue
+        text = f"{_upper(better)} better than {_upper(worse)}, permuted MNIST"
+        claim = Claim(text, name, None, first - second, better, worse)
+        yield replace(claim, reason="" if claim.holds else _reason(claim, document, ours))
 
 
 def _upper(method: str) -> str:
@@ -107,13 +136,13 @@ def _only(method: Mapping[str, Any]) -> Mapping[str, Any]:
     return summary
 
 
-def _after(condition: Mapping[str, Any], epoch: int, key: str) -> float | None:
+def _after(condition: Mapping[str, Any], epoch: int, key: str) -> Summary:
     """Return the accuracy after an epoch, None where that epoch was not run."""
-    points = {point["at"]: point for point in condition["curve"]}
-    return _mean(points[epoch][key]) if epoch in points else None
+    points: dict[int, Mapping[str, Summary]] = {point["at"]: point for point in condition["curve"]}
+    return points[epoch][key] if epoch in points else None
 
 
-def _mean(summary: Mapping[str, float | None] | None) -> float | None:
+def _mean(summary: Summary) -> float | None:
     """Return the mean over the seeds in per cent, of what may be missing."""
     if summary is None or summary["mean"] is None:
         return None

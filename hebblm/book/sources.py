@@ -13,9 +13,14 @@ from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import TUNED_SCHEMA
 from hebblm.files import read_json, sha256
 from hebblm.report.fields import Fields
+from hebblm.report.readings import FILE_NAME as READINGS_FILE
+from hebblm.report.readings import SCHEMA as READINGS_SCHEMA
+from hebblm.report.readings import Readings
 from hebblm.report.result import FILE_NAME, Result
 from hebblm.report.result import SCHEMA as RESULT_SCHEMA
 from hebblm.vision.schema import SCHEMA as VISION_SCHEMA
+
+TUNED_FILE = "tuned.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,7 @@ class Sources:
     Args:
         language: evaluations of language models.
         tunings: tuned hyper-parameters.
+        readings: what the paper leaves open, compared.
         costs: measurements of hebblm-bench.
         images: image experiments, as JSON.
         unknown: by path, the schema that the book does not know.
@@ -79,6 +85,7 @@ class Sources:
 
     language: dict[str, Result] = field(default_factory=dict)
     tunings: dict[str, Tuning] = field(default_factory=dict)
+    readings: dict[str, Readings] = field(default_factory=dict)
     costs: dict[str, BenchResult] = field(default_factory=dict)
     images: dict[str, dict[str, Any]] = field(default_factory=dict)
     unknown: dict[str, str] = field(default_factory=dict)
@@ -88,10 +95,12 @@ class Sources:
 def load_sources(root: Path) -> Sources:
     """Read every JSON file below a folder, in the order of their paths.
 
+    A ``config.json`` beside what it belongs to, tuned values or a model, says nothing of its own and is passed over.
+
     Raises:
         UserError: no such folder, no file in it, or one that cannot be read or lacks a part.
     """
-    paths = sorted(root.rglob("*.json")) if root.is_dir() else []
+    paths = sorted(path for path in root.rglob("*.json") if not _is_companion(path)) if root.is_dir() else []
     if not paths:
         raise UserError(f"no JSON file under {root}; name a folder of results such as recipes/results")
     sources = Sources()
@@ -112,6 +121,8 @@ def _add(sources: Sources, path: Path, place: str, name: str) -> None:
         sources.language[name] = Result.from_json(document, str(path))
     elif schema == TUNED_SCHEMA:
         sources.tunings[name] = Tuning.read(document, str(path))
+    elif schema == READINGS_SCHEMA:
+        sources.readings[name] = Readings.from_json(document, str(path))
     elif schema == BENCH_SCHEMA:
         sources.costs[name] = BenchResult.load(path)
     elif schema == VISION_SCHEMA:
@@ -125,8 +136,14 @@ def _add(sources: Sources, path: Path, place: str, name: str) -> None:
     )
 
 
+def _is_companion(path: Path) -> bool:
+    """Say whether a file only repeats, for a command or a model, what another one beside it stands for."""
+    owners = (TUNED_FILE, "model.safetensors")
+    return path.name == "config.json" and any(path.with_name(owner).is_file() for owner in owners)
+
+
 def _name(place: Path) -> str:
     """Return a short name of a file: that of its folder where it is the folder's result."""
-    if place.name in (FILE_NAME, "tuned.json") and place.parent != Path():
+    if place.name in (FILE_NAME, TUNED_FILE, READINGS_FILE) and place.parent != Path():
         return place.parent.as_posix()
     return place.with_suffix("").as_posix()

@@ -70,9 +70,7 @@ def auto_spec(dim: int, count: int) -> str | None:
     """
     if count < EXACT_BELOW:
         return None
-    codes = min(
-        (dim // width for width in (1, 2) if dim % width == 0 and dim >= 100 * width), default=dim
-    )
+    codes = min((dim // width for width in (1, 2) if dim % width == 0 and dim >= 100 * width), default=dim)
     if count < LISTS_FROM:
         return f"PQ{codes}x4fs"
     lists = 2 ** round(np.log2(np.sqrt(2 * count)))

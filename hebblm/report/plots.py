@@ -186,7 +186,7 @@ def _grouped_bars(axis: Axes, values: Mapping[str, list[float | None]], styles: 
         heights = [
             (at + shift, height) for at, height in enumerate(values.get(method, ())) if height is not None
         ]
-        finite = [(at, height) for at, height in heights if height <= TALLEST]
+        finite = [(at, height) for at, height in heights if abs(height) <= TALLEST]
         axis.bar(
             [at for at, _ in finite],
             [height for _, height in finite],
@@ -194,8 +194,9 @@ def _grouped_bars(axis: Axes, values: Mapping[str, list[float | None]], styles: 
             color=look.color,
             label=look.name,
         )
-        for at, height in ((at, height) for at, height in heights if height > TALLEST):
-            sign = "\u221e" if math.isinf(height) else "\u2191"
+        for at, height in ((at, height) for at, height in heights if abs(height) > TALLEST):
+            up, down = ("\u221e", "\u2212\u221e") if math.isinf(height) else ("\u2191", "\u2193")
+            sign = up if height > 0 else down
             axis.text(at, 0.02, sign, color=look.color, ha="center", transform=axis.get_xaxis_transform())
 
 

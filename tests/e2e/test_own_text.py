@@ -13,13 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.torch import load_file
 
-from hebblm.adapt import DEFAULT_METHODS, METHODS
+from hebblm.adapt import DEFAULT_METHODS, METHODS, OUR_METHODS
 from hebblm.cli.eval import main as evaluate
 from hebblm.cli.preprocess import main as preprocess
 from hebblm.cli.report import main as report
 from hebblm.cli.train import main as train
 from hebblm.cli.tune import main as tune
 from hebblm.report.numbers import perplexity
+from hebblm.report.readings import Readings
 
 from .conftest import World
 
@@ -194,13 +195,11 @@ def test_other_tokenizers(world: World, tmp_path: Path, tokenizer: str) -> None:
 
 def test_tuned_values_serve_an_evaluation(world: World, tmp_path: Path) -> None:
     scenario = ["--intra-domain", str(world.prepared), "--checkpoint", str(world.model), *CPU]
-    assert (
-        tune([*scenario, "--max-tokens", "40", "--skip-dynamic", "--output-path", str(tmp_path / "tuned")])
-        == 0
-    )
+    quick = ["--max-tokens", "40", "--set", "dynamic.rule=sgd"]
+    assert tune([*scenario, *quick, "--output-path", str(tmp_path / "tuned")]) == 0
     tuned = json.loads((tmp_path / "tuned" / "tuned.json").read_text())
     assert tuned["schema"] == "hebblm-tuned/1"
-    small = [*scenario, "--max-tokens", "30", "--methods", "mixture,hebb"]
+    small = [*scenario, "--max-tokens", "30", "--methods", ",".join(["mixture", "hebb", *OUR_METHODS])]
     given: dict[str, Callable[[], list[str]]] = {
         "config": lambda: ["--config", str(tmp_path / "tuned" / "config.json")],
         "hyperparameters": lambda: ["--hyperparameters", str(tmp_path / "tuned" / "tuned.json")],
@@ -210,7 +209,30 @@ def test_tuned_values_serve_an_evaluation(world: World, tmp_path: Path) -> None:
         chosen = read(tmp_path / name)["methods"]["mixture"]["hyperparameters"]
         assert chosen["theta"] == tuned["values"]["mixture.theta"]
         assert chosen["gamma"] == tuned["values"]["mixture.gamma"]
+        ours = {m: read(tmp_path / name)["methods"][m]["hyperparameters"] for m in OUR_METHODS}
+        assert ours["mixture-gated"]["bias"] == tuned["values"]["mixture_gated.bias"]
+        assert ours["mixture+cache"]["mixture_cache"]["theta"] == tuned["values"]["mixture_cache.theta"]
+        dynamic = ours["dynamic+mixture+hebb"]
+        assert dynamic["dynamic"]["lr"] == tuned["values"]["dynamic.lr"]
+        weight = dynamic["adaptation"]["dynamic_mixture_hebb"]["weight"]
+        assert weight == tuned["values"]["dynamic_mixture_hebb.weight"]
     assert losses(tmp_path / "config") == losses(tmp_path / "hyperparameters")
+
+
+def test_readings_are_compared_instead(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scenario = ["--intra-domain", str(world.prepared), "--checkpoint", str(world.model), *CPU, "--readings"]
+    small = ["--max-tokens", "60", "--training-entries", "500", "--output-path", str(tmp_path / "out")]
+    assert evaluate([*scenario, *small, "--methods", "lstm"]) == 2
+    assert "no method that retrieves" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    assert evaluate([*scenario, *small, "--methods", "lstm,mixture,hebb"]) == 0
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["readings.json"]
+    found = Readings.from_json(json.loads((tmp_path / "out" / "readings.json").read_text()))
+    assert {effect.method for effect in found.effects} == {"mixture", "hebb"}
+    assert {"memory of train", "memory of test", "literal gate"} <= {e.reading for e in found.effects}
+    assert "Mixture as printed" in capsys.readouterr().out
 
 
 def test_results_are_reported_side_by_side(intra: Path, tmp_path: Path) -> None:

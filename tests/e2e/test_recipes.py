@@ -35,6 +35,7 @@ with open({log!r}, "a") as log:
 place = pathlib.Path(arguments[len(arguments) - 1 - arguments[::-1].index("--output-path") + 1])
 place.mkdir(parents=True, exist_ok=True)
 made = {{"hebblm-tune": "tuned.json", "hebblm-report": "book.md"}}.get(name, "result.json")
+made = "readings.json" if "--readings" in arguments else made
 (place / made).write_text(json.dumps({{"provenance": {{"command": shlex.join([name, *arguments])}}}}))
 (place / "report.md").write_text("the table\\n")
 if "--log-samples" in arguments:

@@ -60,6 +60,23 @@ def tuned() -> dict[str, Any]:
     }
 
 
+def readings(corpus: str) -> dict[str, Any]:
+    """Return what ``hebblm-eval --readings`` writes."""
+    effects = (
+        ("default", "mixture", 4.5, 0.0, None, None),
+        ("default", "hebb", 4.6, 0.0, None, None),
+        ("larger eps", "hebb", 4.62, 0.02, 0.01, 0.03),
+    )
+    keys = ("reading", "method", "nll", "change", "low", "high")
+    return {
+        "schema": "hebblm-readings/1",
+        "scenario": {"source": corpus, "target": corpus, "split": "valid", "tokens": 500},
+        "settings": {"default": {}, "larger eps": {"mbpa.eps": 0.1}},
+        "effects": [dict(zip(keys, effect, strict=True)) for effect in effects],
+        "provenance": {"command": "hebblm-eval --readings", "commit": COMMIT},
+    }
+
+
 def permuted(**changes: Any) -> dict[str, Any]:
     """Return what ``hebblm-vision permuted-mnist`` writes."""
 

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from hebblm.book import contents, load_sources
+from hebblm.book.contents import TITLE
 from hebblm.book.language import preset_of
 from hebblm.book.section import Section
+from hebblm.book.writing import latex, markdown
 from hebblm.cli.report import main
 
-from .samples import COMMIT, permuted, tuned, within, write, write_results
+from .samples import COMMIT, permuted, readings, tuned, within, write, write_results
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +91,8 @@ def test_markdown_and_latex_hold_what_the_files_say(book: Path) -> None:
     assert f"hebblm-vision permuted-mnist: commit {COMMIT[:12]}, device cpu." in text
     assert "#### Online adaptation, small\n" in text
     assert "| Hebb | 54.00 | - | 41.46 | 54.00 | - | 73.16 | 54.00 | - | 57.31 |" in text
-    assert "| Hebb better than MbPA, online, new classes | online | +2.900 | -1.000 |" in text
+    row = "| Hebb better than MbPA, online, new classes | online | +2.900 | -1.000 | scale small, network resnet50-w16"
+    assert row in text
     assert "| tokens | 82,430 | 1,000 |" in text, "what the two runs of a scenario differ in"
     assert tex.count(r"\begin{table}") == tex.count(r"\end{adjustbox}") > 10
     assert tex.count("{") == tex.count("}")
@@ -160,6 +163,79 @@ def test_unknown_shapes_of_models_are_other() -> None:
     assert preset_of(replace(within(), model={"parameters": 5})) == "other"
 
 
+def test_what_only_repeats_another_file_is_passed_over(tmp_path: Path) -> None:
+    write(tmp_path / "tuned" / "tuned.json", tuned())
+    write(tmp_path / "tuned" / "config.json", {"values": {"mbpa.lr": 5.0}})
+    write(tmp_path / "alone" / "config.json", {"values": {}})
+    sources = load_sources(tmp_path)
+    assert list(sources.unknown) == ["alone/config.json"]
+    assert list(sources.origins) == ["tuned/tuned.json"]
+
+
+def test_readings_are_one_table_for_all_texts(tmp_path: Path) -> None:
+    for name in ("ptb", "wt2"):
+        write(tmp_path / name / "readings.json", readings(name))
+    sections = {section.title: section for section in contents(load_sources(tmp_path))}
+    chapter = sections["What the paper leaves open"]
+    assert len(chapter.lines) == 2
+    (table,) = chapter.tables
+    assert [(column.header, column.subheader) for column in table.columns[2:]] == [
+        ("Mixture", "ptb valid"), ("Hebb", "ptb valid"), ("Mixture", "wt2 valid"), ("Hebb", "wt2 valid"),
+    ]  # fmt: skip
+    assert table.rows == (
+        ("default", None, "4.500", "4.600", "4.500", "4.600"),
+        ("larger eps", "mbpa.eps = 0.1", None, "+0.020*", None, "+0.020*"),
+    )
+
+
+def columns_of(alignment: str) -> int:
+    """Return how many columns a LaTeX alignment has."""
+    return len(re.findall(r"[lr]", re.sub(r"p\{[^}]*\}", "l", alignment)))
+
+
+def check_latex(text: str) -> int:
+    """Check that environments and braces close in order and that every row fits its table; return the tables."""
+    plain = re.sub(r"\\[\\{}$&#%_]", " ", text)
+    opened: list[str] = []
+    for kind, name in re.findall(r"\\(begin|end)\{(\w+)\}", text):
+        if kind == "begin":
+            opened.append(name)
+        else:
+            assert opened.pop() == name
+    assert opened == []
+    depth = 0
+    for character in plain:
+        depth += (character == "{") - (character == "}")
+        assert depth >= 0
+    assert depth == 0
+    assert plain.count("$") % 2 == 0
+    assert not re.search(r"(?<!\\)[#_%]", re.sub(r"\\(label|includegraphics)\S*", "", text))
+    tables = re.findall(r"\\begin\{tabular\}\{((?:[lr]|p\{[^}]*\})+)\}(.*?)\\end\{tabular\}", text, re.DOTALL)
+    for alignment, body in tables:
+        rows = [line for line in body.splitlines() if line.rstrip().endswith(r"\\")]
+        assert rows
+        for row in rows:
+            assert row.count("&") - row.count(r"\&") == columns_of(alignment) - 1, row
+    return len(tables)
+
+
+def test_latex_is_well_formed(book: Path) -> None:
+    tex = (book / "book.tex").read_text("utf-8")
+    assert check_latex(tex) == tex.count(r"\begin{tabular}") > 10
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r"\begin{table}", r"\begin{a}\begin{b}\end{a}\end{b}", "{", "}{", "$", "50 %",
+        "\\begin{tabular}{lr}\na & b & c \\\\\n\\end{tabular}",
+    ],
+)  # fmt: skip
+def test_broken_latex_is_noticed(text: str) -> None:
+    with pytest.raises((AssertionError, IndexError)):
+        check_latex(text)
+
+
 @pytest.mark.parametrize(
     ("name", "document", "named"),
     [
@@ -190,6 +266,16 @@ def test_a_bad_file_is_one_line_and_no_book(
     assert not out.exists()
 
 
+def test_the_committed_book_is_that_of_the_committed_results() -> None:
+    recipes = Path(__file__).resolve().parents[3] / "recipes"
+    sections = contents(load_sources(recipes / "results"))
+    written = (recipes / "book" / "book.md").read_text(encoding="utf-8")
+    assert markdown(TITLE, sections) == written, "run hebblm-report book recipes/results"
+    check_latex(latex(TITLE, sections))
+    drawn = {f"{picture.name}.png" for section in sections for picture in section.pictures}
+    assert {path.name for path in (recipes / "book" / "figures").iterdir()} == drawn
+
+
 def test_committed_results_make_a_book() -> None:
     root = Path(__file__).resolve().parents[3] / "recipes" / "results"
     sources = load_sources(root)
@@ -197,7 +283,12 @@ def test_committed_results_make_a_book() -> None:
     assert not sources.unknown
     assert set(sources.origins) == {path.relative_to(root).as_posix() for path in root.rglob("*.json")}
     numbers = json.loads((root / "intra-ptb" / "result.json").read_text())["methods"]
-    claims = {str(row[0]): row for table in sections[0].tables for row in table.rows if row[1] == "intra-ptb"}
+    counting = [table for table in sections[0].tables if "reproduce" in table.name]
+    runs = [row[1] for table in counting for row in table.rows if "ptb test" in str(row[0])]
+    assert "intra-ptb-paper" not in runs, "values of the paper are told apart"
+    texts = [row[0] for table in counting for row in table.rows]
+    assert len(texts) == len(set(texts)), "each claim counts once"
+    claims = {str(row[0]): row for table in counting for row in table.rows if row[1] == "intra-ptb"}
     row = claims["Hebb better than MbPA, ptb test"]
     assert row[3] == pytest.approx(numbers["mbpa"]["nll"] - numbers["hebb"]["nll"])
     assert all(isinstance(section, Section) for section in sections)

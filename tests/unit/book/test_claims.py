@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from hebblm.book.claims import Claim, claim_tables, language_claims, pair_claims
+from hebblm.book.claims import Claim, claim_tables, language_claims, other_settings_tables, pair_claims
 from hebblm.book.image_claims import image_claims
 from hebblm.report.result import FrequencyBucket, Result
 
@@ -107,17 +107,42 @@ def test_a_pair_that_a_side_lacks_is_no_claim() -> None:
     claims = list(
         pair_claims("here", "run", {"a": 1.0, "b": 2.0, "c": 1.0}, {"a": 3.0, "b": 1.0}, pairs, str.upper)
     )
-    assert claims == [Claim("A better than B, here", "run", 1.0, -2.0)]
+    assert claims == [Claim("A better than B, here", "run", 1.0, -2.0, "a", "b")]
 
 
 def test_tables_part_what_holds_from_what_does_not() -> None:
-    claims = [Claim("x", "r", 1.0, 0.5), Claim("y", "r", None, -0.5), Claim("z", "r", 1.0, 0.1)]
+    claims = [Claim("x", "r", 1.0, 0.5), Claim("y", "r", None, -0.5, reason="why"), Claim("z", "r", 1.0, 0.1)]
     missed, held = claim_tables(claims, "nats")
     assert missed.title == "What did not reproduce (nats)"
-    assert missed.text() == [["y", "r", "-", "-0.500"]]
+    assert missed.text() == [["y", "r", "-", "-0.500", "why"]]
     assert [row[0] for row in held.rows] == ["x", "z"]
+    assert len(held.columns) == len(missed.columns) - 1, "what reproduced needs no reason"
     assert "1 of 3" in missed.notes[0]
     assert claim_tables([], "nats") == []
+
+
+def test_other_settings_stand_beside_the_run_that_counts() -> None:
+    counted = [Claim("x", "main", 1.0, 0.5), Claim("y", "main", 2.0, -0.1), Claim("z", "else", 1.0, 0.2)]
+    others = [Claim("x", "every-1", 1.0, 0.7), Claim("x", "paper", 1.0, -3.0), Claim("y", "paper", 2.0, 0.4)]
+    (table,) = other_settings_tables(counted, others)
+    assert [column.subheader for column in table.columns] == ["", "paper", "main", "every-1", "paper"]
+    assert table.rows == (("x", 1.0, 0.5, 0.7, -3.0), ("y", 2.0, -0.1, None, 0.4))
+    assert other_settings_tables(counted, []) == []
+
+
+def test_reasons_on_images_are_the_scale_and_the_spread_of_the_seeds() -> None:
+    document = online(mbpa=0.55, hebb=0.54)
+    reasons = {c.text: c.reason for c in image_claims({"run": document}) if not c.holds}
+    assert reasons["Hebb better than MbPA, online, new classes"] == "scale small, network resnet50-w16"
+    for method, std in (("mbpa", 0.009), ("hebb", 0.012)):
+        for point in document["methods"][method]["conditions"]["50"].values():
+            if isinstance(point, dict):
+                point["std"] = std
+    reasons = {c.text: c.reason for c in image_claims({"run": {**document, "scale": "paper"}}) if not c.holds}
+    assert (
+        reasons["Hebb better than MbPA, online, new classes"]
+        == "within the spread of the seeds (1.50 points)"
+    )
 
 
 def test_images_are_compared_by_right_answers() -> None:

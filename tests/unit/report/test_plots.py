@@ -118,6 +118,7 @@ def test_occurrence_figure_has_a_line_a_method_and_leaves_out_infinite_points() 
     assert occurrence_figure(sample_result(200, source="ptb", target="ptb", methods=SMALL)) is None
 
 
+@pytest.mark.filterwarnings("error")
 def test_infinite_losses_can_be_drawn() -> None:
     result = sample_result(400, methods=SMALL)
     infinite = replace(
@@ -133,7 +134,10 @@ def test_infinite_losses_can_be_drawn() -> None:
     assert all(render(figure, "png").startswith(PNG) for figure in made.values())
     assert "Hebb  inf" in [text.get_text() for text in made["running"].axes[0].texts]
     assert "-inf" in [text.get_text() for text in made["comparison"].axes[0].texts]
-    assert "\u221e" in [text.get_text() for text in made["frequency"].axes[0].texts]
+    level, gain = made["frequency"].axes
+    assert "\u221e" in [text.get_text() for text in level.texts]
+    assert "\u2212\u221e" in [text.get_text() for text in gain.texts]
+    assert all(math.isfinite(bar.get_height()) for bar in gain.patches)
 
 
 def test_a_diverged_method_does_not_flatten_the_others() -> None:
