@@ -53,7 +53,7 @@ def download(name: str, target: Path, *, place: str, mirrored: str, urls: Sequen
 
 
 class _DownloadBar:
-    """What pooch asks of a progress bar, drawn like every other one."""
+    """What pooch asks of a progress bar, drawn like every other one, once the first bytes are there."""
 
     def __init__(self, name: str) -> None:
         self.total = 0
@@ -63,14 +63,15 @@ class _DownloadBar:
         self._done = 0
 
     def __enter__(self) -> _DownloadBar:
-        self._progress.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._progress.stop()
+        if self._progress.live.is_started:
+            self._progress.stop()
 
     def update(self, received: int) -> None:
         """Count bytes; pooch reports whole chunks, so the last may overshoot."""
+        self._progress.start()
         self._done += received
         if self.total:
             self._done = min(self._done, self.total)

@@ -52,8 +52,11 @@ def training_table(results: Sequence[BenchResult]) -> Table | None:
         Column("Whole recipe, hours", "rate"),
         Column("Growth, bytes a segment", "rate"),
     )
-    note = "Whole recipe: all epochs over the corpus of that vocabulary, at the speed of the first steps; an estimate."
-    return Table("training", "Speed of training", columns, tuple(map(_training_row, rows)), (note,))
+    notes = (
+        "Whole recipe: all epochs over the corpus of that vocabulary, at the speed of the first steps; an estimate.",
+        "Growth: from the middle to the end of a few dozen segments, in which lengths are still met that are new.",
+    )
+    return Table("training", "Speed of training", columns, tuple(map(_training_row, rows)), notes)
 
 
 def _training_row(row: Row) -> tuple[str, float, float, float, float | None, float | None]:
