@@ -58,9 +58,9 @@ class PermutedSettings:
     fisher: FisherKind = "predictions"
     ewc_anchor: Anchor = "latest"
     ewc_lambda: tuple[float, ...] = (1.0, 10.0, 100.0, 1e3, 1e4)
-    mbpa_lambda: tuple[float, ...] = (0.05, 0.2, 1.0, 5.0, 20.0)
+    mbpa_lambda: tuple[float, ...] = (0.05, 0.2, 1.0, 5.0, 20.0, 100.0)
     hebb_beta: tuple[float, ...] = (0.0, 0.5, 0.9, 0.99)
-    hebb_eta: tuple[float, ...] = (0.02, 0.2, 1.0, 2.0, 5.0, 20.0)
+    hebb_eta: tuple[float, ...] = (0.02, 0.2, 1.0, 2.0, 5.0, 20.0, 50.0, 200.0)
     tune_tasks: int = 20
     tune_samples: int = 200
 

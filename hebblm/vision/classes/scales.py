@@ -51,9 +51,16 @@ SCALES: dict[Scale, ClassSettings] = {
         # The fastest of the narrow networks where there is bfloat16; without it, use fewer epochs or float32.
         precision="bfloat16",
         pretraining=PretrainingSettings(epochs=(15,), lr=(0.1,), schedule="onecycle"),
-        increment=IncrementSettings(samples=25, lr=(1e-4, 5e-4, 2e-3), tested=1_000),
-        online=OnlineSettings(lr=(1e-4, 5e-4, 1e-3, 5e-3)),
-        adaptation=AdaptationSettings(mbpa_steps=(5,)),
+        increment=IncrementSettings(samples=25, lr=(3e-5, 1e-4, 5e-4, 2e-3), tested=1_000),
+        # From nearly standing still to a rate at which it forgets all; the lower end is needed because RMSprop's first
+        # steps are ten times its rate.
+        online=OnlineSettings(lr=(1e-6, 1e-5, 3e-5, 1e-4, 5e-4)),
+        adaptation=AdaptationSettings(
+            mbpa_lambda=(1e-4, 1e-3, 1e-2, 1e-1),
+            mbpa_steps=(5,),
+            hebb_beta=(0.4, 0.5, 0.6, 0.7, 0.8, 0.95, 0.99),
+            hebb_eta=(0.05, 0.1, 0.2, 0.5, 0.7, 0.9, 1.1, 1.3, 1.5, 3.0, 6.0),
+        ),
         timing=TimingSettings(samples=1_000),
     ),
     "paper": ClassSettings(),
