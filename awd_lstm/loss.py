@@ -29,7 +29,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         h = torch.cat([hidden, hidden.new_ones(count, 1)], 1).to(dtype)  # (N, D + 1)
         grads = any(ctx.needs_input_grad[:3])
         grad_h = torch.empty_like(h) if grads else h.new_empty(0, 1)
-        grad_w = torch.zeros(w.shape if grads else (0, 1), dtype=weight.dtype, device=weight.device)
+        grad_w = torch.empty(w.shape if grads else (0, 1), dtype=weight.dtype, device=weight.device)
         total = torch.zeros((), dtype=torch.float64, device=hidden.device)
         for start in range(0, count, rows):
             part = h[start : start + rows]  # (n, D + 1)
@@ -40,14 +40,14 @@ class _LinearCrossEntropy(torch.autograd.Function):
             if grads:
                 p.scatter_add_(1, y, p.new_full(y.shape, -1.0))
                 torch.matmul(p, w, out=grad_h[start : start + rows])
-                grad_w += p.t() @ part
-        grad_h, grad_w = grad_h.to(hidden.dtype).div_(count), grad_w.div_(count)
-        ctx.save_for_backward(grad_h, grad_w)
+                _add_product(grad_w, p.t(), part, first=start == 0)
+        ctx.save_for_backward(grad_h.to(hidden.dtype), grad_w)
+        ctx.count = count
         return (total / count).to(hidden.dtype)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
-        scale = grad_outputs[0]
+        scale = grad_outputs[0] / ctx.count
         grad_h, grad_w = ctx.saved_tensors
         return grad_h[:, :-1] * scale, grad_w[:, :-1] * scale, grad_w[:, -1] * scale, None, None
 
@@ -102,6 +102,16 @@ class _SampledCrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
         scale = grad_outputs[0] / ctx.count
         return (*(grad * scale for grad in ctx.saved_tensors), None, None)
+
+
+def _add_product(total: Tensor, a: Tensor, b: Tensor, *, first: bool) -> None:
+    """Add ``a b`` to ``total``, which need not be set before the first product."""
+    if total.dtype == a.dtype:
+        total.addmm_(a, b, beta=0 if first else 1)  # beta = 0 does not read what was there
+    elif first:
+        total.copy_(a @ b)
+    else:
+        total += a @ b
 
 
 def _log_probability(p: Tensor, scores: Tensor, y: Tensor) -> Tensor:

@@ -81,6 +81,7 @@ class DynamicBase(AwdBase):
         self._average = 0.0
         if mean_squares is not None:
             self._average = float(torch.stack([squares.sqrt().mean() for squares in mean_squares]).mean())
+        self._scales: list[_Scales] = []
         super().__init__(model, rows=rows, init=init, update=BaseUpdate(lr=config.lr), seed=seed)
 
     @property
@@ -93,6 +94,7 @@ class DynamicBase(AwdBase):
         self._origin: list[Tensor] = []
         super().reset()
         self._origin = [p.detach().clone() for p in self.model.parameters()]
+        self._rescale()
 
     def grow(self, rows: int) -> None:
         """Append rows, whose origin is their initial value."""
@@ -104,6 +106,7 @@ class DynamicBase(AwdBase):
                 index = names.index(name)
                 value = getattr(self.model, name).detach()
                 self._origin[index] = torch.cat([self._origin[index], value[before:]])
+            self._rescale()
 
     def learn(self, targets: Tensor) -> None:
         """Take one step on the segment read last."""
@@ -120,9 +123,31 @@ class DynamicBase(AwdBase):
                 if self._mean_squares is None:
                     p.lerp_(origin, self.config.decay).add_(g, alpha=-self.config.lr)
                     continue
-                rms = _fit(self._mean_squares[index], p.shape[0]).sqrt()
-                pull = (rms * (self.config.decay / self._average)).clamp_(max=1.0)
-                p.add_(pull * (origin - p)).addcdiv_(g, rms + self.config.epsilon, value=-self.config.lr)
+                scales = self._scales[index]
+                p.lerp_(origin, scales.pull).addcdiv_(g, scales.size, value=-self.config.lr)
+
+    def _rescale(self) -> None:
+        """Prepare the rms rule's scales, which change with the vocabulary alone."""
+        if self._mean_squares is None:
+            return
+        self._scales = []
+        for p, mean_squares in zip(self.model.parameters(), self._mean_squares, strict=True):
+            rms = _fit(mean_squares, p.shape[0]).sqrt()
+            pull = (rms * (self.config.decay / self._average)).clamp_(max=1.0)
+            self._scales.append(_Scales(pull, rms.add_(self.config.epsilon)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Scales:
+    """Of one parameter, each of its shape.
+
+    Args:
+        pull: share of the way back to the trained weights, lambda R.
+        size: what its gradients are divided by, RMS + epsilon.
+    """
+
+    pull: Tensor
+    size: Tensor
 
 
 def _fit(mean_squares: Tensor, rows: int) -> Tensor:
