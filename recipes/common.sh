@@ -26,14 +26,12 @@ paper) options=(--preset paper --device "$DEVICE") ;;
     ;;
 esac
 
-run() { # FILE COMMAND...: unless FILE says that the command was run to its end
-    local file="$1"
-    shift
-    if python -S recipes/finished.py "$file" "$@"; then
-        echo "have $file"
-    else
-        "$@"
-    fi
+have() { # FILE COMMAND...: whether FILE says that the command was run to its end
+    python -S recipes/finished.py "$@" && echo "have $1"
+}
+
+run() { # FILE COMMAND...: unless the command was run to its end
+    have "$@" || "${@:2}"
 }
 
 evaluate() { # NAME SCENARIO ARGUMENTS...: hebblm-eval with the values tuned for a scenario, once a seed
@@ -66,6 +64,10 @@ show() { # NAME RUNS...: tables of all seeds of some runs, beside the paper's
         for seed in ${SEEDS:-1111}; do runs+=("$(folder "$run" "$seed")"); done
     done
     hebblm-report "${runs[@]}" --output-path "$RESULTS/report-$name"
+}
+
+chapter() { # TITLE BOOK: one chapter of a book in Markdown
+    sed -n "/^## $1/,/^## /{/^## $1/p;/^## /!p;}" "$2"
 }
 
 corpora() { # names of the corpora that are evaluated within their own domain
@@ -105,10 +107,10 @@ backbones() { # EXPERIMENT: with the paper's three networks at its scale, with o
     done
 }
 
-vision() { # EXPERIMENT NAME ARGUMENTS...: hebblm-vision, then its tables beside the paper's
+vision() { # EXPERIMENT NAME ARGUMENTS...: hebblm-vision, which prints its tables beside the paper's, or its report
     local place="$RESULTS/$2" seeds command
     read -r -a seeds <<<"${SEEDS:-$([[ "$SCALE" == smoke ]] && echo 1 || echo 1 2 3)}"
     command=(hebblm-vision "$1" --scale "$SCALE" "${@:3}" --seeds "${seeds[@]}" --device "$DEVICE")
-    run "$place/result.json" "${command[@]}" --output-path "$place"
-    cat "$place/report.md"
+    command+=(--output-path "$place")
+    if have "$place/result.json" "${command[@]}"; then cat "$place/report.md"; else "${command[@]}"; fi
 }

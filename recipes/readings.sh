@@ -14,4 +14,4 @@ for name in $(corpora); do
         --output-path "$place"
 done
 hebblm-report book "$RESULTS/readings" --output-path "$RESULTS/report-readings"
-sed -n '/^## What the paper leaves open/,/^## Where/p' "$RESULTS/report-readings/book.md"
+chapter 'What the paper leaves open' "$RESULTS/report-readings/book.md"

@@ -6,7 +6,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 limits=(--max-tokens 5000)
-if [[ "$SCALE" == smoke ]]; then limits=(--max-tokens 60 --skip-dynamic); fi
+if [[ "$SCALE" == smoke ]]; then limits=(--max-tokens 60 --update-every 20 --skip-dynamic); fi
 tune() { # NAME ARGUMENTS...; of repeated options the last counts
     run "$RESULTS/tuned/$1/tuned.json" hebblm-tune "${@:2}" "${options[@]}" "${limits[@]}" \
         --output-path "$RESULTS/tuned/$1"
@@ -19,4 +19,4 @@ for name in $(corpora); do
     tune "$name" --intra-domain "$(corpus "$name")"
 done
 hebblm-report book "$RESULTS/tuned" --output-path "$RESULTS/report-tuned"
-sed -n '/^## Tuning/,/^## Where/p' "$RESULTS/report-tuned/book.md"
+chapter Tuning "$RESULTS/report-tuned/book.md"

@@ -20,6 +20,7 @@ from hebblm.adapt.methods import (
 from hebblm.adapt.rules import Cache, Interpolated, KnnLM, Mbpa, Mixture, Rule, Tempered, Unadapted
 from hebblm.adapt.settings import (
     CacheConfig,
+    DynamicMixtureCacheConfig,
     DynamicMixtureConfig,
     DynamicMixtureHebbConfig,
     HebbConfig,
@@ -46,6 +47,7 @@ __all__ = [
     "CacheConfig",
     "Context",
     "ContextAdapter",
+    "DynamicMixtureCacheConfig",
     "DynamicMixtureConfig",
     "DynamicMixtureHebbConfig",
     "EvalBatch",

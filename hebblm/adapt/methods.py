@@ -47,6 +47,11 @@ def _dynamic_mixture(settings: MethodSettings) -> Mixture:
     return Mixture(MixtureConfig(config.theta, config.gamma))
 
 
+def _dynamic_mixture_cache(settings: MethodSettings) -> Cache:
+    config = settings.dynamic_mixture_cache
+    return Cache(CacheConfig(config.window, config.theta, config.gamma), _dynamic_mixture(settings))
+
+
 def moving_mbpa(config: MbpaConfig) -> MbpaConfig:
     """Return MbPA's values as they are over the states of dynamic evaluation.
 
@@ -62,14 +67,21 @@ DYNAMIC_RULES: dict[str, Callable[[MethodSettings], Rule]] = {
     "dynamic+mixture+hebb": lambda s: Interpolated(
         _dynamic_mixture(s), Hebb(s.hebb, moving_mbpa(s.mbpa)), s.dynamic_mixture_hebb.weight
     ),
+    "dynamic+mixture+cache": _dynamic_mixture_cache,
 }
 """Methods that read the moving hidden states of dynamic evaluation, a base of its own."""
 
 METHODS = (*RULES, *DYNAMIC_RULES)
 PAPER_METHODS = ("lstm", "mixture", "mbpa", "hebb", "mixture+mbpa", "mixture+hebb")
 DEFAULT_METHODS = ("lstm", DYNAMIC, "cache", "knn", *PAPER_METHODS[1:])
-OUR_METHODS = ("mixture-gated", "mixture+cache", "dynamic+mixture", "dynamic+mixture+hebb")
-WINDOWED = {"cache": "cache", "mixture+cache": "mixture_cache"}
+OUR_METHODS = (
+    "mixture-gated", "mixture+cache", "dynamic+mixture", "dynamic+mixture+hebb", "dynamic+mixture+cache"
+)  # fmt: skip
+WINDOWED = {
+    "cache": "cache",
+    "mixture+cache": "mixture_cache",
+    "dynamic+mixture+cache": "dynamic_mixture_cache",
+}
 """Methods that read the recent past, with the section of the settings that says how much of it."""
 
 _USED: dict[str, tuple[str, ...]] = {
@@ -85,6 +97,7 @@ _USED: dict[str, tuple[str, ...]] = {
     DYNAMIC: (),
     "dynamic+mixture": ("dynamic_mixture",),
     "dynamic+mixture+hebb": ("dynamic_mixture", "mbpa", "hebb", "dynamic_mixture_hebb"),
+    "dynamic+mixture+cache": ("dynamic_mixture", "dynamic_mixture_cache"),
 }
 
 

@@ -129,6 +129,7 @@ class TemperedConfig:
         dynamic: of dynamic evaluation.
         dynamic_mixture: of Dynamic+Mixture.
         dynamic_mixture_hebb: of Dynamic+Mixture+Hebb.
+        dynamic_mixture_cache: of Dynamic+Mixture+Cache.
     """
 
     cache: float = 1.0
@@ -143,6 +144,7 @@ class TemperedConfig:
     dynamic: float = 1.0
     dynamic_mixture: float = 1.0
     dynamic_mixture_hebb: float = 1.0
+    dynamic_mixture_cache: float = 1.0
 
     def __post_init__(self) -> None:
         for field_ in fields(self):
@@ -282,6 +284,26 @@ class DynamicMixtureHebbConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class DynamicMixtureCacheConfig:
+    """Continuous cache on top of Mixture, both over the moving states of dynamic evaluation.
+
+    Args:
+        window: number of most recent tokens the cache remembers, with their states as they were when read.
+        theta: sharpness of its weights exp(theta h_k . h).
+        gamma: share of the cache; the rest is Mixture's.
+    """
+
+    window: int = 500
+    theta: float = 1.0
+    gamma: float = 0.1
+
+    def __post_init__(self) -> None:
+        checks.at_least("dynamic_mixture_cache.window", self.window, 1)
+        checks.at_least("dynamic_mixture_cache.theta", self.theta, 0)
+        checks.share("dynamic_mixture_cache.gamma", self.gamma)
+
+
+@dataclass(frozen=True, slots=True)
 class MethodSettings:
     """Hyper-parameters of all methods that work on hidden states."""
 
@@ -296,4 +318,5 @@ class MethodSettings:
     dynamic_mixture: DynamicMixtureConfig = field(default_factory=DynamicMixtureConfig)
     mixture_cache: MixtureCacheConfig = field(default_factory=MixtureCacheConfig)
     dynamic_mixture_hebb: DynamicMixtureHebbConfig = field(default_factory=DynamicMixtureHebbConfig)
+    dynamic_mixture_cache: DynamicMixtureCacheConfig = field(default_factory=DynamicMixtureCacheConfig)
     tempered: TemperedConfig = field(default_factory=TemperedConfig)

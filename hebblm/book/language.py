@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from hebblm.adapt.settings import dotted
 from hebblm.book.section import Picture, Section
 from hebblm.models.presets import PRESETS, get_preset
 from hebblm.report import plots
-from hebblm.report.part_tables import forgetting_table, gain_table, occurrence_table
+from hebblm.report.naming import scenario_label
+from hebblm.report.part_tables import forgetting_table, gain_table, occurrence_table, occurrences_by_run
 from hebblm.report.result import Result
 from hebblm.report.sections import flatten, hyperparameter_table, policy_lines, scenario_line
 from hebblm.report.table import Cell, Column, Table
@@ -20,6 +22,8 @@ CAPTIONS = {
     "occurrences": "Loss on OOV words by occurrence",
     "running": "Running perplexity over the stream",
 }
+
+_POLICIES = ("new_rows", "update_every")  # of the scenario, beside those that every result has
 
 
 def language_sections(runs: Mapping[str, Result]) -> list[Section]:
@@ -99,21 +103,30 @@ def _run(name: str, result: Result) -> Section:
 
 def _readings(runs: Mapping[str, Result]) -> list[Section]:
     """Return, for each scenario that was run more than once, its runs side by side with what they differ in."""
-    groups: dict[str, dict[str, Result]] = {}
+    groups: dict[tuple[str, str, str], dict[str, Result]] = {}
     for name, result in runs.items():
-        groups.setdefault(result.scenario.label, {})[name] = result
+        scenario = result.scenario
+        groups.setdefault((scenario.source, scenario.target, scenario.split), {})[name] = result
     return [
         Section(
             f"{label}: its runs side by side",
             tables=(
                 replace(side_by_side(group), title=f"Methods by run on {label}"),
+                *_occurrences(label, group),
                 *_differences(label, group),
             ),
             level=2,
         )
-        for label, group in groups.items()
+        for (source, target, split), group in groups.items()
+        for label in [scenario_label(source, target, split)]
         if len(group) > 1
     ]
+
+
+def _occurrences(label: str, group: Mapping[str, Result]) -> list[Table]:
+    """Return new words by occurrence, a block a run; none where fewer than two runs have any."""
+    table = occurrences_by_run(group)
+    return [] if table is None else [replace(table, title=f"{table.title}, {label}")]
 
 
 def _differences(label: str, group: Mapping[str, Result]) -> list[Table]:
@@ -123,7 +136,7 @@ def _differences(label: str, group: Mapping[str, Result]) -> list[Table]:
     rows: list[tuple[Cell, ...]] = []
     for key in keys:
         values = [settings[name].get(key) for name in group]
-        if len(set(values)) > 1:
+        if len(set(values) - {None}) > 1:  # None: the run lacks the method
             rows.append((key, *values))
     if not rows:
         return []
@@ -137,17 +150,20 @@ def _settings(result: Result) -> dict[str, str]:
     named = {
         "normalization": scenario.normalization,
         "vocabulary": scenario.vocabulary,
+        **{key: value for key, value in flatten(scenario.extra) if key in _POLICIES},
         "tokens": f"{scenario.tokens:,}",
         **{f"memory.{key}": value for key, value in flatten(result.memory) if key != "entries"},
-        **{
-            key: value
-            for key, value in flatten(result.model)
-            if key.startswith("update.") or key == "weights_sha256"
-        },
+        **{key: value for key, value in flatten(result.model) if key.startswith("update.")},
+        "weights_sha256": str(result.model.get("weights_sha256", ""))[:16],
     }
-    for item in result.methods.values():
-        # Combinations repeat the settings of their parts by section, single methods have them plain: take the former.
-        named |= {key: value for key, value in flatten(item.hyperparameters) if "." in key}
+    for method, item in result.methods.items():
+        own = dotted(method)
+        found = {f"tempered.{own}": "1"}  # unless written down
+        for key, value in flatten(item.hyperparameters):
+            # Combinations have the settings of their parts by section, single methods have them plain.
+            short = key.removeprefix("adaptation.")
+            found[short if "." in short else f"{own}.{short}"] = value
+        named |= {key: value for key, value in found.items() if key not in named}
     return named
 
 

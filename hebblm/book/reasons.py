@@ -14,7 +14,7 @@ from hebblm.evaluation.grid import Grid
 from hebblm.evaluation.hyperparameters import paper_values
 from hebblm.report import paper
 from hebblm.report.frequency import recombine
-from hebblm.report.gains import Bootstrap, Gain
+from hebblm.report.gains import Bootstrap, Gain, leaves_out_zero
 from hebblm.report.methods import BASE, name_of
 from hebblm.report.numbers import display
 from hebblm.report.parts import ALL, OOV
@@ -64,7 +64,7 @@ def _uncertain(claim: Claim, result: Result) -> str | None:
     low, high = max(ends[0] for ends in known), min(ends[1] for ends in known)
     level = f"{100 * Bootstrap.of(result.extra.get('bootstrap', {})).level:g} %"
     if len(known) == 1:
-        if low > 0 or high < 0:
+        if leaves_out_zero(low, high):
             return None
         return f"not distinguishable from zero ({level} interval {low:+.3f} to {high:+.3f})"
     return f"the {level} intervals of both gains over the LSTM overlap" if low <= high else None

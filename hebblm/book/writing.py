@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -23,27 +24,41 @@ a { color: inherit } nav ul { columns: 2; padding-left: 1.1rem; font-size: .9rem
 .scroll { overflow-x: auto } table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .88rem }
 th, td { padding: .24rem .8rem .24rem 0; text-align: right; vertical-align: top }
 thead th { border-bottom: 1.5px solid var(--dim); font-weight: 600 } tbody tr { border-bottom: 1px solid var(--line) }
-th small { display: block; font-weight: 400; color: var(--dim) } .text { text-align: left; overflow-wrap: anywhere }
-td.best { font-weight: 700 } .note { color: var(--dim); font-size: .87rem; margin: .3rem 0; overflow-wrap: anywhere }
+th small { display: block; font-weight: 400; color: var(--dim) }
+.text { text-align: left; overflow-wrap: anywhere; min-width: 3.5rem } .text:first-child { overflow-wrap: break-word }
+td.best { font-weight: 700 } .heading td { padding-top: 1rem; font-weight: 600 }
+.note { color: var(--dim); font-size: .87rem; margin: .3rem 0; overflow-wrap: anywhere }
 figure { margin: 1.4rem 0 } img { max-width: 100%; height: auto; background: #fff; border-radius: .3rem }
 @media print { h3 { break-before: page } table, figure { break-inside: avoid } }
 """
-_PREAMBLE = r"""\documentclass[10pt,a4paper]{article}
+_PREAMBLE = r"""% For pdflatex. What it needs is in TeX Live's collections latex and latexrecommended.
+\documentclass[10pt,a4paper]{article}
 \usepackage[T1]{fontenc}
+\IfFileExists{lmodern.sty}{\usepackage{lmodern}}{}
 \usepackage[margin=18mm,landscape]{geometry}
-\usepackage{booktabs,graphicx,float,adjustbox}
+\usepackage{booktabs,graphicx,float}
 \floatplacement{table}{H}
 \floatplacement{figure}{H}
 \sloppy
+% What is larger than the page shrinks to it.
+\newsavebox{\fitted}
+\newcommand{\fit}{%
+\ifdim\wd\fitted>\linewidth\sbox{\fitted}{\resizebox{\linewidth}{!}{\usebox{\fitted}}}\fi
+\ifdim\dimexpr\ht\fitted+\dp\fitted\relax>0.8\textheight
+\sbox{\fitted}{\resizebox*{!}{0.8\textheight}{\usebox{\fitted}}}\fi
+\usebox{\fitted}}
 """
-
-_FITTED = r"\begin{adjustbox}{max width=\linewidth,max totalheight=0.8\textheight}"
+_WITHIN = r"width=0.8\linewidth,height=0.8\textheight,keepaspectratio"
+_LISTED = re.compile(r",(?=[a-z])")  # in a command: names without a space, between which a line may end
+_BREAK = r",\\allowbreak{}"
+_MARKDOWN, _FIGURES = "book.md", "figures"
 
 
 def write_book(title: str, sections: Sequence[Section], directory: Path) -> list[Path]:
     """Write ``book.md``, ``book.tex``, ``book.html`` and ``figures/*.png``, each file atomically.
 
-    The same sections give the same bytes.
+    The same sections give the same bytes. Pictures that an earlier book in the folder shows and this one does not are
+    removed; whatever else lies there stays.
 
     Args:
         title: of the book.
@@ -63,18 +78,26 @@ def write_book(title: str, sections: Sequence[Section], directory: Path) -> list
     }
     written = []
     for name, data in drawn.items():
-        path = directory / "figures" / f"{name}.png"
+        path = directory / _FIGURES / f"{name}.png"
         with atomic_path(path) as temporary:
             temporary.write_bytes(data)
         written.append(path)
+    for former in _shown_by(directory / _MARKDOWN) - drawn.keys():
+        (directory / _FIGURES / f"{former}.png").unlink(missing_ok=True)
     for name, text in (
-        ("book.md", markdown(title, sections)),
         ("book.tex", latex(title, sections)),
         ("book.html", page(title, sections, drawn)),
+        (_MARKDOWN, markdown(title, sections)),  # last: it says which pictures are the book's
     ):
         write_text(directory / name, text)
         written.append(directory / name)
     return written
+
+
+def _shown_by(book: Path) -> set[str]:
+    """Return the names of the pictures of a book in Markdown; none where there is no book."""
+    text = book.read_text(encoding="utf-8", errors="replace") if book.is_file() else ""
+    return set(re.findall(rf"^!\[.*\]\({_FIGURES}/([^/]+)\.png\)$", text, re.MULTILINE))
 
 
 def markdown(title: str, sections: Sequence[Section]) -> str:
@@ -85,7 +108,7 @@ def markdown(title: str, sections: Sequence[Section]) -> str:
         parts += [f"{markdown_escape(line)}\n" for line in section.lines]
         parts += [to_markdown(table, level=4) for table in section.tables]
         parts += [
-            f"![{markdown_escape(picture.caption)}](figures/{picture.name}.png)\n"
+            f"![{markdown_escape(picture.caption)}]({_FIGURES}/{picture.name}.png)\n"
             for picture in section.pictures
         ]
     return "\n".join(parts)
@@ -93,23 +116,22 @@ def markdown(title: str, sections: Sequence[Section]) -> str:
 
 def latex(title: str, sections: Sequence[Section]) -> str:
     """Return the book as a LaTeX document; its pictures lie in ``figures/``."""
-    parts = [_PREAMBLE, rf"\title{{{latex_escape(title)}}}", r"\date{}", r"\begin{document}", r"\maketitle"]
-    parts.append(r"\tableofcontents")
+    parts = [_PREAMBLE, rf"\title{{{latex_escape(title)}}}", r"\author{}", r"\date{}"]
+    parts += [r"\begin{document}", r"\maketitle", r"\tableofcontents"]
     for section in sections:
         heading = "section" if section.level == 1 else "subsection"
         parts.append(rf"\{heading}{{{latex_escape(section.title)}}}")
-        parts += [rf"{latex_escape(line)}\par" for line in section.lines]
+        parts += [rf"{_LISTED.sub(_BREAK, latex_escape(line))}\par" for line in section.lines]
         for table in section.tables:
-            # What is larger than the page shrinks to it.
             parts.append(
                 to_latex(table)
-                .replace(r"\begin{tabular}", _FITTED + r"\begin{tabular}")
-                .replace(r"\end{tabular}", r"\end{tabular}\end{adjustbox}")
+                .replace(r"\begin{tabular}", r"\begin{lrbox}{\fitted}\begin{tabular}")
+                .replace(r"\end{tabular}", r"\end{tabular}\end{lrbox}\fit{}")
             )
         for picture in section.pictures:
             parts += [
                 r"\begin{figure}\centering",
-                rf"\includegraphics[width=0.8\linewidth]{{figures/{picture.name}.png}}",
+                rf"\includegraphics[{_WITHIN}]{{{_FIGURES}/{picture.name}.png}}",
                 rf"\caption{{{latex_escape(picture.caption)}}}",
                 r"\end{figure}",
             ]

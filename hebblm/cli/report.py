@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from rich.console import Console
 
@@ -29,16 +30,15 @@ class ReportConfig:
     """What to report on, how and where.
 
     Args:
-        results: the results to report on: folders that hebblm-eval wrote, or their result.json; may also be
-            given without the option, one after the other.
+        results: folders that hebblm-eval wrote, or their result.json.
         format: what to write, separated by commas: md, csv, tex, html, png, svg.
         output_path: folder for the files; for a single result its own folder if not given.
         edges: training counts that part the frequency report, such as 10,100,1000; needs tokens.parquet.
     """
 
-    results: list[str] = field(default_factory=list)
+    results: list[Path] = field(default_factory=list, metadata={"positional": True, "nargs": "*"})
     format: str = "md,csv,tex,html,png"
-    output_path: str | None = None
+    output_path: Path | None = None
     edges: str | None = None
 
 
@@ -72,73 +72,37 @@ class BookConfig:
     output_path: Path = Path("results/book")
 
 
-@guarded(PROG)
-def main(argv: list[str] | None = None) -> int:
-    """Run the command and return its exit status."""
-    arguments = sys.argv[1:] if argv is None else argv
-    subcommands = {"book": _book, "inspect": _inspect}
-    if arguments and arguments[0] in subcommands:
-        return subcommands[arguments[0]](arguments[1:])
-    return _report(arguments)
-
-
-def _book(arguments: list[str]) -> int:
+def _book(config: BookConfig) -> None:
     """Write the results book."""
-    config = parse(
-        BookConfig,
-        arguments,
-        prog=f"{PROG} book",
-        description="The results book: every run under a folder beside the paper, nothing in it typed by hand.",
-        example=f"{PROG} book recipes/results --output-path results/book",
-    )
     written = write_book(TITLE, contents(load_sources(config.results)), config.output_path)
-    line = f"Wrote {len(written)} files to {config.output_path}"
-    Console().print(line, markup=False, highlight=False, soft_wrap=True)
-    return 0
+    _say(f"Wrote {len(written)} files to {config.output_path}")
 
 
-def _inspect(arguments: list[str]) -> int:
+def _inspect(config: InspectConfig) -> None:
     """Write the page of one run."""
-    config = parse(
-        InspectConfig,
-        arguments,
-        prog=f"{PROG} inspect",
-        description="One HTML page of a run's text, each token shaded by what a method gained or lost.",
-        example=f"{PROG} inspect results/wt2-to-ptb --method hebb --tokens 5000",
-    )
     path = config.run / "inspect.html" if config.output_path is None else config.output_path
     write_text(path, inspect_page(Inspection.load(config.run), method=config.method, count=config.tokens))
-    Console().print(f"Wrote {path}", markup=False, highlight=False, soft_wrap=True)
-    return 0
+    _say(f"Wrote {path}")
 
 
-def _report(arguments: list[str]) -> int:
+def _report(config: ReportConfig) -> None:
     """Write the reports of single results, and several side by side."""
-    config = parse(
-        ReportConfig,
-        _name_positionals(arguments),
-        prog=PROG,
-        description="Turn results into tables, plots and documents; several results are put side by side. "
-        f"Further: {PROG} inspect RUN, {PROG} book RESULTS (each has its own --help).",
-        example=f"{PROG} results/wt2-to-ptb --format md,png --output-path reports",
-    )
     if not config.results:
         raise UserError(f"no result given; name a folder that hebblm-eval wrote: {PROG} DIR")
     formats = check_formats([name.strip() for name in config.format.split(",")])
-    paths = [Path(name) for name in config.results]
+    paths = config.results
     if config.output_path is None and len(paths) > 1:
         raise UserError(f"{len(paths)} results need a common place for their report; add --output-path DIR")
+    directory = _folder(paths[0]) if config.output_path is None else config.output_path
     edges = _edges(config.edges)
     loaded = [_load(path, edges) for path in paths]
     console = Console()
     if len(loaded) == 1:
         result, losses = loaded[0]
-        directory = _folder(paths[0]) if config.output_path is None else Path(config.output_path)
         print_summary(result, console)
         _print_beside_paper([result], console)
         written = write_report(result, directory, formats=formats, tokens=losses)
     else:
-        directory = Path(config.output_path or ".")
         labels = unique_labels([result for result, _ in loaded], paths)
         results = {label: result for label, (result, _) in zip(labels, loaded, strict=True)}
         print_comparison(results, console)
@@ -146,8 +110,12 @@ def _report(arguments: list[str]) -> int:
         written = write_comparison(results, directory, formats=formats)
         for label, (result, losses) in zip(labels, loaded, strict=True):
             written += write_report(result, directory / _file_name(label), formats=formats, tokens=losses)
-    console.print(f"Wrote {len(written)} files to {directory}", markup=False, highlight=False, soft_wrap=True)
-    return 0
+    _say(f"Wrote {len(written)} files to {directory}")
+
+
+def _say(line: str) -> None:
+    """Print a line as it is."""
+    Console().print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def _print_beside_paper(results: list[Result], console: Console) -> None:
@@ -201,16 +169,50 @@ def _file_name(label: str) -> str:
     return "-".join("".join(character if character.isalnum() else " " for character in label).split())
 
 
-def _name_positionals(argv: list[str]) -> list[str]:
-    """Gather the results given one after the other under ``--results``; every option takes one value."""
-    options: list[str] = []
-    results: list[str] = []
-    rest = iter(argv)
-    for argument in rest:
-        if not argument.startswith("-"):
-            results.append(argument)
-            continue
-        options.append(argument)
-        if argument not in ("-h", "--help") and "=" not in argument:
-            options += [value for value in [next(rest, None)] if value is not None]
-    return [*options, "--results", json.dumps(results)] if results else options
+class Command(NamedTuple):
+    """A command: its options and what it does."""
+
+    config: type[Any]
+    run: Callable[[Any], None]
+    description: str
+    example: str
+
+
+REPORT = Command(
+    ReportConfig,
+    _report,
+    "Turn results into tables, plots and documents; several results are put side by side. "
+    f"Further: {PROG} inspect RUN, {PROG} book RESULTS (each has its own --help).",
+    f"{PROG} results/wt2-to-ptb --format md,png --output-path reports",
+)
+SUBCOMMANDS = {
+    "book": Command(
+        BookConfig,
+        _book,
+        "The results book: every run under a folder beside the paper, nothing in it typed by hand.",
+        f"{PROG} book recipes/results --output-path results/book",
+    ),
+    "inspect": Command(
+        InspectConfig,
+        _inspect,
+        "One HTML page of a run's text, each token shaded by what a method gained or lost.",
+        f"{PROG} inspect results/wt2-to-ptb --method hebb --tokens 5000",
+    ),
+}
+
+
+@guarded(PROG)
+def main(argv: list[str] | None = None) -> int:
+    """Run the command and return its exit status."""
+    arguments = sys.argv[1:] if argv is None else argv
+    name = arguments[0] if arguments and arguments[0] in SUBCOMMANDS else ""
+    chosen = SUBCOMMANDS.get(name, REPORT)
+    config = parse(
+        chosen.config,
+        arguments[1:] if name else arguments,
+        prog=f"{PROG} {name}".rstrip(),
+        description=chosen.description,
+        example=chosen.example,
+    )
+    chosen.run(config)
+    return 0

@@ -74,7 +74,7 @@ def main(argv: list[str] | None = None) -> int:
             "split": config.split,
             "tokens": len(scenario.stream),
             "normalization": scenario.normalization,
-            "memory_content": config.memory_content,
+            "memory_content": scenario.config.memory_content,
             "k": config.k,
             "update_every": config.update_every,
         },
@@ -87,7 +87,8 @@ def main(argv: list[str] | None = None) -> int:
     write_json(config.output_path / "config.json", {"values": values})
     _show(tuned)
     Console().print(
-        f"values in {config.output_path}; use them with hebblm-eval --config {config.output_path}/config.json"
+        f"values in {config.output_path}; use them with hebblm-eval --config {config.output_path}/config.json",
+        soft_wrap=True,
     )
     return 0
 

@@ -157,6 +157,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "mixture+hebb": ("mixture", "mbpa", "hebb"),
     "mixture+cache": ("mixture",),
     "dynamic+mixture+hebb": ("dynamic+mixture",),
+    "dynamic+mixture+cache": ("dynamic+mixture",),
     "hebb-v2": ("mbpa",),
     "hebb-v3": ("mbpa",),
     "hebb-literal": ("mbpa",),

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from hebblm.adapt import DYNAMIC_RULES, OUR_METHODS, Hebb, Rule
 from hebblm.adapt.methods import moving_mbpa
-from hebblm.adapt.rules import Mixture, Unadapted
-from hebblm.adapt.settings import MixtureConfig
+from hebblm.adapt.rules import Cache, Mixture, Unadapted
+from hebblm.adapt.settings import CacheConfig, MixtureConfig
 from hebblm.evaluation.grid import Best, Grid, mixed
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import evaluate, evaluate_alone
@@ -23,7 +23,7 @@ from hebblm.progress import bar
 
 
 def tune_dynamic(scenario: Scenario, settings: Hyperparameters, grid: Grid) -> dict[str, Best]:
-    """Return the best points of dynamic evaluation, then of Mixture and Mixture+Hebb over its states.
+    """Return the best points of dynamic evaluation, then of Mixture, Mixture+Hebb and Mixture+Cache over its states.
 
     Args:
         scenario: opened on a validation split.
@@ -47,14 +47,15 @@ def tune_dynamic(scenario: Scenario, settings: Hyperparameters, grid: Grid) -> d
             )
             best["dynamic"].offer(nll.astype(np.float64), {"dynamic.lr": lr, "dynamic.decay": decay})
     settings = settings.changed(best["dynamic"].values)
-    methods = settings.methods
+    methods, window = settings.methods, settings.methods.cache.window
     rules: dict[str, Rule] = {
         "base": Unadapted(), "hebb": Hebb(methods.hebb, moving_mbpa(methods.mbpa))
     }  # fmt: skip
     for theta in grid.theta:
         rules[f"mixture {theta}"] = Mixture(MixtureConfig(theta, 1.0))
+        rules[f"cache {theta}"] = Cache(CacheConfig(window, theta, 1.0))
     base = dynamic_base(scenario, settings.dynamic, squares)
-    context = scenario.context(base, scenario.memory(settings), 0)
+    context = scenario.context(base, scenario.memory(settings), window)
 
     def read(rules: Mapping[str, Rule], title: str) -> dict[str, npt.NDArray[np.float32]]:
         base.reset()
@@ -83,6 +84,17 @@ def tune_dynamic(scenario: Scenario, settings: Hyperparameters, grid: Grid) -> d
     best["dynamic+mixture+hebb"] = both = Best()
     for weight in grid.weight:
         both.offer(mixed(mixture.losses, losses["hebb"], weight), {"dynamic_mixture_hebb.weight": weight})
+    best["dynamic+mixture+cache"] = cached = Best()
+    for theta in grid.theta:
+        past = losses[f"cache {theta}"]
+        first = slice(settings.dynamic.segment)  # nothing was observed before: Mixture alone predicts
+        past[first] = mixture.losses[first]
+        for gamma in grid.gamma:
+            values = {"window": window, "theta": theta, "gamma": gamma}
+            cached.offer(
+                mixed(past, mixture.losses, gamma),
+                {f"dynamic_mixture_cache.{name}": value for name, value in values.items()},
+            )
     found = {name: value for point in best.values() for name, value in point.values.items()}
     names = [name for name in OUR_METHODS if name in DYNAMIC_RULES]
     temper(best, names, settings.changed(found), grid.tempered, read)

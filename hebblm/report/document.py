@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -12,7 +13,13 @@ from hebblm.errors import UserError
 from hebblm.files import write_text
 from hebblm.report import html, plots, render
 from hebblm.report.console import print_table
-from hebblm.report.part_tables import forgetting_table, gain_rows, gain_table, occurrence_table
+from hebblm.report.part_tables import (
+    forgetting_table,
+    gain_rows,
+    gain_table,
+    occurrence_table,
+    occurrences_by_run,
+)
 from hebblm.report.result import Result
 from hebblm.report.sections import fact_tables, policy_lines, scenario_line
 from hebblm.report.table import Table
@@ -94,6 +101,8 @@ def write_comparison(
 ) -> list[Path]:
     """Write several results side by side as ``scenarios.md``, ``.html``, ``.csv`` and ``.tex``.
 
+    Where several have new words, their losses by occurrence follow (``occurrences-by-run.csv``).
+
     Args:
         results: by label.
         directory: made if absent.
@@ -105,14 +114,15 @@ def write_comparison(
     chosen = check_formats(formats)
     table = side_by_side(results)
     lines = [scenario_line(result.scenario, label) for label, result in results.items()]
-    table = Table(table.name, table.title, table.columns, table.rows, (*table.notes, *lines))
+    table = replace(table, notes=(*table.notes, *lines))
+    tables = [table, *_new_words(results)]
     title = "Language-model adaptation: several scenarios"
     written: list[Path] = []
     if "md" in chosen:
-        written.append(_write(directory / "scenarios.md", _markdown(title, [], [table], {}, [])))
+        written.append(_write(directory / "scenarios.md", _markdown(title, [], tables, {}, [])))
     if "html" in chosen:
-        written.append(_write(directory / "scenarios.html", html.page(title, [], [table], {}, [])))
-    return [*written, *_write_data([table], directory, chosen, table.name)]
+        written.append(_write(directory / "scenarios.html", html.page(title, [], tables, {}, [])))
+    return [*written, *_write_data(tables, directory, chosen, table.name)]
 
 
 def print_summary(result: Result, console: Console) -> None:
@@ -126,7 +136,14 @@ def print_comparison(results: Mapping[str, Result], console: Console) -> None:
     """Print several results side by side."""
     for label, result in results.items():
         console.print(Text(scenario_line(result.scenario, label)))
-    print_table(side_by_side(results), console)
+    for table in (side_by_side(results), *_new_words(results)):
+        print_table(table, console)
+
+
+def _new_words(results: Mapping[str, Result]) -> list[Table]:
+    """Return new words by occurrence, a block a result; none where fewer than two results have any."""
+    table = occurrences_by_run(results)
+    return [] if table is None else [table]
 
 
 def _findings(result: Result) -> list[Table]:

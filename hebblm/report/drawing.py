@@ -21,6 +21,7 @@ STYLE: Any = {
     "axes.grid": True,
     "grid.color": "#e6e6e6",
     "grid.linewidth": 0.7,
+    "hatch.linewidth": 0.7,
     "xtick.color": "#333333",
     "ytick.color": "#333333",
     "xtick.major.size": 0,

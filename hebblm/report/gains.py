@@ -43,6 +43,11 @@ class Bootstrap:
         return asdict(self)
 
 
+def leaves_out_zero(low: float | None, high: float | None) -> bool:
+    """Say whether an interval leaves out 0; one that is not known does not."""
+    return low is not None and high is not None and (low > 0 or high < 0)
+
+
 @dataclass(frozen=True, slots=True)
 class Gain:
     """What a method gains over the unadapted model on one part of a stream.
@@ -65,7 +70,7 @@ class Gain:
     @property
     def certain(self) -> bool:
         """Say whether the interval leaves out 0."""
-        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+        return leaves_out_zero(self.low, self.high)
 
     @classmethod
     def read(cls, fields: Fields) -> Gain:

@@ -15,8 +15,10 @@ h1 { font-size: 1.6rem; margin-bottom: .2rem } h2 { font-size: 1.1rem; margin: 2
 .scroll { overflow-x: auto } table { border-collapse: collapse; font-variant-numeric: tabular-nums }
 th, td { padding: .28rem .8rem .28rem 0; text-align: right; vertical-align: top }
 thead th { border-bottom: 1.5px solid #444; font-weight: 600 } tbody tr { border-bottom: 1px solid #eee }
-th small { display: block; font-weight: 400; color: #777 } .text { text-align: left; overflow-wrap: anywhere }
-td.best { font-weight: 700 } p.note { color: #666; font-size: .87rem; margin: .3rem 0 }
+th small { display: block; font-weight: 400; color: #777 }
+.text { text-align: left; overflow-wrap: anywhere; min-width: 3.5rem } .text:first-child { overflow-wrap: break-word }
+td.best { font-weight: 700 } .heading td { padding-top: 1rem; font-weight: 600 }
+p.note { color: #666; font-size: .87rem; margin: .3rem 0 }
 img { max-width: 100%; height: auto; margin-top: 1.6rem }
 """
 
@@ -59,6 +61,7 @@ def table_html(table: Table, *, level: int = 2) -> Markup:
                 )
                 for index, (cell, kind) in enumerate(zip(row, kinds, strict=True))
             ),
+            class_="heading" if at in table.headings else "",
         )
         for at, row in enumerate(table.text())
     ]

@@ -17,9 +17,15 @@ class Look:
     color: str
     line: str = "-"
 
+    @property
+    def hatch(self) -> str:
+        """What sets bars of one colour apart, as the line does for curves."""
+        return _HATCHES[self.line]
+
 
 # Paul Tol's "muted" scheme, which stays distinct under the common colour-vision deficiencies. A combination
 # is dashed, so that no pair of neighbours in the legend depends on hue alone.
+_HATCHES = {"-": "", "--": "////", ":": "....", "-.": "xxxx"}
 _LOOKS = {
     "lstm": Look("LSTM", "#555555"),
     "dynamic": Look("Dynamic eval.", "#999933"),
@@ -34,6 +40,7 @@ _LOOKS = {
     "mixture+cache": Look("Mixture+Cache (ours)", "#88ccee", "--"),
     "dynamic+mixture": Look("Dynamic+Mixture (ours)", "#999933", "--"),
     "dynamic+mixture+hebb": Look("Dynamic+Mixture+Hebb (ours)", "#999933", "-."),
+    "dynamic+mixture+cache": Look("Dynamic+Mixture+Cache (ours)", "#999933", ":"),
 }
 _FURTHER_COLORS = ("#aa4499", "#0077bb", "#ee7733", "#009988", "#aa3377")
 _FURTHER_LINES = (":", "-.")

@@ -9,10 +9,18 @@ from typing import Any
 from hebblm.report.frequency import recombine
 from hebblm.report.gains import LEAST_BLOCKS, Bootstrap, Gain
 from hebblm.report.methods import DYNAMIC, name_of, ordered
+from hebblm.report.naming import corpus_name
 from hebblm.report.numbers import MISSING, perplexity
+from hebblm.report.occurrences import OCCURRENCES
 from hebblm.report.parts import ALL, KNOWN, OOV_BY_OCCURRENCE
 from hebblm.report.result import Result
 from hebblm.report.table import Cell, Column, Table
+
+_BY_RUN_NOTE = (
+    "With a union vocabulary every word has a row from the start. With an open one a word gets its row after it was "
+    "first observed, and until then a share of <unk>. The words that can occur are the same in both, so that losses "
+    "compare; lower and raw case are different texts."
+)
 
 
 def occurrence_table(result: Result) -> Table | None:
@@ -35,6 +43,45 @@ def occurrence_table(result: Result) -> Table | None:
         tuple(columns),
         rows,
         (_learned_note(result),),
+    )
+
+
+def occurrences_by_run(results: Mapping[str, Result]) -> Table | None:
+    """Return the loss on new words by occurrence, nats, a block a run; None where fewer than two runs have any.
+
+    Args:
+        results: by name.
+    """
+    rows: list[tuple[Cell, ...]] = []
+    headings = []
+    for name, result in results.items():
+        items = [
+            (method, item)
+            for method in ordered(result.methods)
+            if (item := result.methods[method]).oov_occurrences
+        ]
+        if not items:
+            continue
+        headings.append(len(rows))
+        counts = [bucket.tokens for bucket in items[0][1].oov_occurrences]
+        title = f"{name} ({result.scenario.normalization}, {result.scenario.vocabulary}), tokens"
+        rows.append((title, *(f"{count:,}" for count in (*counts, sum(counts)))))
+        rows += [
+            (name_of(method), *(bucket.nll for bucket in item.oov_occurrences), item.oov_nll)
+            for method, item in items
+        ]
+    if len(headings) < 2:
+        return None
+    return Table(
+        "occurrences-by-run",
+        "Nats on OOV words by occurrence in the stream, run by run",
+        (
+            Column("Occurrence", wide=True),
+            *(Column(name, "nll", "min", decimals=3) for name in (*OCCURRENCES, ALL)),
+        ),
+        tuple(rows),
+        (_BY_RUN_NOTE,),
+        tuple(headings),
     )
 
 
@@ -111,9 +158,10 @@ def forgetting_table(result: Result) -> Table | None:
         for name, item in found.items()
     )
     text = result.extra.get("forgetting", {})
+    source = corpus_name(text.get("corpus", result.scenario.source))
     return Table(
         "forgetting",
-        f"Perplexity on {text.get('corpus', result.scenario.source)} before and after {result.scenario.label}",
+        f"Perplexity on {source} before and after {result.scenario.label}",
         columns,
         rows,
         (_forgetting_note(text),),
@@ -127,7 +175,7 @@ def _forgotten(before: float, after: float) -> float | None:
 
 def _forgetting_note(text: Mapping[str, Any]) -> str:
     """Say what was scored, and what stays of the stream."""
-    which = f"{text['tokens']:,} tokens of {text['corpus']} {text['split']}, " if text else ""
+    which = f"{text['tokens']:,} tokens of {corpus_name(text['corpus'])} {text['split']}, " if text else ""
     return (
         f"{which}read without learning from them. After: the base as the stream left it, with a memory emptied of the "
         "stream or one that keeps it. What a query adapts is thrown away: a base that stays as trained forgets nothing."

@@ -192,6 +192,9 @@ def _grouped_bars(axis: Axes, values: Mapping[str, list[float | None]], styles: 
             [height for _, height in finite],
             width * 0.9,
             color=look.color,
+            hatch=look.hatch,
+            edgecolor="white",
+            linewidth=0,
             label=look.name,
         )
         for at, height in ((at, height) for at, height in heights if abs(height) > TALLEST):
@@ -204,7 +207,8 @@ def _gain_bars(axis: Axes, gains: Mapping[str, float | None], styles: Mapping[st
     """Draw horizontal bars from zero, each with its number."""
     for at, (method, gain) in enumerate(gains.items()):
         length = gain if gain is not None and math.isfinite(gain) else 0.0
-        axis.barh(at, length, 0.7, color=styles[method].color)
+        look = styles[method]
+        axis.barh(at, length, 0.7, color=look.color, hatch=look.hatch, edgecolor="white", linewidth=0)
         side = -1 if length < 0 else 1
         axis.annotate(
             display(gain, "signed", 3),

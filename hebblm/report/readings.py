@@ -9,7 +9,9 @@ from typing import Any
 from hebblm.errors import UserError
 from hebblm.report import numbers
 from hebblm.report.fields import Fields
+from hebblm.report.gains import leaves_out_zero
 from hebblm.report.methods import name_of, ordered
+from hebblm.report.naming import scenario_label
 from hebblm.report.table import Cell, Column, Table
 
 SCHEMA = "hebblm-readings/1"
@@ -44,7 +46,7 @@ class Effect:
     @property
     def certain(self) -> bool:
         """Say whether the interval leaves out 0."""
-        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+        return leaves_out_zero(self.low, self.high)
 
     @classmethod
     def read(cls, fields: Fields) -> Effect:
@@ -78,8 +80,7 @@ class Readings:
     @property
     def label(self) -> str:
         """A short name such as ``ptb valid``."""
-        source, target = self.scenario.get("source"), self.scenario.get("target")
-        return f"{target if source == target else f'{source}-to-{target}'} {self.scenario.get('split')}"
+        return scenario_label(*(str(self.scenario.get(key)) for key in ("source", "target", "split")))
 
     @classmethod
     def from_json(cls, value: Any, where: str = FILE_NAME) -> Readings:

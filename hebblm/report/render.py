@@ -58,6 +58,8 @@ def to_rich(table: Table, widths: Sequence[int] | None = None) -> RichTable:
         )
     best = table.best_cells()
     for at, row in enumerate(table.text()):
+        if at in table.headings:
+            rich.add_section()
         rich.add_row(
             *(Text(cell, style="bold" if (at, index) in best else "") for index, cell in enumerate(row))
         )
@@ -76,6 +78,8 @@ def to_markdown(table: Table, *, level: int = 2) -> str:
         lines.append(_markdown_row(table.header_row or []))
     for at, row in enumerate(table.text()):
         cells = [markdown_escape(cell) for cell in row]
+        if at in table.headings:
+            cells[0] = f"*{cells[0]}*"
         bold = [f"**{cell}**" if (at, index) in best else cell for index, cell in enumerate(cells)]
         lines.append(_markdown_row(bold, escape=False))
     notes = "".join(f"\n{markdown_escape(note)}\n" for note in table.notes)
@@ -101,6 +105,8 @@ def to_latex(table: Table) -> str:
         lines.append(_latex_row([latex_escape(cell) for cell in second]))
     lines.append(r"\midrule")
     for at, row in enumerate(table.text()):
+        if at in table.headings and at > 0:
+            lines.append(r"\midrule")
         cells = [
             latex_escape(cell) if column.kind == "text" else _latex_number(cell, bold=(at, index) in best)
             for index, (cell, column) in enumerate(zip(row, table.columns, strict=True))

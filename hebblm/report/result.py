@@ -13,6 +13,7 @@ from hebblm.report import numbers
 from hebblm.report.fields import Fields
 from hebblm.report.forgetting import Forgetting
 from hebblm.report.gains import Gain
+from hebblm.report.naming import scenario_label
 
 SCHEMA = "hebblm-result/1"
 FILE_NAME = "result.json"
@@ -179,9 +180,7 @@ class Scenario:
     @property
     def label(self) -> str:
         """A short name such as ``wt2-to-ptb test`` or ``ptb valid``."""
-        return (
-            f"{self.target if self.source == self.target else f'{self.source}-to-{self.target}'} {self.split}"
-        )
+        return scenario_label(self.source, self.target, self.split)
 
     @property
     def oov_rate(self) -> float:

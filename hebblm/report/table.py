@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise, product
 from typing import Literal
 
 from hebblm.report.numbers import Kind, display
@@ -42,6 +43,7 @@ class Table:
         columns: one a cell of each row.
         rows: text, numbers, or None for what does not exist.
         notes: lines below the table.
+        headings: rows, by their place, that head a block of those that follow; the best is sought in each block.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Table:
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
     notes: tuple[str, ...] = ()
+    headings: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse ragged rows."""
@@ -90,13 +93,15 @@ class Table:
     def best_cells(self) -> frozenset[tuple[int, int]]:
         """Return (row, column) of the best cells.
 
-        Cells that read the same as the best one share the honour; if all read the same, there is none.
+        Cells that read the same as the best one of their block share the honour; if all read the same, there is none.
         """
         text = self.text()
         best: set[tuple[int, int]] = set()
-        for index, column in enumerate(self.columns):
+        for (start, stop), (index, column) in product(self._blocks(), enumerate(self.columns)):
             values = {
-                at: cell for at, row in enumerate(self.rows) if isinstance(cell := row[index], (int, float))
+                at: cell
+                for at in range(start, stop)
+                if isinstance(cell := self.rows[at][index], (int, float))
             }
             if column.best is None or not values:
                 continue
@@ -106,6 +111,10 @@ class Table:
             if len(winners) < len(values):
                 best |= {(at, index) for at in winners}
         return frozenset(best)
+
+    def _blocks(self) -> Iterator[tuple[int, int]]:
+        """Return the first row of each block and the row behind its last."""
+        return pairwise(sorted({0, *self.headings, len(self.rows)}))
 
 
 def without_empty_columns(

@@ -199,6 +199,7 @@ def test_tuned_values_serve_an_evaluation(world: World, tmp_path: Path) -> None:
     assert tune([*scenario, *quick, "--output-path", str(tmp_path / "tuned")]) == 0
     tuned = json.loads((tmp_path / "tuned" / "tuned.json").read_text())
     assert tuned["schema"] == "hebblm-tuned/1"
+    assert tuned["scenario"]["memory_content"] == "both"
     small = [*scenario, "--max-tokens", "30", "--methods", ",".join(["mixture", "hebb", *OUR_METHODS])]
     given: dict[str, Callable[[], list[str]]] = {
         "config": lambda: ["--config", str(tmp_path / "tuned" / "config.json")],
@@ -216,6 +217,8 @@ def test_tuned_values_serve_an_evaluation(world: World, tmp_path: Path) -> None:
         assert dynamic["dynamic"]["lr"] == tuned["values"]["dynamic.lr"]
         weight = dynamic["adaptation"]["dynamic_mixture_hebb"]["weight"]
         assert weight == tuned["values"]["dynamic_mixture_hebb.weight"]
+        over = ours["dynamic+mixture+cache"]["adaptation"]["dynamic_mixture_cache"]
+        assert over["theta"] == tuned["values"]["dynamic_mixture_cache.theta"]
     assert losses(tmp_path / "config") == losses(tmp_path / "hyperparameters")
 
 

@@ -246,6 +246,7 @@ def weightless() -> MethodSettings:
         mbpa=replace(toy.SETTINGS.mbpa, lr=0.0), hebb=replace(toy.SETTINGS.hebb, eta=0.0),
         mixture_gated=replace(toy.SETTINGS.mixture_gated, bias=-1e4),
         mixture_cache=replace(toy.SETTINGS.mixture_cache, gamma=0.0), dynamic_mixture=DynamicMixtureConfig(0.8, 0.0),
+        dynamic_mixture_cache=replace(toy.SETTINGS.dynamic_mixture_cache, gamma=0.0),
     )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from awd_lstm import AWDLSTM, AWDLSTMConfig
 from hebblm.adapt import Context, MethodSettings
 from hebblm.adapt.settings import (
     CacheConfig,
+    DynamicMixtureCacheConfig,
     DynamicMixtureConfig,
     DynamicMixtureHebbConfig,
     HebbConfig,
@@ -50,6 +51,7 @@ SETTINGS = MethodSettings(
     mixture_gated=MixtureGatedConfig(theta=0.6, bias=-0.4, distance=-0.5, entropy=0.3, peak=-0.2),
     dynamic_mixture=DynamicMixtureConfig(theta=0.5, gamma=0.35),
     dynamic_mixture_hebb=DynamicMixtureHebbConfig(0.3),
+    dynamic_mixture_cache=DynamicMixtureCacheConfig(window=30, theta=0.6, gamma=0.2),
 )
 
 

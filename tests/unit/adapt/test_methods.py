@@ -12,6 +12,7 @@ from hebblm.adapt import (
     PAPER_METHODS,
     CacheConfig,
     ContextAdapter,
+    DynamicMixtureCacheConfig,
     DynamicMixtureConfig,
     DynamicMixtureHebbConfig,
     Hebb,
@@ -116,6 +117,8 @@ def test_a_result_names_the_settings_that_a_method_depends_on() -> None:
     assert set(hyperparameters("dynamic+mixture+hebb", every)) == {
         "dynamic_mixture", "mbpa", "hebb", "dynamic_mixture_hebb"
     }  # fmt: skip
+    cached = ["dynamic_mixture", "dynamic_mixture_cache"]
+    assert list(hyperparameters("dynamic+mixture+cache", every)) == cached
     for method in METHODS:
         hyperparameters(method, every)
     warm = replace(every, tempered=TemperedConfig(knn=1.2, dynamic_mixture_hebb=0.9))
@@ -134,7 +137,13 @@ def test_over_a_moving_base_the_default_tolerance_gives_way() -> None:
 
 
 def test_the_window_is_the_longest_that_is_looked_back_at() -> None:
-    every = replace(toy.SETTINGS, cache=CacheConfig(window=7), mixture_cache=MixtureCacheConfig(window=9))
+    every = replace(
+        toy.SETTINGS,
+        cache=CacheConfig(window=7),
+        mixture_cache=MixtureCacheConfig(window=9),
+        dynamic_mixture_cache=DynamicMixtureCacheConfig(window=8),
+    )
+    assert window_of(["dynamic", "dynamic+mixture+cache"], every) == 8
     for names, window in ((["lstm", "hebb"], 0), (["cache"], 7), (["cache", "mixture+cache"], 9)):
         assert window_of(names, every) == window
 
@@ -170,6 +179,9 @@ def test_the_window_is_the_longest_that_is_looked_back_at() -> None:
         (lambda: TemperedConfig(hebb=0.0), "tempered.hebb = 0"),
         (lambda: TemperedConfig(knn=float("nan")), "tempered.knn = nan"),
         (lambda: DynamicMixtureHebbConfig(2.0), "dynamic_mixture_hebb.weight = 2"),
+        (lambda: DynamicMixtureCacheConfig(window=0), "dynamic_mixture_cache.window = 0"),
+        (lambda: DynamicMixtureCacheConfig(theta=-1.0), "dynamic_mixture_cache.theta = -1"),
+        (lambda: DynamicMixtureCacheConfig(gamma=1.5), "dynamic_mixture_cache.gamma = 1.5"),
     ],
 )
 def test_a_value_out_of_range_is_refused_by_its_dotted_name(make, message: str) -> None:  # type: ignore[no-untyped-def]

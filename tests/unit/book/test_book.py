@@ -15,6 +15,7 @@ from hebblm.book.section import Section
 from hebblm.book.writing import latex, markdown
 from hebblm.cli.report import main
 
+from ..report.samples import sample_result
 from .samples import COMMIT, permuted, readings, tuned, within, write, write_results
 
 
@@ -94,7 +95,7 @@ def test_markdown_and_latex_hold_what_the_files_say(book: Path) -> None:
     row = "| Hebb better than MbPA, online, new classes | online | +2.900 | -1.000 | scale small, network resnet50-w16"
     assert row in text
     assert "| tokens | 82,430 | 1,000 |" in text, "what the two runs of a scenario differ in"
-    assert tex.count(r"\begin{table}") == tex.count(r"\end{adjustbox}") > 10
+    assert tex.count(r"\begin{table}") == tex.count(r"\fit{}") > 10
     assert tex.count("{") == tex.count("}")
     labels = re.findall(r"\\label\{([^}]*)\}", tex)
     assert len(labels) == len(set(labels))
@@ -129,6 +130,26 @@ def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
         assert path.read_bytes() == (tmp_path / "second" / path.relative_to(tmp_path / "first")).read_bytes()
 
 
+def test_pictures_of_results_that_are_gone_go_and_nothing_else(tmp_path: Path) -> None:
+    results, book = tmp_path / "results", tmp_path / "book"
+    for name in ("kept", "renamed"):
+        within().save(results / name)
+    assert main(["book", str(results), "--output-path", str(book)]) == 0
+    figures = book / "figures"
+    before = {path.name for path in figures.iterdir()}
+    mine = {"mine.png", "other-frequency.png", "renamed-frequency.svg", "notes.txt"}
+    for name in mine:
+        (figures / name).write_text("the user's own")
+    (results / "renamed").rename(results / "new")
+    assert main(["book", str(results), "--output-path", str(book)]) == 0
+    shown = {name.replace("renamed", "new") for name in before}
+    assert shown != before
+    assert {path.name for path in figures.iterdir()} == shown | mine
+    (book / "book.md").write_text("![not a book](../kept-frequency.png)\n![](figures/../../results/x.png)\n")
+    assert main(["book", str(results), "--output-path", str(book)]) == 0
+    assert {path.name for path in figures.iterdir()} == shown | mine
+
+
 def test_every_file_is_listed_with_its_origin(tmp_path: Path) -> None:
     sources = load_sources(write_results(tmp_path))
     table = contents(sources)[-1].tables[0]
@@ -156,6 +177,41 @@ def test_runs_with_equal_settings_differ_in_nothing(tmp_path: Path) -> None:
     assert tables[1].columns[1].header == "one"
     assert ("memory.content", "both", "train") in tables[1].rows
     assert not [row for row in tables[1].rows if "entries" in str(row[0])]
+
+
+def test_plain_settings_of_single_methods_are_told_apart(tmp_path: Path) -> None:
+    result = within()
+    for name, theta, every in (("one", 0.5, 100), ("two", 7.0, 1)):
+        other = replace(result.methods["mixture"], hyperparameters={"theta": theta})
+        scenario = replace(result.scenario, extra={"update_every": every, "vocabulary_size": every})
+        replace(result, scenario=scenario, methods={**result.methods, "mixture": other}).save(tmp_path / name)
+    tables = {s.title: s for s in contents(load_sources(tmp_path))}["ptb test: its runs side by side"].tables
+    assert tables[1].rows == (("update_every", "100", "1"), ("mixture.theta", "0.5", "7"))
+
+
+def test_a_setting_differs_only_between_runs_that_have_it(tmp_path: Path) -> None:
+    result = within()
+    plain = {"dynamic": {"lr": 0.1}, "adaptation": {"theta": 2.0, "gamma": 0.5}}
+    warm = {"dynamic": {"lr": 0.1}, "adaptation": {"theta": 2.0, "tempered": {"dynamic_mixture": 0.9}}}
+    result.save(tmp_path / "without")
+    for name, values in (("plain", plain), ("warm", warm)):
+        item = replace(result.methods["mixture"], hyperparameters=values)
+        replace(result, methods={**result.methods, "dynamic+mixture": item}).save(tmp_path / name)
+    tables = {s.title: s for s in contents(load_sources(tmp_path))}["ptb test: its runs side by side"].tables
+    assert tables[1].rows == (("tempered.dynamic_mixture", "1", "0.9", None),)
+
+
+def test_new_words_by_occurrence_stand_side_by_side(tmp_path: Path) -> None:
+    for name, vocabulary in (("cross", "union"), ("cross-open", "open")):
+        result = sample_result(3000)
+        replace(result, scenario=replace(result.scenario, vocabulary=vocabulary)).save(tmp_path / name)
+    sections = {section.title: section for section in contents(load_sources(tmp_path))}
+    tables = {table.name: table for table in sections["wt2-to-ptb test: its runs side by side"].tables}
+    assert list(tables) == ["scenarios", "occurrences-by-run", "differences"]
+    table = tables["occurrences-by-run"]
+    assert [table.rows[at][0] for at in table.headings] == [
+        "cross (lower, union), tokens", "cross-open (lower, open), tokens",
+    ]  # fmt: skip
 
 
 def test_unknown_shapes_of_models_are_other() -> None:
@@ -194,7 +250,11 @@ def columns_of(alignment: str) -> int:
 
 
 def check_latex(text: str) -> int:
-    """Check that environments and braces close in order and that every row fits its table; return the tables."""
+    """Check that environments and braces close in order and that every row fits its table; return the tables.
+
+    What stands before the document is macros, which no text gets into.
+    """
+    text = text[max(0, text.find(r"\begin{document}")) :]
     plain = re.sub(r"\\[\\{}$&#%_]", " ", text)
     opened: list[str] = []
     for kind, name in re.findall(r"\\(begin|end)\{(\w+)\}", text):

@@ -17,6 +17,7 @@ from hebblm.evaluation.losses import LossTable
 from hebblm.evaluation.passes import dynamic_pass, shared_pass
 from hebblm.evaluation.scenario import Scenario, ScenarioConfig
 from hebblm.evaluation.tune import tune
+from hebblm.evaluation.tune_dynamic import tune_dynamic
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import FlatMemory, MemoryConfig
 from hebblm.models.dynamic import DynamicConfig
@@ -184,12 +185,38 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str) -> None:
     spaces = {
         "dynamic+mixture": {"dynamic_mixture.theta": grid.theta, "dynamic_mixture.gamma": grid.gamma},
         "dynamic+mixture+hebb": {"dynamic_mixture_hebb.weight": grid.weight},
+        "dynamic+mixture+cache": {
+            "dynamic_mixture_cache.window": (start.methods.cache.window,),
+            "dynamic_mixture_cache.theta": grid.theta,
+            "dynamic_mixture_cache.gamma": grid.gamma,
+        },
     }
     for method, space in spaces.items():
         points = [dict(zip(space, values, strict=True)) for values in product(*space.values())]
         best = min((dynamic_loss(method, point), i) for i, point in enumerate(points))
         assert tuned.best[method].loss == pytest.approx(best[0], abs=1e-5), method
         assert tuned.best[method].values == points[best[1]], method
+
+
+def test_the_cache_over_dynamic_evaluation_leaves_the_first_segment_to_mixture(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def of_training(*_: object) -> FlatMemory:
+        memory = FlatMemory(toy.DIM)
+        memory.add(toy.randn(5, 30, toy.DIM), torch.from_numpy(toy.tokens(5, 30)))
+        memory.mark_base()
+        return memory
+
+    monkeypatch.setattr(Scenario, "memory", of_training)
+    start = Hyperparameters(methods=toy.exact(toy.SETTINGS), dynamic=DynamicConfig("sgd", segment=20))
+    scenario = scenario_of("intra-domain", 60)
+    grid = Grid(theta=(0.5,), gamma=(0.3,), dynamic_lr=(0.1,), dynamic_decay=(0.0,), tempered=())
+    best = tune_dynamic(scenario, start, grid)
+    point = start.changed({name: value for found in best.values() for name, value in found.values.items()})
+    names = ("dynamic", "dynamic+mixture", "dynamic+mixture+cache")
+    rules = {name: build_rule(name, point.methods) for name in names}
+    for name, nll in dynamic_pass(scenario, rules, point).scores.nll.items():
+        np.testing.assert_allclose(best[name].losses, nll, atol=1e-5, err_msg=name)
 
 
 def test_a_temperature_is_chosen_for_the_methods_beyond_the_paper() -> None:

@@ -60,6 +60,12 @@ def test_the_methods_over_dynamic_evaluation_equal_the_plainest_loop(tmp_path: P
                 log_probs["dynamic+mixture+hebb"] = F.interpolate_log_probs(
                     log_probs["dynamic+mixture"], hebb, methods.dynamic_mixture_hebb.weight
                 )
+                cache = methods.dynamic_mixture_cache
+                weights = (cache.theta * hidden @ keys[-cache.window :].t()).softmax(1)
+                pointer = weights @ nn.one_hot(values[-cache.window :], stream.vocabulary_size).double()
+                log_probs["dynamic+mixture+cache"] = (
+                    (1 - cache.gamma) * log_probs["dynamic+mixture"].exp() + cache.gamma * pointer
+                ).log()
             for name, values_of in log_probs.items():
                 expected[name] += nn.nll_loss(values_of, targets, reduction="none").tolist()
         base.learn(targets)

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from hebblm.errors import UserError
 from hebblm.report import print_summary, write_comparison, write_report
+from hebblm.report.document import print_comparison
 from hebblm.report.html import Markup, element
 from hebblm.report.sections import flatten, scenario_line
 
@@ -137,7 +138,18 @@ def test_several_results_side_by_side(tmp_path: Path) -> None:
     ]
     text = (tmp_path / "scenarios.md").read_text(encoding="utf-8")
     assert "| Method | Nats (one) | OOV nats (one) | Perplexity (two) |" in text
+    assert "Occurrence" not in text
     _read(tmp_path / "scenarios.html")
+
+
+def test_new_words_stand_side_by_side_where_several_results_have_them(tmp_path: Path) -> None:
+    results = {"one": sample_result(300), "two": sample_result(200)}
+    written = {path.name for path in write_comparison(results, tmp_path)}
+    assert "occurrences-by-run.csv" in written
+    stream = io.StringIO()
+    print_comparison(results, Console(file=stream, width=90, color_system=None))
+    for text in ((tmp_path / "scenarios.md").read_text(encoding="utf-8"), stream.getvalue()):
+        assert text.index("one (lower, union), tokens") < text.index("two (lower, union), tokens")
 
 
 def test_the_summary_prints_scenario_comparison_and_frequency() -> None:

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from hebblm.report.gains import Gain
 from hebblm.report.occurrences import OCCURRENCES
-from hebblm.report.part_tables import gain_rows, gain_table, occurrence_table
+from hebblm.report.part_tables import gain_rows, gain_table, occurrence_table, occurrences_by_run
 from hebblm.report.render import to_csv, to_latex, to_rich
 
 from .samples import sample_result
@@ -27,6 +27,24 @@ def test_occurrences_stand_in_order_with_their_tokens_and_all_last() -> None:
     assert row[1:] == (*(bucket.nll for bucket in hebb.oov_occurrences), hebb.oov_nll)
     assert "recombine to All; largest difference: " in table.notes[0]
     assert occurrence_table(sample_result(200, source="ptb", target="ptb")) is None
+
+
+def test_runs_stand_in_blocks_with_their_policies_and_tokens() -> None:
+    lower = sample_result(3000, methods=("lstm", "hebb"))
+    opened = replace(lower, scenario=replace(lower.scenario, vocabulary="open"))
+    within = sample_result(200, source="ptb", target="ptb")
+    table = occurrences_by_run({"a": lower, "ptb": within, "b": opened})
+    assert table is not None
+    assert table.headings == (0, 3)
+    assert [row[0] for row in table.rows] == [
+        "a (lower, union), tokens", "LSTM", "Hebb", "b (lower, open), tokens", "LSTM", "Hebb",
+    ]  # fmt: skip
+    single = occurrence_table(lower)
+    assert single is not None
+    assert table.rows[1:3] == table.rows[4:] == single.rows
+    assert [column.header for column in table.columns[1:]] == [column.header for column in single.columns[1:]]
+    assert table.text()[0][1:] == [f"{column.subheader:,}" for column in single.columns[1:]]
+    assert occurrences_by_run({"a": lower, "ptb": within}) is None
 
 
 def test_an_infinite_loss_is_shown() -> None:

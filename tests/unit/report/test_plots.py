@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib.patches import Rectangle
 
 from hebblm.report.layout import spread
 from hebblm.report.occurrence_plot import occurrence_figure
@@ -51,6 +52,17 @@ def test_frequency_figure_shows_every_bucket_and_method() -> None:
         for bucket in item.frequency
         if bucket.tokens
     }
+
+
+def test_bars_of_one_colour_are_hatched_apart() -> None:
+    family = ("dynamic", "dynamic+mixture", "dynamic+mixture+hebb", "dynamic+mixture+cache")
+    sample = sample_result(400, methods=SMALL).methods
+    result = sample_result(400, methods=SMALL)
+    result = replace(result, methods={"lstm": sample["lstm"], **dict.fromkeys(family, sample["hebb"])})
+    for figure, shown in ((frequency_figure(result), 5), (comparison_figure(result), 4)):
+        assert figure is not None
+        bars = [patch for patch in figure.axes[0].patches if isinstance(patch, Rectangle)]
+        assert len({(bar.get_facecolor(), bar.get_hatch()) for bar in bars}) == shown
 
 
 def test_a_method_keeps_its_colour_across_plots() -> None:

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from hebblm.report import paper
 from hebblm.report.frequency import recombine
+from hebblm.report.html import table_html
 from hebblm.report.methods import looks, name_of, ordered
 from hebblm.report.render import latex_escape, to_csv, to_latex, to_markdown, to_rich
 from hebblm.report.table import Column, Table
@@ -140,6 +141,32 @@ def test_nothing_is_best_without_a_contest() -> None:
     assert _contest(2.0, 2.0).best_cells() == frozenset()
     assert _contest(None, None).best_cells() == frozenset()
     assert _contest(1.0, 2.0, best=None).best_cells() == frozenset()
+
+
+def test_the_best_is_sought_in_each_block_and_blocks_are_set_apart() -> None:
+    rows = (
+        ("one, tokens", "1,000"),
+        ("a", 1.0),
+        ("b", 2.0),
+        ("two, tokens", "2,000"),
+        ("a", 4.0),
+        ("b", 3.0),
+    )
+    table = Table(
+        "blocks", "Blocks", (Column("x"), Column("y", "nll", "min", decimals=1)), rows, headings=(0, 3)
+    )
+    assert table.best_cells() == {(1, 1), (5, 1)}
+    assert to_markdown(table).splitlines()[4:] == [
+        "| *one, tokens* | 1,000 |", "| a | **1.0** |", "| b | 2.0 |",
+        "| *two, tokens* | 2,000 |", "| a | 4.0 |", "| b | **3.0** |",
+    ]  # fmt: skip
+    body = to_latex(table).partition(r"\midrule")[2].splitlines()
+    assert body.index(r"\midrule") == body.index(r"two, tokens & 2,000 \\") - 1
+    assert body.count(r"\midrule") == 1
+    html = table_html(table)
+    assert [part.partition("</td>")[0] for part in html.split('class="heading"><td class="text">')[1:]] == [
+        "one, tokens", "two, tokens",
+    ]  # fmt: skip
 
 
 def test_a_ragged_table_is_a_defect() -> None:
