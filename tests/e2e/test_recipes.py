@@ -8,15 +8,19 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
 from hebblm.cli.common import parse
 from hebblm.cli.eval import EvalConfig
-from hebblm.cli.report import BookConfig, ReportConfig, _name_positionals
+from hebblm.cli.report import BookConfig, ReportConfig
 from hebblm.cli.tune import TuneConfig
 from hebblm.cli.vision import VisionConfig
+from hebblm.evaluation.hyperparameters import parse_settings
+from hebblm.vision.classes.scales import SCALES as CLASS_SCALES
+from hebblm.vision.settings import PAPER
+from hebblm.vision.settings import SCALES as PERMUTED_SCALES
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 LANGUAGE = ("lm_intra_domain", "lm_cross_domain", "frequency", "readings", "tune")
@@ -34,10 +38,15 @@ with open({log!r}, "a") as log:
     log.write(json.dumps([name, *arguments]) + "\\n")
 place = pathlib.Path(arguments[len(arguments) - 1 - arguments[::-1].index("--output-path") + 1])
 place.mkdir(parents=True, exist_ok=True)
-made = {{"hebblm-tune": "tuned.json", "hebblm-report": "book.md"}}.get(name, "result.json")
+made = "tuned.json" if name == "hebblm-tune" else "result.json"
 made = "readings.json" if "--readings" in arguments else made
 (place / made).write_text(json.dumps({{"provenance": {{"command": shlex.join([name, *arguments])}}}}))
 (place / "report.md").write_text("the table\\n")
+if name == "hebblm-report":
+    chapters = "# Book", "## Tuning", "the values", "## What the paper leaves open", "the effects", "## Where", ""
+    (place / "book.md").write_text("\\n".join(chapters))
+if name == "hebblm-vision":
+    print("the table")
 if "--log-samples" in arguments:
     (place / "tokens.parquet").write_bytes(b"")
 """
@@ -104,15 +113,14 @@ def test_a_recipe_runs_what_the_commands_understand_and_only_once(
         if arguments[0] == "book":
             parse(BookConfig, arguments[1:], prog="", description="", example="")
         else:
-            named = parse(ReportConfig, _name_positionals(arguments), prog="", description="", example="")
-            assert all(Path(place).is_dir() for place in named.results)
+            named = parse(ReportConfig, arguments, prog="", description="", example="")
+            assert all(place.is_dir() for place in named.results)
     again = desk.run(recipe, scale)
     assert again.returncode == 0
     assert desk.commands(*CONFIGS) == []
     assert again.stdout.count("have ") == len(runs)
     if recipe in VISION:
-        assert "the table" in done.stdout
-        assert "the table" in again.stdout
+        assert done.stdout.count("the table") == again.stdout.count("the table") == len(runs)
 
 
 def test_only_what_is_missing_or_other_is_run_again(desk: Desk) -> None:
@@ -138,6 +146,21 @@ def test_every_seed_has_a_run_of_its_own(desk: Desk) -> None:
     assert command[command.index("--seeds") + 1 :][:2] == ["4", "5"]
 
 
+def test_new_words_are_read_in_both_cases_under_both_vocabularies(desk: Desk) -> None:
+    desk.run("lm_cross_domain", "small")
+    found = set()
+    for command in desk.commands("hebblm-eval"):
+        read = parse(EvalConfig, command[1:], prog="", description="", example="")
+        found.add((read.normalization, read.vocabulary, read.hyperparameters))
+    default = EvalConfig.normalization
+    assert found == {
+        (default, "union", "tuned"), (default, "open", "tuned"), (default, "union", "paper"),
+        ("raw", "union", "tuned"), ("raw", "open", "tuned"),
+    }  # fmt: skip
+    (shown,) = desk.commands("hebblm-report")
+    assert len(shown[1 : shown.index("--output-path")]) == len(found)
+
+
 def test_values_tuned_at_the_scale_are_taken_where_none_ship(desk: Desk) -> None:
     for scale, expected in (("small", "tuned"), ("paper", str(desk.results / "paper/tuned/ptb/tuned.json"))):
         desk.run("tune", scale)
@@ -150,10 +173,30 @@ def test_values_tuned_at_the_scale_are_taken_where_none_ship(desk: Desk) -> None
         assert found == {expected}
 
 
+def test_a_chapter_of_a_book_is_shown_alone(desk: Desk) -> None:
+    assert desk.run("tune").stdout.endswith("## Tuning\nthe values\n")
+    assert desk.run("readings").stdout.endswith("## What the paper leaves open\nthe effects\n")
+
+
 def test_the_papers_networks_are_run_at_its_scale(desk: Desk) -> None:
     desk.run("vision_incremental", "paper")
     backbones = [command[command.index("--backbone") + 1] for command in desk.commands("hebblm-vision")]
     assert backbones == ["resnet50", "densenet121", "mobilenetv2"]
+
+
+def test_every_image_experiment_has_a_short_run_at_the_papers_scale(desk: Desk) -> None:
+    done = desk.run("paper_stages", "small")
+    assert done.returncode == 0, done.stderr
+    seen = set()
+    for name, *arguments in desk.commands():
+        config = parse(VisionConfig, arguments, prog=name, description="", example="")
+        assert config.scale == "paper"
+        permuted = config.experiment == "permuted-mnist"
+        settings: Any = (PERMUTED_SCALES if permuted else CLASS_SCALES)["paper"]
+        settings = settings.changed(PAPER if permuted else {"backbone": config.backbone or "resnet50"})
+        assert settings.changed(parse_settings(config.set)) != settings
+        seen |= {config.experiment, config.backbone}
+    assert seen == {*get_args(get_type_hints(VisionConfig)["experiment"]), None, "densenet121", "mobilenetv2"}
 
 
 def test_an_unknown_scale_is_one_line(desk: Desk) -> None:
