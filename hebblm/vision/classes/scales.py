@@ -11,6 +11,7 @@ from hebblm.vision.classes.settings import (
     IncrementSettings,
     OnlineSettings,
     PretrainingSettings,
+    SensitivitySettings,
     TimingSettings,
 )
 from hebblm.vision.options import Scale
@@ -61,6 +62,8 @@ SCALES: dict[Scale, ClassSettings] = {
             hebb_beta=(0.4, 0.5, 0.6, 0.7, 0.8, 0.95, 0.99),
             hebb_eta=(0.05, 0.1, 0.2, 0.5, 0.7, 0.9, 1.1, 1.3, 1.5, 3.0, 6.0),
         ),
+        # The paper's and two more: over a network that alone learns no new class, the paper's change next to nothing.
+        sensitivity=SensitivitySettings(eta=(0.5, 0.7, 0.9, 1.1, 1.3, 1.5, 3.0, 6.0)),
         timing=TimingSettings(samples=1_000),
     ),
     "paper": ClassSettings(),
