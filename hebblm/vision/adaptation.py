@@ -71,31 +71,37 @@ def descend(problem: NetworkProblem, rates: Tensor, *, steps: int) -> tuple[Tens
     head, labels, weights = problem.model.head, problem.labels, problem.weights
     assert head.bias is not None  # an MLP always has one
     count = labels.shape[1]
-    scale = (rates.unsqueeze(1) * weights).unsqueeze(2)  # a (n, K, 1)
-    everyone = torch.cat([problem.keys, problem.queries.unsqueeze(1)], dim=1)  # X' (n, K + 1, D)
-    gram = everyone @ problem.keys.transpose(1, 2) + 1  # G (n, K + 1, K)
+    scale = (rates.unsqueeze(1) * weights).unsqueeze(1)  # a (n, 1, K)
+    keys = problem.keys.transpose(1, 2)  # X^T (n, D, K)
+    gram = torch.cat([problem.keys @ keys, problem.queries.unsqueeze(1) @ keys], dim=1) + 1  # G (n, K + 1, K)
     inputs = torch.cat([problem.key_inputs, problem.query_inputs.unsqueeze(1)], dim=1)  # Z (n, K + 1, H)
     output = head.weight.expand(len(labels), -1, -1).clone()  # V (n, C, H)
-    offset = head.bias.expand(len(labels), 1, -1).clone()  # v (n, 1, C)
-    ones = weights.new_ones(*labels.shape, 1)
+    offset = head.bias.unsqueeze(1).expand(len(labels), -1, -1).clone()  # v (n, C, 1)
+    ones = weights.new_ones(len(labels), 1, count)
     hidden = inputs.relu()  # H (n, K + 1, H)
-    change, active = torch.empty_like(problem.key_inputs), torch.empty_like(problem.key_inputs)  # D, [Z > 0]
-    logits = torch.baddbmm(offset, hidden, output.transpose(1, 2))  # (n, K + 1, C)
-    base = logits[:, count]  # (n, C)
-    before = weighted_loss(logits[:, :count], labels, weights)
+    change = torch.empty_like(problem.key_inputs)  # D (n, K, H)
+    # The few classes come first: along a last dimension this short, a softmax is several times as slow.
+    logits = torch.baddbmm(offset, output, hidden.transpose(1, 2))  # (n, C, K + 1)
+    base = logits[:, :, count]  # (n, C)
+    before = weighted_loss(logits[:, :, :count].transpose(1, 2), labels, weights)
     for _ in range(steps):
-        residual = logits[:, :count].softmax(2).scatter_add_(2, labels.unsqueeze(2), -ones)
-        residual *= scale  # R (n, K, C)
-        torch.bmm(residual, output, out=change)
-        # [Z > 0] as numbers: filling by a mask takes several times as long.
-        change *= torch.sign(hidden[:, :count], out=active)
-        output.baddbmm_(residual.transpose(1, 2), hidden[:, :count], alpha=-1)
-        offset -= residual.sum(1, keepdim=True)
+        residual = logits[:, :, :count].softmax(1).scatter_add_(1, labels.unsqueeze(1), -ones)
+        residual *= scale  # R^T (n, C, K)
+        torch.bmm(residual.transpose(1, 2), output, out=change)
+        change = _masked_gradient(change, hidden[:, :count])
+        output.baddbmm_(residual, hidden[:, :count], alpha=-1)
+        offset -= residual.sum(2, keepdim=True)
         inputs.baddbmm_(gram, change, alpha=-1)
         torch.clamp(inputs, min=0, out=hidden)
-        logits = torch.baddbmm(offset, hidden, output.transpose(1, 2))
-    after = weighted_loss(logits[:, :count], labels, weights)
-    return logits[:, count] - base, rose(before, after)
+        logits = torch.baddbmm(offset, output, hidden.transpose(1, 2))
+    after = weighted_loss(logits[:, :, :count].transpose(1, 2), labels, weights)
+    return logits[:, :, count] - base, rose(before, after)
+
+
+def _masked_gradient(change: Tensor, hidden: Tensor) -> Tensor:
+    """Return ``D [H > 0]`` in the place of D (n, K, H), in one pass: what torch does backwards through a ReLU."""
+    found: Tensor = torch.ops.aten.threshold_backward.grad_input(change, hidden, 0, grad_input=change)
+    return found
 
 
 def adapt(problem: NetworkProblem, *, rate: float, steps: int) -> tuple[Tensor, Tensor]:

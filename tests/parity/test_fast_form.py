@@ -9,12 +9,12 @@ from hebblm.adapt import functional
 from hebblm.adapt.functional.active_set import solve_active
 from hebblm.adapt.functional.closeness import closeness
 from hebblm.adapt.functional.descent import solve_exact
+from hebblm.adapt.functional.grouping import distinct
 from hebblm.adapt.functional.problem import Problem
 from hebblm.adapt.functional.widths import (
     NARROW,
     SPARE,
     active_size,
-    distinct,
     narrow_serves,
     rank_classes,
 )

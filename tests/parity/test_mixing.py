@@ -37,11 +37,12 @@ def test_both_forms_add_the_same_where_the_factor_is_whole() -> None:
     labels = torch.randint(0, 6, (5, 9), generator=generator)
     overlap = torch.rand(5, 1, generator=generator, dtype=torch.float64)
     residual = torch.nn.functional.one_hot(labels, 7) - other.softmax(2)
+    plain = residual.clone()
     residual[:, :, -1] *= overlap
     expected = logits + problem.gram @ (step_sizes[:, :, None] * residual)
     for mixing in (WholeMixing.of(problem, step_sizes), ThinMixing.of(factor, step_sizes)):
         added, probs = logits.clone(), other.softmax(2)
-        mixing.add_to(added, probs, mixing.read() @ probs, labels, overlap)
+        mixing.add_to(added, probs, mixing.read() @ plain, labels, overlap)
         torch.testing.assert_close(added, expected)
         torch.testing.assert_close(mixing.product(logits), problem.gram @ (step_sizes[:, :, None] * logits))
         part = mixing.rows(torch.tensor([3]))

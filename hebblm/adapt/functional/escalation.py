@@ -28,7 +28,7 @@ class Level:
     """One form of the descent.
 
     Args:
-        kind: which.
+        kind: which; ``narrow`` is ``fast`` with fewer classes for the queries that are marked so.
         solve: follows it.
         chunk: queries at a time.
     """
@@ -60,6 +60,12 @@ class MbpaResult:
         none = torch.zeros(base_logits.shape[0], dtype=torch.bool, device=base_logits.device)
         return cls(torch.zeros_like(base_logits), none, none.clone(), none.clone())
 
+    @classmethod
+    def unfilled(cls, base_logits: Tensor) -> MbpaResult:
+        """Return a change of ``base_logits`` (N, V) yet to be written."""
+        none = torch.zeros(base_logits.shape[0], dtype=torch.bool, device=base_logits.device)
+        return cls(torch.empty_like(base_logits), none, none.clone(), none.clone())
+
 
 def levels(
     problem: Problem,
@@ -83,13 +89,16 @@ def levels(
         wider: list[tuple[Kind, int]] = [
             ("wide", active_size(k, classes, times * (full + 1) - 1)) for times in WIDER
         ]
-        sizes: list[tuple[Kind, int]] = [("narrow", NARROW), ("fast", full), *wider]
+        sizes: list[tuple[Kind, int]] = [("narrow", full), ("fast", full), *wider]
         for kind, followed in sizes:
             # Whether the narrow set serves is told from stored normalisers, and only where no number was asked for.
-            if kind == "narrow" and (active is not None or problem.log_normalizers is None or full <= NARROW):
+            narrow = kind == "narrow"
+            if narrow and (active is not None or problem.log_normalizers is None or full <= NARROW):
                 continue
             if followed < classes:
-                solve = partial(solve_active, steps=steps, pull=pull, active=followed, tolerance=tolerance)
+                solve = partial(
+                    solve_active, steps=steps, pull=pull, active=followed, tolerance=tolerance, narrow=narrow
+                )
                 sampled = (
                     0 if problem.log_normalizers is not None else followed * (width + 2 * k) + 3 * classes
                 )
@@ -109,7 +118,6 @@ def escalate(
     *,
     rate: float,
     tolerance: float,
-    skip: Tensor | None = None,
 ) -> MbpaResult:
     """Solve every query, and again in the next form where the last one's error may exceed the tolerance.
 
@@ -122,13 +130,10 @@ def escalate(
         run: follows a solver from given rates (n,), guarded or not.
         rate: learning rate asked for.
         tolerance: nats a token.
-        skip: (n,) bool, the queries that begin with the second form; None if all begin with the first.
     """
     count = problem.hidden.shape[0]
     turn = torch.zeros(count, dtype=torch.int64, device=problem.hidden.device)  # (n,) index of a form
-    if skip is not None:
-        turn[skip] = 1
-    result = MbpaResult.nothing(problem.base_logits)
+    result = MbpaResult.unfilled(problem.scores)
     rates = torch.full_like(problem.weights[:, 0], rate)  # (n,)
     for index, form in enumerate(forms):
         pending = (turn == index).nonzero().squeeze(1)
@@ -141,7 +146,10 @@ def escalate(
             result.delta[rows], rates[rows] = found.delta, found.rates
             stayed = result.stabilized[rows] & (form.kind != "exact")
             result.stabilized[rows] = stayed | found.rose
-            turn[rows] += ~(found.error <= tolerance)
+            failed = ~(found.error <= tolerance)
+            turn[rows] += failed
+            if form.kind == "narrow" and problem.narrow is not None:
+                turn[rows] += failed & ~problem.narrow[rows]  # these were followed as the next form would
         if form is forms[-1]:
             result.exact_fallbacks[pending] = index > 0
         else:

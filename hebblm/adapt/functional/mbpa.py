@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Literal
 
@@ -14,7 +13,7 @@ from hebblm.adapt.functional.closeness import Normalization, closeness
 from hebblm.adapt.functional.escalation import MbpaResult, Run, escalate, levels
 from hebblm.adapt.functional.guard import guarded_backtracking, guarded_descent
 from hebblm.adapt.functional.problem import Problem, Solution, Solver
-from hebblm.adapt.functional.widths import ACTIVE, leading, narrow_serves
+from hebblm.adapt.functional.widths import marked
 from hebblm.errors import UserError
 from hebblm.types import Neighbors, OutputHead
 
@@ -63,7 +62,7 @@ def mbpa_delta(
     problem = Problem(
         head,
         hidden,
-        neighbors.keys.to(hidden.dtype),  # stored keys may be of half precision
+        neighbors.keys,
         neighbors.values,
         weights,
         base_logits,
@@ -72,6 +71,8 @@ def mbpa_delta(
     )
     if lr == 0 or steps == 0:
         return MbpaResult.nothing(base_logits)
+    if optimizer == "sgd":
+        problem = problem.measured()
     run: Run
     if not guard:
         run = _unguarded
@@ -88,11 +89,9 @@ def mbpa_delta(
         active=active,
         tolerance=tolerance,
     )
-    skip = None
     if forms[0].kind == "narrow":
-        problem = replace(problem, ranking=leading(problem, ACTIVE))
-        skip = ~narrow_serves(problem, rate=lr, steps=steps, tolerance=tolerance)
-    return escalate(problem, forms, run, rate=lr, tolerance=tolerance, skip=skip)
+        problem = marked(problem, rate=lr, steps=steps, tolerance=tolerance)
+    return escalate(problem, forms, run, rate=lr, tolerance=tolerance)
 
 
 def mbpa_logits(

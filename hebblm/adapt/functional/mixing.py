@@ -28,7 +28,7 @@ class Mixing(Protocol):
         """Return the same for some of the queries."""
 
     def read(self) -> Tensor:
-        """Return what :meth:`add_to` has to be told of P: rows (n, r, K) whose products with it are formed."""
+        """Return what :meth:`add_to` has to be told of ``Y - P``: rows (n, r, K) whose products with it are formed."""
 
     def add_to(
         self, logits: Tensor, probs: Tensor, products: Tensor, labels: Tensor, overlap: Tensor
@@ -38,7 +38,7 @@ class Mixing(Protocol):
         Args:
             logits: (n, K, m).
             probs: (n, K, m) P; may be overwritten.
-            products: (n, r, m) of the rows that :meth:`read` gave with P.
+            products: (n, r, m) of the rows that :meth:`read` gave with ``Y - P``; may be overwritten.
             labels: (n, K) positions of the labels Y.
             overlap: (n, 1).
         """
@@ -109,10 +109,9 @@ class ThinMixing:
     def add_to(
         self, logits: Tensor, probs: Tensor, products: Tensor, labels: Tensor, overlap: Tensor
     ) -> None:
-        """Add ``U (U^T diag(a) Y - U^T diag(a) P)``; the residual itself is never formed."""
-        pulled = products.neg().scatter_add_(2, labels.unsqueeze(1).expand_as(self.scaled), self.scaled)
-        pulled[:, :, -1] *= overlap
-        logits.baddbmm_(self.factor, pulled)
+        """Add ``U (U^T diag(a) (Y - P))``; the residual itself is never formed."""
+        products[:, :, -1] *= overlap
+        logits.baddbmm_(self.factor, products)
 
 
 def thin_factor(problem: Problem) -> Tensor:

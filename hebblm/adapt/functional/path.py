@@ -59,9 +59,13 @@ def follow(
     """
     base = None if keep is None else logits.clone()
     start = tails.logit
-    pulled = logits.new_zeros(logits.shape[0], logits.shape[2])  # sum_k alpha_k Y_k
-    pulled = pulled.scatter_add_(1, labels, alpha).unsqueeze(1)
     count = 2 + tails.doubt.shape[1]
+    others = alpha.new_zeros(alpha.shape[0], count - 1, alpha.shape[1])
+    read = [] if mixing is None else [mixing.read()]
+    rows = torch.cat([alpha.unsqueeze(1), others, *read], 1)  # alpha, drift, doubt, and what M has to be told
+    # The rows' products with Y: those of drift and doubt are zero, as no label lies in the tail.
+    drawn = logits.new_zeros(*rows.shape[:2], logits.shape[2])
+    drawn.scatter_add_(2, labels.unsqueeze(1).expand_as(rows), rows)  # (n, 2 + P + r, A + 1)
     moved = logits.new_zeros(logits.shape[0], count, logits.shape[2])  # by alpha, by drift, by doubt
     left = torch.zeros_like(alpha)
     for step in range(steps):
@@ -69,19 +73,20 @@ def follow(
             torch.softmax(logits, 2, out=probs)  # P
         held = probs[:, :, -1]  # (n, K)
         if keep is not None:
-            left, moved = left * keep.squeeze(2), moved * keep
-        left = left + held
-        uncertain = (alpha * held).unsqueeze(1)  # (n, 1, K)
-        drifted = uncertain * (logits[:, :, -1] - start).unsqueeze(1)
-        rows = [alpha.unsqueeze(1), drifted, uncertain * tails.doubt]
+            left.mul_(keep.squeeze(2))
+            moved.mul_(keep)
+        left += held
+        uncertain = alpha * held
+        if step > 0:
+            rows[:, 1] = uncertain * (logits[:, :, -1] - start)
+        if count > 2:
+            rows[:, 2:count] = uncertain.unsqueeze(1) * tails.doubt
         onward = mixing if last or step + 1 < steps else None
-        if onward is not None:
-            rows.append(onward.read())
-        products = torch.cat(rows, 1) @ probs  # (n, 2 + P + r, A + 1)
-        moved = moved - products[:, :count]
-        moved[:, :1] += pulled
+        told = rows.shape[1] if onward is not None else count
+        products = torch.baddbmm(drawn[:, :told], rows[:, :told], probs, alpha=-1)  # with Y - P
+        moved += products[:, :count]
         if onward is not None:
             if base is not None and keep is not None:
                 logits.sub_(base).mul_(keep).add_(base)
-            onward.add_to(logits, probs, products[:, count:], labels, overlap)  # no label lies in the tail
+            onward.add_to(logits, probs, products[:, count:], labels, overlap)
     return Path(moved[:, 0], left, moved[:, 2:, :-1], moved[:, 1, :-1], logits)

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from hebblm.adapt.functional.blocks import blocks
 from hebblm.types import OutputHead
 
 
 def key_products(hidden: Tensor, keys: Tensor) -> Tensor:
     """Return ``h_k . h`` (n, K) of queries (n, D) and their keys (n, K, D), which may be of another precision."""
-    return torch.einsum("nkd,nd->nk", keys.to(hidden.dtype), hidden)
+    # A row times a matrix: several times as fast as the matrix times a column.
+    return torch.bmm(hidden.unsqueeze(1), keys.to(hidden.dtype).transpose(1, 2)).squeeze(1)
+
+
+def key_lengths(keys: Tensor) -> Tensor:
+    """Return ``||h_k||^2`` (n, K) of keys (n, K, D)."""
+    lengths: Tensor = torch.linalg.vector_norm(keys, dim=2)
+    return lengths.square_()
+
+
+def take(rows: Tensor, index: slice | Tensor) -> Tensor:
+    """Return some rows: a view of a slice, a copy of an int64 tensor's."""
+    return rows.index_select(0, index) if isinstance(index, Tensor) else rows[index]
+
+
+def take_known(rows: Tensor | None, index: slice | Tensor) -> Tensor | None:
+    """Return some rows of what may not be known yet."""
+    return None if rows is None else take(rows, index)
 
 
 @dataclass(frozen=True)
@@ -24,42 +42,91 @@ class Problem:
     Args:
         head: the base head, which stays as it is.
         hidden: (n, D) queries.
-        keys: (n, K, D) neighbours; zero where there is no entry.
+        stored: (m, K, D) neighbours of the queries, and of others; zero where there is no entry.
         labels: (n, K) int64.
         weights: (n, K) ``w_k = c_k / |N|``; zero where there is no entry, which takes it out of every sum.
-        base_logits: (n, V) ``W h + b`` of the queries.
+        scores: (m, V) ``W h + b`` of the queries, and of others.
         log_normalizers: (n, K) logsumexp of the base logits of each key, or None where they are not known.
         products: (n, K) ``h_k . h``, or None where they are not known yet.
-        ranking: (n, m) int64, the classes that are worth following, the first ones most; None where all are.
+        lengths: (n, K) ``||h_k||^2``, or None where they are not known yet.
+        ranking: (n, R) int64, the classes that are worth following, the first ones most; None where all are.
+        narrow: (n,) bool, for which the first few of them are enough, or None where that is not known.
+        probs: (m, V) softmax of ``scores``, or None where it is not known yet.
+        picked: (n,) int64, which rows of ``stored``, ``scores`` and ``probs`` are the queries'; None where all are,
+            in order.
     """
 
     head: OutputHead
     hidden: Tensor
-    keys: Tensor
+    stored: Tensor
     labels: Tensor
     weights: Tensor
-    base_logits: Tensor
+    scores: Tensor
     log_normalizers: Tensor | None
     products: Tensor | None = None
+    lengths: Tensor | None = None
     ranking: Tensor | None = None
+    narrow: Tensor | None = None
+    probs: Tensor | None = None
+    picked: Tensor | None = None
 
     def rows(self, index: slice | Tensor) -> Problem:
-        """Return the same for some of the queries: a slice, or a bool or int64 tensor."""
-        part = Problem(
+        """Return the same for some of the queries: a slice, or a bool or int64 tensor.
+
+        What is wide is not copied before it is used; a few queries at a time, that is done in a processor's caches.
+        """
+        if isinstance(index, slice) and index.indices(len(self.hidden)) == (0, len(self.hidden), 1):
+            return self
+        if isinstance(index, Tensor) and index.dtype == torch.bool:
+            index = index.nonzero().squeeze(1)
+        stored, scores, probs, picked = self.stored, self.scores, self.probs, self.picked
+        if picked is not None:
+            picked = picked[index]
+        elif isinstance(index, Tensor):
+            picked = index
+        else:
+            stored, scores = stored[index], scores[index]
+            probs = None if probs is None else probs[index]
+        return Problem(
             self.head,
-            self.hidden[index],
-            self.keys[index],
-            self.labels[index],
-            self.weights[index],
-            self.base_logits[index],
-            *(
-                None if known is None else known[index]
-                for known in (self.log_normalizers, self.products, self.ranking)
-            ),
+            take(self.hidden, index),
+            stored,
+            take(self.labels, index),
+            take(self.weights, index),
+            scores,
+            take_known(self.log_normalizers, index),
+            take_known(self.products, index),
+            take_known(self.lengths, index),
+            take_known(self.ranking, index),
+            take_known(self.narrow, index),
+            probs,
+            picked,
         )
-        for known in {"base_probs", "query_products", "squared_norms", "gram"} & self.__dict__.keys():
-            part.__dict__[known] = self.__dict__[known][index]
-        return part
+
+    def measured(self) -> Problem:
+        """Return the same with the keys' products and lengths known; the keys are read once for both."""
+        products, lengths = [], []
+        for some in blocks(4 * self.stored[:1].nbytes, len(self.hidden), self.hidden.device):
+            part = self.rows(some)
+            lengths.append(key_lengths(part.keys))
+            products.append(
+                part.products if part.products is not None else key_products(part.hidden, part.keys)
+            )
+        return replace(self, products=torch.cat(products), lengths=torch.cat(lengths))
+
+    def _own(self, rows: Tensor) -> Tensor:
+        """Return the queries' share of something that is stored for others as well."""
+        return rows if self.picked is None else rows.index_select(0, self.picked)
+
+    @cached_property
+    def keys(self) -> Tensor:
+        """The neighbours (n, K, D) in the queries' precision; stored keys may be of half of it."""
+        return self._own(self.stored).to(self.hidden.dtype)
+
+    @cached_property
+    def base_logits(self) -> Tensor:
+        """The base's logits (n, V) of the queries."""
+        return self._own(self.scores)
 
     @property
     def one(self) -> float:
@@ -69,7 +136,7 @@ class Problem:
     @cached_property
     def base_probs(self) -> Tensor:
         """The base's probabilities (n, V) of the queries."""
-        return self.base_logits.softmax(1)
+        return self.base_logits.softmax(1) if self.probs is None else self._own(self.probs)
 
     @cached_property
     def query_products(self) -> Tensor:
@@ -80,8 +147,8 @@ class Problem:
     @cached_property
     def squared_norms(self) -> Tensor:
         """``||h_k||^2 + 1`` (n, K), the diagonal of G."""
-        lengths: Tensor = torch.linalg.vector_norm(self.keys, dim=2)
-        return lengths.square_() + self.one
+        lengths = key_lengths(self.keys) if self.lengths is None else self.lengths
+        return lengths + self.one
 
     @cached_property
     def gram(self) -> Tensor:

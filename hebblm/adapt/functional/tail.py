@@ -8,13 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from hebblm.adapt.functional.mixing import Mixing
 from hebblm.adapt.functional.problem import Problem
 
 PARTS = 8  # of a sample of the tail, compared with each other
 NEGLIGIBLE = -80.0  # log of a probability that is as good as zero; smaller ones are slow to compute
-PROBED = 32  # classes of the tail at which the error is measured
-SAFETY = 2.0  # factor on what was measured: the probed classes are few, and only the first order is seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +33,7 @@ class Tail:
         """Return the tail of ``base_probs`` (n, V) outside ``chosen`` (n, A)."""
         probabilities = base_probs.scatter(1, chosen, 0.0)
         mass = probabilities.sum(1, keepdim=True).clamp_max(1.0)
-        squares = torch.linalg.vector_norm(probabilities, dim=1, keepdim=True) / _positive(mass)
+        squares = torch.linalg.vector_norm(probabilities, dim=1, keepdim=True) / positive(mass)
         return cls(probabilities, mass, squares.square())
 
     def rows(self, index: slice | Tensor) -> Tail:
@@ -45,7 +42,7 @@ class Tail:
 
     def shape(self) -> Tensor:
         """Return q (n, V), which sums to one."""
-        return self.probabilities / _positive(self.mass)
+        return self.probabilities / positive(self.mass)
 
     def quantiles(self, count: int) -> Tensor:
         """Return ``count`` classes (n, m) at equal steps of the tail's distribution.
@@ -119,7 +116,7 @@ def sampled_tail(problem: Problem, chosen: Tensor, count: int) -> TailLogit:
     parts = ratios.view(*ratios.shape[:2], size, PARTS)  # every PARTS-th class
     estimates = parts.logsumexp(2) - parts.mean(2)  # (n, K, PARTS)
     together = estimates.logsumexp(2)  # (n, K)
-    scale = _positive(tail.mass).log() + log_normalizer - math.log(size * PARTS)
+    scale = positive(tail.mass).log() + log_normalizer - math.log(size * PARTS)
     portions = (estimates - together.unsqueeze(2)).exp()  # of each part, 1 / PARTS if they agree
     differences = (portions[:, :, ::2] - portions[:, :, 1::2]).transpose(1, 2)  # (n, P, K)
     return TailLogit(scale + mean + together, differences)
@@ -134,95 +131,18 @@ def logits_of(problem: Problem, classes: Tensor) -> Tensor:
     return torch.baddbmm(bias[classes].unsqueeze(1), problem.keys, rows)
 
 
+def adapted(inside: Tensor, mass: Tensor, change: Tensor) -> Tensor:
+    """Return the adapted probabilities (n, A) of base probabilities (n, A); the tail (n, 1) keeps its mass."""
+    grown = inside.log() + change
+    whole = torch.logaddexp(grown.logsumexp(1, keepdim=True), mass.log())
+    return (grown - whole).exp()
+
+
 def mean_key(problem: Problem, sizes: Tensor) -> Tensor:
     """Return the neighbours' mean key (n, D), weighted by ``sizes`` (n, K), which are not negative."""
-    return torch.einsum("nk,nkd->nd", sizes / _positive(sizes.sum(1, keepdim=True)), problem.keys)
+    return torch.einsum("nk,nkd->nd", sizes / positive(sizes.sum(1, keepdim=True)), problem.keys)
 
 
-def shape_at_mean(problem: Problem, shares: Tensor, chosen: Tensor) -> Tensor:
-    """Return the shape (n, V) of the tail at the neighbours' mean key, zero on A and summing to one.
-
-    Args:
-        problem: the queries and their neighbours.
-        shares: (n, K) how much of the moved mass is each neighbour's.
-        chosen: (n, A) the active set.
-    """
-    mean = mean_key(problem, shares.abs())  # a neighbour that points away moves mass the other way
-    return Tail.outside(problem.head.logits(mean).softmax(1), chosen).shape()
-
-
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """Some classes of the tail, at which what the keys do is known one by one.
-
-    Args:
-        classes: (n, m) at equal steps of the query's tail.
-        own: (n, m) shape ``q_v`` of the query's tail.
-        keys: (n, K, m) shape ``q_kv`` of the tail of each key.
-    """
-
-    classes: Tensor
-    own: Tensor
-    keys: Tensor
-
-    @classmethod
-    def of(cls, problem: Problem, tail: Tail, logit: Tensor) -> Probe:
-        """Look at the tails of the queries, and of the keys, whose logit is ``logit`` (n, K)."""
-        classes = tail.quantiles(PROBED)
-        keys = (logits_of(problem, classes) - logit.unsqueeze(2)).clamp_max_(0).exp_()
-        own = tail.probabilities.gather(1, classes) / _positive(tail.mass)
-        return cls(classes, _positive(own), keys)
-
-    def shape_error(self, shares: Tensor, delta: Tensor, mass: Tensor) -> Tensor:
-        """Return what one shape for the tails of all keys costs, in nats a token (n,).
-
-        The change ``-sum_k s_k q_kv`` is formed neighbour by neighbour. A label outside A is charged the difference
-        there and that of the normaliser, a label within A the latter; the mean is over the query's distribution.
-
-        Args:
-            shares: (n, K) ``s_k``, the mass that each neighbour moves out of the tail.
-            delta: (n, V) change of the logits whose tail is judged.
-            mass: (n, 1) of the tail.
-        """
-        moved = (shares.unsqueeze(1) @ self.keys).squeeze(1)  # (n, m)
-        apart = moved + delta.gather(1, self.classes)
-        return SAFETY * mass.squeeze(1) * (apart.abs().mean(1) + apart.mean(1).abs())
-
-    def motion(self, pushed: Tensor, mixing: Mixing) -> Tensor:
-        """Return how far the logits fall over the steps (n, K, m): by ``sum_j M_kj T_j q_jv`` at key k.
-
-        Args:
-            pushed: (n, K) ``T_j``, the tail mass of each neighbour, summed over the steps.
-            mixing: M.
-        """
-        return mixing.product(pushed.unsqueeze(2) * self.keys)
-
-    def motion_error(
-        self, shares: Tensor, pushed: Tensor, mixing: Mixing, fallen: Tensor, overlap: Tensor
-    ) -> Tensor:
-        """Return by what part (n,) the tails of the keys fall otherwise than by the query's overlap with itself.
-
-        Args:
-            shares: (n, K) how much the tail of each key counts.
-            pushed: as in :meth:`motion`.
-            mixing: as in :meth:`motion`.
-            fallen: what :meth:`motion` returned.
-            overlap: (n, 1) ``sum_v q_v^2``.
-        """
-        sizes = shares.abs()
-        each = (sizes.unsqueeze(1) @ (self.keys * fallen)).squeeze(1)  # (n, m)
-        true = (each / self.own).mean(1)  # (n,)
-        taken = overlap.squeeze(1) * (sizes * mixing.product(pushed.unsqueeze(2)).squeeze(2)).sum(1)
-        return (true - taken).abs() / _positive(taken.abs())
-
-    def halfway(self, fallen: Tensor) -> Probe:
-        """Return the shapes that the tails of the keys have in the middle of the descent."""
-        keys = self.keys * (-fallen / 2).exp()
-        own = self.own.unsqueeze(1)
-        mass = (keys / own).mean(2, keepdim=True) / _positive((self.keys / own).mean(2, keepdim=True))
-        return Probe(self.classes, self.own, keys / _positive(mass))
-
-
-def _positive(values: Tensor) -> Tensor:
+def positive(values: Tensor) -> Tensor:
     """Keep a mass above zero, for logarithms and quotients."""
     return values.clamp_min(torch.finfo(values.dtype).tiny)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
+from hebblm.adapt.functional.blocks import blocks
+from hebblm.adapt.functional.grouping import distinct
 from hebblm.adapt.functional.problem import Problem
 
 ACTIVE = 255  # classes followed; with the tail as one more, rows of whole vector registers
@@ -12,6 +16,8 @@ NARROW = 159  # where these serve, every pass over the keys' logits is the short
 SHAPES = (
     3.0  # by how much the shapes of tails differ, in what they hold; 2 would be too little for a sharp head
 )
+WIDE = 8  # arrays as wide as the vocabulary that are made and read again to rank the classes of a query
+GROUP = 8  # classes that are compared with others by their largest first
 SPARE = 32  # probable classes beside the labels, however many these are
 
 
@@ -36,7 +42,26 @@ def rank_classes(base_logits: Tensor, labels: Tensor, present: Tensor, size: int
     """
     lowest, highest = base_logits.new_tensor(-torch.inf), base_logits.new_tensor(torch.inf)
     boosted = base_logits.scatter_reduce(1, labels, torch.where(present, highest, lowest), "amax")
-    return boosted.topk(size, dim=1).indices
+    return top(boosted, size)
+
+
+def top(values: Tensor, size: int) -> Tensor:
+    """Return where the largest of each row (n, V) are (n, size), in descending order.
+
+    The largest are in the groups whose largest are the largest, so that few of many values have to be compared; groups
+    are taken across the row, where maxima are taken a vector register at a time.
+    """
+    classes = values.shape[1]
+    count = classes // GROUP
+    if count <= 2 * size:
+        return values.topk(size, dim=1).indices
+    groups = values[:, : count * GROUP].view(-1, GROUP, count)  # (n, G, V / G)
+    picked = groups.amax(1).topk(size, dim=1, sorted=False).indices  # (n, size)
+    members = count * torch.arange(GROUP, device=values.device).unsqueeze(1)  # (G, 1)
+    rest = torch.arange(count * GROUP, classes, device=values.device).expand(len(values), -1)
+    candidates = torch.cat([(picked.unsqueeze(1) + members).flatten(1), rest], 1)
+    found = values.gather(1, candidates).topk(size, dim=1).indices
+    return candidates.gather(1, found)
 
 
 def leading(problem: Problem, size: int) -> Tensor:
@@ -66,7 +91,14 @@ def narrow_serves(problem: Problem, *, rate: float, steps: int, tolerance: float
     return serves
 
 
-def distinct(labels: Tensor) -> Tensor:
-    """Return how many different labels (n,) each row of (n, K) holds."""
-    ordered = labels.sort(dim=1).values
-    return (ordered.diff(dim=1) != 0).sum(1) + min(1, labels.shape[1])
+def marked(problem: Problem, *, rate: float, steps: int, tolerance: float) -> Problem:
+    """Return the same with the base's probabilities, a ranking of ``ACTIVE`` classes, and where few of them serve."""
+    problem = replace(problem, probs=problem.base_probs)
+    rankings, narrow = [], []
+    for some in blocks(WIDE * problem.scores[:1].nbytes, len(problem.hidden), problem.hidden.device):
+        part = problem.rows(some)
+        ranking = leading(part, ACTIVE)
+        rankings.append(ranking)
+        part = replace(part, ranking=ranking)
+        narrow.append(narrow_serves(part, rate=rate, steps=steps, tolerance=tolerance))
+    return replace(problem, ranking=torch.cat(rankings), narrow=torch.cat(narrow))

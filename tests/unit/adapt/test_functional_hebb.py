@@ -8,13 +8,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hebblm.adapt import functional
-from hebblm.adapt.functional.grouping import group_logsumexp, group_sizes
+from hebblm.adapt.functional import grouping
+from hebblm.adapt.functional.grouping import distinct, group_ids, group_logsumexp, group_sizes
 from hebblm.errors import UserError
 from hebblm.types import Neighbors, OutputHead
 
 LABEL_ROWS = st.integers(1, 12).flatmap(
     lambda k: st.lists(st.lists(st.integers(0, 4), min_size=k, max_size=k), min_size=1, max_size=4)
 )
+
+
+@given(LABEL_ROWS, st.sampled_from([1, 7, 2**24]))
+@settings(max_examples=60, deadline=None)
+def test_a_group_is_named_by_one_of_its_entries(rows: list[list[int]], scratch: int) -> None:
+    labels = torch.tensor(rows)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grouping, "SCRATCH", scratch)
+        ids = group_ids(labels)
+    assert torch.equal(labels.gather(1, ids), labels)
+    assert torch.equal(ids[:, :, None] == ids[:, None, :], labels[:, :, None] == labels[:, None, :])
+    assert distinct(labels).tolist() == [len(set(row)) for row in rows]
+
+
+def test_no_label_is_no_group() -> None:
+    nothing = torch.zeros(3, 0, dtype=torch.int64)
+    assert group_ids(nothing).shape == (3, 0)
+    assert distinct(nothing).tolist() == [0, 0, 0]
 
 
 @given(LABEL_ROWS, st.integers(0, 1000))
