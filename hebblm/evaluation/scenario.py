@@ -20,6 +20,7 @@ from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary, Vocabu
 from hebblm.files import hash_of, sha256
 from hebblm.memory import build_memory
 from hebblm.memory.persistence import AnyMemory
+from hebblm.models.allocator import keep_freed_memory
 from hebblm.models.base import AwdBase
 from hebblm.models.shipped import LoadedModel, obtain_model, open_model
 from hebblm.models.store import prepared_corpus
@@ -244,6 +245,7 @@ def open_scenario(config: ScenarioConfig, device: torch.device, provenance: dict
     Raises:
         UserError: anything missing, altered, or not fitting together.
     """
+    keep_freed_memory()
     source, target = config.corpora()
     policy = config.normalization or _default_normalization(source, target)
     train = None if source is None else prepared_corpus(source, policy)

@@ -1,4 +1,4 @@
-"""Keeping freed memory for the next training step instead of handing it back to the system."""
+"""Keeping freed memory for the next step instead of handing it back to the system."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ NEVER = (1 << 31) - 1  # bytes
 def keep_freed_memory() -> bool:
     """Let glibc keep what is freed; return whether there was a glibc to ask.
 
-    A step of training frees tens of megabytes and asks for as many in the next; pages that were given back have to
-    be mapped and cleared anew. The process grows to its largest step and stays there.
+    A step of training or of evaluation frees tens of megabytes, and the next one asks for as many; pages that were given
+    back have to be mapped and cleared anew. The process grows to its largest step and stays there.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
