@@ -13,8 +13,8 @@ NEVER = (1 << 31) - 1  # bytes
 def keep_freed_memory() -> bool:
     """Let glibc keep what is freed; return whether there was a glibc to ask.
 
-    A step of training or of evaluation frees tens of megabytes, and the next one asks for as many; pages that were given
-    back have to be mapped and cleared anew. The process grows to its largest step and stays there.
+    A step of training or of evaluation frees tens of megabytes, and the next one asks for as many; pages that were
+    given back have to be mapped and cleared anew. The process grows to its largest step and stays there.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
