@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, fields
-from typing import Literal
+from typing import ClassVar, Literal
 
 from hebblm.adapt.functional import TOLERANCE, checks
 from hebblm.errors import UserError
@@ -97,19 +97,21 @@ class MixtureCacheConfig:
     """Continuous cache on top of Mixture.
 
     Args:
-        window: number of most recent tokens the cache remembers.
+        window: number of most recent tokens the cache remembers, with their states as they were when read.
         theta: sharpness of its weights exp(theta h_k . h).
         gamma: share of the cache; the rest is Mixture's.
     """
+
+    section: ClassVar[str] = "mixture_cache"
 
     window: int = 500
     theta: float = 1.0
     gamma: float = 0.1
 
     def __post_init__(self) -> None:
-        checks.at_least("mixture_cache.window", self.window, 1)
-        checks.at_least("mixture_cache.theta", self.theta, 0)
-        checks.share("mixture_cache.gamma", self.gamma)
+        checks.at_least(f"{self.section}.window", self.window, 1)
+        checks.at_least(f"{self.section}.theta", self.theta, 0)
+        checks.share(f"{self.section}.gamma", self.gamma)
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,23 +286,10 @@ class DynamicMixtureHebbConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class DynamicMixtureCacheConfig:
-    """Continuous cache on top of Mixture, both over the moving states of dynamic evaluation.
+class DynamicMixtureCacheConfig(MixtureCacheConfig):
+    """The same, both over the moving states of dynamic evaluation."""
 
-    Args:
-        window: number of most recent tokens the cache remembers, with their states as they were when read.
-        theta: sharpness of its weights exp(theta h_k . h).
-        gamma: share of the cache; the rest is Mixture's.
-    """
-
-    window: int = 500
-    theta: float = 1.0
-    gamma: float = 0.1
-
-    def __post_init__(self) -> None:
-        checks.at_least("dynamic_mixture_cache.window", self.window, 1)
-        checks.at_least("dynamic_mixture_cache.theta", self.theta, 0)
-        checks.share("dynamic_mixture_cache.gamma", self.gamma)
+    section: ClassVar[str] = "dynamic_mixture_cache"
 
 
 @dataclass(frozen=True, slots=True)
