@@ -34,6 +34,9 @@ run() { # FILE COMMAND...: unless the command was run to its end
     have "$@" || "${@:2}"
 }
 
+# shellcheck disable=SC2034
+everything=(--methods all --log-samples) # of the runs whose tables the book opens with
+
 evaluate() { # NAME SCENARIO ARGUMENTS...: hebblm-eval with the values tuned for a scenario, once a seed
     local name="$1" values seed
     values="$(values_for "$2")"

@@ -7,7 +7,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 across
-evaluate "$pair" "$pair" "${across[@]}" --log-samples
+evaluate "$pair" "$pair" "${across[@]}" --forgetting "${everything[@]}"
 evaluate "$pair-paper" paper "${across[@]}" --log-samples
 evaluate "$pair-open" "$pair" "${across[@]}" --vocabulary open --log-samples
 runs=("$pair" "$pair-paper" "$pair-open")

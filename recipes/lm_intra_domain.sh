@@ -10,7 +10,7 @@ runs=()
 for name in $(corpora); do
     text="$(corpus "$name")"
     evaluate "intra-$name-valid" "$name" --intra-domain "$text" --split valid --log-samples
-    evaluate "intra-$name" "$name" --intra-domain "$text" --log-samples
+    evaluate "intra-$name" "$name" --intra-domain "$text" "${everything[@]}"
     evaluate "intra-$name-paper" paper --intra-domain "$text" --log-samples
     runs+=("intra-$name-valid" "intra-$name" "intra-$name-paper")
 done

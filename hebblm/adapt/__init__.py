@@ -15,6 +15,7 @@ from hebblm.adapt.methods import (
     build_rule,
     check_methods,
     hyperparameters,
+    named,
     window_of,
 )
 from hebblm.adapt.rules import Cache, Interpolated, KnnLM, Mbpa, Mixture, Rule, Tempered, Unadapted
@@ -73,5 +74,6 @@ __all__ = [
     "build_rule",
     "check_methods",
     "hyperparameters",
+    "named",
     "window_of",
 ]

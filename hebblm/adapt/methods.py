@@ -77,6 +77,7 @@ DEFAULT_METHODS = ("lstm", DYNAMIC, "cache", "knn", *PAPER_METHODS[1:])
 OUR_METHODS = (
     "mixture-gated", "mixture+cache", "dynamic+mixture", "dynamic+mixture+hebb", "dynamic+mixture+cache"
 )  # fmt: skip
+EVERY = "all"
 WINDOWED = {
     "cache": "cache",
     "mixture+cache": "mixture_cache",
@@ -101,6 +102,18 @@ _USED: dict[str, tuple[str, ...]] = {
 }
 
 
+def named(text: str) -> list[str]:
+    """Return the methods of a comma-separated list; ``all`` stands for the default ones and those beyond the paper.
+
+    Raises:
+        UserError: an unknown or repeated method.
+    """
+    names = [name.strip() for name in text.split(",")]
+    names = [*DEFAULT_METHODS, *OUR_METHODS] if names == [EVERY] else names
+    check_methods(names)
+    return names
+
+
 def check_methods(names: list[str]) -> None:
     """Refuse an unknown or repeated method.
 
@@ -109,7 +122,7 @@ def check_methods(names: list[str]) -> None:
     """
     for name in names:
         if name not in METHODS:
-            raise UserError(f"unknown method {name!r}; choose from {', '.join(METHODS)}")
+            raise UserError(f"unknown method {name!r}; choose from {', '.join(METHODS)}, or {EVERY} alone")
     if len(set(names)) < len(names) or not names:
         raise UserError(f"methods {','.join(names)!r} must name each method once, at least one")
 

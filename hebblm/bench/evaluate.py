@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from awd_lstm import ARCHITECTURES
-from hebblm.adapt import DEFAULT_METHODS, DYNAMIC, RULES, Rule, build_rule, check_methods
+from hebblm.adapt import DEFAULT_METHODS, DYNAMIC, RULES, Rule, build_rule, named
 from hebblm.bench.evaluation_floor import evaluation_floor
 from hebblm.bench.harness import Harness
 from hebblm.bench.machine import peak_resident_bytes
@@ -64,7 +64,6 @@ class EvalConfig(StatesConfig):
         each_at_least(2 * self.batch, stream_tokens=self.stream_tokens)
         if self.arch not in ARCHITECTURES:
             raise UserError(f"unknown arch {self.arch!r}; choose from {', '.join(ARCHITECTURES)}")
-        check_methods(self.names())
         for name in self.names():
             if name not in RULES:
                 raise UserError(
@@ -73,7 +72,7 @@ class EvalConfig(StatesConfig):
 
     def names(self) -> list[str]:
         """Return the methods by name."""
-        return [name.strip() for name in self.methods.split(",")]
+        return named(self.methods)
 
     def longest(self) -> int:
         """Return the tokens of the longest stream."""

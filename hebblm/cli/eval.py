@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from rich.console import Console
 
-from hebblm.adapt import DEFAULT_METHODS, RULES, check_methods
+from hebblm.adapt import DEFAULT_METHODS, RULES, named
 from hebblm.cli.common import guarded, parse
 from hebblm.errors import UserError
 from hebblm.evaluation.defaults import resolve_settings
@@ -39,7 +39,7 @@ class EvalConfig(ScenarioConfig):
     Args:
         methods: comma-separated: lstm, dynamic, cache, knn, mixture, mbpa, hebb, mixture+mbpa, mixture+hebb, hebb-v1,
             hebb-v2, hebb-v3, hebb-literal; beyond the paper: mixture-gated, mixture+cache, dynamic+mixture,
-            dynamic+mixture+hebb, dynamic+mixture+cache.
+            dynamic+mixture+hebb, dynamic+mixture+cache; or all, for the default ones and those beyond the paper.
         hyperparameters: tuned (on validation, where they ship), paper, or a file of hebblm-tune.
         values: hyper-parameters by dotted name, as hebblm-tune writes them.
         set: hyper-parameters, e.g. --set hebb.beta=0.5 mbpa.lr=0.1.
@@ -81,8 +81,7 @@ def main(argv: list[str] | None = None) -> int:
         description="Read a text with a base model and every adaptation method, and say who predicts it best.",
         example="hebblm-eval --cross-domain wt2-to-ptb --output-path results/wt2-to-ptb",
     )
-    methods = [name.strip() for name in config.methods.split(",")]
-    check_methods(methods)
+    methods = named(config.methods)
     edges = validate_edges(config.frequency_edges)
     settings = resolve_settings(config, config.hyperparameters, config.values, changes_of(config))
     if config.tolerance is not None and settings.methods.mbpa.method == "exact":

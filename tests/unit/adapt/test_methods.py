@@ -9,6 +9,7 @@ import torch
 from hebblm.adapt import (
     DEFAULT_METHODS,
     METHODS,
+    OUR_METHODS,
     PAPER_METHODS,
     CacheConfig,
     ContextAdapter,
@@ -29,6 +30,7 @@ from hebblm.adapt import (
     build_rule,
     check_methods,
     hyperparameters,
+    named,
     window_of,
 )
 from hebblm.adapt import functional as F
@@ -65,6 +67,13 @@ def test_the_named_sets_are_known_methods() -> None:
 def test_unknown_repeated_or_missing_methods_are_refused(names: list[str], message: str) -> None:
     with pytest.raises(UserError, match=message):
         check_methods(names)
+
+
+def test_all_stands_for_the_default_methods_and_those_beyond_the_paper() -> None:
+    assert named("all") == [*DEFAULT_METHODS, *OUR_METHODS]
+    assert named(" lstm , mixture+hebb") == ["lstm", "mixture+hebb"]
+    with pytest.raises(UserError, match="'all'.*or all alone"):
+        named("lstm,all")
 
 
 @pytest.mark.parametrize(
