@@ -72,7 +72,7 @@ def test_unknown_repeated_or_missing_methods_are_refused(names: list[str], messa
 def test_all_stands_for_the_default_methods_and_those_beyond_the_paper() -> None:
     assert named("all") == [*DEFAULT_METHODS, *OUR_METHODS]
     assert named(" lstm , mixture+hebb") == ["lstm", "mixture+hebb"]
-    with pytest.raises(UserError, match="'all'.*or all alone"):
+    with pytest.raises(UserError, match=r"'all'.*or all alone"):
         named("lstm,all")
 
 
