@@ -74,19 +74,23 @@ def adaptation_row(
 
 @torch.no_grad()
 def _hebbian(batch: Batch, *, lr: float, steps: int) -> dict[str, Turn]:
-    """Time the Hebbian term and its combination with a change by MbPA, and MbPA's plain sum; all else is given."""
+    """Time the Hebbian term and its combination with a change by MbPA, and MbPA's plain sum, each right after MbPA."""
     head = batch.head
     base = head.logits(batch.hidden)
     products = F.key_products(batch.hidden, batch.neighbors.keys)
     given = (batch.hidden, batch.neighbors, head, base)
-    delta = F.mbpa_delta(*given, lr=lr, steps=steps, eps=EPS, method="fast", products=products).delta
+    delta = torch.zeros_like(base)
+
+    def mbpa() -> None:
+        nonlocal delta
+        delta = F.mbpa_delta(*given, lr=lr, steps=steps, eps=EPS, method="fast", products=products).delta
 
     def hebbian() -> Tensor:
         term = F.hebbian_term(batch.neighbors, batch.hidden, eps=EPS, products=products)
         return F.hebb_combine(base, delta, term, F.hebb_weights(batch.counts, BETA), eta=ETA)
 
     return {
-        name: stopwatch(call, len(batch.hidden), batch.hidden.device)
+        name: stopwatch(call, len(batch.hidden), batch.hidden.device, before=mbpa)
         for name, call in (("hebbian", hebbian), ("addition", lambda: base + delta))
     }
 

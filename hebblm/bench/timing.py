@@ -71,10 +71,16 @@ class Timing:
         }
 
 
-def stopwatch(call: Callable[[], object], tokens: int, device: torch.device) -> Turn:
-    """Return a turn that calls ``call``, which processes ``tokens``; work queued on a GPU is waited for."""
+def stopwatch(
+    call: Callable[[], object], tokens: int, device: torch.device, before: Callable[[], object] = lambda: None
+) -> Turn:
+    """Return a turn that calls ``call``, which processes ``tokens``; work queued on a GPU is waited for.
+
+    ``before`` is called first and not timed: what comes before a part of a computation leaves the caches as they are.
+    """
 
     def turn() -> tuple[float, int]:
+        before()
         _synchronize(device)
         started = time.perf_counter()
         call()

@@ -120,6 +120,7 @@ def recall(
         HebbianTerm(
             torch.cat([part.term.labels for part in parts]),
             torch.cat([part.term.bumps for part in parts]),
+            torch.cat([part.term.shares for part in parts]),
             torch.cat([part.term.present for part in parts]),
         ),
         torch.cat([part.stabilized for part in parts]),

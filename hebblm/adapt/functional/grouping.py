@@ -28,7 +28,7 @@ def group_ids(labels: Tensor) -> Tensor:
     for some in torch.split(labels, max(1, SCRATCH // classes)):
         places = torch.empty(len(some), classes, dtype=torch.int32, device=labels.device)
         ids.append(places.scatter_(1, some, positions.expand_as(some)).gather(1, some))
-    return torch.cat(ids).long()
+    return (ids[0] if len(ids) == 1 else torch.cat(ids)).long()
 
 
 def distinct(labels: Tensor) -> Tensor:
@@ -37,19 +37,18 @@ def distinct(labels: Tensor) -> Tensor:
     return (group_ids(labels) == positions).sum(1)
 
 
-def group_sizes(labels: Tensor, member: Tensor) -> Tensor:
-    """Count, for each entry, the members of its row that carry its label.
+def group_sums(labels: Tensor, values: Tensor) -> Tensor:
+    """Add up, for each entry, the values of the entries of its row that carry its label.
 
     Args:
         labels: (N, K) int64.
-        member: (N, K) bool, which entries count.
+        values: (N, K).
 
     Returns:
-        (N, K) int64, |N_i| for the label i of each entry.
+        (N, K), equal for entries of one label.
     """
     ids = group_ids(labels)
-    sizes = torch.zeros_like(ids).scatter_add_(1, ids, member.to(ids.dtype))
-    return sizes.gather(1, ids)
+    return torch.zeros_like(values).scatter_add_(1, ids, values).gather(1, ids)
 
 
 def group_logsumexp(scores: Tensor, labels: Tensor) -> Tensor:

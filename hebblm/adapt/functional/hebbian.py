@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hebblm.adapt.functional import checks
 from hebblm.adapt.functional.closeness import Normalization, closeness
-from hebblm.adapt.functional.grouping import group_sizes
+from hebblm.adapt.functional.grouping import group_sums
 from hebblm.adapt.functional.mbpa import TOLERANCE, Method, Optimizer, mbpa_delta
 from hebblm.adapt.functional.problem import key_products
 from hebblm.errors import UserError
@@ -28,11 +28,14 @@ class HebbianTerm:
         labels: (N, K) int64.
         bumps: (N, K) ``c_k (h_k . h + 1) / |N_i|`` with i the entry's label; added over the entries of
             a label they give ``D_i . h``. Zero for an entry outside N^new.
+        shares: (N, K) ``1 / |N_i|`` of an entry in N^new, zero outside: over the entries of a label they sum to 1 where
+            D_i is not empty, and to 0 where it is.
         present: (N, K) bool, whether the entry's label has any entry in N^new, so that D_i is not empty.
     """
 
     labels: Tensor
     bumps: Tensor
+    shares: Tensor
     present: Tensor
 
 
@@ -71,11 +74,11 @@ def hebbian_term(
     member = neighbors.mask
     if hebbian_classes is not None:
         member = member & hebbian_classes[neighbors.values]  # (N, K)
-    sizes = group_sizes(neighbors.values, member)  # |N_i| (N, K)
+    sizes = group_sums(neighbors.values, member.to(hidden.dtype))  # |N_i| (N, K)
     products = key_products(hidden, neighbors.keys) if products is None else products
-    changes = weights.to(hidden.dtype) * (products + float(bias))  # c_k (h_k . h + 1) (N, K)
-    bumps = torch.where(member, changes / sizes.clamp_min(1), 0)
-    return HebbianTerm(neighbors.values, bumps, sizes > 0)
+    shares = torch.where(member, 1 / sizes, 0)  # (N, K)
+    bumps = shares * weights.to(hidden.dtype) * (products + float(bias))  # c_k (h_k . h + 1) / |N_i| (N, K)
+    return HebbianTerm(neighbors.values, bumps, shares, sizes > 0)
 
 
 def hebb_weights(counts: Tensor, beta: float) -> Tensor:
@@ -130,16 +133,17 @@ def hebb_combine(
     checks.at_least("eta", eta, 0)
     checks.one_of("gate", gate, ("gated", "literal"))
     weights = weights.to(base_logits.dtype)
-    per_entry = weights[term.labels] * term.present  # E_i of each entry's label (N, K)
+    changes = eta * term.bumps  # (N, K)
     if delta is None:
         logits = base_logits.clone()
     elif gate == "literal":
         logits = base_logits + (1 - weights) * delta
     else:
         logits = base_logits + delta
-        gated = base_logits.gather(1, term.labels) + (1 - per_entry) * delta.gather(1, term.labels)  # (N, K)
-        logits.scatter_(1, term.labels, gated)  # entries of one label carry the same value
-    return logits.scatter_add_(1, term.labels, eta * per_entry * term.bumps)
+        changes = changes - term.shares * delta.gather(
+            1, term.labels
+        )  # over a label's entries: eta D_i . h - delta_i
+    return logits.scatter_add_(1, term.labels, weights[term.labels] * changes)
 
 
 def hebb_logits(

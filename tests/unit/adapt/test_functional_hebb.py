@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hebblm.adapt import functional
 from hebblm.adapt.functional import grouping
-from hebblm.adapt.functional.grouping import distinct, group_ids, group_logsumexp, group_sizes
+from hebblm.adapt.functional.grouping import distinct, group_ids, group_logsumexp, group_sums
 from hebblm.errors import UserError
 from hebblm.types import Neighbors, OutputHead
 
@@ -38,14 +38,14 @@ def test_no_label_is_no_group() -> None:
 
 @given(LABEL_ROWS, st.integers(0, 1000))
 @settings(max_examples=60, deadline=None)
-def test_group_sizes_counts(rows: list[list[int]], seed: int) -> None:
+def test_group_sums_count_members(rows: list[list[int]], seed: int) -> None:
     labels = torch.tensor(rows)
     member = torch.rand(labels.shape, generator=torch.Generator().manual_seed(seed)) < 0.6
     expected = [
         [sum(bool(m) and a == b for b, m in zip(row, members, strict=True)) for a in row]
         for row, members in zip(rows, member, strict=True)
     ]
-    assert group_sizes(labels, member).tolist() == expected
+    assert group_sums(labels, member.double()).tolist() == expected
 
 
 @given(LABEL_ROWS, st.integers(0, 1000), st.sampled_from([0.0, 1.0, 1e5]))
@@ -98,6 +98,7 @@ def test_term_by_hand() -> None:
     new = functional.hebbian_term(neighbors, hidden, eps=1.0, hebbian_classes=torch.arange(5) == 1)
     assert new.present.tolist() == [[False, True, False]]
     torch.testing.assert_close(new.bumps, torch.tensor([[0.0, 2.5, 0.0]]))
+    torch.testing.assert_close(new.shares, torch.tensor([[0.0, 1.0, 0.0]]))
 
 
 def test_combination_by_hand() -> None:
