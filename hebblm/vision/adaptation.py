@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from hebblm.adapt.functional.problem import rose, weighted_loss
+from hebblm.adapt.functional.problem import rose
 from hebblm.vision.mlp import MLP
 
 BACKTRACKS = 12
@@ -77,25 +77,32 @@ def descend(problem: NetworkProblem, rates: Tensor, *, steps: int) -> tuple[Tens
     inputs = torch.cat([problem.key_inputs, problem.query_inputs.unsqueeze(1)], dim=1)  # Z (n, K + 1, H)
     output = head.weight.expand(len(labels), -1, -1).clone()  # V (n, C, H)
     offset = head.bias.unsqueeze(1).expand(len(labels), -1, -1).clone()  # v (n, C, 1)
-    ones = weights.new_ones(len(labels), 1, count)
     hidden = inputs.relu()  # H (n, K + 1, H)
+    near, across = hidden[:, :count], hidden.transpose(1, 2)
     change = torch.empty_like(problem.key_inputs)  # D (n, K, H)
+    chosen, minus = labels.unsqueeze(1), weights.new_full((len(labels), 1, count), -1)
     # The few classes come first: along a last dimension this short, a softmax is several times as slow.
-    logits = torch.baddbmm(offset, output, hidden.transpose(1, 2))  # (n, C, K + 1)
-    base = logits[:, :, count]  # (n, C)
-    before = weighted_loss(logits[:, :, :count].transpose(1, 2), labels, weights)
+    logits = torch.baddbmm(offset, output, across)  # (n, C, K + 1)
+    base = logits[:, :, count].clone()  # (n, C)
+    before = _loss(logits[:, :, :count], labels, weights)
     for _ in range(steps):
-        residual = logits[:, :, :count].softmax(1).scatter_add_(1, labels.unsqueeze(1), -ones)
+        residual = logits[:, :, :count].softmax(1).scatter_add_(1, chosen, minus)
         residual *= scale  # R^T (n, C, K)
         torch.bmm(residual.transpose(1, 2), output, out=change)
-        change = _masked_gradient(change, hidden[:, :count])
-        output.baddbmm_(residual, hidden[:, :count], alpha=-1)
+        change = _masked_gradient(change, near)
+        output.baddbmm_(residual, near, alpha=-1)
         offset -= residual.sum(2, keepdim=True)
         inputs.baddbmm_(gram, change, alpha=-1)
         torch.clamp(inputs, min=0, out=hidden)
-        logits = torch.baddbmm(offset, output, hidden.transpose(1, 2))
-    after = weighted_loss(logits[:, :, :count].transpose(1, 2), labels, weights)
+        torch.baddbmm(offset, output, across, out=logits)
+    after = _loss(logits[:, :, :count], labels, weights)
     return logits[:, :, count] - base, rose(before, after)
+
+
+def _loss(logits: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+    """Return ``-sum_k w_k log P(y_k | x_k)`` (n,) in nats for logits (n, C, K)."""
+    losses = torch.nn.functional.cross_entropy(logits, labels, reduction="none")  # (n, K)
+    return torch.where(weights > 0, weights * losses, 0).sum(1)
 
 
 def _masked_gradient(change: Tensor, hidden: Tensor) -> Tensor:
