@@ -4,6 +4,8 @@ from hebblm.adapt.adapter import ContextAdapter
 from hebblm.adapt.context import Context, EvalBatch
 from hebblm.adapt.gated import GatedMixture
 from hebblm.adapt.hebb import Hebb
+from hebblm.adapt.learned import HebbLearnedConfig, MixtureHebbLearnedConfig
+from hebblm.adapt.method_settings import MethodSettings, TemperedConfig
 from hebblm.adapt.methods import (
     DEFAULT_METHODS,
     DYNAMIC,
@@ -27,13 +29,11 @@ from hebblm.adapt.settings import (
     HebbConfig,
     KnnConfig,
     MbpaConfig,
-    MethodSettings,
     MixtureCacheConfig,
     MixtureConfig,
     MixtureGatedConfig,
     MixtureHebbConfig,
     MixtureMbpaConfig,
-    TemperedConfig,
 )
 
 __all__ = [
@@ -55,6 +55,7 @@ __all__ = [
     "GatedMixture",
     "Hebb",
     "HebbConfig",
+    "HebbLearnedConfig",
     "Interpolated",
     "KnnConfig",
     "KnnLM",
@@ -66,6 +67,7 @@ __all__ = [
     "MixtureConfig",
     "MixtureGatedConfig",
     "MixtureHebbConfig",
+    "MixtureHebbLearnedConfig",
     "MixtureMbpaConfig",
     "Rule",
     "Tempered",

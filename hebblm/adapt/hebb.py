@@ -73,11 +73,14 @@ class Hebb:
         mbpa: of the gradient term.
         variant: ``v1`` the Hebbian term alone, ``v2`` over all of N, ``v3`` a constant weight;
             None for the method itself.
+        steps: weights by ranges of counts in place of those by beta, see
+            :func:`hebblm.adapt.functional.stepped_weights`.
     """
 
     config: HebbConfig
     mbpa: MbpaConfig
     variant: str | None = None
+    steps: tuple[float, ...] | None = None
 
     def log_probs(self, batch: EvalBatch) -> Tensor:
         """Return (N, V), nats; see :func:`hebblm.adapt.functional.hebb_logits`."""
@@ -124,12 +127,14 @@ class Hebb:
         else:
             delta = mbpa_result(batch, self.mbpa).delta  # (N, V)
             constant = torch.full_like(summed, config.constant) if self.variant == "v3" else None
-            weights = entry_weights(batch, config, term.labels) if constant is None else constant  # (N, K)
+            weights = constant  # (N, K)
+            if weights is None:
+                weights = entry_weights(batch, config, term.labels, self.steps)
             values = base + (1 - weights) * delta.gather(1, term.labels) + config.eta * weights * summed
             if config.gate == "gated":
                 dense, normalizers = adapted_logits(batch, self.mbpa)
             else:
-                every = class_weights(batch, config) if constant is None else constant[:, :1]
+                every = class_weights(batch, config, self.steps) if constant is None else constant[:, :1]
                 dense = batch.logits + (1 - every) * delta
                 normalizers = dense.logsumexp(1)
         return HebbianLogits(dense, normalizers, term.labels, term.present, first & term.present, values)

@@ -10,8 +10,9 @@ from typing import Any
 from hebblm.adapt.functional import TOLERANCE
 from hebblm.adapt.gated import GatedMixture
 from hebblm.adapt.hebb import Hebb
+from hebblm.adapt.method_settings import MethodSettings, dotted
 from hebblm.adapt.rules import Cache, Interpolated, KnnLM, Mbpa, Mixture, Rule, Tempered, Unadapted
-from hebblm.adapt.settings import CacheConfig, MbpaConfig, MethodSettings, MixtureConfig, dotted
+from hebblm.adapt.settings import CacheConfig, MbpaConfig, MixtureConfig
 from hebblm.errors import UserError
 
 
@@ -19,6 +20,12 @@ def mixture_cache(settings: MethodSettings) -> Cache:
     """Return the continuous cache over Mixture."""
     config = settings.mixture_cache
     return Cache(CacheConfig(config.window, config.theta, config.gamma), Mixture(settings.mixture))
+
+
+def hebb_learned(settings: MethodSettings) -> Hebb:
+    """Return Hebb with a learned weight for each range of counts."""
+    config = settings.hebb_learned
+    return Hebb(config.over(settings.hebb), settings.mbpa, steps=config.steps)
 
 
 RULES: dict[str, Callable[[MethodSettings], Rule]] = {
@@ -32,6 +39,10 @@ RULES: dict[str, Callable[[MethodSettings], Rule]] = {
     "mixture+hebb": lambda s: Interpolated(Mixture(s.mixture), Hebb(s.hebb, s.mbpa), s.mixture_hebb.weight),
     "mixture-gated": lambda s: GatedMixture(s.mixture_gated),
     "mixture+cache": mixture_cache,
+    "hebb-learned": hebb_learned,
+    "mixture+hebb-learned": lambda s: Interpolated(
+        Mixture(s.mixture), hebb_learned(s), s.mixture_hebb_learned.weight
+    ),
     "hebb-v1": lambda s: Hebb(s.hebb, s.mbpa, "v1"),
     "hebb-v2": lambda s: Hebb(s.hebb, s.mbpa, "v2"),
     "hebb-v3": lambda s: Hebb(s.hebb, s.mbpa, "v3"),
@@ -75,7 +86,8 @@ METHODS = (*RULES, *DYNAMIC_RULES)
 PAPER_METHODS = ("lstm", "mixture", "mbpa", "hebb", "mixture+mbpa", "mixture+hebb")
 DEFAULT_METHODS = ("lstm", DYNAMIC, "cache", "knn", *PAPER_METHODS[1:])
 OUR_METHODS = (
-    "mixture-gated", "mixture+cache", "dynamic+mixture", "dynamic+mixture+hebb", "dynamic+mixture+cache"
+    "mixture-gated", "mixture+cache", "hebb-learned", "mixture+hebb-learned",
+    "dynamic+mixture", "dynamic+mixture+hebb", "dynamic+mixture+cache",
 )  # fmt: skip
 EVERY = "all"
 WINDOWED = {
@@ -94,6 +106,8 @@ _USED: dict[str, tuple[str, ...]] = {
     "mixture+mbpa": ("mixture", "mbpa", "mixture_mbpa"),
     "mixture+hebb": ("mixture", "mbpa", "hebb", "mixture_hebb"),
     "mixture-gated": ("mixture_gated",),
+    "hebb-learned": ("mbpa", "hebb", "hebb_learned"),
+    "mixture+hebb-learned": ("mixture", "mbpa", "hebb", "hebb_learned", "mixture_hebb_learned"),
     "mixture+cache": ("mixture", "mixture_cache"),
     DYNAMIC: (),
     "dynamic+mixture": ("dynamic_mixture",),

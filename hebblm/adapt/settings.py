@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from hebblm.adapt.functional import TOLERANCE, checks
@@ -112,54 +112,6 @@ class MixtureCacheConfig:
         checks.at_least(f"{self.section}.window", self.window, 1)
         checks.at_least(f"{self.section}.theta", self.theta, 0)
         checks.share(f"{self.section}.gamma", self.gamma)
-
-
-@dataclass(frozen=True, slots=True)
-class TemperedConfig:
-    """Temperature T of each method's whole distribution, softmax(log P / T); 1 leaves it as it is.
-
-    Args:
-        cache: of the continuous cache.
-        knn: of kNN-LM; the temperature of its weights is knn.temperature.
-        mixture: of Mixture.
-        mbpa: of MbPA.
-        hebb: of Hebb.
-        mixture_mbpa: of Mixture+MbPA.
-        mixture_hebb: of Mixture+Hebb.
-        mixture_gated: of Mixture-gated.
-        mixture_cache: of Mixture+Cache.
-        dynamic: of dynamic evaluation.
-        dynamic_mixture: of Dynamic+Mixture.
-        dynamic_mixture_hebb: of Dynamic+Mixture+Hebb.
-        dynamic_mixture_cache: of Dynamic+Mixture+Cache.
-    """
-
-    cache: float = 1.0
-    knn: float = 1.0
-    mixture: float = 1.0
-    mbpa: float = 1.0
-    hebb: float = 1.0
-    mixture_mbpa: float = 1.0
-    mixture_hebb: float = 1.0
-    mixture_gated: float = 1.0
-    mixture_cache: float = 1.0
-    dynamic: float = 1.0
-    dynamic_mixture: float = 1.0
-    dynamic_mixture_hebb: float = 1.0
-    dynamic_mixture_cache: float = 1.0
-
-    def __post_init__(self) -> None:
-        for field_ in fields(self):
-            checks.above_zero(f"tempered.{field_.name}", getattr(self, field_.name))
-
-    def of(self, method: str) -> float:
-        """Return the temperature of a method; 1 for one that has none."""
-        return float(getattr(self, dotted(method), 1.0))
-
-
-def dotted(method: str) -> str:
-    """Return how a method is written in the name of a setting: ``mixture+hebb`` is ``mixture_hebb``."""
-    return method.replace("+", "_").replace("-", "_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,22 +242,3 @@ class DynamicMixtureCacheConfig(MixtureCacheConfig):
     """The same, both over the moving states of dynamic evaluation."""
 
     section: ClassVar[str] = "dynamic_mixture_cache"
-
-
-@dataclass(frozen=True, slots=True)
-class MethodSettings:
-    """Hyper-parameters of all methods that work on hidden states."""
-
-    cache: CacheConfig = field(default_factory=CacheConfig)
-    knn: KnnConfig = field(default_factory=KnnConfig)
-    mixture: MixtureConfig = field(default_factory=MixtureConfig)
-    mbpa: MbpaConfig = field(default_factory=MbpaConfig)
-    hebb: HebbConfig = field(default_factory=HebbConfig)
-    mixture_mbpa: MixtureMbpaConfig = field(default_factory=MixtureMbpaConfig)
-    mixture_hebb: MixtureHebbConfig = field(default_factory=MixtureHebbConfig)
-    mixture_gated: MixtureGatedConfig = field(default_factory=MixtureGatedConfig)
-    dynamic_mixture: DynamicMixtureConfig = field(default_factory=DynamicMixtureConfig)
-    mixture_cache: MixtureCacheConfig = field(default_factory=MixtureCacheConfig)
-    dynamic_mixture_hebb: DynamicMixtureHebbConfig = field(default_factory=DynamicMixtureHebbConfig)
-    dynamic_mixture_cache: DynamicMixtureCacheConfig = field(default_factory=DynamicMixtureCacheConfig)
-    tempered: TemperedConfig = field(default_factory=TemperedConfig)

@@ -38,8 +38,9 @@ class EvalConfig(ScenarioConfig):
 
     Args:
         methods: comma-separated: lstm, dynamic, cache, knn, mixture, mbpa, hebb, mixture+mbpa, mixture+hebb, hebb-v1,
-            hebb-v2, hebb-v3, hebb-literal; beyond the paper: mixture-gated, mixture+cache, dynamic+mixture,
-            dynamic+mixture+hebb, dynamic+mixture+cache; or all, for the default ones and those beyond the paper.
+            hebb-v2, hebb-v3, hebb-literal; beyond the paper: mixture-gated, mixture+cache, hebb-learned,
+            mixture+hebb-learned, dynamic+mixture, dynamic+mixture+hebb, dynamic+mixture+cache; or all, for the default
+            ones and those beyond the paper.
         hyperparameters: tuned (on validation, where they ship), paper, or a file of hebblm-tune.
         values: hyper-parameters by dotted name, as hebblm-tune writes them.
         set: hyper-parameters, e.g. --set hebb.beta=0.5 mbpa.lr=0.1.

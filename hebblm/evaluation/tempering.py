@@ -10,9 +10,9 @@ from torch import Tensor
 
 from hebblm.adapt import Rule, build_rule
 from hebblm.adapt.context import EvalBatch
+from hebblm.adapt.method_settings import dotted
 from hebblm.adapt.rules import tempered_losses
 from hebblm.adapt.safeguards import Safeguards
-from hebblm.adapt.settings import dotted
 from hebblm.evaluation.grid import Best
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.losses import LossTable

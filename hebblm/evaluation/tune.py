@@ -12,10 +12,12 @@ from torch import Tensor
 
 from hebblm.adapt import OUR_METHODS, RULES, MethodSettings, MixtureCacheConfig
 from hebblm.adapt.context import EvalBatch
+from hebblm.adapt.learned import RANGES
 from hebblm.adapt.methods import mixture_cache
 from hebblm.adapt.rules import Cache, KnnLM, Mbpa, Mixture, Rule, Unadapted
 from hebblm.adapt.safeguards import Safeguards
 from hebblm.errors import UserError
+from hebblm.evaluation.count_weights import TermsOf, learn_weights
 from hebblm.evaluation.gate import GateFeatures, learn_gate
 from hebblm.evaluation.grid import Best, Grid, HebbGrid, mixed
 from hebblm.evaluation.hyperparameters import Hyperparameters
@@ -68,13 +70,14 @@ class _HebbPoints:
 def tune(scenario: Scenario, settings: Hyperparameters, grid: Grid, *, dynamic: bool = True) -> Tuned:
     """Return the best hyper-parameters of every method on the scenario's stream.
 
-    The share of Mixture-gated is learned from the losses of its two parts (:mod:`hebblm.evaluation.gate`).
+    The share of Mixture-gated is learned from the losses of its two parts (:mod:`hebblm.evaluation.gate`), the weights
+    of Hebb-learned from the labels that have a Hebbian term (:mod:`hebblm.evaluation.count_weights`).
 
     The states of a fixed base and the neighbours are computed once for all points, and kept in the cache for the next
-    time (:mod:`hebblm.evaluation.sweep`). The text is then gone through three times: for every method but Hebb, whose
+    time (:mod:`hebblm.evaluation.sweep`). The text is then gone through four times: for every method but Hebb, whose
     shares are mixed from losses; for Hebb's grid beside MbPA's best values, read off the neighbours' labels, and the
-    cache over Mixture; and for the temperatures of the methods beyond the paper, whose own stay as published. The
-    combinations take over the best values of their parts, as in the paper.
+    cache over Mixture; for what the learned weights depend on; and for the temperatures of the methods beyond the
+    paper, whose own stay as published. The combinations take over the best values of their parts, as in the paper.
 
     Args:
         scenario: opened on a validation split, with the union vocabulary.
@@ -130,6 +133,13 @@ def tune(scenario: Scenario, settings: Hyperparameters, grid: Grid, *, dynamic: 
         for weight in grid.weight:
             point = {f"mixture_{part}.weight": weight}
             best[f"mixture+{part}"].offer(mixed(best["mixture"].losses, best[part].losses, weight), point)
+    best["hebb-learned"] = _learn_hebb(reading, settings.changed(_values(best)), grid)
+    best["mixture+hebb-learned"] = Best()
+    for weight in grid.weight:
+        best["mixture+hebb-learned"].offer(
+            mixed(best["mixture"].losses, best["hebb-learned"].losses, weight),
+            {"mixture_hebb_learned.weight": weight},
+        )
     best["mixture-gated"] = Best()
     for theta in grid.theta:
         learned = learn_gate(losses(f"mixture {theta}"), base, features.features(theta))
@@ -200,6 +210,20 @@ def _tune_hebb(
     nll = reading.score(rules, f"tune {len(points)} points of hebb")
     best.offer_table(table, points)
     return best, nll
+
+
+def _learn_hebb(reading: Rereading, settings: Hyperparameters, grid: Grid) -> Best:
+    """Return the best learned weights of Hebb over all eta, beside the MbPA and the closeness of ``settings``."""
+    methods, best = settings.methods, Best()
+    listener = TermsOf(methods.mbpa, methods.hebb)
+    reading.score({"terms": listener}, "learn the weights of hebb")
+    terms = listener.terms()
+    for eta in grid.eta:
+        learned = learn_weights(terms, eta)
+        point: dict[str, float | str] = {"eta": eta, "closeness": methods.hebb.closeness}
+        point |= dict(zip(RANGES, learned.steps, strict=True))
+        best.offer(learned.losses, {f"hebb_learned.{name}": value for name, value in point.items()})
+    return best
 
 
 def _tune_base(scenario: Scenario, settings: Hyperparameters, grid: Grid) -> Best:

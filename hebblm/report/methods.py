@@ -37,6 +37,8 @@ _LOOKS = {
     "mixture+mbpa": Look("Mixture+MbPA", "#44aa99", "--"),
     "mixture+hebb": Look("Mixture+Hebb", "#882255", "--"),
     "mixture-gated": Look("Mixture-gated (ours)", "#117733", ":"),
+    "hebb-learned": Look("Hebb-learned (ours)", "#cc6677", ":"),
+    "mixture+hebb-learned": Look("Mixture+Hebb-learned (ours)", "#882255", ":"),
     "mixture+cache": Look("Mixture+Cache (ours)", "#88ccee", "--"),
     "dynamic+mixture": Look("Dynamic+Mixture (ours)", "#999933", "--"),
     "dynamic+mixture+hebb": Look("Dynamic+Mixture+Hebb (ours)", "#999933", "-."),

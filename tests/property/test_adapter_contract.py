@@ -29,7 +29,7 @@ from hebblm.adapt import (
     TemperedConfig,
     build_rule,
 )
-from hebblm.adapt.settings import dotted
+from hebblm.adapt.method_settings import dotted
 from hebblm.evaluation.blocks import READ_AHEAD
 from hebblm.evaluation.loop import Scores, evaluate
 from hebblm.evaluation.vocabulary import UnionVocabulary
@@ -245,6 +245,7 @@ def weightless() -> MethodSettings:
         cache=CacheConfig(30, 0.7, 0.0), knn=KnnConfig(0.5, 0.0), mixture=MixtureConfig(0.8, 0.0),
         mbpa=replace(toy.SETTINGS.mbpa, lr=0.0), hebb=replace(toy.SETTINGS.hebb, eta=0.0),
         mixture_gated=replace(toy.SETTINGS.mixture_gated, bias=-1e4),
+        hebb_learned=replace(toy.SETTINGS.hebb_learned, eta=0.0),
         mixture_cache=replace(toy.SETTINGS.mixture_cache, gamma=0.0), dynamic_mixture=DynamicMixtureConfig(0.8, 0.0),
         dynamic_mixture_cache=replace(toy.SETTINGS.dynamic_mixture_cache, gamma=0.0),
     )  # fmt: skip

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from awd_lstm import AWDLSTM, AWDLSTMConfig
 from hebblm.adapt import Context, MethodSettings
+from hebblm.adapt.learned import HebbLearnedConfig, MixtureHebbLearnedConfig
 from hebblm.adapt.settings import (
     CacheConfig,
     DynamicMixtureCacheConfig,
@@ -48,6 +49,8 @@ SETTINGS = MethodSettings(
     mixture_mbpa=MixtureMbpaConfig(0.35),
     mixture_hebb=MixtureHebbConfig(0.45),
     mixture_cache=MixtureCacheConfig(window=30, theta=0.9, gamma=0.15),
+    hebb_learned=HebbLearnedConfig(eta=0.5, closeness="max", n1=0.9, n2=0.3, n4=0.7, n8=0.2, n16=0.5),
+    mixture_hebb_learned=MixtureHebbLearnedConfig(0.4),
     mixture_gated=MixtureGatedConfig(theta=0.6, bias=-0.4, distance=-0.5, entropy=0.3, peak=-0.2),
     dynamic_mixture=DynamicMixtureConfig(theta=0.5, gamma=0.35),
     dynamic_mixture_hebb=DynamicMixtureHebbConfig(0.3),

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from hebblm.adapt.functional.closeness import closeness
 from hebblm.adapt.functional.escalation import MbpaResult
-from hebblm.adapt.functional.hebbian import HebbianTerm, hebb_combine, hebb_logits, hebb_weights, hebbian_term
+from hebblm.adapt.functional.hebbian import (
+    HebbianTerm,
+    hebb_combine,
+    hebb_logits,
+    hebb_weights,
+    hebbian_term,
+    stepped_weights,
+)
 from hebblm.adapt.functional.mbpa import TOLERANCE, mbpa_delta, mbpa_logits
 from hebblm.adapt.functional.mixtures import (
     cache_log_probs,
@@ -36,5 +43,6 @@ __all__ = [
     "memory_mixture",
     "mixture_from",
     "mixture_log_probs",
+    "stepped_weights",
     "with_rows",
 ]

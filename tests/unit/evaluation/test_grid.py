@@ -9,7 +9,7 @@ import torch
 
 from hebblm.adapt import OUR_METHODS, HebbConfig, MbpaConfig, build_rule, window_of
 from hebblm.adapt import functional as F
-from hebblm.adapt.settings import dotted
+from hebblm.adapt.method_settings import dotted
 from hebblm.evaluation.grid import Best, Grid, HebbGrid, mixed
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import evaluate
@@ -171,6 +171,14 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str) -> None:
         chosen |= points[best[1]]
     assert chosen.items() <= tuned.values.items()
     assert len(tuned.best["dynamic"].tried) == 4
+    learned = tuned.best["hebb-learned"]
+    assert [point["hebb_learned.eta"] for point in learned.tried] == list(grid.eta)
+    assert loss("hebb-learned", {**chosen, **learned.values}) == pytest.approx(learned.loss, abs=1e-4)
+    assert learned.loss <= tuned.best["hebb"].loss + 1e-6, "no step function is worse than the best one"
+    both = tuned.best["mixture+hebb-learned"]
+    assert loss("mixture+hebb-learned", {**chosen, **learned.values, **both.values}) == pytest.approx(
+        both.loss, abs=1e-4
+    )
     gated = tuned.best["mixture-gated"]
     assert [point["mixture_gated.theta"] for point in gated.tried] == list(grid.theta)
     assert gated.loss == min(point["nll"] for point in gated.tried)

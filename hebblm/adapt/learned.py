@@ -1,0 +1,68 @@
+"""Hebb with a weight learned for each range of counts: its settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from hebblm.adapt.functional import checks
+from hebblm.adapt.settings import HebbConfig
+
+RANGES = ("n1", "n2", "n4", "n8", "n16", "n32", "n64", "more")
+
+
+@dataclass(frozen=True, slots=True)
+class HebbLearnedConfig:
+    """Hebb whose E_i is a step function of n_i; hebblm-tune learns it. The defaults follow Eq. 7 at beta = 0.6.
+
+    Args:
+        eta: scale of the Hebbian term.
+        closeness: of the Hebbian term's entries, as for hebb.
+        n1: E_i of a class with one example.
+        n2: with two.
+        n4: with three or four.
+        n8: with five to eight.
+        n16: with nine to 16.
+        n32: with 17 to 32.
+        n64: with 33 to 64.
+        more: with more.
+    """
+
+    eta: float = 0.7
+    closeness: Literal["raw", "sum", "max"] = "raw"
+    n1: float = 1.0
+    n2: float = 0.625
+    n4: float = 0.46
+    n8: float = 0.407
+    n16: float = 0.4
+    n32: float = 0.4
+    n64: float = 0.4
+    more: float = 0.4
+
+    def __post_init__(self) -> None:
+        checks.at_least("hebb_learned.eta", self.eta, 0)
+        for name in RANGES:
+            checks.share(f"hebb_learned.{name}", getattr(self, name))
+
+    @property
+    def steps(self) -> tuple[float, ...]:
+        """E_i by ranges of counts."""
+        return tuple(getattr(self, name) for name in RANGES)
+
+    def over(self, hebb: HebbConfig) -> HebbConfig:
+        """Return the settings of the term itself; all that is not set here is that of ``hebb``."""
+        return replace(hebb, eta=self.eta, closeness=self.closeness)
+
+
+@dataclass(frozen=True, slots=True)
+class MixtureHebbLearnedConfig:
+    """Mixture+Hebb-learned.
+
+    Args:
+        weight: share w of Mixture; the rest is Hebb's.
+    """
+
+    weight: float = 0.2
+
+    def __post_init__(self) -> None:
+        checks.share("mixture_hebb_learned.weight", self.weight)

@@ -1,0 +1,95 @@
+"""The settings of all methods together, and the temperature of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+
+from hebblm.adapt.functional import checks
+from hebblm.adapt.learned import HebbLearnedConfig, MixtureHebbLearnedConfig
+from hebblm.adapt.settings import (
+    CacheConfig,
+    DynamicMixtureCacheConfig,
+    DynamicMixtureConfig,
+    DynamicMixtureHebbConfig,
+    HebbConfig,
+    KnnConfig,
+    MbpaConfig,
+    MixtureCacheConfig,
+    MixtureConfig,
+    MixtureGatedConfig,
+    MixtureHebbConfig,
+    MixtureMbpaConfig,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TemperedConfig:
+    """Temperature T of each method's whole distribution, softmax(log P / T); 1 leaves it as it is.
+
+    Args:
+        cache: of the continuous cache.
+        knn: of kNN-LM; the temperature of its weights is knn.temperature.
+        mixture: of Mixture.
+        mbpa: of MbPA.
+        hebb: of Hebb.
+        mixture_mbpa: of Mixture+MbPA.
+        mixture_hebb: of Mixture+Hebb.
+        mixture_gated: of Mixture-gated.
+        hebb_learned: of Hebb-learned.
+        mixture_hebb_learned: of Mixture+Hebb-learned.
+        mixture_cache: of Mixture+Cache.
+        dynamic: of dynamic evaluation.
+        dynamic_mixture: of Dynamic+Mixture.
+        dynamic_mixture_hebb: of Dynamic+Mixture+Hebb.
+        dynamic_mixture_cache: of Dynamic+Mixture+Cache.
+    """
+
+    cache: float = 1.0
+    knn: float = 1.0
+    mixture: float = 1.0
+    mbpa: float = 1.0
+    hebb: float = 1.0
+    mixture_mbpa: float = 1.0
+    mixture_hebb: float = 1.0
+    mixture_gated: float = 1.0
+    hebb_learned: float = 1.0
+    mixture_hebb_learned: float = 1.0
+    mixture_cache: float = 1.0
+    dynamic: float = 1.0
+    dynamic_mixture: float = 1.0
+    dynamic_mixture_hebb: float = 1.0
+    dynamic_mixture_cache: float = 1.0
+
+    def __post_init__(self) -> None:
+        for field_ in fields(self):
+            checks.above_zero(f"tempered.{field_.name}", getattr(self, field_.name))
+
+    def of(self, method: str) -> float:
+        """Return the temperature of a method; 1 for one that has none."""
+        return float(getattr(self, dotted(method), 1.0))
+
+
+def dotted(method: str) -> str:
+    """Return how a method is written in the name of a setting: ``mixture+hebb`` is ``mixture_hebb``."""
+    return method.replace("+", "_").replace("-", "_")
+
+
+@dataclass(frozen=True, slots=True)
+class MethodSettings:
+    """Hyper-parameters of all methods that work on hidden states."""
+
+    cache: CacheConfig = field(default_factory=CacheConfig)
+    knn: KnnConfig = field(default_factory=KnnConfig)
+    mixture: MixtureConfig = field(default_factory=MixtureConfig)
+    mbpa: MbpaConfig = field(default_factory=MbpaConfig)
+    hebb: HebbConfig = field(default_factory=HebbConfig)
+    mixture_mbpa: MixtureMbpaConfig = field(default_factory=MixtureMbpaConfig)
+    mixture_hebb: MixtureHebbConfig = field(default_factory=MixtureHebbConfig)
+    mixture_gated: MixtureGatedConfig = field(default_factory=MixtureGatedConfig)
+    hebb_learned: HebbLearnedConfig = field(default_factory=HebbLearnedConfig)
+    mixture_hebb_learned: MixtureHebbLearnedConfig = field(default_factory=MixtureHebbLearnedConfig)
+    dynamic_mixture: DynamicMixtureConfig = field(default_factory=DynamicMixtureConfig)
+    mixture_cache: MixtureCacheConfig = field(default_factory=MixtureCacheConfig)
+    dynamic_mixture_hebb: DynamicMixtureHebbConfig = field(default_factory=DynamicMixtureHebbConfig)
+    dynamic_mixture_cache: DynamicMixtureCacheConfig = field(default_factory=DynamicMixtureCacheConfig)
+    tempered: TemperedConfig = field(default_factory=TemperedConfig)

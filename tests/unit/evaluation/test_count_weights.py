@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from hebblm.adapt import HebbConfig, HebbLearnedConfig, MbpaConfig
+from hebblm.adapt.hebb import Hebb
+from hebblm.adapt.learned import RANGES
+from hebblm.adapt.rules import Mbpa
+from hebblm.evaluation import count_weights as module
+from hebblm.evaluation.count_weights import Terms, TermsOf, learn_weights
+from hebblm.evaluation.loop import evaluate
+from hebblm.evaluation.vocabulary import UnionVocabulary
+from hebblm.memory import FlatMemory
+
+from ...support import toy
+
+MBPA = MbpaConfig(lr=0.3, steps=2)
+HEBB = HebbConfig(closeness="max", counts="memory")
+ETA = 0.8
+
+
+def problem(tokens: int = 300, labels: int = 6) -> Terms:
+    """Return labels of which those seen once are likelier than their logits say, and those seen often less so."""
+    rng = np.random.default_rng(0)
+    token = np.repeat(np.arange(tokens), labels)
+    ranges = np.tile([0, 1, 2, 4, 6, 7], tokens)[: tokens * labels]
+    adapted = rng.normal(-2, 1, len(token))
+    summed = rng.exponential(2, len(token))
+    chosen = rng.random(tokens)
+    hit = np.zeros((tokens, labels), dtype=bool)
+    hit[chosen < 0.5, 0] = True
+    hit[(chosen > 0.5) & (chosen < 0.6), 4] = True
+    target = np.where(hit.any(1), (adapted.reshape(hit.shape) * hit).sum(1), rng.normal(-1, 1, tokens))
+    return Terms(
+        token=token,
+        adapted=adapted,
+        delta=rng.normal(0, 0.3, len(token)),
+        summed=summed,
+        range=ranges,
+        seen=np.ones(len(token), dtype=bool),
+        hit=hit.ravel(),
+        rest=rng.normal(1, 0.5, tokens),
+        target=target,
+    )
+
+
+def plain_losses(terms: Terms, eta: float, steps: torch.Tensor) -> torch.Tensor:
+    """Return the losses (T,), one token after the other."""
+    losses = []
+    for index in range(len(terms.rest)):
+        rows = np.flatnonzero(terms.token == index)
+        delta, summed = (torch.from_numpy(values[rows]) for values in (terms.delta, terms.summed))
+        weights = steps[terms.range[rows]] * torch.from_numpy(terms.seen[rows])
+        logits = torch.from_numpy(terms.adapted[rows]) - weights * delta + weights * eta * summed
+        every = torch.cat([logits, torch.tensor([terms.rest[index]], dtype=torch.float64)])
+        own = logits[terms.hit[rows]]
+        losses.append(every.logsumexp(0) - (own[0] if len(own) else terms.target[index]))
+    return torch.stack(losses)
+
+
+def test_losses_and_gradient_are_those_of_automatic_differentiation() -> None:
+    terms = replace(problem(40), seen=np.arange(240) % 7 > 0)
+    values = np.asarray([0.1, 0.9, 0.4, 0.3, 0.6, 0.2, 0.8, 0.5])
+    gain = np.where(terms.seen, ETA * terms.summed - terms.delta, 0.0)
+    mean, gradient = module._mean_and_gradient(terms, gain, values)
+    steps = torch.tensor(values, requires_grad=True)
+    expected = plain_losses(terms, ETA, steps)
+    torch.autograd.backward(expected.mean())
+    assert mean == pytest.approx(float(expected.mean().detach()), rel=1e-12)
+    assert steps.grad is not None
+    np.testing.assert_allclose(gradient, steps.grad.numpy(), rtol=1e-9, atol=1e-12)
+
+
+def test_the_weights_are_the_best_within_their_bounds() -> None:
+    terms = problem()
+    learned = learn_weights(terms, ETA)
+    steps = torch.tensor(learned.steps, dtype=torch.float64, requires_grad=True)
+    losses = plain_losses(terms, ETA, steps)
+    torch.autograd.backward(losses.mean())
+    np.testing.assert_allclose(learned.losses, losses.detach().numpy(), rtol=1e-12)
+    assert steps.grad is not None
+    for value, slope in zip(learned.steps, steps.grad.tolist(), strict=True):
+        pushed = (value == 0 and slope > 0) or (value == 1 and slope < 0)
+        assert pushed or abs(slope) < 1e-4, "the loss is convex: no slope is left but at a bound"
+    assert learned.steps[0] > learned.steps[7]
+
+
+def test_a_range_that_was_not_met_takes_the_weight_of_the_one_before() -> None:
+    steps = learn_weights(problem(), ETA).steps
+    assert steps[3] == steps[2]
+    assert steps[5] == steps[4]
+
+
+def test_what_was_learned_is_what_the_method_scores() -> None:
+    stream = toy.stream_of(toy.tokens(0, 200))
+
+    def run(rules):  # type: ignore[no-untyped-def]
+        base = toy.base_of(toy.tiny_model().double())
+        context = toy.context_of(base, FlatMemory(toy.DIM, dtype=torch.float64), stream)
+        found = evaluate(base, context, rules, stream, UnionVocabulary(), update_every=20).nll
+        return {name: nll.astype(float) for name, nll in found.items()}
+
+    listener = TermsOf(MBPA, HEBB)
+    nll = run({"mbpa": Mbpa(MBPA), "terms": listener})
+    np.testing.assert_array_equal(nll["terms"], nll["mbpa"])
+    learned = learn_weights(listener.terms(), ETA)
+    config = HebbLearnedConfig(ETA, "max", **dict(zip(RANGES, learned.steps, strict=True)))
+    rule = Hebb(config.over(HEBB), MBPA, steps=config.steps)
+    betas = {f"{beta}": Hebb(replace(HEBB, eta=ETA, beta=beta), MBPA) for beta in (0.0, 0.5, 0.9)}
+    found = run({"learned": rule, **betas})
+    np.testing.assert_allclose(found["learned"], learned.losses, atol=1e-5)
+    assert found["learned"].mean() < min(found[name].mean() for name in betas)
+    assert found["learned"].mean() < nll["mbpa"].mean()
