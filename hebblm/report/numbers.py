@@ -86,7 +86,7 @@ def display(value: str | float | None, kind: Kind, decimals: int = 4) -> str:
         case "perplexity":
             return _display_perplexity(value)
         case "rate":
-            return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+            return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
         case "count":
             return f"{value:,.0f}"
         case "text":

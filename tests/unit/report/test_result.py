@@ -192,6 +192,7 @@ def test_perplexity_overflows_to_infinity() -> None:
         (1_234_567.0, "perplexity", "1.23e+06"),
         (2_344.6, "rate", "2,345"),
         (12.34, "rate", "12.3"),
+        (-5_550_000.0, "rate", "-5,550,000"),
         (82_430, "count", "82,430"),
         ("<50", "text", "<50"),
     ],
