@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The paper's Table "lm_parameter": hyper-parameters of every scenario, on the first validation tokens; those of the
-# small models ship under data/models/tuned/. At small some hours on two cores, at smoke two minutes.
+# small models ship under data/models/tuned/. At small about an hour on one core, at smoke two minutes.
 set -euo pipefail
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"

@@ -21,6 +21,7 @@ from hebblm.evaluation.losses import Losses
 
 Numbers = npt.NDArray[np.float64]
 RANGES = len(COUNT_EDGES) + 1
+UNMET = 0.5  # where the search begins, and stays where nothing speaks for another value
 TOLERANCE = 1e-10  # nats, of the mean loss from one iteration to the next
 
 
@@ -134,7 +135,8 @@ def learn_weights(terms: Terms, eta: float) -> CountWeights:
     """Minimise the mean loss over eight weights within [0, 1], by L-BFGS-B.
 
     The logits are affine in the weights, ``z_i = f_i + MbPA_i + E_i (eta D_i . h - MbPA_i)``, so that the loss is
-    convex in them and has no other minimum. A range of which no label was met keeps the weight of the one before it.
+    convex in them and has no other minimum. A range of which no label was met takes the weight of the one before it;
+    the first one, 1/2.
 
     Args:
         terms: of the text.
@@ -143,7 +145,7 @@ def learn_weights(terms: Terms, eta: float) -> CountWeights:
     gain = np.where(terms.seen, eta * terms.summed - terms.delta, 0.0)  # (M,)
     found = optimize.minimize(
         lambda steps: _mean_and_gradient(terms, gain, steps),
-        np.full(RANGES, 0.5),
+        np.full(RANGES, UNMET),
         jac=True,
         bounds=[(0.0, 1.0)] * RANGES,
         method="L-BFGS-B",

@@ -95,15 +95,33 @@ def test_a_range_that_was_not_met_takes_the_weight_of_the_one_before() -> None:
     assert steps[5] == steps[4]
 
 
-def test_what_was_learned_is_what_the_method_scores() -> None:
+def run(rules):  # type: ignore[no-untyped-def]
+    """Return the losses of some rules on a short stream."""
     stream = toy.stream_of(toy.tokens(0, 200))
+    base = toy.base_of(toy.tiny_model().double())
+    context = toy.context_of(base, FlatMemory(toy.DIM, dtype=torch.float64), stream)
+    found = evaluate(base, context, rules, stream, UnionVocabulary(), update_every=20).nll
+    return {name: nll.astype(float) for name, nll in found.items()}
 
-    def run(rules):  # type: ignore[no-untyped-def]
-        base = toy.base_of(toy.tiny_model().double())
-        context = toy.context_of(base, FlatMemory(toy.DIM, dtype=torch.float64), stream)
-        found = evaluate(base, context, rules, stream, UnionVocabulary(), update_every=20).nll
-        return {name: nll.astype(float) for name, nll in found.items()}
 
+@pytest.mark.parametrize("gate", ["gated", "literal"])
+def test_equal_weights_are_those_of_the_constant_variant_and_weights_of_one_those_of_no_decay(
+    gate: str,
+) -> None:
+    config = replace(HEBB, eta=ETA, gate=gate, constant=0.4, beta=0.0)
+    found = run(
+        {
+            "equal": Hebb(config, MBPA, steps=(0.4,) * 8), "v3": Hebb(config, MBPA, "v3"),
+            "ones": Hebb(config, MBPA, steps=(1.0,) * 8), "beta": Hebb(config, MBPA),
+        }
+    )  # fmt: skip
+    if gate == "gated":  # the constant variant shrinks classes that were never seen too
+        np.testing.assert_allclose(found["equal"], found["v3"], atol=1e-6)
+    np.testing.assert_allclose(found["ones"], found["beta"], atol=1e-6)
+    assert abs(found["ones"] - found["equal"]).max() > 0.01
+
+
+def test_what_was_learned_is_what_the_method_scores() -> None:
     listener = TermsOf(MBPA, HEBB)
     nll = run({"mbpa": Mbpa(MBPA), "terms": listener})
     np.testing.assert_array_equal(nll["terms"], nll["mbpa"])
