@@ -21,8 +21,9 @@ from hebblm.evaluation.losses import Losses
 
 Numbers = npt.NDArray[np.float64]
 RANGES = len(COUNT_EDGES) + 1
-UNMET = 0.5  # where the search begins, and stays where nothing speaks for another value
-TOLERANCE = 1e-10  # nats, of the mean loss from one iteration to the next
+STEP = 0.2  # standard deviation of the step from one range to the next, before any text was read
+START = 0.5
+TOLERANCE = 1e-12  # nats a token, from one iteration to the next
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +133,11 @@ class CountWeights:
 
 
 def learn_weights(terms: Terms, eta: float) -> CountWeights:
-    """Minimise the mean loss over eight weights within [0, 1], by L-BFGS-B.
+    """Minimise the loss of the text plus ``sum_b (E_{b+1} - E_b)^2 / (2 STEP^2)`` over weights in [0, 1], by L-BFGS-B.
 
-    The logits are affine in the weights, ``z_i = f_i + MbPA_i + E_i (eta D_i . h - MbPA_i)``, so that the loss is
-    convex in them and has no other minimum. A range of which no label was met takes the weight of the one before it;
-    the first one, 1/2.
+    The logits are affine in the weights, ``z_i = f_i + MbPA_i + E_i (eta D_i . h - MbPA_i)``, so that the sum is
+    convex in them and has no other minimum. Where few labels of a range were met, the second term, the negative
+    logarithm of a Gaussian random walk, draws its weight to those of the ranges beside it.
 
     Args:
         terms: of the text.
@@ -144,27 +145,29 @@ def learn_weights(terms: Terms, eta: float) -> CountWeights:
     """
     gain = np.where(terms.seen, eta * terms.summed - terms.delta, 0.0)  # (M,)
     found = optimize.minimize(
-        lambda steps: _mean_and_gradient(terms, gain, steps),
-        np.full(RANGES, UNMET),
+        lambda steps: _objective(terms, gain, steps),
+        np.full(RANGES, START),
         jac=True,
         bounds=[(0.0, 1.0)] * RANGES,
         method="L-BFGS-B",
         options={"ftol": TOLERANCE},
     )
     steps = np.clip(found.x, 0.0, 1.0)
-    met = np.bincount(terms.range[terms.seen], minlength=RANGES) > 0
-    for index in range(1, RANGES):
-        if not met[index]:
-            steps[index] = steps[index - 1]
     losses, _ = _losses_and_shares(terms, gain, steps)
     return CountWeights(tuple(steps.tolist()), losses)
 
 
-def _mean_and_gradient(terms: Terms, gain: Numbers, steps: Numbers) -> tuple[float, Numbers]:
-    """Return the mean loss and its gradient (8,): the labels' mass less what was theirs to have, times the gain."""
+def _objective(terms: Terms, gain: Numbers, steps: Numbers) -> tuple[float, Numbers]:
+    """Return what is minimised, divided by the number of tokens, and its gradient (8,).
+
+    The loss's own gradient is the labels' mass less what was theirs to have, times the gain.
+    """
     losses, shares = _losses_and_shares(terms, gain, steps)
     slope = np.bincount(terms.range, weights=(shares - terms.hit) * gain, minlength=RANGES)
-    return float(losses.mean()), slope / len(losses)
+    jumps = np.diff(steps) / STEP**2
+    slope += np.concatenate([[0.0], jumps]) - np.concatenate([jumps, [0.0]])
+    total = losses.sum() + (STEP * jumps) @ (STEP * jumps) / 2
+    return float(total) / len(losses), slope / len(losses)
 
 
 def _losses_and_shares(terms: Terms, gain: Numbers, steps: Numbers) -> tuple[Losses, Numbers]:
