@@ -13,6 +13,7 @@ measure() { # NAME ARGUMENTS...
 }
 measure adapt adapt --checkpoint small-ptb-raw
 measure retrieve retrieve --checkpoint small-wt2-raw
+measure retrieve-3m retrieve --entries 3000000 # of synthetic states alone: no corpus here is as large
 measure eval eval --memory-sizes 10000 100000 1000000
 measure eval-wt2 eval --vocabulary 33278 --memory-sizes 2300000 --tokens 300
 measure train train
