@@ -17,7 +17,7 @@ class HebbLearnedConfig:
 
     Args:
         eta: scale of the Hebbian term.
-        closeness: of the Hebbian term's entries, as for hebb.
+        closeness: of the Hebbian term's entries, as for hebb; bounded unless raw is asked for.
         n1: E_i of a class with one example.
         n2: with two.
         n4: with three or four.
@@ -29,7 +29,7 @@ class HebbLearnedConfig:
     """
 
     eta: float = 0.7
-    closeness: Literal["raw", "sum", "max"] = "raw"
+    closeness: Literal["raw", "sum", "max"] = "max"
     n1: float = 1.0
     n2: float = 0.625
     n4: float = 0.46
