@@ -66,3 +66,16 @@ def test_a_stopwatch_measures_its_call_alone() -> None:
 def test_exponent() -> None:
     assert exponent({10.0: 3.0, 100.0: 30.0, 1000.0: 300.0}) == pytest.approx(1.0)
     assert exponent({10.0: 3.0, 1000.0: 30.0}) == pytest.approx(0.5)
+
+
+def test_what_comes_before_a_call_is_done_each_time_and_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, order = [0.0], []
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+
+    def spend(name: str, seconds: float) -> None:
+        order.append(name)
+        clock[0] += seconds
+
+    turn = stopwatch(lambda: spend("call", 2.0), 3, torch.device("cpu"), before=lambda: spend("before", 5.0))
+    assert [turn(), turn()] == [(2.0, 3), (2.0, 3)]
+    assert order == ["before", "call"] * 2
