@@ -35,7 +35,7 @@ run() { # FILE COMMAND...: unless the command was run to its end
 }
 
 # shellcheck disable=SC2034
-everything=(--methods all --log-samples) # of the runs whose tables the book opens with
+everything=(--methods all --log-samples) # of the runs whose tables the book opens with, and whose tokens frequency.sh reads
 
 evaluate() { # NAME SCENARIO ARGUMENTS...: hebblm-eval with the values tuned for a scenario, once a seed
     local name="$1" values seed

@@ -8,12 +8,12 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 across
 evaluate "$pair" "$pair" "${across[@]}" --forgetting "${everything[@]}"
-evaluate "$pair-paper" paper "${across[@]}" --log-samples
-evaluate "$pair-open" "$pair" "${across[@]}" --vocabulary open --log-samples
+evaluate "$pair-paper" paper "${across[@]}"
+evaluate "$pair-open" "$pair" "${across[@]}" --vocabulary open
 runs=("$pair" "$pair-paper" "$pair-open")
 if [[ "$SCALE" != smoke ]]; then
-    evaluate "$pair-raw" "$pair" "${across[@]}" --normalization raw --log-samples
-    evaluate "$pair-raw-open" "$pair" "${across[@]}" --normalization raw --vocabulary open --log-samples
+    evaluate "$pair-raw" "$pair" "${across[@]}" --normalization raw
+    evaluate "$pair-raw-open" "$pair" "${across[@]}" --normalization raw --vocabulary open
     runs+=("$pair-raw" "$pair-raw-open")
 fi
 show cross-domain "${runs[@]}"

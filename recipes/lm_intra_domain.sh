@@ -9,9 +9,9 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 runs=()
 for name in $(corpora); do
     text="$(corpus "$name")"
-    evaluate "intra-$name-valid" "$name" --intra-domain "$text" --split valid --log-samples
+    evaluate "intra-$name-valid" "$name" --intra-domain "$text" --split valid
     evaluate "intra-$name" "$name" --intra-domain "$text" "${everything[@]}"
-    evaluate "intra-$name-paper" paper --intra-domain "$text" --log-samples
+    evaluate "intra-$name-paper" paper --intra-domain "$text"
     runs+=("intra-$name-valid" "intra-$name" "intra-$name-paper")
 done
 show intra-domain "${runs[@]}"
