@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from hebblm.adapt.functional import closeness
 from hebblm.bench.accuracy import EPS
 from hebblm.bench.adapt_settings import AdaptConfig
 from hebblm.bench.breakdown import breakdown
@@ -70,24 +69,21 @@ class Pictures:
     def problem(self, count: int, k: int) -> NetworkProblem:
         """Return the adaptation of the first queries, what is stored having gone through the network before."""
         memory, queries = self.memory(), self.queries[:count]
-        stored, ranked = Stored.under(memory, self.model), memory.nearest(queries, min(k, len(self.keys)))
-        return NetworkProblem(
-            self.model,
-            queries,
-            self.model.inputs(queries),
-            self.keys[ranked.ids],
-            stored.inputs[ranked.ids],
-            self.labels[ranked.ids],
-            closeness(ranked.distances, ranked.ids >= 0, eps=EPS) / ranked.ids.shape[1],
-        )
+        ranked = memory.nearest(queries, min(k, len(self.keys)))
+        return Stored.under(memory, self.model).problem(queries, ranked, eps=EPS)
 
 
 def plain(problem: NetworkProblem) -> Callable[[int], Tensor]:
     """Return the plain form, which gives the logits (n, C) of the queries after so many steps."""
 
     def logits(steps: int) -> Tensor:
-        given = zip(problem.queries, problem.keys, problem.labels, problem.weights, strict=True)
-        return torch.stack([adapted_logits(problem.model, *row, rate=RATE, steps=steps) for row in given])
+        given = zip(problem.points, problem.labels, problem.weights, strict=True)
+        return torch.stack(
+            [
+                adapted_logits(problem.model, points[-1], points[:-1], *row, rate=RATE, steps=steps)
+                for points, *row in given
+            ]
+        )
 
     return logits
 
@@ -161,7 +157,7 @@ def _row(config: AdaptConfig, pictures: Pictures, steps: int, tick: Tick) -> Row
 def _agreement(problem: NetworkProblem, steps: int) -> dict[str, float]:
     """Return the largest difference of a logit between the forms, and what adaptation changed, in double precision."""
     delta, stabilized = adapt(problem, rate=RATE, steps=steps)
-    found = problem.model.logits(problem.queries) + delta
+    found = problem.logits[:, :, -1] + delta
     return {
         "difference_max": float((found - plain(problem)(steps)).abs().max()),
         "change_max": float(delta.abs().max()),

@@ -17,21 +17,21 @@ BACKTRACKS = 12
 class NetworkProblem:
     """Maximise ``sum_k w_k log P(y_k | x_k)`` over a query's own copy of all parameters (Eq. 5).
 
+    What the base network makes of the neighbours is given, because an entry of the memory goes through it only once.
+
     Args:
         model: the base network, which stays as it is.
-        queries: (n, D) pixels.
-        query_inputs: (n, H) ``W x + b`` of the queries.
-        keys: (n, K, D) pixels of the neighbours.
-        key_inputs: (n, K, H) ``W x_k + b`` of the neighbours.
+        points: (n, K + 1, D) pixels of the neighbours and, as a last row, of the query.
+        inputs: (n, K + 1, H) ``W x + b`` of the same.
+        logits: (n, C, K + 1) ``V relu(W x + b) + v`` of the same.
         labels: (n, K) int64.
         weights: (n, K) ``w_k = c_k / |N|``; zero takes an entry out of every sum.
     """
 
     model: MLP
-    queries: Tensor
-    query_inputs: Tensor
-    keys: Tensor
-    key_inputs: Tensor
+    points: Tensor
+    inputs: Tensor
+    logits: Tensor
     labels: Tensor
     weights: Tensor
 
@@ -39,10 +39,9 @@ class NetworkProblem:
         """Return the same for the queries at ``index`` (m,) int64."""
         return NetworkProblem(
             self.model,
-            self.queries[index],
-            self.query_inputs[index],
-            self.keys[index],
-            self.key_inputs[index],
+            self.points[index],
+            self.inputs[index],
+            self.logits[index],
             self.labels[index],
             self.weights[index],
         )
@@ -70,33 +69,40 @@ def descend(problem: NetworkProblem, rates: Tensor, *, steps: int) -> tuple[Tens
     """
     head, labels, weights = problem.model.head, problem.labels, problem.weights
     assert head.bias is not None  # an MLP always has one
-    count = labels.shape[1]
+    n, count = labels.shape
     scale = (rates.unsqueeze(1) * weights).unsqueeze(1)  # a (n, 1, K)
-    keys = problem.keys.transpose(1, 2)  # X^T (n, D, K)
-    gram = torch.cat([problem.keys @ keys, problem.queries.unsqueeze(1) @ keys], dim=1) + 1  # G (n, K + 1, K)
-    inputs = torch.cat([problem.key_inputs, problem.query_inputs.unsqueeze(1)], dim=1)  # Z (n, K + 1, H)
-    output = head.weight.expand(len(labels), -1, -1).clone()  # V (n, C, H)
-    offset = head.bias.unsqueeze(1).expand(len(labels), -1, -1).clone()  # v (n, C, 1)
-    hidden = inputs.relu()  # H (n, K + 1, H)
+    chosen, minus = labels.unsqueeze(1), weights.new_full((n, 1, count), -1)
+    gram = torch.bmm(problem.points, problem.points[:, :count].transpose(1, 2))  # G (n, K + 1, K)
+    gram += 1
+    hidden = problem.inputs.relu()  # H (n, K + 1, H)
     near, across = hidden[:, :count], hidden.transpose(1, 2)
-    change = torch.empty_like(problem.key_inputs)  # D (n, K, H)
-    chosen, minus = labels.unsqueeze(1), weights.new_full((len(labels), 1, count), -1)
-    # The few classes come first: along a last dimension this short, a softmax is several times as slow.
+
+    def residual(logits: Tensor) -> Tensor:
+        # The few classes come first: along a last dimension this short, a softmax is several times as slow.
+        found = logits[:, :, :count].softmax(1).scatter_add_(1, chosen, minus)
+        return found.mul_(scale)  # R^T (n, C, K)
+
+    # The first step starts from the V that all queries share, and from a problem that has to stay as it is.
+    now = residual(problem.logits)
+    change = now.transpose(1, 2).reshape(n * count, -1).mm(head.weight).view(n, count, -1)  # D (n, K, H)
+    change = _masked_gradient(change, near)
+    output = torch.baddbmm(head.weight.unsqueeze(0), now, near, alpha=-1)  # V (n, C, H)
+    offset = head.bias.unsqueeze(1) - now.sum(2, keepdim=True)  # v (n, C, 1)
+    inputs = torch.baddbmm(problem.inputs, gram, change, alpha=-1)  # Z (n, K + 1, H)
+    torch.clamp(inputs, min=0, out=hidden)
     logits = torch.baddbmm(offset, output, across)  # (n, C, K + 1)
-    base = logits[:, :, count].clone()  # (n, C)
-    before = _loss(logits[:, :, :count], labels, weights)
-    for _ in range(steps):
-        residual = logits[:, :, :count].softmax(1).scatter_add_(1, chosen, minus)
-        residual *= scale  # R^T (n, C, K)
-        torch.bmm(residual.transpose(1, 2), output, out=change)
+    for _ in range(steps - 1):
+        now = residual(logits)
+        torch.bmm(now.transpose(1, 2), output, out=change)
         change = _masked_gradient(change, near)
-        output.baddbmm_(residual, near, alpha=-1)
-        offset -= residual.sum(2, keepdim=True)
+        output.baddbmm_(now, near, alpha=-1)
+        offset -= now.sum(2, keepdim=True)
         inputs.baddbmm_(gram, change, alpha=-1)
         torch.clamp(inputs, min=0, out=hidden)
         torch.baddbmm(offset, output, across, out=logits)
+    before = _loss(problem.logits[:, :, :count], labels, weights)
     after = _loss(logits[:, :, :count], labels, weights)
-    return logits[:, :, count] - base, rose(before, after)
+    return logits[:, :, count] - problem.logits[:, :, count], rose(before, after)
 
 
 def _loss(logits: Tensor, labels: Tensor, weights: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from hebblm.adapt.functional import HebbianTerm, closeness, hebb_combine, hebb_weights, hebbian_term
 from hebblm.memory import FlatMemory
+from hebblm.memory.nearest import Ranked
 from hebblm.types import Neighbors
 from hebblm.vision.adaptation import NetworkProblem, adapt
 from hebblm.vision.mlp import MLP
@@ -51,17 +52,40 @@ class Stored:
         memory: stored pixels and labels, at least one; not added to as long as this is in use.
         model: the base network.
         inputs: (M, H) what its hidden units receive from each entry.
+        logits: (M, C) what it returns for each.
     """
 
     memory: FlatMemory
     model: MLP
     inputs: Tensor
+    logits: Tensor
 
     @classmethod
     @torch.no_grad()
     def under(cls, memory: FlatMemory, model: MLP) -> Stored:
         """Return the memory under a network; all queries share this pass over the entries."""
-        return cls(memory, model, model.inputs(memory.entries().keys))
+        inputs = model.inputs(memory.entries().keys)
+        return cls(memory, model, inputs, model.head.logits(inputs.relu()))
+
+    @torch.no_grad()
+    def problem(self, queries: Tensor, ranked: Ranked, *, eps: float) -> NetworkProblem:
+        """Return the adaptation of queries to their neighbours.
+
+        Args:
+            queries: (n, D) pixels.
+            ranked: their neighbours (n, K) in the memory.
+            eps: the constant in c_k.
+        """
+        entries, mask = self.memory.entries(), ranked.ids >= 0
+        ids = ranked.ids.clamp_min(0)
+        weights = closeness(ranked.distances, mask, eps=eps) / mask.sum(1, keepdim=True)
+        rows = torch.nn.functional.pad(ids, (0, 1))  # (n, K + 1), the last for the query's own
+        points, inputs, logits = entries.keys[rows], self.inputs[rows], self.logits[rows]
+        points[:, -1] = queries
+        inputs[:, -1] = self.model.inputs(queries)
+        logits[:, -1] = self.model.head.logits(inputs[:, -1].relu())
+        by_class = logits.transpose(1, 2).contiguous()
+        return NetworkProblem(self.model, points, inputs, by_class, entries.values[ids], weights)
 
 
 @torch.no_grad()
@@ -92,27 +116,15 @@ def recall(
     Returns:
         On the device of the queries.
     """
-    model, entries = stored.model, stored.memory.entries()
     parts = []
-    for some in torch.split(queries, _chunk(model, k, queries.device)):
+    for some in torch.split(queries, _chunk(stored.model, k, queries.device)):
         ranked = stored.memory.nearest(some, k)
-        mask = ranked.ids >= 0  # (n, K)
-        ids = ranked.ids.clamp_min(0)
-        weights = closeness(ranked.distances, mask, eps=eps)
-        problem = NetworkProblem(
-            model=model,
-            queries=some,
-            query_inputs=model.inputs(some),
-            keys=entries.keys[ids],
-            key_inputs=stored.inputs[ids],
-            labels=entries.values[ids],
-            weights=weights / mask.sum(1, keepdim=True),
-        )
+        problem = stored.problem(some, ranked, eps=eps)
         delta, stabilized = adapt(problem, rate=rate, steps=steps)
-        hidden = problem.query_inputs.relu()
-        neighbors = Neighbors(problem.key_inputs.relu(), problem.labels, ranked.distances, mask)
-        term = hebbian_term(neighbors, hidden, eps=eps)
-        parts.append(Adapted(model.head.logits(hidden), delta, term, stabilized))
+        hidden = problem.inputs.relu()  # (n, K + 1, H)
+        neighbors = Neighbors(hidden[:, :-1], problem.labels, ranked.distances, ranked.ids >= 0)
+        term = hebbian_term(neighbors, hidden[:, -1], eps=eps)
+        parts.append(Adapted(problem.logits[:, :, -1].clone(), delta, term, stabilized))
         progress(len(some))
     return Adapted(
         torch.cat([part.base_logits for part in parts]),

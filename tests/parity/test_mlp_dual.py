@@ -47,13 +47,19 @@ def problem(seed: int, *, n: int = 4, k: int = 6) -> NetworkProblem:
     distances = (keys - queries[:, None]).square().sum(2)
     weights = closeness(distances, mask, eps=EPS) / mask.sum(1, keepdim=True).clamp_min(1)
     labels = torch.randint(CLASSES, (n, k), generator=generator)
-    return NetworkProblem(model, queries, model.inputs(queries), keys, model.inputs(keys), labels, weights)
+    points = torch.cat([keys, queries[:, None]], dim=1)
+    return NetworkProblem(
+        model, points, model.inputs(points), model.logits(points).transpose(1, 2), labels, weights
+    )
 
 
 def expected_delta(given: NetworkProblem, *, rate: float, steps: int) -> Tensor:
-    rows = zip(given.queries, given.keys, given.labels, given.weights, strict=True)
-    logits = [adapted_logits(given.model, *row, rate=rate, steps=steps) for row in rows]
-    return torch.stack(logits) - given.model.logits(given.queries)
+    rows = zip(given.points, given.labels, given.weights, strict=True)
+    logits = [
+        adapted_logits(given.model, points[-1], points[:-1], *row, rate=rate, steps=steps)
+        for points, *row in rows
+    ]
+    return torch.stack(logits) - given.model.logits(given.points[:, -1])
 
 
 @pytest.mark.parametrize("steps", [1, 2, 5])
