@@ -1,4 +1,4 @@
-"""Learning the share of a gated mixture on validation text, by plain gradient descent."""
+"""Learning the share of a gated mixture on validation text."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy import optimize
 from torch import Tensor
 
 from hebblm.adapt.context import EvalBatch
@@ -14,9 +15,9 @@ from hebblm.adapt.rules import Unadapted
 from hebblm.adapt.safeguards import Safeguards
 from hebblm.evaluation.losses import Losses, LossTable
 
-STEPS = 300
 ROUNDING = 1e-9
-START = -2.0  # logit of the share that the descent begins with
+START = -2.0  # logit of the share that the search begins with
+TOLERANCE = 1e-12  # nats a token, from one iteration to the next
 Features = npt.NDArray[np.float64]
 
 
@@ -74,17 +75,15 @@ class Gate:
     losses: Losses
 
 
-def learn_gate(memory: Losses, base: Losses, features: Features, steps: int = STEPS) -> Gate:
+def learn_gate(memory: Losses, base: Losses, features: Features) -> Gate:
     """Minimise the mean of ``-log(sigma(s) e^-m + sigma(-s) e^-b)`` with ``s = bias + features . coefficients``.
 
-    Features are standardised. A step that does not lower the loss is undone and the rate halved; otherwise the rate
-    grows by a tenth. The same input gives the same gate.
+    By L-BFGS-B, over standardised features. The same input gives the same gate.
 
     Args:
         memory: (T,) losses m of the neighbours' distribution, nats.
         base: (T,) losses b of the base, nats.
         features: (T, F); a row that is not finite has no neighbours, and its loss is the base's.
-        steps: of the descent.
     """
     usable = np.isfinite(features).all(1)  # (T,)
     m, b, x = memory[usable], base[usable], features[usable]
@@ -94,20 +93,18 @@ def learn_gate(memory: Losses, base: Losses, features: Features, steps: int = ST
     spread = np.where(varies, spread, 1.0)
     standard = np.where(varies, (x - mean) / spread, 0.0)
     design = np.concatenate([np.ones((len(x), 1)), standard], axis=1)  # (T', 1 + F)
-    weights = np.zeros(design.shape[1])
-    weights[0] = START
-    rate, (losses, gradient) = 1.0, _loss_and_gradient(m, b, design, weights)
-    for _ in range(steps if len(x) else 0):
-        trial = weights - rate * gradient
-        tried, slope = _loss_and_gradient(m, b, design, trial)
-        if tried.mean() < losses.mean():
-            weights, losses, gradient, rate = trial, tried, slope, 1.1 * rate
-        else:
-            rate /= 2
+
+    def objective(weights: Features) -> tuple[float, Features]:
+        losses, gradient = _loss_and_gradient(m, b, design, weights)
+        return float(losses.sum()) / max(1, len(m)), gradient
+
+    start = np.zeros(design.shape[1])
+    start[0] = START
+    found = optimize.minimize(objective, start, jac=True, method="L-BFGS-B", options={"ftol": TOLERANCE})
     whole = base.copy()
-    whole[usable] = losses
-    coefficients = weights[1:] / spread
-    return Gate(float(weights[0] - coefficients @ mean), coefficients, whole)
+    whole[usable], _ = _loss_and_gradient(m, b, design, found.x)
+    coefficients = found.x[1:] / spread
+    return Gate(float(found.x[0] - coefficients @ mean), coefficients, whole)
 
 
 def _loss_and_gradient(m: Losses, b: Losses, design: Features, weights: Features) -> tuple[Losses, Features]:

@@ -44,9 +44,9 @@ def test_the_losses_are_those_of_the_gate_and_beat_every_constant_share() -> Non
     assert learned.coefficients[2] == 0, "a feature that never changes has nothing to say"
 
 
-def test_the_descent_ends_where_the_gradient_vanishes() -> None:
+def test_the_search_ends_where_the_gradient_vanishes() -> None:
     memory, base, features = problem()
-    learned = learn_gate(memory, base, features[:, :2], steps=2000)
+    learned = learn_gate(memory, base, features[:, :2])
     parameters = torch.tensor([learned.bias, *learned.coefficients], dtype=torch.float64, requires_grad=True)
     share = (parameters[0] + torch.from_numpy(features[:, :2]) @ parameters[1:]).sigmoid()
     mixed = share * torch.from_numpy(np.exp(-memory)) + (1 - share) * torch.from_numpy(np.exp(-base))
