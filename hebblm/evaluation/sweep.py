@@ -100,7 +100,7 @@ class Sweep:
         if index != self._held:
             self._tensors, self._held = load_file(_part_path(self._folder, index)), index
         start = index * self.part
-        return self._tensors[name][begin - start : end - start].to(self._device)
+        return _placed(self._tensors[name][begin - start : end - start], self._device)
 
 
 def sweep_plan(scenario: Scenario, settings: Hyperparameters) -> SweepPlan:
@@ -202,7 +202,7 @@ def _resume(base: AwdBase, memory: AnyMemory, stream: EvaluationStream, plan: Sw
     for index in range(done):
         _check_part(folder, index)
         tensors = load_file(_part_path(folder, index))
-        states = tensors["states"].to(device)
+        states = _placed(tensors["states"], device)
         for offset in range(0, len(states) if plan.write else 0, plan.pace.ahead):
             some = states[offset : offset + plan.pace.ahead]
             for rows, block in _blocks(some, index * plan.part + offset, memory, stream, plan):
@@ -211,9 +211,18 @@ def _resume(base: AwdBase, memory: AnyMemory, stream: EvaluationStream, plan: Sw
                 memory.add(rows, block.labels)
         layers = range(len(base.state))
         base.state = tuple(
-            (tensors[f"state {layer} h"].to(device), tensors[f"state {layer} c"].to(device))
+            (_placed(tensors[f"state {layer} h"], device), _placed(tensors[f"state {layer} c"], device))
             for layer in layers
         )
+
+
+def _placed(tensor: Tensor, device: torch.device) -> Tensor:
+    """Return a copy where torch puts its own tensors.
+
+    In a file a tensor begins anywhere. On some processors the last bit of a product depends on where its factors
+    begin, and scores from a sweep would differ from those without.
+    """
+    return tensor.to(device, copy=True)
 
 
 def _part_path(folder: Path, index: int) -> Path:

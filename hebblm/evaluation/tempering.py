@@ -57,6 +57,8 @@ def temper(
 ) -> None:
     """Offer some methods, at the values found for them, each temperature that is tried.
 
+    The one taken is noted even where it is 1, so that nobody who reads the values fills in another.
+
     Args:
         best: by method; what lowers the loss is taken over.
         methods: names.
@@ -75,4 +77,5 @@ def temper(
     read(points, f"tune the temperature of {len(names)} methods")
     for name, found in points.items():
         values = [{**best[name].values, f"tempered.{dotted(name)}": value} for value in temperatures]
+        best[name].values = {**best[name].values, f"tempered.{dotted(name)}": 1.0}
         best[name].offer_table(found.table, values)

@@ -238,19 +238,20 @@ def test_a_temperature_is_chosen_for_the_methods_beyond_the_paper() -> None:
         memory=MemoryConfig("exact"),
     )
     scenario = scenario_of("intra-domain", 80)
-    plain, tuned = (
+    plain, tuned, surer = (
         tune(scenario, start, Grid(mbpa_steps=(2,), closeness=("max",), tempered=values, **narrow))  # type: ignore[arg-type]
-        for values in ((), (2.0, 4.0))
+        for values in ((), (2.0, 4.0), (0.1,))
     )
+    kept = {name: value for name, value in surer.values.items() if name.startswith("tempered.")}
+    assert kept == {f"tempered.{dotted(name)}": 1.0 for name in OUR_METHODS}
     names = {name for name in tuned.values if name.startswith("tempered.")}
-    assert names == {f"tempered.{dotted(name)}" for name in OUR_METHODS}, (
-        "an untrained base is too sure of itself"
-    )
+    assert names == set(kept)
     for method, found in tuned.best.items():
         if method not in OUR_METHODS:
             assert found.loss == plain.best[method].loss
             continue
-        assert found.loss < plain.best[method].loss
+        assert found.loss < plain.best[method].loss, "an untrained base is too sure of itself"
+        assert surer.best[method].loss == plain.best[method].loss
         assert len(found.tried) == len(plain.best[method].tried) + 2
         point = start.changed(tuned.values)
         run = dynamic_pass if method.startswith("dynamic") else shared_pass
