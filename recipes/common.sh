@@ -115,5 +115,12 @@ vision() { # EXPERIMENT NAME ARGUMENTS...: hebblm-vision, which prints its table
     read -r -a seeds <<<"${SEEDS:-$([[ "$SCALE" == smoke ]] && echo 1 || echo 1 2 3)}"
     command=(hebblm-vision "$1" --scale "$SCALE" "${@:3}" --seeds "${seeds[@]}" --device "$DEVICE")
     command+=(--output-path "$place")
-    if have "$place/result.json" "${command[@]}"; then cat "$place/report.md"; else "${command[@]}"; fi
+    if ! have "$place/result.json" "${command[@]}"; then
+        "${command[@]}"
+    elif [[ -f "$place/report.md" ]]; then
+        cat "$place/report.md"
+    else # a result that ships comes without its report
+        hebblm-report book "$place" --output-path "$RESULTS/report-$2"
+        chapter Images "$RESULTS/report-$2/book.md"
+    fi
 }

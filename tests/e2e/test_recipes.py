@@ -43,7 +43,8 @@ made = "readings.json" if "--readings" in arguments else made
 (place / made).write_text(json.dumps({{"provenance": {{"command": shlex.join([name, *arguments])}}}}))
 (place / "report.md").write_text("the table\\n")
 if name == "hebblm-report":
-    chapters = "# Book", "## Tuning", "the values", "## What the paper leaves open", "the effects", "## Where", ""
+    chapters = ["# Book", "## Tuning", "the values", "## What the paper leaves open", "the effects"]
+    chapters += ["## Images", "the curves", "## Where", ""]
     (place / "book.md").write_text("\\n".join(chapters))
 if name == "hebblm-vision":
     print("the table")
@@ -260,3 +261,14 @@ def test_language_recipes_run_offline(tmp_path: Path, monkeypatch: pytest.Monkey
     runs = {"intra-pydoc": ("", "-valid", "-paper"), "pydoc-to-numpy": ("", "-paper", "-open")}
     assert {name + suffix for name, suffixes in runs.items() for suffix in suffixes} <= names
     assert "Training count" in done.stdout
+
+
+def test_an_image_result_without_its_report_is_shown_and_not_made_again(desk: Desk) -> None:
+    assert desk.run("vision_online").returncode == 0
+    (desk.results / "small" / "online" / "report.md").unlink()
+    done = desk.run("vision_online")
+    assert done.returncode == 0, done.stderr
+    ((name, *arguments),) = desk.commands()
+    assert name == "hebblm-report"
+    assert arguments[:2] == ["book", str(desk.results / "small" / "online")]
+    assert "the curves" in done.stdout
