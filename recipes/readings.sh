@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What the paper leaves open, one reading at a time on the first validation tokens: content of the memory, scaling of
 # the closeness and its eps, the gate of Hebb, what n_i counts, the form of Mixture. The other values stay those that
-# were tuned for the default reading. States and neighbours are shared: at small some ten minutes, at smoke seconds.
+# were tuned for the default reading. States and neighbours are shared: at small some twenty minutes, at smoke seconds.
 set -euo pipefail
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"

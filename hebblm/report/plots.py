@@ -13,10 +13,11 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from PIL import Image
 
 from hebblm.files import atomic_path
 from hebblm.report.drawing import STYLE, TALLEST, short
-from hebblm.report.layout import spread
+from hebblm.report.layout import End, label_ends
 from hebblm.report.methods import BASE, Look, looks
 from hebblm.report.numbers import display, perplexity
 from hebblm.report.occurrence_plot import occurrence_figure
@@ -121,7 +122,13 @@ def running_figure(result: Result) -> Figure | None:
         axis.set_ylabel("Perplexity so far" + (" (log scale)" if axis.get_yscale() == "log" else ""))
         axis.set_title(f"Running perplexity, {result.scenario.label}")
         last = {method: perplexity(result.methods[method].running[-1][1]) for method in styles}
-        _label_ends(axis, {method: curves[method][-1] for method in styles}, last, styles)
+        label_ends(
+            axis,
+            [
+                End(f"{look.name}  {display(last[method], 'perplexity')}", curves[method][-1][1], look.color)
+                for method, look in styles.items()
+            ],
+        )
     return figure
 
 
@@ -161,13 +168,22 @@ def comparison_figure(result: Result) -> Figure | None:
 
 
 def render(figure: Figure, kind: Literal["png", "svg"]) -> bytes:
-    """Return a figure as the bytes of an image file, the same bytes for the same figure."""
+    """Return a figure as the bytes of an image file, the same bytes for the same figure.
+
+    PNG has a palette of 256 colours, which no eye tells from millions in a plot and which takes a third of the bytes.
+    """
     stream = io.BytesIO()
     metadata = {"Software": None} if kind == "png" else {"Date": None}
     FigureCanvasAgg(figure)
     with rc_context(STYLE):
         figure.savefig(stream, format=kind, dpi=160, metadata=metadata)
-    return stream.getvalue()
+    if kind == "svg":
+        return stream.getvalue()
+    few = io.BytesIO()
+    with Image.open(stream) as picture:
+        indexed = picture.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+    indexed.save(few, "PNG", optimize=True)
+    return few.getvalue()
 
 
 def save(figure: Figure, path: Path) -> Path:
@@ -228,33 +244,6 @@ def _gain_bars(axis: Axes, gains: Mapping[str, float | None], styles: Mapping[st
     span = (max(finite) - min(finite)) or 1.0
     axis.set_xlim(min(finite) - (0.32 * span if min(finite) < 0 else 0), max(finite) + 0.32 * span)
     axis.locator_params(axis="x", nbins=4)
-
-
-def _label_ends(
-    axis: Axes, ends: Mapping[str, tuple[int, float]], last: Mapping[str, float], styles: Mapping[str, Look]
-) -> None:
-    """Write each method's name and last value beside the end of its line, moved apart where they collide."""
-    figure = axis.get_figure(root=True)
-    assert figure is not None  # the axis was made by a figure above
-    figure.draw_without_rendering()
-    height = axis.get_window_extent().height
-    transform = axis.transData + axis.transAxes.inverted()
-    wished = [min(max(float(transform.transform(end)[1]), 0.0), 1.0) for end in ends.values()]
-    gap = 12.5 / 72 * figure.dpi / height
-    for method, at, place in zip(ends, wished, spread(wished, gap), strict=True):
-        look = styles[method]
-        axis.annotate(
-            f"{look.name}  {display(last[method], 'perplexity')}",
-            xy=(1.0, at),
-            xycoords="axes fraction",
-            xytext=(1.035, place),
-            textcoords="axes fraction",
-            va="center",
-            ha="left",
-            fontsize=8.5,
-            color="#333333",
-            arrowprops={"arrowstyle": "-", "color": look.color, "linewidth": 0.7, "shrinkA": 0, "shrinkB": 0},
-        )
 
 
 def _difference(base: float | None, other: float | None) -> float | None:

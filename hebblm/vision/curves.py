@@ -7,10 +7,8 @@ from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 
-from hebblm.report.layout import spread
+from hebblm.report.layout import End, label_ends
 from hebblm.report.methods import Look
-
-GAP = 0.05  # least distance of two labels, in heights of the axis
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,23 +43,5 @@ def draw(axis: Axes, lines: Sequence[Line], *, decimals: int = 3) -> None:
             axis.fill_between(line.at, low, high, color=look.color, alpha=0.15, linewidth=0)
     axis.spines[["top", "right"]].set_visible(False)
     axis.grid(color="#e6e6e6", linewidth=0.7)
-    _label_ends(axis, lines, decimals)
-
-
-def _label_ends(axis: Axes, lines: Sequence[Line], decimals: int) -> None:
-    """Write each name and last value beside the end of its line, moved apart where they collide."""
-    low, high = axis.get_ylim()
-    last = [line.points[-1][0] for line in lines]
-    wished = [(value - low) / (high - low) for value in last]
-    for line, value, at, place in zip(lines, last, wished, spread(wished, GAP), strict=True):
-        axis.annotate(
-            f"{line.look.name}  {value:.{decimals}f}",
-            xy=(1.0, at),
-            xycoords="axes fraction",
-            xytext=(1.03, place),
-            textcoords="axes fraction",
-            va="center",
-            fontsize=8.5,
-            color="#333333",
-            arrowprops={"arrowstyle": "-", "color": line.look.color, "linewidth": 0.7},
-        )
+    ends = ((line.look, line.points[-1][0]) for line in lines)
+    label_ends(axis, [End(f"{look.name}  {last:.{decimals}f}", last, look.color) for look, last in ends])

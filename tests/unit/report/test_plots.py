@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.text import Annotation
 
-from hebblm.report.layout import spread
+from hebblm.report.layout import End, label_ends, spread
 from hebblm.report.occurrence_plot import occurrence_figure
 from hebblm.report.plots import comparison_figure, figures, frequency_figure, render, running_figure, save
 
@@ -32,6 +35,33 @@ def test_spread_keeps_order_and_gap(wishes: list[float], gap: float) -> None:
 def test_spread_leaves_what_is_apart() -> None:
     assert spread([3.0, 1.0, 2.0], 0.5) == [3.0, 1.0, 2.0]
     assert spread([1.0, 1.0], 0.5) == pytest.approx([0.75, 1.25])
+
+
+@pytest.mark.parametrize("scale", ["linear", "log"])
+def test_no_leader_crosses_a_label(scale: str) -> None:
+    figure = Figure(figsize=(6, 3), layout="constrained")
+    axis = figure.subplots()
+    axis.set_xlim(0, 1)
+    axis.set_ylim(10, 100)
+    axis.set_yscale(scale)
+    ends = [End(f"a long name {at}", value, "#000000") for at, value in enumerate((95, 30, 30.1, 30.2, 12))]
+    label_ends(axis, ends)
+    FigureCanvasAgg(figure).draw()
+    labels = [text for text in axis.texts if isinstance(text, Annotation)]
+    assert [label.get_text() for label in labels] == [end.text for end in ends]
+    boxes = []
+    for label, end in zip(labels, ends, strict=True):
+        assert label.arrow_patch is not None
+        # Between the axis and the text: the annotation's own extent would hold both.
+        leader = label.arrow_patch.get_path().get_extents(label.arrow_patch.get_transform())
+        assert axis.get_window_extent().x1 - 1 <= leader.x0 < leader.x1
+        assert leader.x1 <= axis.transAxes.transform((1.035, 0))[0] + 1
+        assert axis.transAxes.transform(label.xy)[1] == pytest.approx(
+            axis.transData.transform((1, end.value))[1]
+        )
+        boxes.append(axis.transAxes.transform(label.xyann)[1])
+    least = 0.9 * 8.5 / 72 * figure.dpi
+    assert all(high - low >= least for low, high in pairwise(sorted(boxes)))
 
 
 def test_frequency_figure_shows_every_bucket_and_method() -> None:
@@ -182,4 +212,5 @@ def test_the_same_figure_gives_the_same_file(tmp_path: Path) -> None:
         )
     assert written[0] == written[1]
     assert written[0][0].startswith(PNG)
+    assert b"PLTE" in written[0][0]
     assert b"<svg" in written[0][1]
