@@ -1,26 +1,72 @@
-"""One look for every progress bar: description, share done, rate, time left; on standard error."""
+"""One look for every progress bar: description, share done, time taken, time left; on standard error."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
 
 T = TypeVar("T")
+QUIET = 60.0  # seconds between two lines of a log
 
 
-def bar() -> Progress:
+class Display(Progress):
+    """A bar that, where it cannot be drawn, writes a line from time to time: a log shows how far the work is."""
+
+    def __init__(self, *columns: Any, **options: Any) -> None:
+        super().__init__(*columns, **options)
+        self._begins: dict[
+            TaskID, tuple[float, float]
+        ] = {}  # when a task was first heard of, and how far it was
+        self._written = time.monotonic()
+
+    def add_task(self, *args: Any, **options: Any) -> TaskID:
+        """Add a task as rich does."""
+        task = super().add_task(*args, **options)
+        self._begins[task] = (time.monotonic(), self._tasks[task].completed)
+        return task
+
+    def advance(self, task_id: TaskID, advance: float = 1) -> None:
+        """Advance a task as rich does."""
+        super().advance(task_id, advance)
+        self._log(task_id)
+
+    def update(self, task_id: TaskID, **changes: Any) -> None:
+        """Change a task as rich does."""
+        super().update(task_id, **changes)
+        self._log(task_id)
+
+    def _log(self, task_id: TaskID) -> None:
+        """Write how far a task is, unless a bar shows it or the last line is recent."""
+        now, task = time.monotonic(), self._tasks[task_id]
+        if self.console.is_terminal or not task.visible or task.finished or now - self._written < QUIET:
+            return
+        self._written = now
+        begin, before = self._begins[task_id]
+        words = f"{task.description}: {task.completed:,.0f}"
+        if task.total is not None:
+            words += f" of {task.total:,.0f}"
+        words += f" {task.fields.get('unit', '')}, {duration(now - begin)}"
+        done = task.completed - before
+        if task.total is not None and done > 0:
+            words += f", {duration((now - begin) / done * (task.total - task.completed))} left"
+        self.console.print(words, soft_wrap=True, highlight=False, markup=False)
+
+
+def bar() -> Display:
     """Return a progress display to be used as a context manager."""
-    return Progress(
+    return Display(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from hebblm.progress import duration
+from hebblm import progress
+from hebblm.progress import QUIET, bar, duration
 
 
 @pytest.mark.parametrize(
@@ -18,3 +19,57 @@ from hebblm.progress import duration
 )
 def test_a_duration_reads_in_the_largest_unit_that_gives_two(seconds: float, words: str) -> None:
     assert duration(seconds) == words
+
+
+class Clock:
+    """Stands in for the module ``time``."""
+
+    now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(progress, "time", made)
+    return made
+
+
+def test_a_log_has_a_line_a_minute_with_an_estimate(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    with bar() as shown:
+        task = shown.add_task("read [x] test", total=9000, unit="tokens", completed=1000)
+        for _ in range(5):
+            clock.now += QUIET / 2
+            shown.advance(task, 1000)
+        clock.now += QUIET
+        shown.update(task, completed=9000)
+    lines = [line for line in capsys.readouterr().err.splitlines() if " of " in line]
+    assert lines == [
+        "read [x] test: 3,000 of 9,000 tokens, 60 seconds, 3 minutes left",
+        "read [x] test: 5,000 of 9,000 tokens, 2 minutes, 2 minutes left",
+    ]
+
+
+def test_a_log_tells_how_far_work_of_unknown_length_is(
+    clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with bar() as shown:
+        task = shown.add_task("count", total=None, unit="kB")
+        clock.now += QUIET
+        shown.advance(task, 7)
+    assert "count: 7 kB, 60 seconds\n" in capsys.readouterr().err
+
+
+def test_a_bar_is_not_interrupted_by_lines(
+    clock: Clock, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich then takes what it writes to for a terminal
+    with bar() as shown:
+        task = shown.add_task("count", total=3, unit="kB")
+        clock.now += 2 * QUIET
+        shown.advance(task)
+    written = capsys.readouterr().err
+    assert "count" in written
+    assert "count: 1" not in written
