@@ -32,6 +32,7 @@ class TrainingConfig:
         full_from: share of the run after which a sampled run goes on with the full softmax.
         precision: type of the matrix products of the softmax in training.
         recurrent: type that the LSTM layers run in while they are trained; float32 runs them in the weights' type.
+            Both are float32 on a processor that does not multiply bfloat16 fast (:func:`product_type`).
         seed: of initial weights, segment lengths, dropout and samples.
 
     Raises:
@@ -75,9 +76,20 @@ class TrainingConfig:
         """Return the fields as a JSON object."""
         return asdict(self)
 
-    def dtype(self) -> torch.dtype:
-        """Return the type of the softmax's matrix products."""
-        return torch.bfloat16 if self.precision == "bfloat16" else torch.float32
+
+def product_type(wanted: Literal["float32", "bfloat16"], device: torch.device) -> torch.dtype:
+    """Return the type of matrix products: bfloat16 where it is wanted and the device multiplies it fast, or float32.
+
+    A processor that oneDNN has no bfloat16 products for, as one without AVX-512, runs them in a plain loop, which is
+    many times slower than float32.
+    """
+    if wanted == "float32":
+        return torch.float32
+    fast = device.type != "cpu" or (
+        torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+        and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    )
+    return torch.bfloat16 if fast else torch.float32
 
 
 def segment_length(bptt: int, generator: torch.Generator) -> int:

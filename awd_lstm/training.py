@@ -19,7 +19,13 @@ from awd_lstm.config import AWDLSTMConfig
 from awd_lstm.loss import linear_cross_entropy, sampled_cross_entropy
 from awd_lstm.model import AWDLSTM, State, detach
 from awd_lstm.regularization import activation_penalty, temporal_activation_penalty
-from awd_lstm.schedule import TrainingConfig, learning_rate, segment_length, starts_averaging
+from awd_lstm.schedule import (
+    TrainingConfig,
+    learning_rate,
+    product_type,
+    segment_length,
+    starts_averaging,
+)
 from awd_lstm.state import STATE, load_state, pack_optimizer, save_state, unpack_optimizer
 from awd_lstm.streams import Ids, ParallelStreams
 
@@ -101,7 +107,8 @@ class Trainer:
         torch.manual_seed(config.seed)
         self.generator = torch.Generator().manual_seed(config.seed)
         self.model = AWDLSTM(model_config).to(self.device)
-        if config.recurrent == "bfloat16":
+        self.products = product_type(config.precision, self.device)
+        if product_type(config.recurrent, self.device) == torch.bfloat16:
             self.model.train_in(torch.bfloat16)
         self.hidden: State = self.model.initial_state(config.batch_size)
         self.optimizer = self._new_optimizer(averaging=False)
@@ -165,9 +172,9 @@ class Trainer:
         model, config = self.model, self.config
         if config.softmax == "sampled" and self._progress() < config.full_from:
             return sampled_cross_entropy(
-                hidden, model.embedding, model.bias, targets, self.proposal, config.samples, config.dtype()
+                hidden, model.embedding, model.bias, targets, self.proposal, config.samples, self.products
             )
-        return linear_cross_entropy(hidden, model.embedding, model.bias, targets, config.dtype())
+        return linear_cross_entropy(hidden, model.embedding, model.bias, targets, self.products)
 
     def _progress(self) -> float:
         """Return the share of all epochs that is done."""

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from awd_lstm import TrainingConfig
-from awd_lstm.schedule import learning_rate, segment_length, starts_averaging
+from awd_lstm.schedule import learning_rate, product_type, segment_length, starts_averaging
 
 
 def published_trigger(validation_losses: list[float], nonmono: int) -> int | None:
@@ -111,6 +111,11 @@ def test_values_out_of_range_are_named(name: str, value: float) -> None:
         TrainingConfig(**{name: value})
 
 
-def test_the_precision_names_a_type() -> None:
-    assert TrainingConfig().dtype() == torch.float32
-    assert TrainingConfig(precision="bfloat16").dtype() == torch.bfloat16
+@pytest.mark.parametrize("fast", [True, False])
+def test_bfloat16_is_taken_only_where_it_is_fast(fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: fast)
+    cpu, cuda = torch.device("cpu"), torch.device("cuda")
+    assert product_type("bfloat16", cpu) == (torch.bfloat16 if fast else torch.float32)
+    assert product_type("bfloat16", cuda) == torch.bfloat16
+    assert {product_type("float32", device) for device in (cpu, cuda)} == {torch.float32}
