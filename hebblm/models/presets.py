@@ -68,6 +68,23 @@ def small(corpus: str, vocabulary_size: int, seed: int) -> Preset:
     return Preset(ARCHITECTURES["awd_lstm_small"](vocabulary_size), training)
 
 
+def medium(corpus: str, vocabulary_size: int, seed: int) -> Preset:
+    """The published architecture in one cycle of AdamW: some twenty hours of a CPU core for PTB, resumable."""
+    training = TrainingConfig(
+        batch_size=40,
+        epochs=45,
+        optimizer="adamw",
+        lr=3e-3,
+        bptt=70,
+        weight_decay=0.02,
+        precision="bfloat16",
+        recurrent="bfloat16",
+        seed=seed,
+    )
+    name = "awd_lstm_ptb" if corpus == "ptb" else "awd_lstm_wt2"
+    return Preset(ARCHITECTURES[name](vocabulary_size), training)
+
+
 def paper(corpus: str, vocabulary_size: int, seed: int) -> Preset:
     """The published AWD-LSTM recipe: 500 epochs for PTB, 750 for WikiText-2 and any other text; wants a GPU."""
     if corpus == "ptb":
@@ -80,14 +97,19 @@ def paper(corpus: str, vocabulary_size: int, seed: int) -> Preset:
     )
 
 
-PRESETS: dict[str, Callable[[str, int, int], Preset]] = {"tiny": tiny, "small": small, "paper": paper}
+PRESETS: dict[str, Callable[[str, int, int], Preset]] = {
+    "tiny": tiny,
+    "small": small,
+    "medium": medium,
+    "paper": paper,
+}
 
 
 def get_preset(name: str, corpus: str, vocabulary_size: int, seed: int) -> Preset:
     """Return a preset for a corpus.
 
     Args:
-        name: ``tiny``, ``small`` or ``paper``.
+        name: ``tiny``, ``small``, ``medium`` or ``paper``.
         corpus: name of the corpus; the published recipes of PTB and WikiText-2 differ.
         vocabulary_size: V.
         seed: of everything random in training.
