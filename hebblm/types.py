@@ -44,6 +44,14 @@ class Neighbors:
     mask: Tensor
     log_normalizers: Tensor | None = None
 
+    def rows(self, index: slice | list[int]) -> Neighbors:
+        """Return those of some of the queries."""
+        logs = self.log_normalizers
+        known = None if logs is None else logs[index]
+        return Neighbors(
+            self.keys[index], self.values[index], self.distances[index], self.mask[index], known
+        )
+
 
 @runtime_checkable
 class Memory(Protocol):

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hebblm.adapt.block import Block
 from hebblm.adapt.functional.normalizers import log_normalizers
-from hebblm.adapt.functional.problem import key_products
+from hebblm.adapt.solvers.problem import key_products
 from hebblm.adapt.window import Window, WindowView
 from hebblm.errors import UserError
 from hebblm.memory.causal import WrittenBlock

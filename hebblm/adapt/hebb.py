@@ -11,7 +11,7 @@ from hebblm.adapt import functional as F
 from hebblm.adapt.context import EvalBatch
 from hebblm.adapt.counts import class_weights, entry_weights
 from hebblm.adapt.functional.losses import first_and_sum, replaced_losses
-from hebblm.adapt.rules import adapted_logits, mbpa_result
+from hebblm.adapt.rules import adapted_logits, fast_errors, mbpa_result
 from hebblm.adapt.safeguards import Safeguards
 from hebblm.adapt.settings import HebbConfig, MbpaConfig
 
@@ -110,7 +110,7 @@ class Hebb:
         """Return those of the gradient term."""
         if self.variant == "v1":
             return Safeguards.none(batch.hidden)
-        return Safeguards.of(mbpa_result(batch, self.mbpa))
+        return Safeguards.of(mbpa_result(batch, self.mbpa), fast_errors(batch, self.mbpa))
 
     def _adapted(self, batch: EvalBatch) -> HebbianLogits:
         """Return ``f_i + (1 - E_i) MbPA_i + E_i eta D_i . h`` (Eq. 7) for the labels, and what the others have."""

@@ -13,6 +13,7 @@ from hebblm.adapt.settings import (
     DynamicMixtureHebbConfig,
     HebbConfig,
     KnnConfig,
+    MbpaAbsoluteConfig,
     MbpaConfig,
     MixtureCacheConfig,
     MixtureConfig,
@@ -31,6 +32,8 @@ class TemperedConfig:
         knn: of kNN-LM; the temperature of its weights is knn.temperature.
         mixture: of Mixture.
         mbpa: of MbPA.
+        mbpa_absolute: of MbPA at an absolute rate.
+        mbpa_guarded: of guarded MbPA at an absolute rate.
         hebb: of Hebb.
         mixture_mbpa: of Mixture+MbPA.
         mixture_hebb: of Mixture+Hebb.
@@ -48,6 +51,8 @@ class TemperedConfig:
     knn: float = 1.0
     mixture: float = 1.0
     mbpa: float = 1.0
+    mbpa_absolute: float = 1.0
+    mbpa_guarded: float = 1.0
     hebb: float = 1.0
     mixture_mbpa: float = 1.0
     mixture_hebb: float = 1.0
@@ -82,6 +87,7 @@ class MethodSettings:
     knn: KnnConfig = field(default_factory=KnnConfig)
     mixture: MixtureConfig = field(default_factory=MixtureConfig)
     mbpa: MbpaConfig = field(default_factory=MbpaConfig)
+    mbpa_absolute: MbpaAbsoluteConfig = field(default_factory=MbpaAbsoluteConfig)
     hebb: HebbConfig = field(default_factory=HebbConfig)
     mixture_mbpa: MixtureMbpaConfig = field(default_factory=MixtureMbpaConfig)
     mixture_hebb: MixtureHebbConfig = field(default_factory=MixtureHebbConfig)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from typing import Any
 
-from hebblm.adapt.functional import TOLERANCE
 from hebblm.adapt.gated import GatedMixture
 from hebblm.adapt.hebb import Hebb
 from hebblm.adapt.method_settings import MethodSettings, dotted
@@ -34,6 +32,8 @@ RULES: dict[str, Callable[[MethodSettings], Rule]] = {
     "knn": lambda s: KnnLM(s.knn),
     "mixture": lambda s: Mixture(s.mixture),
     "mbpa": lambda s: Mbpa(s.mbpa),
+    "mbpa-absolute": lambda s: Mbpa(s.mbpa_absolute.over(s.mbpa, "absolute")),
+    "mbpa-guarded": lambda s: Mbpa(s.mbpa_absolute.over(s.mbpa, "guarded")),
     "hebb": lambda s: Hebb(s.hebb, s.mbpa),
     "mixture+mbpa": lambda s: Interpolated(Mixture(s.mixture), Mbpa(s.mbpa), s.mixture_mbpa.weight),
     "mixture+hebb": lambda s: Interpolated(Mixture(s.mixture), Hebb(s.hebb, s.mbpa), s.mixture_hebb.weight),
@@ -63,20 +63,11 @@ def _dynamic_mixture_cache(settings: MethodSettings) -> Cache:
     return Cache(CacheConfig(config.window, config.theta, config.gamma), _dynamic_mixture(settings))
 
 
-def moving_mbpa(config: MbpaConfig) -> MbpaConfig:
-    """Return MbPA's values as they are over the states of dynamic evaluation.
-
-    The normalisers of a moving base's keys go stale, and without them the error of the fast form is known so coarsely
-    that at the default tolerance many queries would be sent to the exact form.
-    """
-    return replace(config, tolerance=math.inf) if config.tolerance == TOLERANCE else config
-
-
 DYNAMIC_RULES: dict[str, Callable[[MethodSettings], Rule]] = {
     DYNAMIC: lambda s: Unadapted(),
     "dynamic+mixture": _dynamic_mixture,
     "dynamic+mixture+hebb": lambda s: Interpolated(
-        _dynamic_mixture(s), Hebb(s.hebb, moving_mbpa(s.mbpa)), s.dynamic_mixture_hebb.weight
+        _dynamic_mixture(s), Hebb(s.hebb, s.mbpa), s.dynamic_mixture_hebb.weight
     ),
     "dynamic+mixture+cache": _dynamic_mixture_cache,
 }
@@ -86,7 +77,7 @@ METHODS = (*RULES, *DYNAMIC_RULES)
 PAPER_METHODS = ("lstm", "mixture", "mbpa", "hebb", "mixture+mbpa", "mixture+hebb")
 DEFAULT_METHODS = ("lstm", DYNAMIC, "cache", "knn", *PAPER_METHODS[1:])
 OUR_METHODS = (
-    "mixture-gated", "mixture+cache", "hebb-learned", "mixture+hebb-learned",
+    "mbpa-absolute", "mbpa-guarded", "mixture-gated", "mixture+cache", "hebb-learned", "mixture+hebb-learned",
     "dynamic+mixture", "dynamic+mixture+hebb", "dynamic+mixture+cache",
 )  # fmt: skip
 EVERY = "all"
@@ -103,6 +94,8 @@ _USED: dict[str, tuple[str, ...]] = {
     "knn": ("knn",),
     "mixture": ("mixture",),
     "mbpa": ("mbpa",),
+    "mbpa-absolute": ("mbpa_absolute", "mbpa"),
+    "mbpa-guarded": ("mbpa_absolute", "mbpa"),
     "mixture+mbpa": ("mixture", "mbpa", "mixture_mbpa"),
     "mixture+hebb": ("mixture", "mbpa", "hebb", "mixture_hebb"),
     "mixture-gated": ("mixture_gated",),
@@ -151,8 +144,6 @@ def hyperparameters(name: str, settings: MethodSettings) -> dict[str, Any]:
     """Return the settings that a method depends on, as JSON."""
     used = _USED.get(name, ("mbpa", "hebb"))
     values = {section: asdict(getattr(settings, section)) for section in used}
-    if name in DYNAMIC_RULES and "mbpa" in values:
-        values["mbpa"] = asdict(moving_mbpa(settings.mbpa))
     found = values[used[0]] if len(used) == 1 else values
     temperature = settings.tempered.of(name)
     return found if temperature == 1 else {**found, "tempered": {dotted(name): temperature}}

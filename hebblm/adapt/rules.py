@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from random import Random
 from typing import Protocol
 
 from torch import Tensor
@@ -16,6 +17,8 @@ from hebblm.adapt.functional.losses import (
 )
 from hebblm.adapt.safeguards import Safeguards
 from hebblm.adapt.settings import CacheConfig, KnnConfig, MbpaConfig, MixtureConfig
+
+MEASURED = 1000  # one query in so many is adapted by the exact form as well
 
 
 class Rule(Protocol):
@@ -158,26 +161,52 @@ class Mixture:
 
 def mbpa_result(batch: EvalBatch, config: MbpaConfig) -> F.MbpaResult:
     """Return the change of the logits by MbPA, computed once a mini-batch and configuration."""
+    return batch.shared(config, lambda: _mbpa(batch, config, slice(None)))
 
-    def compute() -> F.MbpaResult:
-        return F.mbpa_delta(
-            batch.hidden,
-            batch.neighbors,
-            batch.head,
-            batch.logits,
-            lr=config.lr,
-            steps=config.steps,
-            eps=config.eps,
-            method=config.method,
-            optimizer=config.optimizer,
-            pull=config.pull,
-            closeness_normalization=config.closeness,
-            guard=config.guard,
-            tolerance=config.tolerance,
-            products=batch.products,
-        )
 
-    return batch.shared(config, compute)
+def _mbpa(batch: EvalBatch, config: MbpaConfig, rows: slice | list[int]) -> F.MbpaResult:
+    """Return the change of the logits by MbPA for some queries of a mini-batch."""
+    return F.mbpa_delta(
+        batch.hidden[rows],
+        batch.neighbors.rows(rows),
+        batch.head,
+        batch.logits[rows],
+        lr=config.lr,
+        steps=config.steps,
+        eps=config.eps,
+        rate=config.rate,
+        method=config.method,
+        optimizer=config.optimizer,
+        pull=config.pull,
+        closeness_normalization=config.closeness,
+        products=batch.products[rows],
+    )
+
+
+def fast_errors(batch: EvalBatch, config: MbpaConfig) -> Tensor:
+    """Return what the fast form of MbPA costs, measured by the exact one on one query in a thousand of the stream.
+
+    Returns:
+        (M,) nats a token for the M queries measured in this mini-batch: the mean of ``|log p - log p_exact|`` over the
+        exact distribution. Which queries are measured depends on their place in the stream alone.
+    """
+
+    def compute() -> Tensor:
+        start = int(batch.context.observed.sum())
+        rows = [row for row in range(len(batch.hidden)) if _measured(start + row)]
+        if config.method == "exact" or not rows:
+            return batch.hidden.new_zeros(0)
+        exact = (batch.logits[rows] + _mbpa(batch, replace(config, method="exact"), rows).delta).log_softmax(1)
+        fast = (batch.logits[rows] + mbpa_result(batch, config).delta[rows]).log_softmax(1)
+        return (exact.exp() * (fast - exact).abs()).sum(1)
+
+    return batch.shared(("fast errors", config), compute)
+
+
+def _measured(position: int) -> bool:
+    """Say whether the fast form's error is measured at a place of the stream: at a random one of every thousand."""
+    block, place = divmod(position, MEASURED)
+    return place == Random(block).randrange(MEASURED)
 
 
 def adapted_logits(batch: EvalBatch, config: MbpaConfig) -> tuple[Tensor, Tensor]:
@@ -207,7 +236,7 @@ class Mbpa:
 
     def safeguards(self, batch: EvalBatch) -> Safeguards:
         """Return those of the gradient steps."""
-        return Safeguards.of(mbpa_result(batch, self.config))
+        return Safeguards.of(mbpa_result(batch, self.config), fast_errors(batch, self.config))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Which queries of a mini-batch were run in another form than the one asked for."""
+"""What happened to the queries of a mini-batch while they were adapted."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from hebblm.adapt.functional import MbpaResult
 
 @dataclass(frozen=True, slots=True)
 class Safeguards:
-    """What an adaptation needed beyond its plain form, query by query.
+    """What is counted of an adaptation.
 
     Args:
-        stabilized: (N,) bool, it diverged and was run at a stable rate.
-        widened: (N,) bool, its fast form followed more classes, to keep to the tolerance.
-        exact_fallbacks: (N,) bool, its fast form gave way to the exact one.
+        rose: (N,) bool, the neighbours' loss rose.
+        stabilized: (N,) bool, it was run again at a stable rate.
+        errors: (M,) what the fast form cost, nats a token, for the queries where it was measured.
     """
 
+    rose: Tensor
     stabilized: Tensor
-    widened: Tensor
-    exact_fallbacks: Tensor
+    errors: Tensor
 
     @classmethod
     def none(cls, hidden: Tensor) -> Safeguards:
-        """Return that no query (N, D) needed any."""
+        """Return that nothing happened to any query (N, D)."""
         nothing = torch.zeros(hidden.shape[0], dtype=torch.bool, device=hidden.device)
-        return cls(nothing, nothing, nothing)
+        return cls(nothing, nothing, hidden.new_zeros(0))
 
     @classmethod
-    def of(cls, result: MbpaResult) -> Safeguards:
-        """Return those of MbPA."""
-        return cls(result.stabilized, result.widened, result.exact_fallbacks)
+    def of(cls, result: MbpaResult, errors: Tensor) -> Safeguards:
+        """Return what happened in MbPA, and the ``errors`` (M,) measured."""
+        return cls(result.rose, result.stabilized, errors)
 
     def __or__(self, other: Safeguards) -> Safeguards:
-        """Return the queries that needed them in either of two parts."""
+        """Return what happened in either of two parts."""
         return Safeguards(
+            self.rose | other.rose,
             self.stabilized | other.stabilized,
-            self.widened | other.widened,
-            self.exact_fallbacks | other.exact_fallbacks,
+            torch.cat([self.errors, other.errors]),
         )

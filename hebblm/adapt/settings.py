@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
-from hebblm.adapt.functional import TOLERANCE, checks
+from hebblm.adapt.functional import checks
+from hebblm.adapt.solvers.problem import Rate
 from hebblm.errors import UserError
 
 
@@ -119,34 +120,55 @@ class MbpaConfig:
     """Memory-based parameter adaptation (Sprechmann et al. 2018).
 
     Args:
-        lr: learning rate lambda.
+        lr: learning rate: relative, in units of 1 over the largest eigenvalue of the query's curvature, or lambda.
+        rate: relative to the curvature of each query's own problem (cannot climb for lr <= 4), absolute, or guarded:
+            absolute, and a query that diverges is run again at a stable rate, and counted.
         steps: gradient steps a query.
         optimizer: sgd (plain descent) or rmsprop (fresh state a query; exact and slow).
-        method: fast (a few hundred classes followed, more or all where the tolerance asks for it) or exact.
-        tolerance: error of the fast form that is accepted, in nats a token, estimated query by query; inf accepts any.
+        method: fast (a few hundred classes followed) or exact.
         eps: constant in the closeness 1 / (eps + squared distance).
-        closeness: raw as printed, or scaled to sum 1 or max 1.
-        pull: rate of the pull back to the base head.
-        guard: run a query that diverges at a stable rate, and count it.
+        closeness: raw as printed, or scaled to sum 1 or max 1; a relative rate makes all three the same.
+        pull: pull back to the base head: a step takes lr * pull of the change back.
     """
 
-    lr: float = 0.1
+    lr: float = 8.0
+    rate: Rate = "relative"
     steps: int = 5
     optimizer: Literal["sgd", "rmsprop"] = "sgd"
     method: Literal["fast", "exact"] = "fast"
-    tolerance: float = TOLERANCE
-    eps: float = 1e-3
+    eps: float = 3e-3
     closeness: Literal["raw", "sum", "max"] = "raw"
     pull: float = 0.0
-    guard: bool = True
 
     def __post_init__(self) -> None:
         checks.at_least("mbpa.lr", self.lr, 0)
         checks.at_least("mbpa.steps", self.steps, 0)
         checks.above_zero("mbpa.eps", self.eps)
         checks.at_least("mbpa.pull", self.pull, 0)
-        if self.tolerance != math.inf:
-            checks.at_least("mbpa.tolerance", self.tolerance, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class MbpaAbsoluteConfig:
+    """MbPA at the paper's absolute rate, plain (mbpa-absolute) and guarded (mbpa-guarded).
+
+    Args:
+        lr: learning rate lambda.
+        steps: gradient steps a query.
+        eps: constant in the closeness 1 / (eps + squared distance).
+    """
+
+    lr: float = 0.1
+    steps: int = 5
+    eps: float = 1e-3
+
+    def __post_init__(self) -> None:
+        checks.at_least("mbpa_absolute.lr", self.lr, 0)
+        checks.at_least("mbpa_absolute.steps", self.steps, 0)
+        checks.above_zero("mbpa_absolute.eps", self.eps)
+
+    def over(self, mbpa: MbpaConfig, rate: Rate) -> MbpaConfig:
+        """Return the settings of MbPA at this rate; all that is not set here is that of ``mbpa``."""
+        return replace(mbpa, lr=self.lr, steps=self.steps, eps=self.eps, rate=rate)
 
 
 @dataclass(frozen=True, slots=True)

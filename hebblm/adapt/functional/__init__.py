@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from hebblm.adapt.functional.closeness import closeness
-from hebblm.adapt.functional.escalation import MbpaResult
 from hebblm.adapt.functional.hebbian import (
     HebbianTerm,
     hebb_combine,
@@ -12,7 +11,7 @@ from hebblm.adapt.functional.hebbian import (
     hebbian_term,
     stepped_weights,
 )
-from hebblm.adapt.functional.mbpa import TOLERANCE, mbpa_delta, mbpa_logits
+from hebblm.adapt.functional.mbpa import MbpaResult, mbpa_delta, mbpa_logits
 from hebblm.adapt.functional.mixtures import (
     cache_log_probs,
     interpolate_log_probs,
@@ -22,10 +21,9 @@ from hebblm.adapt.functional.mixtures import (
     mixture_log_probs,
 )
 from hebblm.adapt.functional.normalizers import log_normalizers, with_rows
-from hebblm.adapt.functional.problem import key_products
+from hebblm.adapt.solvers.problem import key_products
 
 __all__ = [
-    "TOLERANCE",
     "HebbianTerm",
     "MbpaResult",
     "cache_log_probs",

@@ -13,8 +13,8 @@ from torch import Tensor
 from hebblm.adapt.functional import checks
 from hebblm.adapt.functional.closeness import Normalization, closeness
 from hebblm.adapt.functional.grouping import group_sums
-from hebblm.adapt.functional.mbpa import TOLERANCE, Method, Optimizer, mbpa_delta
-from hebblm.adapt.functional.problem import key_products
+from hebblm.adapt.functional.mbpa import Method, Optimizer, mbpa_delta
+from hebblm.adapt.solvers.problem import Rate, key_products
 from hebblm.errors import UserError
 from hebblm.types import Neighbors, OutputHead
 
@@ -190,9 +190,7 @@ def hebb_logits(
     mbpa: bool = True,
     pull: float = 0.0,
     closeness_normalization: Normalization = "raw",
-    guard: bool = True,
-    active: int | None = None,
-    tolerance: float = TOLERANCE,
+    rate: Rate = "guarded",
 ) -> Tensor:
     """Return each query's logits after memory-based Hebbian adaptation (Eq. 4 and 7).
 
@@ -217,9 +215,7 @@ def hebb_logits(
         mbpa: False discards the gradient-based change and adds ``eta D_i`` alone (variant v1).
         pull: as in :func:`mbpa_logits`.
         closeness_normalization: as in :func:`mbpa_logits`, for both terms.
-        guard: as in :func:`mbpa_logits`.
-        active: as in :func:`mbpa_logits`.
-        tolerance: as in :func:`mbpa_logits`, of the MbPA term.
+        rate: as in :func:`mbpa_logits`.
 
     Returns:
         (N, V) logits; the base logits for a query without neighbours.
@@ -253,9 +249,7 @@ def hebb_logits(
         optimizer=optimizer,
         pull=pull,
         closeness_normalization=closeness_normalization,
-        guard=guard,
-        active=active,
-        tolerance=tolerance,
+        rate=rate,
         products=products,
     )
     return hebb_combine(base_logits, result.delta, term, weights, eta=eta, gate=gate)

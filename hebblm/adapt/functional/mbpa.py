@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from hebblm.adapt.functional import checks
+from hebblm.adapt.functional.blocks import blocks
 from hebblm.adapt.functional.closeness import Normalization, closeness
-from hebblm.adapt.functional.escalation import MbpaResult, Run, escalate, levels
-from hebblm.adapt.functional.guard import guarded_backtracking, guarded_descent
-from hebblm.adapt.functional.problem import Problem, Solution, Solver
-from hebblm.adapt.functional.widths import marked
+from hebblm.adapt.solvers.exact import solve_exact
+from hebblm.adapt.solvers.fast import active_size, solve_fast
+from hebblm.adapt.solvers.problem import Descent, Problem, Rate, Solution, key_products
+from hebblm.adapt.solvers.rmsprop import backtracked, solve_rmsprop
 from hebblm.errors import UserError
 from hebblm.types import Neighbors, OutputHead
 
 Method = Literal["exact", "fast"]
 Optimizer = Literal["sgd", "rmsprop"]
 
-TOLERANCE = 1e-3  # nats a token that the fast form may cost
+NARROW = 2  # a vocabulary of fewer times the active set is followed whole
+
+
+@dataclass(frozen=True, slots=True)
+class MbpaResult:
+    """What adaptation adds to the base logits.
+
+    Args:
+        delta: (N, V) change of the logits; zero for a query without neighbours.
+        rose: (N,) bool, queries whose neighbours' loss rose at the rate asked for.
+        stabilized: (N,) bool, those of them that were run again at a stable rate.
+    """
+
+    delta: Tensor
+    rose: Tensor
+    stabilized: Tensor
 
 
 @torch.no_grad()
@@ -33,13 +50,11 @@ def mbpa_delta(
     lr: float,
     steps: int,
     eps: float,
+    rate: Rate = "guarded",
     method: Method = "exact",
     optimizer: Optimizer = "sgd",
     pull: float = 0.0,
     closeness_normalization: Normalization = "raw",
-    guard: bool = True,
-    active: int | None = None,
-    tolerance: float = TOLERANCE,
     products: Tensor | None = None,
 ) -> MbpaResult:
     """Return the change of the logits that :func:`mbpa_logits` adds to ``base_logits`` (N, V).
@@ -47,51 +62,17 @@ def mbpa_delta(
     The arguments, the equation and what is raised are those of :func:`mbpa_logits`; the base logits, and the
     ``products`` ``h_k . h`` (N, K) where they are known, are given so that several adapters can share them.
     """
-    _check(
-        neighbors,
-        lr=lr,
-        steps=steps,
-        method=method,
-        optimizer=optimizer,
-        pull=pull,
-        active=active,
-        tolerance=tolerance,
-    )
+    _check(neighbors, lr=lr, steps=steps, rate=rate, method=method, optimizer=optimizer, pull=pull)
     weights = closeness(neighbors.distances, neighbors.mask, eps=eps, normalization=closeness_normalization)
     weights = weights.to(hidden.dtype) / neighbors.mask.sum(1, keepdim=True).clamp_min(1)  # c_k / |N| (N, K)
-    problem = Problem(
-        head,
-        hidden,
-        neighbors.keys,
-        neighbors.values,
-        weights,
-        base_logits,
-        neighbors.log_normalizers,
-        products,
-    )
+    delta = torch.zeros_like(base_logits)
+    rises = torch.zeros_like(neighbors.mask[:, 0])
     if lr == 0 or steps == 0:
-        return MbpaResult.nothing(base_logits)
-    if optimizer == "sgd":
-        problem = problem.measured()
-    run: Run
-    if not guard:
-        run = _unguarded
-    elif optimizer == "sgd":
-        run = partial(guarded_descent, rate=lr, pull=pull)
-    else:
-        run = guarded_backtracking
-    forms = levels(
-        problem,
-        steps=steps,
-        method=method,
-        optimizer=optimizer,
-        pull=pull,
-        active=active,
-        tolerance=tolerance,
-    )
-    if forms[0].kind == "narrow":
-        problem = marked(problem, rate=lr, steps=steps, tolerance=tolerance)
-    return escalate(problem, forms, run, rate=lr, tolerance=tolerance)
+        return MbpaResult(delta, rises, rises.clone())
+    for some, part in _parts(hidden, neighbors, head, base_logits, weights, products, method, optimizer):
+        found = _solve(part, lr=lr, steps=steps, rate=rate, method=method, optimizer=optimizer, pull=pull)
+        delta[some], rises[some] = found.delta, found.rose
+    return MbpaResult(delta, rises, rises.clone() if rate == "guarded" else torch.zeros_like(rises))
 
 
 def mbpa_logits(
@@ -102,42 +83,39 @@ def mbpa_logits(
     lr: float,
     steps: int,
     eps: float,
+    rate: Rate = "guarded",
     method: Method = "exact",
     optimizer: Optimizer = "sgd",
     pull: float = 0.0,
     closeness_normalization: Normalization = "raw",
-    guard: bool = True,
-    active: int | None = None,
-    tolerance: float = TOLERANCE,
 ) -> Tensor:
     """Return each query's logits after memory-based parameter adaptation (Eq. 5, Sprechmann et al. 2018).
 
-    Starting from the base head, ``steps`` gradient steps of rate ``lr`` maximise
-    ``1/|N| sum_k c_k log P(y_k | h_k)`` over (W, b) for one query; the change is thrown away afterwards.
+    Starting from the base head, ``steps`` gradient steps maximise ``1/|N| sum_k c_k log P(y_k | h_k)`` over (W, b) for
+    one query; the change is thrown away afterwards. The rate of a step is ``lr``, or, relative to the curvature of the
+    query's own problem, ``lr / lambda_max(A^1/2 (H H^T + 1) A^1/2)`` with ``A = diag(c_k / |N|)``: then it has no unit
+    of the model's, does not depend on the scale of c_k, and cannot climb for lr <= 4.
 
     Args:
         hidden: (N, D) queries.
         neighbors: their neighbours; |N| is the number of real entries of a query.
         head: weight (V, D) and bias (V,) or None. A head without a bias has none to adapt.
-        lr: learning rate lambda, at least 0.
+        lr: learning rate, at least 0: lambda, or in units of ``1 / lambda_max`` where it is relative.
         steps: number of steps, at least 0.
         eps: the constant in c_k, above 0.
-        method: ``exact`` agrees with automatic differentiation up to rounding; ``fast`` follows a few hundred
-            classes, and more of them or all where its error could exceed the tolerance.
+        rate: ``relative`` to curvature, ``absolute``, or ``guarded``: absolute, and a query whose neighbours' loss
+            rises, or is not finite, is run again at a stable rate.
+        method: ``exact`` agrees with automatic differentiation up to rounding; ``fast`` follows a few hundred classes,
+            and all of a small vocabulary.
         optimizer: ``sgd`` is plain descent; ``rmsprop`` has a fresh state for each query and is slow.
-        pull: rate of the pull back to the base head: ``W <- W + lr gradient - lr pull (W - W_0)``.
+        pull: pull back to the base head, in the unit of the rate: a step takes ``lr pull`` of the change back.
         closeness_normalization: ``raw`` c_k, or scaled to ``sum`` 1 or ``max`` 1.
-        guard: run a query that diverges (its neighbours' loss rises, or is not finite) at a stable rate.
-        active: number of classes that ``fast`` follows, by default 255. All labels among the neighbours are
-            always followed.
-        tolerance: error of ``fast`` that is accepted, in nats a token: the mean over what the query's base
-            distribution expects, estimated without the target; ``math.inf`` accepts any.
 
     Returns:
         (N, V) logits; the base logits for a query without neighbours.
 
     Raises:
-        UserError: a value out of range, an unknown word, K = 0, or ``fast`` together with ``rmsprop``.
+        UserError: a value out of range, an unknown word, K = 0, or ``fast`` or ``relative`` together with ``rmsprop``.
     """
     base_logits = head.logits(hidden)
     result = mbpa_delta(
@@ -148,43 +126,81 @@ def mbpa_logits(
         lr=lr,
         steps=steps,
         eps=eps,
+        rate=rate,
         method=method,
         optimizer=optimizer,
         pull=pull,
         closeness_normalization=closeness_normalization,
-        guard=guard,
-        active=active,
-        tolerance=tolerance,
     )
     return base_logits + result.delta
 
 
-def _check(
+def _parts(
+    hidden: Tensor,
     neighbors: Neighbors,
-    *,
-    lr: float,
-    steps: int,
-    method: str,
-    optimizer: str,
-    pull: float,
-    active: int | None,
-    tolerance: float,
+    head: OutputHead,
+    base_logits: Tensor,
+    weights: Tensor,
+    products: Tensor | None,
+    method: Method,
+    optimizer: Optimizer,
+) -> Iterator[tuple[slice, Problem]]:
+    """Yield the problem a few queries at a time: what they hold stays in a processor's caches."""
+    (classes, width), k = head.weight.shape, weights.shape[1]
+    floats = 6 * k * classes  # logits, residuals and what is made of them
+    if optimizer == "rmsprop":
+        floats = 5 * classes * (width + 1) + 3 * k * classes
+    elif method == "fast":
+        followed = min(classes, active_size(k, known=neighbors.log_normalizers is not None))
+        floats = k * width + followed * (width + 3 * k)
+    for some in blocks(hidden.element_size() * floats, len(hidden), hidden.device):
+        keys = neighbors.keys[some].to(hidden.dtype)
+        logs = neighbors.log_normalizers
+        yield (
+            some,
+            Problem(
+                head,
+                hidden[some],
+                keys,
+                neighbors.values[some],
+                weights[some],
+                base_logits[some],
+                None if logs is None else logs[some],
+                key_products(hidden[some], keys) if products is None else products[some],
+            ),
+        )
+
+
+def _solve(
+    problem: Problem, *, lr: float, steps: int, rate: Rate, method: Method, optimizer: Optimizer, pull: float
+) -> Solution:
+    """Follow the descent of a few queries in the form asked for."""
+    if optimizer == "rmsprop":
+        if rate == "guarded":
+            return backtracked(problem, lr, steps=steps, pull=pull)
+        return solve_rmsprop(problem, torch.full_like(problem.hidden[:, 0], lr), steps=steps, pull=pull)
+    followed = active_size(problem.labels.shape[1], known=problem.log_normalizers is not None)
+    fast = method == "fast" and problem.head.weight.shape[0] >= NARROW * followed
+    solve = solve_fast if fast else solve_exact
+    found = solve(problem, Descent.at(problem, lr, steps, pull, rate))
+    if rate == "guarded" and bool(found.rose.any()):
+        part = problem.rows(found.rose)
+        found.delta[found.rose] = solve(part, Descent.stable(part, lr, steps, pull)).delta
+    return found
+
+
+def _check(
+    neighbors: Neighbors, *, lr: float, steps: int, rate: str, method: str, optimizer: str, pull: float
 ) -> None:
     """Raise UserError for a value that the equations do not accept."""
     checks.some_neighbors(neighbors)
     checks.at_least("lr", lr, 0)
     checks.at_least("steps", steps, 0)
     checks.at_least("pull", pull, 0)
+    checks.one_of("rate", rate, ("relative", "absolute", "guarded"))
     checks.one_of("method", method, ("exact", "fast"))
     checks.one_of("optimizer", optimizer, ("sgd", "rmsprop"))
-    if active is not None:
-        checks.at_least("active", active, 1)
-    if not tolerance >= 0:
-        raise UserError(f"tolerance = {tolerance} is out of range; choose tolerance >= 0, in nats a token")
     if method == "fast" and optimizer == "rmsprop":
         raise UserError("method = 'fast' follows plain descent only; choose method = 'exact' for rmsprop")
-
-
-def _unguarded(problem: Problem, solve: Solver, rates: Tensor) -> Solution:
-    """Run a solver at the given rates, whatever comes of it."""
-    return solve(problem, rates, torch.zeros_like(rates, dtype=torch.bool))
+    if rate == "relative" and optimizer == "rmsprop":
+        raise UserError("rate = 'relative' is for plain descent; choose rate = 'guarded' or 'absolute' for rmsprop")

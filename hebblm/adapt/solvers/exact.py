@@ -1,0 +1,60 @@
+"""Plain gradient descent on the head, followed exactly in the span of the neighbours."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from hebblm.adapt.solvers.problem import Descent, Problem, Solution, rose
+
+
+def solve_exact(problem: Problem, descent: Descent) -> Solution:
+    """Follow S steps of descent exactly; no (V, D) change is ever formed.
+
+    Every step changes the head by ``dW = R^T diag(a) H``, so that it is enough to follow the residuals
+    ``R = Y - softmax(Z)`` of the K keys (Eq. 5 and 6)::
+
+        Z_{s+1} = Z_s + (H H^T + 1) diag(a) R_s        delta = sum_s R_s^T (a * (H h + 1))
+
+    With a pull of rate p toward the base head (Sprechmann et al. 2018), ``dW`` shrinks by ``1 - rate p`` before each
+    step is added, and so do ``Z - Z_0`` and delta.
+
+    Args:
+        problem: the queries and their neighbours.
+        descent: step sizes a, pull and number of steps.
+
+    Returns:
+        The change of the logits (n, V) in nats, and whether the neighbours' loss rose.
+    """
+    sizes, steps, last_step = descent.sizes, descent.steps, descent.steps + descent.finish
+    keys, labels = problem.keys, problem.labels.unsqueeze(2)
+    head, shrink = problem.head, descent.keep.view(-1, 1, 1)
+    alpha = (sizes * (problem.products + problem.one)).unsqueeze(1)  # (n, 1, K)
+    logits = keys @ head.weight.t()  # Z (n, K, V)
+    if head.bias is not None:
+        logits += head.bias
+    pulled = bool((descent.keep != 1).any())
+    base = logits.clone() if pulled else logits
+    mixing = (keys @ keys.transpose(1, 2) + problem.one) * sizes.unsqueeze(1)  # (n, K, K)
+    residual = torch.empty_like(logits)  # R (n, K, V)
+    ones = logits.new_ones(labels.shape)
+    delta = logits.new_zeros(logits.shape[0], 1, logits.shape[2])  # (n, 1, V)
+    first = last = logits.new_zeros(len(sizes))
+    for step in range(last_step):
+        torch.softmax(logits, dim=2, out=residual)
+        last = _loss(residual.gather(2, labels), sizes)
+        first = first if step else last
+        if step == steps:
+            break
+        residual.neg_().scatter_add_(2, labels, ones)
+        delta = delta * shrink + alpha @ residual
+        if step + 1 < last_step:
+            if pulled:
+                logits.sub_(base).mul_(shrink).add_(base)
+            logits.baddbmm_(mixing, residual)
+    return Solution(delta.squeeze(1), rose(first, last))
+
+
+def _loss(taken: Tensor, sizes: Tensor) -> Tensor:
+    """Return ``-sum_k a_k log p_k`` (n,) for the labels' probabilities (n, K, 1)."""
+    return -torch.where(sizes > 0, sizes * taken.squeeze(2).log(), 0).sum(1)

@@ -1,0 +1,173 @@
+"""Plain gradient descent on the head, followed on a few hundred classes; the others keep their shape."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from hebblm.adapt.solvers.problem import Descent, Problem, Solution, rose
+
+ACTIVE = 255  # classes followed
+UNKNOWN = 511  # classes followed where the normalisers of the keys are not known
+SPARE = 32  # probable classes beside the labels, however many these are
+RANK = 16  # directions of the keys that move each other together
+RIDGE = 1e-5  # of a direction's length, tells apart directions that depend on each other
+TAIL = 1e-6  # a tail that holds less is not told from none
+
+
+def active_size(k: int, *, known: bool) -> int:
+    """Return the number |A| of classes to follow, room for the labels of K neighbours and some others.
+
+    Args:
+        k: K.
+        known: whether the log-normalisers of the keys are.
+    """
+    return max(ACTIVE if known else UNKNOWN, k + SPARE)
+
+
+def choose(base_logits: Tensor, labels: Tensor, present: Tensor, size: int) -> Tensor:
+    """Return the classes to follow (n, size) int64 in ascending order: all labels, then the base's top classes.
+
+    The choice knows nothing of the target, so that a score cannot depend on its answer.
+
+    Args:
+        base_logits: (n, V).
+        labels: (n, K) int64.
+        present: (n, K) bool, which labels are real.
+        size: classes wanted, at least the number of different labels of any query.
+    """
+    wanted = torch.where(present, torch.inf, -torch.inf).to(base_logits.dtype)
+    boosted = base_logits.scatter_reduce(1, labels, wanted, "amax")
+    return boosted.topk(size, dim=1, sorted=False).indices.sort(dim=1).values
+
+
+def solve_fast(problem: Problem, descent: Descent) -> Solution:
+    """Follow S steps of descent on an active set A of classes; an approximation of ``solve_exact``.
+
+    A key's probability on A is ``exp(Z_k - lse_k)`` with its stored log-normaliser. What is left of 1 makes up one
+    more class, the tail, which moves as its classes do in the mean: by ``sum_v q_v^2`` of what its residual would do to
+    a single class, q the shape of the query's own tail. For v outside A the change is ``-(sum_k s_k) q_v``, with s_k
+    the tail mass of neighbour k times alpha_k, summed over the steps. ``H H^T + 1`` is taken as ``U U^T + diag(e)``: a
+    few directions that the keys share, and what these leave of each key's own length.
+
+    Args:
+        problem: the queries and their neighbours. Where normalisers are not known, that of a key is taken as the one
+            over A less the query's own log-mass on A, and A is twice as large.
+        descent: step sizes a, pull and number of steps.
+
+    Returns:
+        The change of the logits (n, V) in nats, and whether the neighbours' loss rose.
+    """
+    size = active_size(problem.labels.shape[1], known=problem.log_normalizers is not None)
+    probs = problem.base_logits.softmax(1)  # p_x (n, V)
+    chosen = choose(problem.base_logits, problem.labels, descent.sizes > 0, size)  # A (n, A)
+    mass = probs.gather(1, chosen).sum(1)  # of the query on A (n,)
+    shape = probs.scatter_(1, chosen, 0.0).div_((1 - mass).clamp_min(TAIL).unsqueeze(1))  # q (n, V)
+    change, rises = _follow(problem, descent, chosen, mass, shape)
+    return Solution(shape.mul_(change[:, -1:]).scatter_(1, chosen, change[:, :-1]), rises)
+
+
+def _follow(
+    problem: Problem, descent: Descent, chosen: Tensor, mass: Tensor, shape: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return the change on A and, minus the mass moved, of the tail (n, A + 1), and whether the loss rose (n,).
+
+    Args:
+        problem: the queries and their neighbours.
+        descent: as in :func:`solve_fast`.
+        chosen: (n, A) the active set.
+        mass: (n,) of the query on A.
+        shape: (n, V) of its tail.
+    """
+    sizes, steps, last_step = descent.sizes, descent.steps, descent.steps + descent.finish
+    # A label without an entry may lie outside A; it weighs nothing, so any place serves.
+    labels = torch.searchsorted(chosen, problem.labels).clamp_max_(chosen.shape[1] - 1)  # (n, K) places in A
+    alpha = sizes * (problem.products + problem.one)  # (n, K)
+    logits = _log_shares(problem, chosen, mass)  # Z - lse, the tail's place last (n, K, A + 1)
+    shares = logits.exp()  # (n, K, A + 1)
+    if last_step == 1:
+        drawn = torch.bmm(alpha.unsqueeze(1), shares).squeeze(1)  # (n, A + 1)
+        drawn[:, -1] = alpha.sum(1) - drawn[:, :-1].sum(1)
+        return drawn.neg_().scatter_add_(1, labels, alpha), torch.zeros_like(mass, dtype=torch.bool)
+    shares[:, :, -1] = (1 + shares[:, :, -1] - shares.sum(2)).clamp_min_(torch.finfo(logits.dtype).tiny)
+    logits[:, :, -1] = shares[:, :, -1].log()
+    factor, own = _factored(problem)  # U (n, K, r), e (n, K)
+    own = (own * sizes).unsqueeze(2)  # (n, K, 1)
+    # What a step multiplies with R = Y - P: alpha, which gives the change, and U^T diag(a).
+    rows = torch.cat([alpha.unsqueeze(1), (factor * sizes.unsqueeze(2)).transpose(1, 2)], 1)  # (n, 1 + r, K)
+    observed = rows.new_zeros(*rows.shape[:2], logits.shape[2])  # the rows' products with Y (n, 1 + r, A + 1)
+    observed.scatter_add_(2, labels.unsqueeze(1).expand_as(rows), rows)
+    pulled = bool((descent.keep != 1).any())
+    base, shrink = logits.clone() if pulled else logits, descent.keep.view(-1, 1, 1)
+    overlap = torch.linalg.vector_norm(shape, dim=1, keepdim=True).square_()  # sum_v q_v^2 (n, 1)
+    change = torch.zeros_like(observed[:, 0])  # (n, A + 1)
+    first = last = torch.zeros_like(mass)
+    for step in range(last_step):
+        if step:
+            torch.exp(logits, out=shares)
+        scale = shares.sum(2).reciprocal_()  # 1 / sum_v exp Z (n, K)
+        if not bool(((scale > 0) & (scale < torch.inf)).all()):  # too large a rate: as exact, which takes maxima off
+            logits.sub_(logits.amax(2, keepdim=True))
+            scale = torch.exp(logits, out=shares).sum(2).reciprocal_()
+        if step in (0, last_step - 1):
+            last = _loss(logits, scale, labels, sizes)
+            first = first if step else last
+        if step == steps:
+            break
+        products = torch.baddbmm(observed, rows * scale.unsqueeze(1), shares, alpha=-1)  # rows R (n, 1 + r, A + 1)
+        change.mul_(descent.keep.unsqueeze(1)).add_(products[:, 0])
+        if step + 1 < last_step:
+            if pulled:
+                logits.sub_(base).mul_(shrink).add_(base)
+            # The mean of the tail's classes moves by sum_v q_v^2 of what its mass would do to a single class.
+            products[:, 1:, -1] *= overlap
+            shares[:, :, -1] *= overlap
+            logits.baddbmm_(factor, products[:, 1:])
+            logits.addcmul_(own * scale.unsqueeze(2), shares, value=-1).scatter_add_(2, labels.unsqueeze(2), own)
+    return change, rose(first, last)
+
+
+def _log_shares(problem: Problem, chosen: Tensor, mass: Tensor) -> Tensor:
+    """Return ``log p_k(v) = W_v h_k + b_v - lse_k`` (n, K, A + 1) on the classes followed, and a place for the tail."""
+    weight, bias = problem.head.weight, problem.head.bias
+    places = torch.nn.functional.pad(chosen, (0, 1))  # the last column is only a place
+    rows = weight.index_select(0, places.flatten()).view(*places.shape, -1).transpose(1, 2)  # (n, D, A + 1)
+    if bias is None:
+        logits = problem.keys @ rows
+    else:
+        logits = torch.baddbmm(bias[places].unsqueeze(1), problem.keys, rows)
+    known = problem.log_normalizers
+    if known is None:
+        known = logits[:, :, :-1].logsumexp(2) - mass.log().unsqueeze(1)
+    logits.sub_(known.to(logits.dtype).unsqueeze(2))
+    return logits
+
+
+def _factored(problem: Problem) -> tuple[Tensor, Tensor]:
+    """Return U (n, K, r) and e (n, K) with ``U U^T + diag(e)`` near ``H H^T + 1``, and equal on the diagonal.
+
+    U holds the keys on the span of some of them after one round of subspace iteration (Halko et al. 2011), and the
+    bias's share: ``U = H X^T L^-T`` with ``X X^T = L L^T``.
+    """
+    keys, count = problem.keys, problem.keys.shape[1]
+    some = torch.linspace(0, count - 1, min(RANK, count), device=keys.device).long()
+    main = torch.bmm(keys[:, some], keys.transpose(1, 2)) * problem.weights.unsqueeze(1)  # (n, r, K)
+    tiny = torch.finfo(main.dtype).tiny
+    main = main / main.abs().amax(2, keepdim=True).clamp_min(tiny)
+    main = torch.nn.functional.normalize(torch.bmm(main, keys), dim=2, eps=tiny)  # X (n, r, D)
+    gram = torch.bmm(main, main.transpose(1, 2))
+    gram.diagonal(dim1=1, dim2=2).add_(RIDGE)
+    lower = torch.linalg.cholesky_ex(gram).L
+    products = torch.bmm(keys, main.transpose(1, 2))  # (n, K, r)
+    factor: Tensor = torch.linalg.solve_triangular(lower.transpose(1, 2), products, upper=True, left=False)
+    lengths = torch.linalg.vector_norm(keys, dim=2).square_()  # (n, K)
+    own = (lengths - factor.square().sum(2)).clamp_min_(0)
+    if problem.one:
+        factor = torch.cat([factor, factor.new_ones(*factor.shape[:2], 1)], 2)
+    return factor, own
+
+
+def _loss(logits: Tensor, scale: Tensor, labels: Tensor, sizes: Tensor) -> Tensor:
+    """Return ``-sum_k a_k log p_k(y_k)`` (n,) for logits (n, K, A) whose normaliser is ``1 / scale`` (n, K)."""
+    taken = logits.gather(2, labels.unsqueeze(2)).squeeze(2) + scale.log()
+    return -torch.where(sizes > 0, sizes * taken, 0).sum(1)

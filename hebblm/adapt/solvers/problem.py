@@ -1,0 +1,145 @@
+"""What MbPA solves for some queries, and the rate it descends at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from hebblm.types import OutputHead
+
+Rate = Literal["relative", "absolute", "guarded"]
+
+STABLE = 4.0  # cross-entropy has a Hessian of at most 1/2 in the logits, so descent cannot climb below 2 / (1/2)
+MARGIN = 0.9  # room for what the power method leaves out
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Minimise ``-sum_k w_k log P(y_k | h_k)`` over a query's own copy of the head (Eq. 5).
+
+    Args:
+        head: the base head, weight (V, D) and bias (V,) or None; it stays as it is.
+        hidden: (n, D) queries.
+        keys: (n, K, D) neighbours of each.
+        labels: (n, K) int64.
+        weights: (n, K) ``w_k = c_k / |N|``, not negative; zero where there is no entry.
+        base_logits: (n, V) ``W h + b``.
+        log_normalizers: (n, K) logsumexp of the base logits of each key in nats, or None where they are not known.
+        products: (n, K) ``h_k . h``.
+    """
+
+    head: OutputHead
+    hidden: Tensor
+    keys: Tensor
+    labels: Tensor
+    weights: Tensor
+    base_logits: Tensor
+    log_normalizers: Tensor | None
+    products: Tensor
+
+    @property
+    def one(self) -> float:
+        """The bias's share in every scalar product: 1, or 0 for a head without a bias."""
+        return 0.0 if self.head.bias is None else 1.0
+
+    def rows(self, index: Tensor) -> Problem:
+        """Return the same for some of the queries, (m,) int64 or (n,) bool."""
+        logs = self.log_normalizers
+        own = (self.hidden, self.keys, self.labels, self.weights, self.base_logits)
+        known = None if logs is None else logs[index]
+        return Problem(self.head, *(part[index] for part in own), known, self.products[index])
+
+
+@dataclass(frozen=True, slots=True)
+class Descent:
+    """How far and how fast to go.
+
+    Args:
+        sizes: (n, K) step sizes ``a_k = rate w_k``.
+        keep: (n,) what a step leaves of the change so far: ``1 - rate p`` with p the pull toward the base head.
+        steps: number S of steps, at least 1.
+        finish: whether the neighbours' loss is also taken after the last step, which costs as much as a step.
+    """
+
+    sizes: Tensor
+    keep: Tensor
+    steps: int
+    finish: bool = False
+
+    @classmethod
+    def at(cls, problem: Problem, lr: float, steps: int, pull: float, rate: Rate) -> Descent:
+        """Return the descent at a rate ``lr``, or at ``lr / lambda_max`` of each query for a ``relative`` one.
+
+        A relative pull is in the unit of the rate, so that ``lr * pull`` is what a step takes back in either case.
+        """
+        weights = problem.weights
+        keep = torch.full_like(weights[:, 0], 1 - lr * pull)
+        if rate != "relative":
+            return cls(lr * weights, keep, steps, finish=rate == "guarded")
+        # Scaled to 1 first, so that neither a tiny nor a huge closeness leaves the range of the dtype.
+        weights = weights / weights.amax(1, keepdim=True).clamp_min(torch.finfo(weights.dtype).tiny)
+        largest = curvature(problem.keys, weights, problem.one).unsqueeze(1)
+        return cls(torch.where(largest > 0, lr * weights / largest, 0), keep, steps)
+
+    @classmethod
+    def stable(cls, problem: Problem, lr: float, steps: int, pull: float) -> Descent:
+        """Return the descent at the largest rate of at most ``lr`` that cannot climb."""
+        largest = curvature(problem.keys, problem.weights, problem.one) + 2 * pull
+        rates = (MARGIN * STABLE / largest).clamp_max(lr)  # (n,)
+        return cls(rates.unsqueeze(1) * problem.weights, 1 - rates * pull, steps)
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """What a descent changes.
+
+    Args:
+        delta: (n, V) change of the logits, kept apart from them because single precision would swallow small steps.
+        rose: (n,) bool, whether the neighbours' loss was above its first value where it was taken last: before the
+            last step, or after it where the descent asks for that.
+    """
+
+    delta: Tensor
+    rose: Tensor
+
+
+def key_products(hidden: Tensor, keys: Tensor) -> Tensor:
+    """Return ``h_k . h`` (N, K) of queries (N, D) and their keys (N, K, D), which may be of another precision."""
+    # A row times a matrix: several times as fast as the matrix times a column.
+    return torch.bmm(hidden.unsqueeze(1), keys.to(hidden.dtype).transpose(1, 2)).squeeze(1)
+
+
+def curvature(keys: Tensor, weights: Tensor, one: float) -> Tensor:
+    """Return the largest eigenvalue of ``A^1/2 (H H^T + 1) A^1/2``, A = diag(w), by the power method.
+
+    The loss of Eq. 5 is ``sum_k w_k l(Z_k)`` in the keys' logits ``Z_k = W h_k + b``, and softmax cross-entropy l has
+    a Hessian of at most 1/2 in them. So the Hessian in (W, b) is at most half this number, and descent of rate
+    ``rho / lambda_max`` cannot climb for rho <= 4.
+
+    The start ``A^1/2 1`` is near the leading vector, as neighbours point the same way: after one iteration the
+    Rayleigh quotient is within 1e-3 of the value on the states of trained language models.
+
+    Args:
+        keys: (n, K, D) H.
+        weights: (n, K) w, not negative.
+        one: 1 for a head with a bias, 0 for one without.
+
+    Returns:
+        (n,), above the true value by rounding at most; 0 for a query without entries.
+    """
+    image = key_products(torch.bmm(weights.unsqueeze(1), keys).squeeze(1), keys)  # H H^T w (n, K)
+    image = weights * (image + one * weights.sum(1, keepdim=True))  # A^1/2 v, with v = A^1/2 (H H^T + 1) A^1/2 A^1/2 1
+    image = image / image.abs().amax(1, keepdim=True).clamp_min(torch.finfo(image.dtype).tiny)
+    mean = torch.bmm(image.unsqueeze(1), keys).squeeze(1)  # H^T A^1/2 v (n, D)
+    squares = torch.where(weights > 0, image.square() / weights, 0).sum(1)  # |v|^2
+    product = mean.square().sum(1) + one * image.sum(1).square()  # v^T A^1/2 (H H^T + 1) A^1/2 v
+    return product / squares.clamp_min(torch.finfo(squares.dtype).tiny)
+
+
+def rose(before: Tensor, after: Tensor) -> Tensor:
+    """Say where a loss (n,) grew beyond rounding or ceased to be finite."""
+    slack = 16 * torch.finfo(before.dtype).eps * before.abs()
+    return ~(torch.isfinite(after) & (after <= before + slack))
