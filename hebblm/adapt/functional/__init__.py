@@ -23,11 +23,13 @@ from hebblm.adapt.functional.mixtures import (
 )
 from hebblm.adapt.functional.normalizers import log_normalizers, with_rows
 from hebblm.adapt.functional.problem import key_products
+from hebblm.adapt.functional.scales import Scale, log_weights, relative_distances
 
 __all__ = [
     "TOLERANCE",
     "HebbianTerm",
     "MbpaResult",
+    "Scale",
     "cache_log_probs",
     "closeness",
     "hebb_combine",
@@ -38,11 +40,13 @@ __all__ = [
     "key_products",
     "knn_log_probs",
     "log_normalizers",
+    "log_weights",
     "mbpa_delta",
     "mbpa_logits",
     "memory_mixture",
     "mixture_from",
     "mixture_log_probs",
+    "relative_distances",
     "stepped_weights",
     "with_rows",
 ]
