@@ -16,6 +16,7 @@ from hebblm.adapt.functional.losses import (
 )
 from hebblm.adapt.safeguards import Safeguards
 from hebblm.adapt.settings import CacheConfig, KnnConfig, MbpaConfig, MixtureConfig
+from hebblm.adapt.window import WindowView
 
 
 class Rule(Protocol):
@@ -62,30 +63,24 @@ class Cache:
 
     def log_probs(self, batch: EvalBatch) -> Tensor:
         """Return (N, V), nats; see :func:`hebblm.adapt.functional.cache_log_probs`."""
-        past = batch.window(self.config.window)
-        return F.memory_mixture(
-            self.over.log_probs(batch),
-            self.config.theta * past.products,
-            past.labels[None],
-            past.seen,
-            self.config.gamma,
-        )
+        past, scores = self._past(batch)
+        base = self.over.log_probs(batch)
+        return F.memory_mixture(base, scores, past.labels[None], past.seen, self.config.gamma)
 
     def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
         """Return the loss (N,), nats."""
-        past = batch.window(self.config.window)
-        return mixture_losses(
-            self.over.score(batch, targets),
-            self.config.theta * past.products,
-            past.labels[None],
-            past.seen,
-            self.config.gamma,
-            targets,
-        )
+        past, scores = self._past(batch)
+        base = self.over.score(batch, targets)
+        return mixture_losses(base, scores, past.labels[None], past.seen, self.config.gamma, targets)
 
     def safeguards(self, batch: EvalBatch) -> Safeguards:
         """Return those of what the cache lies over."""
         return self.over.safeguards(batch)
+
+    def _past(self, batch: EvalBatch) -> tuple[WindowView, Tensor]:
+        """Return the window and the log-weights (N, W) of its entries."""
+        past, config = batch.window(self.config.window), self.config
+        return past, F.log_weights(past.products, past.seen, sharpness=config.theta, scale=config.scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,19 +92,24 @@ class KnnLM:
     def log_probs(self, batch: EvalBatch) -> Tensor:
         """Return (N, V), nats; see :func:`hebblm.adapt.functional.knn_log_probs`."""
         near = batch.neighbors
-        scores = -near.distances.to(batch.hidden.dtype) / self.config.temperature
+        scores = self._scores(batch)
         return F.memory_mixture(batch.log_probs, scores, near.values, near.mask, self.config.gamma)
 
     def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
         """Return the loss (N,), nats."""
-        near = batch.neighbors
-        scores = -near.distances.to(batch.hidden.dtype) / self.config.temperature
-        base = batch.base_losses(targets)
+        near, base = batch.neighbors, batch.base_losses(targets)
+        scores = self._scores(batch)
         return mixture_losses(base, scores, near.values, near.mask, self.config.gamma, targets)
 
     def safeguards(self, batch: EvalBatch) -> Safeguards:
         """Nothing is adapted."""
         return Safeguards.none(batch.hidden)
+
+    def _scores(self, batch: EvalBatch) -> Tensor:
+        """Return the log-weights (N, K) of the neighbours."""
+        near, config = batch.neighbors, self.config
+        scores = -near.distances.to(batch.hidden.dtype)
+        return F.log_weights(scores, near.mask, sharpness=1 / config.temperature, scale=config.scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +131,7 @@ class Mixture:
                 theta=config.theta,
                 gamma=config.gamma,
                 form=config.form,
+                scale=config.scale,
             )
 
         return batch.shared(self, compute)
@@ -138,9 +139,9 @@ class Mixture:
     def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
         """Return the loss (N,), nats."""
         config, near = self.config, batch.neighbors
-        scores = config.theta * batch.products
 
         def compute() -> Tensor:
+            scores = F.log_weights(batch.products, near.mask, sharpness=config.theta, scale=config.scale)
             if config.form == "linear":
                 base = batch.base_losses(targets)
                 return mixture_losses(base, scores, near.values, near.mask, config.gamma, targets)

@@ -41,7 +41,7 @@ class EvalConfig(ScenarioConfig):
             hebb-v2, hebb-v3, hebb-literal; beyond the paper: mixture-gated, mixture+cache, hebb-learned,
             mixture+hebb-learned, dynamic+mixture, dynamic+mixture+hebb, dynamic+mixture+cache; or all, for the default
             ones and those beyond the paper.
-        hyperparameters: tuned (on validation, where they ship), paper, or a file of hebblm-tune.
+        hyperparameters: tuned (on validation, where they ship), paper, default, or a file of hebblm-tune.
         values: hyper-parameters by dotted name, as hebblm-tune writes them.
         set: hyper-parameters, e.g. --set hebb.beta=0.5 mbpa.lr=0.1.
         method: form of MbPA and Hebb: fast (the default) or exact; short for --set mbpa.method=...

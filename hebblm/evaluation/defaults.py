@@ -20,8 +20,9 @@ def resolve_settings(
 
     Args:
         config: the scenario.
-        start: ``tuned``, ``paper`` or a file of hebblm-tune. Where nothing was tuned for a scenario, ``tuned`` falls to
-            what was tuned for the nearest one: across domains for wt2-to-ptb, within a domain for ptb.
+        start: ``default``, ``tuned``, ``paper`` or a file of hebblm-tune. Where nothing was tuned for a scenario,
+            ``tuned`` falls to what was tuned for the nearest one: across domains for wt2-to-ptb, within a domain for
+            ptb.
         values: by dotted name.
         changes: ``name=value``.
 
@@ -43,10 +44,12 @@ def resolve_settings(
         found = next((file for file in files if file.is_file()), None)
         if found is not None:
             settings = settings.changed(read_tuned(found))
-    elif Path(start).is_file():
+    elif start != "default":
+        if not Path(start).is_file():
+            raise UserError(
+                f"hyperparameters {start!r} is neither default, tuned, paper nor a file of hebblm-tune"
+            )
         settings = settings.changed(read_tuned(Path(start)))
-    else:
-        raise UserError(f"hyperparameters {start!r} is neither tuned, paper nor a file of hebblm-tune")
     single = parse_settings(changes)
     settings = settings.changed(values).changed(single)
     if settings.base.lr > 0 and "mbpa.tolerance" not in {*values, *single}:
