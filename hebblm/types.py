@@ -48,9 +48,7 @@ class Neighbors:
         """Return those of some of the queries."""
         logs = self.log_normalizers
         known = None if logs is None else logs[index]
-        return Neighbors(
-            self.keys[index], self.values[index], self.distances[index], self.mask[index], known
-        )
+        return Neighbors(self.keys[index], self.values[index], self.distances[index], self.mask[index], known)
 
 
 @runtime_checkable

@@ -17,22 +17,27 @@ from hebblm.adapt.settings import MixtureGatedConfig
 NEAREST = 1e-3  # added to the nearest squared distance, which is 0 where a state comes again
 
 
-def label_entropy(batch: EvalBatch, theta: float) -> Tensor:
+def label_entropy(batch: EvalBatch, theta: float, scale: F.Scale) -> Tensor:
     """Return the entropy (N,) in nats of the neighbours' labels under ``softmax_k(theta h_k . h)``; 0 without any."""
 
     def compute() -> Tensor:
         near = batch.neighbors
-        scores = (theta * batch.products).masked_fill(~near.mask, -torch.inf)
+        scores = F.log_weights(batch.products, near.mask, sharpness=theta, scale=scale)
+        scores = scores.masked_fill(~near.mask, -torch.inf)
         weights = scores.softmax(1).nan_to_num(0.0)  # (N, K); a row without entries has no weights
         first, mass = first_and_sum(near.values, weights)
         return torch.where(first, torch.special.entr(mass), 0).sum(1)
 
-    return batch.shared(("label entropy", theta), compute)
+    return batch.shared(("label entropy", theta, scale), compute)
 
 
-def nearest_distance(batch: EvalBatch) -> Tensor:
-    """Return ``log(1e-3 + d^2)`` (N,) of the nearest entry; +inf without any."""
-    return (batch.neighbors.distances[:, 0].to(batch.hidden.dtype) + NEAREST).log()
+def nearest_distance(batch: EvalBatch, scale: F.Scale) -> Tensor:
+    """Return ``log(1e-3 + d^2)`` (N,) of the nearest entry, d^2 over its mean if ``relative``; +inf without any."""
+    near = batch.neighbors
+    distances = near.distances.to(batch.hidden.dtype)
+    if scale == "relative":
+        distances = F.relative_distances(distances, near.mask)
+    return torch.where(near.mask[:, 0], (distances[:, 0] + NEAREST).log(), torch.inf)
 
 
 def base_peak(batch: EvalBatch) -> Tensor:
@@ -45,7 +50,8 @@ class GatedMixture:
     """``(1 - gamma_i) P_base + gamma_i q`` with q as in Mixture and a share for each query.
 
     ``gamma_i = sigmoid(bias + distance log(1e-3 + d_1^2) + entropy H(q) + peak max_y log P_base(y))``, where d_1 is the
-    distance of the nearest entry. Nothing of it depends on the answer.
+    distance of the nearest entry, relative to the root mean square of all of them or absolute. Nothing of it depends on
+    the answer.
     """
 
     config: MixtureGatedConfig
@@ -55,9 +61,7 @@ class GatedMixture:
 
         def compute() -> Tensor:
             near, gate = batch.neighbors, self._gate(batch)[:, None]  # (N, 1)
-            memory = F.memory_mixture(
-                batch.log_probs, self.config.theta * batch.products, near.values, near.mask, 1.0
-            )
+            memory = F.memory_mixture(batch.log_probs, self._scores(batch), near.values, near.mask, 1.0)
             mixed = torch.logaddexp(memory + nn.logsigmoid(gate), batch.log_probs + nn.logsigmoid(-gate))
             return torch.where(near.mask.any(1, keepdim=True), mixed, batch.log_probs)
 
@@ -69,8 +73,7 @@ class GatedMixture:
         def compute() -> Tensor:
             near, gate = batch.neighbors, self._gate(batch)
             base = batch.base_losses(targets)
-            scores = self.config.theta * batch.products
-            memory = mixture_losses(base, scores, near.values, near.mask, 1.0, targets)
+            memory = mixture_losses(base, self._scores(batch), near.values, near.mask, 1.0, targets)
             mixed = -torch.logaddexp(nn.logsigmoid(gate) - memory, nn.logsigmoid(-gate) - base)
             return torch.where(near.mask.any(1), mixed, base)
 
@@ -80,13 +83,18 @@ class GatedMixture:
         """Nothing is adapted."""
         return Safeguards.none(batch.hidden)
 
+    def _scores(self, batch: EvalBatch) -> Tensor:
+        """Return the log-weights (N, K) of the neighbours."""
+        config = self.config
+        return F.log_weights(batch.products, batch.neighbors.mask, sharpness=config.theta, scale=config.scale)
+
     def _gate(self, batch: EvalBatch) -> Tensor:
         """Return the logit (N,) of the share; of no meaning for a query without neighbours."""
         config = self.config
-        nearest = nearest_distance(batch).masked_fill(~batch.neighbors.mask[:, 0], 0.0)
+        nearest = nearest_distance(batch, config.scale).masked_fill(~batch.neighbors.mask[:, 0], 0.0)
         return (
             config.bias
             + config.distance * nearest
-            + config.entropy * label_entropy(batch, config.theta)
+            + config.entropy * label_entropy(batch, config.theta, config.scale)
             + config.peak * base_peak(batch)
         )

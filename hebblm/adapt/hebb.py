@@ -23,8 +23,8 @@ def hebbian_sums(
 
     Args:
         batch: the mini-batch.
-        mbpa: its eps is that of the closeness.
-        hebb: scaling of the closeness.
+        mbpa: its eps is that of the closeness, in the unit of ``hebb.scale``.
+        hebb: scaling of the closeness, and the unit of the term.
         classes: (V,) bool N^new, None for all.
     """
 
@@ -37,10 +37,11 @@ def hebbian_sums(
             closeness_normalization=hebb.closeness,
             bias=batch.head.bias is not None,
             products=batch.products,
+            scale=hebb.scale,
         )
         return term, *first_and_sum(term.labels, term.bumps)
 
-    return batch.shared(("hebbian", classes is None, mbpa.eps, hebb.closeness), compute)
+    return batch.shared(("hebbian", classes is None, mbpa.eps, hebb.closeness, hebb.scale), compute)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from hebblm.adapt.functional import checks
+from hebblm.adapt.functional import Scale, checks
 from hebblm.adapt.settings import HebbConfig
 
 RANGES = ("n1", "n2", "n4", "n8", "n16", "n32", "n64", "more")
@@ -16,8 +16,9 @@ class HebbLearnedConfig:
     """Hebb whose E_i is a step function of n_i; hebblm-tune learns it. The defaults follow Eq. 7 at beta = 0.6.
 
     Args:
-        eta: scale of the Hebbian term.
+        eta: strength of the Hebbian term, as for hebb.
         closeness: of the Hebbian term's entries, as for hebb; bounded unless raw is asked for.
+        scale: of the Hebbian term, as for hebb.
         n1: E_i of a class with one example.
         n2: with two.
         n4: with three or four.
@@ -28,8 +29,9 @@ class HebbLearnedConfig:
         more: with more.
     """
 
-    eta: float = 0.7
+    eta: float = 6.0
     closeness: Literal["raw", "sum", "max"] = "max"
+    scale: Scale = "relative"
     n1: float = 1.0
     n2: float = 0.625
     n4: float = 0.46
@@ -51,7 +53,7 @@ class HebbLearnedConfig:
 
     def over(self, hebb: HebbConfig) -> HebbConfig:
         """Return the settings of the term itself; all that is not set here is that of ``hebb``."""
-        return replace(hebb, eta=self.eta, closeness=self.closeness)
+        return replace(hebb, eta=self.eta, closeness=self.closeness, scale=self.scale)
 
 
 @dataclass(frozen=True, slots=True)

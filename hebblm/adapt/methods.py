@@ -10,14 +10,13 @@ from hebblm.adapt.gated import GatedMixture
 from hebblm.adapt.hebb import Hebb
 from hebblm.adapt.method_settings import MethodSettings, dotted
 from hebblm.adapt.rules import Cache, Interpolated, KnnLM, Mbpa, Mixture, Rule, Tempered, Unadapted
-from hebblm.adapt.settings import CacheConfig, MbpaConfig, MixtureConfig
+from hebblm.adapt.settings import MbpaConfig, MixtureConfig
 from hebblm.errors import UserError
 
 
 def mixture_cache(settings: MethodSettings) -> Cache:
     """Return the continuous cache over Mixture."""
-    config = settings.mixture_cache
-    return Cache(CacheConfig(config.window, config.theta, config.gamma), Mixture(settings.mixture))
+    return Cache(settings.mixture_cache, Mixture(settings.mixture))
 
 
 def hebb_learned(settings: MethodSettings) -> Hebb:
@@ -55,12 +54,11 @@ DYNAMIC = "dynamic"
 
 def _dynamic_mixture(settings: MethodSettings) -> Mixture:
     config = settings.dynamic_mixture
-    return Mixture(MixtureConfig(config.theta, config.gamma))
+    return Mixture(MixtureConfig(config.theta, config.gamma, scale=config.scale))
 
 
 def _dynamic_mixture_cache(settings: MethodSettings) -> Cache:
-    config = settings.dynamic_mixture_cache
-    return Cache(CacheConfig(config.window, config.theta, config.gamma), _dynamic_mixture(settings))
+    return Cache(settings.dynamic_mixture_cache, _dynamic_mixture(settings))
 
 
 DYNAMIC_RULES: dict[str, Callable[[MethodSettings], Rule]] = {

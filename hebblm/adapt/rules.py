@@ -17,6 +17,7 @@ from hebblm.adapt.functional.losses import (
 )
 from hebblm.adapt.safeguards import Safeguards
 from hebblm.adapt.settings import CacheConfig, KnnConfig, MbpaConfig, MixtureConfig
+from hebblm.adapt.window import WindowView
 
 MEASURED = 1000  # one query in so many is adapted by the exact form as well
 
@@ -65,30 +66,24 @@ class Cache:
 
     def log_probs(self, batch: EvalBatch) -> Tensor:
         """Return (N, V), nats; see :func:`hebblm.adapt.functional.cache_log_probs`."""
-        past = batch.window(self.config.window)
-        return F.memory_mixture(
-            self.over.log_probs(batch),
-            self.config.theta * past.products,
-            past.labels[None],
-            past.seen,
-            self.config.gamma,
-        )
+        past, scores = self._past(batch)
+        base = self.over.log_probs(batch)
+        return F.memory_mixture(base, scores, past.labels[None], past.seen, self.config.gamma)
 
     def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
         """Return the loss (N,), nats."""
-        past = batch.window(self.config.window)
-        return mixture_losses(
-            self.over.score(batch, targets),
-            self.config.theta * past.products,
-            past.labels[None],
-            past.seen,
-            self.config.gamma,
-            targets,
-        )
+        past, scores = self._past(batch)
+        base = self.over.score(batch, targets)
+        return mixture_losses(base, scores, past.labels[None], past.seen, self.config.gamma, targets)
 
     def safeguards(self, batch: EvalBatch) -> Safeguards:
         """Return those of what the cache lies over."""
         return self.over.safeguards(batch)
+
+    def _past(self, batch: EvalBatch) -> tuple[WindowView, Tensor]:
+        """Return the window and the log-weights (N, W) of its entries."""
+        past, config = batch.window(self.config.window), self.config
+        return past, F.log_weights(past.products, past.seen, sharpness=config.theta, scale=config.scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,19 +95,24 @@ class KnnLM:
     def log_probs(self, batch: EvalBatch) -> Tensor:
         """Return (N, V), nats; see :func:`hebblm.adapt.functional.knn_log_probs`."""
         near = batch.neighbors
-        scores = -near.distances.to(batch.hidden.dtype) / self.config.temperature
+        scores = self._scores(batch)
         return F.memory_mixture(batch.log_probs, scores, near.values, near.mask, self.config.gamma)
 
     def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
         """Return the loss (N,), nats."""
-        near = batch.neighbors
-        scores = -near.distances.to(batch.hidden.dtype) / self.config.temperature
-        base = batch.base_losses(targets)
+        near, base = batch.neighbors, batch.base_losses(targets)
+        scores = self._scores(batch)
         return mixture_losses(base, scores, near.values, near.mask, self.config.gamma, targets)
 
     def safeguards(self, batch: EvalBatch) -> Safeguards:
         """Nothing is adapted."""
         return Safeguards.none(batch.hidden)
+
+    def _scores(self, batch: EvalBatch) -> Tensor:
+        """Return the log-weights (N, K) of the neighbours."""
+        near, config = batch.neighbors, self.config
+        scores = -near.distances.to(batch.hidden.dtype)
+        return F.log_weights(scores, near.mask, sharpness=1 / config.temperature, scale=config.scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +134,7 @@ class Mixture:
                 theta=config.theta,
                 gamma=config.gamma,
                 form=config.form,
+                scale=config.scale,
             )
 
         return batch.shared(self, compute)
@@ -141,9 +142,9 @@ class Mixture:
     def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
         """Return the loss (N,), nats."""
         config, near = self.config, batch.neighbors
-        scores = config.theta * batch.products
 
         def compute() -> Tensor:
+            scores = F.log_weights(batch.products, near.mask, sharpness=config.theta, scale=config.scale)
             if config.form == "linear":
                 base = batch.base_losses(targets)
                 return mixture_losses(base, scores, near.values, near.mask, config.gamma, targets)
@@ -179,6 +180,7 @@ def _mbpa(batch: EvalBatch, config: MbpaConfig, rows: slice | list[int]) -> F.Mb
         optimizer=config.optimizer,
         pull=config.pull,
         closeness_normalization=config.closeness,
+        scale=config.scale,
         products=batch.products[rows],
     )
 
@@ -196,7 +198,9 @@ def fast_errors(batch: EvalBatch, config: MbpaConfig) -> Tensor:
         rows = [row for row in range(len(batch.hidden)) if _measured(start + row)]
         if config.method == "exact" or not rows:
             return batch.hidden.new_zeros(0)
-        exact = (batch.logits[rows] + _mbpa(batch, replace(config, method="exact"), rows).delta).log_softmax(1)
+        exact = (batch.logits[rows] + _mbpa(batch, replace(config, method="exact"), rows).delta).log_softmax(
+            1
+        )
         fast = (batch.logits[rows] + mbpa_result(batch, config).delta[rows]).log_softmax(1)
         return (exact.exp() * (fast - exact).abs()).sum(1)
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
-from hebblm.adapt.functional import checks
+from hebblm.adapt.functional import Scale, checks
 from hebblm.adapt.solvers.problem import Rate
 from hebblm.errors import UserError
 
@@ -17,18 +17,23 @@ class CacheConfig:
 
     Args:
         window: number of most recent tokens it remembers; 500 (PTB) and 3785 (WikiText-2) were published for AWD-LSTM.
-        theta: sharpness of the weights exp(theta h_k . h); published 1.0 (PTB) and 0.662 (WikiText-2).
+        theta: sharpness of the weights exp(theta h_k . h); absolute ones of 1.0 (PTB) and 0.662 (WikiText-2) were
+            published.
         gamma: share of the cache; published 0.1 (PTB) and 0.1279 (WikiText-2).
+        scale: h_k . h relative to its standard deviation over what a query sees, or absolute as published.
     """
 
+    section: ClassVar[str] = "cache"
+
     window: int = 500
-    theta: float = 1.0
-    gamma: float = 0.1
+    theta: float = 1.2
+    gamma: float = 0.15
+    scale: Scale = "relative"
 
     def __post_init__(self) -> None:
-        checks.at_least("cache.window", self.window, 1)
-        checks.at_least("cache.theta", self.theta, 0)
-        checks.share("cache.gamma", self.gamma)
+        checks.at_least(f"{self.section}.window", self.window, 1)
+        checks.at_least(f"{self.section}.theta", self.theta, 0)
+        checks.share(f"{self.section}.gamma", self.gamma)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +43,12 @@ class KnnConfig:
     Args:
         temperature: T of the weights exp(-d^2 / T).
         gamma: share of the neighbours.
+        scale: d^2 relative to its standard deviation over the neighbours, or absolute as published.
     """
 
-    temperature: float = 1.0
+    temperature: float = 1.2
     gamma: float = 0.25
+    scale: Scale = "relative"
 
     def __post_init__(self) -> None:
         checks.above_zero("knn.temperature", self.temperature)
@@ -55,16 +62,19 @@ class MixtureConfig:
     Args:
         theta: sharpness of the weights exp(theta h_k . h).
         gamma: share of the neighbours.
-        form: linear (both sides normalised) or logit-sum (as the paper prints it).
+        form: linear (both sides normalised) or logit-sum (as the paper prints it; absolute only).
+        scale: h_k . h relative to its standard deviation over the neighbours, or absolute as printed.
     """
 
-    theta: float = 0.4
-    gamma: float = 0.15
+    theta: float = 1.0
+    gamma: float = 0.25
     form: Literal["linear", "logit-sum"] = "linear"
+    scale: Scale = "relative"
 
     def __post_init__(self) -> None:
         checks.at_least("mixture.theta", self.theta, 0)
         checks.share("mixture.gamma", self.gamma)
+        checks.logits_or_linear(self.form, self.scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +87,15 @@ class MixtureGatedConfig:
         distance: coefficient of the log squared distance of the nearest entry.
         entropy: coefficient of the entropy of the neighbours' labels, in nats.
         peak: coefficient of the base's largest log-probability, in nats.
+        scale: products relative to their standard deviation and distance to its mean over the neighbours, or absolute.
     """
 
-    theta: float = 0.4
+    theta: float = 1.0
     bias: float = -1.5
     distance: float = 0.0
     entropy: float = 0.0
     peak: float = 0.0
+    scale: Scale = "relative"
 
     def __post_init__(self) -> None:
         checks.at_least("mixture_gated.theta", self.theta, 0)
@@ -94,25 +106,12 @@ class MixtureGatedConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class MixtureCacheConfig:
-    """Continuous cache on top of Mixture.
-
-    Args:
-        window: number of most recent tokens the cache remembers, with their states as they were when read.
-        theta: sharpness of its weights exp(theta h_k . h).
-        gamma: share of the cache; the rest is Mixture's.
-    """
+class MixtureCacheConfig(CacheConfig):
+    """Continuous cache on top of Mixture, whose share is the rest; the window keeps states as they were when read."""
 
     section: ClassVar[str] = "mixture_cache"
 
-    window: int = 500
-    theta: float = 1.0
     gamma: float = 0.1
-
-    def __post_init__(self) -> None:
-        checks.at_least(f"{self.section}.window", self.window, 1)
-        checks.at_least(f"{self.section}.theta", self.theta, 0)
-        checks.share(f"{self.section}.gamma", self.gamma)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +126,7 @@ class MbpaConfig:
         optimizer: sgd (plain descent) or rmsprop (fresh state a query; exact and slow).
         method: fast (a few hundred classes followed) or exact.
         eps: constant in the closeness 1 / (eps + squared distance).
+        scale: of distances and eps: relative to the mean squared distance of a query's neighbours, or absolute.
         closeness: raw as printed, or scaled to sum 1 or max 1; a relative rate makes all three the same.
         pull: pull back to the base head: a step takes lr * pull of the change back.
     """
@@ -137,6 +137,7 @@ class MbpaConfig:
     optimizer: Literal["sgd", "rmsprop"] = "sgd"
     method: Literal["fast", "exact"] = "fast"
     eps: float = 3e-3
+    scale: Scale = "relative"
     closeness: Literal["raw", "sum", "max"] = "raw"
     pull: float = 0.0
 
@@ -168,7 +169,9 @@ class MbpaAbsoluteConfig:
 
     def over(self, mbpa: MbpaConfig, rate: Rate) -> MbpaConfig:
         """Return the settings of MbPA at this rate; all that is not set here is that of ``mbpa``."""
-        return replace(mbpa, lr=self.lr, steps=self.steps, eps=self.eps, rate=rate)
+        return replace(
+            mbpa, lr=self.lr, steps=self.steps, eps=self.eps, rate=rate, scale="absolute", closeness="raw"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,22 +180,25 @@ class HebbConfig:
 
     Args:
         beta: decay of the Hebbian term's weight with the count of a class.
-        eta: scale of the Hebbian term.
+        eta: strength of the Hebbian term; relative: nats that a label at closeness 1 gains.
         gate: gated keeps the whole MbPA change of a class without a Hebbian term; literal shrinks it by 1 - E.
         classes: which labels make up N^new; new (not in the training vocabulary), all, or auto: new where there are new
             words, all otherwise.
         constant: the constant E of variant v3.
         counts: examples that n_i counts; observed (training and stream) or memory (entries only).
         closeness: of the Hebbian term's entries: raw as printed, or scaled to sum 1 or max 1, which bounds the term.
+        scale: closeness relative to the mean squared distance of the neighbours and the term to its value at the query
+            itself, or both absolute as printed.
     """
 
-    beta: float = 0.6
-    eta: float = 0.7
+    beta: float = 0.9
+    eta: float = 6.0
     gate: Literal["gated", "literal"] = "gated"
     classes: Literal["auto", "new", "all"] = "auto"
     constant: float = 0.5
     counts: Literal["observed", "memory"] = "observed"
-    closeness: Literal["raw", "sum", "max"] = "raw"
+    closeness: Literal["raw", "sum", "max"] = "max"
+    scale: Scale = "relative"
 
     def __post_init__(self) -> None:
         checks.decay("hebb.beta", self.beta)
@@ -235,10 +241,12 @@ class DynamicMixtureConfig:
     Args:
         theta: sharpness of the weights exp(theta h_k . h).
         gamma: share of the neighbours.
+        scale: of h_k . h, as for mixture.
     """
 
-    theta: float = 0.4
+    theta: float = 1.0
     gamma: float = 0.1
+    scale: Scale = "relative"
 
     def __post_init__(self) -> None:
         checks.at_least("dynamic_mixture.theta", self.theta, 0)

@@ -133,6 +133,7 @@ def _neighbors(config: AdaptConfig, device: torch.device, tick: Tick) -> Row:
             lr=lr,
             steps=steps,
             eps=EPS,
+            rate="relative",
         )
         turns[str(k)] = stopwatch(call, config.batch, device)
     timings = interleave(turns, config.repeats, tick)

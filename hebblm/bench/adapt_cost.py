@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from hebblm.adapt import functional as F
-from hebblm.adapt.functional.mixing import RANK
-from hebblm.adapt.functional.widths import NARROW
+from hebblm.adapt.solvers.fast import ACTIVE, RANK
 from hebblm.bench import naive
 from hebblm.bench.accuracy import EPS, Descent, errors, naive_difference
 from hebblm.bench.adapt_settings import AdaptConfig, case_of
 from hebblm.bench.breakdown import ELEMENTS, breakdown
 from hebblm.bench.floor import Floor, Phase
+from hebblm.bench.plain_fast import plain_fast
 from hebblm.bench.problem import Batch
 from hebblm.bench.rates import measure_rates
 from hebblm.bench.record import Row
@@ -37,8 +37,10 @@ def adaptation_row(
     ``hebbian`` is what Hebb does once MbPA's change is known, in place of the ``addition`` that MbPA does with it: the
     difference of two whole times would bury that in their noise.
     """
-    descent: Descent = {"lr": lr, "steps": steps, "eps": EPS}
-    hebbian = {**descent, "eta": ETA, "beta": BETA, "counts": batch.counts}
+    descent: Descent = {"lr": lr, "steps": steps, "eps": EPS, "rate": "relative"}
+    plain = {"lr": lr, "steps": steps, "eps": EPS}
+    naively = {**plain, "relative": True}
+    hebbian = {"eta": ETA, "beta": BETA, "counts": batch.counts}
     device = batch.hidden.device
 
     def run(function: Callable[..., Tensor], rows: int, **options: Any) -> Turn:
@@ -46,22 +48,26 @@ def adaptation_row(
         return stopwatch(partial(function, part.hidden, part.neighbors, part.head, **options), rows, device)
 
     rounds = {
-        "naive_mbpa": run(naive.mbpa_logits, config.naive_tokens, **descent),
+        "naive_mbpa": run(naive.mbpa_logits, config.naive_tokens, **naively),
         "fast_mbpa": run(F.mbpa_logits, config.batch, method="fast", **descent),
-        "naive_hebb": run(naive.hebb_logits, config.naive_tokens, **hebbian),
-        "fast_hebb": run(F.hebb_logits, config.batch, method="fast", **hebbian),
+        "plain_fast_mbpa": run(plain_fast, config.batch, **plain),
+        "naive_hebb": run(naive.hebb_logits, config.naive_tokens, **naively, **hebbian),
+        "fast_hebb": run(F.hebb_logits, config.batch, method="fast", **descent, **hebbian),
         "exact_mbpa": run(F.mbpa_logits, config.exact_tokens, method="exact", **descent),
         **_hebbian(batch.first(config.batch), lr=lr, steps=steps),
     }
     timings = interleave(rounds, config.repeats, tick)
     costs = (timings[name].a_token() for name in ("hebbian", "addition", "fast_mbpa"))
-    overhead = Spread.of([(mine - plain) / whole for mine, plain, whole in zip(*costs, strict=True)])
+    overhead = Spread.of([(mine - added) / whole for mine, added, whole in zip(*costs, strict=True)])
+    pairs = zip(timings["plain_fast_mbpa"].a_token(), timings["fast_mbpa"].a_token(), strict=True)
+    beside = Spread.of([plain / fast for plain, fast in pairs])
     return Row(
         "adapt",
         case_of(config, source, steps=steps, lr=lr, eps=EPS, error_tokens=config.error_tokens),
         timings,
-        dict.fromkeys(("fast_mbpa", "fast_hebb", "exact_mbpa"), "naive_mbpa"),
+        dict.fromkeys(("fast_mbpa", "fast_hebb", "exact_mbpa", "plain_fast_mbpa"), "naive_mbpa"),
         {
+            "plain_fast_over_fast": beside.median,
             "hebb_over_mbpa": overhead.median,
             "hebb_over_mbpa_min": overhead.low,
             "hebb_over_mbpa_max": overhead.high,
@@ -83,7 +89,9 @@ def _hebbian(batch: Batch, *, lr: float, steps: int) -> dict[str, Turn]:
 
     def mbpa() -> None:
         nonlocal delta
-        delta = F.mbpa_delta(*given, lr=lr, steps=steps, eps=EPS, method="fast", products=products).delta
+        delta = F.mbpa_delta(
+            *given, lr=lr, steps=steps, eps=EPS, rate="relative", method="fast", products=products
+        ).delta
 
     def hebbian() -> Tensor:
         term = F.hebbian_term(batch.neighbors, batch.hidden, eps=EPS, products=products)
@@ -101,7 +109,7 @@ def _floors(
     """Return the floors under the fast form of MbPA and under what Hebb adds to it, as the machine is now."""
     head, device = batch.head, batch.hidden.device
     (classes, dim), (count, k) = head.weight.shape, batch.neighbors.values.shape
-    active = min(NARROW, classes)
+    active = min(ACTIVE, classes)
     descent = descent_work(dim=dim, classes=classes, k=k, steps=steps, active=active, rank=RANK)
     shapes = [(count, dim, classes), (k, dim, active)]
     works = {

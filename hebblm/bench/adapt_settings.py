@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from hebblm.adapt import MbpaConfig
 from hebblm.bench.settings import StatesConfig, each_at_least
 from hebblm.bench.source import Source
 from hebblm.errors import UserError
@@ -20,7 +21,7 @@ class AdaptConfig(StatesConfig):
         dim: width of the synthetic states, D.
         vocabulary: classes of the synthetic heads, V.
         steps: gradient steps S.
-        lr: learning rate for each number of steps; by default the paper's: 2 for one step, 0.1 for more.
+        lr: learning rate for each number of steps, relative to curvature; by default that of mbpa.
         neighbors: further K whose cost is measured.
         windows: of the cache, one for each vocabulary.
         entries: of the memory that is searched.
@@ -69,7 +70,7 @@ class AdaptConfig(StatesConfig):
 
     def rates(self) -> list[float]:
         """Return the learning rate for each number of steps."""
-        return self.lr or [2.0 if steps == 1 else 0.1 for steps in self.steps]
+        return self.lr or [MbpaConfig().lr] * len(self.steps)
 
 
 def case_of(config: AdaptConfig, source: Source, **more: Any) -> dict[str, Any]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from hebblm.adapt.functional.mixing import RANK
-from hebblm.adapt.functional.widths import NARROW
+from hebblm.adapt.solvers.fast import ACTIVE, RANK
 from hebblm.bench.floor import Floor, Phase
 from hebblm.bench.harness import Harness
 from hebblm.bench.rates import measure_rates
@@ -36,7 +35,7 @@ def evaluation_floor(bench: Harness, parts: Mapping[str, float], *, batch: int, 
         bench.rules, dim=dim, classes=classes, k=bench.k, steps=steps, batch=batch, window=bench.window
     )
     shapes = [(batch, dim, classes), *((ahead, inputs, 4 * width) for inputs, width in layers)]
-    adapting = [(batch, dim, classes), (bench.k, dim, min(NARROW, classes))]
+    adapting = [(batch, dim, classes), (bench.k, dim, min(ACTIVE, classes))]
     return Floor(
         {
             # A token goes through the recurrent matrices, which are the same ones for the next token.
@@ -73,7 +72,7 @@ def methods_work(
         work += cache_work(window=window, dim=dim, batch=batch)
     work += Work(exponentials=float(k * len(parts & {"knn", "mixture"})))
     if "mbpa" in parts or hebbian:
-        descent = descent_work(dim=dim, classes=classes, k=k, steps=steps, active=NARROW, rank=RANK)
+        descent = descent_work(dim=dim, classes=classes, k=k, steps=steps, active=ACTIVE, rank=RANK)
         work += descent + Work(exponentials=float(classes))  # and the normaliser of the changed logits
     if hebbian:
         work += hebbian_work(k=k)

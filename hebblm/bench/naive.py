@@ -26,6 +26,7 @@ def adapted_head(
     eps: float,
     optimizer: str = "sgd",
     pull: float = 0.0,
+    relative: bool = False,
 ) -> OutputHead:
     """Copy the head and fit it to one query's neighbours by automatic differentiation (Eq. 5).
 
@@ -38,6 +39,7 @@ def adapted_head(
         eps: constant in the closeness ``1 / (eps + squared distance)``.
         optimizer: ``sgd`` or ``rmsprop``, with a fresh state.
         pull: rate of the pull back to the base head.
+        relative: lr and pull are in units of 1 over the largest eigenvalue of ``A^1/2 (H H^T + 1) A^1/2``.
 
     Returns:
         The fitted copy; the head itself for a query without neighbours.
@@ -52,6 +54,11 @@ def adapted_head(
         "sgd": torch.optim.SGD,
         "rmsprop": torch.optim.RMSprop,
     }
+    taken = lr * pull
+    if relative:
+        root = (closeness / len(labels)).sqrt()
+        gram = keys @ keys.t() + (0.0 if head.bias is None else 1.0)
+        lr = lr / float(torch.linalg.eigvalsh(root[:, None] * gram * root)[-1])
     rule = rules[optimizer](copies, lr=lr)
     for _ in range(steps):
         rule.zero_grad()
@@ -64,7 +71,7 @@ def adapted_head(
         if drift is not None:
             with torch.no_grad():
                 for copy, moved in zip(copies, drift, strict=True):
-                    copy -= lr * pull * moved
+                    copy -= taken * moved
     weight, *bias = (copy.detach() for copy in copies)
     return OutputHead(weight, bias[0] if bias else None)
 
@@ -79,10 +86,21 @@ def mbpa_logits(
     eps: float,
     optimizer: str = "sgd",
     pull: float = 0.0,
+    relative: bool = False,
 ) -> Tensor:
     """Return (N, V) logits of MbPA for queries (N, D), each by its own copy of the head (Eq. 5)."""
     heads = (
-        adapted_head(neighbors, row, head, lr=lr, steps=steps, eps=eps, optimizer=optimizer, pull=pull)
+        adapted_head(
+            neighbors,
+            row,
+            head,
+            lr=lr,
+            steps=steps,
+            eps=eps,
+            optimizer=optimizer,
+            pull=pull,
+            relative=relative,
+        )
         for row in range(len(hidden))
     )
     return torch.stack([own.logits(query) for own, query in zip(heads, hidden, strict=True)])
@@ -133,6 +151,7 @@ def hebb_logits(
     optimizer: str = "sgd",
     constant: float | None = None,
     mbpa: bool = True,
+    relative: bool = False,
 ) -> Tensor:
     """Return (N, V) logits of Hebb for queries (N, D), forming both changes of the head (Eq. 4 and 7).
 
@@ -151,6 +170,7 @@ def hebb_logits(
         optimizer: of MbPA.
         constant: a constant E instead of E_i.
         mbpa: False adds ``eta D_i`` alone.
+        relative: as in :func:`adapted_head`.
     """
     seen = counts > 0
     powers = beta ** counts.to(torch.float64)
@@ -164,7 +184,9 @@ def hebb_logits(
         )
         e = (torch.where(present, shares, 0.0) if gate == "gated" else shares).to(query.dtype)
         keep, add = (1 - e, eta * e) if mbpa else (torch.zeros_like(e), torch.full_like(e, eta))
-        own = adapted_head(neighbors, row, head, lr=lr, steps=steps, eps=eps, optimizer=optimizer)
+        own = adapted_head(
+            neighbors, row, head, lr=lr, steps=steps, eps=eps, optimizer=optimizer, relative=relative
+        )
         weight = head.weight + keep[:, None] * (own.weight - head.weight) + add[:, None] * change_w
         bias = None
         if head.bias is not None and own.bias is not None:

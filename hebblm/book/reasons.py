@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Any
 
-from hebblm.adapt import HebbConfig, MbpaConfig, MixtureConfig
 from hebblm.book.claims import Claim
 from hebblm.book.standing import settings_of
 from hebblm.evaluation.grid import Grid
@@ -34,10 +32,14 @@ _GRIDS = {
 }
 """The hyper-parameters that are tuned, with their field of the grid."""
 _PRINTED = {
-    f"{section}.{field.name}": field.default
-    for section, config in (("mixture", MixtureConfig), ("mbpa", MbpaConfig), ("hebb", HebbConfig))
-    for field in fields(config)
-    if field.name in ("form", "closeness", "gate", "counts", "optimizer")
+    "mixture.form": "linear",
+    "mixture.scale": "absolute",
+    "mbpa.closeness": "raw",
+    "mbpa.optimizer": "sgd",
+    "hebb.gate": "gated",
+    "hebb.counts": "observed",
+    "hebb.closeness": "raw",
+    "hebb.scale": "absolute",
 }
 """The readings, with the one that is nearest to what the paper prints."""
 

@@ -38,15 +38,14 @@ class EvalConfig(ScenarioConfig):
 
     Args:
         methods: comma-separated: lstm, dynamic, cache, knn, mixture, mbpa, hebb, mixture+mbpa, mixture+hebb, hebb-v1,
-            hebb-v2, hebb-v3, hebb-literal; beyond the paper: mixture-gated, mixture+cache, hebb-learned,
+            hebb-v2, hebb-v3, hebb-literal; beyond the paper: mbpa-absolute, mbpa-guarded, mixture-gated, mixture+cache, hebb-learned,
             mixture+hebb-learned, dynamic+mixture, dynamic+mixture+hebb, dynamic+mixture+cache; or all, for the default
             ones and those beyond the paper.
-        hyperparameters: tuned (on validation, where they ship), paper, or a file of hebblm-tune.
+        hyperparameters: default (one set for every model), tuned (for the scenario, where they ship), paper, or a file of
+            hebblm-tune.
         values: hyper-parameters by dotted name, as hebblm-tune writes them.
         set: hyper-parameters, e.g. --set hebb.beta=0.5 mbpa.lr=0.1.
         method: form of MbPA and Hebb: fast (the default) or exact; short for --set mbpa.method=...
-        tolerance: nats a token that the fast form may cost before it follows more classes, or all; short for
-            --set mbpa.tolerance=...
         output_path: folder for result.json, reports and plots.
         log_samples: also write tokens.parquet, one row a token.
         log_neighbors: also write neighbors.parquet, what the first so many tokens retrieved.
@@ -58,11 +57,10 @@ class EvalConfig(ScenarioConfig):
     """
 
     methods: str = ",".join(DEFAULT_METHODS)
-    hyperparameters: str = "tuned"
+    hyperparameters: str = "default"
     values: dict[str, Any] = field(default_factory=dict)
     set: list[str] = field(default_factory=list, metadata={"nargs": "+"})
     method: Literal["fast", "exact"] | None = None
-    tolerance: float | None = None
     output_path: Path | None = None
     log_samples: bool = False
     log_neighbors: int = 0
@@ -85,10 +83,6 @@ def main(argv: list[str] | None = None) -> int:
     methods = named(config.methods)
     edges = validate_edges(config.frequency_edges)
     settings = resolve_settings(config, config.hyperparameters, config.values, changes_of(config))
-    if config.tolerance is not None and settings.methods.mbpa.method == "exact":
-        raise UserError(
-            f"--tolerance {config.tolerance} has no meaning for the exact form; leave one of the two out"
-        )
     device = pick_device(config.device)
     if config.output_path is not None:
         check_writable(config.output_path)
@@ -177,22 +171,16 @@ def check_forgetting(config: EvalConfig) -> None:
 
 
 def changes_of(config: EvalConfig) -> list[str]:
-    """Return single changes of hyper-parameters: those of ``--set``, and those that have an option of their own.
+    """Return single changes of hyper-parameters: those of ``--set``, and the form of ``--method``.
 
     Raises:
-        UserError: an option and ``--set`` name the same one.
+        UserError: both name the form.
     """
-    options = {"mbpa.method": config.method, "mbpa.tolerance": config.tolerance}
-    changes = list(config.set)
-    named = {item.partition("=")[0] for item in config.set}
-    for name, value in options.items():
-        if value is not None:
-            if name in named:
-                raise UserError(
-                    f"--{name.removeprefix('mbpa.')} {value} and --set {name}=... name the same; use one"
-                )
-            changes.append(f"{name}={value}")
-    return changes
+    if config.method is None:
+        return config.set
+    if any(item.partition("=")[0] == "mbpa.method" for item in config.set):
+        raise UserError(f"--method {config.method} and --set mbpa.method=... name the same; use one")
+    return [*config.set, f"mbpa.method={config.method}"]
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from hebblm.cli.common import guarded, parse
 from hebblm.errors import UserError
 from hebblm.evaluation.defaults import resolve_settings
 from hebblm.evaluation.grid import Grid
-from hebblm.evaluation.hyperparameters import TUNED_SCHEMA
+from hebblm.evaluation.hyperparameters import TUNED_SCHEMA, paper_values
 from hebblm.evaluation.scenario import ScenarioConfig, open_scenario
 from hebblm.evaluation.tune import Tuned, tune
 from hebblm.files import check_writable, write_json
@@ -57,7 +57,10 @@ def main(argv: list[str] | None = None) -> int:
         raise UserError("split 'test' must not be tuned on; use --split valid")
     if config.vocabulary == "open":
         raise UserError("vocabulary 'open' cannot be tuned; tune with union, whose values serve both")
-    settings = resolve_settings(config, "paper", {}, config.set)
+    source, target = config.corpora()
+    published = paper_values(source or "", target)
+    window = {name: published[name] for name in ("cache.window",) if name in published}
+    settings = resolve_settings(config, "default", window, config.set)
     device = pick_device(config.device)
     check_writable(config.output_path)
     record = provenance(command_line(PROG, argv), device=str(device), seed=config.seed)

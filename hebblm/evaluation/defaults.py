@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,12 +19,11 @@ def resolve_settings(
 
     Args:
         config: the scenario.
-        start: ``tuned``, ``paper`` or a file of hebblm-tune. Where nothing was tuned for a scenario, ``tuned`` falls to
-            what was tuned for the nearest one: across domains for wt2-to-ptb, within a domain for ptb.
+        start: ``default``, ``tuned``, ``paper`` or a file of hebblm-tune. Where nothing was tuned for a scenario,
+            ``tuned`` falls to what was tuned for the nearest one: across domains for wt2-to-ptb, within a domain for
+            ptb.
         values: by dotted name.
         changes: ``name=value``.
-
-    A moving base has no tolerance of the fast form unless one is named.
 
     Raises:
         UserError: an unknown name or value.
@@ -33,8 +31,6 @@ def resolve_settings(
     source, target = config.corpora()
     name = f"{source}-to-{target}" if source != target else target
     settings = Hyperparameters()
-    if source != target:
-        settings = settings.changed({"base.lr": paper_values("", "cross")["base.lr"]})
     if start == "paper":
         settings = settings.changed(paper_values(source or "", target))
     elif start == "tuned":
@@ -43,14 +39,12 @@ def resolve_settings(
         found = next((file for file in files if file.is_file()), None)
         if found is not None:
             settings = settings.changed(read_tuned(found))
-    elif Path(start).is_file():
+    elif start != "default":
+        if not Path(start).is_file():
+            raise UserError(
+                f"hyperparameters {start!r} is neither default, tuned, paper nor a file of hebblm-tune"
+            )
         settings = settings.changed(read_tuned(Path(start)))
-    else:
-        raise UserError(f"hyperparameters {start!r} is neither tuned, paper nor a file of hebblm-tune")
     single = parse_settings(changes)
     settings = settings.changed(values).changed(single)
-    if settings.base.lr > 0 and "mbpa.tolerance" not in {*values, *single}:
-        # The normalisers of a moving base's keys go stale. Without them the error is known so coarsely that at
-        # large rates many queries would be sent to the exact form, which is far slower.
-        settings = settings.changed({"mbpa.tolerance": math.inf})
     return settings

@@ -10,6 +10,7 @@ from scipy import optimize
 from torch import Tensor
 
 from hebblm.adapt.context import EvalBatch
+from hebblm.adapt.functional import Scale
 from hebblm.adapt.gated import base_peak, label_entropy, nearest_distance
 from hebblm.adapt.rules import Unadapted
 from hebblm.adapt.safeguards import Safeguards
@@ -27,17 +28,19 @@ class GateFeatures:
 
     Args:
         thetas: sharpness values of the neighbours' weights.
+        scale: unit of products and distances.
         table: of 2 rows and one a theta: log squared distance of the nearest entry (+inf without any), the base's
             largest log-probability, and for each theta the entropy of the labels, in nats.
     """
 
     thetas: tuple[float, ...]
+    scale: Scale
     table: LossTable
 
     @classmethod
-    def of(cls, thetas: tuple[float, ...]) -> GateFeatures:
+    def of(cls, thetas: tuple[float, ...], scale: Scale) -> GateFeatures:
         """Return a listener with an empty table."""
-        return cls(thetas, LossTable(2 + len(thetas)))
+        return cls(thetas, scale, LossTable(2 + len(thetas)))
 
     def log_probs(self, batch: EvalBatch) -> Tensor:
         """Return the base's (N, V), nats."""
@@ -45,8 +48,8 @@ class GateFeatures:
 
     def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
         """Return the base's loss (N,), nats."""
-        entropies = [label_entropy(batch, theta) for theta in self.thetas]
-        rows = [nearest_distance(batch), base_peak(batch), *entropies]
+        entropies = [label_entropy(batch, theta, self.scale) for theta in self.thetas]
+        rows = [nearest_distance(batch, self.scale), base_peak(batch), *entropies]
         self.table.append(np.stack([row.float().cpu().numpy() for row in rows]))
         return Unadapted().score(batch, targets)
 

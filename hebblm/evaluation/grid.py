@@ -21,12 +21,12 @@ from hebblm.evaluation.losses import Losses, LossTable
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Values that are tried.
+    """Values that are tried, those of units that a model has beside those relative to them.
 
     Args:
         base_lr: rate of a moving base; tried across domains only.
         theta: sharpness of Mixture and cache.
-        temperature: of kNN-LM.
+        temperature: of kNN-LM's weights.
         gamma: share of the memory in Mixture, cache and kNN-LM.
         mbpa_lr: lambda.
         mbpa_steps: steps.
@@ -40,13 +40,31 @@ class Grid:
     """
 
     base_lr: tuple[float, ...] = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 3.0, 10.0, 30.0, 100.0)
-    theta: tuple[float, ...] = (0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0, 3.0)
-    temperature: tuple[float, ...] = (0.1, 0.3, 1.0, 3.0, 10.0)
+    theta: tuple[float, ...] = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0)
+    temperature: tuple[float, ...] = (0.1, 0.3, 0.6, 0.8, 1.0, 1.2, 1.5, 3.0, 10.0)
     gamma: tuple[float, ...] = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
     mbpa_lr: tuple[float, ...] = (0.1, 0.3, 1.0, 2.0, 5.0, 10.0)
     mbpa_steps: tuple[int, ...] = (1, 5)
     beta: tuple[float, ...] = (0.0, 0.15, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999)
-    eta: tuple[float, ...] = (0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5, 3.0)
+    eta: tuple[float, ...] = (
+        0.01,
+        0.03,
+        0.1,
+        0.2,
+        0.3,
+        0.4,
+        0.5,
+        0.7,
+        1.0,
+        1.5,
+        2.0,
+        3.0,
+        4.0,
+        6.0,
+        8.0,
+        10.0,
+        15.0,
+    )
     closeness: tuple[Literal["raw", "sum", "max"], ...] = ("raw", "sum", "max")
     weight: tuple[float, ...] = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
     dynamic_lr: tuple[float, ...] = (1e-3, 2e-3, 4e-3, 8e-3)

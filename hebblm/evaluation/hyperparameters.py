@@ -16,10 +16,23 @@ from hebblm.models.base import BaseUpdate
 from hebblm.models.dynamic import DynamicConfig
 
 TUNED_SCHEMA = "hebblm-tuned/1"
+_OWN = ("dynamic", "base", "memory")  # the sections that no method owns
+_PRINTED: dict[str, Any] = {
+    "cache.scale": "absolute",
+    "mixture.scale": "absolute",
+    "hebb.scale": "absolute",
+    "hebb.closeness": "raw",
+}
+ABSOLUTE = {"mbpa.rate": "guarded", "mbpa.scale": "absolute", "mbpa.eps": 1e-3}
+"""MbPA in the paper's own units; a query that diverges is run again at a stable rate."""
 PAPER: dict[str, dict[str, Any]] = {
     "ptb": {
+        **_PRINTED,
+        "cache.theta": 1.0,
+        "cache.gamma": 0.1,
         "mixture.theta": 0.4,
         "mixture.gamma": 0.01,
+        **ABSOLUTE,
         "mbpa.lr": 0.1,
         "mbpa.steps": 5,
         "hebb.beta": 0.6,
@@ -28,11 +41,13 @@ PAPER: dict[str, dict[str, Any]] = {
         "mixture_hebb.weight": 0.05,
     },
     "wt2": {
+        **_PRINTED,
         "cache.window": 3785,
         "cache.theta": 0.662,
         "cache.gamma": 0.1279,
         "mixture.theta": 0.4,
         "mixture.gamma": 0.15,
+        **ABSOLUTE,
         "mbpa.lr": 0.1,
         "mbpa.steps": 5,
         "hebb.beta": 0.15,
@@ -41,9 +56,13 @@ PAPER: dict[str, dict[str, Any]] = {
         "mixture_hebb.weight": 0.2,
     },
     "cross": {
+        **_PRINTED,
+        "cache.theta": 1.0,
+        "cache.gamma": 0.1,
         "base.lr": 1e-4,
         "mixture.theta": 0.4,
         "mixture.gamma": 0.3,
+        **ABSOLUTE,
         "mbpa.lr": 2.0,
         "mbpa.steps": 1,
         "hebb.beta": 0.5,
@@ -52,7 +71,7 @@ PAPER: dict[str, dict[str, Any]] = {
         "mixture_hebb.weight": 0.3,
     },
 }
-"""The paper's optima (its Table "lm_parameter"); the cache's are those published for AWD-LSTM."""
+"""The paper's optima (its Table "lm_parameter") in its own units; the cache's are those published for AWD-LSTM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,28 +99,27 @@ class Hyperparameters:
         Raises:
             UserError: an unknown name, or a value of the wrong type or out of range.
         """
-        result = self
+        changes: dict[str, dict[str, Any]] = {}  # a section at once, since some values only go together
         for name, value in values.items():
-            section_name, _, key = name.replace("+", "_").partition(".")
-            if f"{section_name}.{key}" not in known_names():
+            section, _, key = name.replace("+", "_").partition(".")
+            if f"{section}.{key}" not in known_names():
                 raise UserError(f"unknown setting {name!r}; known are {', '.join(known_names())}")
-            owner = result if section_name in ("dynamic", "base", "memory") else result.methods
-            section = getattr(owner, section_name)
-            hint = get_type_hints(type(section))[key]
-            new = dataclasses.replace(section, **{key: _convert(name, value, hint)})
-            if owner is result:
-                result = dataclasses.replace(result, **{section_name: new})
-            else:
-                methods = dataclasses.replace(result.methods, **{section_name: new})
-                result = dataclasses.replace(result, methods=methods)
-        return result
+            hint = get_type_hints(type(self._section(section)))[key]
+            changes.setdefault(section, {})[key] = _convert(name, value, hint)
+        new = {name: dataclasses.replace(self._section(name), **held) for name, held in changes.items()}
+        own = {name: new.pop(name) for name in _OWN if name in new}
+        return dataclasses.replace(self, methods=dataclasses.replace(self.methods, **new), **own)
+
+    def _section(self, name: str) -> Any:
+        """Return the settings of one section."""
+        return getattr(self if name in _OWN else self.methods, name)
 
 
 def known_names() -> list[str]:
     """Return every dotted name."""
     every = Hyperparameters()
     sections = {f.name: getattr(every.methods, f.name) for f in dataclasses.fields(every.methods)}
-    sections |= {name: getattr(every, name) for name in ("dynamic", "base", "memory")}
+    sections |= {name: getattr(every, name) for name in _OWN}
     return [f"{name}.{f.name}" for name, section in sections.items() for f in dataclasses.fields(section)]
 
 

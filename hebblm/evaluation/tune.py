@@ -95,7 +95,8 @@ def tune(scenario: Scenario, settings: Hyperparameters, grid: Grid, *, dynamic: 
         best["base"] = _tune_base(scenario, settings, grid)
         settings = settings.changed(best["base"].values)
     reading = Rereading.of(scenario, settings)
-    rules, features = _grid_rules(settings, grid), GateFeatures.of(grid.theta)
+    methods = settings.methods
+    rules, features = _grid_rules(settings, grid), GateFeatures.of(grid.theta, methods.mixture.scale)
     nll = reading.score({**rules, "features": features}, f"tune {len(rules)} points")
 
     def losses(name: str) -> Losses:
@@ -103,16 +104,17 @@ def tune(scenario: Scenario, settings: Hyperparameters, grid: Grid, *, dynamic: 
 
     base = losses("lstm")
     best["lstm"] = Best(float(base.mean()), {}, base)
-    for method, key, values in (
-        ("mixture", "theta", grid.theta),
-        ("cache", "theta", grid.theta),
-        ("knn", "temperature", grid.temperature),
+    for method, key, values, scale in (
+        ("mixture", "theta", grid.theta, methods.mixture.scale),
+        ("cache", "theta", grid.theta, methods.cache.scale),
+        ("knn", "temperature", grid.temperature, methods.knn.scale),
     ):
         best[method] = Best()
         for value in values:
             memory = losses(f"{method} {value}")
             for gamma in grid.gamma:
-                point = {f"{method}.{key}": value, f"{method}.gamma": gamma}
+                named = {"scale": scale, key: value, "gamma": gamma}
+                point = {f"{method}.{name}": chosen for name, chosen in named.items()}
                 best[method].offer(mixed(memory, base, gamma), point)
     best["mbpa"] = Best()
     for lr in grid.mbpa_lr:
@@ -123,10 +125,15 @@ def tune(scenario: Scenario, settings: Hyperparameters, grid: Grid, *, dynamic: 
     best["mixture+cache"] = Best()
     for theta in grid.theta:
         for gamma in grid.gamma:
-            point = {"window": settings.methods.cache.window, "theta": theta, "gamma": gamma}
+            named = {
+                "window": methods.cache.window,
+                "scale": methods.cache.scale,
+                "theta": theta,
+                "gamma": gamma,
+            }
             best["mixture+cache"].offer(
                 mixed(over[f"{theta}"].astype(np.float64), best["mixture"].losses, gamma),
-                {f"mixture_cache.{name}": value for name, value in point.items()},
+                {f"mixture_cache.{name}": value for name, value in named.items()},
             )
     for part in ("mbpa", "hebb"):
         best[f"mixture+{part}"] = Best()
@@ -143,7 +150,7 @@ def tune(scenario: Scenario, settings: Hyperparameters, grid: Grid, *, dynamic: 
     best["mixture-gated"] = Best()
     for theta in grid.theta:
         learned = learn_gate(losses(f"mixture {theta}"), base, features.features(theta))
-        gate = {"theta": theta, "bias": learned.bias}
+        gate = {"scale": methods.mixture.scale, "theta": theta, "bias": learned.bias}
         gate |= dict(zip(("distance", "entropy", "peak"), learned.coefficients.tolist(), strict=True))
         best["mixture-gated"].offer(
             learned.losses, {f"mixture_gated.{name}": value for name, value in gate.items()}
@@ -182,10 +189,12 @@ def _grid_rules(settings: Hyperparameters, grid: Grid) -> dict[str, Rule]:
 
 
 def _caches_over_mixture(methods: MethodSettings, grid: Grid) -> dict[str, Rule]:
-    """Return the cache over Mixture, of whole share, at every sharpness; its window is the cache's."""
-    window = methods.cache.window
+    """Return the cache over Mixture, of whole share, at every sharpness; window and scale are the cache's."""
+    window, scale = methods.cache.window, methods.cache.scale
     return {
-        f"{theta}": mixture_cache(replace(methods, mixture_cache=MixtureCacheConfig(window, theta, 1.0)))
+        f"{theta}": mixture_cache(
+            replace(methods, mixture_cache=MixtureCacheConfig(window, theta, 1.0, scale))
+        )
         for theta in grid.theta
     }
 
@@ -201,7 +210,12 @@ def _tune_hebb(
         for closeness in grid.closeness
     )
     points = [
-        {"hebb.closeness": scaled.hebb.closeness, "hebb.beta": beta, "hebb.eta": eta}
+        {
+            "hebb.scale": scaled.hebb.scale,
+            "hebb.closeness": scaled.hebb.closeness,
+            "hebb.beta": beta,
+            "hebb.eta": eta,
+        }
         for scaled in grids
         for beta, eta in scaled.points()
     ]
@@ -220,7 +234,9 @@ def _learn_hebb(reading: Rereading, settings: Hyperparameters, grid: Grid) -> Be
     terms = listener.terms()
     for eta in grid.eta:
         learned = learn_weights(terms, eta)
-        point: dict[str, float | str] = {"eta": eta, "closeness": methods.hebb.closeness}
+        point: dict[str, float | str] = {
+            "eta": eta, "closeness": methods.hebb.closeness, "scale": methods.hebb.scale
+        }  # fmt: skip
         point |= dict(zip(RANGES, learned.steps, strict=True))
         best.offer(learned.losses, {f"hebb_learned.{name}": value for name, value in point.items()})
     return best

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from hebblm.adapt import DYNAMIC_RULES, OUR_METHODS, Hebb, Rule
-from hebblm.adapt.methods import moving_mbpa
 from hebblm.adapt.rules import Cache, Mixture, Unadapted
 from hebblm.adapt.settings import CacheConfig, MixtureConfig
 from hebblm.evaluation.grid import Best, Grid, mixed
@@ -49,11 +48,11 @@ def tune_dynamic(scenario: Scenario, settings: Hyperparameters, grid: Grid) -> d
     settings = settings.changed(best["dynamic"].values)
     methods, window = settings.methods, settings.methods.cache.window
     rules: dict[str, Rule] = {
-        "base": Unadapted(), "hebb": Hebb(methods.hebb, moving_mbpa(methods.mbpa))
+        "base": Unadapted(), "hebb": Hebb(methods.hebb, methods.mbpa)
     }  # fmt: skip
     for theta in grid.theta:
-        rules[f"mixture {theta}"] = Mixture(MixtureConfig(theta, 1.0))
-        rules[f"cache {theta}"] = Cache(CacheConfig(window, theta, 1.0))
+        rules[f"mixture {theta}"] = Mixture(MixtureConfig(theta, 1.0, scale=methods.mixture.scale))
+        rules[f"cache {theta}"] = Cache(CacheConfig(window, theta, 1.0, methods.cache.scale))
     base = dynamic_base(scenario, settings.dynamic, squares)
     context = scenario.context(base, scenario.memory(settings), window)
 
@@ -79,7 +78,8 @@ def tune_dynamic(scenario: Scenario, settings: Hyperparameters, grid: Grid) -> d
     best["dynamic+mixture"] = mixture = Best()
     for theta in grid.theta:
         for gamma in grid.gamma:
-            point = {"dynamic_mixture.theta": theta, "dynamic_mixture.gamma": gamma}
+            named = {"scale": methods.mixture.scale, "theta": theta, "gamma": gamma}
+            point = {f"dynamic_mixture.{name}": value for name, value in named.items()}
             mixture.offer(mixed(losses[f"mixture {theta}"], losses["base"], gamma), point)
     best["dynamic+mixture+hebb"] = both = Best()
     for weight in grid.weight:
@@ -90,10 +90,10 @@ def tune_dynamic(scenario: Scenario, settings: Hyperparameters, grid: Grid) -> d
         first = slice(settings.dynamic.segment)  # nothing was observed before: Mixture alone predicts
         past[first] = mixture.losses[first]
         for gamma in grid.gamma:
-            values = {"window": window, "theta": theta, "gamma": gamma}
+            named = {"window": window, "scale": methods.cache.scale, "theta": theta, "gamma": gamma}
             cached.offer(
                 mixed(past, mixture.losses, gamma),
-                {f"dynamic_mixture_cache.{name}": value for name, value in values.items()},
+                {f"dynamic_mixture_cache.{name}": value for name, value in named.items()},
             )
     found = {name: value for point in best.values() for name, value in point.values.items()}
     names = [name for name in OUR_METHODS if name in DYNAMIC_RULES]

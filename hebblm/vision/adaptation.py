@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from hebblm.adapt.functional.problem import rose
+from hebblm.adapt.solvers.problem import rose
 from hebblm.vision.mlp import MLP
 
 BACKTRACKS = 12

@@ -17,7 +17,14 @@ __all__ = [
     "label_distribution",
     "mbpa_logits",
     "mixture_probs",
+    "relative",
 ]
+
+
+def relative(scores: Tensor) -> Tensor:
+    """Return the scores (k,) in units of their standard deviation; 0 where they do not differ."""
+    alike = scores.max() - scores.min() < 1e-12
+    return torch.zeros_like(scores) if alike else scores / scores.std(unbiased=False)
 
 
 def label_distribution(weights: Tensor, labels: Tensor, classes: int) -> Tensor:
@@ -26,16 +33,26 @@ def label_distribution(weights: Tensor, labels: Tensor, classes: int) -> Tensor:
 
 
 def mixture_probs(
-    hidden: Tensor, neighbors: Neighbors, head: OutputHead, *, theta: float, gamma: float, form: str
+    hidden: Tensor,
+    neighbors: Neighbors,
+    head: OutputHead,
+    *,
+    theta: float,
+    gamma: float,
+    form: str = "linear",
+    scale: str = "absolute",
 ) -> Tensor:
     """Return (N, V) probabilities of either form of Mixture, exponentials taken as they stand."""
     rows = []
     for row, query in enumerate(hidden):
         keys, labels, _ = entries_of(neighbors, row)
-        scores, logits = (theta * (keys @ query)).exp(), head.logits(query)
+        logits = head.logits(query)
         if len(labels) == 0:
             rows.append(logits.softmax(0))
-        elif form == "linear":
+            continue
+        products = keys @ query
+        scores = (theta * (relative(products) if scale == "relative" else products)).exp()
+        if form == "linear":
             rows.append(
                 (1 - gamma) * logits.softmax(0) + gamma * label_distribution(scores, labels, len(logits))
             )
@@ -47,14 +64,22 @@ def mixture_probs(
 
 
 def knn_probs(
-    hidden: Tensor, neighbors: Neighbors, head: OutputHead, *, temperature: float, weight: float
+    hidden: Tensor,
+    neighbors: Neighbors,
+    head: OutputHead,
+    *,
+    temperature: float,
+    weight: float,
+    scale: str = "absolute",
 ) -> Tensor:
     """Return (N, V) probabilities of kNN-LM."""
     rows = []
     for row, query in enumerate(hidden):
         _, labels, distances = entries_of(neighbors, row)
         base = head.logits(query).softmax(0)
-        scores = (-distances / temperature).exp()
-        q = label_distribution(scores, labels, len(base)) if len(labels) else base
-        rows.append((1 - weight) * base + weight * q)
+        if len(labels) == 0:
+            rows.append(base)
+            continue
+        scores = (-(relative(distances) if scale == "relative" else distances) / temperature).exp()
+        rows.append((1 - weight) * base + weight * label_distribution(scores, labels, len(base)))
     return torch.stack(rows)

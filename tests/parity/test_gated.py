@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from hebblm.memory import FlatMemory
 from hebblm.types import OutputHead
 
 from ..support.toy import DIM, randn
-from .reference import entries_of, label_distribution
+from .reference import entries_of, label_distribution, relative
 
 CLASSES = 30
 CONFIG = MixtureGatedConfig(theta=0.7, bias=-0.3, distance=-0.6, entropy=0.4, peak=0.25)
@@ -36,12 +37,14 @@ def plain(context: Context, hidden: Tensor, config: MixtureGatedConfig) -> Tenso
     rows = []
     for row, query in enumerate(hidden):
         base = context.head.logits(query).softmax(0)
-        keys, labels, _ = entries_of(near, row)
+        keys, labels, distances = entries_of(near, row)
         if not len(labels):
             rows.append(base)
             continue
-        q = label_distribution((config.theta * (keys @ query)).exp(), labels, CLASSES)
-        nearest = min(float((key - query).square().sum()) for key in keys)
+        scores, nearest = keys @ query, min(float((key - query).square().sum()) for key in keys)
+        if config.scale == "relative":
+            scores, nearest = relative(scores), nearest / float(distances.mean()) if nearest else 0.0
+        q = label_distribution((config.theta * scores).exp(), labels, CLASSES)
         entropy = -sum(float(p) * math.log(float(p)) for p in q if p > 0)
         gate = config.bias + config.distance * math.log(1e-3 + nearest) + config.entropy * entropy
         gate += config.peak * math.log(float(base.max()))
@@ -50,14 +53,16 @@ def plain(context: Context, hidden: Tensor, config: MixtureGatedConfig) -> Tenso
     return torch.stack(rows)
 
 
+@pytest.mark.parametrize("scale", ["relative", "absolute"])
 @pytest.mark.parametrize("entries", [0, 1, 4, 60])
-def test_equals_the_plain_form(entries: int) -> None:
+def test_equals_the_plain_form(entries: int, scale: str) -> None:
+    config = replace(CONFIG, scale=scale)
     context = context_of(entries)
     hidden = randn(3, 6, DIM, dtype=torch.float64)
     if entries:
         hidden[0] = context.memory.search(hidden[:1], 1).keys[0, 0]  # the same state again
-    rule = GatedMixture(CONFIG)
-    expected = plain(context, hidden, CONFIG)
+    rule = GatedMixture(config)
+    expected = plain(context, hidden, config)
     found = rule.log_probs(context.batch(hidden))
     assert torch.allclose(found.exp(), expected, atol=1e-12)
     targets = torch.tensor([0, 2, 4, 29, 3, 1])

@@ -57,6 +57,28 @@ def test_hebbian_term_alone() -> None:
     assert_same(actual, reference.hebb_logits(hidden, neighbors, head, mbpa=False, **options))
 
 
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("normalization", ["raw", "sum", "max"])
+def test_a_relative_term_written_out(normalization: str, bias: bool) -> None:
+    hidden, neighbors, head = make_problem(16, k=9, labels=6, bias=bias)
+    new, eps, eta = torch.arange(13) >= 9, 0.01, 2.5
+    actual = functional.hebb_logits(
+        hidden, neighbors, head, lr=0.02, steps=2, eta=eta, beta=0.5, counts=COUNTS, eps=eps, hebbian_classes=new,
+        mbpa=False, closeness_normalization=normalization, scale="relative",
+    )  # fmt: skip
+    for row, query in enumerate(hidden):
+        keys, labels, distances = reference.entries_of(neighbors, row)
+        logits = head.logits(query)
+        if len(labels):
+            closeness = 1 / (eps + distances / distances.mean())
+            wholes = {"raw": 1.0, "sum": closeness.sum(), "max": closeness.max()}
+            lifts = (keys @ query + bias) / (query @ query + bias)
+            for label in labels[new[labels]].unique():
+                mine = labels == label
+                logits[label] += eta * (closeness[mine] / wholes[normalization] * lifts[mine]).mean()
+        assert_same(actual[row : row + 1], logits[None])
+
+
 def test_rmsprop() -> None:
     hidden, neighbors, head = make_problem(15)
     options = {"lr": 1e-3, "steps": 2, "eta": 0.4, "beta": 0.5, "counts": COUNTS, "eps": EPS}

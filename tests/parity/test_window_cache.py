@@ -8,25 +8,29 @@ from torch import Tensor
 
 from hebblm.adapt import Cache, CacheConfig, Context
 from hebblm.adapt.block import Block
+from hebblm.adapt.functional import Scale
 from hebblm.memory import FlatMemory
 from hebblm.types import OutputHead
+
+from .reference import relative
 
 DIM, WORDS = 12, 60
 
 
-def classic(
-    hidden: Tensor, labels: Tensor, head: OutputHead, *, window: int, theta: float, gamma: float, every: int
-) -> Tensor:
+def classic(hidden: Tensor, labels: Tensor, head: OutputHead, config: CacheConfig, every: int) -> Tensor:
     """Return the loss of every token, in nats, from dense distributions."""
     losses = []
     for t in range(len(hidden)):
         now = t // every * every
-        past = slice(max(0, now - window), now)
+        past = slice(max(0, now - config.window), now)
         probabilities = head.logits(hidden[t]).softmax(0)
         if now:
             one_hot = torch.nn.functional.one_hot(labels[past], WORDS).to(hidden.dtype)  # (W, V)
-            attention = (theta * (hidden[past] @ hidden[t])).softmax(0)  # (W,)
-            probabilities = (1 - gamma) * probabilities + gamma * (attention[:, None] * one_hot).sum(0)
+            products = hidden[past] @ hidden[t]  # (W,)
+            scores = relative(products) if config.scale == "relative" else products
+            attention = (config.theta * scores).softmax(0)  # (W,)
+            pointer = (attention[:, None] * one_hot).sum(0)  # (V,)
+            probabilities = (1 - config.gamma) * probabilities + config.gamma * pointer
         losses.append(-probabilities[labels[t]].log())
     return torch.stack(losses)
 
@@ -35,13 +39,16 @@ def classic(
 @pytest.mark.parametrize("every", [1, 3, 20])
 @pytest.mark.parametrize("size", [20, 60])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["fp32", "fp64"])
-def test_blocks_equal_the_classic_loop(window: int, every: int, size: int, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("scale", ["relative", "absolute"])
+def test_blocks_equal_the_classic_loop(
+    window: int, every: int, size: int, dtype: torch.dtype, scale: Scale
+) -> None:
     generator = torch.Generator().manual_seed(window)
     hidden = torch.randn(137, DIM, generator=generator, dtype=torch.float64).to(dtype)
     labels = torch.randint(0, WORDS // 4, (137,), generator=generator)
     head = OutputHead(torch.randn(WORDS, DIM, generator=generator, dtype=torch.float64).to(dtype), None)
-    config = CacheConfig(window, 0.6, 0.3)
-    expected = classic(hidden, labels, head, window=window, theta=0.6, gamma=0.3, every=every)
+    config = CacheConfig(window, 0.6, 0.3, scale)
+    expected = classic(hidden, labels, head, config, every)
     counts = torch.zeros(WORDS, dtype=torch.int64)
     context = Context(head, FlatMemory(DIM), k=1, train_counts=counts, window=window)
     found, gathered = [], []

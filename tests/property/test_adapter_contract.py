@@ -264,11 +264,13 @@ def test_with_every_share_and_rate_at_zero_each_method_is_the_base(method: str, 
         assert torch.equal(found, base)
 
 
-@pytest.mark.parametrize("form", ["linear", "logit-sum"])
-def test_gamma_zero_is_the_base_in_both_forms_of_mixture(form: str) -> None:
+@pytest.mark.parametrize(
+    ("form", "scale"), [("linear", "relative"), ("linear", "absolute"), ("logit-sum", "absolute")]
+)
+def test_gamma_zero_is_the_base_in_both_forms_of_mixture(form: str, scale: str) -> None:
     context = filled(MEMORIES["flat"])
     hidden = queries(7, 6, context)
-    config = replace(toy.SETTINGS, mixture=MixtureConfig(0.8, 0.0, form))  # type: ignore[arg-type]
+    config = replace(toy.SETTINGS, mixture=MixtureConfig(0.8, 0.0, form, scale))  # type: ignore[arg-type]
     found = ContextAdapter(context, build_rule("mixture", config)).predict(hidden)
     assert torch.equal(found, context.head.logits(hidden).log_softmax(1))
 

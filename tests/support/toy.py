@@ -45,7 +45,7 @@ SETTINGS = MethodSettings(
     knn=KnnConfig(temperature=0.5, gamma=0.3),
     mixture=MixtureConfig(theta=0.8, gamma=0.25),
     mbpa=MbpaConfig(lr=0.3, steps=3),
-    hebb=HebbConfig(beta=0.6, eta=0.4),
+    hebb=HebbConfig(beta=0.6, eta=0.4, closeness="raw"),
     mixture_mbpa=MixtureMbpaConfig(0.35),
     mixture_hebb=MixtureHebbConfig(0.45),
     mixture_cache=MixtureCacheConfig(window=30, theta=0.9, gamma=0.15),

@@ -21,11 +21,13 @@ from hebblm.adapt.functional.mixtures import (
     mixture_log_probs,
 )
 from hebblm.adapt.functional.normalizers import log_normalizers, with_rows
+from hebblm.adapt.functional.scales import Scale, log_weights, relative_distances
 from hebblm.adapt.solvers.problem import key_products
 
 __all__ = [
     "HebbianTerm",
     "MbpaResult",
+    "Scale",
     "cache_log_probs",
     "closeness",
     "hebb_combine",
@@ -36,11 +38,13 @@ __all__ = [
     "key_products",
     "knn_log_probs",
     "log_normalizers",
+    "log_weights",
     "mbpa_delta",
     "mbpa_logits",
     "memory_mixture",
     "mixture_from",
     "mixture_log_probs",
+    "relative_distances",
     "stepped_weights",
     "with_rows",
 ]

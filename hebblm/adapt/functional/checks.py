@@ -39,6 +39,14 @@ def one_of(name: str, value: str, allowed: Sequence[str]) -> None:
         raise UserError(f"{name} = {value!r} is unknown; choose one of {', '.join(allowed)}")
 
 
+def logits_or_linear(form: str, scale: str) -> None:
+    """Raise if Mixture's scores are to be added to logits in another unit than theirs."""
+    if form == "logit-sum" and scale == "relative":
+        raise UserError(
+            "mixture.form = 'logit-sum' needs scores in the unit of logits; set mixture.scale=absolute"
+        )
+
+
 def some_neighbors(neighbors: Neighbors) -> None:
     """Raise if the neighbours were searched for with K = 0."""
     if neighbors.keys.shape[1] == 0:

@@ -14,6 +14,7 @@ from hebblm.adapt.functional import checks
 from hebblm.adapt.functional.closeness import Normalization, closeness
 from hebblm.adapt.functional.grouping import group_sums
 from hebblm.adapt.functional.mbpa import Method, Optimizer, mbpa_delta
+from hebblm.adapt.functional.scales import Scale
 from hebblm.adapt.solvers.problem import Rate, key_products
 from hebblm.errors import UserError
 from hebblm.types import Neighbors, OutputHead
@@ -29,8 +30,8 @@ class HebbianTerm:
 
     Args:
         labels: (N, K) int64.
-        bumps: (N, K) ``c_k (h_k . h + 1) / |N_i|`` with i the entry's label; added over the entries of
-            a label they give ``D_i . h``. Zero for an entry outside N^new.
+        bumps: (N, K) ``c_k (h_k . h + 1) / |N_i|`` with i the entry's label, ``relative`` divided by ``|h|^2 + 1``;
+            added over the entries of a label they give ``D_i . h``. Zero for an entry outside N^new.
         shares: (N, K) ``1 / |N_i|`` of an entry in N^new, zero outside: over the entries of a label they sum to 1 where
             D_i is not empty, and to 0 where it is.
         present: (N, K) bool, whether the entry's label has any entry in N^new, so that D_i is not empty.
@@ -51,11 +52,14 @@ def hebbian_term(
     closeness_normalization: Normalization = "raw",
     bias: bool = True,
     products: Tensor | None = None,
+    scale: Scale = "absolute",
 ) -> HebbianTerm:
     """Return what the Hebbian change of the head does to each query's logits (Eq. 4).
 
     ``D_i = 1/|N_i| sum_{k in N_i} c_k h_k`` for the weights of class i and ``1/|N_i| sum c_k`` for its bias,
-    over the entries of N^new with label i. Only its product with the query is formed.
+    over the entries of N^new with label i. Only its product with the query is formed. ``relative`` divides it by
+    ``|h|^2 + 1``, what it is for an entry that equals the query, and takes the relative closeness: with closeness of
+    maximum 1 such a label then gains eta nats.
 
     Args:
         neighbors: the neighbours of the queries.
@@ -65,6 +69,7 @@ def hebbian_term(
         closeness_normalization: ``raw`` c_k, or scaled to ``sum`` 1 or ``max`` 1.
         bias: whether the head has a bias to change.
         products: (N, K) ``h_k . h`` where they are known.
+        scale: unit of eps, closeness and term; ``absolute`` as printed.
 
     Returns:
         The term; scatter-add ``eta * bumps`` over ``labels`` for the change of the logits.
@@ -73,14 +78,20 @@ def hebbian_term(
         UserError: eps <= 0, or K = 0.
     """
     checks.some_neighbors(neighbors)
-    weights = closeness(neighbors.distances, neighbors.mask, eps=eps, normalization=closeness_normalization)
+    weights = closeness(
+        neighbors.distances, neighbors.mask, eps=eps, normalization=closeness_normalization, scale=scale
+    ).to(hidden.dtype)
     member = neighbors.mask
     if hebbian_classes is not None:
         member = member & hebbian_classes[neighbors.values]  # (N, K)
     sizes = group_sums(neighbors.values, member.to(hidden.dtype))  # |N_i| (N, K)
     products = key_products(hidden, neighbors.keys) if products is None else products
     shares = torch.where(member, 1 / sizes, 0)  # (N, K)
-    bumps = shares * weights.to(hidden.dtype) * (products + float(bias))  # c_k (h_k . h + 1) / |N_i| (N, K)
+    lifts = products + float(bias)  # h_k . h + 1 (N, K)
+    if scale == "relative":
+        own = hidden.square().sum(1, keepdim=True) + float(bias)  # (N, 1)
+        lifts = lifts / own.clamp_min(torch.finfo(own.dtype).tiny)
+    bumps = shares * weights * lifts
     return HebbianTerm(neighbors.values, bumps, shares, sizes > 0)
 
 
@@ -191,6 +202,7 @@ def hebb_logits(
     pull: float = 0.0,
     closeness_normalization: Normalization = "raw",
     rate: Rate = "guarded",
+    scale: Scale = "absolute",
 ) -> Tensor:
     """Return each query's logits after memory-based Hebbian adaptation (Eq. 4 and 7).
 
@@ -216,6 +228,7 @@ def hebb_logits(
         pull: as in :func:`mbpa_logits`.
         closeness_normalization: as in :func:`mbpa_logits`, for both terms.
         rate: as in :func:`mbpa_logits`.
+        scale: of the Hebbian term, as in :func:`hebbian_term`, and of the closeness in MbPA.
 
     Returns:
         (N, V) logits; the base logits for a query without neighbours.
@@ -233,6 +246,7 @@ def hebb_logits(
         closeness_normalization=closeness_normalization,
         bias=head.bias is not None,
         products=products,
+        scale=scale,
     )
     weights = _class_weights(counts, beta, weighting, classes=head.weight.shape[0])
     if not mbpa:
@@ -250,6 +264,7 @@ def hebb_logits(
         pull=pull,
         closeness_normalization=closeness_normalization,
         rate=rate,
+        scale=scale,
         products=products,
     )
     return hebb_combine(base_logits, result.delta, term, weights, eta=eta, gate=gate)

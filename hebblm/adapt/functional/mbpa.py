@@ -12,6 +12,7 @@ from torch import Tensor
 from hebblm.adapt.functional import checks
 from hebblm.adapt.functional.blocks import blocks
 from hebblm.adapt.functional.closeness import Normalization, closeness
+from hebblm.adapt.functional.scales import Scale
 from hebblm.adapt.solvers.exact import solve_exact
 from hebblm.adapt.solvers.fast import active_size, solve_fast
 from hebblm.adapt.solvers.problem import Descent, Problem, Rate, Solution, key_products
@@ -55,6 +56,7 @@ def mbpa_delta(
     optimizer: Optimizer = "sgd",
     pull: float = 0.0,
     closeness_normalization: Normalization = "raw",
+    scale: Scale = "absolute",
     products: Tensor | None = None,
 ) -> MbpaResult:
     """Return the change of the logits that :func:`mbpa_logits` adds to ``base_logits`` (N, V).
@@ -63,7 +65,9 @@ def mbpa_delta(
     ``products`` ``h_k . h`` (N, K) where they are known, are given so that several adapters can share them.
     """
     _check(neighbors, lr=lr, steps=steps, rate=rate, method=method, optimizer=optimizer, pull=pull)
-    weights = closeness(neighbors.distances, neighbors.mask, eps=eps, normalization=closeness_normalization)
+    weights = closeness(
+        neighbors.distances, neighbors.mask, eps=eps, normalization=closeness_normalization, scale=scale
+    )
     weights = weights.to(hidden.dtype) / neighbors.mask.sum(1, keepdim=True).clamp_min(1)  # c_k / |N| (N, K)
     delta = torch.zeros_like(base_logits)
     rises = torch.zeros_like(neighbors.mask[:, 0])
@@ -88,6 +92,7 @@ def mbpa_logits(
     optimizer: Optimizer = "sgd",
     pull: float = 0.0,
     closeness_normalization: Normalization = "raw",
+    scale: Scale = "absolute",
 ) -> Tensor:
     """Return each query's logits after memory-based parameter adaptation (Eq. 5, Sprechmann et al. 2018).
 
@@ -110,6 +115,7 @@ def mbpa_logits(
         optimizer: ``sgd`` is plain descent; ``rmsprop`` has a fresh state for each query and is slow.
         pull: pull back to the base head, in the unit of the rate: a step takes ``lr pull`` of the change back.
         closeness_normalization: ``raw`` c_k, or scaled to ``sum`` 1 or ``max`` 1.
+        scale: of distances and eps in c_k, see :func:`closeness`.
 
     Returns:
         (N, V) logits; the base logits for a query without neighbours.
@@ -131,6 +137,7 @@ def mbpa_logits(
         optimizer=optimizer,
         pull=pull,
         closeness_normalization=closeness_normalization,
+        scale=scale,
     )
     return base_logits + result.delta
 
@@ -203,4 +210,6 @@ def _check(
     if method == "fast" and optimizer == "rmsprop":
         raise UserError("method = 'fast' follows plain descent only; choose method = 'exact' for rmsprop")
     if rate == "relative" and optimizer == "rmsprop":
-        raise UserError("rate = 'relative' is for plain descent; choose rate = 'guarded' or 'absolute' for rmsprop")
+        raise UserError(
+            "rate = 'relative' is for plain descent; choose rate = 'guarded' or 'absolute' for rmsprop"
+        )

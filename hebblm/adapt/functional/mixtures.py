@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from hebblm.adapt.functional import checks
 from hebblm.adapt.functional.grouping import group_logsumexp
+from hebblm.adapt.functional.scales import Scale, log_weights
 from hebblm.types import Neighbors, OutputHead
 
 Form = Literal["linear", "logit-sum"]
@@ -79,6 +80,7 @@ def mixture_from(
     theta: float,
     gamma: float,
     form: Form = "linear",
+    scale: Scale = "absolute",
 ) -> Tensor:
     """Return what :func:`mixture_log_probs` returns, from quantities that several adapters share.
 
@@ -89,23 +91,26 @@ def mixture_from(
         theta: sharpness, at least 0.
         gamma: share of the memory, within [0, 1].
         form: as in :func:`mixture_log_probs`.
+        scale: as in :func:`mixture_log_probs`.
 
     Returns:
         (N, V) log-probabilities in nats.
 
     Raises:
-        UserError: a value out of range, an unknown form, or K = 0.
+        UserError: a value out of range, an unknown form, K = 0, or ``logit-sum`` with relative scores.
     """
     checks.some_neighbors(neighbors)
     checks.at_least("theta", theta, 0)
     checks.share("gamma", gamma)
-    checks.one_of("form", form, ("linear", "logit-sum"))
+    checks.one_of("form", form, get_args(Form))
+    checks.logits_or_linear(form, scale)
+    scores = log_weights(products, neighbors.mask, sharpness=theta, scale=scale)
     if form == "linear":
-        return memory_mixture(base, theta * products, neighbors.values, neighbors.mask, gamma)
+        return memory_mixture(base, scores, neighbors.values, neighbors.mask, gamma)
     if gamma == 0:
         return base.log_softmax(1)
     base_share = math.log1p(-gamma) if gamma < 1 else -math.inf
-    scores = (theta * products).masked_fill(~neighbors.mask, -torch.inf)
+    scores = scores.masked_fill(~neighbors.mask, -torch.inf)
     grouped = group_logsumexp(scores, neighbors.values)  # (N, K) by each entry's label
     taken = base.gather(1, neighbors.values) + base_share
     summed = (base + base_share).scatter_(
@@ -122,13 +127,14 @@ def mixture_log_probs(
     theta: float,
     gamma: float,
     form: Form = "linear",
+    scale: Scale = "absolute",
 ) -> Tensor:
     """Mix the base with the neighbours' labels, weighted by ``exp(theta h_k . h)``.
 
     ``linear`` (Grave et al. 2016): ``P(y) = (1 - gamma) softmax(f)_y + gamma q_y`` with
     ``q_y = sum_k 1[y_k = y] softmax_k(theta h_k . h)``. ``logit-sum``, as the paper prints it:
     ``P(y) ~ (1 - gamma) exp(f_y) + gamma sum_k 1[y_k = y] exp(theta h_k . h)``. Both stay in log space, so
-    that no theta overflows.
+    that no theta overflows. ``relative``: h_k . h divided by its standard deviation over the neighbours.
 
     Args:
         hidden: (N, D) queries.
@@ -137,21 +143,28 @@ def mixture_log_probs(
         theta: sharpness, at least 0.
         gamma: share of the memory, within [0, 1].
         form: ``linear`` or ``logit-sum``.
+        scale: unit of h_k . h; ``absolute`` as printed.
 
     Returns:
         (N, V) log-probabilities in nats; the base's, bit for bit, for gamma = 0 and without entries.
 
     Raises:
-        UserError: a value out of range, an unknown form, or K = 0.
+        UserError: a value out of range, an unknown form, K = 0, or ``logit-sum`` with relative scores.
     """
     logits = head.logits(hidden)
     products = torch.einsum("nkd,nd->nk", neighbors.keys.to(hidden.dtype), hidden)
     base = logits.log_softmax(1) if form == "linear" else logits
-    return mixture_from(base, products, neighbors, theta=theta, gamma=gamma, form=form)
+    return mixture_from(base, products, neighbors, theta=theta, gamma=gamma, form=form, scale=scale)
 
 
 def knn_log_probs(
-    hidden: Tensor, neighbors: Neighbors, head: OutputHead, *, temperature: float, weight: float
+    hidden: Tensor,
+    neighbors: Neighbors,
+    head: OutputHead,
+    *,
+    temperature: float,
+    weight: float,
+    scale: Scale = "absolute",
 ) -> Tensor:
     """Mix the base with the neighbours' labels, weighted by ``exp(-||h - h_k||^2 / T)`` (Khandelwal 2020).
 
@@ -161,6 +174,7 @@ def knn_log_probs(
         head: weight (V, D) and bias (V,) or None.
         temperature: T, above 0.
         weight: share of the memory, within [0, 1].
+        scale: unit of the squared distances; ``relative`` to their standard deviation over the neighbours.
 
     Returns:
         (N, V) log-probabilities in nats; the base's for weight = 0 and for a query without entries.
@@ -170,7 +184,8 @@ def knn_log_probs(
     """
     checks.some_neighbors(neighbors)
     checks.above_zero("temperature", temperature)
-    scores = -neighbors.distances.to(hidden.dtype) / temperature
+    distances = neighbors.distances.to(hidden.dtype)
+    scores = log_weights(-distances, neighbors.mask, sharpness=1 / temperature, scale=scale)
     base = head.logits(hidden).log_softmax(1)
     return memory_mixture(base, scores, neighbors.values, neighbors.mask, weight)
 
@@ -184,6 +199,7 @@ def cache_log_probs(
     theta: float,
     weight: float,
     visible: Tensor | None = None,
+    scale: Scale = "absolute",
 ) -> Tensor:
     """Mix the base with a window of recent tokens, weighted by ``exp(theta h_k . h)`` (Grave et al. 2016).
 
@@ -195,6 +211,7 @@ def cache_log_probs(
         theta: sharpness, at least 0.
         weight: share of the cache, within [0, 1].
         visible: (N, W) bool, which entries a query may see; None for all.
+        scale: unit of h_k . h; ``relative`` to its standard deviation over the entries that the query sees.
 
     Returns:
         (N, V) log-probabilities in nats; the base's for weight = 0 and for a query that sees no entry.
@@ -203,7 +220,8 @@ def cache_log_probs(
         UserError: a value out of range.
     """
     checks.at_least("theta", theta, 0)
-    scores = theta * (hidden @ window_keys.t().to(hidden.dtype))  # (N, W)
-    seen = torch.ones_like(scores, dtype=torch.bool) if visible is None else visible
+    products = hidden @ window_keys.t().to(hidden.dtype)  # (N, W)
+    seen = torch.ones_like(products, dtype=torch.bool) if visible is None else visible
+    scores = log_weights(products, seen, sharpness=theta, scale=scale)
     base = head.logits(hidden).log_softmax(1)
     return memory_mixture(base, scores, window_values.unsqueeze(0), seen, weight)

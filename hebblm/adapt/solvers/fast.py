@@ -106,7 +106,9 @@ def _follow(
         if step:
             torch.exp(logits, out=shares)
         scale = shares.sum(2).reciprocal_()  # 1 / sum_v exp Z (n, K)
-        if not bool(((scale > 0) & (scale < torch.inf)).all()):  # too large a rate: as exact, which takes maxima off
+        if not bool(
+            ((scale > 0) & (scale < torch.inf)).all()
+        ):  # too large a rate: as exact, which takes maxima off
             logits.sub_(logits.amax(2, keepdim=True))
             scale = torch.exp(logits, out=shares).sum(2).reciprocal_()
         if step in (0, last_step - 1):
@@ -114,7 +116,9 @@ def _follow(
             first = first if step else last
         if step == steps:
             break
-        products = torch.baddbmm(observed, rows * scale.unsqueeze(1), shares, alpha=-1)  # rows R (n, 1 + r, A + 1)
+        products = torch.baddbmm(
+            observed, rows * scale.unsqueeze(1), shares, alpha=-1
+        )  # rows R (n, 1 + r, A + 1)
         change.mul_(descent.keep.unsqueeze(1)).add_(products[:, 0])
         if step + 1 < last_step:
             if pulled:
@@ -123,7 +127,9 @@ def _follow(
             products[:, 1:, -1] *= overlap
             shares[:, :, -1] *= overlap
             logits.baddbmm_(factor, products[:, 1:])
-            logits.addcmul_(own * scale.unsqueeze(2), shares, value=-1).scatter_add_(2, labels.unsqueeze(2), own)
+            logits.addcmul_(own * scale.unsqueeze(2), shares, value=-1).scatter_add_(
+                2, labels.unsqueeze(2), own
+            )
     return change, rose(first, last)
 
 
@@ -132,10 +138,8 @@ def _log_shares(problem: Problem, chosen: Tensor, mass: Tensor) -> Tensor:
     weight, bias = problem.head.weight, problem.head.bias
     places = torch.nn.functional.pad(chosen, (0, 1))  # the last column is only a place
     rows = weight.index_select(0, places.flatten()).view(*places.shape, -1).transpose(1, 2)  # (n, D, A + 1)
-    if bias is None:
-        logits = problem.keys @ rows
-    else:
-        logits = torch.baddbmm(bias[places].unsqueeze(1), problem.keys, rows)
+    offset = rows.new_zeros(()) if bias is None else bias[places].unsqueeze(1)
+    logits = torch.baddbmm(offset, problem.keys, rows)
     known = problem.log_normalizers
     if known is None:
         known = logits[:, :, :-1].logsumexp(2) - mass.log().unsqueeze(1)

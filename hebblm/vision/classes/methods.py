@@ -65,17 +65,19 @@ def methods_of(names: Sequence[str], values: Values, settings: AdaptationSetting
 
 def mixture_config(values: Mapping[str, float]) -> MixtureConfig:
     """Return Mixture with both sides normalised."""
-    return MixtureConfig(theta=values["theta"], gamma=values["gamma"])
+    return MixtureConfig(theta=values["theta"], gamma=values["gamma"], scale="absolute")
 
 
 def mbpa_config(values: Mapping[str, float], settings: AdaptationSettings) -> MbpaConfig:
     """Return MbPA for images: exact RMSprop with a fresh state for each query."""
     return MbpaConfig(
         lr=values["rate"],
+        rate="guarded",
         steps=int(values["steps"]),
         optimizer="rmsprop",
         method="exact",
         eps=settings.eps,
+        scale="absolute",
     )
 
 
@@ -87,6 +89,8 @@ def hebb_config(values: Mapping[str, float]) -> HebbConfig:
         eta=values["eta"],
         constant=values.get("constant", plain.constant),
         classes="new",
+        scale="absolute",
+        closeness="raw",
     )
 
 

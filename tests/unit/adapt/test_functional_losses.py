@@ -106,7 +106,7 @@ def test_every_rule_scores_what_its_distribution_says(make, every: int) -> None:
     hidden, labels = toy.randn(2, 16, toy.DIM), torch.from_numpy(toy.tokens(3, 16))
     hidden[5:9] = hidden[2]
     rules = {name: build_rule(name, toy.SETTINGS) for name in RULES}
-    rules["logit-sum"] = Mixture(MixtureConfig(0.8, 0.25, "logit-sum"))
+    rules["logit-sum"] = Mixture(MixtureConfig(0.8, 0.25, "logit-sum", "absolute"))
     rules["memory alone"] = Mixture(MixtureConfig(0.8, 1.0))
     batch = context.batch(hidden, Block.of(labels, every, written=True))
     for name, rule in rules.items():

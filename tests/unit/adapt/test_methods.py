@@ -88,15 +88,20 @@ def test_all_stands_for_the_default_methods_and_those_beyond_the_paper() -> None
         ("hebb-literal", {"gate": "literal"}),
     ],
 )
-def test_every_variant_is_the_equation_it_is_named_after(variant: str, arguments: dict[str, object]) -> None:
+@pytest.mark.parametrize("scale", ["relative", "absolute"])
+def test_every_variant_is_the_equation_it_is_named_after(
+    variant: str, arguments: dict[str, object], scale: F.Scale
+) -> None:
     context = observed_context()
-    settings = replace(toy.exact(toy.SETTINGS), hebb=replace(toy.SETTINGS.hebb, constant=0.3))
+    hebb = replace(toy.SETTINGS.hebb, constant=0.3, closeness="raw", scale=scale)
+    settings = replace(toy.exact(toy.SETTINGS), hebb=hebb)
     hidden = toy.randn(9, 4, toy.DIM, dtype=torch.float64)
     near = context.memory.search(hidden, context.k)
     options = {"hebbian_classes": context.new_classes, **arguments}
     expected = F.hebb_logits(
         hidden, near, context.head, lr=settings.mbpa.lr, steps=settings.mbpa.steps, eta=settings.hebb.eta,
-        beta=settings.hebb.beta, counts=context.train_counts + context.observed, eps=settings.mbpa.eps, **options,  # type: ignore[arg-type]
+        beta=settings.hebb.beta, counts=context.train_counts + context.observed, eps=settings.mbpa.eps, scale=scale,
+        **options,  # type: ignore[arg-type]
     ).log_softmax(1)  # fmt: skip
     found = ContextAdapter(context, build_rule(variant, settings)).predict(hidden)
     assert torch.allclose(found, expected, atol=1e-12)
@@ -169,6 +174,7 @@ def test_the_window_is_the_longest_that_is_looked_back_at() -> None:
         (lambda: KnnConfig(gamma=-0.1), "knn.gamma = -0.1"),
         (lambda: MixtureConfig(theta=float("nan")), "mixture.theta = nan"),
         (lambda: MixtureConfig(gamma=2.0), "mixture.gamma = 2"),
+        (lambda: MixtureConfig(form="logit-sum"), "'logit-sum'.*set mixture.scale=absolute"),
         (lambda: MbpaConfig(lr=-0.1), "mbpa.lr = -0.1"),
         (lambda: MbpaConfig(lr=float("inf")), "mbpa.lr = inf"),
         (lambda: MbpaConfig(steps=-1), "mbpa.steps = -1"),

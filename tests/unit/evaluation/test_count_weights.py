@@ -19,7 +19,7 @@ from hebblm.memory import FlatMemory
 from ...support import toy
 
 MBPA = MbpaConfig(lr=0.3, steps=2)
-HEBB = HebbConfig(closeness="max", counts="memory")
+HEBB = HebbConfig(closeness="max", counts="memory", scale="absolute")
 ETA = 0.8
 
 
@@ -132,7 +132,7 @@ def test_what_was_learned_is_what_the_method_scores() -> None:
     nll = run({"mbpa": Mbpa(MBPA), "terms": listener})
     np.testing.assert_array_equal(nll["terms"], nll["mbpa"])
     learned = learn_weights(listener.terms(), ETA)
-    config = HebbLearnedConfig(ETA, "max", **dict(zip(RANGES, learned.steps, strict=True)))
+    config = HebbLearnedConfig(ETA, "max", "absolute", **dict(zip(RANGES, learned.steps, strict=True)))
     rule = Hebb(config.over(HEBB), MBPA, steps=config.steps)
     betas = {f"{beta}": Hebb(replace(HEBB, eta=ETA, beta=beta), MBPA) for beta in (0.0, 0.5, 0.9)}
     found = run({"learned": rule, **betas})

@@ -96,7 +96,7 @@ def test_what_was_learned_is_what_the_method_scores() -> None:
         found = evaluate(base, context, rules, stream, UnionVocabulary(), update_every=20).nll
         return {name: nll.astype(float) for name, nll in found.items()}
 
-    features = GateFeatures.of((0.3, theta))
+    features = GateFeatures.of((0.3, theta), "relative")
     nll = run({"base": Unadapted(), "memory": Mixture(MixtureConfig(theta, 1.0)), "features": features})
     np.testing.assert_array_equal(nll["features"], nll["base"])
     learned = learn_gate(nll["memory"], nll["base"], features.features(theta))

@@ -47,13 +47,13 @@ def test_every_point_is_the_loss_of_hebb(masked: bool, entries: int, lr: float, 
     batch = context.batch(hidden)
     classes = context.new_classes if masked else None
     mbpa = MbpaConfig(lr=lr, steps=steps, method="exact")
-    grid = HebbGrid(mbpa, HebbConfig(), BETAS, ETAS)
+    grid = HebbGrid(mbpa, HebbConfig(closeness="raw"), BETAS, ETAS)
     found = grid.losses(batch, targets, classes)
     assert found.shape == (len(grid.points()), 8) == (9, 8)
     for row, (beta, eta) in zip(found, grid.points(), strict=True):
         logits = F.hebb_logits(
             hidden, batch.neighbors, base.head, lr=lr, steps=steps, eta=eta, beta=beta, eps=mbpa.eps,
-            counts=context.train_counts + context.observed, hebbian_classes=classes,
+            counts=context.train_counts + context.observed, hebbian_classes=classes, scale="relative",
         )  # fmt: skip
         expected = -logits.log_softmax(1).gather(1, targets[:, None]).squeeze(1)
         assert torch.allclose(row, expected, atol=1e-9), (beta, eta)
@@ -119,8 +119,11 @@ def scenario_of(kind: str, tokens: int) -> Scenario:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ["intra-domain", "cross-domain"])
-def test_tuning_finds_what_trying_every_point_finds(kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "scale"),
+    [("intra-domain", "relative"), ("cross-domain", "relative"), ("cross-domain", "absolute")],
+)
+def test_tuning_finds_what_trying_every_point_finds(kind: str, scale: str) -> None:
     grid = Grid(
         base_lr=(0.01, 0.3), theta=(0.2, 1.0), temperature=(0.5,), gamma=(0.1, 0.4), mbpa_lr=(0.05, 0.5),
         mbpa_steps=(2,), beta=(0.0, 0.9), eta=(0.05,), closeness=("raw", "max"), dynamic_lr=(0.01, 0.2),
@@ -130,7 +133,7 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str) -> None:
         methods=toy.exact(toy.SETTINGS),
         dynamic=DynamicConfig("sgd", segment=20),
         memory=MemoryConfig("exact"),
-    )
+    ).changed({f"{section}.scale": scale for section in ("mixture", "cache", "knn", "hebb")})
     scenario = scenario_of(kind, 80)
     tuned = tune(scenario, start, grid)
     settings = start.changed({"base.lr": tuned.values["base.lr"]}) if kind == "cross-domain" else start
@@ -150,15 +153,21 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str) -> None:
     chosen: dict[str, float | str] = {}
     spaces: dict[str, dict[str, tuple[float | str, ...]]] = {
         "lstm": {},
-        "mixture": {"mixture.theta": grid.theta, "mixture.gamma": grid.gamma},
-        "cache": {"cache.theta": grid.theta, "cache.gamma": grid.gamma},
-        "knn": {"knn.temperature": grid.temperature, "knn.gamma": grid.gamma},
+        "mixture": {"mixture.scale": (scale,), "mixture.theta": grid.theta, "mixture.gamma": grid.gamma},
+        "cache": {"cache.scale": (scale,), "cache.theta": grid.theta, "cache.gamma": grid.gamma},
+        "knn": {"knn.scale": (scale,), "knn.temperature": grid.temperature, "knn.gamma": grid.gamma},
         "mbpa": {"mbpa.lr": grid.mbpa_lr, "mbpa.steps": grid.mbpa_steps},
-        "hebb": {"hebb.closeness": grid.closeness, "hebb.beta": grid.beta, "hebb.eta": grid.eta},
+        "hebb": {
+            "hebb.scale": (scale,),
+            "hebb.closeness": grid.closeness,
+            "hebb.beta": grid.beta,
+            "hebb.eta": grid.eta,
+        },
         "mixture+mbpa": {"mixture_mbpa.weight": grid.weight},
         "mixture+hebb": {"mixture_hebb.weight": grid.weight},
         "mixture+cache": {
             "mixture_cache.window": (start.methods.cache.window,),
+            "mixture_cache.scale": (scale,),
             "mixture_cache.theta": grid.theta,
             "mixture_cache.gamma": grid.gamma,
         },
@@ -191,10 +200,15 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str) -> None:
         return float(dynamic_pass(scenario, rules, point).scores.nll[method].astype(float).mean())
 
     spaces = {
-        "dynamic+mixture": {"dynamic_mixture.theta": grid.theta, "dynamic_mixture.gamma": grid.gamma},
+        "dynamic+mixture": {
+            "dynamic_mixture.scale": (scale,),
+            "dynamic_mixture.theta": grid.theta,
+            "dynamic_mixture.gamma": grid.gamma,
+        },
         "dynamic+mixture+hebb": {"dynamic_mixture_hebb.weight": grid.weight},
         "dynamic+mixture+cache": {
             "dynamic_mixture_cache.window": (start.methods.cache.window,),
+            "dynamic_mixture_cache.scale": (scale,),
             "dynamic_mixture_cache.theta": grid.theta,
             "dynamic_mixture_cache.gamma": grid.gamma,
         },

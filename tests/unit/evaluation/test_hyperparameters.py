@@ -176,6 +176,25 @@ def test_tuned_values_are_those_of_the_scenario_or_the_nearest_one(
     assert resolve_settings(INTRA, "tuned", {}, []).methods.hebb.beta == 0.33
 
 
+def test_values_that_only_go_together_are_set_together() -> None:
+    changes = {"mixture.form": "logit-sum", "mixture.scale": "absolute"}
+    for names in (list(changes), list(changes)[::-1]):
+        mixture = Hyperparameters().changed({name: changes[name] for name in names}).methods.mixture
+        assert (mixture.form, mixture.scale) == ("logit-sum", "absolute")
+    with pytest.raises(UserError, match=r"set mixture.scale=absolute"):
+        Hyperparameters().changed({"mixture.form": "logit-sum"})
+
+
+def test_the_defaults_can_be_asked_for_and_are_relative() -> None:
+    settings = resolve_settings(INTRA, "default", {}, [])
+    assert settings == Hyperparameters()
+    scales = [name for name in known_names() if name.endswith(".scale")]
+    assert len(scales) == 9
+    assert {value_of(settings, name) for name in scales} == {"relative"}
+    shipped = resolve_settings(INTRA, "tuned", {}, [])
+    assert {value_of(shipped, name) for name in scales} == {"absolute"}
+
+
 def test_an_unknown_start_is_refused() -> None:
-    with pytest.raises(UserError, match="'best' is neither tuned, paper nor a file"):
+    with pytest.raises(UserError, match="'best' is neither default, tuned, paper nor a file"):
         resolve_settings(INTRA, "best", {}, [])

@@ -70,9 +70,11 @@ def test_equals_the_plainest_loop(every: int) -> None:
         logits = {"lstm": base_logits, "mixture": base_logits, "hebb": base_logits}
         if len(keys):
             near = nearest(keys, values, hidden, context.k)
-            logits["mixture"] = F.mixture_log_probs(hidden, near, head, theta=0.8, gamma=0.25)
+            logits["mixture"] = F.mixture_log_probs(
+                hidden, near, head, theta=0.8, gamma=0.25, scale="relative"
+            )
             logits["hebb"] = F.hebb_logits(
-                hidden, near, head, lr=0.3, steps=3, eta=0.4, beta=0.6, eps=1e-3, hebbian_classes=new,
+                hidden, near, head, lr=0.3, steps=3, eta=0.4, beta=0.6, eps=1e-3, hebbian_classes=new, scale="relative",
                 counts=counts + torch.bincount(values, minlength=toy.WORDS),
             )  # fmt: skip
         for name, scores in logits.items():

@@ -47,7 +47,7 @@ def test_the_methods_over_dynamic_evaluation_equal_the_plainest_loop(tmp_path: P
                 found_near = Neighbors(keys[near], values[near], distances[:, :9], mask)
                 mixture = methods.dynamic_mixture
                 log_probs["dynamic+mixture"] = F.mixture_log_probs(
-                    hidden, found_near, head, theta=mixture.theta, gamma=mixture.gamma
+                    hidden, found_near, head, theta=mixture.theta, gamma=mixture.gamma, scale=mixture.scale
                 )
                 counts = torch.from_numpy(stream.train_counts) + torch.bincount(
                     values, minlength=stream.vocabulary_size
@@ -56,12 +56,14 @@ def test_the_methods_over_dynamic_evaluation_equal_the_plainest_loop(tmp_path: P
                     hidden, found_near, head, lr=methods.mbpa.lr, steps=methods.mbpa.steps, eta=methods.hebb.eta,
                     beta=methods.hebb.beta, eps=methods.mbpa.eps, counts=counts,
                     hebbian_classes=torch.arange(stream.vocabulary_size) >= stream.source_size,
+                    scale=methods.hebb.scale,
                 ).log_softmax(1)  # fmt: skip
                 log_probs["dynamic+mixture+hebb"] = F.interpolate_log_probs(
                     log_probs["dynamic+mixture"], hebb, methods.dynamic_mixture_hebb.weight
                 )
                 cache = methods.dynamic_mixture_cache
-                weights = (cache.theta * hidden @ keys[-cache.window :].t()).softmax(1)
+                products = hidden @ keys[-cache.window :].t()
+                weights = (cache.theta * products / products.std(1, keepdim=True, unbiased=False)).softmax(1)
                 pointer = weights @ nn.one_hot(values[-cache.window :], stream.vocabulary_size).double()
                 log_probs["dynamic+mixture+cache"] = (
                     (1 - cache.gamma) * log_probs["dynamic+mixture"].exp() + cache.gamma * pointer
@@ -99,7 +101,7 @@ def test_each_base_scores_its_own_methods_in_the_order_asked_for(tmp_path: Path)
         np.testing.assert_array_equal(outcome.nll[name], nll)
     values = outcome.result.methods["dynamic+mixture"].hyperparameters
     assert values["dynamic"]["lr"] == settings.dynamic.lr
-    assert values["adaptation"] == {"theta": 0.5, "gamma": 0.35}
+    assert values["adaptation"] == {"theta": 0.5, "gamma": 0.35, "scale": "relative"}
     assert outcome.result.memory["content"] == "test"
 
 

@@ -1,0 +1,62 @@
+"""Scores and distances without the unit of a model's states: what a query sees is its own measure."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from hebblm.adapt.functional import checks
+
+Scale = Literal["relative", "absolute"]
+ROUNDING = 100  # machine epsilons of the scores' size: a spread below is that of rounding
+
+
+def relative_distances(distances: Tensor, mask: Tensor) -> Tensor:
+    """Return ``d_k^2`` over the mean of the ``d^2`` that the query sees.
+
+    Args:
+        distances: (N, K) squared L2 distances.
+        mask: (N, K) bool, the entries a query sees.
+
+    Returns:
+        (N, K); 0 where the mask leaves out, and where every distance is 0.
+    """
+    seen = torch.where(mask, distances, 0)
+    mean = seen.sum(1, keepdim=True) / _count(mask, seen)  # (N, 1)
+    return seen / mean.clamp_min(torch.finfo(seen.dtype).tiny)
+
+
+def log_weights(scores: Tensor, mask: Tensor, *, sharpness: float, scale: Scale) -> Tensor:
+    """Return ``sharpness * s_k``, s ``absolute`` as it is or ``relative`` to its spread.
+
+    The spread is the standard deviation of s over the entries that the query sees. The mean is taken away with it,
+    which changes no softmax but keeps digits. Where nothing but rounding spreads, all weights are equal.
+
+    Args:
+        scores: (N, K) s, e.g. ``h_k . h`` or ``-||h_k - h||^2``.
+        mask: (N, K) bool, the entries a query sees.
+        sharpness: theta, or one over a temperature.
+        scale: unit of s.
+
+    Returns:
+        (N, K) unnormalised log-weights; of no meaning where the mask leaves out.
+
+    Raises:
+        UserError: an unknown scale.
+    """
+    checks.one_of("scale", scale, get_args(Scale))
+    if scale == "absolute":
+        return sharpness * scores
+    count, kind = _count(mask, scores), torch.finfo(scores.dtype)
+    seen = torch.where(mask, scores, 0)
+    centred = torch.where(mask, scores - seen.sum(1, keepdim=True) / count, 0)
+    size, spread = (x.square().sum(1, keepdim=True).div(count).sqrt() for x in (seen, centred))  # (N, 1)
+    floor = (ROUNDING * kind.eps * size).clamp_min(kind.tiny)
+    return sharpness * (centred / torch.maximum(spread, floor))
+
+
+def _count(mask: Tensor, like: Tensor) -> Tensor:
+    """Return how many entries each query sees (N, 1), at least 1."""
+    return mask.sum(1, keepdim=True).clamp_min(1).to(like.dtype)
