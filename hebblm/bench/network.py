@@ -18,7 +18,7 @@ from hebblm.bench.record import Row
 from hebblm.bench.timing import Tick, interleave, stopwatch
 from hebblm.bench.work import network_work
 from hebblm.memory import FlatMemory
-from hebblm.vision.adaptation import NetworkProblem, adapt
+from hebblm.vision.adaptation import NetworkProblem, Rate, adapt
 from hebblm.vision.mlp import MLP
 from hebblm.vision.recall import Stored, recall
 
@@ -100,25 +100,27 @@ def network_rows(config: AdaptConfig, device: torch.device, tick: Tick) -> Itera
 def _row(config: AdaptConfig, pictures: Pictures, steps: int, tick: Tick) -> Row:
     """Time both forms in turn, neighbours given, and compare what they return in double precision.
 
-    ``dual`` takes a few queries at a time and ``single`` one, as the plain form does; ``recall`` is all that an
-    experiment does for a mini-batch: the search, MbPA and the Hebbian term.
+    ``dual`` takes a few queries at a time and ``single`` one, as the plain form does, at the rate that it is given too;
+    ``relative`` finds each query's rate first; ``recall`` is all that an experiment does for a mini-batch: the search,
+    MbPA at that rate and the Hebbian term.
     """
     k, few, device = config.network_neighbors, config.naive_tokens, pictures.keys.device
     together = min(TOGETHER, config.batch)
     one, some, naive = pictures.problem(1, k), pictures.problem(together, k), plain(pictures.problem(few, k))
     stored = Stored.under(pictures.memory(), pictures.model)
 
-    def dual() -> object:
-        return adapt(some, rate=RATE, steps=steps)
+    def dual(rate: Rate = "absolute") -> object:
+        return adapt(some, lr=RATE, rate=rate, steps=steps)
 
     def everything() -> object:
-        return recall(stored, pictures.queries, k=k, rate=RATE, steps=steps, eps=EPS)
+        return recall(stored, pictures.queries, k=k, lr=RATE, rate="relative", steps=steps, eps=EPS)
 
     timings = interleave(
         {
             "naive": stopwatch(lambda: naive(steps), few, device),
             "dual": stopwatch(dual, together, device),
-            "single": stopwatch(lambda: adapt(one, rate=RATE, steps=steps), 1, device),
+            "relative": stopwatch(lambda: dual("relative"), together, device),
+            "single": stopwatch(lambda: adapt(one, lr=RATE, rate="absolute", steps=steps), 1, device),
             "recall": stopwatch(everything, config.batch, device),
         },
         config.repeats,
@@ -148,7 +150,7 @@ def _row(config: AdaptConfig, pictures: Pictures, steps: int, tick: Tick) -> Row
         "network",
         case,
         timings,
-        dict.fromkeys(("dual", "single", "recall"), "naive"),
+        dict.fromkeys(("dual", "relative", "single", "recall"), "naive"),
         _agreement(pictures.double().problem(few, k), steps),
         {"dual": Floor({"adaptation": Phase(work, rates)}, parts)},
     )
@@ -156,10 +158,10 @@ def _row(config: AdaptConfig, pictures: Pictures, steps: int, tick: Tick) -> Row
 
 def _agreement(problem: NetworkProblem, steps: int) -> dict[str, float]:
     """Return the largest difference of a logit between the forms, and what adaptation changed, in double precision."""
-    delta, stabilized = adapt(problem, rate=RATE, steps=steps)
+    delta, rose = adapt(problem, lr=RATE, rate="absolute", steps=steps)
     found = problem.logits[:, :, -1] + delta
     return {
         "difference_max": float((found - plain(problem)(steps)).abs().max()),
         "change_max": float(delta.abs().max()),
-        "stabilized_share": float(stabilized.double().mean()),
+        "rose_share": float(rose.double().mean()),
     }

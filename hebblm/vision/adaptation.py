@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from hebblm.adapt.solvers.problem import rose
+from hebblm.vision.curvature import curvature
 from hebblm.vision.mlp import MLP
 
-BACKTRACKS = 12
+Rate = Literal["relative", "absolute"]
+"""Whether a learning rate is in units of 1 / the query's own curvature, or the paper's lambda as it stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,25 +38,20 @@ class NetworkProblem:
     labels: Tensor
     weights: Tensor
 
-    def rows(self, index: Tensor) -> NetworkProblem:
-        """Return the same for the queries at ``index`` (m,) int64."""
-        return NetworkProblem(
-            self.model,
-            self.points[index],
-            self.inputs[index],
-            self.logits[index],
-            self.labels[index],
-            self.weights[index],
-        )
+    def gram(self) -> Tensor:
+        """Return ``G = X' X^T + 1`` (n, K + 1, K), X the K neighbours and X' the query as well."""
+        gram = torch.bmm(self.points, self.points[:, :-1].transpose(1, 2))
+        gram += 1
+        return gram
 
 
 @torch.no_grad()
-def descend(problem: NetworkProblem, rates: Tensor, *, steps: int) -> tuple[Tensor, Tensor]:
+def descend(problem: NetworkProblem, gram: Tensor, rates: Tensor, *, steps: int) -> tuple[Tensor, Tensor]:
     """Follow S steps of plain descent on both layers exactly; the first layer's change is never formed.
 
     A step changes W by ``-D^T X``, in the span of the neighbours' pixels, so that it is enough to follow what
-    the hidden units receive, Z, for the K neighbours and, as a last row, for the query. With ``a = lr w``,
-    ``X'`` the K neighbours and the query, and ``G = X' X^T + 1``::
+    the hidden units receive, Z, for the K neighbours and, as a last row, for the query. With ``a = lr w``, ``X'`` the K
+    neighbours and the query, and ``G = X' X^T + 1``::
 
         Z = X' W^T + b, then in each step, R and D for the K neighbours alone:
         H = relu(Z)    R = (softmax(H V^T + v) - Y) a    D = (R V) [Z > 0]
@@ -61,6 +59,7 @@ def descend(problem: NetworkProblem, rates: Tensor, *, steps: int) -> tuple[Tens
 
     Args:
         problem: the queries and their neighbours.
+        gram: G (n, K + 1, K).
         rates: (n,) learning rates.
         steps: number S of steps, at least 1.
 
@@ -72,8 +71,6 @@ def descend(problem: NetworkProblem, rates: Tensor, *, steps: int) -> tuple[Tens
     n, count = labels.shape
     scale = (rates.unsqueeze(1) * weights).unsqueeze(1)  # a (n, 1, K)
     chosen, minus = labels.unsqueeze(1), weights.new_full((n, 1, count), -1)
-    gram = torch.bmm(problem.points, problem.points[:, :count].transpose(1, 2))  # G (n, K + 1, K)
-    gram += 1
     hidden = problem.inputs.relu()  # H (n, K + 1, H)
     near, across = hidden[:, :count], hidden.transpose(1, 2)
 
@@ -117,31 +114,26 @@ def _masked_gradient(change: Tensor, hidden: Tensor) -> Tensor:
     return found
 
 
-def adapt(problem: NetworkProblem, *, rate: float, steps: int) -> tuple[Tensor, Tensor]:
-    """Run the descent; where the neighbours' loss rose, quarter the query's rate until it does not.
+def adapt(problem: NetworkProblem, *, lr: float, rate: Rate, steps: int) -> tuple[Tensor, Tensor]:
+    """Run the descent at each query's own rate.
 
     Args:
         problem: the queries and their neighbours.
-        rate: learning rate lambda, at least 0.
+        lr: at least 0; lambda itself where the rate is absolute, rho of ``rho / lambda_max`` where it is relative
+            (:func:`hebblm.vision.curvature.curvature`).
+        rate: which of the two.
         steps: number S of steps, at least 0.
 
     Returns:
-        The change of the logits (n, C), zero where no rate was small enough, and the queries that were run
-        again (n,) bool.
+        The change of the logits (n, C), zero where it was not finite, and whether the neighbours' loss rose (n,) bool.
     """
-    stabilized = torch.zeros(len(problem.labels), dtype=torch.bool, device=problem.weights.device)
-    if rate == 0 or steps == 0:
-        classes = len(problem.model.head.weight)
-        return problem.weights.new_zeros(len(problem.labels), classes), stabilized
-    rates = torch.full_like(problem.weights[:, 0], rate)
-    delta, stabilized = descend(problem, rates, steps=steps)
-    pending = stabilized.nonzero().squeeze(1)  # (m,) queries still rising
-    for _ in range(BACKTRACKS):
-        if pending.numel() == 0:
-            break
-        rates[pending] /= 4
-        changes, rises = descend(problem.rows(pending), rates[pending], steps=steps)
-        delta[pending] = changes
-        pending = pending[rises]
-    delta[pending] = 0
-    return delta, stabilized
+    if lr == 0 or steps == 0:
+        nothing = torch.zeros_like(problem.logits[:, :, -1])
+        return nothing, torch.zeros_like(nothing[:, 0], dtype=torch.bool)
+    gram = problem.gram()
+    rates = torch.full_like(problem.weights[:, 0], lr)
+    if rate == "relative":
+        unit = curvature(problem.inputs[:, :-1], gram[:, :-1], problem.weights, problem.model.head.weight)
+        rates = torch.where(unit > 0, rates / unit, 0)
+    delta, rises = descend(problem, gram, rates, steps=steps)
+    return torch.where(delta.isfinite().all(1, keepdim=True), delta, 0), rises

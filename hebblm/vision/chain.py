@@ -30,12 +30,12 @@ class Measured:
     Args:
         predictions: (t + 1, n) uint8 classes, task by task, of the first n test samples.
         seconds: it took, without training.
-        stabilized: queries that were adapted at a smaller rate because they diverged.
+        rose: queries whose neighbours' loss was higher after their adaptation than before.
     """
 
     predictions: Tensor
     seconds: float
-    stabilized: int = 0
+    rose: int = 0
 
 
 Measure = Callable[[MLP, int], Mapping[str, Measured]]
@@ -51,7 +51,7 @@ class ChainState:
         penalty: EWC's, None for plain training.
         done: tasks finished.
         predictions: by method, (T, T, n) uint8, ``MISSING`` where not made.
-        totals: by method, seconds and stabilized queries so far; by ``training`` its seconds.
+        totals: by method, seconds and queries whose neighbours' loss rose so far; by ``training`` its seconds.
     """
 
     model: MLP
@@ -60,11 +60,11 @@ class ChainState:
     predictions: dict[str, Tensor] = field(default_factory=dict)
     totals: dict[str, dict[str, float]] = field(default_factory=dict)
 
-    def count(self, name: str, seconds: float, stabilized: int = 0) -> None:
+    def count(self, name: str, seconds: float, rose: int = 0) -> None:
         """Add to a method's totals."""
-        total = self.totals.setdefault(name, {"seconds": 0.0, "stabilized": 0})
+        total = self.totals.setdefault(name, {"seconds": 0.0, "rose": 0})
         total["seconds"] += seconds
-        total["stabilized"] += stabilized
+        total["rose"] += rose
 
     def save(self, path: Path, run: str) -> None:
         """Write the state."""
@@ -158,7 +158,7 @@ def run_chain(
                 shape = (tasks, tasks, settings.test_samples)
                 state.predictions[name] = torch.full(shape, MISSING, dtype=torch.uint8)
             state.predictions[name][task, : task + 1, : made.shape[1]] = made
-            state.count(name, measured.seconds, measured.stabilized)
+            state.count(name, measured.seconds, measured.rose)
         state.done = task + 1
         state.save(path, run)
     return state

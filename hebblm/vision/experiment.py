@@ -35,7 +35,7 @@ class SeedOutcome:
         drawn: its tasks.
         labels: (n,) int64 of the test samples.
         predictions: by method, (T, T, n) uint8.
-        totals: by method, and for training as ``training-mlp`` and ``training-ewc``: seconds, stabilized.
+        totals: by method, and for training as ``training-mlp`` and ``training-ewc``: seconds, rose.
     """
 
     seed: int

@@ -22,12 +22,12 @@ class AdaptationValues:
     """What MbPA and Hebb run with.
 
     Args:
-        rate: MbPA's lambda.
+        lr: MbPA's learning rate, in the units of the settings' ``mbpa_rate``.
         beta: decay of the Hebbian term's weight.
         eta: scale of the Hebbian term.
     """
 
-    rate: float
+    lr: float
     beta: float
     eta: float
 
@@ -101,13 +101,14 @@ def _adapted(
     begin = time.perf_counter()
     stored = Stored.under(memory_of(stream, task + 1, size), model)
     counts = stream.counts(task + 1)
-    mbpa, hebb, stabilized, combining = [], [], 0, 0.0
+    mbpa, hebb, rose, combining = [], [], 0, 0.0
     for at in range(task + 1):
         adapted = recall(
             stored,
             stream.test(at, settings.tested(task))[0],
             k=settings.k,
-            rate=chosen.rate,
+            lr=chosen.lr,
+            rate=settings.mbpa_rate,
             steps=settings.steps,
             eps=settings.eps,
             progress=progress,
@@ -116,9 +117,9 @@ def _adapted(
         since = time.perf_counter()
         hebb.append(classes_of(adapted.hebb(counts, beta=chosen.beta, eta=chosen.eta)))
         combining += time.perf_counter() - since
-        stabilized += int(adapted.stabilized.sum())
+        rose += int(adapted.rose.sum())
     seconds = time.perf_counter() - begin
     return {
-        f"mbpa-{size}": Measured(torch.stack(mbpa), seconds - combining, stabilized),
-        f"hebb-{size}": Measured(torch.stack(hebb), seconds, stabilized),
+        f"mbpa-{size}": Measured(torch.stack(mbpa), seconds - combining, rose),
+        f"hebb-{size}": Measured(torch.stack(hebb), seconds, rose),
     }

@@ -12,7 +12,7 @@ from hebblm.adapt.functional import HebbianTerm, closeness, hebb_combine, hebb_w
 from hebblm.memory import FlatMemory
 from hebblm.memory.nearest import Ranked
 from hebblm.types import Neighbors
-from hebblm.vision.adaptation import NetworkProblem, adapt
+from hebblm.vision.adaptation import NetworkProblem, Rate, adapt
 from hebblm.vision.mlp import MLP
 
 CPU_CHUNK_BYTES = 16 << 20  # a few queries, near the processor's caches
@@ -27,13 +27,13 @@ class Adapted:
         base_logits: (N, C) of the base network.
         delta: (N, C) what MbPA adds.
         term: the Hebbian term on the output layer.
-        stabilized: (N,) bool, queries that were run at a smaller rate because they diverged.
+        rose: (N,) bool, queries whose neighbours' loss was higher after the steps than before.
     """
 
     base_logits: Tensor
     delta: Tensor
     term: HebbianTerm
-    stabilized: Tensor
+    rose: Tensor
 
     def mbpa(self) -> Tensor:
         """Return MbPA's logits (N, C)."""
@@ -94,7 +94,8 @@ def recall(
     queries: Tensor,
     *,
     k: int,
-    rate: float,
+    lr: float,
+    rate: Rate,
     steps: int,
     eps: float,
     progress: Callable[[int], None] = lambda queries: None,
@@ -108,7 +109,8 @@ def recall(
         stored: memory and network.
         queries: (N, D) pixels.
         k: neighbours K a query.
-        rate: MbPA's learning rate lambda.
+        lr: MbPA's learning rate.
+        rate: what it is in units of; see :func:`hebblm.vision.adaptation.adapt`.
         steps: MbPA's steps.
         eps: the constant in c_k.
         progress: told how many queries were finished.
@@ -120,11 +122,11 @@ def recall(
     for some in torch.split(queries, _chunk(stored.model, k, queries.device)):
         ranked = stored.memory.nearest(some, k)
         problem = stored.problem(some, ranked, eps=eps)
-        delta, stabilized = adapt(problem, rate=rate, steps=steps)
+        delta, rose = adapt(problem, lr=lr, rate=rate, steps=steps)
         hidden = problem.inputs.relu()  # (n, K + 1, H)
         neighbors = Neighbors(hidden[:, :-1], problem.labels, ranked.distances, ranked.ids >= 0)
         term = hebbian_term(neighbors, hidden[:, -1], eps=eps)
-        parts.append(Adapted(problem.logits[:, :, -1].clone(), delta, term, stabilized))
+        parts.append(Adapted(problem.logits[:, :, -1].clone(), delta, term, rose))
         progress(len(some))
     return Adapted(
         torch.cat([part.base_logits for part in parts]),
@@ -135,7 +137,7 @@ def recall(
             torch.cat([part.term.shares for part in parts]),
             torch.cat([part.term.present for part in parts]),
         ),
-        torch.cat([part.stabilized for part in parts]),
+        torch.cat([part.rose for part in parts]),
     )
 
 

@@ -50,7 +50,7 @@ def write_result(
         ),
         "tuning": None if outcome.values.record is None else _tuning(outcome, settings),
         "seeds": seeds,
-        "methods": {name: _method(outcome, name) for name in outcome.seeds[0].predictions},
+        "methods": {name: _method(outcome, name, settings) for name in outcome.seeds[0].predictions},
     }
     write_json(folder / RESULT_FILE, document)
     return document
@@ -81,12 +81,12 @@ def _tuning(outcome: Outcome, settings: PermutedSettings) -> dict[str, Any]:
     }
 
 
-def _method(outcome: Outcome, name: str) -> dict[str, Any]:
+def _method(outcome: Outcome, name: str, settings: PermutedSettings) -> dict[str, Any]:
     """Return what the result says of a method: seed by seed, and over the seeds."""
     results = [continual_result(seed.predictions[name], seed.labels) for seed in outcome.seeds]
     curves = zip(*(result.curve for result in results), strict=True)
     return {
-        "hyperparameters": _hyperparameters(outcome, name),
+        "hyperparameters": _hyperparameters(outcome, name, settings),
         **{key: _over_seeds(results, key) for key in SUMMARIES},
         "curve": [spread(list(values)) for values in curves],
         "seeds": [
@@ -95,7 +95,7 @@ def _method(outcome: Outcome, name: str) -> dict[str, Any]:
                 **{key: getattr(result, key) for key in SUMMARIES},
                 "accuracy": [list(row) for row in result.accuracy],
                 "seconds": seed.totals[name]["seconds"],
-                "stabilized": int(seed.totals[name]["stabilized"]),
+                "rose": int(seed.totals[name]["rose"]),
             }
             for seed, result in zip(outcome.seeds, results, strict=True)
         ],
@@ -108,7 +108,7 @@ def _over_seeds(results: list[ContinualResult], key: str) -> dict[str, float | N
     return None if None in values else spread(values)
 
 
-def _hyperparameters(outcome: Outcome, name: str) -> dict[str, float]:
+def _hyperparameters(outcome: Outcome, name: str, settings: PermutedSettings) -> dict[str, float]:
     """Return the values that a method ran with."""
     if name == "ewc":
         return {"lambda": outcome.values.ewc}
@@ -117,4 +117,5 @@ def _hyperparameters(outcome: Outcome, name: str) -> dict[str, float]:
     kind, _, size = name.partition("-")
     values = outcome.values.adaptation[int(size)]
     hebb = {"beta": values.beta, "eta": values.eta} if kind == "hebb" else {}
-    return {"lambda": values.rate, **hebb, "stored": int(size)}
+    rate = "rho" if settings.mbpa_rate == "relative" else "lambda"
+    return {rate: values.lr, **hebb, "stored": int(size)}

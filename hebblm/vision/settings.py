@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from hebblm.adapt.functional import checks
 from hebblm.errors import UserError
+from hebblm.vision.adaptation import Rate
 from hebblm.vision.ewc import Anchor
 from hebblm.vision.fisher import FisherKind
 from hebblm.vision.options import Scale, changed
@@ -34,6 +35,9 @@ class PermutedSettings:
         ewc_anchor: of EWC's penalty: latest, the weights after the last task, or separate, those after each; with the
             latter tasks in the middle of a long chain are forgotten, and EWC is no better than training without it.
         ewc_lambda: strength of EWC's penalty.
+        mbpa_rate: what MbPA's learning rate is in units of: relative, 1 / the curvature of each query's own problem
+            (:func:`hebblm.vision.curvature.curvature`), so that it fits networks and memories of any size; or absolute,
+            the paper's lambda as it stands.
         mbpa_lambda: MbPA's learning rate.
         hebb_beta: decay of the Hebbian term's weight.
         hebb_eta: scale of the Hebbian term.
@@ -58,7 +62,8 @@ class PermutedSettings:
     fisher: FisherKind = "predictions"
     ewc_anchor: Anchor = "latest"
     ewc_lambda: tuple[float, ...] = (1.0, 10.0, 100.0, 1e3, 1e4)
-    mbpa_lambda: tuple[float, ...] = (0.05, 0.2, 1.0, 5.0, 20.0, 100.0)
+    mbpa_rate: Rate = "relative"
+    mbpa_lambda: tuple[float, ...] = (4.0, 8.0, 16.0, 32.0, 48.0, 64.0)
     hebb_beta: tuple[float, ...] = (0.0, 0.5, 0.9, 0.99)
     hebb_eta: tuple[float, ...] = (0.02, 0.2, 1.0, 2.0, 5.0, 20.0, 50.0, 200.0)
     tune_tasks: int = 20
@@ -125,7 +130,14 @@ class PermutedSettings:
         return changed(self, values)
 
 
-PAPER = {"ewc_lambda": "1000", "mbpa_lambda": "0.05", "steps": "5", "hebb_beta": "0.9", "hebb_eta": "0.2"}
+PAPER = {
+    "ewc_lambda": "1000",
+    "mbpa_rate": "absolute",
+    "mbpa_lambda": "0.05",
+    "steps": "5",
+    "hebb_beta": "0.9",
+    "hebb_eta": "0.2",
+}
 """The paper's values (its appendix, Continual Learning)."""
 
 SCALES: dict[Scale, PermutedSettings] = {

@@ -46,7 +46,7 @@ def tune_adaptation(
         progress: told how many queries were adapted.
 
     Returns:
-        MbPA's ``rate``, and Hebb's ``beta`` and ``eta``.
+        MbPA's ``lr``, and Hebb's ``beta`` and ``eta``.
     """
     stored = Stored.under(memory_of(stream, settings.tune_tasks, size), model)
     held_out = [stream.held_out(task, settings.tune_samples) for task in range(settings.tune_tasks)]
@@ -55,23 +55,24 @@ def tune_adaptation(
     counts = stream.counts(settings.tune_tasks)
     mbpa: list[dict[str, float]] = []
     hebb: dict[float, list[dict[str, float]]] = {}
-    for rate in settings.mbpa_lambda:
+    for lr in settings.mbpa_lambda:
         adapted = recall(
             stored,
             pixels,
             k=settings.k,
-            rate=rate,
+            lr=lr,
+            rate=settings.mbpa_rate,
             steps=settings.steps,
             eps=settings.eps,
             progress=progress,
         )
-        mbpa.append({"rate": rate, **_scores(adapted.mbpa(), labels)})
-        hebb[rate] = [
+        mbpa.append({"lr": lr, **_scores(adapted.mbpa(), labels)})
+        hebb[lr] = [
             {"beta": beta, "eta": eta, **_scores(adapted.hebb(counts, beta=beta, eta=eta), labels)}
             for beta, eta in itertools.product(settings.hebb_beta, settings.hebb_eta)
         ]
     chosen = best(mbpa)
-    return chosen, best(hebb[chosen.values["rate"]])
+    return chosen, best(hebb[chosen.values["lr"]])
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
@@ -9,7 +11,8 @@ from hebblm.bench.naive_network import adapted_logits
 from hebblm.memory import FlatMemory
 from hebblm.types import Neighbors
 from hebblm.vision import recall as recall_module
-from hebblm.vision.adaptation import NetworkProblem, adapt, descend
+from hebblm.vision.adaptation import NetworkProblem, Rate, adapt, descend
+from hebblm.vision.curvature import curvature
 from hebblm.vision.mlp import MLP
 from hebblm.vision.recall import Stored, recall
 
@@ -53,11 +56,12 @@ def problem(seed: int, *, n: int = 4, k: int = 6) -> NetworkProblem:
     )
 
 
-def expected_delta(given: NetworkProblem, *, rate: float, steps: int) -> Tensor:
-    rows = zip(given.points, given.labels, given.weights, strict=True)
+def expected_delta(given: NetworkProblem, *, rate: float | Tensor, steps: int) -> Tensor:
+    rates = torch.as_tensor(rate, dtype=torch.float64).expand(len(given.labels)).tolist()
+    rows = zip(given.points, rates, given.labels, given.weights, strict=True)
     logits = [
-        adapted_logits(given.model, points[-1], points[:-1], *row, rate=rate, steps=steps)
-        for points, *row in rows
+        adapted_logits(given.model, points[-1], points[:-1], *row, rate=own, steps=steps)
+        for points, own, *row in rows
     ]
     return torch.stack(logits) - given.model.logits(given.points[:, -1])
 
@@ -66,7 +70,7 @@ def expected_delta(given: NetworkProblem, *, rate: float, steps: int) -> Tensor:
 @pytest.mark.parametrize("rate", [0.003, 0.05, 1.0])
 def test_descent_equals_autograd(steps: int, rate: float) -> None:
     given = problem(steps)
-    delta, _ = descend(given, torch.full((4,), rate, dtype=torch.float64), steps=steps)
+    delta, _ = descend(given, given.gram(), torch.full((4,), rate, dtype=torch.float64), steps=steps)
     expected = expected_delta(given, rate=rate, steps=steps)
     assert expected.abs().max() > 1e-4
     torch.testing.assert_close(delta, expected, rtol=1e-10, atol=1e-10)
@@ -75,7 +79,7 @@ def test_descent_equals_autograd(steps: int, rate: float) -> None:
 @pytest.mark.parametrize("steps", [1, 5])
 def test_more_neighbours_than_pixels_and_units(steps: int) -> None:
     given = problem(7, n=3, k=30)
-    delta, _ = descend(given, torch.full((3,), 0.1, dtype=torch.float64), steps=steps)
+    delta, _ = descend(given, given.gram(), torch.full((3,), 0.1, dtype=torch.float64), steps=steps)
     expected = expected_delta(given, rate=0.1, steps=steps)
     torch.testing.assert_close(delta, expected, rtol=1e-10, atol=1e-10)
 
@@ -83,35 +87,114 @@ def test_more_neighbours_than_pixels_and_units(steps: int) -> None:
 def test_a_step_switches_hidden_units() -> None:
     given = problem(3)
     rates = torch.full((4,), 1.0, dtype=torch.float64)
-    linear, _ = descend(given, rates, steps=1)
-    twice, _ = descend(given, rates, steps=2)
+    linear, _ = descend(given, given.gram(), rates, steps=1)
+    twice, _ = descend(given, given.gram(), rates, steps=2)
     assert not torch.allclose(twice, 2 * linear, rtol=0.05)
     torch.testing.assert_close(twice, expected_delta(given, rate=1.0, steps=2), rtol=1e-10, atol=1e-10)
 
 
-def test_a_query_without_neighbours_keeps_the_base() -> None:
-    delta, stabilized = adapt(problem(5), rate=0.5, steps=5)
+def jacobian(given: NetworkProblem, row: int, *, along: bool) -> Tensor:
+    """Return how the neighbours' logits (K C, P), less their mean and times ``sqrt(w_k)``, follow the parameters.
+
+    Where ``along`` is set, the first layer moves along the weighted mean of the neighbours' pixels and a one only.
+    """
+    pixels, weights, parameters = given.points[row, :-1], given.weights[row], given.model.parameters()
+    mean = torch.cat([pixels, torch.ones(len(pixels), 1)], dim=1).mul(weights[:, None]).sum(0)  # (D + 1,)
+    mean = mean / mean.norm()
+
+    def logits(*changes: Tensor) -> Tensor:
+        if along:
+            changes = (torch.outer(changes[0], mean[:-1]), changes[0] * mean[-1], *changes[1:])
+        own = MLP.of(tuple(base + change for base, change in zip(parameters, changes, strict=True)))
+        found = own.logits(pixels)
+        return (weights.sqrt()[:, None] * (found - found.mean(1, keepdim=True))).flatten()
+
+    start = tuple(torch.zeros_like(parameter) for parameter in parameters)
+    if along:
+        start = (start[1], *start[2:])
+    parts = torch.func.jacrev(logits, argnums=tuple(range(len(start))))(*start)
+    return torch.cat([part.flatten(1) for part in parts], dim=1)
+
+
+def unit(given: NetworkProblem) -> Tensor:
+    return curvature(given.inputs[:, :-1], given.gram()[:, :-1], given.weights, given.model.head.weight)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_curvature_equals_autograd(seed: int) -> None:
+    given = problem(seed)
+    for row in (0, 1, 3):
+        weights = given.weights[row]
+        along = given.gram()[row, :-1] @ weights
+        all_as_one = weights.sqrt() * along / (weights.sqrt() * along).norm()  # (K,)
+        directions = torch.kron(all_as_one[:, None], torch.eye(CLASSES, dtype=torch.float64))  # (K C, C)
+        moved = directions.T @ jacobian(given, row, along=True)
+        expected = torch.linalg.eigvalsh(moved @ moved.T)[-1]
+        torch.testing.assert_close(unit(given)[row], expected, rtol=1e-10, atol=0)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_curvature_is_at_most_that_of_the_tangent_kernel(seed: int) -> None:
+    given = problem(seed)
+    largest = [torch.linalg.matrix_norm(jacobian(given, row, along=False), 2).square() for row in range(4)]
+    ratio = unit(given) / torch.stack(largest).clamp_min(1e-30)
+    assert (ratio <= 1 + 1e-12).all()
+    assert (ratio[[0, 3]] > 0.6).all()
+    torch.testing.assert_close(ratio[1], torch.ones_like(ratio[1]), rtol=1e-10, atol=0)  # a single neighbour
+    assert ratio[2] == 0  # none
+
+
+@pytest.mark.parametrize("steps", [1, 5])
+@pytest.mark.parametrize("rho", [0.5, 4.0, 20.0])
+def test_relative_descent_equals_autograd(rho: float, steps: int) -> None:
+    given = problem(steps)
+    delta, _ = adapt(given, lr=rho, rate="relative", steps=steps)
+    rates = rho / unit(given)
+    expected = expected_delta(given, rate=rates.where(rates.isfinite(), 0), steps=steps)
+    assert expected.abs().max() > 1e-3
+    torch.testing.assert_close(delta, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_a_relative_rate_knows_no_scale_of_closeness() -> None:
+    given = problem(4)
+    closer = replace(given, weights=1e6 * given.weights)
+    found, scaled = (adapt(some, lr=8.0, rate="relative", steps=3)[0] for some in (given, closer))
+    assert found.abs().max() > 0.1
+    torch.testing.assert_close(scaled, found, rtol=1e-9, atol=1e-12)
+
+
+def test_within_the_bound_no_loss_rises_where_an_absolute_rate_lets_it() -> None:
+    rises: dict[Rate, int] = {"relative": 0, "absolute": 0}
+    for seed in range(10):
+        for rate in rises:
+            _, rose = adapt(problem(seed), lr=3.5, rate=rate, steps=5)
+            rises[rate] += int(rose.sum())
+    assert rises["relative"] == 0
+    assert rises["absolute"] > 0
+
+
+@pytest.mark.parametrize("rate", ["relative", "absolute"])
+def test_a_query_without_neighbours_keeps_the_base(rate: Rate) -> None:
+    delta, rose = adapt(problem(5), lr=0.5, rate=rate, steps=5)
     assert delta[2].abs().max() < 1e-12
-    assert not stabilized[2]
+    assert not rose[2]
 
 
-def test_a_diverging_query_is_run_at_a_rate_that_does_not() -> None:
+@pytest.mark.parametrize("rate", ["relative", "absolute"])
+def test_divergence_is_told_and_never_a_number(rate: Rate) -> None:
     given = problem(6)
-    rates = torch.full((4,), 1e4, dtype=torch.float64)
-    _, rises = descend(given, rates, steps=5)
-    assert rises.any()
-    delta, stabilized = adapt(given, rate=1e4, steps=5)
-    assert torch.equal(stabilized, rises)
-    assert delta.isfinite().all()
-    at = int(stabilized.nonzero()[0])
-    smaller = [expected_delta(given, rate=1e4 / 4**power, steps=5)[at] for power in range(1, 13)]
-    assert any(torch.allclose(delta[at], candidate, rtol=1e-8) for candidate in smaller)
-
-
-def test_rate_zero_changes_nothing() -> None:
-    delta, stabilized = adapt(problem(8), rate=0.0, steps=5)
+    _, rose = adapt(given, lr=1e4, rate=rate, steps=5)
+    assert rose[[0, 3]].any()
+    delta, rose = adapt(given, lr=1e200, rate=rate, steps=5)
+    assert rose[[0, 1, 3]].all()
     assert not delta.any()
-    assert not stabilized.any()
+
+
+@pytest.mark.parametrize("rate", ["relative", "absolute"])
+def test_rate_zero_changes_nothing(rate: Rate) -> None:
+    delta, rose = adapt(problem(8), lr=0.0, rate=rate, steps=5)
+    assert not delta.any()
+    assert not rose.any()
 
 
 @pytest.mark.parametrize("steps", [1, 5])
@@ -123,8 +206,8 @@ def test_recall_equals_the_printed_equations(steps: int, count: int) -> None:
     counts = torch.tensor([0, 1, 3, 50])
     memory = FlatMemory(WIDTH, dtype=torch.float64)
     memory.add(pixels, labels)
-    result = recall(Stored.under(memory, model), queries, k=k, rate=rate, steps=steps, eps=EPS)
-    assert not result.stabilized.any()
+    result = recall(Stored.under(memory, model), queries, k=k, lr=rate, rate="absolute", steps=steps, eps=EPS)
+    assert not result.rose.any()
     for row, query in enumerate(queries):
         order = (pixels - query).square().sum(1).argsort(stable=True)[:k]
         keys, classes = pixels[order], labels[order]
@@ -154,8 +237,8 @@ def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = FlatMemory(WIDTH, dtype=torch.float64)
     memory.add(*entries(15, 30))
     queries = entries(16, 9)[0]
-    whole = recall(Stored.under(memory, model), queries, k=5, rate=0.1, steps=3, eps=EPS)
+    whole = recall(Stored.under(memory, model), queries, k=5, lr=0.1, rate="relative", steps=3, eps=EPS)
     monkeypatch.setattr(recall_module, "CPU_CHUNK_BYTES", 1)
-    parted = recall(Stored.under(memory, model), queries, k=5, rate=0.1, steps=3, eps=EPS)
+    parted = recall(Stored.under(memory, model), queries, k=5, lr=0.1, rate="relative", steps=3, eps=EPS)
     torch.testing.assert_close(parted.mbpa(), whole.mbpa(), rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(parted.term.bumps, whole.term.bumps, rtol=1e-12, atol=1e-12)

@@ -7,7 +7,7 @@ from hebblm.bench import network
 from hebblm.bench.accuracy import EPS
 from hebblm.bench.adapt_settings import AdaptConfig
 from hebblm.bench.network import Pictures, network_rows
-from hebblm.vision.adaptation import NetworkProblem, adapt
+from hebblm.vision.adaptation import NetworkProblem, Rate, adapt
 from hebblm.vision.recall import Stored, recall
 
 CPU = torch.device("cpu")
@@ -46,8 +46,10 @@ def test_both_forms_agree_and_change_something() -> None:
 def test_a_difference_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     original = network.adapt
 
-    def off(problem: NetworkProblem, *, rate: float, steps: int) -> tuple[torch.Tensor, torch.Tensor]:
-        return original(problem, rate=2 * rate, steps=steps)
+    def off(
+        problem: NetworkProblem, *, lr: float, rate: Rate, steps: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        return original(problem, lr=2 * lr, rate=rate, steps=steps)
 
     monkeypatch.setattr(network, "adapt", off)
     (row, _) = network_rows(SMALL, CPU, lambda: None)
@@ -56,8 +58,7 @@ def test_a_difference_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_problem_is_what_an_experiment_solves() -> None:
     pictures = Pictures.synthetic(9, 30, 4, 1, CPU).double()
-    delta, _ = adapt(pictures.problem(4, 6), rate=0.5, steps=2)
-    found = recall(
-        Stored.under(pictures.memory(), pictures.model), pictures.queries, k=6, rate=0.5, steps=2, eps=EPS
-    )
+    delta, _ = adapt(pictures.problem(4, 6), lr=0.5, rate="relative", steps=2)
+    stored = Stored.under(pictures.memory(), pictures.model)
+    found = recall(stored, pictures.queries, k=6, lr=0.5, rate="relative", steps=2, eps=EPS)
     torch.testing.assert_close(delta, found.delta)

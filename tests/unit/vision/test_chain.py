@@ -70,7 +70,7 @@ def test_goes_on_bit_for_bit(
     parted = run(tmp_path / "parted", strength=strength, skipped=skipped)
     assert skipped == [finished]
     assert same(whole, parted)
-    assert parted.totals["net"] == {"seconds": 1.5, "stabilized": 6}
+    assert parted.totals["net"] == {"seconds": 1.5, "rose": 6}
 
 
 def test_predictions_stand_below_the_diagonal(tmp_path: Path) -> None:

@@ -67,12 +67,20 @@ def test_smoke_from_command_to_files(tmp_path: Path, capsys: Capture) -> None:
             per_seed = next(entry for entry in method["seeds"] if entry["seed"] == seed["seed"])
             assert per_seed["accuracy"][1] == pytest.approx(right.tolist())
             assert per_seed["average_accuracy"] == pytest.approx(float(right.mean()))
+    tried = [point["lr"] for point in document["tuning"]["tried"]["mbpa-25"]]
+    assert document["settings"]["mbpa_rate"] == "relative"
+    assert document["methods"]["mbpa-25"]["hyperparameters"]["rho"] in tried
     mlp, ewc = (document["methods"][name]["average_accuracy"]["mean"] for name in ("mlp", "ewc"))
     assert ewc > mlp > 0.3
     report = (folder / "report.md").read_text()
     assert "| MbPA-25 |" in report
     assert "Order in the paper" in report
     assert "\\begin{tabular}" in (folder / "tables.tex").read_text()
+
+    absolute = ["--seeds", "1", "--hyperparameters", "paper", "--output-path", "absolute"]
+    assert main(["permuted-mnist", "--scale", "smoke", "--set", "epochs=1", "tasks=1", *absolute]) == 0
+    papers = json.loads(Path("absolute/result.json").read_text())["methods"]["mbpa-25"]
+    assert papers["hyperparameters"] == {"lambda": 0.05, "stored": 25}
 
     assert main([*command, "second"]) == 0
     assert numbers(json.loads(Path("second/result.json").read_text())) == numbers(document)

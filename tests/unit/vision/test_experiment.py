@@ -74,7 +74,7 @@ def test_chooses_the_best_point_on_held_out_samples(tmp_path: Path) -> None:
         if kind == "ewc":
             assert values.ewc == winner["lambda"]
         elif kind == "mbpa":
-            assert values.adaptation[int(size)].rate == winner["rate"]
+            assert values.adaptation[int(size)].lr == winner["lr"]
         else:
             chosen = values.adaptation[int(size)]
             assert (chosen.beta, chosen.eta) == (winner["beta"], winner["eta"])

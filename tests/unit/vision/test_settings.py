@@ -9,7 +9,7 @@ from hebblm.vision.settings import PAPER, SCALES, PermutedSettings
 def test_paper_values_leave_nothing_to_tune() -> None:
     settings = SCALES["paper"].changed(PAPER)
     assert settings.ewc_lambda == (1000.0,)
-    assert (settings.mbpa_lambda, settings.steps) == ((0.05,), 5)
+    assert (settings.mbpa_rate, settings.mbpa_lambda, settings.steps) == ("absolute", (0.05,), 5)
     assert (settings.hebb_beta, settings.hebb_eta) == ((0.9,), (0.2,))
     assert not settings.tuned
     assert settings.changed({"tasks": "2"}).tasks == 2  # fewer than tuning would run through
@@ -25,7 +25,7 @@ def test_paper_scale_is_the_papers() -> None:
 @pytest.mark.parametrize("scale", ["small", "paper"])
 def test_grids_hold_the_papers_values(scale: str) -> None:
     settings = SCALES[scale]  # type: ignore[index]
-    for name in ("ewc_lambda", "mbpa_lambda", "hebb_beta", "hebb_eta"):
+    for name in ("ewc_lambda", "hebb_beta", "hebb_eta"):
         assert float(PAPER[name]) in getattr(settings, name)
     assert settings.tune_tasks == settings.tasks  # EWC's best lambda depends on how many tasks follow
 
