@@ -1,6 +1,10 @@
 """hebblm: adapt a trained language model to new words and new domains while it reads."""
 
-from hebblm.types import Adapter, Memory, Neighbors, OutputHead
+from hebblm.threads import wait_briefly
+
+wait_briefly()  # every command passes here, and nothing before it loads torch
+
+from hebblm.types import Adapter, Memory, Neighbors, OutputHead  # noqa: E402
 
 __version__ = "0.1.0"
 

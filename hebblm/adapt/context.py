@@ -14,16 +14,21 @@ from hebblm.adapt.block import Block
 from hebblm.adapt.functional.normalizers import log_normalizers
 from hebblm.adapt.solvers.problem import key_products
 from hebblm.adapt.window import Window, WindowView
+from hebblm.adapt.work import Stopwatch, Work, clock_of, name_of
 from hebblm.errors import UserError
 from hebblm.memory.causal import WrittenBlock
 from hebblm.memory.nearest import Ranked
 from hebblm.types import Memory, Neighbors, OutputHead
 
 T = TypeVar("T")
+SEARCH = "neighbors"
+"""Name of the piece of work that finds the neighbours."""
 
 
 class EvalBatch:
     """The hidden states of a mini-batch and everything computed from them, each at most once.
+
+    ``stopwatch`` knows what each shared piece took and who rests on it, the base's logits apart.
 
     Args:
         hidden: (N, D) queries.
@@ -41,18 +46,18 @@ class EvalBatch:
         self.block = block
         self.ranked = ranked
         self.head = context.head
-        self._shared: dict[Hashable, object] = {}
-        self._scored: dict[Hashable, tuple[Tensor, Tensor]] = {}
+        self.stopwatch = Stopwatch(clock_of(hidden.device))
+        self._shared: dict[Hashable, tuple[Work, object]] = {}
 
     @cached_property
     def logits(self) -> Tensor:
         """(N, V) logits of the base."""
         return self.head.logits(self.hidden)
 
-    @cached_property
+    @property
     def log_probs(self) -> Tensor:
         """(N, V) log-probabilities of the base, nats."""
-        return self.logits.log_softmax(1)
+        return self.shared("log-probabilities", lambda: self.logits.log_softmax(1))
 
     @cached_property
     def log_normalizers(self) -> Tensor:
@@ -73,9 +78,12 @@ class EvalBatch:
         """Return the base's loss (N,) in nats of ``targets`` (N,)."""
         return self.log_normalizers - self.logits.gather(1, targets[:, None]).squeeze(1)
 
-    @cached_property
+    @property
     def neighbors(self) -> Neighbors:
         """The K nearest entries of each query, among those written before it."""
+        return self.shared(SEARCH, self._search)
+
+    def _search(self) -> Neighbors:
         written = self.written
         if written is None:
             found = self.context.memory.search(self.hidden, self.context.k)
@@ -97,23 +105,26 @@ class EvalBatch:
         """Return what the queries see of the ``size`` latest pairs of the stream."""
         return self.shared(("window", size), lambda: self.context.recent.view(self.hidden, size, self.block))
 
-    @cached_property
+    @property
     def products(self) -> Tensor:
         """(N, K) ``h_k . h``."""
-        return key_products(self.hidden, self.neighbors.keys)
+        return self.shared("products", lambda: key_products(self.hidden, self.neighbors.keys))
 
     def scored(self, rule: Hashable, targets: Tensor, compute: Callable[[], Tensor]) -> Tensor:
         """Return ``compute()``, the loss (N,) of ``targets`` under a rule, computed once for all that build on it."""
-        known = self._scored.get(rule)
-        if known is None or known[0] is not targets:
-            known = self._scored[rule] = (targets, compute())
-        return known[1]
+        # With the labels in the value they stay alive, so that no other tensor takes over their identity.
+        key = (rule, "losses", id(targets))
+        return self.shared(key, lambda: (targets, compute()))[1]
 
     def shared(self, key: Hashable, compute: Callable[[], T]) -> T:
         """Return ``compute()``, computed once for all rules that ask with an equal ``key``."""
         if key not in self._shared:
-            self._shared[key] = compute()
-        return cast(T, self._shared[key])
+            with self.stopwatch.time(name_of(key)) as work:
+                value = compute()
+            self._shared[key] = work, value
+        work, known = self._shared[key]
+        self.stopwatch.use(work)
+        return cast(T, known)
 
 
 class Context:

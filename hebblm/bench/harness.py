@@ -13,7 +13,8 @@ from hebblm.adapt.functional.normalizers import log_normalizers
 from hebblm.bench.source import Source
 from hebblm.bench.stand_in import Reading
 from hebblm.bench.timing import Turn, stopwatch
-from hebblm.evaluation.loop import WITHOUT_RETRIEVAL, Scores, evaluate
+from hebblm.evaluation.loop import Scores, evaluate
+from hebblm.evaluation.passes import WITHOUT_RETRIEVAL
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import AnyMemory, MemoryConfig, build_memory
 from hebblm.text import EvaluationStream
@@ -93,9 +94,8 @@ class Harness:
             stream,
             UnionVocabulary(),
             update_every=update_every,
-            write=_retrieves(rules),
+            write=any(name not in WITHOUT_RETRIEVAL for name in rules),
             read_ahead=read_ahead,
-            retrieve=_retrieves(rules),
             progress=progress,
         )
         return self.scores
@@ -126,8 +126,3 @@ class Harness:
             **more,
             "source": self.reading.describe,
         }
-
-
-def _retrieves(rules: dict[str, Rule]) -> bool:
-    """Say whether any of the methods needs neighbours."""
-    return any(name not in WITHOUT_RETRIEVAL for name in rules)

@@ -14,8 +14,8 @@ from hebblm.cli.common import guarded, parse
 from hebblm.errors import UserError
 from hebblm.evaluation.defaults import resolve_settings
 from hebblm.evaluation.hyperparameters import Hyperparameters
-from hebblm.evaluation.loop import WITHOUT_RETRIEVAL
 from hebblm.evaluation.neighbors import write_neighbors
+from hebblm.evaluation.passes import WITHOUT_RETRIEVAL
 from hebblm.evaluation.readings import compare_readings
 from hebblm.evaluation.run import run_scenario, write_tokens
 from hebblm.evaluation.scenario import Scenario, ScenarioConfig, open_scenario

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -13,7 +14,9 @@ from torch import Tensor
 
 from hebblm.adapt import Context, EvalBatch, Rule
 from hebblm.adapt.block import Block
+from hebblm.adapt.context import SEARCH
 from hebblm.adapt.safeguards import Safeguards
+from hebblm.adapt.work import Work, clock_of
 from hebblm.evaluation.blocks import Pace
 from hebblm.evaluation.sweep import Sweep
 from hebblm.evaluation.vocabulary import UnionVocabulary, Vocabulary
@@ -29,21 +32,40 @@ class Scores:
 
     Args:
         nll: by method, (T,) float32 losses in nats.
-        seconds: by method, time it would take alone: base, retrieval if it uses it, and its own work.
+        seconds: by method, time it would take alone: base, retrieval if it uses it, the pieces of work that it shares
+            with others, and its own.
         stabilized: by method, queries whose adaptation diverged and was run at a stable rate.
         widened: by method, queries whose fast form followed more classes, to keep to the tolerance.
         exact_fallbacks: by method, queries whose fast form gave way to the exact one.
         base_seconds: reading and learning of the base.
         retrieval_seconds: search and update of the memory.
+        own_seconds: by method, what it did for itself alone.
+        shared_seconds: by the name of a piece of work that several methods may share, as it was done once.
     """
 
     nll: dict[str, npt.NDArray[np.float32]]
-    seconds: dict[str, float] = field(default_factory=dict)
+    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     stabilized: dict[str, int] = field(default_factory=dict)
     widened: dict[str, int] = field(default_factory=dict)
     exact_fallbacks: dict[str, int] = field(default_factory=dict)
     base_seconds: float = 0.0
     retrieval_seconds: float = 0.0
+    own_seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    shared_seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+
+    def charge(self, works: Mapping[str, Work]) -> set[str]:
+        """Charge methods for their work on a mini-batch, and each in full for every piece that it rests on.
+
+        Returns:
+            The methods that rest on retrieval.
+        """
+        pieces = {name: work.pieces() for name, work in works.items()}
+        for name, work in works.items():
+            self.own_seconds[name] += work.seconds
+            self.seconds[name] += work.seconds + sum(piece.seconds for piece in pieces[name])
+        for piece in set().union(*pieces.values()):
+            self.shared_seconds[piece.name] += piece.seconds
+        return {name for name, found in pieces.items() if any(piece.name == SEARCH for piece in found)}
 
     def count(self, name: str, needed: Safeguards) -> None:
         """Add the queries of a mini-batch that a method ran in another form."""
@@ -66,7 +88,6 @@ def evaluate(
     update_every: int,
     write: bool = True,
     read_ahead: bool = False,
-    retrieve: bool = True,
     sweep: Sweep | None = None,
     progress: Progress = lambda tokens: None,
 ) -> Scores:
@@ -91,9 +112,8 @@ def evaluate(
         stream: the tokens.
         vocabulary: how unseen words are charged.
         update_every: tokens between two updates of memory and base.
-        write: add observed pairs to the memory; False evaluates with what it holds.
+        write: add observed pairs to the memory; False evaluates with what it holds. It is searched if a rule asks.
         read_ahead: read and predict more than one interval at a time; only for a fixed base of fixed vocabulary.
-        retrieve: whether any rule needs neighbours; False spares the search.
         sweep: states and neighbours of this very stream, base and memory, where they were computed before; the base is
             then not read, nor the memory searched.
         progress: called with the number of tokens done since the last call.
@@ -107,40 +127,40 @@ def evaluate(
     total = len(stream)
     pace = Pace.of(update_every, ahead=read_ahead)
     scores = Scores({name: np.empty(total, dtype=np.float32) for name in rules})
-    own = dict.fromkeys(rules, 0.0)
+    clock, update_seconds, retrieving = clock_of(device), 0.0, set[str]()
     for begin in range(0, total, pace.ahead):
-        started = time.perf_counter()
+        started = clock()
         end = min(begin + pace.ahead, total)
         if sweep is None:
             states = base.read(vocabulary.readable(inputs[begin:end], context.head.weight.shape[0]))
         else:
             states = sweep.states(begin, end)
-        scores.base_seconds += time.perf_counter() - started
-        for start, stop in pace.blocks(begin, end, context.memory if write and retrieve else None):
+        scores.base_seconds += clock() - started
+        for start, stop in pace.blocks(begin, end, context.memory if write else None):
             hidden, labels = states[start - begin : stop - begin], targets[start:stop]  # (N, D), (N,)
             ranked = None if sweep is None else sweep.ranked(start, stop)
             batch = context.batch(hidden, Block.of(labels, update_every, write), ranked)
-            started = time.perf_counter()
+            started = clock()
             _ = batch.log_normalizers
-            scores.base_seconds += (now := time.perf_counter()) - started
-            if retrieve:
-                _ = batch.neighbors
-                scores.retrieval_seconds += time.perf_counter() - now
+            scores.base_seconds += clock() - started
+            works: dict[str, Work] = {}
             for name, rule in rules.items():
-                started = time.perf_counter()
-                scores.nll[name][start:stop] = (
-                    token_losses(rule, batch, labels, vocabulary).float().cpu().numpy()
-                )
-                scores.count(name, rule.safeguards(batch))
-                own[name] += time.perf_counter() - started
-            started = time.perf_counter()
+                with batch.stopwatch.time(name) as works[name]:
+                    scores.nll[name][start:stop] = (
+                        token_losses(rule, batch, labels, vocabulary).float().cpu().numpy()
+                    )
+                    scores.count(name, rule.safeguards(batch))
+            retrieving |= scores.charge(works)
+            started = clock()
             _advance(base, labels, vocabulary)
             context.set_head(base.head)
-            scores.base_seconds += (now := time.perf_counter()) - started
+            scores.base_seconds += (now := clock()) - started
             context.observe(hidden, labels, write=write)
-            scores.retrieval_seconds += time.perf_counter() - now
+            update_seconds += clock() - now
             progress(stop - start)
-    scores.seconds = _standalone(own, scores)
+    scores.retrieval_seconds = scores.shared_seconds.pop(SEARCH, 0.0) + update_seconds
+    for name in rules:
+        scores.seconds[name] += scores.base_seconds + (update_seconds if name in retrieving else 0.0)
     return scores
 
 
@@ -149,32 +169,6 @@ def token_losses(rule: Rule, batch: EvalBatch, labels: Tensor, vocabulary: Vocab
     if isinstance(vocabulary, UnionVocabulary):
         return rule.score(batch, labels)
     return vocabulary.score(rule.log_probs(batch), labels)
-
-
-PARTS: dict[str, tuple[str, ...]] = {
-    "hebb": ("mbpa",),
-    "mixture+mbpa": ("mixture", "mbpa"),
-    "mixture+hebb": ("mixture", "mbpa", "hebb"),
-    "mixture+cache": ("mixture",),
-    "dynamic+mixture+hebb": ("dynamic+mixture",),
-    "dynamic+mixture+cache": ("dynamic+mixture",),
-    "hebb-v2": ("mbpa",),
-    "hebb-v3": ("mbpa",),
-    "hebb-literal": ("mbpa",),
-}
-"""Methods whose work a method takes over from an earlier one in the same run."""
-WITHOUT_RETRIEVAL = ("lstm", "cache", "dynamic")
-
-
-def _standalone(own: Mapping[str, float], scores: Scores) -> dict[str, float]:
-    """Return the time of each method had it run alone."""
-    seconds: dict[str, float] = {}
-    order = list(own)
-    for name, mine in own.items():
-        earlier = [p for p in PARTS.get(name, ()) if p in own and order.index(p) < order.index(name)]
-        search = 0.0 if name in WITHOUT_RETRIEVAL else scores.retrieval_seconds
-        seconds[name] = scores.base_seconds + search + mine + sum(own[p] for p in earlier)
-    return seconds
 
 
 def evaluate_alone(

@@ -9,9 +9,10 @@ from typing import Any
 from torch import Tensor
 
 from hebblm.adapt import Rule, window_of
+from hebblm.adapt.work import Stopwatch, Work, clock_of
 from hebblm.evaluation.forgetting import Probe
 from hebblm.evaluation.hyperparameters import Hyperparameters
-from hebblm.evaluation.loop import WITHOUT_RETRIEVAL, Scores, evaluate
+from hebblm.evaluation.loop import Scores, evaluate
 from hebblm.evaluation.neighbors import NAME as NEIGHBORS
 from hebblm.evaluation.neighbors import NeighborLog
 from hebblm.evaluation.scenario import Scenario
@@ -19,6 +20,9 @@ from hebblm.models.base import AwdBase
 from hebblm.models.dynamic import DynamicBase, DynamicConfig, gradient_mean_squares
 from hebblm.progress import bar
 from hebblm.report.forgetting import Forgetting
+
+WITHOUT_RETRIEVAL = ("lstm", "cache", "dynamic")
+"""Methods that need no memory: where there are no others, none is built or written to."""
 
 
 @dataclass(slots=True)
@@ -29,11 +33,13 @@ class Pass:
         scores: losses and costs.
         memory: description of the memory behind the stream.
         forgetting: by method, where it was asked for.
+        preparation: what was done besides reading the stream.
     """
 
     scores: Scores
     memory: dict[str, Any] = field(default_factory=dict)
     forgetting: dict[str, Forgetting] = field(default_factory=dict)
+    preparation: list[Work] = field(default_factory=list)
 
 
 def shared_pass(
@@ -75,8 +81,11 @@ def dynamic_pass(
         UserError: the rms rule without the training text.
     """
     config = settings.dynamic
-    base = dynamic_base(scenario, config, gradient_statistics(scenario, config))
-    return _run(scenario, base, rules, settings, config.segment, "dynamic evaluation", None, probe)
+    with Stopwatch(clock_of(scenario.device)).time("gradient statistics") as statistics:
+        base = dynamic_base(scenario, config, gradient_statistics(scenario, config))
+    found = _run(scenario, base, rules, settings, config.segment, "dynamic evaluation", None, probe)
+    found.preparation.append(statistics)
+    return found
 
 
 def gradient_statistics(scenario: Scenario, config: DynamicConfig) -> list[Tensor] | None:
@@ -115,12 +124,14 @@ def _run(
     """Read the stream once by ``base``, updated ``every`` so many tokens, and score it by every rule."""
     config, stream = scenario.config, scenario.stream
     retrieve = any(name not in WITHOUT_RETRIEVAL for name in rules)
-    memory = scenario.memory(settings) if retrieve else scenario.empty_memory(settings)
+    watch = Stopwatch(clock_of(scenario.device))
+    with watch.time("memory of the training text") as opening:
+        memory = scenario.memory(settings) if retrieve else scenario.empty_memory(settings)
     context = scenario.context(base, memory, window_of(rules, settings.methods))
-    found = Pass(Scores({}))
+    found = Pass(Scores({}), preparation=[opening])
 
     def read() -> None:
-        with bar() as progress:
+        with watch.time("reading"), bar() as progress:
             task = progress.add_task(title, total=len(stream), unit="tokens")
             found.scores = evaluate(
                 base,
@@ -131,7 +142,6 @@ def _run(
                 update_every=every,
                 write=retrieve and config.memory_content != "train",
                 read_ahead=not base.moving and config.vocabulary == "union",
-                retrieve=retrieve,
                 progress=lambda tokens: progress.advance(task, tokens),
             )
         found.scores.nll.pop(NEIGHBORS, None)
@@ -140,5 +150,7 @@ def _run(
     if probe is None:
         read()
     else:
-        found.forgetting = probe.around(base, context, rules, read)
+        with watch.time("forgetting") as probing:
+            found.forgetting = probe.around(base, context, rules, read)
+        found.preparation.append(probing)
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -14,10 +15,10 @@ from hebblm.adapt import DYNAMIC, DYNAMIC_RULES, build_rule, hyperparameters
 from hebblm.errors import UserError
 from hebblm.evaluation.forgetting import Probe
 from hebblm.evaluation.hyperparameters import Hyperparameters
-from hebblm.evaluation.loop import WITHOUT_RETRIEVAL, Scores
+from hebblm.evaluation.loop import Scores
 from hebblm.evaluation.metrics import method_result
 from hebblm.evaluation.neighbors import NeighborLog
-from hebblm.evaluation.passes import Pass, dynamic_pass, shared_pass
+from hebblm.evaluation.passes import WITHOUT_RETRIEVAL, Pass, dynamic_pass, shared_pass
 from hebblm.evaluation.scenario import Scenario
 from hebblm.files import atomic_path
 from hebblm.report import MethodResult, Result
@@ -25,6 +26,7 @@ from hebblm.report import Scenario as ScenarioRecord
 from hebblm.report.gains import Bootstrap
 from hebblm.report.occurrences import occurrences_so_far
 from hebblm.report.parts import part_gains
+from hebblm.report.seconds import METHOD, RUN, SHARED, Part, Seconds
 
 ADAPTED = ("mbpa", "hebb")
 
@@ -68,6 +70,7 @@ def run_scenario(
     Raises:
         UserError: neighbours are to be noted and no method retrieves any; forgetting within one domain.
     """
+    started = time.perf_counter()
     rules = {name: build_rule(name, settings.methods) for name in methods if name not in DYNAMIC_RULES}
     moving = {name: build_rule(name, settings.methods) for name in methods if name in DYNAMIC_RULES}
     probe = None if forgetting is None else Probe.of(scenario, forgetting)
@@ -124,6 +127,10 @@ def run_scenario(
             memory={**(shared.memory or dynamic.memory), "content": config.memory_content, "k": config.k},
             provenance={**provenance, "data_sha256": scenario.data_sha256},
             methods=results,
+            seconds=Seconds(
+                time.perf_counter() - started,
+                (*_parts(shared), *_parts(dynamic, " of dynamic evaluation")),
+            ),
             extra={
                 "bootstrap": bootstrap.to_json(),
                 **({} if probe is None else {"forgetting": probe.describe()}),
@@ -132,6 +139,25 @@ def run_scenario(
         nll,
         log,
     )
+
+
+def _parts(found: Pass, whose: str = "") -> list[Part]:
+    """Return what a pass spent its time on.
+
+    Args:
+        found: the pass.
+        whose: told apart from the other pass by these words.
+    """
+    scores = found.scores
+    times = {
+        **{work.name: work.seconds for work in found.preparation},
+        "base": scores.base_seconds,
+        "retrieval": scores.retrieval_seconds,
+    }
+    parts = [Part(RUN, name + whose, seconds) for name, seconds in times.items()]
+    parts += [Part(SHARED, name + whose, seconds) for name, seconds in scores.shared_seconds.items()]
+    parts += [Part(METHOD, name, seconds) for name, seconds in scores.own_seconds.items()]
+    return [part for part in parts if part.seconds]
 
 
 def _method_result(

@@ -126,10 +126,12 @@ def write_comparison(
 
 
 def print_summary(result: Result, console: Console) -> None:
-    """Print the scenario in one line, the comparison of the methods and where each gains."""
+    """Print the scenario in one line, the comparison of the methods, where each gains, and where the time went."""
     console.print(Text(scenario_line(result.scenario)))
     for table in _findings(result):
         print_table(table, console)
+    if result.seconds is not None:
+        console.print(Text(result.seconds.line()))
 
 
 def print_comparison(results: Mapping[str, Result], console: Console) -> None:

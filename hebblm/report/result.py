@@ -14,6 +14,7 @@ from hebblm.report.fields import Fields
 from hebblm.report.forgetting import Forgetting
 from hebblm.report.gains import Gain
 from hebblm.report.naming import scenario_label
+from hebblm.report.seconds import Seconds
 
 SCHEMA = "hebblm-result/1"
 FILE_NAME = "result.json"
@@ -221,7 +222,7 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One evaluation: scenario, model, memory, provenance and a :class:`MethodResult` for every method."""
+    """One evaluation: scenario, model, memory, provenance, a :class:`MethodResult` for every method, its time."""
 
     scenario: Scenario
     model: Mapping[str, Any]
@@ -229,6 +230,7 @@ class Result:
     provenance: Mapping[str, Any]
     methods: Mapping[str, MethodResult]
     extra: Mapping[str, Any] = field(default_factory=dict)
+    seconds: Seconds | None = None
 
     @classmethod
     def from_json(cls, value: Any, where: str = FILE_NAME) -> Result:
@@ -253,6 +255,7 @@ class Result:
             memory=fields.mapping("memory"),
             provenance=fields.mapping("provenance"),
             methods=methods,
+            seconds=Seconds.read(fields.nested("seconds")) if "seconds" in fields else None,
             extra=fields.rest(),
         )
 
@@ -285,6 +288,7 @@ class Result:
             "memory": dict(self.memory),
             "provenance": dict(self.provenance),
             "methods": {name: method.to_json() for name, method in self.methods.items()},
+            **({} if self.seconds is None else {"seconds": self.seconds.to_json()}),
             **self.extra,
         }
         encoded: dict[str, Any] = numbers.encode(plain, "result")

@@ -33,7 +33,7 @@ def policy_lines(result: Result) -> list[str]:
 
 
 def fact_tables(result: Result) -> list[Table]:
-    """Return scenario, model, memory, hyper-parameters and provenance, each as a table."""
+    """Return where the time went, scenario, model, memory, hyper-parameters and provenance, each as a table."""
     scenario = result.scenario
     facts = [
         ("Kind", scenario.kind),
@@ -47,6 +47,7 @@ def fact_tables(result: Result) -> list[Table]:
         *flatten(result.extra),
     ]
     tables = [
+        *([] if result.seconds is None else [result.seconds.table()]),
         _facts("scenario", "Scenario", facts),
         _facts("model", "Model", flatten(result.model)),
         _facts("memory", "Memory", flatten(result.memory)),

@@ -140,7 +140,7 @@ def test_without_retrieval_the_memory_is_never_searched() -> None:
     base, memory = toy.base_of(toy.tiny_model()), CountingMemory()
     rules = {name: build_rule(name, toy.SETTINGS) for name in ("lstm", "cache")}
     context = toy.context_of(base, memory, stream)
-    evaluate(base, context, rules, stream, UnionVocabulary(), update_every=20, write=False, retrieve=False)
+    evaluate(base, context, rules, stream, UnionVocabulary(), update_every=20, write=False)
     assert memory.searches == memory.added == 0
 
 

@@ -1,0 +1,100 @@
+"""Where the time of a run went: what all methods wait for, what some of them share, and what each adds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hebblm.errors import UserError
+from hebblm.report.fields import Fields
+from hebblm.report.methods import name_of
+from hebblm.report.table import Column, Table
+
+RUN, SHARED, METHOD = "run", "shared", "method"
+_KINDS = {SHARED: "shared", METHOD: "own"}
+_LEAST = 0.001  # of the run: what took less is counted among the rest
+_NAMED = 4  # parts in the short form
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Something that took time.
+
+    Args:
+        kind: ``run`` for all methods, ``shared`` by those that rest on it, or ``method``, one's own.
+        name: the method's where it is one's own.
+        seconds: each counted in one part only.
+    """
+
+    kind: str
+    name: str
+    seconds: float
+
+    @classmethod
+    def read(cls, fields: Fields) -> Part:
+        """Read a part from checked JSON fields.
+
+        Raises:
+            UserError: an unknown kind.
+        """
+        kind = fields.text("kind")
+        if kind != RUN and kind not in _KINDS:
+            raise UserError(f"kind {kind!r} of a part of the time must be {RUN}, {', '.join(_KINDS)}")
+        return cls(kind, fields.text("name"), fields.number("seconds"))
+
+    @property
+    def label(self) -> str:
+        """The name as a reader sees it."""
+        if self.kind == RUN:
+            return self.name
+        return f"{name_of(self.name) if self.kind == METHOD else self.name}, {_KINDS[self.kind]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Seconds:
+    """The time of a whole run, from the scenario that was opened to the numbers.
+
+    Args:
+        total: seconds on the clock.
+        parts: what is known of them; the rest is the loop itself, tables and intervals.
+    """
+
+    total: float
+    parts: tuple[Part, ...]
+
+    @classmethod
+    def read(cls, fields: Fields) -> Seconds:
+        """Read the block from checked JSON fields."""
+        return cls(fields.number("total"), tuple(map(Part.read, fields.entries("parts"))))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the keys that :meth:`read` takes."""
+        parts = [{"kind": part.kind, "name": part.name, "seconds": part.seconds} for part in self.parts]
+        return {"total": self.total, "parts": parts}
+
+    def largest(self) -> Sequence[Part]:
+        """Return the parts that took a thousandth of the run or more, the longest first."""
+        shown = (part for part in self.parts if part.seconds >= _LEAST * self.total)
+        return sorted(shown, key=lambda part: -part.seconds)
+
+    def table(self) -> Table:
+        """Return where the time went, as seconds and as shares of the run."""
+        parts = self.largest()
+        rest = self.total - sum(part.seconds for part in parts)
+        rows = [*((part.label, part.seconds) for part in parts), ("rest", rest), ("all", self.total)]
+        return Table(
+            "seconds",
+            "Where the time goes",
+            (Column("What"), Column("Seconds", "rate"), Column("Percent", "rate")),
+            tuple((what, seconds, 100 * seconds / self.total) for what, seconds in rows),
+            (
+                "A method's time alone is base, retrieval if it asks for it, its own, and shared work it rests on.",
+            ),
+        )
+
+    def line(self) -> str:
+        """Return the longest parts in one line."""
+        largest = self.largest()[:_NAMED]
+        shares = (f"{part.label} {100 * part.seconds / self.total:.0f} %" for part in largest)
+        return f"{self.total:,.1f} seconds: {'; '.join(shares)}"

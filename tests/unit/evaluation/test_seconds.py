@@ -1,0 +1,134 @@
+"""Every method is charged what it would take alone, in whatever company and order it is run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from hebblm.adapt import RULES, EvalBatch, Rule, build_rule
+from hebblm.adapt.safeguards import Safeguards
+from hebblm.adapt.work import Stopwatch, name_of
+from hebblm.evaluation.loop import Scores, evaluate
+from hebblm.evaluation.passes import WITHOUT_RETRIEVAL
+from hebblm.evaluation.vocabulary import UnionVocabulary
+from hebblm.memory import FlatMemory
+
+from ...support import toy
+
+
+class Ticks(TorchDispatchMode):
+    """A clock that goes on by a second with every operation of torch, and when it is told."""
+
+    now = 0.0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.now += 1
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.fixture
+def ticks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ticks]:
+    with Ticks() as clock:
+        monkeypatch.setattr(time, "perf_counter", lambda: clock.now)
+        yield clock
+
+
+def scores_of(rules: dict[str, Rule], *, tokens: int = 60) -> Scores:
+    stream = toy.stream_of(toy.tokens(7, tokens))
+    base = toy.base_of(toy.tiny_model())
+    context = toy.context_of(base, FlatMemory(toy.DIM), stream)
+    retrieve = any(name not in WITHOUT_RETRIEVAL for name in rules)
+    return evaluate(base, context, rules, stream, UnionVocabulary(), update_every=20, write=retrieve)
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """Takes a second of its own, and two pieces of ten and a hundred seconds that others may have computed."""
+
+    clock: Any
+    over: Any = None
+
+    def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
+        def ten() -> None:
+            batch.shared("hundred", lambda: self.wait(100))
+            self.wait(10)
+
+        batch.shared("ten", ten)
+        batch.shared("hundred", lambda: self.wait(100))
+        self.wait(1)
+        return targets * 0.0 if self.over is None else self.over.score(batch, targets)
+
+    def safeguards(self, batch: EvalBatch) -> Safeguards:
+        return Safeguards.none(batch.hidden)
+
+    def wait(self, seconds: float) -> None:
+        self.clock.now += 1000 * seconds
+
+
+def test_who_shares_work_is_charged_alike_in_either_order(ticks: Ticks) -> None:
+    rules: dict[str, Any] = {"first": Sharing(ticks), "second": Sharing(ticks)}
+    forth = scores_of(rules, tokens=20)
+    back = scores_of(dict(reversed(rules.items())), tokens=20)
+    for scores in (forth, back):
+        waited = {name: scores.seconds[name] // 1000 for name in rules}
+        assert waited == {"first": 111, "second": 111}
+        assert {name: seconds // 1000 for name, seconds in scores.own_seconds.items()} == {
+            "first": 1,
+            "second": 1,
+        }
+        assert {name: seconds // 1000 for name, seconds in scores.shared_seconds.items()} == {
+            "hundred": 100,
+            "ten": 10,
+        }
+    assert forth.seconds == back.seconds
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_method_in_company_is_charged_what_it_takes_alone(name: str, ticks: Ticks) -> None:
+    rules = {other: build_rule(other, toy.SETTINGS) for other in RULES}
+    alone = scores_of({name: rules[name]}).seconds[name]
+    others = {other: rule for other, rule in rules.items() if other != name}
+    assert scores_of({name: rules[name], **others}).seconds[name] == alone
+    assert scores_of({**others, name: rules[name]}).seconds[name] == alone
+
+
+@pytest.mark.parametrize(
+    "name", ["hebb", "hebb-learned", "mixture+hebb", "mixture+hebb-learned", "mixture+mbpa"]
+)
+def test_what_stands_on_mbpa_pays_for_it(name: str, ticks: Ticks) -> None:
+    scores = scores_of({each: build_rule(each, toy.SETTINGS) for each in ("mbpa", name)})
+    assert scores.seconds[name] > scores.seconds["mbpa"] > scores.base_seconds + scores.retrieval_seconds
+
+
+def test_only_who_asks_for_neighbours_pays_for_retrieval(ticks: Ticks) -> None:
+    rules = {name: build_rule(name, toy.SETTINGS) for name in RULES}
+    scores = scores_of(rules)
+    spared = {name for name in rules if scores.seconds[name] < scores.base_seconds + scores.retrieval_seconds}
+    assert spared == set(RULES) & set(WITHOUT_RETRIEVAL)
+    parts = [*scores.own_seconds.values(), *scores.shared_seconds.values()]
+    assert sum(parts) + scores.base_seconds + scores.retrieval_seconds <= ticks.now
+
+
+def test_work_within_work_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings = iter([0.0, 1.0, 4.0, 10.0])
+    watch = Stopwatch(lambda: next(readings))
+    with watch.time("outer") as outer:
+        with watch.time("inner") as inner:
+            pass
+        watch.use(inner)
+    assert (outer.seconds, inner.seconds) == (7.0, 3.0)
+    assert outer.pieces() == {inner}
+
+
+def test_pieces_have_plain_names() -> None:
+    mbpa, mixture = toy.SETTINGS.mbpa, build_rule("mixture", toy.SETTINGS)
+    names = [
+        name_of(key) for key in ("products", ("window", 500), mbpa, ("adapted", mbpa), (mixture, "losses", 7))
+    ]
+    assert names == ["products", "window", "mbpa", "adapted mbpa", "mixture losses"]

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hebblm.errors import UserError
+from hebblm.report import Result, write_report
+from hebblm.report.fields import Fields
+from hebblm.report.seconds import METHOD, RUN, SHARED, Part, Seconds
+from hebblm.report.tables import comparison_table
+
+from .samples import sample_result
+
+OLD = Path(__file__).parents[3] / "recipes" / "results"
+PARTS = (
+    Part(RUN, "base", 20.0),
+    Part(SHARED, "mbpa", 50.0),
+    Part(METHOD, "hebb", 9.99),
+    Part(RUN, "slight", 0.01),
+)
+SECONDS = Seconds(100.0, PARTS)
+
+
+def test_a_result_keeps_where_its_time_went(tmp_path: Path) -> None:
+    result = replace(sample_result(300), seconds=SECONDS)
+    result.save(tmp_path)
+    assert Result.load(tmp_path) == result
+    assert json.loads((tmp_path / "result.json").read_text())["seconds"] == SECONDS.to_json()
+
+
+def test_parts_and_rest_make_up_the_run() -> None:
+    rows = SECONDS.table().rows
+    assert [row[0] for row in rows] == ["mbpa, shared", "base", "Hebb, own", "rest", "all"]
+    assert [row[2] for row in rows] == pytest.approx([50, 20, 9.99, 20.01, 100])
+    assert SECONDS.line() == "100.0 seconds: mbpa, shared 50 %; base 20 %; Hebb, own 10 %"
+
+
+def test_the_report_shows_where_the_time_goes(tmp_path: Path) -> None:
+    for seconds in (SECONDS, None):
+        write_report(replace(sample_result(300), seconds=seconds), tmp_path, formats=("md",))
+        assert ("Where the time goes" in (tmp_path / "report.md").read_text()) == (seconds is not None)
+
+
+@pytest.mark.parametrize("path", sorted(OLD.glob("**/result.json")), ids=lambda path: path.parent.name)
+def test_results_of_earlier_versions_are_read(path: Path) -> None:
+    value = json.loads(path.read_text(encoding="utf-8"))
+    if value["schema"] == "hebblm-result/1":
+        assert Result.from_json(value).to_json() == value
+
+
+def test_speeds_that_left_work_out_are_not_shown() -> None:
+    result = Result.load(OLD / "intra-ptb")
+    column = [column.header for column in comparison_table(result).columns].index("Tokens/s")
+    for seconds, shown in ((None, False), (SECONDS, True)):
+        table = comparison_table(replace(result, seconds=seconds))
+        cells = {row[0]: row[column] for row in table.rows}
+        assert (
+            (cells["Hebb-learned (ours)"] is not None)
+            == (cells["Mixture+Hebb-learned (ours)"] is not None)
+            == shown
+        )
+        assert all(cells[name] is not None for name in ("MbPA", "Hebb"))
+        assert bool(table.notes) != shown
+
+
+def test_an_unknown_kind_is_refused() -> None:
+    part = {"kind": "other", "name": "x", "seconds": 1.0}
+    with pytest.raises(UserError, match="'other'"):
+        Seconds.read(Fields({"total": 1.0, "parts": [part]}, "seconds"))
