@@ -10,7 +10,7 @@ from hebblm.adapt.gated import GatedMixture
 from hebblm.adapt.hebb import Hebb
 from hebblm.adapt.method_settings import MethodSettings, dotted
 from hebblm.adapt.rules import Cache, Interpolated, KnnLM, Mbpa, Mixture, Rule, Tempered, Unadapted
-from hebblm.adapt.settings import MbpaConfig, MixtureConfig
+from hebblm.adapt.settings import MixtureConfig
 from hebblm.errors import UserError
 
 

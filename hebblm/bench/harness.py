@@ -101,16 +101,15 @@ class Harness:
         return self.scores
 
     def shares(self, tokens: int) -> dict[str, float]:
-        """Return what the last evaluation spent where, and how often MbPA's fast form was not enough.
+        """Return what the last evaluation spent where, and how often a query's neighbours' loss rose in MbPA.
 
         Milliseconds a token, a method's being its time had it run alone; shares of the queries.
         """
         parts = {"base": self.scores.base_seconds, "retrieval": self.scores.retrieval_seconds}
         costs = {**parts, **self.scores.seconds}
-        counts = {"widened_share": self.scores.widened, "exact_share": self.scores.exact_fallbacks}
         return {
             **{f"ms_{name}": 1000 * seconds / tokens for name, seconds in costs.items()},
-            **{name: by_method.get("mbpa", 0) / tokens for name, by_method in counts.items()},
+            "rose_share": self.scores.rose["mbpa"] / tokens,
         }
 
     def case(self, **more: object) -> dict[str, Any]:

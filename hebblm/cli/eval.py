@@ -38,11 +38,11 @@ class EvalConfig(ScenarioConfig):
 
     Args:
         methods: comma-separated: lstm, dynamic, cache, knn, mixture, mbpa, hebb, mixture+mbpa, mixture+hebb, hebb-v1,
-            hebb-v2, hebb-v3, hebb-literal; beyond the paper: mbpa-absolute, mbpa-guarded, mixture-gated, mixture+cache, hebb-learned,
-            mixture+hebb-learned, dynamic+mixture, dynamic+mixture+hebb, dynamic+mixture+cache; or all, for the default
-            ones and those beyond the paper.
-        hyperparameters: default (one set for every model), tuned (for the scenario, where they ship), paper, or a file of
-            hebblm-tune.
+            hebb-v2, hebb-v3, hebb-literal; beyond the paper: mbpa-absolute, mbpa-guarded, mixture-gated, mixture+cache,
+            hebb-learned, mixture+hebb-learned, dynamic+mixture, dynamic+mixture+hebb, dynamic+mixture+cache; or all,
+            for the default ones and those beyond the paper.
+        hyperparameters: default (one set for every model), tuned (for the scenario, where they ship), paper, or a
+            file of hebblm-tune.
         values: hyper-parameters by dotted name, as hebblm-tune writes them.
         set: hyper-parameters, e.g. --set hebb.beta=0.5 mbpa.lr=0.1.
         method: form of MbPA and Hebb: fast (the default) or exact; short for --set mbpa.method=...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -34,9 +34,9 @@ class Scores:
         nll: by method, (T,) float32 losses in nats.
         seconds: by method, time it would take alone: base, retrieval if it uses it, the pieces of work that it shares
             with others, and its own.
-        stabilized: by method, queries whose adaptation diverged and was run at a stable rate.
-        widened: by method, queries whose fast form followed more classes, to keep to the tolerance.
-        exact_fallbacks: by method, queries whose fast form gave way to the exact one.
+        rose: by method, queries whose neighbours' loss rose while they were adapted.
+        stabilized: by method, those of them that were run again at a stable rate.
+        errors: by method, what the fast form cost where it was measured, nats a token.
         base_seconds: reading and learning of the base.
         retrieval_seconds: search and update of the memory.
         own_seconds: by method, what it did for itself alone.
@@ -45,9 +45,9 @@ class Scores:
 
     nll: dict[str, npt.NDArray[np.float32]]
     seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    stabilized: dict[str, int] = field(default_factory=dict)
-    widened: dict[str, int] = field(default_factory=dict)
-    exact_fallbacks: dict[str, int] = field(default_factory=dict)
+    rose: Counter[str] = field(default_factory=Counter)
+    stabilized: Counter[str] = field(default_factory=Counter)
+    errors: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     base_seconds: float = 0.0
     retrieval_seconds: float = 0.0
     own_seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -68,13 +68,10 @@ class Scores:
         return {name for name, found in pieces.items() if any(piece.name == SEARCH for piece in found)}
 
     def count(self, name: str, needed: Safeguards) -> None:
-        """Add the queries of a mini-batch that a method ran in another form."""
-        for counts, queries in (
-            (self.stabilized, needed.stabilized),
-            (self.widened, needed.widened),
-            (self.exact_fallbacks, needed.exact_fallbacks),
-        ):
-            counts[name] = counts.get(name, 0) + int(queries.sum())
+        """Add what happened to the queries of a mini-batch."""
+        self.rose[name] += int(needed.rose.sum())
+        self.stabilized[name] += int(needed.stabilized.sum())
+        self.errors[name] += needed.errors.tolist()
 
 
 @torch.no_grad()

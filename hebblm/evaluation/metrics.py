@@ -22,9 +22,9 @@ def method_result(
     *,
     hyperparameters: Mapping[str, Any],
     seconds: float,
-    stabilized: int | None,
-    widened: int | None = None,
-    exact_fallbacks: int | None = None,
+    rose: int | None = None,
+    stabilized: int | None = None,
+    errors: Sequence[float] = (),
     edges: Sequence[int],
     whole: bool,
 ) -> MethodResult:
@@ -35,9 +35,9 @@ def method_result(
         stream: the tokens.
         hyperparameters: of the method.
         seconds: time the method takes alone.
-        stabilized: queries run at a stable rate, None where it cannot happen.
-        widened: queries whose fast form followed more classes, None without a fast form.
-        exact_fallbacks: queries whose fast form gave way to the exact one, None without a fast form.
+        rose: queries whose neighbours' loss rose, None where nothing is adapted.
+        stabilized: those that were run again at a stable rate, None where nothing is adapted.
+        errors: what the fast form cost where it was measured, nats a token.
         edges: bounds of the frequency buckets.
         whole: whether the stream is the whole split, so that words and bytes are those of its text.
     """
@@ -55,11 +55,16 @@ def method_result(
         hyperparameters=hyperparameters,
         seconds=seconds,
         tokens_per_second=len(losses) / seconds if seconds else 0.0,
+        rose_queries=rose,
         stabilized_queries=stabilized,
-        widened_queries=widened,
-        exact_fallback_queries=exact_fallbacks,
         words_perplexity=perplexity(total / units) if whole else None,
         bits_per_byte=total / math.log(2) / stream.bytes if whole else None,
         running=tuple(running_curve(losses)),
         oov_occurrences=tuple(occurrence_report(losses, occurrences_so_far(stream.targets), oov)),
+        extra={"fast_error": _summary(errors)} if errors else {},
     )
+
+
+def _summary(errors: Sequence[float]) -> dict[str, float]:
+    """Return number, mean and largest of the fast form's errors, nats a token."""
+    return {"queries": len(errors), "mean": sum(errors) / len(errors), "max": max(errors)}

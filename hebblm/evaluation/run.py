@@ -169,24 +169,23 @@ def _method_result(
         values = {**asdict(settings.dynamic), **values}
     elif name in DYNAMIC_RULES:
         values = {DYNAMIC: asdict(settings.dynamic), "adaptation": values}
+    counts: dict[str, Any] = {}
+    if any(part in name for part in ADAPTED):
+        counts = {
+            "rose": scores.rose[name],
+            "stabilized": scores.stabilized[name],
+            "errors": scores.errors[name],
+        }
     result = method_result(
         scores.nll[name],
         scenario.stream,
         hyperparameters=values,
         seconds=scores.seconds[name],
-        stabilized=scores.stabilized[name] if any(part in name for part in ADAPTED) else None,
-        **_fast_form(name, scores, settings),
+        **counts,
         edges=edges,
         whole=scenario.whole,
     )
     return replace(result, forgetting=found.forgetting.get(name))
-
-
-def _fast_form(name: str, scores: Scores, settings: Hyperparameters) -> dict[str, int]:
-    """Return how many queries a method's fast form handed to a wider and to the exact one, where it has a fast form."""
-    if settings.methods.mbpa.method != "fast" or not any(part in name for part in ADAPTED):
-        return {}
-    return {"widened": scores.widened[name], "exact_fallbacks": scores.exact_fallbacks[name]}
 
 
 def write_tokens(outcome: Outcome, scenario: Scenario, path: Any) -> None:

@@ -18,7 +18,7 @@ from hebblm.report.seconds import Seconds
 
 SCHEMA = "hebblm-result/1"
 FILE_NAME = "result.json"
-QUERY_COUNTS = ("stabilized_queries", "widened_queries", "exact_fallback_queries")
+QUERY_COUNTS = ("rose_queries", "stabilized_queries")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +70,8 @@ class MethodResult:
         hyperparameters: the settings that produced the numbers.
         seconds: time spent on this method.
         tokens_per_second: tokens divided by seconds.
-        stabilized_queries: queries whose diverging adaptation was scaled down; None where it cannot happen.
-        widened_queries: queries whose fast form followed more classes; None without a fast form.
-        exact_fallback_queries: queries whose fast form gave way to the exact one; None without a fast form.
+        rose_queries: queries whose neighbours' loss rose while they were adapted; None where nothing is.
+        stabilized_queries: those that were run again at a stable rate; None where nothing is adapted.
         words_perplexity: perplexity per word for a subword vocabulary.
         bits_per_byte: loss in bits per byte of the raw text.
         running: points (tokens scored so far, mean loss so far in nats).
@@ -90,9 +89,8 @@ class MethodResult:
     hyperparameters: Mapping[str, Any]
     seconds: float
     tokens_per_second: float
+    rose_queries: int | None = None
     stabilized_queries: int | None = None
-    widened_queries: int | None = None
-    exact_fallback_queries: int | None = None
     words_perplexity: float | None = None
     bits_per_byte: float | None = None
     running: tuple[tuple[int, float], ...] = ()
