@@ -10,7 +10,7 @@ from torch import Tensor
 from hebblm.types import OutputHead
 
 ROWS = 1024  # keys in one product
-LOGITS = 2**20  # of one product: small enough to stay in the caches until they are summed
+LOGITS = 2**19  # of one product: few enough to stay in the caches until they are summed
 LOG2_E = math.log2(math.e)
 
 
