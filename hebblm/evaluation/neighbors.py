@@ -15,7 +15,7 @@ from hebblm.adapt.functional.closeness import closeness
 from hebblm.adapt.safeguards import Safeguards
 from hebblm.adapt.settings import MbpaConfig
 from hebblm.evaluation.scenario import Scenario
-from hebblm.evaluation.training_memory import SEGMENT, STREAMS, WARM_UP
+from hebblm.evaluation.training_memory import SEGMENT, streams_of
 from hebblm.files import atomic_path
 from hebblm.memory.nearest import Ranked
 
@@ -116,8 +116,7 @@ def training_order(total: int) -> npt.NDArray[np.int64]:
     Args:
         total: pairs, one less than the tokens of the text.
     """
-    streams = max(1, min(STREAMS, total // (4 * WARM_UP)))
-    stride = -(-total // streams)
+    streams, stride = streams_of(total)
     runs = [
         np.arange(begin + start, min(begin + min(start + SEGMENT, stride), total))
         for start in range(0, stride, SEGMENT)

@@ -17,15 +17,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from hebblm.adapt.block import Block
-from hebblm.errors import UserError
 from hebblm.evaluation.blocks import Pace
 from hebblm.evaluation.hyperparameters import Hyperparameters
+from hebblm.evaluation.parts import Parts, packed_state, placed, unpacked_state
 from hebblm.evaluation.scenario import Scenario
-from hebblm.files import atomic_path, hash_of, read_json, sha256, write_json
+from hebblm.files import hash_of
 from hebblm.memory import AnyMemory, FaissMemory, HybridMemory, faiss_index
 from hebblm.memory.causal import WrittenBlock
 from hebblm.memory.nearest import Ranked
@@ -80,12 +79,11 @@ class Sweep:
 
     def __init__(self, plan: SweepPlan, total: int, device: torch.device) -> None:
         self.part = plan.part
-        self._folder = plan.folder()
+        self._parts = Parts(plan.folder())
         self._device = device
         self._held = -1
         self._tensors: dict[str, Tensor] = {}
-        for index in range(-(-total // self.part)):
-            _check_part(self._folder, index)
+        self._parts.check(-(-total // self.part))
 
     def states(self, begin: int, end: int) -> Tensor:
         """Return the hidden states (n, D) of a run of tokens within one part."""
@@ -98,9 +96,9 @@ class Sweep:
     def _rows(self, name: str, begin: int, end: int) -> Tensor:
         index = begin // self.part
         if index != self._held:
-            self._tensors, self._held = load_file(_part_path(self._folder, index)), index
+            self._tensors, self._held = self._parts.load(index), index
         start = index * self.part
-        return _placed(self._tensors[name][begin - start : end - start], self._device)
+        return placed(self._tensors[name][begin - start : end - start], self._device)
 
 
 def sweep_plan(scenario: Scenario, settings: Hyperparameters) -> SweepPlan:
@@ -149,11 +147,11 @@ def prepare_sweep(
     size = total * (weight.shape[1] * weight.element_size() + plan.k * (weight.element_size() + 4))
     if base.moving or size > LIMIT_BYTES:
         return None
-    folder = plan.folder()
-    done = _finished(folder)
+    parts = Parts(plan.folder())
+    done = parts.finished()
     if done * plan.part < total:
-        _make_room(folder, size)
-        _resume(base, memory, stream, plan, done)
+        _make_room(parts.folder, size)
+        _resume(base, memory, stream, plan, parts, done)
         progress(done * plan.part)
         inputs = torch.from_numpy(stream.inputs).to(weight.device)
         for index in range(done, -(-total // plan.part)):
@@ -172,16 +170,12 @@ def prepare_sweep(
                 "states": torch.cat(states),
                 "distances": torch.cat([ranked.distances for ranked in found]),
                 "ids": torch.cat([ranked.ids for ranked in found]).int(),
-                **{
-                    f"state {layer} {name}": part
-                    for layer, pair in enumerate(base.state)
-                    for name, part in zip("hc", pair, strict=True)
-                },
+                **packed_state(base.state),
             }
-            _save_part(folder, index, tensors)
+            parts.save(index, tensors)
     else:
         progress(total)
-    os.utime(folder)
+    os.utime(parts.folder)
     base.reset()
     memory.reset()
     return Sweep(plan, total, weight.device)
@@ -196,68 +190,22 @@ def _blocks(
         yield states[first - begin : last - begin], Block.of(labels, plan.pace.every, plan.write)
 
 
-def _resume(base: AwdBase, memory: AnyMemory, stream: EvaluationStream, plan: SweepPlan, done: int) -> None:
+def _resume(
+    base: AwdBase, memory: AnyMemory, stream: EvaluationStream, plan: SweepPlan, parts: Parts, done: int
+) -> None:
     """Bring base and memory to where they were behind the finished parts."""
-    folder, device = plan.folder(), base.head.weight.device
+    device = base.head.weight.device
+    parts.check(done)
     for index in range(done):
-        _check_part(folder, index)
-        tensors = load_file(_part_path(folder, index))
-        states = _placed(tensors["states"], device)
+        tensors = parts.load(index)
+        states = placed(tensors["states"], device)
         for offset in range(0, len(states) if plan.write else 0, plan.pace.ahead):
             some = states[offset : offset + plan.pace.ahead]
             for rows, block in _blocks(some, index * plan.part + offset, memory, stream, plan):
                 if isinstance(memory, HybridMemory) and isinstance(memory.bulk, FaissMemory):
                     memory.bulk.refresh()  # trained when it would have been searched
                 memory.add(rows, block.labels)
-        layers = range(len(base.state))
-        base.state = tuple(
-            (_placed(tensors[f"state {layer} h"], device), _placed(tensors[f"state {layer} c"], device))
-            for layer in layers
-        )
-
-
-def _placed(tensor: Tensor, device: torch.device) -> Tensor:
-    """Return a copy where torch puts its own tensors.
-
-    In a file a tensor begins anywhere. On some processors the last bit of a product depends on where its factors
-    begin, and scores from a sweep would differ from those without.
-    """
-    return tensor.to(device, copy=True)
-
-
-def _part_path(folder: Path, index: int) -> Path:
-    return folder / f"part-{index:05d}.safetensors"
-
-
-def _finished(folder: Path) -> int:
-    """Return how many parts, from the first on, are there."""
-    index = 0
-    while _part_path(folder, index).with_suffix(".json").is_file():
-        index += 1
-    return index
-
-
-def _save_part(folder: Path, index: int, tensors: dict[str, Tensor]) -> None:
-    """Write a part, then the hash that says that it is whole."""
-    path = _part_path(folder, index)
-    with atomic_path(path) as temporary:
-        save_file({name: tensor.contiguous().cpu() for name, tensor in tensors.items()}, temporary)
-    write_json(path.with_suffix(".json"), {"sha256": sha256(path)})
-
-
-def _check_part(folder: Path, index: int) -> None:
-    """Refuse a part that is missing or was changed.
-
-    Raises:
-        UserError: naming it.
-    """
-    path = _part_path(folder, index)
-    if not path.is_file():
-        raise UserError(f"{path} is missing; delete {folder}, it is computed anew")
-    if read_json(path.with_suffix(".json")).get("sha256") != sha256(path):
-        raise UserError(
-            f"{path} was changed (its sha256 is not the recorded one); delete {folder}, it is computed anew"
-        )
+        base.state = unpacked_state(tensors, device)
 
 
 def _make_room(folder: Path, needed: int) -> None:

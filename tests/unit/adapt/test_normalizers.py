@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from hebblm.adapt.functional import log_normalizers, with_rows
+from hebblm.adapt.functional import log_normalizers, normalizers, with_rows
 from hebblm.types import OutputHead
 
 from ...support import toy
@@ -15,13 +15,37 @@ def head_of(rows: int, bias: bool) -> OutputHead:
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_chunks_change_nothing(bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("rows", "logits"), [(1024, 2**19), (7, 7 * 11), (3, 3 * 4), (2, 2), (5, 1)])
+def test_cuts_change_nothing(bias: bool, rows: int, logits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(normalizers, "ROWS", rows)
+    monkeypatch.setattr(normalizers, "LOGITS", logits)
     head, keys = head_of(11, bias), toy.randn(3, 7, toy.DIM, dtype=torch.float64)
     expected = torch.stack([head.logits(key).exp().sum().log() for key in keys])
-    torch.testing.assert_close(log_normalizers(keys, head), expected)
-    monkeypatch.setattr("hebblm.adapt.functional.normalizers.LOGITS_BYTES", 2 * 11 * 8)
-    torch.testing.assert_close(log_normalizers(keys, head), expected)
+    torch.testing.assert_close(log_normalizers(keys, head), expected, rtol=1e-13, atol=1e-14)
     assert log_normalizers(keys[:0], head).shape == (0,)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 30.0, 1e4])
+@pytest.mark.parametrize("offset", [-1e4, -95.0, 0.0, 95.0, 1e4])
+def test_in_float32_it_is_that_of_float64(scale: float, offset: float, bias: bool) -> None:
+    keys, weight = toy.randn(5, 1500, toy.DIM), toy.randn(6, 3001, toy.DIM) * scale
+    head = OutputHead(weight, toy.randn(7, 3001) + offset if bias else None)
+    wide = OutputHead(weight.double(), None if head.bias is None else head.bias.double())
+    found = log_normalizers(keys, head)
+    assert found.dtype == torch.float32
+    expected = wide.logits(keys.double()).logsumexp(1)
+    # Logits are sums of products of the size of the largest, each rounded.
+    largest = float((keys.double().abs() @ weight.double().abs().t()).amax()) + abs(offset) * bias
+    assert float((found - expected).abs().max()) < 1e-6 + 4e-7 * largest
+
+
+def test_a_class_may_be_ruled_out() -> None:
+    head, keys = head_of(11, True), toy.randn(3, 7, toy.DIM, dtype=torch.float64)
+    assert head.bias is not None
+    head.bias[4:] = -torch.inf
+    expected = log_normalizers(keys, OutputHead(head.weight[:4], head.bias[:4]))
+    torch.testing.assert_close(log_normalizers(keys, head), expected, rtol=1e-13, atol=1e-14)
 
 
 @pytest.mark.parametrize("bias", [True, False])

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -9,8 +12,9 @@ import torch
 
 from awd_lstm.model import NewRows, grow_vocabulary
 from hebblm.errors import UserError
+from hebblm.evaluation import parts
 from hebblm.evaluation import training_memory as module
-from hebblm.evaluation.training_memory import STREAMS, WARM_UP, training_memory, training_states
+from hebblm.evaluation.training_memory import SEGMENT, STREAMS, WARM_UP, training_memory, training_states
 from hebblm.memory import MemoryConfig
 from hebblm.types import OutputHead
 
@@ -91,7 +95,7 @@ def test_a_memory_with_normalizers_serves_a_head_that_moves_but_not_the_other_wa
     assert ask(model, ids, "a" * 64, head).search(probe, 9).log_normalizers is not None
     assert len(list((tmp_path / "memory").iterdir())) == 2
     ask(model, ids, "b" * 64, head)
-    monkeypatch.setattr(module, "training_states", lambda *args: pytest.fail("it is in the cache"))
+    monkeypatch.setattr(module, "read_segments", lambda *args: pytest.fail("it is in the cache"))
     ask(model, ids, "b" * 64)
 
 
@@ -107,7 +111,7 @@ def test_is_built_once_and_refused_for_another_model(tmp_path: Path, monkeypatch
     [second] = set((tmp_path / "memory").iterdir()) - {first}
     assert len(ask(model, ids, "a" * 64, capacity=50)) == 50
 
-    monkeypatch.setattr(module, "training_states", lambda *args: pytest.fail("it is in the cache"))
+    monkeypatch.setattr(module, "read_segments", lambda *args: pytest.fail("it is in the cache"))
     again = ask(model, ids, "a" * 64)
     probe = toy.randn(3, 4, toy.DIM)
     assert torch.equal(again.search(probe, 9).keys, built.search(probe, 9).keys)
@@ -116,3 +120,106 @@ def test_is_built_once_and_refused_for_another_model(tmp_path: Path, monkeypatch
     shutil.copytree(first, second)
     with pytest.raises(UserError, match="model"):
         ask(model, ids, "b" * 64)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """Return all that is in a folder, by name."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def interrupt(*args: object, **options: object) -> None:
+    raise KeyboardInterrupt
+
+
+# In writing the first part's tensors, the third's hash, the last part, and when all are there.
+@pytest.mark.parametrize(("name", "call", "done"), [
+    ("save_file", 1, 0), ("write_json", 3, 2), ("save_file", 6, 5), ("save_memory", 1, 6),
+])  # fmt: skip
+@pytest.mark.parametrize("config", [{}, {"index": "IVF4,PQ4x4fs", "dtype": "float16"}, {"capacity": 700}])
+def test_an_interrupted_build_goes_on_to_the_same_bytes(
+    name: str, call: int, done: int, config: dict[str, object], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    model, ids = forgetful(), toy.tokens(1, 1500, toy.SOURCE)
+    head = OutputHead(model.embedding.detach(), model.bias.detach())
+    monkeypatch.setenv("HEBBLM_CACHE", str(tmp_path / "whole"))
+    ask(model, ids, "a" * 64, head, **config)
+    monkeypatch.setenv("HEBBLM_CACHE", str(tmp_path / "cut"))
+    place = module if name == "save_memory" else parts
+    original, calls = getattr(place, name), itertools.count(1)
+    with monkeypatch.context() as during:
+        during.setattr(place, name, lambda *a, **o: (interrupt if next(calls) == call else original)(*a, **o))
+        with pytest.raises(KeyboardInterrupt):
+            ask(model, ids, "a" * 64, head, **config)
+    [folder] = (tmp_path / "cut" / "memory").iterdir()
+    assert folder.suffix == ".parts"
+    killed = folder.with_name(f".{folder.stem}.killed")  # what is left of a process that could not clean up
+    killed.mkdir()
+    (killed / "keys.bin").write_bytes(b"1")
+    reads: list[int] = []
+    forward = type(model).forward
+    monkeypatch.setattr(type(model), "forward", lambda *a: reads.append(a[1].shape[1]) or forward(*a))
+    capsys.readouterr()
+    ask(model, ids, "a" * 64, head, **config)
+    assert sum(reads) == 1499 - done * SEGMENT + (0 if done else WARM_UP) if done < 6 else not reads
+    assert (f"going on from part {done + 1}" in capsys.readouterr().err) == (done > 0)
+    assert files(tmp_path / "cut" / "memory") == files(tmp_path / "whole" / "memory"), (
+        "and nothing is left over"
+    )
+
+
+def test_parts_are_not_left_behind_nor_trusted_when_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEBBLM_CACHE", str(tmp_path))
+    model, ids = forgetful(), toy.tokens(1, 600, toy.SOURCE)
+    with monkeypatch.context() as during:
+        during.setattr(module, "save_memory", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            ask(model, ids, "a" * 64)
+    [folder] = (tmp_path / "memory").iterdir()
+    path = folder / "part-00001.safetensors"
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(UserError, match=r"part-00001.* was changed .* delete"):
+        ask(model, ids, "a" * 64)
+    path.write_bytes(content)
+    shutil.copytree(folder, tmp_path / "copy")
+    ask(model, ids, "a" * 64)
+    shutil.copytree(tmp_path / "copy", folder)  # killed behind the saved memory
+    ask(model, ids, "a" * 64)
+    assert [path.name for path in (tmp_path / "memory").iterdir()] == [folder.stem]
+
+
+def test_a_second_process_waits_for_the_first_and_builds_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HEBBLM_CACHE", str(tmp_path))
+    model, ids = forgetful(), toy.tokens(1, 600, toy.SOURCE)
+    first = ask(model, ids, "a" * 64)
+    [folder] = (tmp_path / "memory").iterdir()
+    folder.rename(tmp_path / "kept")
+    monkeypatch.setattr(module, "read_segments", lambda *args: pytest.fail("the first process does that"))
+    with ThreadPoolExecutor() as pool:
+        with parts.Parts(folder.with_name(f"{folder.name}.parts")).held():
+            second = pool.submit(ask, model, ids, "a" * 64)
+            while "waiting" not in capsys.readouterr().err:
+                time.sleep(0.01)
+                assert not second.done()
+            (tmp_path / "kept").rename(folder)
+        probe = toy.randn(3, 4, toy.DIM)
+        assert torch.equal(second.result().search(probe, 9).keys, first.search(probe, 9).keys)
+
+
+def test_what_cannot_be_stored_is_said_before_anything_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEBBLM_CACHE", str(tmp_path))
+    model = forgetful()
+    with torch.no_grad():
+        model.layers[-1].bias_ih.fill_(torch.nan)
+    with pytest.raises(UserError, match="not finite"):
+        ask(model, toy.tokens(1, 600, toy.SOURCE), "a" * 64)
+    assert not list(tmp_path.rglob("part-*"))
+    with pytest.raises(UserError, match="float8"):
+        ask(model, toy.tokens(1, 600, toy.SOURCE), "b" * 64, dtype="float8")

@@ -1,0 +1,114 @@
+"""A long computation kept on disk in parts, whole or absent each: an interrupted one goes on behind its last."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from awd_lstm.model import State
+from hebblm.errors import UserError
+from hebblm.files import atomic_path, read_json, sha256, write_json
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts in a folder, numbered from 0: tensors by name, and beside them the hash that says that they are whole.
+
+    Args:
+        folder: made when the first part is saved.
+    """
+
+    folder: Path
+
+    def finished(self) -> int:
+        """Return how many parts, from the first on, are there."""
+        index = 0
+        while self._path(index).with_suffix(".json").is_file():
+            index += 1
+        return index
+
+    def save(self, index: int, tensors: dict[str, Tensor]) -> None:
+        """Write a part, then its hash."""
+        path = self._path(index)
+        with atomic_path(path) as temporary:
+            save_file({name: tensor.contiguous().cpu() for name, tensor in tensors.items()}, temporary)
+        write_json(path.with_suffix(".json"), {"sha256": sha256(path)})
+
+    def load(self, index: int) -> dict[str, Tensor]:
+        """Return the tensors of a part as they lie in its file; see :func:`placed`."""
+        return load_file(self._path(index))
+
+    def check(self, count: int) -> None:
+        """Refuse parts that are missing or were changed among the first ``count``.
+
+        Raises:
+            UserError: naming the part.
+        """
+        for path in map(self._path, range(count)):
+            if not path.is_file():
+                raise UserError(f"{path} is missing; delete {self.folder}, it is computed anew")
+            if read_json(path.with_suffix(".json")).get("sha256") != sha256(path):
+                raise UserError(
+                    f"{path} was changed (its sha256 is not the recorded one); "
+                    f"delete {self.folder}, it is computed anew"
+                )
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep the folder to this process: another that writes the same parts waits until this one ends or dies.
+
+        Raises:
+            UserError: the folder cannot be written to.
+        """
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock = (self.folder / "lock").open("w")
+        except OSError as error:
+            raise UserError(
+                f"cannot write {self.folder}: {error.strerror}; choose a place with space and permission"
+            ) from error
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                Console(stderr=True).print(f"another process fills {self.folder}: waiting", soft_wrap=True)
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _path(self, index: int) -> Path:
+        return self.folder / f"part-{index:05d}.safetensors"
+
+
+def placed(tensor: Tensor, device: torch.device) -> Tensor:
+    """Return a copy where torch puts its own tensors.
+
+    In a file a tensor begins anywhere. On some processors the last bit of a product depends on where its factors
+    begin, and what is computed from a part would differ from what is computed without.
+    """
+    return tensor.to(device, copy=True)
+
+
+def packed_state(state: State) -> dict[str, Tensor]:
+    """Return the LSTM's state by name, to be saved in a part."""
+    return {
+        f"state {layer} {name}": tensor
+        for layer, pair in enumerate(state)
+        for name, tensor in zip("hc", pair, strict=True)
+    }
+
+
+def unpacked_state(tensors: dict[str, Tensor], device: torch.device) -> State:
+    """Return the LSTM's state that a part was saved with; the inverse of :func:`packed_state`."""
+    layers = sum(name.startswith("state ") for name in tensors) // 2
+    return tuple(
+        (placed(tensors[f"state {layer} h"], device), placed(tensors[f"state {layer} c"], device))
+        for layer in range(layers)
+    )
