@@ -15,6 +15,7 @@ from hebblm.adapt.settings import (
     KnnConfig,
     MbpaAbsoluteConfig,
     MbpaConfig,
+    MbpaGuardedConfig,
     MixtureCacheConfig,
     MixtureConfig,
     MixtureGatedConfig,
@@ -88,6 +89,7 @@ class MethodSettings:
     mixture: MixtureConfig = field(default_factory=MixtureConfig)
     mbpa: MbpaConfig = field(default_factory=MbpaConfig)
     mbpa_absolute: MbpaAbsoluteConfig = field(default_factory=MbpaAbsoluteConfig)
+    mbpa_guarded: MbpaGuardedConfig = field(default_factory=MbpaGuardedConfig)
     hebb: HebbConfig = field(default_factory=HebbConfig)
     mixture_mbpa: MixtureMbpaConfig = field(default_factory=MixtureMbpaConfig)
     mixture_hebb: MixtureHebbConfig = field(default_factory=MixtureHebbConfig)

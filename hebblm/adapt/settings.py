@@ -150,7 +150,7 @@ class MbpaConfig:
 
 @dataclass(frozen=True, slots=True)
 class MbpaAbsoluteConfig:
-    """MbPA at the paper's absolute rate, plain (mbpa-absolute) and guarded (mbpa-guarded).
+    """MbPA at the paper's absolute rate, whatever comes of it.
 
     Args:
         lr: learning rate lambda.
@@ -158,20 +158,37 @@ class MbpaAbsoluteConfig:
         eps: constant in the closeness 1 / (eps + squared distance).
     """
 
+    section: ClassVar[str] = "mbpa_absolute"
+    rate: ClassVar[Rate] = "absolute"
+
     lr: float = 0.1
     steps: int = 5
     eps: float = 1e-3
 
     def __post_init__(self) -> None:
-        checks.at_least("mbpa_absolute.lr", self.lr, 0)
-        checks.at_least("mbpa_absolute.steps", self.steps, 0)
-        checks.above_zero("mbpa_absolute.eps", self.eps)
+        checks.at_least(f"{self.section}.lr", self.lr, 0)
+        checks.at_least(f"{self.section}.steps", self.steps, 0)
+        checks.above_zero(f"{self.section}.eps", self.eps)
 
-    def over(self, mbpa: MbpaConfig, rate: Rate) -> MbpaConfig:
+    def over(self, mbpa: MbpaConfig) -> MbpaConfig:
         """Return the settings of MbPA at this rate; all that is not set here is that of ``mbpa``."""
         return replace(
-            mbpa, lr=self.lr, steps=self.steps, eps=self.eps, rate=rate, scale="absolute", closeness="raw"
+            mbpa,
+            lr=self.lr,
+            steps=self.steps,
+            eps=self.eps,
+            rate=self.rate,
+            scale="absolute",
+            closeness="raw",
         )
+
+
+@dataclass(frozen=True, slots=True)
+class MbpaGuardedConfig(MbpaAbsoluteConfig):
+    """The same; a query that diverges is run again at a stable rate."""
+
+    section: ClassVar[str] = "mbpa_guarded"
+    rate: ClassVar[Rate] = "guarded"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,12 @@ from hebblm.cli.common import guarded, parse
 from hebblm.errors import UserError
 from hebblm.evaluation.defaults import resolve_settings
 from hebblm.evaluation.grid import Grid
-from hebblm.evaluation.hyperparameters import TUNED_SCHEMA, paper_values
+from hebblm.evaluation.hyperparameters import (
+    TUNED_SCHEMA,
+    Hyperparameters,
+    paper_values,
+    parse_settings,
+)
 from hebblm.evaluation.scenario import ScenarioConfig, open_scenario
 from hebblm.evaluation.tune import Tuned, tune
 from hebblm.files import check_writable, write_json
@@ -31,7 +36,8 @@ class TuneConfig(ScenarioConfig):
 
     Args:
         split: valid; test is refused.
-        set: hyper-parameters that are not tuned, e.g. --set cache.window=3785.
+        set: hyper-parameters that are not tuned, e.g. --set cache.window=3785; one that is tuned otherwise keeps this
+            value, which must be among those tried. Across domains base.lr > 0 has the base's own rate tuned as well.
         output_path: folder for tuned.json (every point tried) and config.json (for hebblm-eval --config).
         skip_dynamic: leave dynamic evaluation and its combinations out; it reads the text once a point.
     """
@@ -65,7 +71,9 @@ def main(argv: list[str] | None = None) -> int:
     check_writable(config.output_path)
     record = provenance(command_line(PROG, argv), device=str(device), seed=config.seed)
     scenario = open_scenario(config, device, record)
-    tuned = tune(scenario, settings, Grid(), dynamic=not config.skip_dynamic)
+    tuned = tune(
+        scenario, settings, Grid(), dynamic=not config.skip_dynamic, fixed=_fixed(settings, config.set)
+    )
     # The window is not tuned, but theta and gamma were found for it.
     values = {"cache.window": settings.methods.cache.window, **tuned.values}
     document = {
@@ -94,6 +102,16 @@ def main(argv: list[str] | None = None) -> int:
         soft_wrap=True,
     )
     return 0
+
+
+def _fixed(settings: Hyperparameters, changes: list[str]) -> dict[str, float | str]:
+    """Return the values that were set by name, as they were understood."""
+    values: dict[str, float | str] = {}
+    for name in parse_settings(changes):
+        section, _, key = name.partition(".")
+        owner = settings if section in ("dynamic", "base", "memory") else settings.methods
+        values[name] = getattr(getattr(owner, section), key)
+    return values
 
 
 def _finite(tried: list[dict[str, float | str]]) -> list[dict[str, float | str]]:

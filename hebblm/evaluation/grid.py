@@ -28,8 +28,9 @@ class Grid:
         theta: sharpness of Mixture and cache.
         temperature: of kNN-LM's weights.
         gamma: share of the memory in Mixture, cache and kNN-LM.
-        mbpa_lr: lambda.
+        mbpa_lr: rate of MbPA, relative to curvature.
         mbpa_steps: steps.
+        absolute_lr: lambda of MbPA at an absolute rate, plain and guarded.
         beta: decay of Hebb's weight.
         eta: scale of the Hebbian term.
         closeness: scaling of the Hebbian term's closeness.
@@ -43,8 +44,9 @@ class Grid:
     theta: tuple[float, ...] = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0)
     temperature: tuple[float, ...] = (0.1, 0.3, 0.6, 0.8, 1.0, 1.2, 1.5, 3.0, 10.0)
     gamma: tuple[float, ...] = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
-    mbpa_lr: tuple[float, ...] = (0.1, 0.3, 1.0, 2.0, 5.0, 10.0)
-    mbpa_steps: tuple[int, ...] = (1, 5)
+    mbpa_lr: tuple[float, ...] = (4.0, 6.0, 8.0, 10.0)
+    mbpa_steps: tuple[int, ...] = (5, 10, 15)
+    absolute_lr: tuple[float, ...] = (0.1, 0.3, 1.0, 2.0, 5.0, 10.0)
     beta: tuple[float, ...] = (0.0, 0.15, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999)
     eta: tuple[float, ...] = (
         0.01,
@@ -139,18 +141,20 @@ class Best:
         values: by dotted name.
         losses: (T,) of that point.
         tried: every point's values and mean loss.
+        fixed: values by dotted name that a point must have where it has that name.
     """
 
     loss: float = float("inf")
     values: Mapping[str, float | str] = field(default_factory=dict)
     losses: Losses = field(default_factory=lambda: np.zeros(0))
     tried: list[dict[str, float | str]] = field(default_factory=list)
+    fixed: Mapping[str, float | str] = field(default_factory=dict)
 
     def offer(self, losses: Losses, values: Mapping[str, float | str]) -> None:
         """Take over a point if it is better; a loss that is not finite never is."""
         mean = float(losses.mean())
         self._note(mean, values)
-        if mean < self.loss:
+        if mean < self.loss and self._allows(values):
             self.loss, self.values, self.losses = mean, values, losses
 
     def offer_table(self, table: LossTable, points: Sequence[Mapping[str, float | str]]) -> None:
@@ -158,9 +162,16 @@ class Best:
         means = table.means()
         for mean, values in zip(means.tolist(), points, strict=True):
             self._note(mean, values)
-        index = int(np.argmin(np.where(np.isfinite(means), means, np.inf)))
+        allowed = np.array([self._allows(values) for values in points])
+        index = int(np.argmin(np.where(np.isfinite(means) & allowed, means, np.inf)))
+        if not allowed[index]:
+            return
         if means[index] < self.loss:
             self.loss, self.values, self.losses = float(means[index]), points[index], table.of(index)
+
+    def _allows(self, values: Mapping[str, float | str]) -> bool:
+        """Say whether a point has the values that are fixed."""
+        return all(values.get(name, value) == value for name, value in self.fixed.items())
 
     def _note(self, mean: float, values: Mapping[str, float | str]) -> None:
         self.tried.append({**values, "nll": mean if np.isfinite(mean) else float("inf")})

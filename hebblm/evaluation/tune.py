@@ -67,7 +67,14 @@ class _HebbPoints:
         return self.mbpa.safeguards(batch)
 
 
-def tune(scenario: Scenario, settings: Hyperparameters, grid: Grid, *, dynamic: bool = True) -> Tuned:
+def tune(
+    scenario: Scenario,
+    settings: Hyperparameters,
+    grid: Grid,
+    *,
+    dynamic: bool = True,
+    fixed: Mapping[str, float | str] | None = None,
+) -> Tuned:
     """Return the best hyper-parameters of every method on the scenario's stream.
 
     The share of Mixture-gated is learned from the losses of its two parts (:mod:`hebblm.evaluation.gate`), the weights
@@ -84,14 +91,17 @@ def tune(scenario: Scenario, settings: Hyperparameters, grid: Grid, *, dynamic: 
         settings: what is not tuned.
         grid: values that are tried.
         dynamic: tune dynamic evaluation and what reads its states as well, which reads the text once a point.
+        fixed: values by dotted name that are taken as they are; the other points are tried all the same.
 
     Raises:
+        UserError: a fixed value that is not among those tried.
         UserError: Hebb's literal gate, which changes every class and cannot be read off the neighbours.
     """
     if settings.methods.hebb.gate != "gated":
         raise UserError(f"hebb.gate={settings.methods.hebb.gate} cannot be tuned; tune with gated")
     best: dict[str, Best] = {}
-    if scenario.kind == "cross-domain":
+    fixed = fixed or {}
+    if scenario.kind == "cross-domain" and settings.base.lr > 0:
         best["base"] = _tune_base(scenario, settings, grid)
         settings = settings.changed(best["base"].values)
     reading = Rereading.of(scenario, settings)
@@ -109,20 +119,25 @@ def tune(scenario: Scenario, settings: Hyperparameters, grid: Grid, *, dynamic: 
         ("cache", "theta", grid.theta, methods.cache.scale),
         ("knn", "temperature", grid.temperature, methods.knn.scale),
     ):
-        best[method] = Best()
+        best[method] = Best(fixed=fixed)
         for value in values:
             memory = losses(f"{method} {value}")
             for gamma in grid.gamma:
                 named = {"scale": scale, key: value, "gamma": gamma}
                 point = {f"{method}.{name}": chosen for name, chosen in named.items()}
                 best[method].offer(mixed(memory, base, gamma), point)
-    best["mbpa"] = Best()
+    best["mbpa"] = Best(fixed=fixed)
     for lr in grid.mbpa_lr:
         for steps in grid.mbpa_steps:
             best["mbpa"].offer(losses(f"mbpa {lr} {steps}"), {"mbpa.lr": lr, "mbpa.steps": steps})
+    for name, config in (("absolute", methods.mbpa_absolute), ("guarded", methods.mbpa_guarded)):
+        best[f"mbpa-{name}"] = Best(fixed=fixed)
+        for lr in grid.absolute_lr:
+            point = {f"{config.section}.lr": lr, f"{config.section}.steps": config.steps}
+            best[f"mbpa-{name}"].offer(losses(f"mbpa-{name} {lr}"), point)
     known = settings.changed({**best["mixture"].values, **best["mbpa"].values})
-    best["hebb"], over = _tune_hebb(reading, known, grid, _caches_over_mixture(known.methods, grid))
-    best["mixture+cache"] = Best()
+    best["hebb"], over = _tune_hebb(reading, known, grid, _caches_over_mixture(known.methods, grid), fixed)
+    best["mixture+cache"] = Best(fixed=fixed)
     for theta in grid.theta:
         for gamma in grid.gamma:
             named = {
@@ -136,18 +151,18 @@ def tune(scenario: Scenario, settings: Hyperparameters, grid: Grid, *, dynamic: 
                 {f"mixture_cache.{name}": value for name, value in named.items()},
             )
     for part in ("mbpa", "hebb"):
-        best[f"mixture+{part}"] = Best()
+        best[f"mixture+{part}"] = Best(fixed=fixed)
         for weight in grid.weight:
             point = {f"mixture_{part}.weight": weight}
             best[f"mixture+{part}"].offer(mixed(best["mixture"].losses, best[part].losses, weight), point)
-    best["hebb-learned"] = _learn_hebb(reading, settings.changed(_values(best)), grid)
-    best["mixture+hebb-learned"] = Best()
+    best["hebb-learned"] = _learn_hebb(reading, settings.changed(_values(best)), grid, fixed)
+    best["mixture+hebb-learned"] = Best(fixed=fixed)
     for weight in grid.weight:
         best["mixture+hebb-learned"].offer(
             mixed(best["mixture"].losses, best["hebb-learned"].losses, weight),
             {"mixture_hebb_learned.weight": weight},
         )
-    best["mixture-gated"] = Best()
+    best["mixture-gated"] = Best(fixed=fixed)
     for theta in grid.theta:
         learned = learn_gate(losses(f"mixture {theta}"), base, features.features(theta))
         gate = {"scale": methods.mixture.scale, "theta": theta, "bias": learned.bias}
@@ -165,6 +180,10 @@ def tune(scenario: Scenario, settings: Hyperparameters, grid: Grid, *, dynamic: 
     if dynamic:
         del reading  # its memory goes before another one is opened
         best |= tune_dynamic(scenario, settings.changed(_values(best)), grid)
+    for name, found in best.items():
+        if found.tried and not found.values:
+            wanted = ", ".join(f"{key}={value}" for key, value in fixed.items() if key in found.tried[0])
+            raise UserError(f"{wanted} is not among the values that are tried for {name}; fix one that is")
     return Tuned(_values(best), best)
 
 
@@ -185,6 +204,9 @@ def _grid_rules(settings: Hyperparameters, grid: Grid) -> dict[str, Rule]:
     for lr in grid.mbpa_lr:
         for steps in grid.mbpa_steps:
             rules[f"mbpa {lr} {steps}"] = Mbpa(replace(methods.mbpa, lr=lr, steps=steps))
+    for name, config in (("absolute", methods.mbpa_absolute), ("guarded", methods.mbpa_guarded)):
+        for lr in grid.absolute_lr:
+            rules[f"mbpa-{name} {lr}"] = Mbpa(replace(config, lr=lr).over(methods.mbpa))
     return rules
 
 
@@ -200,7 +222,11 @@ def _caches_over_mixture(methods: MethodSettings, grid: Grid) -> dict[str, Rule]
 
 
 def _tune_hebb(
-    reading: Rereading, settings: Hyperparameters, grid: Grid, beside: Mapping[str, Rule]
+    reading: Rereading,
+    settings: Hyperparameters,
+    grid: Grid,
+    beside: Mapping[str, Rule],
+    fixed: Mapping[str, float | str],
 ) -> tuple[Best, dict[str, npt.NDArray[np.float32]]]:
     """Return Hebb's best point with the MbPA of ``settings``, and the losses of what is read beside it."""
     grids = tuple(
@@ -219,16 +245,18 @@ def _tune_hebb(
         for scaled in grids
         for beta, eta in scaled.points()
     ]
-    table, best = LossTable(len(points)), Best()
+    table, best = LossTable(len(points)), Best(fixed=fixed)
     rules = {**beside, "hebb": _HebbPoints(grids, table)}
     nll = reading.score(rules, f"tune {len(points)} points of hebb")
     best.offer_table(table, points)
     return best, nll
 
 
-def _learn_hebb(reading: Rereading, settings: Hyperparameters, grid: Grid) -> Best:
+def _learn_hebb(
+    reading: Rereading, settings: Hyperparameters, grid: Grid, fixed: Mapping[str, float | str]
+) -> Best:
     """Return the best learned weights of Hebb over all eta, beside the MbPA and the closeness of ``settings``."""
-    methods, best = settings.methods, Best()
+    methods, best = settings.methods, Best(fixed=fixed)
     listener = TermsOf(methods.mbpa, methods.hebb)
     reading.score({"terms": listener}, "learn the weights of hebb")
     terms = listener.terms()
