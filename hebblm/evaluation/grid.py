@@ -37,7 +37,7 @@ class Grid:
         weight: share of Mixture in Mixture+MbPA and Mixture+Hebb.
         dynamic_lr: rate of dynamic evaluation.
         dynamic_decay: its decay.
-        tempered: temperature of a whole distribution, beside 1.
+        tempered: temperature of a whole distribution, beside 1; none, as not every method could have one.
     """
 
     base_lr: tuple[float, ...] = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 3.0, 10.0, 30.0, 100.0)
@@ -71,7 +71,7 @@ class Grid:
     weight: tuple[float, ...] = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
     dynamic_lr: tuple[float, ...] = (1e-3, 2e-3, 4e-3, 8e-3)
     dynamic_decay: tuple[float, ...] = (0.005, 0.02)
-    tempered: tuple[float, ...] = (0.8, 0.9, 0.95, 1.05, 1.1, 1.2)
+    tempered: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
