@@ -13,6 +13,7 @@ from awd_lstm import AWDLSTM, detach, grow_vocabulary
 from awd_lstm.loss import linear_cross_entropy
 from awd_lstm.model import NewRows
 from hebblm.adapt.functional import checks
+from hebblm.models.one_thread import one_thread_if_small
 from hebblm.types import OutputHead
 
 
@@ -103,7 +104,7 @@ class AwdBase:
 
     def read(self, inputs: Tensor) -> Tensor:
         """Return the hidden states (N, D) after each of the tokens (N,); a moving base keeps their graph."""
-        with torch.set_grad_enabled(self.moving):
+        with torch.set_grad_enabled(self.moving), one_thread_if_small(self.model.layers):
             out = self.model(inputs[None], self.state)
             hidden: Tensor = out.hidden[0]  # within the block: a view made under no_grad would lose its graph
         self.state = detach(out.state)
