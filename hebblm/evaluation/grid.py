@@ -44,9 +44,9 @@ class Grid:
     theta: tuple[float, ...] = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0)
     temperature: tuple[float, ...] = (0.1, 0.3, 0.6, 0.8, 1.0, 1.2, 1.5, 3.0, 10.0)
     gamma: tuple[float, ...] = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
-    mbpa_lr: tuple[float, ...] = (4.0, 6.0, 8.0, 10.0)
+    mbpa_lr: tuple[float, ...] = (6.0, 8.0, 10.0)
     mbpa_steps: tuple[int, ...] = (5, 10, 15)
-    absolute_lr: tuple[float, ...] = (0.1, 0.3, 1.0, 2.0, 5.0, 10.0)
+    absolute_lr: tuple[float, ...] = (0.1, 1.0, 5.0)
     beta: tuple[float, ...] = (0.0, 0.15, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999)
     eta: tuple[float, ...] = (
         0.01,
