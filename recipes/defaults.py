@@ -1,0 +1,90 @@
+"""One set of values for every model: the point of each grid that is best over several texts, and what it costs on each.
+
+    python recipes/defaults.py TUNED.JSON... --transfer OTHER.JSON... --output recipes/results/defaults.json
+
+The files are those of hebblm-tune, with every point that was tried. A point's loss is the mean of its losses over the
+texts it is chosen on; what it loses on a text is its loss there less that of the text's own best point, in nats a token.
+Texts under ``--transfer`` are looked at with the chosen points and have no part in choosing them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from hebblm.files import read_json, write_json
+
+Point = tuple[tuple[str, Any], ...]
+
+
+def points_of(document: dict[str, Any]) -> dict[str, dict[Point, float]]:
+    """Return by method the loss of every point tried, nats a token."""
+    return {
+        method: {
+            tuple(sorted((k, v) for k, v in row.items() if k != "nll")): float(row["nll"]) for row in tried
+        }
+        for method, tried in document["tried"].items()
+    }
+
+
+def choose(texts: dict[str, dict[str, dict[Point, float]]]) -> dict[str, Point]:
+    """Return by method the point of the least mean loss over texts that all tried it."""
+    chosen = {}
+    for method in set.intersection(*(set(text) for text in texts.values())):
+        shared = set.intersection(*(set(text[method]) for text in texts.values()))
+        if shared:
+            chosen[method] = min(
+                sorted(shared), key=lambda p: sum(text[method][p] for text in texts.values())
+            )
+    return chosen
+
+
+def losses(chosen: dict[str, Point], text: dict[str, dict[Point, float]]) -> dict[str, dict[str, float]]:
+    """Return by method the loss of the chosen point, of the text's own best, and their difference."""
+    table = {}
+    for method, point in sorted(chosen.items()):
+        tried = text.get(method, {})
+        if point in tried:
+            best = min(tried.values())
+            table[method] = {"default": tried[point], "tuned": best, "lost": tried[point] - best}
+    return table
+
+
+def label(document: dict[str, Any]) -> str:
+    """Return the name of a tuning's scenario."""
+    scenario = document["scenario"]
+    source, target = scenario["source"], scenario["target"]
+    return target if source == target else f"{source}-to-{target}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("tuned", nargs="+", type=Path)
+    parser.add_argument("--transfer", nargs="*", type=Path, default=[])
+    parser.add_argument("--output", type=Path)
+    options = parser.parse_args()
+    documents = [read_json(path) for path in (*options.tuned, *options.transfer)]
+    tuned, others = documents[: len(options.tuned)], documents[len(options.tuned) :]
+    chosen = choose({label(document): points_of(document) for document in tuned})
+    result = {
+        "schema": "hebblm-defaults/1",
+        "values": {name: value for _, point in sorted(chosen.items()) for name, value in point},
+        "chosen_on": {label(document): losses(chosen, points_of(document)) for document in tuned},
+        "transfer": {label(document): losses(chosen, points_of(document)) for document in others},
+        "texts": {label(document): document["scenario"] for document in documents},
+        "provenance": {label(document): document["provenance"] for document in documents},
+    }
+    if options.output is not None:
+        write_json(options.output, result)
+    json.dump({key: result[key] for key in ("values", "chosen_on", "transfer")}, sys.stdout, indent=1)
+    print()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
