@@ -3,7 +3,7 @@
     python recipes/defaults.py TUNED.JSON... --transfer OTHER.JSON... --output recipes/results/defaults.json
 
 The files are those of hebblm-tune, with every point that was tried. A point's loss is the mean of its losses over the
-texts it is chosen on; what it loses on a text is its loss there less that of the text's own best point, in nats a token.
+texts it is chosen on; what it loses on a text is its loss there less that of the text's own best point, nats a token.
 Texts under ``--transfer`` are looked at with the chosen points and have no part in choosing them.
 """
 

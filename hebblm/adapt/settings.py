@@ -133,7 +133,7 @@ class MbpaConfig:
 
     lr: float = 8.0
     rate: Rate = "relative"
-    steps: int = 5
+    steps: int = 10
     optimizer: Literal["sgd", "rmsprop"] = "sgd"
     method: Literal["fast", "exact"] = "fast"
     eps: float = 3e-3
