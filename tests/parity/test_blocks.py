@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 import torch
+
+from hebblm.adapt import functional
+from hebblm.adapt.functional import blocks
 from hebblm.adapt.functional.escalation import Level, escalate
 from hebblm.adapt.functional.guard import suspects
 from hebblm.adapt.functional.problem import Problem, Solution
 from hebblm.adapt.functional.widths import GROUP, marked, top
-
-from hebblm.adapt import functional
-from hebblm.adapt.functional import blocks
 from hebblm.types import Neighbors, OutputHead
 
 from .test_fast_form import as_problem, language_like

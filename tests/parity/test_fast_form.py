@@ -4,8 +4,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+
+from hebblm.adapt import functional
 from hebblm.adapt.functional.active_set import solve_active
+from hebblm.adapt.functional.closeness import closeness
 from hebblm.adapt.functional.descent import solve_exact
+from hebblm.adapt.functional.grouping import distinct
 from hebblm.adapt.functional.problem import Problem
 from hebblm.adapt.functional.widths import (
     NARROW,
@@ -14,10 +18,6 @@ from hebblm.adapt.functional.widths import (
     narrow_serves,
     rank_classes,
 )
-
-from hebblm.adapt import functional
-from hebblm.adapt.functional.closeness import closeness
-from hebblm.adapt.functional.grouping import distinct
 from hebblm.types import Neighbors, OutputHead
 
 from .problems import make_problem

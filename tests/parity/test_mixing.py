@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
-from hebblm.adapt.functional.active_set import THIN_SHARE, solve_active
-from hebblm.adapt.functional.mixing import RANK, ThinMixing, WholeMixing, factor_pays, missed, thin_factor
 
 from hebblm.adapt import functional
+from hebblm.adapt.functional.active_set import THIN_SHARE, solve_active
+from hebblm.adapt.functional.mixing import RANK, ThinMixing, WholeMixing, factor_pays, missed, thin_factor
 from hebblm.types import Neighbors, OutputHead
 
 from .problems import make_problem

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hebblm.adapt.functional.escalation import MbpaResult
 
 from hebblm.adapt import functional
+from hebblm.adapt.functional.escalation import MbpaResult
 from hebblm.types import Neighbors, OutputHead
 
 from .test_fast_form import language_like

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hebblm.adapt.functional.guard import largest_eigenvalue
-from hebblm.adapt.functional.problem import Problem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hebblm.adapt import functional
+from hebblm.adapt.functional.guard import largest_eigenvalue
+from hebblm.adapt.functional.problem import Problem
 from hebblm.errors import UserError
 from hebblm.types import Neighbors, OutputHead
 
