@@ -31,11 +31,12 @@ def plain_fast(
     q0 = hidden @ W.T + b
     px = q0.softmax(1)
     g = torch.einsum("nkd,nd->nk", H_all, hidden) + 1
-    act = q0.clone().scatter_(1, y, 1e9).topk(ACTIVE, 1, sorted=False).indices  # labels, then top classes
+    active, rank = min(ACTIVE, len(b)), min(RANK, y.shape[1])
+    act = q0.clone().scatter_(1, y, 1e9).topk(active, 1, sorted=False).indices  # labels, then top classes
     place = torch.zeros(count, len(b), dtype=torch.int32)
-    place.scatter_(1, act, torch.arange(ACTIVE, dtype=torch.int32).expand(count, ACTIVE))
+    place.scatter_(1, act, torch.arange(active, dtype=torch.int32).expand(count, active))
     places = place.gather(1, y).long()  # of the labels among the classes followed
-    change, shares = torch.zeros(count, ACTIVE), torch.zeros(count)
+    change, shares = torch.zeros(count, active), torch.zeros(count)
     for start in range(0, count, BLOCK):
         at = slice(start, start + BLOCK)
         H, A = H_all[at], act[at]
@@ -43,10 +44,10 @@ def plain_fast(
         a = c[at] * (lr / _curvature(H, c[at]))[:, None]
         alpha = a * g[at]
         if steps > 1:  # H H^T + 1 through a factor of the nearest keys, and what it leaves of the diagonal
-            pivots = a.topk(RANK, 1).indices
+            pivots = a.topk(rank, 1).indices
             Hp = H.gather(1, pivots[:, :, None].expand(-1, -1, H.shape[2]))
             C = torch.bmm(H, Hp.transpose(1, 2)) + 1
-            small = C.gather(1, pivots[:, :, None].expand(-1, -1, RANK)) + 1e-3 * torch.eye(RANK)
+            small = C.gather(1, pivots[:, :, None].expand(-1, -1, RANK)) + 1e-3 * torch.eye(rank)
             L = torch.linalg.solve_triangular(torch.linalg.cholesky(small), C.transpose(1, 2), upper=False)
             L = L.transpose(1, 2).contiguous()
             La = (L * a[:, :, None]).transpose(1, 2).contiguous()

@@ -78,6 +78,7 @@ def test_adapt_measures_every_form_and_its_error(measured: dict[str, dict[str, A
         assert list(row["timings"]) == [
             "naive_mbpa",
             "fast_mbpa",
+            "plain_fast_mbpa",
             "naive_hebb",
             "fast_hebb",
             "exact_mbpa",
