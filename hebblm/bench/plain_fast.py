@@ -47,7 +47,7 @@ def plain_fast(
             pivots = a.topk(rank, 1).indices
             Hp = H.gather(1, pivots[:, :, None].expand(-1, -1, H.shape[2]))
             C = torch.bmm(H, Hp.transpose(1, 2)) + 1
-            small = C.gather(1, pivots[:, :, None].expand(-1, -1, RANK)) + 1e-3 * torch.eye(rank)
+            small = C.gather(1, pivots[:, :, None].expand(-1, -1, rank)) + 1e-3 * torch.eye(rank)
             L = torch.linalg.solve_triangular(torch.linalg.cholesky(small), C.transpose(1, 2), upper=False)
             L = L.transpose(1, 2).contiguous()
             La = (L * a[:, :, None]).transpose(1, 2).contiguous()

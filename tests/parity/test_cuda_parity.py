@@ -26,7 +26,9 @@ def on_cuda(neighbors: Neighbors, head: OutputHead) -> tuple[Neighbors, OutputHe
     return moved, OutputHead(head.weight.cuda(), None if head.bias is None else head.bias.cuda())
 
 
-@pytest.mark.parametrize("options", [{}, {"method": "fast"}, {"method": "fast", "rate": "relative"}, {"optimizer": "rmsprop"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"method": "fast"}, {"method": "fast", "rate": "relative"}, {"optimizer": "rmsprop"}]
+)
 @pytest.mark.parametrize("lr", [0.01, 50.0])
 def test_adaptation_on_cuda(options: dict[str, object], lr: float) -> None:
     hidden, neighbors, head = make_problem(41, k=20, v=600)

@@ -127,7 +127,9 @@ def test_a_relative_rate_above_that_says_where_the_loss_rose() -> None:
 def test_a_relative_rate_has_no_unit(method: str, stored: bool) -> None:
     hidden, neighbors, head = problem(1, k=12, v=WIDE[stored])
     head = OutputHead(head.weight, None)
-    neighbors = replace(neighbors, log_normalizers=head.logits(neighbors.keys).logsumexp(2) if stored else None)
+    neighbors = replace(
+        neighbors, log_normalizers=head.logits(neighbors.keys).logsumexp(2) if stored else None
+    )
     options = {"lr": 8.0, "steps": 5, "eps": 3e-3, "rate": "relative", "scale": "relative", "method": method}
     base = head.logits(hidden)
     expected = functional.mbpa_delta(hidden, neighbors, head, base, **options).delta
