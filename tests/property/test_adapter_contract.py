@@ -244,7 +244,8 @@ def weightless() -> MethodSettings:
     return replace(
         toy.SETTINGS,
         cache=CacheConfig(30, 0.7, 0.0), knn=KnnConfig(0.5, 0.0), mixture=MixtureConfig(0.8, 0.0),
-        mbpa=replace(toy.SETTINGS.mbpa, lr=0.0), mbpa_absolute=MbpaAbsoluteConfig(lr=0.0), hebb=replace(toy.SETTINGS.hebb, eta=0.0),
+        mbpa=replace(toy.SETTINGS.mbpa, lr=0.0), mbpa_absolute=MbpaAbsoluteConfig(lr=0.0),
+        hebb=replace(toy.SETTINGS.hebb, eta=0.0),
         mixture_gated=replace(toy.SETTINGS.mixture_gated, bias=-1e4),
         hebb_learned=replace(toy.SETTINGS.hebb_learned, eta=0.0),
         mixture_cache=replace(toy.SETTINGS.mixture_cache, gamma=0.0), dynamic_mixture=DynamicMixtureConfig(0.8, 0.0),
