@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from hebblm.adapt.functional import closeness
+from hebblm.adapt.solvers.problem import Problem, key_products
 from hebblm.types import Neighbors, OutputHead
 
 
@@ -48,3 +50,36 @@ def make_problem(
     head = OutputHead(weight, offset if bias else None)
     neighbors = Neighbors(keys, values.masked_fill(~mask, 0), distances, mask, head.logits(keys).logsumexp(2))
     return hidden, neighbors, head
+
+
+def language_like(seed: int, *, n: int, k: int, d: int, v: int) -> tuple[torch.Tensor, Neighbors, OutputHead]:
+    """Return states in clusters, a head with a Zipfian bias, and labels drawn from the head itself."""
+    generator = torch.Generator().manual_seed(seed)
+    entries = 20 * k
+    centres = torch.randn(12, d, generator=generator, dtype=torch.float64)
+    cluster = torch.randint(0, 12, (entries + n,), generator=generator)
+    noise = torch.randn(entries + n, d, generator=generator, dtype=torch.float64)
+    states = torch.tanh(0.7 * centres[cluster] + 0.3 * noise)
+    weight = torch.randn(v, d, generator=generator, dtype=torch.float64) / d**0.5 * 2
+    head = OutputHead(weight, -1.2 * torch.arange(1, v + 1, dtype=torch.float64).log())
+    labels = torch.multinomial(head.logits(states).softmax(1), 1, generator=generator).squeeze(1)
+    memory, queries = states[:entries], states[entries:]
+    squared = (queries[:, None] - memory).square().sum(2)
+    distances, index = squared.topk(k, largest=False)
+    keys = memory[index]
+    mask = torch.ones(n, k, dtype=torch.bool)
+    return queries, Neighbors(keys, labels[index], distances, mask, head.logits(keys).logsumexp(2)), head
+
+
+def as_problem(hidden: torch.Tensor, neighbors: Neighbors, head: OutputHead, eps: float = 1e-3) -> Problem:
+    weights = closeness(neighbors.distances, neighbors.mask, eps=eps)
+    return Problem(
+        head,
+        hidden,
+        neighbors.keys,
+        neighbors.values,
+        weights / neighbors.mask.sum(1, keepdim=True).clamp_min(1),
+        head.logits(hidden),
+        neighbors.log_normalizers,
+        key_products(hidden, neighbors.keys),
+    )

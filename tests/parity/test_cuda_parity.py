@@ -26,12 +26,14 @@ def on_cuda(neighbors: Neighbors, head: OutputHead) -> tuple[Neighbors, OutputHe
     return moved, OutputHead(head.weight.cuda(), None if head.bias is None else head.bias.cuda())
 
 
-@pytest.mark.parametrize("options", [{}, {"method": "fast", "active": 50}, {"optimizer": "rmsprop"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"method": "fast"}, {"method": "fast", "rate": "relative"}, {"optimizer": "rmsprop"}]
+)
 @pytest.mark.parametrize("lr", [0.01, 50.0])
 def test_adaptation_on_cuda(options: dict[str, object], lr: float) -> None:
-    hidden, neighbors, head = make_problem(41, k=20, v=300)
+    hidden, neighbors, head = make_problem(41, k=20, v=600)
     there, head_there = on_cuda(neighbors, head)
-    counts = torch.arange(300)
+    counts = torch.arange(600)
     shared = {"lr": lr, "steps": 3, "eps": 1e-3, "eta": 0.5, "beta": 0.5, **options}
     expected = functional.hebb_logits(hidden, neighbors, head, counts=counts, **shared)
     actual = functional.hebb_logits(hidden.cuda(), there, head_there, counts=counts.cuda(), **shared)

@@ -4,10 +4,11 @@ import pytest
 import torch
 
 from hebblm.adapt import functional
-from hebblm.types import Neighbors
+from hebblm.adapt.solvers.problem import curvature
+from hebblm.types import Neighbors, OutputHead
 
 from . import reference
-from .problems import make_problem
+from .problems import as_problem, make_problem
 
 EPS = 1e-3
 
@@ -18,25 +19,70 @@ def assert_same(actual: torch.Tensor, expected: torch.Tensor) -> None:
     assert error.max() <= 1e-10, error
 
 
+def relative_reference(
+    hidden: torch.Tensor, neighbors: Neighbors, head: OutputHead, *, lr: float, steps: int, pull: float
+) -> torch.Tensor:
+    """Return the plain form at the rate that the solver takes for each query."""
+    parts = as_problem(hidden, neighbors, head)
+    unit = curvature(parts.keys, parts.weights, parts.one).tolist()
+    rows = []
+    for row, query in enumerate(hidden):
+        rate = lr / unit[row] if unit[row] else 0.0
+        own = reference.adapted_head(
+            neighbors, row, head, lr=rate, steps=steps, eps=EPS, pull=pull * unit[row]
+        )
+        rows.append(own.logits(query))
+    return torch.stack(rows)
+
+
 @pytest.mark.parametrize("steps", [1, 2, 5])
 @pytest.mark.parametrize("lr", [0.003, 0.1, 2.0])
 @pytest.mark.parametrize("bias", [True, False])
 def test_descent_equals_autograd(steps: int, lr: float, bias: bool) -> None:
     hidden, neighbors, head = make_problem(steps, bias=bias)
-    actual = functional.mbpa_logits(hidden, neighbors, head, lr=lr, steps=steps, eps=EPS, guard=False)
+    actual = functional.mbpa_logits(hidden, neighbors, head, lr=lr, steps=steps, eps=EPS, rate="absolute")
     assert_same(actual, reference.mbpa_logits(hidden, neighbors, head, lr=lr, steps=steps, eps=EPS))
 
 
 @pytest.mark.parametrize("steps", [1, 5])
+@pytest.mark.parametrize("lr", [0.5, 8.0])
+@pytest.mark.parametrize("pull", [0.0, 0.03])
+@pytest.mark.parametrize("bias", [True, False])
+def test_descent_at_a_relative_rate_equals_autograd(steps: int, lr: float, pull: float, bias: bool) -> None:
+    hidden, neighbors, head = make_problem(steps, bias=bias)
+    options = {"lr": lr, "steps": steps, "pull": pull}
+    actual = functional.mbpa_logits(hidden, neighbors, head, eps=EPS, rate="relative", **options)
+    assert_same(actual, relative_reference(hidden, neighbors, head, **options))
+    assert torch.equal(actual[2], head.logits(hidden)[2])  # no neighbours
+
+
+@pytest.mark.parametrize("pull", [0.0, 0.03])
+@pytest.mark.parametrize("keys", ["one", "the same"])
+def test_where_the_largest_eigenvalue_is_exact_so_is_the_relative_rate(pull: float, keys: str) -> None:
+    hidden, neighbors, head = make_problem(9, n=2, k=1 if keys == "one" else 6)
+    same = neighbors.keys[:, :1].expand_as(neighbors.keys).contiguous()
+    neighbors = Neighbors(same, neighbors.values, neighbors.distances, neighbors.mask)
+    options = {"lr": 3.0, "steps": 4, "eps": EPS, "pull": pull}
+    actual = functional.mbpa_logits(hidden, neighbors, head, rate="relative", **options)
+    assert_same(actual, reference.mbpa_logits(hidden, neighbors, head, relative=True, **options))
+
+
+@pytest.mark.parametrize("steps", [1, 5])
+@pytest.mark.parametrize("rate", ["absolute", "relative"])
 @pytest.mark.parametrize(
     "shape",
     [{"k": 1}, {"k": 12, "labels": 2}, {"labels": 4, "zero_rows": 4}, {"k": 30, "d": 3, "v": 4}],
     ids=["one neighbour", "repeated labels", "labels without a learnt row", "more neighbours than width"],
 )
-def test_descent_equals_autograd_in_awkward_shapes(steps: int, shape: dict[str, int]) -> None:
+def test_descent_equals_autograd_in_awkward_shapes(steps: int, rate: str, shape: dict[str, int]) -> None:
     hidden, neighbors, head = make_problem(3, **shape)
-    actual = functional.mbpa_logits(hidden, neighbors, head, lr=0.05, steps=steps, eps=EPS, guard=False)
-    assert_same(actual, reference.mbpa_logits(hidden, neighbors, head, lr=0.05, steps=steps, eps=EPS))
+    lr = 0.05 if rate == "absolute" else 2.0
+    actual = functional.mbpa_logits(hidden, neighbors, head, lr=lr, steps=steps, eps=EPS, rate=rate)
+    if rate == "absolute":
+        expected = reference.mbpa_logits(hidden, neighbors, head, lr=lr, steps=steps, eps=EPS)
+    else:
+        expected = relative_reference(hidden, neighbors, head, lr=lr, steps=steps, pull=0.0)
+    assert_same(actual, expected)
 
 
 @pytest.mark.parametrize("steps", [1, 5])
@@ -48,7 +94,7 @@ def test_every_key_a_duplicate(steps: int) -> None:
         torch.zeros(2, 4, dtype=torch.float64),
         torch.ones(2, 4, dtype=torch.bool),
     )
-    actual = functional.mbpa_logits(hidden, same, head, lr=1e-4, steps=steps, eps=EPS, guard=False)
+    actual = functional.mbpa_logits(hidden, same, head, lr=1e-4, steps=steps, eps=EPS, rate="absolute")
     assert_same(actual, reference.mbpa_logits(hidden, same, head, lr=1e-4, steps=steps, eps=EPS))
 
 
@@ -57,10 +103,10 @@ def test_every_key_a_duplicate(steps: int) -> None:
 def test_pull_equals_autograd(steps: int, bias: bool) -> None:
     hidden, neighbors, head = make_problem(5, bias=bias)
     options = {"lr": 0.02, "steps": steps, "eps": EPS, "pull": 0.7}
-    actual = functional.mbpa_logits(hidden, neighbors, head, guard=False, **options)
+    actual = functional.mbpa_logits(hidden, neighbors, head, rate="absolute", **options)
     assert_same(actual, reference.mbpa_logits(hidden, neighbors, head, **options))
     if steps > 1:
-        free = functional.mbpa_logits(hidden, neighbors, head, guard=False, **{**options, "pull": 0.0})
+        free = functional.mbpa_logits(hidden, neighbors, head, rate="absolute", **{**options, "pull": 0.0})
         assert not torch.allclose(actual, free)
 
 
@@ -71,14 +117,5 @@ def test_pull_equals_autograd(steps: int, bias: bool) -> None:
 def test_rmsprop_equals_torch(steps: int, lr: float, pull: float, bias: bool) -> None:
     hidden, neighbors, head = make_problem(6, bias=bias)
     options = {"lr": lr, "steps": steps, "eps": EPS, "optimizer": "rmsprop", "pull": pull}
-    actual = functional.mbpa_logits(hidden, neighbors, head, guard=False, **options)
+    actual = functional.mbpa_logits(hidden, neighbors, head, rate="absolute", **options)
     assert_same(actual, reference.mbpa_logits(hidden, neighbors, head, **options))
-
-
-def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    hidden, neighbors, head = make_problem(7, n=9)
-    whole = functional.mbpa_logits(hidden, neighbors, head, lr=0.1, steps=3, eps=EPS)
-    monkeypatch.setattr("hebblm.adapt.functional.escalation.BYTES", 1)
-    assert torch.allclose(
-        functional.mbpa_logits(hidden, neighbors, head, lr=0.1, steps=3, eps=EPS), whole, rtol=1e-12
-    )

@@ -13,6 +13,7 @@ SPARE = 32  # probable classes beside the labels, however many these are
 RANK = 16  # directions of the keys that move each other together
 RIDGE = 1e-5  # of a direction's length, tells apart directions that depend on each other
 TAIL = 1e-6  # a tail that holds less is not told from none
+FAR = 1e12  # a sum of exponentials may grow or shrink so far before the largest is taken off
 
 
 def active_size(k: int, *, known: bool) -> int:
@@ -89,7 +90,7 @@ def _follow(
         drawn = torch.bmm(alpha.unsqueeze(1), shares).squeeze(1)  # (n, A + 1)
         drawn[:, -1] = alpha.sum(1) - drawn[:, :-1].sum(1)
         return drawn.neg_().scatter_add_(1, labels, alpha), torch.zeros_like(mass, dtype=torch.bool)
-    shares[:, :, -1] = (1 + shares[:, :, -1] - shares.sum(2)).clamp_min_(torch.finfo(logits.dtype).tiny)
+    shares[:, :, -1] = (1 - shares.sum(2)).clamp_min_(torch.finfo(logits.dtype).tiny)
     logits[:, :, -1] = shares[:, :, -1].log()
     factor, own = _factored(problem)  # U (n, K, r), e (n, K)
     own = (own * sizes).unsqueeze(2)  # (n, K, 1)
@@ -106,9 +107,7 @@ def _follow(
         if step:
             torch.exp(logits, out=shares)
         scale = shares.sum(2).reciprocal_()  # 1 / sum_v exp Z (n, K)
-        if not bool(
-            ((scale > 0) & (scale < torch.inf)).all()
-        ):  # too large a rate: as exact, which takes maxima off
+        if not bool(((scale > 1 / FAR) & (scale < FAR)).all()):  # too large a rate: as exact does
             logits.sub_(logits.amax(2, keepdim=True))
             scale = torch.exp(logits, out=shares).sum(2).reciprocal_()
         if step in (0, last_step - 1):
@@ -144,6 +143,7 @@ def _log_shares(problem: Problem, chosen: Tensor, mass: Tensor) -> Tensor:
     if known is None:
         known = logits[:, :, :-1].logsumexp(2) - mass.log().unsqueeze(1)
     logits.sub_(known.to(logits.dtype).unsqueeze(2))
+    logits[:, :, -1] = -torch.inf
     return logits
 
 

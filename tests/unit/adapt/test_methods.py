@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, replace
 
 import pytest
@@ -36,6 +35,7 @@ from hebblm.adapt import (
     window_of,
 )
 from hebblm.adapt import functional as F
+from hebblm.adapt.settings import MbpaAbsoluteConfig
 from hebblm.errors import UserError
 from hebblm.memory import FlatMemory
 
@@ -94,14 +94,15 @@ def test_every_variant_is_the_equation_it_is_named_after(
 ) -> None:
     context = observed_context()
     hebb = replace(toy.SETTINGS.hebb, constant=0.3, closeness="raw", scale=scale)
-    settings = replace(toy.exact(toy.SETTINGS), hebb=hebb)
+    mbpa = replace(toy.SETTINGS.mbpa, method="exact", scale=scale)
+    settings = replace(toy.SETTINGS, hebb=hebb, mbpa=mbpa)
     hidden = toy.randn(9, 4, toy.DIM, dtype=torch.float64)
     near = context.memory.search(hidden, context.k)
     options = {"hebbian_classes": context.new_classes, **arguments}
     expected = F.hebb_logits(
         hidden, near, context.head, lr=settings.mbpa.lr, steps=settings.mbpa.steps, eta=settings.hebb.eta,
         beta=settings.hebb.beta, counts=context.train_counts + context.observed, eps=settings.mbpa.eps, scale=scale,
-        **options,  # type: ignore[arg-type]
+        rate=mbpa.rate, **options,  # type: ignore[arg-type]
     ).log_softmax(1)  # fmt: skip
     found = ContextAdapter(context, build_rule(variant, settings)).predict(hidden)
     assert torch.allclose(found, expected, atol=1e-12)
@@ -143,13 +144,20 @@ def test_a_result_names_the_settings_that_a_method_depends_on() -> None:
     assert "tempered" not in hyperparameters("mixture", warm)
 
 
-def test_over_a_moving_base_the_default_tolerance_gives_way() -> None:
-    found = hyperparameters("dynamic+mixture+hebb", toy.SETTINGS)["mbpa"]
-    assert found == {**asdict(toy.SETTINGS.mbpa), "tolerance": math.inf}
-    chosen = replace(toy.SETTINGS, mbpa=replace(toy.SETTINGS.mbpa, tolerance=0.5))
-    assert hyperparameters("dynamic+mixture+hebb", chosen)["mbpa"]["tolerance"] == 0.5
-    rule = build_rule("dynamic+mixture+hebb", toy.SETTINGS)
-    assert rule.second.mbpa.tolerance == math.inf  # type: ignore[attr-defined]
+@pytest.mark.parametrize(("name", "rate"), [("mbpa-absolute", "absolute"), ("mbpa-guarded", "guarded")])
+def test_mbpa_at_an_absolute_rate_has_values_of_its_own(name: str, rate: str) -> None:
+    own = MbpaAbsoluteConfig(lr=0.07, steps=2, eps=0.01)
+    settings = replace(toy.exact(toy.SETTINGS), mbpa_absolute=own)
+    context = observed_context()
+    hidden = toy.randn(9, 4, toy.DIM, dtype=torch.float64)
+    near = context.memory.search(hidden, context.k)
+    expected = F.mbpa_logits(hidden, near, context.head, **asdict(own), rate=rate).log_softmax(1)
+    found = ContextAdapter(context, build_rule(name, settings)).predict(hidden)
+    assert torch.allclose(found, expected, atol=1e-12)
+    other = replace(settings, mbpa=replace(settings.mbpa, lr=1.0, steps=1, eps=0.5))
+    assert build_rule(name, settings) == build_rule(name, other)
+    assert set(hyperparameters(name, settings)) == {"mbpa_absolute", "mbpa"}
+    assert name in named("all")
 
 
 def test_the_window_is_the_longest_that_is_looked_back_at() -> None:
@@ -180,6 +188,9 @@ def test_the_window_is_the_longest_that_is_looked_back_at() -> None:
         (lambda: MbpaConfig(steps=-1), "mbpa.steps = -1"),
         (lambda: MbpaConfig(eps=0.0), "mbpa.eps = 0"),
         (lambda: MbpaConfig(pull=-1.0), "mbpa.pull = -1"),
+        (lambda: MbpaAbsoluteConfig(lr=-1.0), "mbpa_absolute.lr = -1"),
+        (lambda: MbpaAbsoluteConfig(steps=-1), "mbpa_absolute.steps = -1"),
+        (lambda: MbpaAbsoluteConfig(eps=0.0), "mbpa_absolute.eps = 0"),
         (lambda: HebbConfig(beta=1.0), "hebb.beta = 1"),
         (lambda: HebbConfig(eta=-1.0), "hebb.eta = -1"),
         (lambda: HebbConfig(constant=1.5), "hebb.constant = 1.5"),

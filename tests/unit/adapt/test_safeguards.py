@@ -5,72 +5,122 @@ from dataclasses import replace
 import pytest
 import torch
 
-from hebblm.adapt import Context, Interpolated, Mbpa, MbpaConfig, MethodSettings, Unadapted, build_rule
+from hebblm.adapt import Context, Interpolated, Mbpa, MbpaConfig, MethodSettings, Unadapted, build_rule, rules
 from hebblm.adapt.safeguards import Safeguards
+from hebblm.adapt.settings import MbpaAbsoluteConfig
 from hebblm.evaluation.loop import Scores
 from hebblm.memory import FlatMemory
 from hebblm.types import OutputHead
 
 from ...support import toy
 
-CLASSES = 500  # more than the fast form follows
+CLASSES = 1100  # more than twice what the fast form follows
+FAR = MbpaConfig(lr=300.0, steps=4)  # a relative rate that climbs
 
 
-def observed(fixed: bool = True) -> Context:
+def observed(fixed: bool = True, entries: int = 40) -> Context:
     head = OutputHead(
         toy.randn(1, CLASSES, toy.DIM, dtype=torch.float64), toy.randn(2, CLASSES, dtype=torch.float64)
     )
     memory = FlatMemory(toy.DIM, dtype=torch.float64)
     counts = torch.ones(CLASSES, dtype=torch.int64)
     context = Context(head, memory, k=9, train_counts=counts, fixed=fixed)
-    context.observe(toy.randn(3, 40, toy.DIM, dtype=torch.float64), torch.arange(40) * 7 % CLASSES)
+    labels = torch.arange(entries) * 7 % CLASSES
+    context.observe(toy.randn(3, entries, toy.DIM, dtype=torch.float64), labels)
     return context
 
 
-@pytest.mark.parametrize("name", ["mbpa", "hebb", "hebb-v2", "mixture+mbpa", "mixture+hebb"])
-def test_every_method_with_gradient_steps_counts_what_gave_way(name: str) -> None:
-    hidden = toy.randn(9, 5, toy.DIM, dtype=torch.float64)
-    for tolerance, all_exact in ((0.0, True), (1e6, False)):
-        config = MbpaConfig(lr=0.3, steps=3, tolerance=tolerance)
-        rule = build_rule(name, replace(toy.SETTINGS, mbpa=config))
-        found = rule.safeguards(observed().batch(hidden))
-        assert found.exact_fallbacks.tolist() == [all_exact] * 5
-        assert not found.widened.any()
+def queries(count: int = 5) -> torch.Tensor:
+    return toy.randn(9, count, toy.DIM, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("name", ["mbpa", "hebb", "hebb-v2", "mixture+mbpa", "mixture+hebb", "hebb-learned"])
+def test_every_method_with_gradient_steps_counts_queries_that_rose_and_measures_errors(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rules, "MEASURED", 1)  # every query
+    for config, rises in ((FAR, True), (replace(FAR, lr=1.0), False)):
+        found = build_rule(name, replace(toy.SETTINGS, mbpa=config)).safeguards(observed().batch(queries()))
+        assert found.rose.any() == rises
+        assert not found.stabilized.any()
+        assert len(found.errors) == 5
+        assert (found.errors > 0).all()
+
+
+def test_absolute_rates_take_their_own_values_and_only_the_guarded_one_runs_again() -> None:
+    settings = replace(toy.SETTINGS, mbpa_absolute=MbpaAbsoluteConfig(lr=1e4, steps=4))
+    batch = observed().batch(queries())
+    plain, guarded = (
+        build_rule(name, settings).safeguards(batch) for name in ("mbpa-absolute", "mbpa-guarded")
+    )
+    assert guarded.rose.any()
+    assert torch.equal(guarded.stabilized, guarded.rose)
+    assert plain.rose.any()
+    assert not plain.stabilized.any()
+    calm = build_rule("mbpa-guarded", replace(settings, mbpa_absolute=MbpaAbsoluteConfig(lr=1e-4)))
+    assert not calm.safeguards(batch).rose.any()
 
 
 def test_what_has_no_gradient_steps_counts_nothing() -> None:
-    batch = observed().batch(toy.randn(9, 5, toy.DIM, dtype=torch.float64))
-    settings = MethodSettings(mbpa=MbpaConfig(tolerance=0.0))
+    batch = observed().batch(queries())
     for name in ("lstm", "knn", "mixture", "hebb-v1"):
-        found = build_rule(name, settings).safeguards(batch)
-        assert not (found.stabilized | found.widened | found.exact_fallbacks).any()
+        found = build_rule(name, MethodSettings(mbpa=FAR)).safeguards(batch)
+        assert not (found.stabilized | found.rose).any()
+        assert len(found.errors) == 0
 
 
 def test_either_part_of_a_combination_counts() -> None:
-    batch = observed().batch(toy.randn(9, 5, toy.DIM, dtype=torch.float64))
-    rule = Interpolated(Unadapted(), Mbpa(MbpaConfig(tolerance=0.0)), 0.5)
-    assert rule.safeguards(batch).exact_fallbacks.all()
+    batch = observed().batch(queries())
+    alone, joined = Mbpa(FAR), Interpolated(Unadapted(), Mbpa(FAR), 0.5)
+    assert alone.safeguards(batch).rose.any()
+    assert torch.equal(joined.safeguards(batch).rose, alone.safeguards(batch).rose)
 
 
 def test_counts_add_up_over_mini_batches() -> None:
     scores = Scores({})
-    some, none = torch.tensor([True, False, True]), torch.zeros(3, dtype=torch.bool)
-    scores.count("mbpa", Safeguards(none, some, ~some))
-    scores.count("mbpa", Safeguards(some, some, none))
-    assert (scores.stabilized, scores.widened, scores.exact_fallbacks) == (
-        {"mbpa": 2},
-        {"mbpa": 4},
-        {"mbpa": 1},
+    some, none, errors = torch.tensor([True, False, True]), torch.zeros(3, dtype=torch.bool), torch.ones(2)
+    scores.count("mbpa", Safeguards(some, none, errors))
+    scores.count("mbpa", Safeguards(some, ~some, 2 * errors[:1]))
+    assert (scores.rose, scores.stabilized) == ({"mbpa": 4}, {"mbpa": 1})
+    assert scores.errors == {"mbpa": [1.0, 1.0, 2.0]}
+
+
+def test_one_query_of_every_thousand_is_measured_at_a_random_place() -> None:
+    places = [place for place in range(20_000) if rules._measured(place)]
+    assert [place // 1000 for place in places] == list(range(20))
+    assert len({place % 1000 for place in places}) > 10
+
+
+def test_which_queries_are_measured_depends_on_their_place_in_the_stream_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rules, "MEASURED", 4)
+    hidden, config = queries(12), MbpaConfig()
+    context, found = observed(), []
+    whole = rules.fast_errors(context.batch(hidden), config)
+    assert len(whole) == 3
+    logits = context.head.logits(hidden)
+    rows = [row for row in range(12) if rules._measured(40 + row)]
+    fast, exact = (
+        Mbpa(replace(config, method=method)).log_probs(context.batch(hidden))[rows]
+        for method in ("fast", "exact")
     )
+    assert not torch.equal(logits[rows].log_softmax(1), fast)
+    torch.testing.assert_close(whole, (exact.exp() * (fast - exact).abs()).sum(1))
+    for row in range(12):  # one at a time, as much observed before each as its place says
+        start = observed(entries=40 + row)
+        found += [row] * len(rules.fast_errors(start.batch(hidden[row : row + 1]), config))
+    assert found == rows
+    assert len(rules.fast_errors(context.batch(hidden), replace(config, method="exact"))) == 0
 
 
 def test_normalizers_bring_the_fast_form_closer() -> None:
-    hidden = toy.randn(9, 20, toy.DIM, dtype=torch.float64)
-    loose = MbpaConfig(lr=1.0, steps=3, tolerance=1e6)
+    hidden = queries(20)
+    config = MbpaConfig(lr=1.0, steps=3)
     errors = {}
     for fixed in (True, False):
         context = observed(fixed)
-        exact = Mbpa(replace(loose, method="exact")).log_probs(context.batch(hidden))
-        fast = Mbpa(loose).log_probs(context.batch(hidden))
+        exact = Mbpa(replace(config, method="exact")).log_probs(context.batch(hidden))
+        fast = Mbpa(config).log_probs(context.batch(hidden))
         errors[fixed] = float((exact.exp() * (fast - exact).abs()).sum(1).mean())
-    assert 0 < errors[True] < errors[False] / 2
+    assert 0 < errors[True] < errors[False]

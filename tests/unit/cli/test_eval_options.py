@@ -6,8 +6,8 @@ from hebblm.cli.eval import EvalConfig, changes_of, main
 
 
 def test_the_options_of_the_adaptation_are_short_for_settings() -> None:
-    config = EvalConfig(intra_domain="ptb", method="fast", tolerance=2e-4, set=["hebb.beta=0.5"])
-    assert changes_of(config) == ["hebb.beta=0.5", "mbpa.method=fast", "mbpa.tolerance=0.0002"]
+    config = EvalConfig(intra_domain="ptb", method="fast", set=["hebb.beta=0.5"])
+    assert changes_of(config) == ["hebb.beta=0.5", "mbpa.method=fast"]
     assert changes_of(EvalConfig(intra_domain="ptb", set=["mbpa.method=exact"])) == ["mbpa.method=exact"]
 
 
@@ -16,11 +16,6 @@ def test_the_options_of_the_adaptation_are_short_for_settings() -> None:
     [
         (["--method", "exact", "--set", "mbpa.method=fast"], "--method exact and --set mbpa.method"),
         (["--method", "exact", "--set", "mbpa.method=exact"], "use one"),
-        (["--tolerance", "0.1", "--set", "mbpa.tolerance=0.2"], "--tolerance 0.1 and --set mbpa.tolerance"),
-        (["--tolerance", "0.1", "--method", "exact"], "--tolerance 0.1 has no meaning for the exact form"),
-        (["--tolerance", "0.1", "--set", "mbpa.method=exact"], "no meaning"),
-        (["--tolerance", "-1"], "mbpa.tolerance = -1.0 is out of range"),
-        (["--tolerance", "nan"], "tolerance"),
         (["--method", "quick"], "method"),
         (["--forgetting"], "--forgetting compares two domains, and ptb is the only one"),
         (["--forgetting-tokens", "0"], "--forgetting-tokens 0 must be at least 1"),

@@ -18,7 +18,7 @@ from hebblm.memory import FlatMemory
 
 from ...support import toy
 
-MBPA = MbpaConfig(lr=0.3, steps=2)
+MBPA = MbpaConfig(lr=0.3, steps=2, rate="guarded", eps=1e-3, scale="absolute")
 HEBB = HebbConfig(closeness="max", counts="memory", scale="absolute")
 ETA = 0.8
 

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import math
-
 import pytest
 
 from hebblm.evaluation.defaults import resolve_settings
@@ -10,14 +8,14 @@ from hebblm.evaluation.scenario import ScenarioConfig
 WITHIN, ACROSS = ScenarioConfig(intra_domain="ptb"), ScenarioConfig(cross_domain="wt2-to-ptb")
 
 
-@pytest.mark.parametrize("start", ["tuned", "paper"])
-def test_a_moving_base_has_no_tolerance_unless_one_is_named(start: str) -> None:
-    assert resolve_settings(WITHIN, start, {}, []).methods.mbpa.tolerance == 1e-3
-    assert resolve_settings(ACROSS, start, {}, []).base.lr > 0
-    assert resolve_settings(ACROSS, start, {}, []).methods.mbpa.tolerance == math.inf
-    for values, changes in (({"mbpa.tolerance": 0.01}, []), ({}, ["mbpa.tolerance=0.01"])):
-        assert resolve_settings(ACROSS, start, values, changes).methods.mbpa.tolerance == 0.01
-
-
-def test_a_base_that_is_told_to_stay_keeps_the_tolerance() -> None:
-    assert resolve_settings(ACROSS, "tuned", {}, ["base.lr=0"]).methods.mbpa.tolerance == 1e-3
+@pytest.mark.parametrize("config", [WITHIN, ACROSS])
+def test_the_base_stays_and_the_rate_is_relative_unless_one_asks(config: ScenarioConfig) -> None:
+    plain = resolve_settings(config, "default", {}, [])
+    assert plain.base.lr == 0
+    assert plain.methods.mbpa.rate == "relative"
+    assert resolve_settings(config, "default", {}, ["base.lr=1e-4"]).base.lr == 1e-4
+    paper = resolve_settings(config, "paper", {}, [])
+    assert (paper.base.lr > 0) == (config is ACROSS)
+    assert (paper.methods.mbpa.rate, paper.methods.mbpa.scale) == ("guarded", "absolute")
+    changed = resolve_settings(config, "paper", {"mbpa.rate": "absolute", "mbpa.lr": 3}, ["mbpa.lr=2"])
+    assert (changed.methods.mbpa.rate, changed.methods.mbpa.lr) == ("absolute", 2)

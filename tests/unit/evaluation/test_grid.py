@@ -54,6 +54,7 @@ def test_every_point_is_the_loss_of_hebb(masked: bool, entries: int, lr: float, 
         logits = F.hebb_logits(
             hidden, batch.neighbors, base.head, lr=lr, steps=steps, eta=eta, beta=beta, eps=mbpa.eps,
             counts=context.train_counts + context.observed, hebbian_classes=classes, scale="relative",
+            rate="relative",
         )  # fmt: skip
         expected = -logits.log_softmax(1).gather(1, targets[:, None]).squeeze(1)
         assert torch.allclose(row, expected, atol=1e-9), (beta, eta)

@@ -45,9 +45,7 @@ def test_every_known_name_can_be_set_to_what_it_is() -> None:
         ("mbpa.steps", "3", 3),
         ("mbpa.steps", 4.0, 4),
         ("mbpa.method", "exact", "exact"),
-        ("mbpa.guard", "False", False),
-        ("mbpa.guard", "1", True),
-        ("mbpa.guard", True, True),
+        ("mbpa.rate", "guarded", "guarded"),
         ("memory.capacity", "250", 250),
         ("memory.capacity", "none", None),
         ("memory.capacity", None, None),
@@ -86,7 +84,7 @@ def test_a_combination_may_be_written_with_a_plus() -> None:
         ("mbpa.lr", [1], "mbpa.lr=.1. must be a value of type float"),
         ("mbpa.lr", True, "mbpa.lr=True"),
         ("mbpa.lr", "-1", "mbpa.lr = -1"),
-        ("mbpa.guard", "maybe", "mbpa.guard=maybe must be true or false"),
+        ("mbpa.rate", "fixed", "mbpa.rate=fixed must be one of relative, absolute, guarded"),
         ("mbpa.method", "slow", "mbpa.method=slow must be one of fast, exact"),
         ("hebb.beta", "1", "hebb.beta = 1"),
         ("mixture.gamma", "1.5", "mixture.gamma = 1.5"),
@@ -189,10 +187,10 @@ def test_the_defaults_can_be_asked_for_and_are_relative() -> None:
     settings = resolve_settings(INTRA, "default", {}, [])
     assert settings == Hyperparameters()
     scales = [name for name in known_names() if name.endswith(".scale")]
-    assert len(scales) == 9
+    assert len(scales) == 10
     assert {value_of(settings, name) for name in scales} == {"relative"}
     shipped = resolve_settings(INTRA, "tuned", {}, [])
-    assert {value_of(shipped, name) for name in scales} == {"absolute"}
+    assert {value_of(shipped, name) for name in scales if name != "mbpa.scale"} == {"absolute"}
 
 
 def test_an_unknown_start_is_refused() -> None:

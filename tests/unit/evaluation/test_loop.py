@@ -12,6 +12,7 @@ from torch.nn import functional as nn
 from awd_lstm import detach
 from hebblm.adapt import RULES, build_rule
 from hebblm.adapt import functional as F
+from hebblm.adapt.settings import MbpaAbsoluteConfig
 from hebblm.evaluation.loop import evaluate, evaluate_alone
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import FlatMemory
@@ -74,8 +75,8 @@ def test_equals_the_plainest_loop(every: int) -> None:
                 hidden, near, head, theta=0.8, gamma=0.25, scale="relative"
             )
             logits["hebb"] = F.hebb_logits(
-                hidden, near, head, lr=0.3, steps=3, eta=0.4, beta=0.6, eps=1e-3, hebbian_classes=new, scale="relative",
-                counts=counts + torch.bincount(values, minlength=toy.WORDS),
+                hidden, near, head, lr=0.3, steps=3, eta=0.4, beta=0.6, eps=3e-3, hebbian_classes=new, scale="relative",
+                rate="relative", counts=counts + torch.bincount(values, minlength=toy.WORDS),
             )  # fmt: skip
         for name, scores in logits.items():
             expected[name] += nn.cross_entropy(scores, targets, reduction="none").tolist()
@@ -176,21 +177,23 @@ def test_progress_counts_every_token_once() -> None:
     assert done == [40] * 11 + [10]
 
 
-def test_queries_run_at_a_stable_rate_are_counted_and_finite() -> None:
+def test_queries_whose_loss_rises_are_counted_and_finite() -> None:
     stream = toy.stream_of(np.tile(toy.tokens(5, 20), 6))  # repetition makes near-duplicate keys
-    counted = {}
     for lr in (1e-4, 1e4):
         base = toy.base_of(toy.tiny_model())
         context = toy.context_of(base, FlatMemory(toy.DIM), stream)
-        settings = replace(toy.SETTINGS, mbpa=replace(toy.SETTINGS.mbpa, lr=lr))
+        mbpa = replace(toy.SETTINGS.mbpa, lr=lr)
+        settings = replace(toy.SETTINGS, mbpa=mbpa, mbpa_absolute=MbpaAbsoluteConfig(lr=lr))
         rules = {name: build_rule(name, settings) for name in RULES}
         scores = evaluate(base, context, rules, stream, UnionVocabulary(), update_every=20)
         assert all(np.isfinite(losses).all() for losses in scores.nll.values())
-        counted[lr] = scores.stabilized
-    assert set(counted[1e-4].values()) == {0}
-    quiet = {"lstm", "cache", "knn", "mixture", "mixture-gated", "mixture+cache", "hebb-v1"}
-    assert {name for name, number in counted[1e4].items() if number == 0} == quiet
-    assert len({number for name, number in counted[1e4].items() if name not in quiet}) == 1
+        quiet = {"lstm", "cache", "knn", "mixture", "mixture-gated", "mixture+cache", "hebb-v1"}
+        assert {name for name in RULES if scores.rose[name] == 0} == (quiet if lr > 1 else set(RULES))
+        again = {name for name in RULES if scores.stabilized[name]}
+        assert again == ({"mbpa-guarded"} if lr > 1 else set())
+        assert scores.stabilized["mbpa-guarded"] == scores.rose["mbpa-guarded"]
+        own = {"mbpa-absolute", "mbpa-guarded"}
+        assert len({scores.rose[name] for name in RULES if name not in quiet | own}) == 1
 
 
 def test_alone_and_shared_agree_on_the_base() -> None:

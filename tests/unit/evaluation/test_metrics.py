@@ -56,9 +56,11 @@ def test_perplexity_a_word_and_bits_a_byte_count_the_text_and_not_its_pieces() -
     assert whole.words_perplexity == pytest.approx(math.exp(total / 20))
     assert whole.bits_per_byte == pytest.approx(total / math.log(2) / 123)
     assert whole.stabilized_queries == 4
-    assert whole.widened_queries is whole.exact_fallback_queries is None
-    counted = method_result(nll, stream, whole=True, widened=7, exact_fallbacks=0, **options)  # type: ignore[arg-type]
-    assert (counted.widened_queries, counted.exact_fallback_queries) == (7, 0)
+    assert whole.rose_queries is None
+    counted = method_result(nll, stream, whole=True, rose=7, errors=[0.0, 0.3], **options)  # type: ignore[arg-type]
+    assert counted.rose_queries == 7
+    assert counted.extra == {"fast_error": {"queries": 2, "mean": 0.15, "max": 0.3}}
+    assert whole.extra == {}
     part = method_result(nll, stream, whole=False, **options)  # type: ignore[arg-type]
     assert part.words_perplexity is part.bits_per_byte is None
 

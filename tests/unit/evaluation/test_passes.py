@@ -56,7 +56,7 @@ def test_the_methods_over_dynamic_evaluation_equal_the_plainest_loop(tmp_path: P
                     hidden, found_near, head, lr=methods.mbpa.lr, steps=methods.mbpa.steps, eta=methods.hebb.eta,
                     beta=methods.hebb.beta, eps=methods.mbpa.eps, counts=counts,
                     hebbian_classes=torch.arange(stream.vocabulary_size) >= stream.source_size,
-                    scale=methods.hebb.scale,
+                    scale=methods.hebb.scale, rate=methods.mbpa.rate,
                 ).log_softmax(1)  # fmt: skip
                 log_probs["dynamic+mixture+hebb"] = F.interpolate_log_probs(
                     log_probs["dynamic+mixture"], hebb, methods.dynamic_mixture_hebb.weight

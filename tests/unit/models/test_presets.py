@@ -39,7 +39,7 @@ def test_short_runs_sample_a_wide_softmax_only(name: str) -> None:
 
 
 def test_an_unknown_preset_is_refused() -> None:
-    with pytest.raises(UserError, match=r"unknown preset 'huge'.*tiny, small, paper"):
+    with pytest.raises(UserError, match=r"unknown preset 'huge'.*tiny, small, medium, paper"):
         get_preset("huge", "ptb", 10, 0)
 
 

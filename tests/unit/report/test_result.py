@@ -52,13 +52,13 @@ def test_save_and_load_round_trip(tmp_path: Path) -> None:
     assert [item.name for item in path.parent.iterdir()] == ["result.json"]
 
 
-def test_how_often_the_fast_form_gave_way_is_kept_where_it_can(tmp_path: Path) -> None:
+def test_queries_whose_loss_rose_are_kept_where_there_are_any(tmp_path: Path) -> None:
     result = sample_result(400)
-    counted = replace(result.methods["mbpa"], widened_queries=5, exact_fallback_queries=0)
+    counted = replace(result.methods["mbpa"], rose_queries=5, stabilized_queries=0)
     result = replace(result, methods={**result.methods, "mbpa": counted})
     written = result.to_json()["methods"]
-    assert (written["mbpa"]["widened_queries"], written["mbpa"]["exact_fallback_queries"]) == (5, 0)
-    assert "widened_queries" not in written["hebb"]
+    assert (written["mbpa"]["rose_queries"], written["mbpa"]["stabilized_queries"]) == (5, 0)
+    assert "rose_queries" not in written["hebb"]
     assert Result.load(result.save(tmp_path)) == result
 
 

@@ -196,7 +196,7 @@ def test_csv_reads_back_exactly() -> None:
     result = sample_result(300)
     rows = list(csv.DictReader(io.StringIO(to_csv(comparison_table(result)))))
     assert float(rows[0]["Nats"]) == result.methods["lstm"].nll
-    assert rows[0]["Stabilised"] == ""
+    assert rows[0]["Loss rose"] == ""
     frequency = list(csv.DictReader(io.StringIO(to_csv(frequency_table(result)))))
     assert frequency[0]["All"] == "300"
 
