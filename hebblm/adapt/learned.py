@@ -13,7 +13,8 @@ RANGES = ("n1", "n2", "n4", "n8", "n16", "n32", "n64", "more")
 
 @dataclass(frozen=True, slots=True)
 class HebbLearnedConfig:
-    """Hebb whose E_i is a step function of n_i; hebblm-tune learns it. The defaults follow Eq. 7 at beta = 0.6.
+    """Hebb whose E_i is a step function of n_i; hebblm-tune learns it. The defaults are means of
+    what was learned on two validation texts (recipes/defaults).
 
     Args:
         eta: strength of the Hebbian term, as for hebb.
@@ -29,17 +30,17 @@ class HebbLearnedConfig:
         more: with more.
     """
 
-    eta: float = 6.0
+    eta: float = 15.0
     closeness: Literal["raw", "sum", "max"] = "max"
     scale: Scale = "relative"
-    n1: float = 1.0
-    n2: float = 0.625
-    n4: float = 0.46
-    n8: float = 0.407
-    n16: float = 0.4
-    n32: float = 0.4
-    n64: float = 0.4
-    more: float = 0.4
+    n1: float = 0.36
+    n2: float = 0.41
+    n4: float = 0.45
+    n8: float = 0.28
+    n16: float = 0.3
+    n32: float = 0.26
+    n64: float = 0.13
+    more: float = 0.038
 
     def __post_init__(self) -> None:
         checks.at_least("hebb_learned.eta", self.eta, 0)
@@ -64,7 +65,7 @@ class MixtureHebbLearnedConfig:
         weight: share w of Mixture; the rest is Hebb's.
     """
 
-    weight: float = 0.2
+    weight: float = 0.3
 
     def __post_init__(self) -> None:
         checks.share("mixture_hebb_learned.weight", self.weight)

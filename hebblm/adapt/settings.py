@@ -27,7 +27,7 @@ class CacheConfig:
 
     window: int = 500
     theta: float = 1.2
-    gamma: float = 0.15
+    gamma: float = 0.25
     scale: Scale = "relative"
 
     def __post_init__(self) -> None:
@@ -47,7 +47,7 @@ class KnnConfig:
     """
 
     temperature: float = 1.2
-    gamma: float = 0.25
+    gamma: float = 0.3
     scale: Scale = "relative"
 
     def __post_init__(self) -> None:
@@ -67,7 +67,7 @@ class MixtureConfig:
     """
 
     theta: float = 1.0
-    gamma: float = 0.25
+    gamma: float = 0.3
     form: Literal["linear", "logit-sum"] = "linear"
     scale: Scale = "relative"
 
@@ -111,7 +111,7 @@ class MixtureCacheConfig(CacheConfig):
 
     section: ClassVar[str] = "mixture_cache"
 
-    gamma: float = 0.1
+    gamma: float = 0.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class MbpaConfig:
 
     lr: float = 8.0
     rate: Rate = "relative"
-    steps: int = 10
+    steps: int = 15
     optimizer: Literal["sgd", "rmsprop"] = "sgd"
     method: Literal["fast", "exact"] = "fast"
     eps: float = 3e-3
@@ -161,7 +161,7 @@ class MbpaAbsoluteConfig:
     section: ClassVar[str] = "mbpa_absolute"
     rate: ClassVar[Rate] = "absolute"
 
-    lr: float = 0.1
+    lr: float = 1.0
     steps: int = 5
     eps: float = 1e-3
 
@@ -190,6 +190,8 @@ class MbpaGuardedConfig(MbpaAbsoluteConfig):
     section: ClassVar[str] = "mbpa_guarded"
     rate: ClassVar[Rate] = "guarded"
 
+    lr: float = 5.0
+
 
 @dataclass(frozen=True, slots=True)
 class HebbConfig:
@@ -208,8 +210,8 @@ class HebbConfig:
             itself, or both absolute as printed.
     """
 
-    beta: float = 0.9
-    eta: float = 6.0
+    beta: float = 0.99
+    eta: float = 8.0
     gate: Literal["gated", "literal"] = "gated"
     classes: Literal["auto", "new", "all"] = "auto"
     constant: float = 0.5
@@ -231,7 +233,7 @@ class MixtureMbpaConfig:
         weight: share w of Mixture; the rest is MbPA's.
     """
 
-    weight: float = 0.15
+    weight: float = 0.3
 
     def __post_init__(self) -> None:
         checks.share("mixture_mbpa.weight", self.weight)
@@ -245,7 +247,7 @@ class MixtureHebbConfig:
         weight: share w of Mixture; the rest is Hebb's.
     """
 
-    weight: float = 0.2
+    weight: float = 0.3
 
     def __post_init__(self) -> None:
         checks.share("mixture_hebb.weight", self.weight)

@@ -25,6 +25,7 @@ _PRINTED: dict[str, Any] = {
 }
 ABSOLUTE = {"mbpa.rate": "guarded", "mbpa.scale": "absolute", "mbpa.eps": 1e-3}
 """MbPA in the paper's own units; a query that diverges is run again at a stable rate."""
+_LITERAL = ("mbpa_absolute", "mbpa_guarded")
 PAPER: dict[str, dict[str, Any]] = {
     "ptb": {
         **_PRINTED,
@@ -140,9 +141,9 @@ def parse_settings(items: list[str]) -> dict[str, str]:
 
 def paper_values(source: str, target: str) -> dict[str, Any]:
     """Return the paper's optimum for a scenario: PTB's or WikiText-2's within a domain, else the cross-domain one."""
-    if source != target:
-        return PAPER["cross"]
-    return PAPER.get(source, PAPER["wt2"])
+    values = PAPER["cross"] if source != target else PAPER.get(source, PAPER["wt2"])
+    steps = {f"{name}.{key}": values[f"mbpa.{key}"] for name in _LITERAL for key in ("lr", "steps")}
+    return {**values, **steps}
 
 
 def read_tuned(path: Path) -> dict[str, Any]:
