@@ -135,6 +135,7 @@ def tune(
         for lr in grid.absolute_lr:
             point = {f"{config.section}.lr": lr, f"{config.section}.steps": config.steps}
             best[f"mbpa-{name}"].offer(losses(f"mbpa-{name} {lr}"), point)
+    _check_fixed(best, fixed)  # before anything is built on these
     known = settings.changed({**best["mixture"].values, **best["mbpa"].values})
     best["hebb"], over = _tune_hebb(reading, known, grid, _caches_over_mixture(known.methods, grid), fixed)
     best["mixture+cache"] = Best(fixed=fixed)
@@ -180,11 +181,20 @@ def tune(
     if dynamic:
         del reading  # its memory goes before another one is opened
         best |= tune_dynamic(scenario, settings.changed(_values(best)), grid)
+    _check_fixed(best, fixed)
+    return Tuned(_values(best), best)
+
+
+def _check_fixed(best: Mapping[str, Best], fixed: Mapping[str, float | str]) -> None:
+    """Refuse fixed values that no point of a method has.
+
+    Raises:
+        UserError: naming them.
+    """
     for name, found in best.items():
         if found.tried and not found.values:
             wanted = ", ".join(f"{key}={value}" for key, value in fixed.items() if key in found.tried[0])
             raise UserError(f"{wanted} is not among the values that are tried for {name}; fix one that is")
-    return Tuned(_values(best), best)
 
 
 def _values(best: Mapping[str, Best]) -> dict[str, float | str]:

@@ -30,7 +30,7 @@ from hebblm.adapt import (
     build_rule,
 )
 from hebblm.adapt.method_settings import dotted
-from hebblm.adapt.settings import MbpaAbsoluteConfig
+from hebblm.adapt.settings import MbpaAbsoluteConfig, MbpaGuardedConfig
 from hebblm.evaluation.blocks import READ_AHEAD
 from hebblm.evaluation.loop import Scores, evaluate
 from hebblm.evaluation.vocabulary import UnionVocabulary
@@ -245,6 +245,7 @@ def weightless() -> MethodSettings:
         toy.SETTINGS,
         cache=CacheConfig(30, 0.7, 0.0), knn=KnnConfig(0.5, 0.0), mixture=MixtureConfig(0.8, 0.0),
         mbpa=replace(toy.SETTINGS.mbpa, lr=0.0), mbpa_absolute=MbpaAbsoluteConfig(lr=0.0),
+        mbpa_guarded=MbpaGuardedConfig(lr=0.0),
         hebb=replace(toy.SETTINGS.hebb, eta=0.0),
         mixture_gated=replace(toy.SETTINGS.mixture_gated, bias=-1e4),
         hebb_learned=replace(toy.SETTINGS.hebb_learned, eta=0.0),
@@ -347,7 +348,13 @@ def evaluated(
 @pytest.mark.parametrize("hot", [False, True], ids=["calm", "diverging"])
 def test_later_tokens_leave_earlier_scores_bit_identical(make: MemoryMaker, lr: float, hot: bool) -> None:
     """Within an interval too: a score depends on nothing that comes after it."""
-    config = replace(toy.SETTINGS, mbpa_absolute=MbpaAbsoluteConfig(lr=30.0)) if hot else toy.SETTINGS
+    config = (
+        replace(
+            toy.SETTINGS, mbpa_absolute=MbpaAbsoluteConfig(lr=30.0), mbpa_guarded=MbpaGuardedConfig(lr=30.0)
+        )
+        if hot
+        else toy.SETTINGS
+    )
     for change in (33, 100):
         first, second = toy.tokens(1, 120), toy.tokens(1, 120)
         second[change:] = toy.tokens(2, 120)[change:]

@@ -35,7 +35,7 @@ from hebblm.adapt import (
     window_of,
 )
 from hebblm.adapt import functional as F
-from hebblm.adapt.settings import MbpaAbsoluteConfig
+from hebblm.adapt.settings import MbpaAbsoluteConfig, MbpaGuardedConfig
 from hebblm.errors import UserError
 from hebblm.memory import FlatMemory
 
@@ -146,8 +146,9 @@ def test_a_result_names_the_settings_that_a_method_depends_on() -> None:
 
 @pytest.mark.parametrize(("name", "rate"), [("mbpa-absolute", "absolute"), ("mbpa-guarded", "guarded")])
 def test_mbpa_at_an_absolute_rate_has_values_of_its_own(name: str, rate: str) -> None:
-    own = MbpaAbsoluteConfig(lr=0.07, steps=2, eps=0.01)
-    settings = replace(toy.exact(toy.SETTINGS), mbpa_absolute=own)
+    section = f"mbpa_{rate}"
+    own = {"absolute": MbpaAbsoluteConfig, "guarded": MbpaGuardedConfig}[rate](lr=0.07, steps=2, eps=0.01)
+    settings = replace(toy.exact(toy.SETTINGS), **{section: own})
     context = observed_context()
     hidden = toy.randn(9, 4, toy.DIM, dtype=torch.float64)
     near = context.memory.search(hidden, context.k)
@@ -156,7 +157,7 @@ def test_mbpa_at_an_absolute_rate_has_values_of_its_own(name: str, rate: str) ->
     assert torch.allclose(found, expected, atol=1e-12)
     other = replace(settings, mbpa=replace(settings.mbpa, lr=1.0, steps=1, eps=0.5))
     assert build_rule(name, settings) == build_rule(name, other)
-    assert set(hyperparameters(name, settings)) == {"mbpa_absolute", "mbpa"}
+    assert set(hyperparameters(name, settings)) == {section, "mbpa"}
     assert name in named("all")
 
 
@@ -189,6 +190,7 @@ def test_the_window_is_the_longest_that_is_looked_back_at() -> None:
         (lambda: MbpaConfig(eps=0.0), "mbpa.eps = 0"),
         (lambda: MbpaConfig(pull=-1.0), "mbpa.pull = -1"),
         (lambda: MbpaAbsoluteConfig(lr=-1.0), "mbpa_absolute.lr = -1"),
+        (lambda: MbpaGuardedConfig(lr=-1.0), "mbpa_guarded.lr = -1"),
         (lambda: MbpaAbsoluteConfig(steps=-1), "mbpa_absolute.steps = -1"),
         (lambda: MbpaAbsoluteConfig(eps=0.0), "mbpa_absolute.eps = 0"),
         (lambda: HebbConfig(beta=1.0), "hebb.beta = 1"),

@@ -7,7 +7,7 @@ import torch
 
 from hebblm.adapt import Context, Interpolated, Mbpa, MbpaConfig, MethodSettings, Unadapted, build_rule, rules
 from hebblm.adapt.safeguards import Safeguards
-from hebblm.adapt.settings import MbpaAbsoluteConfig
+from hebblm.adapt.settings import MbpaAbsoluteConfig, MbpaGuardedConfig
 from hebblm.evaluation.loop import Scores
 from hebblm.memory import FlatMemory
 from hebblm.types import OutputHead
@@ -48,7 +48,11 @@ def test_every_method_with_gradient_steps_counts_queries_that_rose_and_measures_
 
 
 def test_absolute_rates_take_their_own_values_and_only_the_guarded_one_runs_again() -> None:
-    settings = replace(toy.SETTINGS, mbpa_absolute=MbpaAbsoluteConfig(lr=1e4, steps=4))
+    settings = replace(
+        toy.SETTINGS,
+        mbpa_absolute=MbpaAbsoluteConfig(lr=1e4, steps=4),
+        mbpa_guarded=MbpaGuardedConfig(lr=1e4, steps=4),
+    )
     batch = observed().batch(queries())
     plain, guarded = (
         build_rule(name, settings).safeguards(batch) for name in ("mbpa-absolute", "mbpa-guarded")
@@ -57,7 +61,7 @@ def test_absolute_rates_take_their_own_values_and_only_the_guarded_one_runs_agai
     assert torch.equal(guarded.stabilized, guarded.rose)
     assert plain.rose.any()
     assert not plain.stabilized.any()
-    calm = build_rule("mbpa-guarded", replace(settings, mbpa_absolute=MbpaAbsoluteConfig(lr=1e-4)))
+    calm = build_rule("mbpa-guarded", replace(settings, mbpa_guarded=MbpaGuardedConfig(lr=1e-4)))
     assert not calm.safeguards(batch).rose.any()
 
 

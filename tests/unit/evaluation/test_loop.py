@@ -12,7 +12,7 @@ from torch.nn import functional as nn
 from awd_lstm import detach
 from hebblm.adapt import RULES, build_rule
 from hebblm.adapt import functional as F
-from hebblm.adapt.settings import MbpaAbsoluteConfig
+from hebblm.adapt.settings import MbpaAbsoluteConfig, MbpaGuardedConfig
 from hebblm.evaluation.loop import evaluate, evaluate_alone
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import FlatMemory
@@ -183,7 +183,12 @@ def test_queries_whose_loss_rises_are_counted_and_finite() -> None:
         base = toy.base_of(toy.tiny_model())
         context = toy.context_of(base, FlatMemory(toy.DIM), stream)
         mbpa = replace(toy.SETTINGS.mbpa, lr=lr)
-        settings = replace(toy.SETTINGS, mbpa=mbpa, mbpa_absolute=MbpaAbsoluteConfig(lr=lr))
+        settings = replace(
+            toy.SETTINGS,
+            mbpa=mbpa,
+            mbpa_absolute=MbpaAbsoluteConfig(lr=lr),
+            mbpa_guarded=MbpaGuardedConfig(lr=lr),
+        )
         rules = {name: build_rule(name, settings) for name in RULES}
         scores = evaluate(base, context, rules, stream, UnionVocabulary(), update_every=20)
         assert all(np.isfinite(losses).all() for losses in scores.nll.values())
