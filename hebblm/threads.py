@@ -13,9 +13,9 @@ def wait_briefly() -> None:
     """Let a thread that waits give its processor away soon, unless the user chose how threads wait.
 
     By default libgomp, the OpenMP runtime that torch and FAISS bring along, lets a thread that has nothing to do look
-    for work 300,000 times before it sleeps. While another process needs the processor, those turns are what it waits
-    for, and the thread that is waited for is the one that was put aside: an evaluation takes many times as long
-    (``recipes/results/bench/busy.json``). A thousand turns bridge the gaps between two products of a quiet machine.
+    for work 300,000 times before it sleeps. Where another process needs the processor, those turns keep it from just
+    the thread that is waited for. A thousand turns bridge the gaps between two products as well on a quiet machine
+    (``recipes/results/bench/busy.json``), where going to sleep at once, as a passive policy does, takes longer.
 
     The runtime reads the environment when it is loaded, so this must come before torch; where the caller has imported
     torch already, nothing is done. The AWD-LSTM port, which stands alone, leaves the choice to whoever imports it.

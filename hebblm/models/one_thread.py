@@ -15,9 +15,8 @@ SMALL = 1 << 18  # weights of the largest matrix: a megabyte, which lies in a co
 def one_thread_if_small(layers: nn.Module) -> Iterator[None]:
     """Run on one thread inside where no matrix of some layers is large.
 
-    Reading one stream multiplies each matrix by one vector after the other. With a second thread the two meet after
-    every product: beside a busy process each meeting waits for a thread that was put aside
-    (``recipes/results/bench/busy.json``).
+    Reading one stream multiplies each matrix by one vector after the other. A second thread gains next to nothing on
+    these, but must be met after every product, which beside a busy process may mean to wait until it has its turn.
 
     Args:
         layers: whose matrices are multiplied by single vectors.
