@@ -172,11 +172,6 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
         if value in (None, "none", "null", ""):
             return None
         hint = next(c for c in choices if c is not type(None))
-    if hint is bool:
-        words = {"true": True, "1": True, "false": False, "0": False}
-        if str(value).lower() not in words:
-            raise UserError(f"{name}={value} must be true or false")
-        return words[str(value).lower()]
     try:
         number = hint(value)
     except (TypeError, ValueError, OverflowError) as error:
