@@ -131,9 +131,10 @@ def test_entries_that_are_all_the_querys_own_state_stay_finite(method: str) -> N
     assert not log_probs.isnan().any()
     torch.testing.assert_close(log_probs.exp().sum(1), torch.ones(6, dtype=torch.float64))
     if method in ("knn", "mixture"):
-        shares = log_probs.exp()[0] - (1 - 0.25) * batch.log_probs.exp()[0]
+        gamma = getattr(MethodSettings(), method).gamma
+        shares = log_probs.exp()[0] - (1 - gamma) * batch.log_probs.exp()[0]
         counts = torch.bincount(context.memory.search(batch.hidden[:1], K).values[0], minlength=CLASSES)
-        torch.testing.assert_close(shares, 0.25 * counts.double() / K, rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(shares, gamma * counts.double() / K, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize(("source", "target"), [("ptb", "ptb"), ("wt2", "wt2"), ("wt2", "ptb")])
