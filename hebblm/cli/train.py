@@ -27,7 +27,7 @@ class TrainConfig:
 
     Args:
         corpus: ptb, wt2, pydoc, numpy, text:PATH, hf:ID[:CONFIG] or a folder of hebblm-preprocess.
-        preset: tiny, small or paper.
+        preset: tiny, small, medium or paper.
         arch: architecture to train instead of the preset's, e.g. awd_lstm_1200.
         normalization: raw or lower; a prepared folder has its own.
         epochs: passes over the corpus instead of the preset's.

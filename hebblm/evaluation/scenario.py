@@ -53,7 +53,7 @@ class ScenarioConfig:
         checkpoint: folder of a model, instead of the one that ships or is trained for the source.
         text: UTF-8 file to read, with --checkpoint.
         split: test or valid.
-        preset: tiny, small or paper; by default tiny for pydoc and numpy, small otherwise.
+        preset: tiny, small, medium or paper; by default tiny for pydoc and numpy, small otherwise.
         normalization: raw or lower; by default lower for wt2-to-ptb, raw otherwise.
         vocabulary: union (a row for every target word from the start) or open (a row when its word is first observed).
         new_rows: initial value of the rows of new words: zero, uniform or mean.
