@@ -65,5 +65,6 @@ class Rereading:
                 write=config.memory_content != "train",
                 read_ahead=not self.base.moving,
                 sweep=self.sweep,
+                safeguards=False,  # the exact form beside every point would cost more than the points
                 progress=lambda tokens: progress.advance(task, tokens),
             ).nll
