@@ -27,7 +27,7 @@ def test_equals_exact_where_all_classes_and_directions_are_followed(
     steps: int, pull: float, stored: bool, bias: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fast, "RIDGE", 1e-13)  # 1e-5 of a direction's length else
-    size = fast.active_size(9, known=stored)
+    size = fast.active_size(9)
     hidden, neighbors, head = make_problem(31, k=9, d=12, v=size, labels=4, zero_rows=2, bias=bias)
     problem = as_problem(hidden, neighbors, head)
     if not stored:
@@ -63,7 +63,7 @@ def test_near_exact_on_language_like_states(options: dict[str, object], stored: 
     base = head.logits(hidden).log_softmax(1)
     expected = (exact.exp() * (found - exact).abs()).sum(1).mean()  # what a target drawn from exact would see
     moved = (exact.exp() * (exact - base).abs()).sum(1).mean()
-    assert expected < (2e-3 if stored else 1e-2)
+    assert expected < (2e-3 if stored else 4e-3)
     assert expected < 0.1 * moved
 
 
@@ -79,7 +79,7 @@ def test_classes_followed_are_every_label_and_then_the_most_probable() -> None:
         labels = set(neighbors.values[row].tolist())
         others = [i for i in logits[row].argsort(descending=True).tolist() if i not in labels]
         assert set(chosen[row].tolist()) == labels | set(others[: 64 - len(labels)])
-    assert fast.active_size(300, known=True) == 332  # room for as many labels as neighbours
+    assert fast.active_size(300) == 332  # room for as many labels as neighbours
 
 
 def test_keys_of_few_directions_are_factored_without_loss_and_lengths_always_kept() -> None:

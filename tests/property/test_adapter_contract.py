@@ -40,7 +40,7 @@ from hebblm.types import Adapter, OutputHead
 from ..support import toy
 
 RULES = [name for name in METHODS if name != DYNAMIC]  # over whichever base; "dynamic" is that base itself
-WIDE = 1152  # classes; the fast form follows 255 or 511 of them
+WIDE = 576  # classes; the fast form follows 255 of them
 MemoryMaker = Callable[[torch.dtype], AnyMemory]
 
 MEMORIES: dict[str, MemoryMaker] = {

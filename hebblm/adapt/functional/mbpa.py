@@ -158,7 +158,7 @@ def _parts(
     if optimizer == "rmsprop":
         floats = 5 * classes * (width + 1) + 3 * k * classes
     elif method == "fast":
-        followed = min(classes, active_size(k, known=neighbors.log_normalizers is not None))
+        followed = min(classes, active_size(k))
         floats = k * width + followed * (width + 3 * k)
     for some in blocks(hidden.element_size() * floats, len(hidden), hidden.device):
         keys = neighbors.keys[some].to(hidden.dtype)
@@ -186,7 +186,7 @@ def _solve(
         if rate == "guarded":
             return backtracked(problem, lr, steps=steps, pull=pull)
         return solve_rmsprop(problem, torch.full_like(problem.hidden[:, 0], lr), steps=steps, pull=pull)
-    followed = active_size(problem.labels.shape[1], known=problem.log_normalizers is not None)
+    followed = active_size(problem.labels.shape[1])
     fast = method == "fast" and problem.head.weight.shape[0] >= NARROW * followed
     solve = solve_fast if fast else solve_exact
     found = solve(problem, Descent.at(problem, lr, steps, pull, rate))

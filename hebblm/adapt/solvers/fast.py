@@ -8,7 +8,7 @@ from torch import Tensor
 from hebblm.adapt.solvers.problem import Descent, Problem, Solution, rose
 
 ACTIVE = 255  # classes followed
-UNKNOWN = 511  # classes followed where the normalisers of the keys are not known
+SAMPLED = 256  # classes that a key's normaliser is estimated from where it is not known
 SPARE = 32  # probable classes beside the labels, however many these are
 RANK = 16  # directions of the keys that move each other together
 RIDGE = 1e-5  # of a direction's length, tells apart directions that depend on each other
@@ -16,14 +16,9 @@ TAIL = 1e-6  # a tail that holds less is not told from none
 FAR = 1e12  # a sum of exponentials may grow or shrink so far before the largest is taken off
 
 
-def active_size(k: int, *, known: bool) -> int:
-    """Return the number |A| of classes to follow, room for the labels of K neighbours and some others.
-
-    Args:
-        k: K.
-        known: whether the log-normalisers of the keys are.
-    """
-    return max(ACTIVE if known else UNKNOWN, k + SPARE)
+def active_size(k: int) -> int:
+    """Return the number |A| of classes to follow: room for the labels of K neighbours and some others."""
+    return max(ACTIVE, k + SPARE)
 
 
 def choose(base_logits: Tensor, labels: Tensor, present: Tensor, size: int) -> Tensor:
@@ -52,14 +47,14 @@ def solve_fast(problem: Problem, descent: Descent) -> Solution:
     few directions that the keys share, and what these leave of each key's own length.
 
     Args:
-        problem: the queries and their neighbours. Where normalisers are not known, that of a key is taken as the one
-            over A less the query's own log-mass on A, and A is twice as large.
+        problem: the queries and their neighbours. Normalisers that are not known are estimated, see
+            :func:`_estimated_normalizers`.
         descent: step sizes a, pull and number of steps.
 
     Returns:
         The change of the logits (n, V) in nats, and whether the neighbours' loss rose.
     """
-    size = active_size(problem.labels.shape[1], known=problem.log_normalizers is not None)
+    size = active_size(problem.labels.shape[1])
     probs = problem.base_logits.softmax(1)  # p_x (n, V)
     chosen = choose(problem.base_logits, problem.labels, descent.sizes > 0, size)  # A (n, A)
     mass = probs.gather(1, chosen).sum(1)  # of the query on A (n,)
@@ -84,7 +79,7 @@ def _follow(
     # A label without an entry may lie outside A; it weighs nothing, so any place serves.
     labels = torch.searchsorted(chosen, problem.labels).clamp_max_(chosen.shape[1] - 1)  # (n, K) places in A
     alpha = sizes * (problem.products + problem.one)  # (n, K)
-    logits = _log_shares(problem, chosen, mass)  # Z - lse, the tail's place last (n, K, A + 1)
+    logits = _log_shares(problem, chosen, shape)  # Z - lse, the tail's place last (n, K, A + 1)
     shares = logits.exp()  # (n, K, A + 1)
     if last_step == 1:
         drawn = torch.bmm(alpha.unsqueeze(1), shares).squeeze(1)  # (n, A + 1)
@@ -107,8 +102,9 @@ def _follow(
         if step:
             torch.exp(logits, out=shares)
         scale = shares.sum(2).reciprocal_()  # 1 / sum_v exp Z (n, K)
-        if not bool(((scale > 1 / FAR) & (scale < FAR)).all()):  # too large a rate: as exact does
-            logits.sub_(logits.amax(2, keepdim=True))
+        far = ~((scale > 1 / FAR) & (scale < FAR)).all(1)  # (n,) queries of too large a rate
+        if bool(far.any()):  # as exact does, and for these alone: no query's rounding depends on another
+            logits.sub_(torch.where(far.view(-1, 1, 1), logits.amax(2, keepdim=True), 0))
             scale = torch.exp(logits, out=shares).sum(2).reciprocal_()
         if step in (0, last_step - 1):
             last = _loss(logits, scale, labels, sizes)
@@ -132,19 +128,45 @@ def _follow(
     return change, rose(first, last)
 
 
-def _log_shares(problem: Problem, chosen: Tensor, mass: Tensor) -> Tensor:
+def _log_shares(problem: Problem, chosen: Tensor, shape: Tensor) -> Tensor:
     """Return ``log p_k(v) = W_v h_k + b_v - lse_k`` (n, K, A + 1) on the classes followed, and a place for the tail."""
-    weight, bias = problem.head.weight, problem.head.bias
-    places = torch.nn.functional.pad(chosen, (0, 1))  # the last column is only a place
-    rows = weight.index_select(0, places.flatten()).view(*places.shape, -1).transpose(1, 2)  # (n, D, A + 1)
-    offset = rows.new_zeros(()) if bias is None else bias[places].unsqueeze(1)
-    logits = torch.baddbmm(offset, problem.keys, rows)
+    logits = _logits_on(problem, torch.nn.functional.pad(chosen, (0, 1)))  # the last column is only a place
     known = problem.log_normalizers
     if known is None:
-        known = logits[:, :, :-1].logsumexp(2) - mass.log().unsqueeze(1)
+        known = _estimated_normalizers(problem, logits[:, :, :-1], shape)
     logits.sub_(known.to(logits.dtype).unsqueeze(2))
     logits[:, :, -1] = -torch.inf
     return logits
+
+
+def _logits_on(problem: Problem, classes: Tensor) -> Tensor:
+    """Return the keys' logits ``W_v h_k + b_v`` (n, K, m) on some classes of each query, (n, m) int64."""
+    weight, bias = problem.head.weight, problem.head.bias
+    rows = weight.index_select(0, classes.flatten()).view(*classes.shape, -1).transpose(1, 2)  # (n, D, m)
+    offset = rows.new_zeros(()) if bias is None else bias[classes].unsqueeze(1)
+    return torch.baddbmm(offset, problem.keys, rows)
+
+
+def _estimated_normalizers(problem: Problem, logits: Tensor, shape: Tensor) -> Tensor:
+    """Return the keys' log-normalisers (n, K), exact on A and by importance sampling on the tail.
+
+    With classes v_1 .. v_M drawn from the query's own tail q, ``sum_{v not in A} exp Z_kv`` is near the mean over them
+    of ``exp(Z_kv) / q_v``, which varies little as keys are near the query. They lie at the M midpoints of q's
+    cumulative distribution: a systematic sample, the same whenever the query is.
+
+    Args:
+        problem: the queries and their neighbours.
+        logits: (n, K, A) of the keys on A.
+        shape: (n, V) of the query's tail, q; zero on A.
+    """
+    cumulative = shape.cumsum(1)  # (n, V)
+    total = cumulative[:, -1:]  # 1, or less for a query with next to no tail
+    middles = (torch.arange(SAMPLED, device=shape.device) + 0.5) / SAMPLED  # (M,)
+    drawn = torch.searchsorted(cumulative, total * middles).clamp_max_(shape.shape[1] - 1)  # (n, M)
+    shares = shape.gather(1, drawn).unsqueeze(1)  # q_v (n, 1, M)
+    ratios = (_logits_on(problem, drawn) - shares.log()).masked_fill_(shares == 0, -torch.inf)  # (n, K, M)
+    tail = ratios.logsumexp(2) + (total / SAMPLED).log()  # (n, K)
+    return torch.logaddexp(logits.logsumexp(2), tail)
 
 
 def _factored(problem: Problem) -> tuple[Tensor, Tensor]:
