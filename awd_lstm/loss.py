@@ -24,32 +24,33 @@ class _LinearCrossEntropy(torch.autograd.Function):
     ) -> Tensor:
         count, vocabulary = hidden.shape[0], weight.shape[0]
         rows = max(1, CHUNK_ELEMENTS // vocabulary)
-        # A column of ones carries the bias through the same three matrix products as the weights.
-        w = torch.cat([weight, bias[:, None]], 1).to(dtype)  # (V, D + 1)
-        h = torch.cat([hidden, hidden.new_ones(count, 1)], 1).to(dtype)  # (N, D + 1)
+        w, b, h = weight.to(dtype), bias.to(dtype), hidden.to(dtype)
         grads = any(ctx.needs_input_grad[:3])
         grad_h = torch.empty_like(h) if grads else h.new_empty(0, 1)
-        grad_w = torch.empty(w.shape if grads else (0, 1), dtype=weight.dtype, device=weight.device)
+        grad_w = torch.empty_like(weight) if grads else weight.new_empty(0, 1)
+        grad_b = torch.zeros_like(bias)
         total = torch.zeros((), dtype=torch.float64, device=hidden.device)
         for start in range(0, count, rows):
-            part = h[start : start + rows]  # (n, D + 1)
+            part = h[start : start + rows]  # (n, D)
             y = targets[start : start + rows, None]  # (n, 1)
-            scores = part @ w.t()  # (n, V)
+            scores = torch.addmm(b, part, w.t())  # (n, V)
             p = torch.softmax(scores, -1)  # (n, V), accumulated in float32 whatever the dtype
             total -= _log_probability(p, scores, y).sum()
             if grads:
                 p.scatter_add_(1, y, p.new_full(y.shape, -1.0))
                 torch.matmul(p, w, out=grad_h[start : start + rows])
                 _add_product(grad_w, p.t(), part, first=start == 0)
-        ctx.save_for_backward(grad_h.to(hidden.dtype), grad_w)
+                grad_b += p.sum(0, dtype=bias.dtype)
+        ctx.save_for_backward(grad_h.to(hidden.dtype), grad_w, grad_b)
         ctx.count = count
         return (total / count).to(hidden.dtype)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
         scale = grad_outputs[0] / ctx.count
-        grad_h, grad_w = ctx.saved_tensors
-        return grad_h[:, :-1] * scale, grad_w[:, :-1] * scale, grad_w[:, -1] * scale, None, None
+        # In place, as one backward pass is all there is: a second one of as many megabytes would be told of it.
+        grad_h, grad_w, grad_b = (grad.mul_(scale) for grad in ctx.saved_tensors)
+        return grad_h, grad_w, grad_b, None, None
 
 
 class _SampledCrossEntropy(torch.autograd.Function):
