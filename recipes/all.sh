@@ -11,4 +11,4 @@ for recipe in tune readings lm_intra_domain lm_cross_domain frequency vision_per
 done
 # shellcheck source=recipes/common.sh
 source "$here/common.sh"
-hebblm-report book "$RESULTS" --output-path "$RESULTS-book"
+study book "$RESULTS" --output-path "$RESULTS-book"

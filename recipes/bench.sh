@@ -6,17 +6,17 @@ set -euo pipefail
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-measure() { # NAME ARGUMENTS...
+measure() { # NAME COMMAND...
     if [[ ! -f "results/bench/$1.json" ]]; then
-        hebblm-bench "${@:2}" --threads 2 --json "results/bench/$1.json"
+        "${@:2}" --threads 2 --json "results/bench/$1.json"
     fi
 }
-measure adapt adapt --checkpoint small-ptb-raw
-measure retrieve retrieve --checkpoint small-wt2-raw
-measure retrieve-3m retrieve --entries 3000000 # of synthetic states alone: no corpus here is as large
-measure eval eval --memory-sizes 10000 100000 1000000
-measure eval-wt2 eval --vocabulary 33278 --memory-sizes 2300000 --tokens 300
-measure train train
-measure train-paper train --preset paper --vocabulary 10000 --segments 1
-hebblm-bench table results/bench/*.json --output-path results/bench/goals.md
+measure adapt study bench adapt --checkpoint small-ptb-raw
+measure retrieve study bench retrieve --checkpoint small-wt2-raw
+measure retrieve-3m study bench retrieve --entries 3000000 # of synthetic states alone: no corpus here is as large
+measure eval study bench eval --memory-sizes 10000 100000 1000000
+measure eval-wt2 study bench eval --vocabulary 33278 --memory-sizes 2300000 --tokens 300
+measure train hebblm-bench train
+measure train-paper hebblm-bench train --preset paper --vocabulary 10000 --segments 1
+study cost results/bench/*.json --output-path results/bench/goals.md
 hebblm-bench plot results/bench/*.json --output-path results/bench/cost.png

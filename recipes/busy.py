@@ -99,6 +99,7 @@ def rows(load: str, repeats: int, folder: Path) -> Iterator[Row]:
 
 
 def main(path: Path, load: str, repeats: int) -> None:
+    """Measure beside a load, and add the rows to the file."""
     kept = BenchResult.load(path).rows if path.exists() else ()
     command = shlex.join(["python", "recipes/busy.py", str(path), load, str(repeats)])
     record = provenance(command, device="cpu", seed=1111) | {"cpu": cpu_name()}

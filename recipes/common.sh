@@ -69,6 +69,10 @@ show() { # NAME RUNS...: tables of all seeds of some runs, beside the paper's
     hebblm-report "${runs[@]}" --output-path "$RESULTS/report-$name"
 }
 
+study() { # ARGUMENTS...: the book, and cost held against goals and floors
+    python -m recipes.study "$@"
+}
+
 chapter() { # TITLE BOOK: one chapter of a book in Markdown
     sed -n "/^## $1/,/^## /{/^## $1/p;/^## /!p;}" "$2"
 }
@@ -120,7 +124,7 @@ vision() { # EXPERIMENT NAME ARGUMENTS...: hebblm-vision, which prints its table
     elif [[ -f "$place/report.md" ]]; then
         cat "$place/report.md"
     else # a result that ships comes without its report
-        hebblm-report book "$place" --output-path "$RESULTS/report-$2"
+        study book "$place" --output-path "$RESULTS/report-$2"
         chapter Images "$RESULTS/report-$2/book.md"
     fi
 }

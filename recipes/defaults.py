@@ -61,6 +61,7 @@ def label(document: dict[str, Any]) -> str:
 
 
 def main() -> int:
+    """Choose the values, and write what was read and found."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

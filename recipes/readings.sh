@@ -13,5 +13,5 @@ for name in $(corpora); do
         --methods "$methods" --max-tokens 5000 "${options[@]}" --hyperparameters "$(values_for "$name")" \
         --output-path "$place"
 done
-hebblm-report book "$RESULTS/readings" --output-path "$RESULTS/report-readings"
+study book "$RESULTS/readings" --output-path "$RESULTS/report-readings"
 chapter 'What the paper leaves open' "$RESULTS/report-readings/book.md"

@@ -1,6 +1,6 @@
 """Write the tables between the marks of README.md from the results and measurements under recipes/results.
 
-Usage: python recipes/readme_results.py [--check]
+Usage: python -m recipes.readme_results [--check]
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from hebblm.bench.record import BenchResult
-from hebblm.bench.tables import goal_table, training_table
+from hebblm.bench.tables import training_table
 from hebblm.report import Result
 from hebblm.report.render import to_markdown
 from hebblm.report.sections import scenario_line
 from hebblm.report.tables import frequency_table, paper_tables, side_by_side
+from recipes.study.cost.record import load
+from recipes.study.cost.tables import goal_table
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
@@ -70,7 +71,7 @@ def _headings(results: Iterable[Result]) -> dict[str, Result]:
 
 def cost() -> str:
     """Return the Markdown of all committed measurements of speed."""
-    measured = [BenchResult.load(path) for path in sorted(BENCH.glob("*.json"))]
+    measured = [load(path) for path in sorted(BENCH.glob("*.json"))]
     if not measured:
         return "Not measured yet.\n"
     tables = [goal_table(measured), training_table(measured)]
@@ -91,6 +92,7 @@ def _between(text: str, begin: str, end: str, body: str) -> str:
 
 
 def main() -> int:
+    """Write README, or say by the exit status whether it is up to date."""
     text = README.read_text(encoding="utf-8")
     new = render(text)
     if "--check" in sys.argv:

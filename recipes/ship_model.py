@@ -16,6 +16,7 @@ LIMIT = 20_000_000  # bytes; models travel with the source
 
 
 def main(source: Path, destination: Path) -> None:
+    """Write the small form of a checkpoint."""
     document = read_config(source)
     model = load_checkpoint(source)
     save_checkpoint(

@@ -13,6 +13,7 @@ from hebblm.provenance import provenance
 
 
 def main() -> None:
+    """Write the progress of a training."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--output", type=Path, required=True)

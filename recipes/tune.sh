@@ -18,5 +18,5 @@ tune "$pair-both" "${across[@]}" --memory-content both --skip-dynamic
 for name in $(corpora); do
     tune "$name" --intra-domain "$(corpus "$name")"
 done
-hebblm-report book "$RESULTS/tuned" --output-path "$RESULTS/report-tuned"
+study book "$RESULTS/tuned" --output-path "$RESULTS/report-tuned"
 chapter Tuning "$RESULTS/report-tuned/book.md"

@@ -16,7 +16,7 @@ from hebblm.bench.adapt_cost import adaptation_row
 from hebblm.bench.adapt_settings import AdaptConfig, case_of
 from hebblm.bench.network import network_rows
 from hebblm.bench.problem import make_batch
-from hebblm.bench.record import Row
+from hebblm.bench.record import Noted, Row, as_measured
 from hebblm.bench.source import Source, SyntheticSource, filled, open_source
 from hebblm.bench.timing import Tick, exponent, interleave, stopwatch
 
@@ -29,20 +29,23 @@ def case_count(config: AdaptConfig) -> int:
     return sources * (len(config.steps) + 1) + 1 + len(config.network_steps)
 
 
-def measure(config: AdaptConfig, device: torch.device, tick: Tick) -> Iterator[Row]:
+def measure(
+    config: AdaptConfig, device: torch.device, tick: Tick, noted: Noted = as_measured
+) -> Iterator[Row]:
     """Return one row a source and number of steps, one a source for the cache, one over K, and those of a network.
 
     Args:
         config: sizes and settings.
         device: where to compute.
         tick: called after every round.
+        noted: called with each row of MbPA and what it was measured on.
     """
     sources = _sources(config, device)  # now, not with the first row: a corpus may have to be prepared
-    return _rows(config, sources, device, tick)
+    return _rows(config, sources, device, tick, noted)
 
 
 def _rows(
-    config: AdaptConfig, sources: list[tuple[Source, int]], device: torch.device, tick: Tick
+    config: AdaptConfig, sources: list[tuple[Source, int]], device: torch.device, tick: Tick, noted: Noted
 ) -> Iterator[Row]:
     """Yield the rows of all sources."""
     for source, window in sources:
@@ -50,10 +53,10 @@ def _rows(
             source, entries=config.entries, queries=max(config.batch, config.error_tokens), k=config.k
         )
         for steps, lr in zip(config.steps, config.rates(), strict=True):
-            yield adaptation_row(config, source, batch, steps=steps, lr=lr, tick=tick)
+            yield adaptation_row(config, source, batch, steps=steps, lr=lr, tick=tick, noted=noted)
         yield _cache(config, source, window, tick)
     yield _neighbors(config, device, tick)
-    yield from network_rows(config, device, tick)
+    yield from network_rows(config, device, tick, noted)
 
 
 def _sources(config: AdaptConfig, device: torch.device) -> list[tuple[Source, int]]:

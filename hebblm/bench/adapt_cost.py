@@ -1,9 +1,9 @@
-"""One case of MbPA and Hebb: the cost of every form, the error of the fast one, and the floor under it."""
+"""One case of MbPA and Hebb: the cost of every form, and the error of the fast one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -11,25 +11,33 @@ import torch
 from torch import Tensor
 
 from hebblm.adapt import functional as F
-from hebblm.adapt.solvers.fast import ACTIVE, RANK
 from hebblm.bench import naive
 from hebblm.bench.accuracy import EPS, Descent, errors, naive_difference
 from hebblm.bench.adapt_settings import AdaptConfig, case_of
-from hebblm.bench.breakdown import ELEMENTS, breakdown
-from hebblm.bench.floor import Floor, Phase
 from hebblm.bench.plain_fast import plain_fast
 from hebblm.bench.problem import Batch
-from hebblm.bench.rates import measure_rates
-from hebblm.bench.record import Row
+from hebblm.bench.record import Noted, Row
 from hebblm.bench.source import Source
-from hebblm.bench.timing import Spread, Tick, Timing, Turn, interleave, stopwatch
-from hebblm.bench.work import base_work, descent_work, hebbian_work
+from hebblm.bench.timing import Spread, Tick, Turn, interleave, stopwatch
 
 ETA, BETA = 0.7, 0.6  # of the paper's Penn Treebank column; the cost does not depend on them
 
 
+@dataclass(frozen=True, slots=True)
+class Adapted:
+    """The input of a row of MbPA, and what was timed.
+
+    Args:
+        batch: the queries of a round.
+        turns: by timing.
+    """
+
+    batch: Batch
+    turns: Mapping[str, Turn]
+
+
 def adaptation_row(
-    config: AdaptConfig, source: Source, batch: Batch, *, steps: int, lr: float, tick: Tick
+    config: AdaptConfig, source: Source, batch: Batch, *, steps: int, lr: float, tick: Tick, noted: Noted
 ) -> Row:
     """Time the forms of MbPA and Hebb in turn, then compare what they return.
 
@@ -61,7 +69,7 @@ def adaptation_row(
     overhead = Spread.of([(mine - added) / whole for mine, added, whole in zip(*costs, strict=True)])
     pairs = zip(timings["plain_fast_mbpa"].a_token(), timings["fast_mbpa"].a_token(), strict=True)
     beside = Spread.of([plain / fast for plain, fast in pairs])
-    return Row(
+    row = Row(
         "adapt",
         case_of(config, source, steps=steps, lr=lr, eps=EPS, error_tokens=config.error_tokens),
         timings,
@@ -74,8 +82,8 @@ def adaptation_row(
             **errors(batch.first(config.error_tokens), lr=lr, steps=steps),
             "exact_from_naive_max": naive_difference(batch.first(config.naive_tokens), lr=lr, steps=steps),
         },
-        _floors(batch.first(config.batch), timings, rounds, steps=steps),
     )
+    return noted(row, Adapted(batch.first(config.batch), rounds))
 
 
 @torch.no_grad()
@@ -101,29 +109,3 @@ def _hebbian(batch: Batch, *, lr: float, steps: int) -> dict[str, Turn]:
         name: stopwatch(call, len(batch.hidden), batch.hidden.device, before=mbpa)
         for name, call in (("hebbian", hebbian), ("addition", lambda: base + delta))
     }
-
-
-def _floors(
-    batch: Batch, timings: Mapping[str, Timing], turns: Mapping[str, Turn], *, steps: int
-) -> dict[str, Floor]:
-    """Return the floors under the fast form of MbPA and under what Hebb adds to it, as the machine is now."""
-    head, device = batch.head, batch.hidden.device
-    (classes, dim), (count, k) = head.weight.shape, batch.neighbors.values.shape
-    active = min(ACTIVE, classes)
-    descent = descent_work(dim=dim, classes=classes, k=k, steps=steps, active=active, rank=RANK)
-    shapes = [(count, dim, classes), (k, dim, active)]
-    works = {
-        "fast_mbpa": (base_work(dim=dim, classes=classes, batch=count) + descent, head.weight),
-        "hebbian": (hebbian_work(k=k), head.weight[:, :1].contiguous()),  # rows of a single number
-    }
-    floors = {
-        name: Floor(
-            {"adaptation": Phase(work, measure_rates(table, shapes, streamed=count * work.streamed))},
-            breakdown(turns[name], timings[name].milliseconds().median, device),
-        )
-        for name, (work, table) in works.items()
-    }
-    parts = floors["hebbian"].parts  # what MbPA does as well is no part of it
-    rest = parts[ELEMENTS] - timings["addition"].milliseconds().median
-    floors["hebbian"] = replace(floors["hebbian"], parts={**parts, ELEMENTS: max(0.0, rest)})
-    return floors

@@ -11,11 +11,10 @@ import numpy as np
 import torch
 
 from awd_lstm import ARCHITECTURES
-from hebblm.adapt import DEFAULT_METHODS, DYNAMIC, RULES, Rule, build_rule, named
-from hebblm.bench.evaluation_floor import evaluation_floor
+from hebblm.adapt import DEFAULT_METHODS, DYNAMIC, RULES, MethodSettings, Rule, build_rule, named
 from hebblm.bench.harness import Harness
 from hebblm.bench.machine import peak_resident_bytes
-from hebblm.bench.record import Row
+from hebblm.bench.record import Noted, Row, as_measured
 from hebblm.bench.settings import StatesConfig, each_at_least
 from hebblm.bench.source import ModelSource, Source, SyntheticSource, open_source
 from hebblm.bench.stand_in import Reading, model_reading, synthetic_reading
@@ -84,26 +83,34 @@ def case_count(config: EvalConfig) -> int:
     return len(config.memory_sizes) + 3
 
 
-def measure(config: EvalConfig, device: torch.device, tick: Tick) -> Iterator[Row]:
+def measure(
+    config: EvalConfig, device: torch.device, tick: Tick, noted: Noted = as_measured
+) -> Iterator[Row]:
     """Return one row a memory size, smallest first, then the price of currency, the stream, dynamic evaluation.
 
     Args:
         config: sizes and settings.
         device: where to compute.
         tick: called after every round.
+        noted: called with each row of a whole evaluation and what was evaluated.
     """
     source, reading = _open(config, device)
-    methods = Hyperparameters().changed(paper_values("ptb", "ptb")).methods
+    methods = method_settings()
     rules = {name: build_rule(name, methods) for name in config.names()}
     memory = MemoryConfig(index=config.index, dtype=config.dtype)
     bench = Harness(source, reading, rules, memory, config.k, methods.cache.window, device)
-    return _rows(config, bench, {"lstm": build_rule("lstm", methods)}, methods.mbpa.steps, tick)
+    return _rows(config, bench, {"lstm": build_rule("lstm", methods)}, tick, noted)
+
+
+def method_settings() -> MethodSettings:
+    """Return the hyper-parameters of every method: the paper's for Penn Treebank."""
+    return Hyperparameters().changed(paper_values("ptb", "ptb")).methods
 
 
 def _rows(
-    config: EvalConfig, bench: Harness, unadapted: dict[str, Rule], steps: int, tick: Tick
+    config: EvalConfig, bench: Harness, unadapted: dict[str, Rule], tick: Tick, noted: Noted
 ) -> Iterator[Row]:
-    """Yield the rows; ``steps`` are MbPA's."""
+    """Yield the rows."""
     for size in sorted(config.memory_sizes):
         bench.fill(size)
         timings = interleave(
@@ -123,20 +130,10 @@ def _rows(
             **bench.shares(config.tokens),
         }
         case = bench.case(entries=size, batch=config.batch)
-        floor = evaluation_floor(bench, _parts(bench, timings["all"]), batch=config.batch, steps=steps)
-        yield Row("evaluation", case, timings, {}, values, {} if floor is None else {"all": floor})
+        yield noted(Row("evaluation", case, timings, {}, values), bench)
     yield _currency(config, bench, tick)
     yield _stream(config, bench, tick)
     yield _dynamic(config, bench, unadapted, tick)
-
-
-def _parts(bench: Harness, timing: Timing) -> dict[str, float]:
-    """Return what an evaluation of all methods is spent on, milliseconds a token, as its last round was."""
-    base, retrieval = bench.scores.base_seconds, bench.scores.retrieval_seconds
-    rest = timing.seconds[-1] - base - retrieval
-    scale = timing.milliseconds().median / timing.seconds[-1]
-    parts = {"base": base, "retrieval": retrieval, "methods": rest}
-    return {name: scale * seconds for name, seconds in parts.items()}
 
 
 def _open(config: EvalConfig, device: torch.device) -> tuple[Source, Reading]:

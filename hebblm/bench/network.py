@@ -10,13 +10,9 @@ from torch import Tensor
 
 from hebblm.bench.accuracy import EPS
 from hebblm.bench.adapt_settings import AdaptConfig
-from hebblm.bench.breakdown import breakdown
-from hebblm.bench.floor import Floor, Phase
 from hebblm.bench.naive_network import adapted_logits
-from hebblm.bench.rates import measure_rates
-from hebblm.bench.record import Row
+from hebblm.bench.record import Noted, Row, as_measured
 from hebblm.bench.timing import Tick, interleave, stopwatch
-from hebblm.bench.work import network_work
 from hebblm.memory import FlatMemory
 from hebblm.vision.adaptation import NetworkProblem, Rate, adapt
 from hebblm.vision.mlp import MLP
@@ -73,6 +69,19 @@ class Pictures:
         return Stored.under(memory, self.model).problem(queries, ranked, eps=EPS)
 
 
+@dataclass(frozen=True, slots=True)
+class AdaptedNetwork:
+    """The input of a row of MbPA over a network, and what was timed.
+
+    Args:
+        keys: (M, D) stored pixels.
+        dual: adapts a few queries at a time.
+    """
+
+    keys: Tensor
+    dual: Callable[[], object]
+
+
 def plain(problem: NetworkProblem) -> Callable[[int], Tensor]:
     """Return the plain form, which gives the logits (n, C) of the queries after so many steps."""
 
@@ -88,16 +97,18 @@ def plain(problem: NetworkProblem) -> Callable[[int], Tensor]:
     return logits
 
 
-def network_rows(config: AdaptConfig, device: torch.device, tick: Tick) -> Iterator[Row]:
+def network_rows(
+    config: AdaptConfig, device: torch.device, tick: Tick, noted: Noted = as_measured
+) -> Iterator[Row]:
     """Yield one row a number of steps."""
     pictures = Pictures.synthetic(
         config.network_hidden, config.network_entries, config.batch, config.seed, device
     )
     for steps in config.network_steps:
-        yield _row(config, pictures, steps, tick)
+        yield _row(config, pictures, steps, tick, noted)
 
 
-def _row(config: AdaptConfig, pictures: Pictures, steps: int, tick: Tick) -> Row:
+def _row(config: AdaptConfig, pictures: Pictures, steps: int, tick: Tick, noted: Noted) -> Row:
     """Time both forms in turn, neighbours given, and compare what they return in double precision.
 
     ``dual`` takes a few queries at a time and ``single`` one, as the plain form does, at the rate that it is given too;
@@ -127,10 +138,6 @@ def _row(config: AdaptConfig, pictures: Pictures, steps: int, tick: Tick) -> Row
         tick,
     )
     hidden = len(pictures.model.weight)
-    work = network_work(pixels=PIXELS, hidden=hidden, classes=CLASSES, k=k, steps=steps)
-    shapes = [(k + 1, PIXELS, k), (k + 1, k, hidden)]
-    rates = measure_rates(pictures.keys, shapes, streamed=together * work.streamed)
-    parts = breakdown(dual, timings["dual"].milliseconds().median, device)
     case = {
         "pixels": PIXELS,
         "hidden": hidden,
@@ -146,14 +153,14 @@ def _row(config: AdaptConfig, pictures: Pictures, steps: int, tick: Tick) -> Row
             "states": "pixels drawn around one picture a class, untrained network",
         },
     }
-    return Row(
+    row = Row(
         "network",
         case,
         timings,
         dict.fromkeys(("dual", "relative", "single", "recall"), "naive"),
         _agreement(pictures.double().problem(few, k), steps),
-        {"dual": Floor({"adaptation": Phase(work, rates)}, parts)},
     )
+    return noted(row, AdaptedNetwork(pictures.keys, dual))
 
 
 def _agreement(problem: NetworkProblem, steps: int) -> dict[str, float]:

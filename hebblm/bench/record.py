@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hebblm.bench.floor import Floor
 from hebblm.bench.timing import Spread, Timing
 from hebblm.errors import UserError
 from hebblm.files import read_json, write_json
@@ -26,7 +25,6 @@ class Row:
         timings: by name.
         references: by timing, the name of the one it is compared with.
         values: what else was found: errors, recall, bytes.
-        floors: by timing, the least that it could have been; older measurements have none.
     """
 
     name: str
@@ -34,7 +32,6 @@ class Row:
     timings: dict[str, Timing] = field(default_factory=dict)
     references: dict[str, str] = field(default_factory=dict)
     values: dict[str, float] = field(default_factory=dict)
-    floors: dict[str, Floor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, value in self.values.items():
@@ -61,7 +58,6 @@ class Row:
                 for name, reference in self.references.items()
             },
             "values": self.values,
-            "floors": {name: floor.to_json() for name, floor in self.floors.items()},
             "timings": {name: timing.to_json() for name, timing in self.timings.items()},
         }
 
@@ -77,8 +73,16 @@ class Row:
             },
             references={name: item["to"] for name, item in value["ratios"].items()},
             values=value["values"],
-            floors={name: Floor.from_json(item) for name, item in value.get("floors", {}).items()},
         )
+
+
+Noted = Callable[[Row, Any], Row]
+"""Called with a row and with what it was measured on, while that is there; returns the row that is kept."""
+
+
+def as_measured(row: Row, measured: Any) -> Row:
+    """Return a row as it is."""
+    return row
 
 
 def of_one_vocabulary(rows: Sequence[Row]) -> list[Row]:
@@ -122,8 +126,12 @@ class BenchResult:
         )
 
     @classmethod
-    def load(cls, path: Path) -> BenchResult:
+    def load(cls, path: Path, row: type[Row] = Row) -> BenchResult:
         """Read a file of hebblm-bench.
+
+        Args:
+            path: of the file.
+            row: what the rows are read as.
 
         Raises:
             UserError: no such file, or it is something else.
@@ -136,7 +144,7 @@ class BenchResult:
                 kind=document["kind"],
                 provenance=document["provenance"],
                 settings=document["settings"],
-                rows=tuple(Row.from_json(row) for row in document["rows"]),
+                rows=tuple(row.from_json(item) for item in document["rows"]),
                 complete=document["complete"],
             )
         except (KeyError, TypeError, AttributeError) as error:

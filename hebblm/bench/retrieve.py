@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,14 +12,22 @@ import torch
 from torch import Tensor
 
 from hebblm.bench import naive
-from hebblm.bench.floor import Floor
 from hebblm.bench.machine import resident_bytes
-from hebblm.bench.record import Row
-from hebblm.bench.search_floor import index_call, search_phase
+from hebblm.bench.record import Noted, Row, as_measured
 from hebblm.bench.settings import StatesConfig, each_at_least
 from hebblm.bench.source import ModelSource, SyntheticSource, filled, open_source, read_together
-from hebblm.bench.timing import Tick, Timing, Turn, interleave, stopwatch
-from hebblm.memory import AnyMemory, MemoryConfig, build_memory
+from hebblm.bench.timing import Tick, Turn, interleave, stopwatch
+from hebblm.memory import (
+    AnyMemory,
+    FaissMemory,
+    FlatMemory,
+    HybridMemory,
+    MemoryConfig,
+    RingMemory,
+    build_memory,
+    faiss_index,
+)
+from hebblm.memory.faiss_index import TrainedIndex
 
 CLASSES = 1000  # of the synthetic source; labels do not matter to a search
 SLACK = 1e-5  # relative rounding of a distance
@@ -54,13 +62,16 @@ def case_count(config: RetrieveConfig) -> int:
     return len(config.entries) * (1 + (config.checkpoint is not None))
 
 
-def measure(config: RetrieveConfig, device: torch.device, tick: Tick) -> Iterator[Row]:
+def measure(
+    config: RetrieveConfig, device: torch.device, tick: Tick, noted: Noted = as_measured
+) -> Iterator[Row]:
     """Return one row a source and size of the memory.
 
     Args:
         config: sizes and settings.
         device: where to compute.
         tick: called after every round.
+        noted: called with each row and the memory that was searched.
     """
     found: list[Callable[[], States]] = []
     if config.checkpoint is not None:
@@ -68,7 +79,7 @@ def measure(config: RetrieveConfig, device: torch.device, tick: Tick) -> Iterato
         states = _read(model, config)  # now, not with the first row: reading shows a bar of its own
         found.append(lambda: states)
     found.append(lambda: _made(config, device))
-    return _rows(config, found, tick)
+    return _rows(config, found, tick, noted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +97,19 @@ class States:
     labels: Tensor
     queries: Tensor
     describe: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """The memory of a row, and a mini-batch that it was asked.
+
+    Args:
+        memory: of all entries.
+        queries: (N, D).
+    """
+
+    memory: AnyMemory
+    queries: Tensor
 
 
 def _read(model: ModelSource, config: RetrieveConfig) -> States:
@@ -106,17 +130,19 @@ def _query_count(config: RetrieveConfig) -> int:
     return max(config.batch * (config.repeats + 1), config.recall_queries)
 
 
-def _rows(config: RetrieveConfig, found: list[Callable[[], States]], tick: Tick) -> Iterator[Row]:
+def _rows(
+    config: RetrieveConfig, found: list[Callable[[], States]], tick: Tick, noted: Noted
+) -> Iterator[Row]:
     """Yield the rows; the states of one source at a time are held."""
     while found:
         states = found.pop(0)()
         for entries in sorted(config.entries):
-            yield _retrieval(config, states, entries, tick)
+            yield _retrieval(config, states, entries, tick, noted)
         del states
 
 
 @torch.no_grad()
-def _retrieval(config: RetrieveConfig, states: States, entries: int, tick: Tick) -> Row:
+def _retrieval(config: RetrieveConfig, states: States, entries: int, tick: Tick, noted: Noted) -> Row:
     """Build the memory, then search it and every entry in turn, and with them what a search consists of."""
     keys, queries, device = states.keys[:entries], states.queries, states.keys.device
     norms = _norms(keys)
@@ -143,8 +169,7 @@ def _retrieval(config: RetrieveConfig, states: States, entries: int, tick: Tick)
     values["build_seconds"] = build_seconds
     if grown is not None:
         values["resident_bytes_per_entry"] = grown / entries
-    phase = search_phase(memory, batches[0], config.k)
-    return Row(
+    row = Row(
         "retrieve",
         {
             "entries": entries,
@@ -157,18 +182,35 @@ def _retrieval(config: RetrieveConfig, states: States, entries: int, tick: Tick)
         timings,
         {"index": "exact"},
         values,
-        {} if phase is None else {"index": Floor({"retrieval": phase}, _parts(timings))},
     )
+    return noted(row, Searched(memory, batches[0]))
 
 
-def _parts(timings: Mapping[str, Timing]) -> dict[str, float]:
-    """Return what a search is spent on, milliseconds a token."""
-    cost = {name: timing.milliseconds().median for name, timing in timings.items()}
-    found = {"copying the neighbours": cost["index"] - cost["ranking"]}
-    if "proposals" not in cost:
-        return {"comparing with every entry": cost["ranking"], **found}
-    exact = {"exact distances of the candidates": cost["ranking"] - cost["proposals"]}
-    return {"comparing codes": cost["proposals"], **exact, **found}
+def index_call(memory: AnyMemory, k: int) -> Callable[[Tensor], object] | None:
+    """Return the part of a search that a trained index does, None where there is none.
+
+    Args:
+        memory: what is searched.
+        k: neighbours wanted, K.
+    """
+    trained, candidates = trained_index(memory, k)
+    if trained is None:
+        return None
+    index = trained.index
+    return lambda queries: index.search(faiss_index.as_float32(queries), candidates)
+
+
+def trained_index(memory: AnyMemory, k: int) -> tuple[TrainedIndex | None, int]:
+    """Return the trained index of a memory, None where it compares everything, and the candidates it is asked for."""
+    bulk = bulk_of(memory)
+    if not isinstance(bulk, FaissMemory):
+        return None, 0
+    return bulk.refresh(), min(bulk.rescore * k, len(bulk))
+
+
+def bulk_of(memory: AnyMemory) -> FlatMemory | RingMemory | FaissMemory:
+    """Return the part of a memory that holds what was there before the stream."""
+    return memory.bulk if isinstance(memory, HybridMemory) else memory
 
 
 def _build(config: RetrieveConfig, keys: Tensor, labels: Tensor) -> tuple[AnyMemory, float, int | None]:

@@ -1,42 +1,61 @@
-"""Measurements as tables: the goals, the floors under them, and the speed of training."""
+"""Measurements as tables: every cost beside that of its plain form, and the speed of training."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hebblm.bench.floors import floor_table
-from hebblm.bench.goals import goals
 from hebblm.bench.record import BenchResult, Row
-from hebblm.report.numbers import MISSING
+from hebblm.bench.timing import Spread
 from hebblm.report.table import Column, Table
 
 
 def cost_tables(results: Sequence[BenchResult]) -> list[Table]:
-    """Return every table that there is something for, the goals first.
+    """Return the cost of everything that was measured, and the speed of training where it was.
 
     Args:
         results: of any kinds.
     """
-    found = (goal_table(results), floor_table(results), training_table(results))
-    return [table for table in found if table is not None]
+    training = training_table(results)
+    return [cost_table(results), *([] if training is None else [training])]
 
 
-def goal_table(results: Sequence[BenchResult]) -> Table:
-    """Return every goal with what was measured for it; a goal that no file is about reads ``-``.
+def cost_table(results: Sequence[BenchResult]) -> Table:
+    """Return every timing with its cost a token and how many times that its reference costs.
 
     Args:
-        results: of any kinds; where several are about one goal, the last counts.
+        results: of any kinds.
     """
-    rows = [row for result in results for row in result.rows]
-    lines = []
-    for goal in goals():
-        finding = goal.measure(rows)
-        if finding is None:
-            lines.append((goal.text, "not measured", MISSING))
-        else:
-            lines.append((goal.text, finding.text, "yes" if finding.met else "no"))
-    columns = (Column("Goal"), Column("Measured: median (extremes)"), Column("Met"))
-    return Table("goals", "Cost of adaptation", columns, tuple(lines), tuple(map(origin, results)))
+    columns = (
+        Column("What"),
+        Column("Form"),
+        Column("ms a token"),
+        Column("Times as fast"),
+        Column("as"),
+    )
+    rows = tuple(
+        (
+            described(row),
+            name,
+            spread(timing.milliseconds()),
+            *((spread(row.faster(name)), row.references[name]) if name in row.references else (None, None)),
+        )
+        for result in results
+        for row in result.rows
+        for name, timing in row.timings.items()
+    )
+    notes = ("Medians with extremes.", *map(origin, results))
+    return Table("cost", "Cost beside the plain forms", columns, rows, notes)
+
+
+def described(row: Row) -> str:
+    """Return what a row is about: its name, sizes and settings."""
+    sizes = (f"{key} {value}" for key, value in row.case.items() if isinstance(value, (int, float, str)))
+    return f"{row.name}: {', '.join(sizes)}"
+
+
+def spread(value: Spread) -> str:
+    """Return a median with its extremes."""
+    return f"{value.median:.4g} ({value.low:.4g} to {value.high:.4g})"
 
 
 def training_table(results: Sequence[BenchResult]) -> Table | None:

@@ -16,7 +16,7 @@ from hebblm.bench.adapt_settings import AdaptConfig
 from hebblm.bench.plots import cost_figure
 from hebblm.bench.record import BenchResult, Row
 from hebblm.bench.session import run_bench
-from hebblm.bench.tables import cost_tables
+from hebblm.bench.tables import cost_tables, described
 from hebblm.bench.timing import Tick
 from hebblm.cli.common import guarded, parse
 from hebblm.errors import UserError
@@ -142,29 +142,25 @@ def _measure(name: str, argv: list[str], command: str) -> int:
 
 def lines(row: Row) -> list[str]:
     """Return a row as a reader wants it: what it is about, ratios, costs, what else was found."""
-    sizes = {key: value for key, value in row.case.items() if isinstance(value, (int, float, str))}
-    found = [f"{row.name}: " + ", ".join(f"{key} {value}" for key, value in sizes.items())]
+    found = [described(row)]
     for name, timing in row.timings.items():
         cost = timing.milliseconds()
         line = f"  {name:<20}{cost.median:>10.4g} ms a token ({cost.low:.4g} to {cost.high:.4g})"
         if name in row.references:
             ratio = row.faster(name)
             line = f"{line}, {ratio.median:.4g}x {row.references[name]} ({ratio.low:.4g} to {ratio.high:.4g})"
-        if name in row.floors:
-            least = row.floors[name].milliseconds
-            line = f"{line}, {cost.median / least:.3g} times the floor of {least:.3g}"
         found.append(line)
     found += [f"  {name:<20}{value:>10.4g}" for name, value in row.values.items()]
     return found
 
 
 def _table(argv: list[str]) -> int:
-    """Write the goals, what was measured and the floors under it as Markdown."""
+    """Write what was measured as Markdown."""
     config = parse(
         TableConfig,
         argv,
         prog=f"{PROG} table",
-        description="Goals beside what was measured, and how far above its floor that is, as Markdown.",
+        description="Every cost beside that of its plain form, as Markdown.",
         example=f"{PROG} table adapt.json retrieve.json eval.json",
     )
     tables = cost_tables([BenchResult.load(path) for path in config.files])

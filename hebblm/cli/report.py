@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 
 from rich.console import Console
 
-from hebblm.book import contents, load_sources, write_book
-from hebblm.book.contents import TITLE
 from hebblm.cli.common import guarded, parse
 from hebblm.errors import UserError
 from hebblm.files import write_text
@@ -57,25 +55,6 @@ class InspectConfig:
     method: str | None = None
     tokens: int = 20_000
     output_path: Path | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class BookConfig:
-    """Which results the book is made of, and where to.
-
-    Args:
-        results: folder whose JSON files are taken, those in folders below it as well.
-        output_path: folder for book.md, book.tex, book.html and figures/.
-    """
-
-    results: Path = field(metadata={"positional": True})
-    output_path: Path = Path("results/book")
-
-
-def _book(config: BookConfig) -> None:
-    """Write the results book."""
-    written = write_book(TITLE, contents(load_sources(config.results)), config.output_path)
-    _say(f"Wrote {len(written)} files to {config.output_path}")
 
 
 def _inspect(config: InspectConfig) -> None:
@@ -182,16 +161,10 @@ REPORT = Command(
     ReportConfig,
     _report,
     "Turn results into tables, plots and documents; several results are put side by side. "
-    f"Further: {PROG} inspect RUN, {PROG} book RESULTS (each has its own --help).",
+    f"Further: {PROG} inspect RUN (it has its own --help).",
     f"{PROG} results/wt2-to-ptb --format md,png --output-path reports",
 )
 SUBCOMMANDS = {
-    "book": Command(
-        BookConfig,
-        _book,
-        "The results book: every run under a folder beside the paper, nothing in it typed by hand.",
-        f"{PROG} book recipes/results --output-path results/book",
-    ),
     "inspect": Command(
         InspectConfig,
         _inspect,

@@ -92,16 +92,8 @@ def test_adapt_measures_every_form_and_its_error(measured: dict[str, dict[str, A
         assert 0 <= values["error_mean"] <= values["error_max"] < 1e-2
         assert -1e-12 < values["kl"] < 1e-3
         assert row["case"]["source"]["kind"] == "synthetic"
-        for name in ("fast_mbpa", "hebbian"):
-            floor = row["floors"][name]
-            assert 0 < floor["ms_per_token"] < math.inf
-            assert all(part >= 0 for part in floor["parts_ms_per_token"].values())
-        fast = row["floors"]["fast_mbpa"]["parts_ms_per_token"]
-        assert sum(fast.values()) == pytest.approx(row["timings"]["fast_mbpa"]["ms_per_token"]["median"])
-        assert fast["matrix products"] > 0
     for row in named(document, "network"):
         assert row["values"]["difference_max"] < 1e-10
-        assert row["floors"]["dual"]["ms_per_token"] > 0
     assert [row["case"]["steps"] for row in named(document, "network")] == [1]
     for row in named(document, "cache"):
         assert row["values"]["difference_max"] < 1e-5
@@ -112,22 +104,12 @@ def test_retrieve_finds_the_neighbours(measured: dict[str, dict[str, Any]]) -> N
     rows = named(measured["retrieve"], "retrieve")
     assert [row["case"]["entries"] for row in rows] == [200, 300]
     assert all(row["values"]["recall"] == 1 for row in rows)  # below 20,000 entries the memory compares all
-    for row in rows:
-        floor = row["floors"]["index"]
-        assert floor["phases"]["retrieval"]["work"]["gathered"] == 10 * 16 * 4
-        assert list(floor["parts_ms_per_token"]) == ["comparing with every entry", "copying the neighbours"]
 
 
 def test_retrieve_times_what_a_search_consists_of(tmp_path: Path) -> None:
     pytest.importorskip("faiss")
     (row,) = named(run(tmp_path, [*RETRIEVE, "--entries", "300", "--index", "IVF8,PQ4x4fs"]), "retrieve")
     assert list(row["timings"]) == ["exact", "index", "ranking", "proposals"]
-    assert list(row["floors"]["index"]["parts_ms_per_token"]) == [
-        "comparing codes",
-        "exact distances of the candidates",
-        "copying the neighbours",
-    ]
-    assert row["floors"]["index"]["phases"]["retrieval"]["work"]["gathered"] == 50 * 16 * 4
 
 
 def test_eval_compares_with_the_model_alone(measured: dict[str, dict[str, Any]]) -> None:
@@ -136,11 +118,6 @@ def test_eval_compares_with_the_model_alone(measured: dict[str, dict[str, Any]])
     assert [row["case"]["entries"] for row in rows] == [200, 300]
     assert [row["case"]["memory"]["entries"] for row in rows] == [200, 300]
     assert "untrained" in rows[0]["case"]["source"]["reading"]
-    for row in rows:
-        floor = row["floors"]["all"]
-        assert list(floor["phases"]) == list(floor["parts_ms_per_token"]) == ["base", "retrieval", "methods"]
-        parts = sum(floor["parts_ms_per_token"].values())
-        assert parts == pytest.approx(row["timings"]["all"]["ms_per_token"]["median"])
     assert list(named(document, "currency")[0]["timings"]) == ["mini_batch", "every_token"]
     assert named(document, "currency")[0]["values"]["difference_max"] < 1e-3
     parts = named(document, "stream")[0]["timings"]
@@ -205,11 +182,11 @@ def test_table_and_plot_read_the_files(
     ]
     assert main(["table", *files]) == 0
     shown = capsys.readouterr().out
-    assert "| Goal | Measured: median (extremes) | Met |" in shown
+    assert "| What | Form | ms a token | Times as fast | as |" in shown
     assert "Speed of training" in shown
-    assert "| whole evaluation, 300 entries, V = 400 |" in shown
-    assert main(["table", *files, "--output-path", str(tmp_path / "goals.md")]) == 0
-    assert (tmp_path / "goals.md").read_text() + "\n" == shown
+    assert ", k 10, entries 300, batch 20 | all |" in shown
+    assert main(["table", *files, "--output-path", str(tmp_path / "cost.md")]) == 0
+    assert (tmp_path / "cost.md").read_text() + "\n" == shown
     assert main(["plot", *files, "--output-path", str(tmp_path / "cost.svg")]) == 0
     assert "<svg" in (tmp_path / "cost.svg").read_text()
 

@@ -14,13 +14,14 @@ import pytest
 
 from hebblm.cli.common import parse
 from hebblm.cli.eval import EvalConfig
-from hebblm.cli.report import BookConfig, ReportConfig
+from hebblm.cli.report import ReportConfig
 from hebblm.cli.tune import TuneConfig
 from hebblm.cli.vision import VisionConfig
 from hebblm.evaluation.hyperparameters import parse_settings
 from hebblm.vision.classes.scales import SCALES as CLASS_SCALES
 from hebblm.vision.settings import PAPER
 from hebblm.vision.settings import SCALES as PERMUTED_SCALES
+from recipes.study.command import BookConfig
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 LANGUAGE = ("lm_intra_domain", "lm_cross_domain", "frequency", "readings", "tune")
@@ -42,7 +43,7 @@ made = "tuned.json" if name == "hebblm-tune" else "result.json"
 made = "readings.json" if "--readings" in arguments else made
 (place / made).write_text(json.dumps({{"provenance": {{"command": shlex.join([name, *arguments])}}}}))
 (place / "report.md").write_text("the table\\n")
-if name == "hebblm-report":
+if name == "study":
     chapters = ["# Book", "## Tuning", "the values", "## What the paper leaves open", "the effects"]
     chapters += ["## Images", "the curves", "## Where", ""]
     (place / "book.md").write_text("\\n".join(chapters))
@@ -59,9 +60,12 @@ class Desk:
     def __init__(self, root: Path) -> None:
         self.bin, self.results, self.log = root / "bin", root / "results", root / "log"
         self.bin.mkdir()
-        for name in ("hebblm-eval", "hebblm-tune", "hebblm-vision", "hebblm-report"):
+        for name in ("hebblm-eval", "hebblm-tune", "hebblm-vision", "hebblm-report", "study"):
             (self.bin / name).write_text(STAND_IN.format(python=sys.executable, log=str(self.log)))
-        (self.bin / "python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+        (self.bin / "python").write_text(
+            '#!/bin/sh\nif [ "$1 $2" = "-m recipes.study" ]; then shift 2; exec study "$@"; fi\n'
+            f'exec {sys.executable} "$@"\n'
+        )
         for path in self.bin.iterdir():
             path.chmod(0o755)
         for name in ("pydoc", "numpy"):
@@ -110,12 +114,12 @@ def test_a_recipe_runs_what_the_commands_understand_and_only_once(
         if name != "hebblm-vision":
             assert config.preset == {"smoke": "tiny"}.get(scale, scale)
             config.corpora()
+    for _, verb, *arguments in desk.commands("study"):
+        assert verb == "book"
+        parse(BookConfig, arguments, prog="", description="", example="")
     for _, *arguments in desk.commands("hebblm-report"):
-        if arguments[0] == "book":
-            parse(BookConfig, arguments[1:], prog="", description="", example="")
-        else:
-            named = parse(ReportConfig, arguments, prog="", description="", example="")
-            assert all(place.is_dir() for place in named.results)
+        named = parse(ReportConfig, arguments, prog="", description="", example="")
+        assert all(place.is_dir() for place in named.results)
     again = desk.run(recipe, scale)
     assert again.returncode == 0
     assert desk.commands(*CONFIGS) == []
@@ -213,7 +217,7 @@ def test_all_runs_every_recipe_and_ends_with_the_book(desk: Desk) -> None:
     begun = [line.removeprefix("== ") for line in done.stdout.splitlines() if line.startswith("== ")]
     assert sorted(begun) == sorted([*LANGUAGE, *VISION])
     results = str(desk.results / "smoke")
-    assert desk.commands()[-1] == ["hebblm-report", "book", results, "--output-path", f"{results}-book"]
+    assert desk.commands()[-1] == ["study", "book", results, "--output-path", f"{results}-book"]
 
 
 def test_a_failing_command_ends_the_recipe(desk: Desk) -> None:
@@ -269,6 +273,6 @@ def test_an_image_result_without_its_report_is_shown_and_not_made_again(desk: De
     done = desk.run("vision_online")
     assert done.returncode == 0, done.stderr
     ((name, *arguments),) = desk.commands()
-    assert name == "hebblm-report"
+    assert name == "study"
     assert arguments[:2] == ["book", str(desk.results / "small" / "online")]
     assert "the curves" in done.stdout

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from hebblm.report import paper
 from hebblm.report.methods import name_of
 from hebblm.report.table import Cell, Column, Table
-from hebblm.vision.classes import published
 from hebblm.vision.classes.scales import family_of
 from hebblm.vision.classes.top1 import KEYS
 
 _TITLES = {"new": "New", "old": "Old", "overall": "Overall"}
 _PER_CENT = 100.0
-SOURCE = "Paper: Mi, Lin and Faltings, IJCAI 2021."
+SOURCE = f"Paper: {paper.SOURCE}."
 
 
 def tables(document: Mapping[str, Any]) -> list[Table]:
@@ -35,25 +35,21 @@ def tables(document: Mapping[str, Any]) -> list[Table]:
 
 def _stream(document: Mapping[str, Any]) -> Table:
     """Return new, old and overall accuracy, for the online experiment and the ablation."""
-    family, ablation = _family(document), document["experiment"] == "ablation"
-
-    def paper(name: str, key: str) -> Cell:
-        if ablation:
-            return published.ablation(family, name, key)
-        return published.online(family, name, key)
-
+    family, experiment = _family(document), document["experiment"]
     rows = []
     for name, method in document["methods"].items():
         summary = next(iter(method["conditions"].values()))
-        own = [cell for key in KEYS for cell in (*_parts(summary[key]), paper(name, key))]
+        own = [
+            cell
+            for key in KEYS
+            for cell in (*_parts(summary[key]), paper.image(experiment, family, key, name))
+        ]
         rows.append((method_name(name), *own))
     columns = [Column("Method")]
     for key in KEYS:
         columns += _accuracy(_TITLES[key])
-    title = "Ablation of Hebb" if ablation else "Online adaptation"
-    return Table(
-        document["experiment"], _title(document, title), tuple(columns), tuple(rows), _notes(document)
-    )
+    title = "Ablation of Hebb" if experiment == "ablation" else "Online adaptation"
+    return Table(experiment, _title(document, title), tuple(columns), tuple(rows), _notes(document))
 
 
 def _incremental(document: Mapping[str, Any], ratio: str) -> Table:
@@ -67,7 +63,10 @@ def _incremental(document: Mapping[str, Any], ratio: str) -> Table:
             own = [
                 cell
                 for epoch in epochs
-                for cell in (*_parts(curve[epoch][key]), published.incremental(family, name, epoch, key))
+                for cell in (
+                    *_parts(curve[epoch][key]),
+                    paper.image("incremental", family, str(epoch), key, name),
+                )
             ]
             rows.append((_TITLES[key], method_name(name), *own))
     columns = [Column("Classes"), Column("Method")]
@@ -86,7 +85,7 @@ def _pretrain(document: Mapping[str, Any]) -> Table:
         own = [
             cell
             for count, summary in method["conditions"].items()
-            for cell in (*_parts(summary["overall"]), published.pretrain(family, name, int(count)))
+            for cell in (*_parts(summary["overall"]), paper.image("pretrain-classes", family, count, name))
         ]
         rows.append((method_name(name), *own))
     columns = [Column("Method")]
@@ -127,7 +126,7 @@ def _timing(document: Mapping[str, Any]) -> Table:
             method["ratio"]["median"],
             method["ratio"]["min"],
             method["ratio"]["max"],
-            published.seconds_ratio(family, name),
+            paper_ratio(family, name),
         )
         for name, method in document["methods"].items()
     )
@@ -146,6 +145,12 @@ def _timing(document: Mapping[str, Any]) -> Table:
         SOURCE,
     )
     return Table("timing", _title(document, "Computation time"), columns, rows, notes)
+
+
+def paper_ratio(family: str | None, name: str) -> float | None:
+    """Return the paper's time of a method as a ratio to Parametric's, or None where it prints none."""
+    seconds, alone = (paper.image("timing", family, each) for each in (name, "parametric"))
+    return None if seconds is None else seconds / alone
 
 
 def method_name(name: str) -> str:

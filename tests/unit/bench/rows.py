@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from hebblm.bench.floor import Floor
 from hebblm.bench.record import BenchResult, Row
 from hebblm.bench.timing import Timing
 
@@ -25,11 +24,10 @@ def adapt_row(
     naive: float,
     fast: float,
     source: Any = SYNTHETIC,
-    floors: dict[str, Floor] | None = None,
     case: dict[str, int] | None = None,
     **values: float,
 ) -> Row:
-    """Return a row of ``adapt`` with Hebb half a per cent above MbPA; without floors, one of an older file."""
+    """Return a row of ``adapt`` with Hebb half a per cent above MbPA."""
     found = {
         "hebb_over_mbpa": 0.005,
         "hebb_over_mbpa_min": -0.001,
@@ -48,7 +46,6 @@ def adapt_row(
         "exact_mbpa": naive / 3,
         "hebbian": 0.005 * fast,
         "addition": 0.00125 * fast,
-        **({"products": 0.3 * fast} if floors is None else {}),
     }
     return Row(
         "adapt",
@@ -56,7 +53,6 @@ def adapt_row(
         {name: timing(cost) for name, cost in costs.items()},
         dict.fromkeys(("fast_mbpa", "fast_hebb", "exact_mbpa"), "naive_mbpa"),
         found,
-        floors or {},
     )
 
 
@@ -67,7 +63,6 @@ def retrieve_row(
     index: float,
     recall: float = 0.995,
     source: dict[str, object] = SYNTHETIC,
-    floors: dict[str, Floor] | None = None,
     **case: object,
 ) -> Row:
     """Return a row of ``retrieve``."""
@@ -77,8 +72,18 @@ def retrieve_row(
         {"exact": timing(exact), "index": timing(index)},
         {"index": "exact"},
         {"recall": recall, "build_seconds": 1.0},
-        floors or {},
     )
+
+
+def evaluation_row(entries: int, *, times: float, peak: float = 2.0**30, classes: int = 10_000) -> Row:
+    case = {
+        "architecture": {"hidden_dim": 1150},
+        "entries": entries,
+        "vocabulary": classes,
+        "source": SYNTHETIC,
+    }
+    values = {"times_lstm": times, "times_lstm_min": times, "times_lstm_max": times, "peak_bytes": peak}
+    return Row("evaluation", case, {"lstm": timing(1.0), "all": timing(times)}, {}, values)
 
 
 def result(*rows: Row, kind: str = "adapt", complete: bool = True) -> BenchResult:

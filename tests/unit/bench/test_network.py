@@ -40,7 +40,6 @@ def test_both_forms_agree_and_change_something() -> None:
         assert row.values["change_max"] > 1e-4
         assert row.timings["naive"].tokens == (2,) * 5
         assert row.timings["dual"].tokens == (6,) * 5
-        assert row.floors["dual"].milliseconds > 0
 
 
 def test_a_difference_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:

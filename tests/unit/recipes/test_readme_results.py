@@ -23,7 +23,7 @@ def test_readme_tables_are_those_of_the_committed_results() -> None:
     text = script.README.read_text(encoding="utf-8")
     for mark in (script.BEGIN, script.END, script.BENCH_BEGIN, script.BENCH_END):
         assert text.count(mark) == 1
-    assert script.render(text) == text, "run python recipes/readme_results.py"
+    assert script.render(text) == text, "run python -m recipes.readme_results"
 
 
 def test_a_changed_number_is_noticed() -> None:

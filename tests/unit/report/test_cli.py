@@ -60,8 +60,6 @@ def test_several_results_need_a_common_place(tmp_path: Path, capsys: pytest.Capt
         (["{result}", "--edges", "5,x"], "'5,x'"),
         (["{result}", "--edges", "50,10"], "50, 10"),
         (["{result}", "--colour", "red"], "colour"),
-        (["book"], "results"),
-        (["book", "absent"], "absent"),
         (["inspect", "absent"], "absent"),
     ],
 )

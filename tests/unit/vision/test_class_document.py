@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from hebblm.vision.classes import published
+from hebblm.report import paper
 from hebblm.vision.classes.document import curve_figure, figures, heat_map, write_report
-from hebblm.vision.classes.tables import tables
+from hebblm.vision.classes.tables import paper_ratio, tables
+from hebblm.vision.classes.top1 import KEYS
 
 MEANS = {"parametric": 0.3, "mixture": 0.35, "mbpa": 0.4, "hebb": 0.45}
 
@@ -174,10 +175,15 @@ def test_the_papers_numbers_are_consistent() -> None:
     # Overall is the mean of New and Old; three of the paper's twelve cells miss it by up to a quarter.
     for family in ("ResnetV1", "Densenet", "MobilenetV2"):
         for method in MEANS:
-            new, old, overall = (published.online(family, method, key) for key in published.KEYS)
+            new, old, overall = (paper.image("online", family, key, method) for key in KEYS)
             assert new is not None
             assert old is not None
             assert overall == pytest.approx((new + old) / 2, abs=0.26)
-    assert published.seconds_ratio("ResnetV1", "hebb") == pytest.approx(67.7 / 45.5)
-    assert published.pretrain("ResnetV1", "hebb", 50) == published.online("ResnetV1", "hebb", "overall")
-    assert published.incremental("Densenet", "mbpa", 3, "new") == 27.01
+    assert paper_ratio("ResnetV1", "hebb") == pytest.approx(67.7 / 45.5)
+    assert paper_ratio("ResnetV1", "hebb-v1") is None
+    overall = paper.image("online", "ResnetV1", "overall")
+    assert paper.image("pretrain-classes", "ResnetV1", "50") == overall
+    assert paper.image("ablation", "ResnetV1", "overall", "hebb") == overall["hebb"]
+    assert paper.image("incremental", "Densenet", "3", "new", "mbpa") == 27.01
+    assert paper.image("incremental", "Densenet", "3", "old", "mbpa") is None
+    assert paper.image("online", None, "new", "mbpa") is None

@@ -1,0 +1,245 @@
+"""What the paper claims of its methods, and whether a run bears it out: orders and signs, computed from the numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Literal
+
+from hebblm.report import paper
+from hebblm.report.methods import BASE, name_of
+from hebblm.report.result import MethodResult, Result
+from hebblm.report.table import Cell, Column, Table
+
+# The comparisons that the paper's text makes. Which of the two is better is read off its numbers, scenario by scenario.
+PAIRS = (
+    ("mixture", BASE),
+    ("mbpa", BASE),
+    ("hebb", BASE),
+    ("hebb", "mbpa"),
+    ("mixture", "mbpa"),
+    ("mixture", "hebb"),
+    ("mixture+mbpa", "mixture"),
+    ("mixture+hebb", "mixture"),
+    ("mixture+hebb", "mixture+mbpa"),
+)
+BEST = "mixture+hebb"
+RARE, FREQUENT = "<50", ">500"
+Part = Literal["all", "oov", "where"]
+LEAST_SHARE = 0.1  # of the paper's stream that a run must have scored to be held against the paper
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One claim beside one run.
+
+    Args:
+        text: what is claimed.
+        run: name of the run.
+        paper: the paper's margin, above 0; None where it states an order without numbers.
+        here: the run's margin; the claim holds where it is above 0.
+        better: the method that the paper has before the other one.
+        worse: the other one.
+        part: what the margin is of: all tokens, OOV words, or where a gain comes from.
+        reason: what may be behind it where it does not hold.
+    """
+
+    text: str
+    run: str
+    paper: float | None
+    here: float
+    better: str = ""
+    worse: str = ""
+    part: Part = "all"
+    reason: str = ""
+
+    @property
+    def holds(self) -> bool:
+        """Say whether the sign is the paper's."""
+        return self.here > 0
+
+
+def language_claims(runs: Mapping[str, Result]) -> list[Claim]:
+    """Return the paper's claims beside the runs of its scenarios, margins in nats per token.
+
+    Args:
+        runs: by name; those of other scenarios, and of less than a tenth of the paper's stream, are left out.
+    """
+    return [claim for name, result in runs.items() for claim in _of_run(name, result)]
+
+
+def pair_claims(
+    where: str,
+    run: str,
+    theirs: Mapping[str, float],
+    ours: Mapping[str, float],
+    pairs: Iterable[tuple[str, str]],
+    written: Callable[[str], str] = name_of,
+    part: Part = "all",
+) -> Iterator[Claim]:
+    """Yield the order of pairs of methods by a quantity of which less is better.
+
+    Args:
+        where: of what the quantity is, e.g. ``ptb test``.
+        run: name of the run.
+        theirs: by method, in the paper.
+        ours: by method, in the run.
+        pairs: methods; a pair that either side lacks, or that the paper has equal, is no claim.
+        written: how a method's name is written.
+        part: what the quantity is of.
+    """
+    for first, second in pairs:
+        if not {first, second} <= theirs.keys() & ours.keys() or theirs[first] == theirs[second]:
+            continue
+        better, worse = sorted((first, second), key=theirs.__getitem__)
+        text = f"{written(better)} better than {written(worse)}, {where}"
+        here = _margin(ours[worse], ours[better])
+        yield Claim(text, run, theirs[worse] - theirs[better], here, better, worse, part)
+
+
+def claim_tables(claims: Iterable[Claim], unit: str) -> list[Table]:
+    """Return what did not reproduce and what did, each as a table; none for an empty list.
+
+    Args:
+        claims: in the order of the rows.
+        unit: of the margins.
+    """
+    known = list(claims)
+    columns = (
+        Column("The paper's claim"),
+        Column("Run"),
+        Column("Margin", "signed", subheader="paper", decimals=3),
+        Column("Margin", "signed", subheader="here", decimals=3),
+    )
+    reason = Column("Likely reason", wide=True)
+    tables = []
+    for name, title, holds in (
+        ("not-reproduced", "What did not reproduce", False),
+        ("reproduced", "What did reproduce", True),
+    ):
+        some = [claim for claim in known if claim.holds is holds]
+        rows: list[tuple[Cell, ...]] = [(c.text, c.run, c.paper, c.here) for c in some]
+        if not holds:
+            rows = [(*row, claim.reason) for row, claim in zip(rows, some, strict=True)]
+        note = f"{len(rows)} of {len(known)} comparisons. Margin: {unit}; below 0 the order is the reverse."
+        if rows:
+            shown = columns if holds else (*columns, reason)
+            tables.append(Table(name, f"{title} ({unit})", shown, tuple(rows), (note,)))
+    return tables
+
+
+def other_settings_tables(counted: Iterable[Claim], others: Iterable[Claim]) -> list[Table]:
+    """Return the margins of claims that were met again under other settings, a table a group of runs; nats per token.
+
+    Args:
+        counted: of the runs that count.
+        others: of all other runs.
+    """
+    margins: dict[str, dict[str, float]] = {}
+    for claim in others:
+        margins.setdefault(claim.text, {})[claim.run] = claim.here
+    groups: dict[str, list[Claim]] = {}
+    for claim in counted:
+        if claim.text in margins:
+            groups.setdefault(claim.run, []).append(claim)
+    tables = []
+    for run, claims in groups.items():
+        again = list(dict.fromkeys(name for claim in claims for name in margins[claim.text]))
+        columns = [Column("The paper's claim"), Column("Margin", "signed", subheader="paper", decimals=3)]
+        columns += [Column("Margin", "signed", subheader=name, decimals=3) for name in (run, *again)]
+        rows = tuple(
+            (claim.text, claim.paper, claim.here, *(margins[claim.text].get(name) for name in again))
+            for claim in claims
+        )
+        title = f"The same claims under other settings than those of {run} (nats per token)"
+        tables.append(Table("other-settings", title, tuple(columns), rows, (f"Counted is {run}.",)))
+    return tables
+
+
+def base_lines(runs: Mapping[str, Result]) -> tuple[str, ...]:
+    """Return how strong the base models are beside the paper's, a line each."""
+    lines = []
+    for result in runs.values():
+        source, policy = result.scenario.source, result.scenario.normalization
+        ours = result.model.get("valid_perplexity")
+        theirs = paper.base_perplexity(source)
+        if theirs is not None and isinstance(ours, float):
+            lines.append(
+                f"Base model of {source}, {policy}: perplexity {ours:.2f} on its validation text, "
+                f"the paper's {theirs:.2f}."
+            )
+    return tuple(dict.fromkeys(lines))
+
+
+def _of_run(name: str, result: Result) -> Iterator[Claim]:
+    """Yield the claims about one run."""
+    printed = paper.published(result.scenario)
+    if printed is None or result.scenario.tokens < LEAST_SHARE * printed.tokens:
+        return
+    label = result.scenario.label
+    ours = {method: item.nll for method, item in result.methods.items()}
+    oov = {method: item.oov_nll for method, item in result.methods.items() if item.oov_nll is not None}
+    theirs = printed.nll or {method: math.log(value) for method, value in printed.perplexity.items()}
+    yield from chain(
+        pair_claims(label, name, theirs, ours, PAIRS),
+        _best(label, name, theirs, ours),
+        pair_claims(f"{label}, OOV words", name, printed.oov_nll, oov, PAIRS, part="oov"),
+        _best(f"{label}, OOV words", name, printed.oov_nll, oov, "oov"),
+    )
+    if {"mbpa", "hebb"} <= ours.keys():
+        yield from _where_hebb_gains(name, result, printed)
+
+
+def _best(
+    where: str, run: str, theirs: Mapping[str, float], ours: Mapping[str, float], part: Part = "all"
+) -> Iterator[Claim]:
+    """Yield that Mixture+Hebb is the best of the paper's methods; its margin is that over the best other one."""
+    if BEST not in theirs or not theirs.keys() <= ours.keys():
+        return
+    rivals = [
+        min((method for method in theirs if method != BEST), key=losses.__getitem__)
+        for losses in (theirs, ours)
+    ]
+    margins = [
+        _margin(losses[rival], losses[BEST]) for losses, rival in zip((theirs, ours), rivals, strict=True)
+    ]
+    text = f"{name_of(BEST)} best of the paper's methods, {where}"
+    yield Claim(text, run, margins[0], margins[1], BEST, rivals[1], part)
+
+
+def _where_hebb_gains(name: str, result: Result, printed: paper.Published) -> Iterator[Claim]:
+    """Yield that Hebb's gain on MbPA comes from rare words within a domain, and from new words across domains."""
+    mbpa, hebb, label = result.methods["mbpa"], result.methods["hebb"], result.scenario.label
+    if printed.frequency:
+        pairs = (printed.frequency["mbpa"], printed.frequency["hebb"]), (_buckets(mbpa), _buckets(hebb))
+        if all({RARE, FREQUENT} <= losses.keys() for pair in pairs for losses in pair):
+            text = (
+                f"Hebb gains more on MbPA on rare words ({RARE}) than on frequent ones ({FREQUENT}), {label}"
+            )
+            theirs, ours = (
+                math.log(low[RARE] / high[RARE]) - math.log(low[FREQUENT] / high[FREQUENT])
+                for low, high in pairs
+            )
+            yield Claim(text, name, theirs, ours, "hebb", "mbpa", "where")
+    if printed.oov_nll and mbpa.oov_nll is not None and hebb.oov_nll is not None:
+        on_oov = _margin(printed.oov_nll["mbpa"], printed.oov_nll["hebb"])
+        theirs = on_oov - _margin(printed.nll["mbpa"], printed.nll["hebb"])
+        ours = _margin(mbpa.oov_nll, hebb.oov_nll) - _margin(mbpa.nll, hebb.nll)
+        text = f"Hebb gains more on MbPA on OOV words than on all, {label}"
+        yield Claim(text, name, theirs, ours, "hebb", "mbpa", "where")
+
+
+def _buckets(item: MethodResult) -> dict[str, float]:
+    """Return perplexity by training count, of the ranges that have a finite one."""
+    return {
+        bucket.bucket: bucket.perplexity
+        for bucket in item.frequency
+        if bucket.perplexity is not None and math.isfinite(bucket.perplexity)
+    }
+
+
+def _margin(worse: float, better: float) -> float:
+    """Return by how much the one lies above the other; 0 where both are infinite."""
+    return 0.0 if math.isinf(worse) and math.isinf(better) else worse - better

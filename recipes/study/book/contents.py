@@ -1,0 +1,80 @@
+"""From the files to the sections of the book."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hebblm.report import paper
+from hebblm.report.table import Column, Table
+from recipes.study.book.claims import base_lines, claim_tables, language_claims, other_settings_tables
+from recipes.study.book.cost import cost_sections
+from recipes.study.book.image_claims import image_claims
+from recipes.study.book.images import image_sections
+from recipes.study.book.language import language_sections
+from recipes.study.book.readings import readings_sections
+from recipes.study.book.reasons import likely_reason
+from recipes.study.book.section import Section
+from recipes.study.book.sources import Sources
+from recipes.study.book.standing import RULE, counted_runs
+from recipes.study.book.tuning import tuning_sections
+
+TITLE = "Results of hebblm beside the paper"
+
+
+def contents(sources: Sources) -> list[Section]:
+    """Return the book: claims, language models, readings, tuning, images, cost, and where every number comes from.
+
+    Raises:
+        UserError: a file lacks a part that its kind has.
+    """
+    return [
+        *_claims(sources),
+        *language_sections(sources.language),
+        *readings_sections(sources.readings),
+        *tuning_sections(sources.tunings),
+        *image_sections(sources.images),
+        *cost_sections(sources.costs),
+        _origins(sources),
+    ]
+
+
+def _claims(sources: Sources) -> list[Section]:
+    """Return the chapter that holds the runs against what the paper claims."""
+    runs = sources.language
+    counting = counted_runs(runs)
+    language = [
+        claim if claim.holds else replace(claim, reason=likely_reason(claim, runs[claim.run]))
+        for claim in language_claims(counting)
+    ]
+    kinds = (
+        (language, "language models, nats per token"),
+        (image_claims(sources.images), "images, percentage points"),
+    )
+    claims = [claim for found, _ in kinds for claim in found]
+    if not claims:
+        return []
+    held = sum(claim.holds for claim in claims)
+    line = (
+        f"{held} of {len(claims)} comparisons between methods come out as in the paper ({paper.SOURCE}). "
+        "The base models are not the paper's."
+    )
+    tables = [table for found, unit in kinds for table in claim_tables(found, unit)]
+    others = {name: result for name, result in runs.items() if name not in counting}
+    tables += other_settings_tables(language, language_claims(others))
+    lines = (line, *((RULE,) if others else ()), *base_lines(runs))
+    return [Section("The paper's claims", lines, tuple(tables))]
+
+
+def _origins(sources: Sources) -> Section:
+    """Return the files, with commands, commits and hashes; those that the book does not know in a line each."""
+    columns = (Column("File"), Column("Schema"), Column("Command"), Column("Commit"), Column("sha256"))
+    rows = tuple(
+        (place, origin.schema, origin.command, origin.commit, origin.sha256[:16])
+        for place, origin in sources.origins.items()
+    )
+    lines = tuple(
+        f"{place} is left out: the book does not know its schema {schema}."
+        for place, schema in sources.unknown.items()
+    )
+    table = Table("files", "Files", columns, rows)
+    return Section("Where the numbers come from", lines, (table,) if rows else ())

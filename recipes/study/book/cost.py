@@ -1,0 +1,23 @@
+"""The chapter on cost: goals beside what was measured, and the floors under it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hebblm.bench.plots import cost_figure
+from hebblm.bench.record import BenchResult
+from recipes.study.book.section import Picture, Section
+from recipes.study.cost.tables import cost_tables
+
+_DRAWN = ("adapt", "retrieve", "eval")
+
+
+def cost_sections(costs: Mapping[str, BenchResult]) -> list[Section]:
+    """Return the chapter, none without measurements."""
+    if not costs:
+        return []
+    results = list(costs.values())
+    drawn = any(result.kind in _DRAWN and result.rows for result in results)
+    caption = "Cost by size of the memory, vocabulary and steps"
+    pictures = (Picture("cost", caption, cost_figure(results)),) if drawn else ()
+    return [Section("Cost", tables=tuple(cost_tables(results)), pictures=pictures)]

@@ -1,0 +1,70 @@
+"""Chapters on images: one section an experiment, by the tables and plots that the experiments themselves have."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+from hebblm.errors import UserError
+from hebblm.report.table import Table
+from hebblm.vision import document as permuted
+from hebblm.vision.classes import document as classes
+from hebblm.vision.classes.experiments import OUTCOMES, TIMING
+from hebblm.vision.classes.tables import tables as class_tables
+from hebblm.vision.result import EXPERIMENT as PERMUTED_MNIST
+from recipes.study.book.section import Picture, Section
+
+_PERMUTED_CAPTION = "Mean accuracy over the tasks learnt so far"
+
+
+def image_sections(documents: Mapping[str, Mapping[str, Any]]) -> list[Section]:
+    """Return the chapters, none without results.
+
+    Args:
+        documents: by name, results of hebblm-vision.
+
+    Raises:
+        UserError: a result lacks a part.
+    """
+    if not documents:
+        return []
+    sections = [Section("Images")]
+    for name, document in documents.items():
+        with complete(name):
+            sections.append(_experiment(name, document))
+    return sections
+
+
+@contextlib.contextmanager
+def complete(name: str) -> Iterator[None]:
+    """Turn what is missing from a result that is being read into one line.
+
+    Raises:
+        UserError: naming the result.
+    """
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, StopIteration) as error:
+        raise UserError(f"{name} lacks parts of a result ({error!r}); run hebblm-vision again") from error
+
+
+def _experiment(name: str, document: Mapping[str, Any]) -> Section:
+    """Return the section of one result; an experiment that the book does not know is named in one line."""
+    experiment, by = document["experiment"], document["provenance"]
+    title = f"{experiment}, {document['scale']}: {name}"
+    origin = f"{by['command']}: commit {str(by['commit'])[:12]}, device {by['device']}."
+    tables: list[Table]
+    if experiment == PERMUTED_MNIST:
+        tables = [permuted.summary_table(document)]
+        figures = {permuted.FIGURE: (_PERMUTED_CAPTION, permuted.curve_figure(document))}
+    elif experiment in OUTCOMES or experiment == TIMING:
+        tables, figures = class_tables(document), classes.figures(document)
+    else:
+        return Section(title, (origin, f"The book does not know the experiment {experiment!r}."), level=2)
+    pictures = tuple(
+        Picture(f"{name.replace('/', '-')}-{PurePosixPath(file).stem}", f"{caption}, {name}", figure)
+        for file, (caption, figure) in figures.items()
+    )
+    return Section(title, (origin,), tuple(tables), pictures, level=2)

@@ -1,0 +1,173 @@
+"""Chapters on language models: all runs at a glance, readings side by side, and every run by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from hebblm.adapt.method_settings import dotted
+from hebblm.models.presets import PRESETS, get_preset
+from hebblm.report import plots
+from hebblm.report.naming import scenario_label
+from hebblm.report.part_tables import forgetting_table, gain_table, occurrence_table, occurrences_by_run
+from hebblm.report.result import Result
+from hebblm.report.sections import flatten, hyperparameter_table, policy_lines, scenario_line
+from hebblm.report.table import Cell, Column, Table
+from hebblm.report.tables import comparison_table, frequency_table, paper_tables, side_by_side
+from recipes.study.book.section import Picture, Section
+
+CAPTIONS = {
+    "comparison": "What each method gains over the LSTM",
+    "frequency": "Perplexity by training count",
+    "occurrences": "Loss on OOV words by occurrence",
+    "running": "Running perplexity over the stream",
+}
+
+_POLICIES = ("new_rows", "update_every")  # of the scenario, beside those that every result has
+
+
+def language_sections(runs: Mapping[str, Result]) -> list[Section]:
+    """Return the chapters, none without runs."""
+    if not runs:
+        return []
+    overview = Section(
+        "Language models",
+        tuple(scenario_line(result.scenario, name) for name, result in runs.items()),
+        (run_table(runs),),
+    )
+    return [overview, *_readings(runs), *(_run(name, result) for name, result in runs.items())]
+
+
+def run_table(runs: Mapping[str, Result]) -> Table:
+    """Return one row a run: scenario, scale of the base model, tokens, seed."""
+    columns = (
+        Column("Run"),
+        Column("Scenario"),
+        Column("Base model"),
+        Column("Parameters", "count"),
+        Column("Its validation perplexity", "perplexity"),
+        Column("Tokens scored", "count"),
+        Column("Seed"),
+    )
+    rows = tuple(
+        (
+            name,
+            result.scenario.label,
+            preset_of(result),
+            _number(result, "parameters"),
+            _number(result, "valid_perplexity"),
+            result.scenario.tokens,
+            str(result.provenance.get("seed")),
+        )
+        for name, result in runs.items()
+    )
+    return Table("runs", "Runs", columns, rows)
+
+
+def preset_of(result: Result) -> str:
+    """Return the preset whose shape the base model has, with how it came about; ``other`` for any other shape."""
+    model, scenario = result.model, result.scenario
+    shape = tuple(model.get(key) for key in ("embedding_dim", "hidden_dim", "layers"))
+    vocabulary = int(model.get("vocabulary_size") or 1)
+    for name in PRESETS:
+        known = get_preset(name, scenario.source, vocabulary, 0).model
+        if shape == (known.embedding_dim, known.hidden_dim, known.layers):
+            epochs = model.get("epochs")
+            return name if epochs is None else f"{name}, {epochs} epochs"
+    return "other"
+
+
+def _run(name: str, result: Result) -> Section:
+    """Return everything about one run."""
+    by = result.provenance
+    origin = f"{by.get('command')}: commit {str(by.get('commit'))[:12]}, base model {preset_of(result)}."
+    optional = (gain_table(result), occurrence_table(result), forgetting_table(result))
+    tables = [
+        *paper_tables(result),
+        comparison_table(result),
+        frequency_table(result),
+        *(table for table in optional if table is not None),
+        hyperparameter_table(result),
+    ]
+    return Section(
+        f"{result.scenario.label}: {name}",
+        (*policy_lines(result), origin),
+        tuple(replace(table, title=f"{table.title} ({name})") for table in tables),
+        tuple(
+            Picture(f"{name.replace('/', '-')}-{kind}", f"{CAPTIONS[kind]}, {name}", figure)
+            for kind, figure in plots.figures(result).items()
+        ),
+        level=2,
+    )
+
+
+def _readings(runs: Mapping[str, Result]) -> list[Section]:
+    """Return, for each scenario that was run more than once, its runs side by side with what they differ in."""
+    groups: dict[tuple[str, str, str], dict[str, Result]] = {}
+    for name, result in runs.items():
+        scenario = result.scenario
+        groups.setdefault((scenario.source, scenario.target, scenario.split), {})[name] = result
+    return [
+        Section(
+            f"{label}: its runs side by side",
+            tables=(
+                replace(side_by_side(group), title=f"Methods by run on {label}"),
+                *_occurrences(label, group),
+                *_differences(label, group),
+            ),
+            level=2,
+        )
+        for (source, target, split), group in groups.items()
+        for label in [scenario_label(source, target, split)]
+        if len(group) > 1
+    ]
+
+
+def _occurrences(label: str, group: Mapping[str, Result]) -> list[Table]:
+    """Return new words by occurrence, a block a run; none where fewer than two runs have any."""
+    table = occurrences_by_run(group)
+    return [] if table is None else [replace(table, title=f"{table.title}, {label}")]
+
+
+def _differences(label: str, group: Mapping[str, Result]) -> list[Table]:
+    """Return the settings that the runs of a group do not share; none where they share all."""
+    settings = {name: _settings(result) for name, result in group.items()}
+    keys = list(dict.fromkeys(key for values in settings.values() for key in values))
+    rows: list[tuple[Cell, ...]] = []
+    for key in keys:
+        values = [settings[name].get(key) for name in group]
+        if len(set(values) - {None}) > 1:  # None: the run lacks the method
+            rows.append((key, *values))
+    if not rows:
+        return []
+    columns = (Column("Setting"), *(Column(name) for name in group))
+    return [Table("differences", f"What the runs on {label} differ in", columns, tuple(rows))]
+
+
+def _settings(result: Result) -> dict[str, str]:
+    """Return scenario, memory, base and hyper-parameters by name, as text."""
+    scenario = result.scenario
+    named = {
+        "normalization": scenario.normalization,
+        "vocabulary": scenario.vocabulary,
+        **{key: value for key, value in flatten(scenario.extra) if key in _POLICIES},
+        "tokens": f"{scenario.tokens:,}",
+        **{f"memory.{key}": value for key, value in flatten(result.memory) if key != "entries"},
+        **{key: value for key, value in flatten(result.model) if key.startswith("update.")},
+        "weights_sha256": str(result.model.get("weights_sha256", ""))[:16],
+    }
+    for method, item in result.methods.items():
+        own = dotted(method)
+        found = {f"tempered.{own}": "1"}  # unless written down
+        for key, value in flatten(item.hyperparameters):
+            # Combinations have the settings of their parts by section, single methods have them plain.
+            short = key.removeprefix("adaptation.")
+            found[short if "." in short else f"{own}.{short}"] = value
+        named |= {key: value for key, value in found.items() if key not in named}
+    return named
+
+
+def _number(result: Result, key: str) -> float | None:
+    """Return a number that the model's description may have."""
+    value = result.model.get(key)
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None

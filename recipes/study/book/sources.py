@@ -1,0 +1,150 @@
+"""The JSON files that the book is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hebblm.bench.record import SCHEMA as BENCH_SCHEMA
+from hebblm.bench.record import BenchResult
+from hebblm.errors import UserError
+from hebblm.evaluation.hyperparameters import TUNED_SCHEMA
+from hebblm.files import read_json, sha256
+from hebblm.report.fields import Fields
+from hebblm.report.readings import FILE_NAME as READINGS_FILE
+from hebblm.report.readings import SCHEMA as READINGS_SCHEMA
+from hebblm.report.readings import Readings
+from hebblm.report.result import FILE_NAME, Result
+from hebblm.report.result import SCHEMA as RESULT_SCHEMA
+from hebblm.vision.schema import SCHEMA as VISION_SCHEMA
+from recipes.study.cost.record import load
+
+TUNED_FILE = "tuned.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """What hebblm-tune found.
+
+    Args:
+        values: the best value by dotted name.
+        nll: by method, nats per token at its best values, on validation text.
+        scenario: source, target, tokens and policies.
+        points: by method, how many points were tried.
+        provenance: command, commit, versions.
+    """
+
+    values: Mapping[str, Any]
+    nll: Mapping[str, float]
+    scenario: Mapping[str, Any]
+    points: Mapping[str, int]
+    provenance: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, document: Any, where: str) -> Tuning:
+        """Build it from parsed JSON.
+
+        Raises:
+            UserError: a key is missing or of the wrong type.
+        """
+        fields = Fields(document, where)
+        losses = fields.nested("nll")
+        return cls(
+            values=fields.mapping("values"),
+            nll={name: losses.number(name) for name in fields.mapping("nll")},
+            scenario=fields.mapping("scenario"),
+            points={name: len(tried) for name, tried in fields.mapping("tried").items()},
+            provenance=fields.mapping("provenance"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the numbers of one file came from: its schema, command, commit and hash."""
+
+    schema: str
+    command: str
+    commit: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """All files of a folder of results, by name: the file's folder, or the file without its suffix.
+
+    Args:
+        language: evaluations of language models.
+        tunings: tuned hyper-parameters.
+        readings: what the paper leaves open, compared.
+        costs: measurements of hebblm-bench.
+        images: image experiments, as JSON.
+        unknown: by path, the schema that the book does not know.
+        origins: by path.
+    """
+
+    language: dict[str, Result] = field(default_factory=dict)
+    tunings: dict[str, Tuning] = field(default_factory=dict)
+    readings: dict[str, Readings] = field(default_factory=dict)
+    costs: dict[str, BenchResult] = field(default_factory=dict)
+    images: dict[str, dict[str, Any]] = field(default_factory=dict)
+    unknown: dict[str, str] = field(default_factory=dict)
+    origins: dict[str, Origin] = field(default_factory=dict)
+
+
+def load_sources(root: Path) -> Sources:
+    """Read every JSON file below a folder, in the order of their paths.
+
+    A ``config.json`` beside what it belongs to, tuned values or a model, says nothing of its own and is passed over.
+
+    Raises:
+        UserError: no such folder, no file in it, or one that cannot be read or lacks a part.
+    """
+    paths = sorted(path for path in root.rglob("*.json") if not _is_companion(path)) if root.is_dir() else []
+    if not paths:
+        raise UserError(f"no JSON file under {root}; name a folder of results such as recipes/results")
+    sources = Sources()
+    for path in paths:
+        place = path.relative_to(root)
+        _add(sources, path, place.as_posix(), _name(place))
+    return sources
+
+
+def _add(sources: Sources, path: Path, place: str, name: str) -> None:
+    """Read one file and file it by its schema."""
+    try:
+        document = read_json(path)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}; check its permissions") from error
+    schema = document.get("schema") if isinstance(document, dict) else None
+    if schema == RESULT_SCHEMA:
+        sources.language[name] = Result.from_json(document, str(path))
+    elif schema == TUNED_SCHEMA:
+        sources.tunings[name] = Tuning.read(document, str(path))
+    elif schema == READINGS_SCHEMA:
+        sources.readings[name] = Readings.from_json(document, str(path))
+    elif schema == BENCH_SCHEMA:
+        sources.costs[name] = load(path)
+    elif schema == VISION_SCHEMA:
+        sources.images[name] = document
+    else:
+        sources.unknown[place] = repr(schema)
+        return
+    by = Fields(document, str(path)).mapping("provenance")
+    sources.origins[place] = Origin(
+        schema, str(by.get("command", "")), str(by.get("commit") or "unknown")[:12], sha256(path)
+    )
+
+
+def _is_companion(path: Path) -> bool:
+    """Say whether a file only repeats, for a command or a model, what another one beside it stands for."""
+    owners = (TUNED_FILE, "model.safetensors")
+    return path.name == "config.json" and any(path.with_name(owner).is_file() for owner in owners)
+
+
+def _name(place: Path) -> str:
+    """Return a short name of a file: that of its folder where it is the folder's result."""
+    if place.name in (FILE_NAME, TUNED_FILE, READINGS_FILE) and place.parent != Path():
+        return place.parent.as_posix()
+    return place.with_suffix("").as_posix()

@@ -1,0 +1,40 @@
+"""Measurements held against the goals and the floors under them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hebblm.bench.record import BenchResult
+from hebblm.bench.tables import origin, training_table
+from hebblm.report.numbers import MISSING
+from hebblm.report.table import Column, Table
+from recipes.study.cost.floors import floor_table
+from recipes.study.cost.goals import goals
+
+
+def cost_tables(results: Sequence[BenchResult]) -> list[Table]:
+    """Return every table that there is something for, the goals first.
+
+    Args:
+        results: of any kinds.
+    """
+    found = (goal_table(results), floor_table(results), training_table(results))
+    return [table for table in found if table is not None]
+
+
+def goal_table(results: Sequence[BenchResult]) -> Table:
+    """Return every goal with what was measured for it; a goal that no file is about reads ``-``.
+
+    Args:
+        results: of any kinds; where several are about one goal, the last counts.
+    """
+    rows = [row for result in results for row in result.rows]
+    lines = []
+    for goal in goals():
+        finding = goal.measure(rows)
+        if finding is None:
+            lines.append((goal.text, "not measured", MISSING))
+        else:
+            lines.append((goal.text, finding.text, "yes" if finding.met else "no"))
+    columns = (Column("Goal"), Column("Measured: median (extremes)"), Column("Met"))
+    return Table("goals", "Cost of adaptation", columns, tuple(lines), tuple(map(origin, results)))
