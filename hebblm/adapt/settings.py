@@ -26,7 +26,7 @@ class CacheConfig:
     section: ClassVar[str] = "cache"
 
     window: int = 500
-    theta: float = 1.2
+    theta: float = 1.5
     gamma: float = 0.25
     scale: Scale = "relative"
 
