@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,3 +106,7 @@ def main(argv: list[str] | None = None) -> int:
             f"{split.bytes:,} bytes, {share:.2f} % <unk>"
         )
     return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

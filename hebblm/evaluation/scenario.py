@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -15,6 +15,7 @@ from awd_lstm.streams import Ids
 from hebblm.adapt import Context
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
+from hebblm.evaluation.scenario_config import ScenarioConfig as ScenarioConfig
 from hebblm.evaluation.training_memory import training_memory
 from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary, Vocabulary
 from hebblm.files import hash_of, sha256
@@ -36,89 +37,6 @@ from hebblm.text import (
 from hebblm.text.download import cache_dir
 from hebblm.text.normalize import Normalization
 from hebblm.text.prepared import DICTIONARY_FILE
-
-Content = Literal["both", "train", "test"]
-
-
-@dataclass(frozen=True)
-class ScenarioConfig:
-    """Which model meets which text.
-
-    Args:
-        cross_domain: A-to-B, short for --source A --target B.
-        intra_domain: a corpus; its own model is evaluated on it.
-        source: corpus of the base model: ptb, wt2, pydoc, numpy, text:PATH, hf:ID[:CONFIG] or a folder of
-            hebblm-preprocess.
-        target: corpus that is read.
-        checkpoint: folder of a model, instead of the one that ships or is trained for the source.
-        text: UTF-8 file to read, with --checkpoint.
-        split: test or valid.
-        preset: tiny, small, medium or paper; by default tiny for pydoc and numpy, small otherwise.
-        normalization: raw or lower; by default lower for wt2-to-ptb, raw otherwise.
-        vocabulary: union (a row for every target word from the start) or open (a row when its word is first observed).
-        new_rows: initial value of the rows of new words: zero, uniform or mean.
-        unk_share: share of the probability of <unk> that open spreads over words not seen yet.
-        memory_content: both (training text, then the stream as it is observed), train or test (one of them); by default
-            both within a domain, test across domains.
-        training_entries: at most so many of the training text's last tokens are remembered, so that the memory of a
-            long text stays bounded.
-        k: neighbours a query.
-        update_every: tokens between two updates of memory and base; 1 is the reference.
-        max_tokens: read only so many tokens of the split.
-        device: auto, cpu or cuda.
-        seed: of training and of uniform rows.
-    """
-
-    cross_domain: str | None = None
-    intra_domain: str | None = None
-    source: str | None = None
-    target: str | None = None
-    checkpoint: Path | None = None
-    text: Path | None = None
-    split: Literal["test", "valid"] = "test"
-    preset: str | None = None
-    normalization: Literal["raw", "lower"] | None = None
-    vocabulary: Literal["union", "open"] = "union"
-    new_rows: Literal["zero", "uniform", "mean"] = "zero"
-    unk_share: float = 0.5
-    memory_content: Content | None = None
-    training_entries: int = 4_000_000
-    k: int = 200
-    update_every: int = 100
-    max_tokens: int | None = None
-    device: str = "auto"
-    seed: int = 1111
-
-    def __post_init__(self) -> None:
-        for name in ("training_entries", "k", "update_every", "max_tokens"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UserError(f"{name} = {value} must be at least 1")
-        if not 0 < self.unk_share < 1:
-            raise UserError(f"unk_share = {self.unk_share} must lie in (0, 1)")
-
-    def corpora(self) -> tuple[str | None, str]:
-        """Return source (None where the checkpoint says it) and target.
-
-        Raises:
-            UserError: no scenario, or several.
-        """
-        named = [self.cross_domain, self.intra_domain, self.target, self.text]
-        if sum(value is not None for value in named) != 1:
-            raise UserError(
-                "name one scenario: --cross-domain A-to-B, --intra-domain A, --source A --target B, "
-                "or --checkpoint DIR --text FILE"
-            )
-        if self.cross_domain is not None:
-            source, joint, target = self.cross_domain.partition("-to-")
-            if not joint or not source or not target:
-                raise UserError(f"--cross-domain {self.cross_domain!r} must read A-to-B, e.g. wt2-to-ptb")
-            return source, target
-        if self.intra_domain is not None:
-            return self.intra_domain, self.intra_domain
-        if self.source is None and self.checkpoint is None:
-            raise UserError("--target and --text need --source CORPUS or --checkpoint DIR beside them")
-        return self.source, self.target or f"text:{self.text}"
 
 
 @dataclass(slots=True)
@@ -246,6 +164,7 @@ def open_scenario(config: ScenarioConfig, device: torch.device, provenance: dict
         UserError: anything missing, altered, or not fitting together.
     """
     keep_freed_memory()
+    config = config.completed()
     source, target = config.corpora()
     policy = config.normalization or _default_normalization(source, target)
     train = None if source is None else prepared_corpus(source, policy)
