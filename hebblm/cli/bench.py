@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, field
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -62,6 +63,17 @@ MEASUREMENTS = {
 }
 
 
+SMOKE = {
+    "adapt": "--dim 32 --vocabulary 500 --windows 50 --neighbors 8 --k 16 --batch 20 --entries 200 --error-tokens 20 "
+    "--network-hidden 20 --network-entries 50 --network-neighbors 8 --network-steps 1",
+    "retrieve": "--dim 32 --entries 500 2000 --k 16 --batch 20 --recall-queries 20",
+    "eval": "--arch awd_lstm_tiny --vocabulary 500 --memory-sizes 500 1000 --k 16 --batch 20 --tokens 100 "
+    "--currency-tokens 40 --stream-tokens 200",
+    "train": "--preset tiny --vocabulary 500 --segments 2",
+}
+"""What ``--scale smoke`` stands for, before the options of the user."""
+
+
 @dataclass(frozen=True)
 class TableConfig:
     """Which measurements, and where to.
@@ -115,7 +127,7 @@ def _measure(name: str, argv: list[str], command: str) -> int:
     chosen = MEASUREMENTS[name]
     config = parse(
         chosen.config,
-        argv,
+        [*SMOKE[name].split(), *argv] if _smoke(argv) else argv,
         prog=f"{PROG} {name}",
         description=chosen.description,
         example=chosen.example,
@@ -134,6 +146,13 @@ def _measure(name: str, argv: list[str], command: str) -> int:
     if config.json is not None:
         console.print(f"measurements in {config.json}", markup=False, highlight=False, soft_wrap=True)
     return 0
+
+
+def _smoke(argv: list[str]) -> bool:
+    """Say whether a small run is asked for; of repeated options the last counts."""
+    values = [following for word, following in pairwise(argv) if word == "--scale"]
+    values += [word.removeprefix("--scale=") for word in argv if word.startswith("--scale=")]
+    return values[-1:] == ["smoke"]
 
 
 def lines(row: Row) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,9 +14,10 @@ from hebblm.adapt.names import DEFAULT_METHODS, named
 from hebblm.cli.common import guarded, parse
 from hebblm.cli.lists import print_models, print_settings
 from hebblm.errors import UserError
-from hebblm.evaluation.defaults import resolve_values
+from hebblm.evaluation.defaults import resolve_values, start_of
 from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.files import check_writable, write_json
+from hebblm.progress import say
 from hebblm.provenance import command_line, provenance
 from hebblm.report.frequency import validate_edges
 
@@ -81,7 +83,7 @@ def main(argv: list[str] | None = None) -> int:
     if config.models or config.settings:
         (print_models if config.models else print_settings)(Console())
         return 0
-    config = config.completed()
+    asked, config = config, config.completed()
     methods = named(config.methods)
     edges = validate_edges(config.frequency_edges)
     config.check()
@@ -96,6 +98,7 @@ def main(argv: list[str] | None = None) -> int:
         )
     check_forgetting(config)
     check_readings(config)
+    announce(asked)
     return _run(config, methods, edges, values, command_line(PROG, argv))
 
 
@@ -160,6 +163,14 @@ def _compare(
         write_json(config.output_path / READINGS_FILE, found.to_json())
         Console().print(f"readings in {config.output_path}", soft_wrap=True)
     return 0
+
+
+def announce(config: EvalConfig) -> None:
+    """Say whose the hyper-parameters are where they were found for another model, and how to find this one's own."""
+    lender = start_of(config.completed(), config.hyperparameters).lender
+    if lender and not config.values:
+        tune = shlex.join(["hebblm-tune", *config.arguments()])
+        say(f"hyper-parameters: {lender}; find this model's own with {tune}")
 
 
 def check_readings(config: EvalConfig) -> None:

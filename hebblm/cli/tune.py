@@ -26,6 +26,7 @@ from hebblm.evaluation.hyperparameters import (
 from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.evaluation.tune_parts import RESTS_ON, with_parts
 from hebblm.files import check_writable, write_json
+from hebblm.progress import say
 from hebblm.provenance import command_line, provenance
 from hebblm.report.numbers import perplexity
 
@@ -96,8 +97,10 @@ def evaluation(config: TuneConfig) -> str:
         else ["--methods", ",".join(dict.fromkeys(("lstm", *named(config.methods))))]
     )
     changes = ["--set", *config.set] if config.set else []
+    # A text of the user's own would be read whole, with what was tuned on.
+    rest = ["--split", "test"] if config.text or (config.target or "").startswith("text:") else []
     values = ["--config", str(config.output_path / "config.json")]
-    return shlex.join(["hebblm-eval", *config.arguments(), *methods, *values, *changes])
+    return shlex.join(["hebblm-eval", *config.arguments(), *rest, *methods, *values, *changes])
 
 
 def _tune(config: TuneConfig, methods: tuple[str, ...], values: dict[str, Any], command: str) -> Tuned:
@@ -111,10 +114,9 @@ def _tune(config: TuneConfig, methods: tuple[str, ...], values: dict[str, Any], 
     record = provenance(command, device=str(device), seed=config.seed)
     scenario = open_scenario(config, device, record)
     if len(scenario.stream) < FEW_TOKENS:
-        Console(stderr=True).print(
+        say(
             f"warning: {len(scenario.stream):,} tokens are few; values found on fewer than {FEW_TOKENS:,} may do worse "
-            "on other text than the default ones (see --max-tokens)",
-            soft_wrap=True,
+            "on other text than the default ones (see --max-tokens)"
         )
     dynamic, fixed = not config.skip_dynamic, _fixed(settings, config.set)
     tuned = tune(scenario, settings, Grid(), dynamic=dynamic, fixed=fixed, methods=methods)

@@ -11,6 +11,7 @@ from hebblm.models.catalog import checkpoint_folder, trained_on
 from hebblm.models.device import check_device
 from hebblm.models.presets import check_preset
 from hebblm.text.corpora import check_name
+from hebblm.text.fitting import Splitting
 from hebblm.text.manifest import file_corpora
 from hebblm.text.prepared import DICTIONARY_FILE
 
@@ -29,8 +30,10 @@ class ScenarioConfig:
         target: corpus that is read.
         checkpoint: folder of a model or name of one that ships (hebblm-eval --models lists them), instead of the one
             that ships or is trained for the source.
-        text: UTF-8 file to read, with --checkpoint.
-        split: test or valid.
+        text: UTF-8 file to read; short for --target text:FILE.
+        split: test or valid; by default test, and all of a text file that the model was not trained on.
+        tokenizer: how such a file becomes tokens: auto (like the model's own text; at punctuation as well where that
+            one came tokenised and this one did not), whitespace or moses.
         preset: tiny, small, medium or paper; by default tiny for pydoc and numpy, small otherwise.
         normalization: raw or lower; by default lower for wt2-to-ptb, raw otherwise.
         vocabulary: union (a row for every target word from the start) or open (a row when its word is first observed).
@@ -53,7 +56,8 @@ class ScenarioConfig:
     target: str | None = None
     checkpoint: Path | None = None
     text: Path | None = None
-    split: Literal["test", "valid"] = "test"
+    split: Literal["test", "valid"] | None = None
+    tokenizer: Splitting = "auto"
     preset: str | None = None
     normalization: Literal["raw", "lower"] | None = None
     vocabulary: Literal["union", "open"] = "union"

@@ -137,22 +137,26 @@ def text_corpus(
     return _corpus(f"text:{path}", sources, {"kind": "text", "files": files}, tokenizer=tokenizer)
 
 
-def whole_text(path: Path, tokenizer: Tokenizer) -> Corpus:
-    """Return one file as every split of a corpus: a text that is read from beginning to end.
+def foreign_text(path: Path, tokenizer: Tokenizer, *, whole: bool) -> Corpus:
+    """Return one file as a corpus that is only read: all of its words are in the dictionary.
 
     Args:
         path: a UTF-8 text file.
         tokenizer: how to tokenise it.
+        whole: every split is the whole file; otherwise ``valid`` and ``test`` are its last two tenths.
 
     Raises:
-        UserError: the file is missing or empty.
+        UserError: the file is missing or empty, or has too few lines to split.
     """
     if not path.is_file():
         raise UserError(f"{path} does not exist; name a UTF-8 text file")
     if path.stat().st_size == 0:
         raise UserError(f"{path} is empty; put text into it")
     source = FileLines((path,))
-    return _corpus(f"text:{path}", dict.fromkeys(SPLITS, source), {"kind": "text"}, tokenizer=tokenizer)
+    splits: dict[str, LineSource] = dict.fromkeys(SPLITS, source)
+    if not whole:
+        splits = {**plain_sources(path, {})[0], "train": source}
+    return _corpus(f"text:{path}", splits, {"kind": "text"}, tokenizer=tokenizer)
 
 
 def _corpus(
