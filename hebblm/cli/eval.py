@@ -98,12 +98,16 @@ def main(argv: list[str] | None = None) -> int:
         )
     check_forgetting(config)
     check_readings(config)
-    announce(asked)
-    return _run(config, methods, edges, values, command_line(PROG, argv))
+    return _run(config, methods, edges, values, command_line(PROG, argv), borrowed(asked))
 
 
 def _run(
-    config: EvalConfig, methods: list[str], edges: tuple[int, ...], values: dict[str, Any], command: str
+    config: EvalConfig,
+    methods: list[str],
+    edges: tuple[int, ...],
+    values: dict[str, Any],
+    command: str,
+    note: str,
 ) -> int:
     """Evaluate what was checked."""
     from hebblm.evaluation.hyperparameters import Hyperparameters
@@ -118,6 +122,8 @@ def _run(
     settings = Hyperparameters().changed(values)
     record = provenance(command, device=str(device), seed=config.seed)
     scenario = open_scenario(config, device, record)
+    if note:
+        say(note)
     if config.readings:
         return _compare(config, scenario, methods, settings, record)
     outcome = run_scenario(
@@ -165,12 +171,13 @@ def _compare(
     return 0
 
 
-def announce(config: EvalConfig) -> None:
-    """Say whose the hyper-parameters are where they were found for another model, and how to find this one's own."""
+def borrowed(config: EvalConfig) -> str:
+    """Return whose the hyper-parameters are and how to find the model's own; empty where they are its own."""
     lender = start_of(config.completed(), config.hyperparameters).lender
-    if lender and not config.values:
-        tune = shlex.join(["hebblm-tune", *config.arguments()])
-        say(f"hyper-parameters: {lender}; find this model's own with {tune}")
+    if not lender or config.values:
+        return ""
+    tune = shlex.join(["hebblm-tune", *config.arguments()])
+    return f"hyper-parameters: {lender}; find this model's own with {tune}"
 
 
 def check_readings(config: EvalConfig) -> None:

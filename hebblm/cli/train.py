@@ -65,6 +65,7 @@ def main(argv: list[str] | None = None) -> int:
         raise unknown("arch", config.arch, ARCHITECTURES, f"choose from {', '.join(ARCHITECTURES)}")
     if config.epochs is not None and config.epochs < 1:
         raise UserError(f"epochs = {config.epochs} must be at least 1")
+    device = pick_device(config.device)
     prepared = prepared_corpus(config.corpus, config.normalization)
     preset = get_preset(config.preset, prepared.meta.name, len(prepared.dictionary), config.seed)
     if config.arch is not None:
@@ -75,7 +76,6 @@ def main(argv: list[str] | None = None) -> int:
     from awd_lstm.state import STATE
     from hebblm.models.training import train_model  # loads torch, which the lines above need not wait for
 
-    device = pick_device(config.device)
     record = provenance(command_line(PROG, argv), device=str(device), seed=config.seed)
     done = (folder / CONFIG).exists() and not (folder / STATE).exists()
     train_model(prepared, preset, folder, device=device, provenance=record)

@@ -54,7 +54,7 @@ class Probe:
         """Return which text it is, as JSON."""
         return {
             "corpus": self.scenario.source,
-            "split": self.scenario.config.split,
+            "split": self.scenario.config.split or "test",
             "tokens": len(self.stream),
         }
 

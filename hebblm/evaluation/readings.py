@@ -75,7 +75,7 @@ def compare_readings(
         scenario={
             "source": scenario.source,
             "target": scenario.target,
-            "split": scenario.config.split,
+            "split": scenario.split,
             "tokens": len(scenario.stream),
             "normalization": scenario.normalization,
             "memory_content": own,
