@@ -16,15 +16,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors import torch as safetensors_torch
 
 from awd_lstm.config import AWDLSTMConfig
+from awd_lstm.document import CONFIG, CheckpointError, read_config
 from awd_lstm.model import AWDLSTM
 
 FORMAT = "awd-lstm/1"
 WEIGHTS = "model.safetensors"
-CONFIG = "config.json"
-
-
-class CheckpointError(ValueError):
-    """A checkpoint that cannot be used: missing, truncated, of another format, or for another dictionary."""
 
 
 @contextlib.contextmanager
@@ -127,21 +123,6 @@ def load_checkpoint(folder: Path, *, dictionary_sha256: str | None = None) -> AW
     model = AWDLSTM(AWDLSTMConfig(**json.loads(header["config"])))
     model.load_state_dict({name: value.float() for name, value in tensors.items()})
     return model.eval()
-
-
-def read_config(folder: Path) -> dict[str, Any]:
-    """Return the JSON document of a checkpoint, empty if there is none."""
-    try:
-        document = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
-    except ValueError as error:
-        raise CheckpointError(
-            f"{folder / CONFIG} is not valid JSON; restore or retrain the checkpoint"
-        ) from error
-    if not isinstance(document, dict):
-        raise CheckpointError(f"{folder / CONFIG} is not a JSON object; restore or retrain the checkpoint")
-    return document
 
 
 def _read(path: Path) -> tuple[dict[str, str], dict[str, torch.Tensor]]:

@@ -11,7 +11,8 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from torch.optim import Optimizer
 
-from awd_lstm.checkpoint import CheckpointError, replacing, save_file
+from awd_lstm.checkpoint import replacing, save_file
+from awd_lstm.document import CheckpointError
 
 STATE = "training.safetensors"
 STATE_FORMAT = "awd-lstm-training/1"

@@ -14,8 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from awd_lstm.checkpoint import CheckpointError, read_config, save_checkpoint
+from awd_lstm.checkpoint import save_checkpoint
 from awd_lstm.config import AWDLSTMConfig
+from awd_lstm.document import CheckpointError, read_config
 from awd_lstm.loss import linear_cross_entropy, sampled_cross_entropy
 from awd_lstm.model import AWDLSTM, State, detach
 from awd_lstm.regularization import activation_penalty, temporal_activation_penalty

@@ -1,11 +1,35 @@
 """hebblm: adapt a trained language model to new words and new domains while it reads."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hebblm.lazy import lazily
 from hebblm.threads import wait_briefly
+
+if TYPE_CHECKING:
+    from hebblm.adapt.names import METHODS
+    from hebblm.language_model import LanguageModel, load
+    from hebblm.reader import Reader, Suggestion
+    from hebblm.scores import Scores
+    from hebblm.types import Adapter, Memory, Neighbors, OutputHead
 
 wait_briefly()  # every command passes here, and nothing before it loads torch
 
-from hebblm.types import Adapter, Memory, Neighbors, OutputHead  # noqa: E402
-
 __version__ = "0.1.0"
 
-__all__ = ["Adapter", "Memory", "Neighbors", "OutputHead", "__version__"]
+__all__ = [
+    "METHODS",
+    "Adapter",
+    "LanguageModel",
+    "Memory",
+    "Neighbors",
+    "OutputHead",
+    "Reader",
+    "Scores",
+    "Suggestion",
+    "__version__",
+    "load",
+]
+
+__getattr__ = lazily(__name__, "adapt.names", "types", "scores", "reader", "language_model")

@@ -6,8 +6,6 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-import pooch
-
 from hebblm.errors import UserError
 from hebblm.progress import bar
 
@@ -30,6 +28,8 @@ def download(name: str, target: Path, *, place: str, mirrored: str, urls: Sequen
     Raises:
         UserError: no address answers, or one holds other bytes.
     """
+    import pooch  # takes part of a second, so only where something is fetched
+
     mirror = os.environ.get(MIRROR)
     pooch.get_logger().setLevel("ERROR")
     failures = []

@@ -64,6 +64,11 @@ class Display(Progress):
         self.console.print(words, soft_wrap=True, highlight=False, markup=False)
 
 
+def say(line: str) -> None:
+    """Print a line beside the bars, on standard error and as it is."""
+    Console(stderr=True).print(line, soft_wrap=True, markup=False, highlight=False)
+
+
 def bar() -> Display:
     """Return a progress display to be used as a context manager."""
     return Display(

@@ -195,6 +195,12 @@ class Context:
         self.recent.append(hidden, targets)
         self._batch = None
 
+    def recall(self, observed: Tensor, keys: Tensor, labels: Tensor) -> None:
+        """Take over what an earlier context had observed, its memory apart: counts (V,), latest pairs (W, D), (W,)."""
+        self.observed = observed.clone()
+        self.recent.append(keys, labels)
+        self._batch = None
+
     def set_head(self, head: OutputHead) -> None:
         """Take over a head that learned or grew; counts grow with it, new rows being new classes."""
         grown = head.weight.shape[0] - self.train_counts.shape[0]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from hebblm.adapt.functional import Scale, checks
+from hebblm.adapt import checks
+from hebblm.adapt.checks import Scale
 from hebblm.adapt.settings import HebbConfig
 
 RANGES = ("n1", "n2", "n4", "n8", "n16", "n32", "n64", "more")

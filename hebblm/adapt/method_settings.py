@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 
-from hebblm.adapt.functional import checks
+from hebblm.adapt import checks
 from hebblm.adapt.learned import HebbLearnedConfig, MixtureHebbLearnedConfig
 from hebblm.adapt.settings import (
     CacheConfig,

@@ -1,4 +1,4 @@
-"""The methods by name."""
+"""The methods by name: the rule of each, and the settings that it reads."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 from hebblm.adapt.gated import GatedMixture
 from hebblm.adapt.hebb import Hebb
 from hebblm.adapt.method_settings import MethodSettings, dotted
+from hebblm.adapt.names import DYNAMIC
 from hebblm.adapt.rules import Cache, Interpolated, KnnLM, Mbpa, Mixture, Rule, Tempered, Unadapted
 from hebblm.adapt.settings import MixtureConfig
-from hebblm.errors import UserError
 
 
 def mixture_cache(settings: MethodSettings) -> Cache:
@@ -49,8 +49,6 @@ RULES: dict[str, Callable[[MethodSettings], Rule]] = {
 }
 """Methods that read the hidden states of the base as trained, or as it learns for all of them alike."""
 
-DYNAMIC = "dynamic"
-
 
 def _dynamic_mixture(settings: MethodSettings) -> Mixture:
     config = settings.dynamic_mixture
@@ -71,14 +69,6 @@ DYNAMIC_RULES: dict[str, Callable[[MethodSettings], Rule]] = {
 }
 """Methods that read the moving hidden states of dynamic evaluation, a base of its own."""
 
-METHODS = (*RULES, *DYNAMIC_RULES)
-PAPER_METHODS = ("lstm", "mixture", "mbpa", "hebb", "mixture+mbpa", "mixture+hebb")
-DEFAULT_METHODS = ("lstm", DYNAMIC, "cache", "knn", *PAPER_METHODS[1:])
-OUR_METHODS = (
-    "mbpa-absolute", "mbpa-guarded", "mixture-gated", "mixture+cache", "hebb-learned", "mixture+hebb-learned",
-    "dynamic+mixture", "dynamic+mixture+hebb", "dynamic+mixture+cache",
-)  # fmt: skip
-EVERY = "all"
 WINDOWED = {
     "cache": "cache",
     "mixture+cache": "mixture_cache",
@@ -105,31 +95,6 @@ _USED: dict[str, tuple[str, ...]] = {
     "dynamic+mixture+hebb": ("dynamic_mixture", "mbpa", "hebb", "dynamic_mixture_hebb"),
     "dynamic+mixture+cache": ("dynamic_mixture", "dynamic_mixture_cache"),
 }
-
-
-def named(text: str) -> list[str]:
-    """Return the methods of a comma-separated list; ``all`` stands for the default ones and those beyond the paper.
-
-    Raises:
-        UserError: an unknown or repeated method.
-    """
-    names = [name.strip() for name in text.split(",")]
-    names = [*DEFAULT_METHODS, *OUR_METHODS] if names == [EVERY] else names
-    check_methods(names)
-    return names
-
-
-def check_methods(names: list[str]) -> None:
-    """Refuse an unknown or repeated method.
-
-    Raises:
-        UserError: naming it and the known ones.
-    """
-    for name in names:
-        if name not in METHODS:
-            raise UserError(f"unknown method {name!r}; choose from {', '.join(METHODS)}, or {EVERY} alone")
-    if len(set(names)) < len(names) or not names:
-        raise UserError(f"methods {','.join(names)!r} must name each method once, at least one")
 
 
 def build_rule(name: str, settings: MethodSettings) -> Rule:

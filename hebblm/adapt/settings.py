@@ -6,9 +6,11 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
-from hebblm.adapt.functional import Scale, checks
-from hebblm.adapt.solvers.problem import Rate
+from hebblm.adapt import checks
+from hebblm.adapt.checks import Scale
 from hebblm.errors import UserError
+
+Rate = Literal["relative", "absolute", "guarded"]
 
 
 @dataclass(frozen=True, slots=True)

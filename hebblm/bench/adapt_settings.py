@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hebblm.adapt import MbpaConfig
 from hebblm.bench.settings import StatesConfig, each_at_least
-from hebblm.bench.source import Source
 from hebblm.errors import UserError
+
+if TYPE_CHECKING:
+    from hebblm.bench.source import Source
 
 WINDOWS = (500, 3785)  # published for Penn Treebank and WikiText-2
 

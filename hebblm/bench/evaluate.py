@@ -5,77 +5,27 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import torch
 
 from awd_lstm import ARCHITECTURES
-from hebblm.adapt import DEFAULT_METHODS, DYNAMIC, RULES, MethodSettings, Rule, build_rule, named
+from hebblm.adapt import MethodSettings, Rule, build_rule
+from hebblm.bench.configs import EvalConfig
 from hebblm.bench.harness import Harness
 from hebblm.bench.machine import peak_resident_bytes
 from hebblm.bench.record import Noted, Row, as_measured
-from hebblm.bench.settings import StatesConfig, each_at_least
 from hebblm.bench.source import ModelSource, Source, SyntheticSource, open_source
 from hebblm.bench.stand_in import Reading, model_reading, synthetic_reading
 from hebblm.bench.timing import Tick, Timing, interleave, stopwatch
-from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, paper_values
 from hebblm.evaluation.loop import evaluate_alone
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import MemoryConfig
 from hebblm.models.dynamic import DynamicBase, DynamicConfig
 
-METHODS = tuple(name for name in DEFAULT_METHODS if name != DYNAMIC)
 PARTS = 10  # of the stream, each with its own cost
-
-
-@dataclass(frozen=True)
-class EvalConfig(StatesConfig):
-    """Cost of a whole evaluation.
-
-    Args:
-        arch: architecture that reads, with untrained weights; a checkpoint reads with its own.
-        vocabulary: classes V of the synthetic head.
-        memory_sizes: entries that the memory holds before the stream.
-        index: exact, auto, or a FAISS factory string.
-        dtype: of the stored keys, float32 or float16.
-        methods: comma-separated; all that share one base by default.
-        tokens: of the stream, for the cost by memory size.
-        currency_tokens: of the stream on which an update at every token is compared with one a mini-batch.
-        stream_tokens: of the stream over which the cost a token is followed.
-    """
-
-    arch: str = "awd_lstm_ptb"
-    vocabulary: int = 10_000
-    memory_sizes: list[int] = field(default_factory=lambda: [10_000, 100_000], metadata={"nargs": "+"})
-    index: str = "auto"
-    dtype: str = "float32"
-    methods: str = ",".join(METHODS)
-    tokens: int = 1000
-    currency_tokens: int = 500
-    stream_tokens: int = 10_000
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        each_at_least(1, vocabulary=self.vocabulary, memory_sizes=self.memory_sizes)
-        each_at_least(1, tokens=self.tokens, currency_tokens=self.currency_tokens)
-        each_at_least(2 * self.batch, stream_tokens=self.stream_tokens)
-        if self.arch not in ARCHITECTURES:
-            raise UserError(f"unknown arch {self.arch!r}; choose from {', '.join(ARCHITECTURES)}")
-        for name in self.names():
-            if name not in RULES:
-                raise UserError(
-                    f"method {name!r} moves a base of its own; it is measured beside the others anyway"
-                )
-
-    def names(self) -> list[str]:
-        """Return the methods by name."""
-        return named(self.methods)
-
-    def longest(self) -> int:
-        """Return the tokens of the longest stream."""
-        return max(self.tokens, self.currency_tokens, self.stream_tokens)
 
 
 def case_count(config: EvalConfig) -> int:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from hebblm.bench import naive
+from hebblm.bench.configs import RetrieveConfig
 from hebblm.bench.machine import resident_bytes
 from hebblm.bench.record import Noted, Row, as_measured
-from hebblm.bench.settings import StatesConfig, each_at_least
 from hebblm.bench.source import ModelSource, SyntheticSource, filled, open_source, read_together
 from hebblm.bench.timing import Tick, Turn, interleave, stopwatch
 from hebblm.memory import (
@@ -31,30 +31,6 @@ from hebblm.memory.faiss_index import TrainedIndex
 
 CLASSES = 1000  # of the synthetic source; labels do not matter to a search
 SLACK = 1e-5  # relative rounding of a distance
-
-
-@dataclass(frozen=True)
-class RetrieveConfig(StatesConfig):
-    """Cost and recall of retrieval.
-
-    Args:
-        dim: width of the synthetic states, D.
-        entries: sizes of the memory; both forms keep their own copy of the keys, at most 3.2 kB an entry at D = 400.
-        index: exact, auto, or a FAISS factory string.
-        dtype: of the stored keys, float32 or float16.
-        recall_queries: queries on which recall is measured.
-    """
-
-    dim: int = 400
-    entries: list[int] = field(default_factory=lambda: [10_000, 100_000, 1_000_000], metadata={"nargs": "+"})
-    index: str = "auto"
-    dtype: str = "float32"
-    recall_queries: int = 500
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        each_at_least(1, dim=self.dim, recall_queries=self.recall_queries)
-        each_at_least(self.k, entries=self.entries)
 
 
 def case_count(config: RetrieveConfig) -> int:

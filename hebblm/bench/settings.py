@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from hebblm.bench.timing import check_repeats
 from hebblm.errors import UserError
@@ -27,6 +28,7 @@ class BenchConfig:
     """Options of every measurement.
 
     Args:
+        scale: full, or smoke: sizes that take seconds, to see what comes out; single options win over it.
         json: file for the result, with every raw time; it grows with each finished case.
         threads: of torch and FAISS; by default as many as torch takes.
         repeats: rounds that count, at least 5.
@@ -34,6 +36,7 @@ class BenchConfig:
         seed: of the synthetic source, and of weights.
     """
 
+    scale: Literal["smoke", "full"] = "full"
     json: Path | None = None
     threads: int | None = None
     repeats: int = 5

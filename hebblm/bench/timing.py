@@ -7,11 +7,12 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from hebblm.errors import UserError
+
+if TYPE_CHECKING:
+    import torch
 
 MINIMUM_REPEATS = 5
 Tick = Callable[[], None]
@@ -141,4 +142,6 @@ def exponent(cost: Mapping[float, float]) -> float:
 def _synchronize(device: torch.device) -> None:
     """Wait for a GPU to finish what was queued."""
     if device.type == "cuda":
+        import torch
+
         torch.cuda.synchronize(device)

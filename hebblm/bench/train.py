@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -13,36 +12,15 @@ import torch
 
 from awd_lstm import Trainer
 from awd_lstm.streams import Ids, ParallelStreams
+from hebblm.bench.configs import TrainConfig
 from hebblm.bench.machine import peak_resident_bytes, resident_bytes
 from hebblm.bench.plain_lstm import PlainTraining
 from hebblm.bench.record import Row
-from hebblm.bench.settings import BenchConfig, each_at_least
 from hebblm.bench.timing import Tick, Turn, interleave
 from hebblm.models.presets import Preset, get_preset
 
 TEXTS = {10_000: ("ptb", 929_589), 33_278: ("wt2", 2_088_628)}
 """By vocabulary, the corpus whose recipe is taken, and its tokens; others take Penn Treebank's."""
-
-
-@dataclass(frozen=True)
-class TrainConfig(BenchConfig):
-    """Speed and memory of training.
-
-    Args:
-        preset: tiny, small, paper.
-        vocabulary: classes V; the ids are drawn by Zipf's law, as time does not depend on what they say.
-        segments: optimiser steps in a round.
-    """
-
-    preset: list[str] = field(default_factory=lambda: ["tiny", "small"], metadata={"nargs": "+"})
-    vocabulary: list[int] = field(default_factory=lambda: [10_000, 33_278], metadata={"nargs": "+"})
-    segments: int = 8
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        each_at_least(1, vocabulary=self.vocabulary, segments=self.segments)
-        for name in self.preset:
-            get_preset(name, "ptb", 1, self.seed)
 
 
 def case_count(config: TrainConfig) -> int:

@@ -3,37 +3,34 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch
 from rich.console import Console
 
-from hebblm.bench import adapt, evaluate, retrieve, train
 from hebblm.bench.adapt_settings import AdaptConfig
-from hebblm.bench.plots import cost_figure
-from hebblm.bench.record import BenchResult, Row
-from hebblm.bench.session import run_bench
-from hebblm.bench.tables import cost_tables, described
-from hebblm.bench.timing import Tick
+from hebblm.bench.configs import EvalConfig, RetrieveConfig, TrainConfig
 from hebblm.cli.common import guarded, parse
 from hebblm.errors import UserError
 from hebblm.files import write_text
+from hebblm.models.device import check_device
 from hebblm.provenance import command_line
-from hebblm.report.plots import save
-from hebblm.report.render import to_markdown
+from hebblm.suggest import unknown
+
+if TYPE_CHECKING:  # it loads torch, and is imported once the command line is known to make sense
+    from hebblm.bench.record import Row
 
 PROG = "hebblm-bench"
 
 
 class Measurement(NamedTuple):
-    """A subcommand that measures: its options, how many rows they give, and the rows."""
+    """A subcommand that measures: its options, and the module with ``case_count`` and ``measure``."""
 
     config: Any
-    case_count: Callable[[Any], int]
-    measure: Callable[[Any, torch.device, Tick], Iterator[Row]]
+    module: str
     description: str
     example: str
 
@@ -41,33 +38,40 @@ class Measurement(NamedTuple):
 MEASUREMENTS = {
     "adapt": Measurement(
         AdaptConfig,
-        adapt.case_count,
-        adapt.measure,
+        "adapt",
         "Cost of MbPA, Hebb and the continuous cache, of MbPA over a whole network, and error of the fast form.",
         f"{PROG} adapt --checkpoint small-ptb-raw --threads 2 --json adapt.json",
     ),
     "retrieve": Measurement(
-        retrieve.RetrieveConfig,
-        retrieve.case_count,
-        retrieve.measure,
+        RetrieveConfig,
+        "retrieve",
         "Cost and recall of the memory's index against exact search.",
         f"{PROG} retrieve --entries 10000 100000 1000000 3000000 --json retrieve.json",
     ),
     "eval": Measurement(
-        evaluate.EvalConfig,
-        evaluate.case_count,
-        evaluate.measure,
+        EvalConfig,
+        "evaluate",
         "Cost of a whole evaluation with all methods against the unadapted model.",
         f"{PROG} eval --memory-sizes 10000 100000 1000000 --json eval.json",
     ),
     "train": Measurement(
-        train.TrainConfig,
-        train.case_count,
-        train.measure,
+        TrainConfig,
+        "train",
         "Speed and memory of training against torch.nn.LSTM with a full softmax.",
         f"{PROG} train --preset tiny small --json train.json",
     ),
 }
+
+
+SMOKE = {
+    "adapt": "--dim 32 --vocabulary 500 --windows 50 --neighbors 8 --k 16 --batch 20 --entries 200 --error-tokens 20 "
+    "--network-hidden 20 --network-entries 50 --network-neighbors 8 --network-steps 1",
+    "retrieve": "--dim 32 --entries 500 2000 --k 16 --batch 20 --recall-queries 20",
+    "eval": "--arch awd_lstm_tiny --vocabulary 500 --memory-sizes 500 1000 --k 16 --batch 20 --tokens 100 "
+    "--currency-tokens 40 --stream-tokens 200",
+    "train": "--preset tiny --vocabulary 500 --segments 2",
+}
+"""What ``--scale smoke`` stands for, before the options of the user."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +119,7 @@ def main(argv: list[str] | None = None) -> int:
         return _table(rest)
     if name == "plot":
         return _plot(rest)
-    raise UserError(f"unknown subcommand {name!r}; choose {', '.join(subcommands)}")
+    raise unknown("subcommand", name, subcommands, f"choose {', '.join(subcommands)}")
 
 
 def _measure(name: str, argv: list[str], command: str) -> int:
@@ -123,25 +127,38 @@ def _measure(name: str, argv: list[str], command: str) -> int:
     chosen = MEASUREMENTS[name]
     config = parse(
         chosen.config,
-        argv,
+        [*SMOKE[name].split(), *argv] if _smoke(argv) else argv,
         prog=f"{PROG} {name}",
         description=chosen.description,
         example=chosen.example,
     )
+    check_device(config.device)
+    from hebblm.bench.session import run_bench
+
+    module = import_module(f"hebblm.bench.{chosen.module}")
     console = Console()
 
     def show(row: Row) -> None:
         for line in lines(row):
             console.print(line, markup=False, highlight=False, soft_wrap=True)
 
-    run_bench(name, config, chosen.case_count(config), chosen.measure, command=command, finished=show)
+    run_bench(name, config, module.case_count(config), module.measure, command=command, finished=show)
     if config.json is not None:
         console.print(f"measurements in {config.json}", markup=False, highlight=False, soft_wrap=True)
     return 0
 
 
+def _smoke(argv: list[str]) -> bool:
+    """Say whether a small run is asked for; of repeated options the last counts."""
+    values = [following for word, following in pairwise(argv) if word == "--scale"]
+    values += [word.removeprefix("--scale=") for word in argv if word.startswith("--scale=")]
+    return values[-1:] == ["smoke"]
+
+
 def lines(row: Row) -> list[str]:
     """Return a row as a reader wants it: what it is about, ratios, costs, what else was found."""
+    from hebblm.bench.tables import described
+
     found = [described(row)]
     for name, timing in row.timings.items():
         cost = timing.milliseconds()
@@ -163,6 +180,10 @@ def _table(argv: list[str]) -> int:
         description="Every cost beside that of its plain form, as Markdown.",
         example=f"{PROG} table adapt.json retrieve.json eval.json",
     )
+    from hebblm.bench.record import BenchResult
+    from hebblm.bench.tables import cost_tables
+    from hebblm.report.render import to_markdown
+
     tables = cost_tables([BenchResult.load(path) for path in config.files])
     text = "\n".join(to_markdown(table) for table in tables)
     if config.output_path is None:
@@ -181,6 +202,10 @@ def _plot(argv: list[str]) -> int:
         description="Cost against memory size, vocabulary and steps.",
         example=f"{PROG} plot adapt.json retrieve.json eval.json --output-path cost.png",
     )
+    from hebblm.bench.plots import cost_figure
+    from hebblm.bench.record import BenchResult
+    from hebblm.report.plots import save
+
     save(cost_figure([BenchResult.load(path) for path in config.files]), config.output_path)
     return 0
 

@@ -13,8 +13,9 @@ from typing import Any, Protocol, TypeVar, get_args, get_type_hints
 
 from jsonargparse import ArgumentParser, DefaultHelpFormatter
 
-from awd_lstm import CheckpointError
+from awd_lstm.document import CheckpointError
 from hebblm.errors import UserError
+from hebblm.suggest import unknown
 
 C = TypeVar("C")
 
@@ -72,12 +73,17 @@ def parse(config: type[C], argv: list[str] | None, *, prog: str, description: st
         elif not positional:
             options["required"] = True
         parser.add_argument(name, **options)
+    arguments = sys.argv[1:] if argv is None else argv
     try:
-        namespace = parser.instantiate(parser.parse_args(sys.argv[1:] if argv is None else argv))
+        namespace = parser.instantiate(parser.parse_args(arguments))
         return config(**{field.name: namespace[field.name] for field in fields})
     except (ArgumentError, TypeError, ValueError) as error:
         if isinstance(error, UserError):
             raise
+        known = parser._option_string_actions
+        for option in (item.partition("=")[0] for item in arguments if item.startswith("--")):
+            if option.partition(".")[0] not in known:
+                raise unknown("option", option, known, f"see {prog} --help") from error
         raise UserError(f"{_innermost(error)} (see {prog} --help)") from error
 
 

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 
-from hebblm.adapt import DEFAULT_METHODS, RULES, named
+from hebblm.adapt.names import DEFAULT_METHODS, named
 from hebblm.cli.common import guarded, parse
+from hebblm.cli.lists import print_models, print_settings
 from hebblm.errors import UserError
-from hebblm.evaluation.defaults import resolve_settings
-from hebblm.evaluation.hyperparameters import Hyperparameters
-from hebblm.evaluation.neighbors import write_neighbors
-from hebblm.evaluation.passes import WITHOUT_RETRIEVAL
-from hebblm.evaluation.readings import compare_readings
-from hebblm.evaluation.run import run_scenario, write_tokens
-from hebblm.evaluation.scenario import Scenario, ScenarioConfig, open_scenario
+from hebblm.evaluation.defaults import resolve_values, start_of
+from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.files import check_writable, write_json
-from hebblm.models.device import pick_device
+from hebblm.progress import say
 from hebblm.provenance import command_line, provenance
-from hebblm.report import print_summary, write_report
-from hebblm.report.console import print_table
 from hebblm.report.frequency import validate_edges
-from hebblm.report.inspect_data import NEIGHBORS_FILE
-from hebblm.report.readings import FILE_NAME as READINGS_FILE
-from hebblm.report.readings import readings_table
+
+if TYPE_CHECKING:  # they load torch, and are imported once the command line is known to make sense
+    from hebblm.evaluation.hyperparameters import Hyperparameters
+    from hebblm.evaluation.scenario import Scenario
 
 PROG = "hebblm-eval"
 
@@ -54,6 +50,8 @@ class EvalConfig(ScenarioConfig):
         forgetting_tokens: so many tokens of the source's text, from its beginning.
         readings: instead of a result, compare what the paper leaves open, one reading at a time, by the methods that
             retrieve; written to readings.json.
+        models: only list the models that ship.
+        settings: only list the hyper-parameters and their default values.
     """
 
     methods: str = ",".join(DEFAULT_METHODS)
@@ -68,6 +66,8 @@ class EvalConfig(ScenarioConfig):
     forgetting: bool = False
     forgetting_tokens: int = 10_000
     readings: bool = False
+    models: bool = False
+    settings: bool = False
 
 
 @guarded(PROG)
@@ -80,10 +80,14 @@ def main(argv: list[str] | None = None) -> int:
         description="Read a text with a base model and every adaptation method, and say who predicts it best.",
         example="hebblm-eval --cross-domain wt2-to-ptb --output-path results/wt2-to-ptb",
     )
+    if config.models or config.settings:
+        (print_models if config.models else print_settings)(Console())
+        return 0
+    asked, config = config, config.completed()
     methods = named(config.methods)
     edges = validate_edges(config.frequency_edges)
-    settings = resolve_settings(config, config.hyperparameters, config.values, changes_of(config))
-    device = pick_device(config.device)
+    config.check()
+    values = resolve_values(config, config.hyperparameters, config.values, changes_of(config))
     if config.output_path is not None:
         check_writable(config.output_path)
     elif config.log_samples:
@@ -94,8 +98,32 @@ def main(argv: list[str] | None = None) -> int:
         )
     check_forgetting(config)
     check_readings(config)
-    record = provenance(command_line(PROG, argv), device=str(device), seed=config.seed)
+    return _run(config, methods, edges, values, command_line(PROG, argv), borrowed(asked))
+
+
+def _run(
+    config: EvalConfig,
+    methods: list[str],
+    edges: tuple[int, ...],
+    values: dict[str, Any],
+    command: str,
+    note: str,
+) -> int:
+    """Evaluate what was checked."""
+    from hebblm.evaluation.hyperparameters import Hyperparameters
+    from hebblm.evaluation.neighbors import write_neighbors
+    from hebblm.evaluation.run import run_scenario, write_tokens
+    from hebblm.evaluation.scenario import open_scenario
+    from hebblm.models.device import pick_device
+    from hebblm.report import print_summary, write_report
+    from hebblm.report.inspect_data import NEIGHBORS_FILE
+
+    device = pick_device(config.device)
+    settings = Hyperparameters().changed(values)
+    record = provenance(command, device=str(device), seed=config.seed)
     scenario = open_scenario(config, device, record)
+    if note:
+        say(note)
     if config.readings:
         return _compare(config, scenario, methods, settings, record)
     outcome = run_scenario(
@@ -127,6 +155,13 @@ def _compare(
     record: dict[str, Any],
 ) -> int:
     """Compare the readings of the paper instead of evaluating one."""
+    from hebblm.adapt import RULES
+    from hebblm.evaluation.passes import WITHOUT_RETRIEVAL
+    from hebblm.evaluation.readings import compare_readings
+    from hebblm.report.console import print_table
+    from hebblm.report.readings import FILE_NAME as READINGS_FILE
+    from hebblm.report.readings import readings_table
+
     retrieving = [name for name in methods if name in RULES and name not in WITHOUT_RETRIEVAL]
     found = compare_readings(scenario, retrieving, settings, record)
     print_table(readings_table({found.label: found}), Console())
@@ -134,6 +169,15 @@ def _compare(
         write_json(config.output_path / READINGS_FILE, found.to_json())
         Console().print(f"readings in {config.output_path}", soft_wrap=True)
     return 0
+
+
+def borrowed(config: EvalConfig) -> str:
+    """Return whose the hyper-parameters are and how to find the model's own; empty where they are its own."""
+    lender = start_of(config.completed(), config.hyperparameters).lender
+    if not lender or config.values:
+        return ""
+    tune = shlex.join(["hebblm-tune", *config.arguments()])
+    return f"hyper-parameters: {lender}; find this model's own with {tune}"
 
 
 def check_readings(config: EvalConfig) -> None:

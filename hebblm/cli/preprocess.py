@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from hebblm.cli.common import guarded, parse
 from hebblm.errors import UserError
 from hebblm.text.binarize import prepare, refuse_foreign
 from hebblm.text.corpora import Corpus, text_corpus
+from hebblm.text.dictionary import Dictionary
 from hebblm.text.normalize import Normalization, normalize
 from hebblm.text.prepared import PreparedCorpus
 from hebblm.text.tokenizers import (
@@ -24,6 +26,7 @@ from hebblm.text.tokenizers import (
 )
 
 PROG = "hebblm-preprocess"
+MUCH_UNKNOWN = 0.1
 DESCRIPTION = "Turn raw or tokenised UTF-8 text into a dictionary and binarised ids."
 EXAMPLE = "hebblm-preprocess --text novel.txt --tokenizer moses --min-count 2 --destdir corpora/novel"
 
@@ -90,6 +93,15 @@ def _tokenizer(config: PreprocessConfig, plain: Corpus, model: Path) -> Tokenize
     return SentencePieceTokenizer.train(lines, model, vocab_size=config.vocab_size, seed=config.seed)
 
 
+def _unsplit(dictionary: Dictionary) -> str | None:
+    """Return a frequent word that ends in a comma, if many tokens do: text that is not tokenised; None otherwise."""
+    counts = {symbol: int(count) for symbol, count in zip(dictionary.symbols, dictionary.counts, strict=True)}
+    joined = {symbol: count for symbol, count in counts.items() if symbol.endswith(",") and symbol != ","}
+    if sum(joined.values()) <= counts.get(",", 0):
+        return None
+    return max(joined, key=lambda symbol: joined[symbol], default=None)
+
+
 @guarded(PROG)
 def main(argv: list[str] | None = None) -> int:
     """Run the command and return its exit status."""
@@ -99,9 +111,20 @@ def main(argv: list[str] | None = None) -> int:
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"{prepared.folder}: {meta.vocabulary_size:,} symbols, {meta.normalization}, {meta.dtype}")
     for name, split in meta.splits.items():
-        share = 100 * split.unknown / split.tokens
+        literal = split.literal or 0
+        unknown, rare = (100 * count / split.tokens for count in (literal, split.unknown - literal))
+        much = name != "train" and rare > 100 * MUCH_UNKNOWN
         console.print(
             f"  {name}: {split.tokens:,} tokens, {split.lines:,} lines, {split.words:,} words, "
-            f"{split.bytes:,} bytes, {share:.2f} % <unk>"
+            f"{split.bytes:,} bytes, {unknown:.2f} % <unk> in the text, {rare:.2f} % outside the dictionary"
+            + (" (much: see --tokenizer and --min-count)" if much else "")
+        )
+    if isinstance(prepared.tokenizer(), WhitespaceTokenizer) and (word := _unsplit(prepared.dictionary)):
+        console.print(
+            f"warning: words stand with punctuation, such as {word!r}; try --tokenizer moses", markup=False
         )
     return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

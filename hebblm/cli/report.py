@@ -6,19 +6,16 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 
 from hebblm.cli.common import guarded, parse
 from hebblm.errors import UserError
 from hebblm.files import write_text
-from hebblm.report import Result, TokenLosses, print_summary, tokens, write_comparison, write_report
-from hebblm.report.console import print_table
-from hebblm.report.document import check_formats, print_comparison
-from hebblm.report.inspect_data import Inspection
-from hebblm.report.inspect_page import inspect_page
-from hebblm.report.tables import paper_tables
+
+if TYPE_CHECKING:  # they load matplotlib, and are imported once the command line is known to make sense
+    from hebblm.report import Result, TokenLosses
 
 PROG = "hebblm-report"
 
@@ -59,6 +56,9 @@ class InspectConfig:
 
 def _inspect(config: InspectConfig) -> None:
     """Write the page of one run."""
+    from hebblm.report.inspect_data import Inspection
+    from hebblm.report.inspect_page import inspect_page
+
     path = config.run / "inspect.html" if config.output_path is None else config.output_path
     write_text(path, inspect_page(Inspection.load(config.run), method=config.method, count=config.tokens))
     _say(f"Wrote {path}")
@@ -68,6 +68,9 @@ def _report(config: ReportConfig) -> None:
     """Write the reports of single results, and several side by side."""
     if not config.results:
         raise UserError(f"no result given; name a folder that hebblm-eval wrote: {PROG} DIR")
+    from hebblm.report import print_summary, write_comparison, write_report
+    from hebblm.report.document import check_formats, print_comparison
+
     formats = check_formats([name.strip() for name in config.format.split(",")])
     paths = config.results
     if config.output_path is None and len(paths) > 1:
@@ -99,6 +102,9 @@ def _say(line: str) -> None:
 
 def _print_beside_paper(results: list[Result], console: Console) -> None:
     """Print results beside the paper's numbers, where it has any."""
+    from hebblm.report.console import print_table
+    from hebblm.report.tables import paper_tables
+
     for table in (table for result in results for table in paper_tables(result)):
         print_table(table, console)
 
@@ -118,6 +124,8 @@ def unique_labels(results: list[Result], paths: list[Path]) -> list[str]:
 
 def _load(path: Path, edges: list[int] | None) -> tuple[Result, TokenLosses | None]:
     """Return a result and, where they were logged, its losses token by token."""
+    from hebblm.report import Result, TokenLosses, tokens
+
     result = Result.load(path)
     file = _folder(path) / tokens.FILE_NAME
     if not file.exists() and edges is None:
@@ -189,3 +197,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     chosen.run(config)
     return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from rich.console import Console
-
-from awd_lstm import ARCHITECTURES
+from awd_lstm import ARCHITECTURES, read_config
+from awd_lstm.document import CONFIG
 from hebblm.cli.common import guarded, parse
 from hebblm.errors import UserError
-from hebblm.models.device import pick_device
-from hebblm.models.presets import get_preset
+from hebblm.models.device import check_device, pick_device
+from hebblm.models.presets import check_preset, get_preset
 from hebblm.models.store import model_folder, prepared_corpus
-from hebblm.models.training import train_model
+from hebblm.progress import say
 from hebblm.provenance import command_line, provenance
+from hebblm.suggest import unknown
+from hebblm.text.corpora import check_name
 
 PROG = "hebblm-train"
 
@@ -56,21 +58,32 @@ def main(argv: list[str] | None = None) -> int:
         description="Train an AWD-LSTM base model; run the same command again to go on after an interruption.",
         example="hebblm-train --corpus ptb --preset small",
     )
+    check_device(config.device)
+    check_preset(config.preset)
+    check_name(config.corpus)
+    if config.arch is not None and config.arch not in ARCHITECTURES:
+        raise unknown("arch", config.arch, ARCHITECTURES, f"choose from {', '.join(ARCHITECTURES)}")
+    if config.epochs is not None and config.epochs < 1:
+        raise UserError(f"epochs = {config.epochs} must be at least 1")
     device = pick_device(config.device)
     prepared = prepared_corpus(config.corpus, config.normalization)
     preset = get_preset(config.preset, prepared.meta.name, len(prepared.dictionary), config.seed)
     if config.arch is not None:
-        if config.arch not in ARCHITECTURES:
-            raise UserError(f"unknown arch {config.arch!r}; choose from {', '.join(ARCHITECTURES)}")
         preset = replace(preset, model=ARCHITECTURES[config.arch](len(prepared.dictionary)))
     if config.epochs is not None:
-        if config.epochs < 1:
-            raise UserError(f"epochs = {config.epochs} must be at least 1")
         preset = replace(preset, training=replace(preset.training, epochs=config.epochs))
     folder = config.output_path or model_folder(prepared, preset)
+    from awd_lstm.state import STATE
+    from hebblm.models.training import train_model  # loads torch, which the lines above need not wait for
+
     record = provenance(command_line(PROG, argv), device=str(device), seed=config.seed)
+    done = (folder / CONFIG).exists() and not (folder / STATE).exists()
     train_model(prepared, preset, folder, device=device, provenance=record)
-    Console(stderr=True).print(f"model in {folder}", soft_wrap=True)
+    found = read_config(folder).get("training", {})
+    reached = (
+        f"{found.get('epoch')} epochs, validation perplexity {found.get('valid_perplexity', math.nan):.2f}"
+    )
+    say(f"the training in {folder} is done already: {reached}" if done else f"model in {folder}")
     return 0
 
 

@@ -3,41 +3,33 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import torch
 from rich.console import Console
 
 from hebblm.cli.common import guarded, parse
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import parse_settings
 from hebblm.files import check_writable
-from hebblm.models.device import pick_device
+from hebblm.models.device import check_device, pick_device
 from hebblm.provenance import command_line, provenance
 from hebblm.text.download import cache_dir, data_dirs
-from hebblm.vision import document as permuted
-from hebblm.vision.cifar import load_cifar100
-from hebblm.vision.classes import document as classes
-from hebblm.vision.classes.experiments import run_experiment, scenario_of
 from hebblm.vision.classes.scales import SCALES as CLASS_SCALES
-from hebblm.vision.classes.scales import paper_values
-from hebblm.vision.classes.setup import Setup
-from hebblm.vision.digits import load_digits
-from hebblm.vision.experiment import PermutedMnist
-from hebblm.vision.hub import CIFAR100, MNIST, HubDataset, load_hub
-from hebblm.vision.images import ImageDataset
-from hebblm.vision.mnist import load_mnist
+from hebblm.vision.classes.scales import paper_values, scenario_of
 from hebblm.vision.options import Scale
-from hebblm.vision.result import EXPERIMENT as PERMUTED_MNIST
-from hebblm.vision.result import write_result
 from hebblm.vision.seeds import check_seeds
 from hebblm.vision.settings import PAPER, SCALES
 
+if TYPE_CHECKING:  # they load torch, and are imported once the command line is known to make sense
+    from hebblm.vision.classes.settings import ClassSettings
+    from hebblm.vision.images import ImageDataset
+    from hebblm.vision.settings import PermutedSettings
+
 PROG = "hebblm-vision"
-Load = Callable[[Sequence[Path], Path | None], ImageDataset]
+PERMUTED_MNIST = "permuted-mnist"
 
 
 @dataclass(frozen=True)
@@ -91,38 +83,43 @@ def main(argv: list[str] | None = None) -> int:
         description="Learn from images without forgetting: the paper's image experiments.",
         example=f"{PROG} permuted-mnist --scale smoke --output-path results/permuted-mnist",
     )
-    device = pick_device(config.device)
+    check_device(config.device)
+    check_seeds(config.seeds)
     folder = config.output_path or Path("results/vision") / f"{config.experiment}-{config.scale}"
-    record = provenance(command_line(PROG, argv), device=str(device), seed=next(iter(config.seeds), 0))
-    run = _permuted_mnist if config.experiment == PERMUTED_MNIST else _classes
-    run(config, device, folder, record)
+    if config.experiment == PERMUTED_MNIST:
+        chosen = _permuted_settings(config)
+        _permuted_mnist(config, chosen, folder, _record(config, argv))
+    else:
+        _classes(config, _class_settings(config), folder, _record(config, argv))
     Console().print(f"results in {folder}", soft_wrap=True)
     return 0
 
 
-def _permuted_mnist(
-    config: VisionConfig, device: torch.device, folder: Path, record: Mapping[str, Any]
-) -> None:
-    """Run permuted MNIST and write result and report."""
+def _record(config: VisionConfig, argv: list[str] | None) -> Mapping[str, Any]:
+    """Return where the numbers come from."""
+    return provenance(command_line(PROG, argv), device=str(pick_device(config.device)), seed=config.seeds[0])
+
+
+def _permuted_settings(config: VisionConfig) -> PermutedSettings:
+    """Return the settings of permuted MNIST.
+
+    Raises:
+        UserError: a backbone, or an unknown setting or value.
+    """
     if config.backbone is not None:
         raise UserError(
             f"{config.experiment} has one network and takes no --backbone, not {config.backbone!r}"
         )
     fixed = PAPER if config.hyperparameters == "paper" else {}
-    settings = SCALES[config.scale].changed({**fixed, **parse_settings(config.set)})
-    check_writable(folder)
-    dataset = _dataset(config, load_mnist, MNIST)
-    experiment = PermutedMnist(dataset, settings, config.seeds, device=device, folder=folder)
-    document = write_result(
-        experiment.run(), folder, scale=config.scale, settings=settings, dataset=dataset, provenance=record
-    )
-    experiment.clear()
-    permuted.print_summary(document, Console())
-    permuted.write_report(document, folder)
+    return SCALES[config.scale].changed({**fixed, **parse_settings(config.set)})
 
 
-def _classes(config: VisionConfig, device: torch.device, folder: Path, record: Mapping[str, Any]) -> None:
-    """Run an experiment on new classes and write result and report."""
+def _class_settings(config: VisionConfig) -> ClassSettings:
+    """Return the settings of an experiment on new classes.
+
+    Raises:
+        UserError: an unknown backbone, setting or value.
+    """
     own = {} if config.backbone is None else {"backbone": config.backbone}
     settings = CLASS_SCALES[config.scale].changed(own)
     fixed = (
@@ -130,21 +127,54 @@ def _classes(config: VisionConfig, device: torch.device, folder: Path, record: M
         if config.hyperparameters == "paper"
         else {}
     )
-    settings = settings.changed({**fixed, **parse_settings(config.set)})
-    seeds = check_seeds(config.seeds)
+    return settings.changed({**fixed, **parse_settings(config.set)})
+
+
+def _permuted_mnist(
+    config: VisionConfig, settings: PermutedSettings, folder: Path, record: Mapping[str, Any]
+) -> None:
+    """Run permuted MNIST and write result and report."""
+    from hebblm.vision import document
+    from hebblm.vision.experiment import PermutedMnist
+    from hebblm.vision.result import write_result
+
     check_writable(folder)
-    dataset = _dataset(config, load_cifar100, CIFAR100)
-    setup = Setup(dataset, settings, seeds, device=device, cache=cache_dir(), folder=folder)
-    document = run_experiment(config.experiment, config.scale, setup, record)
+    dataset = _dataset(config)
+    device = pick_device(config.device)
+    experiment = PermutedMnist(dataset, settings, config.seeds, device=device, folder=folder)
+    written = write_result(
+        experiment.run(), folder, scale=config.scale, settings=settings, dataset=dataset, provenance=record
+    )
+    experiment.clear()
+    document.print_summary(written, Console())
+    document.write_report(written, folder)
+
+
+def _classes(config: VisionConfig, settings: ClassSettings, folder: Path, record: Mapping[str, Any]) -> None:
+    """Run an experiment on new classes and write result and report."""
+    from hebblm.vision.classes import document
+    from hebblm.vision.classes.experiments import run_experiment
+    from hebblm.vision.classes.setup import Setup
+
+    check_writable(folder)
+    device, seeds = pick_device(config.device), tuple(config.seeds)
+    setup = Setup(_dataset(config), settings, seeds, device=device, cache=cache_dir(), folder=folder)
+    written = run_experiment(config.experiment, config.scale, setup, record)
     setup.clear()
-    classes.print_summary(document, Console())
-    classes.write_report(document, folder)
+    document.print_summary(written, Console())
+    document.write_report(written, folder)
 
 
-def _dataset(config: VisionConfig, load: Load, hub: HubDataset) -> ImageDataset:
+def _dataset(config: VisionConfig) -> ImageDataset:
     """Return the digits at the smallest scale, a real data set otherwise."""
+    from hebblm.vision.cifar import load_cifar100
+    from hebblm.vision.digits import load_digits
+    from hebblm.vision.hub import CIFAR100, MNIST, load_hub
+    from hebblm.vision.mnist import load_mnist
+
     if config.scale == "smoke":
         return load_digits()
+    load, hub = (load_mnist, MNIST) if config.experiment == PERMUTED_MNIST else (load_cifar100, CIFAR100)
     return load_hub(hub) if config.data == "hf" else load(data_dirs(), cache_dir() / "data")
 
 

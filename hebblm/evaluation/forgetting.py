@@ -47,14 +47,14 @@ class Probe:
             )
         if scenario.train is None:
             raise UserError(f"forgetting needs the text of {scenario.source}; name it with --source")
-        stream = encode_target(scenario.dictionary, scenario.train, scenario.config.split)
+        stream = encode_target(scenario.dictionary, scenario.train, scenario.config.split or "test")
         return cls(scenario, dataclasses.replace(stream, ids=stream.ids[:tokens]))
 
     def describe(self) -> dict[str, Any]:
         """Return which text it is, as JSON."""
         return {
             "corpus": self.scenario.source,
-            "split": self.scenario.config.split,
+            "split": self.scenario.config.split or "test",
             "tokens": len(self.stream),
         }
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 from hebblm.adapt import MethodSettings
 from hebblm.errors import UserError
 from hebblm.files import read_json
 from hebblm.memory import MemoryConfig
-from hebblm.models.base import BaseUpdate
-from hebblm.models.dynamic import DynamicConfig
+from hebblm.models.update import BaseUpdate
+from hebblm.suggest import closest
+
+if TYPE_CHECKING:
+    from hebblm.models.dynamic import DynamicConfig
 
 TUNED_SCHEMA = "hebblm-tuned/1"
 _OWN = ("dynamic", "base", "memory")  # the sections that no method owns
@@ -75,6 +78,13 @@ PAPER: dict[str, dict[str, Any]] = {
 """The paper's optima (its Table "lm_parameter") in its own units; the cache's are those published for AWD-LSTM."""
 
 
+def _default_dynamic() -> DynamicConfig:
+    """Return the defaults of dynamic evaluation, which stand beside its model: importing them loads torch."""
+    from hebblm.models.dynamic import DynamicConfig
+
+    return DynamicConfig()
+
+
 @dataclass(frozen=True, slots=True)
 class Hyperparameters:
     """Everything that can be set by dotted name, as ``hebb.beta=0.5``.
@@ -87,7 +97,7 @@ class Hyperparameters:
     """
 
     methods: MethodSettings = field(default_factory=MethodSettings)
-    dynamic: DynamicConfig = field(default_factory=DynamicConfig)
+    dynamic: DynamicConfig = field(default_factory=_default_dynamic)
     base: BaseUpdate = field(default_factory=BaseUpdate)
     memory: MemoryConfig = field(default_factory=MemoryConfig)
 
@@ -100,14 +110,10 @@ class Hyperparameters:
         Raises:
             UserError: an unknown name, or a value of the wrong type or out of range.
         """
-        changes: dict[str, dict[str, Any]] = {}  # a section at once, since some values only go together
-        for name, value in values.items():
-            section, _, key = name.replace("+", "_").partition(".")
-            if f"{section}.{key}" not in known_names():
-                raise UserError(f"unknown setting {name!r}; known are {', '.join(known_names())}")
-            hint = get_type_hints(type(self._section(section)))[key]
-            changes.setdefault(section, {})[key] = _convert(name, value, hint)
-        new = {name: dataclasses.replace(self._section(name), **held) for name, held in changes.items()}
+        new = {
+            name: dataclasses.replace(self._section(name), **held)
+            for name, held in by_section(values).items()
+        }
         own = {name: new.pop(name) for name in _OWN if name in new}
         return dataclasses.replace(self, methods=dataclasses.replace(self.methods, **new), **own)
 
@@ -116,12 +122,66 @@ class Hyperparameters:
         return getattr(self if name in _OWN else self.methods, name)
 
 
+def _sections() -> dict[str, Callable[[], Any]]:
+    """Return, by section, what gives its default values."""
+    every = (*dataclasses.fields(MethodSettings), *dataclasses.fields(Hyperparameters))
+    return {f.name: f.default_factory for f in every if callable(f.default_factory) and f.name != "methods"}
+
+
+def defaults() -> dict[str, Any]:
+    """Return the default value of every dotted name."""
+    return {
+        f"{name}.{f.name}": getattr(held, f.name)
+        for name, held in ((name, section()) for name, section in _sections().items())
+        for f in dataclasses.fields(held)
+    }
+
+
 def known_names() -> list[str]:
     """Return every dotted name."""
-    every = Hyperparameters()
-    sections = {f.name: getattr(every.methods, f.name) for f in dataclasses.fields(every.methods)}
-    sections |= {name: getattr(every, name) for name in _OWN}
-    return [f"{name}.{f.name}" for name, section in sections.items() for f in dataclasses.fields(section)]
+    return list(defaults())
+
+
+def by_section(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return values by section and name, converted to their types.
+
+    Args:
+        values: by dotted name, as for :meth:`Hyperparameters.changed`.
+
+    Raises:
+        UserError: an unknown name, or a value of the wrong type.
+    """
+    found: dict[str, dict[str, Any]] = {}  # a section at once, since some values only go together
+    sections = _sections()
+    for name, value in values.items():
+        section, _, key = name.replace("+", "_").partition(".")
+        if section not in sections:
+            raise _unknown(name, closest(section, sections), key)
+        hints = get_type_hints(type(sections[section]()))
+        if key not in (f.name for f in dataclasses.fields(sections[section]())):
+            raise _unknown(name, section, key)
+        found.setdefault(section, {})[key] = _convert(name, value, hints[key])
+    return found
+
+
+def check_values(values: Mapping[str, Any]) -> None:
+    """Refuse values that :meth:`Hyperparameters.changed` would refuse, in a moment rather than once torch is loaded.
+
+    Raises:
+        UserError: an unknown name, or a value of the wrong type or out of range.
+    """
+    for section, held in by_section(values).items():
+        dataclasses.replace(_sections()[section](), **held)
+
+
+def _unknown(name: str, section: str | None, key: str) -> UserError:
+    """Return the error for a dotted name, with what is near it: a value of its section, or of a section like it."""
+    hint = ""
+    if section is not None:
+        keys = {f.name: f"{section}.{f.name}" for f in dataclasses.fields(_sections()[section]())}
+        meant = closest(key, keys)
+        hint = f" known are {', '.join(keys.values())};" if meant is None else f" did you mean {keys[meant]}?"
+    return UserError(f"unknown setting {name!r};{hint} hebblm-eval --settings lists them all")
 
 
 def parse_settings(items: list[str]) -> dict[str, str]:
@@ -146,8 +206,8 @@ def paper_values(source: str, target: str) -> dict[str, Any]:
     return {**values, **steps}
 
 
-def read_tuned(path: Path) -> dict[str, Any]:
-    """Return the values that ``hebblm-tune`` wrote.
+def tuned_document(path: Path) -> dict[str, Any]:
+    """Return what ``hebblm-tune`` wrote: ``values`` by dotted name, and the ``scenario`` they were found in.
 
     Raises:
         UserError: no such file, or it is something else.
@@ -158,6 +218,12 @@ def read_tuned(path: Path) -> dict[str, Any]:
     values = document.get("values")
     if not isinstance(values, dict):
         raise UserError(f"{path} has no values; run hebblm-tune again")
+    return document
+
+
+def read_tuned(path: Path) -> dict[str, Any]:
+    """Return the values of :func:`tuned_document`."""
+    values: dict[str, Any] = tuned_document(path)["values"]
     return values
 
 

@@ -13,7 +13,8 @@ from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.losses import Losses
 from hebblm.evaluation.rereading import Rereading
-from hebblm.evaluation.scenario import Content, Scenario
+from hebblm.evaluation.scenario import Scenario
+from hebblm.evaluation.scenario_config import Content
 from hebblm.report.gains import Bootstrap, bootstrap_gains
 from hebblm.report.methods import BASE
 from hebblm.report.parts import ALL
@@ -74,7 +75,7 @@ def compare_readings(
         scenario={
             "source": scenario.source,
             "target": scenario.target,
-            "split": scenario.config.split,
+            "split": scenario.split,
             "tokens": len(scenario.stream),
             "normalization": scenario.normalization,
             "memory_content": own,

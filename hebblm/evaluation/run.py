@@ -105,7 +105,7 @@ def run_scenario(
         kind=scenario.kind,
         source=scenario.source,
         target=scenario.target,
-        split=config.split,
+        split=scenario.split,
         normalization=scenario.normalization,
         vocabulary=config.vocabulary,
         tokens=len(stream),
@@ -116,8 +116,11 @@ def run_scenario(
             "vocabulary_size": stream.vocabulary_size,
             "new_rows": config.new_rows,
             "update_every": config.update_every,
+            "part": scenario.part,
             "whole_split": scenario.whole,
+            "unk_tokens": int((stream.ids == scenario.dictionary.unk_index).sum()),
             "tokenizer": None if scenario.train is None else scenario.train.meta.tokenizer,
+            "target_tokenizer": scenario.tokenizer,
         },
     )
     return Outcome(

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from rich.console import Console
 
 from awd_lstm import read_config
 from awd_lstm.streams import Ids
 from hebblm.adapt import Context
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
+from hebblm.evaluation.scenario_config import ScenarioConfig as ScenarioConfig
 from hebblm.evaluation.training_memory import training_memory
 from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary, Vocabulary
 from hebblm.files import hash_of, sha256
@@ -22,103 +24,32 @@ from hebblm.memory import build_memory
 from hebblm.memory.persistence import AnyMemory
 from hebblm.models.allocator import keep_freed_memory
 from hebblm.models.base import AwdBase
+from hebblm.models.catalog import trained_on
 from hebblm.models.shipped import LoadedModel, obtain_model, open_model
 from hebblm.models.store import prepared_corpus
+from hebblm.progress import say
 from hebblm.text import (
     Dictionary,
     EvaluationStream,
     PreparedCorpus,
     encode_target,
+    foreign_text,
     load_tokenizer,
     prepare,
-    whole_text,
 )
 from hebblm.text.download import cache_dir
+from hebblm.text.fitting import fitting
 from hebblm.text.normalize import Normalization
 from hebblm.text.prepared import DICTIONARY_FILE
 
-Content = Literal["both", "train", "test"]
-
-
-@dataclass(frozen=True)
-class ScenarioConfig:
-    """Which model meets which text.
-
-    Args:
-        cross_domain: A-to-B, short for --source A --target B.
-        intra_domain: a corpus; its own model is evaluated on it.
-        source: corpus of the base model: ptb, wt2, pydoc, numpy, text:PATH, hf:ID[:CONFIG] or a folder of
-            hebblm-preprocess.
-        target: corpus that is read.
-        checkpoint: folder of a model, instead of the one that ships or is trained for the source.
-        text: UTF-8 file to read, with --checkpoint.
-        split: test or valid.
-        preset: tiny, small, medium or paper; by default tiny for pydoc and numpy, small otherwise.
-        normalization: raw or lower; by default lower for wt2-to-ptb, raw otherwise.
-        vocabulary: union (a row for every target word from the start) or open (a row when its word is first observed).
-        new_rows: initial value of the rows of new words: zero, uniform or mean.
-        unk_share: share of the probability of <unk> that open spreads over words not seen yet.
-        memory_content: both (training text, then the stream as it is observed), train or test (one of them); by default
-            both within a domain, test across domains.
-        training_entries: at most so many of the training text's last tokens are remembered, so that the memory of a
-            long text stays bounded.
-        k: neighbours a query.
-        update_every: tokens between two updates of memory and base; 1 is the reference.
-        max_tokens: read only so many tokens of the split.
-        device: auto, cpu or cuda.
-        seed: of training and of uniform rows.
-    """
-
-    cross_domain: str | None = None
-    intra_domain: str | None = None
-    source: str | None = None
-    target: str | None = None
-    checkpoint: Path | None = None
-    text: Path | None = None
-    split: Literal["test", "valid"] = "test"
-    preset: str | None = None
-    normalization: Literal["raw", "lower"] | None = None
-    vocabulary: Literal["union", "open"] = "union"
-    new_rows: Literal["zero", "uniform", "mean"] = "zero"
-    unk_share: float = 0.5
-    memory_content: Content | None = None
-    training_entries: int = 4_000_000
-    k: int = 200
-    update_every: int = 100
-    max_tokens: int | None = None
-    device: str = "auto"
-    seed: int = 1111
-
-    def __post_init__(self) -> None:
-        for name in ("training_entries", "k", "update_every", "max_tokens"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UserError(f"{name} = {value} must be at least 1")
-        if not 0 < self.unk_share < 1:
-            raise UserError(f"unk_share = {self.unk_share} must lie in (0, 1)")
-
-    def corpora(self) -> tuple[str | None, str]:
-        """Return source (None where the checkpoint says it) and target.
-
-        Raises:
-            UserError: no scenario, or several.
-        """
-        named = [self.cross_domain, self.intra_domain, self.target, self.text]
-        if sum(value is not None for value in named) != 1:
-            raise UserError(
-                "name one scenario: --cross-domain A-to-B, --intra-domain A, --source A --target B, "
-                "or --checkpoint DIR --text FILE"
-            )
-        if self.cross_domain is not None:
-            source, joint, target = self.cross_domain.partition("-to-")
-            if not joint or not source or not target:
-                raise UserError(f"--cross-domain {self.cross_domain!r} must read A-to-B, e.g. wt2-to-ptb")
-            return source, target
-        if self.intra_domain is not None:
-            return self.intra_domain, self.intra_domain
-        if self.source is None and self.checkpoint is None:
-            raise UserError("--target and --text need --source CORPUS or --checkpoint DIR beside them")
-        return self.source, self.target or f"text:{self.text}"
+ALL = "all"
+"""Split of a text of the user's own that is read from beginning to end."""
+PARTS = {
+    ALL: "the whole text",
+    "valid": "the tenth of its lines before the last",
+    "test": "the last tenth of its lines",
+}
+MUCH_UNKNOWN = 0.1
 
 
 @dataclass(slots=True)
@@ -139,6 +70,9 @@ class Scenario:
         device: where to compute.
         data_sha256: of the files read.
         whole: whether the stream is the whole split.
+        split: what was read: test, valid, or all of a text of the user's own.
+        part: the same in words.
+        tokenizer: specification of what split the target into tokens.
     """
 
     kind: str
@@ -154,6 +88,9 @@ class Scenario:
     device: torch.device
     data_sha256: dict[str, Any]
     whole: bool
+    split: str = "test"
+    part: str = ""
+    tokenizer: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def novel_rows(self) -> int:
@@ -178,10 +115,9 @@ class Scenario:
             return self.empty_memory(settings)
         ids = self.training_ids()
         if len(ids) - 1 > self.config.training_entries:
-            Console(stderr=True).print(
+            say(
                 f"the memory holds the last {self.config.training_entries:,} of {len(ids) - 1:,} training tokens; "
-                "see --training-entries",
-                soft_wrap=True,
+                "see --training-entries"
             )
             ids = ids[-self.config.training_entries - 1 :]
         return training_memory(
@@ -246,6 +182,7 @@ def open_scenario(config: ScenarioConfig, device: torch.device, provenance: dict
         UserError: anything missing, altered, or not fitting together.
     """
     keep_freed_memory()
+    config = config.completed()
     source, target = config.corpora()
     policy = config.normalization or _default_normalization(source, target)
     train = None if source is None else prepared_corpus(source, policy)
@@ -255,18 +192,28 @@ def open_scenario(config: ScenarioConfig, device: torch.device, provenance: dict
     else:
         assert config.checkpoint is not None, "corpora() asks for one of them"
         dictionary, policy = _checkpoint_dictionary(config.checkpoint, policy)
-    read = _target(config, source, target, policy, train)
+    name = source or model_corpus(config.checkpoint or Path())
+    plain = target.startswith("text:") and not Path(target.removeprefix("text:")).is_dir()
+    file = Path(target.removeprefix("text:")) if plain and name != target else None
+    split = config.split or ("test" if file is None else ALL)
+    config = dataclasses.replace(config, split=config.split or "test")
+    if train is not None and source == target:
+        read = train
+    elif file is None:
+        read = prepared_corpus(target, policy)
+    else:
+        read = _text(config, file, policy, train, dictionary, whole=split == ALL)
     if config.checkpoint is not None:
         model = open_model(config.checkpoint, dictionary.hash(), device)
     else:
         assert train is not None, "without a checkpoint there is a source"
         preset = config.preset or _default_preset(train)
         model = obtain_model(train, preset, seed=config.seed, device=device, provenance=provenance)
-    name = source or model_corpus(model.folder)
-    stream = encode_target(dictionary, read, config.split, config.vocabulary)
+    stream = encode_target(dictionary, read, config.split or "test", config.vocabulary)
     whole = config.max_tokens is None or config.max_tokens >= len(stream)
     if not whole:
         stream = dataclasses.replace(stream, ids=stream.ids[: config.max_tokens])
+    _warn_of_unknown(stream, dictionary.unk_index, target)
     vocabulary: Vocabulary = UnionVocabulary()
     if config.vocabulary == "open":
         vocabulary = OpenVocabulary(dictionary.unk_index, stream.vocabulary_size, config.unk_share)
@@ -290,6 +237,9 @@ def open_scenario(config: ScenarioConfig, device: torch.device, provenance: dict
         device=device,
         data_sha256=hashes,
         whole=whole,
+        split=split,
+        part=PARTS[split] if plain else f"the {split} split",
+        tokenizer=read.meta.tokenizer,
     )
 
 
@@ -299,27 +249,44 @@ def model_corpus(folder: Path) -> str:
     return str(corpus.get("name", folder.name))
 
 
-def _target(
+def _text(
     config: ScenarioConfig,
-    source: str | None,
-    target: str,
+    file: Path,
     policy: Normalization,
     train: PreparedCorpus | None,
+    dictionary: Dictionary,
+    *,
+    whole: bool,
 ) -> PreparedCorpus:
-    """Return the corpus that is read, tokenised as the model expects where it is plain text."""
-    if train is not None and source == target:
-        return train
-    if config.text is None:
-        return prepared_corpus(target, policy)
+    """Return a text of the user's own, in tokens like those of the model's text."""
+    if not file.is_file():
+        raise UserError(f"{file} does not exist; name a UTF-8 text file")
     if train is not None:
-        tokenizer = train.tokenizer()
+        own = train.tokenizer()
     else:
-        assert config.checkpoint is not None, "text comes with a source or a checkpoint"
-        corpus = read_config(config.checkpoint).get("training", {}).get("corpus", {})
-        tokenizer = load_tokenizer(corpus.get("tokenizer", {"name": "whitespace"}), config.checkpoint)
-    corpus_text = whole_text(config.text, tokenizer)
-    key = f"{sha256(config.text)[:16]}-{hash_of(tokenizer.spec())}-{policy}"
-    return prepare(corpus_text, normalization=policy, destdir=cache_dir() / "corpora" / f"text-{key}")
+        assert config.checkpoint is not None, "a target comes with a source or a checkpoint"
+        own = load_tokenizer(
+            trained_on(config.checkpoint).get("tokenizer", {"name": "whitespace"}), config.checkpoint
+        )
+    fit = fitting(file, own, dictionary, policy, config.tokenizer)
+    if fit.reason:
+        say(fit.reason)
+    corpus = foreign_text(file, fit.tokenizer, whole=whole)
+    key = f"{sha256(file)[:16]}-{hash_of(fit.tokenizer.spec())}-{policy}{'' if whole else '-split'}"
+    return prepare(corpus, normalization=policy, destdir=cache_dir() / "corpora" / f"text-{key}")
+
+
+def _warn_of_unknown(stream: EvaluationStream, unk: int, target: str) -> None:
+    """Say so where much of the text lies outside the model's vocabulary, with the most frequent such words."""
+    share = float(stream.oov.mean())
+    if share <= MUCH_UNKNOWN:
+        return
+    words = [stream.symbols[index] for index, _ in Counter(stream.ids[stream.oov].tolist()).most_common(5)]
+    say(
+        f"warning: {100 * share:.1f} % of the tokens of {target} are outside the model's vocabulary, most often "
+        f"{' '.join(words)}; besides, {100 * float((stream.ids == unk).mean()):.1f} % are <unk>. Is it tokenised and "
+        "lower-cased like the model's text (--tokenizer, --normalization)?",
+    )
 
 
 def _checkpoint_dictionary(folder: Path, policy: Normalization) -> tuple[Dictionary, Normalization]:

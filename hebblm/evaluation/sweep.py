@@ -29,6 +29,7 @@ from hebblm.memory import AnyMemory, FaissMemory, HybridMemory, faiss_index
 from hebblm.memory.causal import WrittenBlock
 from hebblm.memory.nearest import Ranked
 from hebblm.models.base import AwdBase
+from hebblm.progress import say
 from hebblm.text import EvaluationStream
 from hebblm.text.download import cache_dir
 
@@ -150,6 +151,8 @@ def prepare_sweep(
     parts = Parts(plan.folder())
     done = parts.finished()
     if done * plan.part < total:
+        if done:
+            say(f"the interrupted reading goes on behind its first {done * plan.part:,} of {total:,} tokens")
         _make_room(parts.folder, size)
         _resume(base, memory, stream, plan, parts, done)
         progress(done * plan.part)
@@ -174,6 +177,7 @@ def prepare_sweep(
             }
             parts.save(index, tensors)
     else:
+        say(f"states and neighbours of the {total:,} tokens are there from an earlier run ({parts.folder})")
         progress(total)
     os.utime(parts.folder)
     base.reset()

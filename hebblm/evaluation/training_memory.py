@@ -19,7 +19,7 @@ from hebblm.evaluation.parts import Parts, packed_state, unpacked_state
 from hebblm.files import hash_of
 from hebblm.memory import HybridMemory, MemoryConfig, build_memory, load_memory, save_memory
 from hebblm.memory.persistence import AnyMemory
-from hebblm.progress import bar, track
+from hebblm.progress import bar, say, track
 from hebblm.text.download import cache_dir
 from hebblm.types import OutputHead
 
@@ -143,6 +143,8 @@ def training_memory(
                     save_memory, memory, folder, model_hash=model_hash, dictionary_hash=dictionary_hash
                 )
                 _build(memory, model, ids, parts, device, normalized=head is not None, save=save)
+    else:
+        say(f"the memory of the training text is there from an earlier run ({folder})")
     shutil.rmtree(parts.folder, ignore_errors=True)
     memory = load_memory(folder, model_hash=model_hash, dictionary_hash=dictionary_hash, device=device)
     if head is not None:
@@ -166,6 +168,8 @@ def _build(
     state = unpacked_state(parts.load(done - 1), device) if done else None
     for part in map(parts.load, range(done)):
         memory.add(part["keys"], part["labels"], part.get("log-normalizers"))
+    whence = f"goes on from part {done + 1:,} of {total:,}" if done else f"is read once, in {total:,} parts"
+    say(f"the memory of the training text {whence}; if it is interrupted, the same command goes on")
     with bar() as progress:
         resumed = f", going on from part {done + 1:,}" if done else ""
         task = progress.add_task(f"training memory{resumed}", total=total + 1, completed=done, unit="parts")

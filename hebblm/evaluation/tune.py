@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,9 +10,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from hebblm.adapt import OUR_METHODS, RULES, MethodSettings, MixtureCacheConfig
+from hebblm.adapt import DYNAMIC, OUR_METHODS, RULES, MethodSettings, MixtureCacheConfig
 from hebblm.adapt.context import EvalBatch
 from hebblm.adapt.learned import RANGES
+from hebblm.adapt.method_settings import dotted
 from hebblm.adapt.methods import mixture_cache
 from hebblm.adapt.rules import Cache, KnnLM, Mbpa, Mixture, Rule, Unadapted
 from hebblm.adapt.safeguards import Safeguards
@@ -27,6 +28,7 @@ from hebblm.evaluation.rereading import Rereading
 from hebblm.evaluation.scenario import Scenario
 from hebblm.evaluation.tempering import temper
 from hebblm.evaluation.tune_dynamic import tune_dynamic
+from hebblm.evaluation.tune_parts import RESTS_ON, with_parts
 from hebblm.progress import bar
 
 
@@ -74,6 +76,7 @@ def tune(
     *,
     dynamic: bool = True,
     fixed: Mapping[str, float | str] | None = None,
+    methods: Iterable[str] = tuple(RESTS_ON),
 ) -> Tuned:
     """Return the best hyper-parameters of every method on the scenario's stream.
 
@@ -92,6 +95,7 @@ def tune(
         grid: values that are tried.
         dynamic: tune dynamic evaluation and what reads its states as well, which reads the text once a point.
         fixed: values by dotted name that are taken as they are; the other points are tried all the same.
+        methods: only these are tuned, and what they rest on.
 
     Raises:
         UserError: a fixed value that is not among those tried.
@@ -101,24 +105,55 @@ def tune(
         raise UserError(f"hebb.gate={settings.methods.hebb.gate} cannot be tuned; tune with gated")
     best: dict[str, Best] = {}
     fixed = fixed or {}
+    wanted = with_parts(methods)
     if scenario.kind == "cross-domain" and settings.base.lr > 0:
         best["base"] = _tune_base(scenario, settings, grid)
         settings = settings.changed(best["base"].values)
     reading = Rereading.of(scenario, settings)
-    methods = settings.methods
-    rules, features = _grid_rules(settings, grid), GateFeatures.of(grid.theta, methods.mixture.scale)
-    nll = reading.score({**rules, "features": features}, f"tune {len(rules)} points")
+    features = GateFeatures.of(grid.theta, settings.methods.mixture.scale)
+    rules = _grid_rules(settings, grid, wanted)
+    gated: dict[str, Rule | GateFeatures] = {"features": features} if "mixture-gated" in wanted else {}
+    nll = reading.score({**rules, **gated}, f"tune {len(rules)} points")
 
     def losses(name: str) -> Losses:
         return nll[name].astype(np.float64)
 
+    best |= _read_off(settings.methods, grid, losses, wanted, fixed)
+    _check_fixed(best, fixed)  # before anything is built on these
+    best |= _tune_built(reading, settings.changed(_values(best)), grid, best, wanted, fixed)
+    if "mixture-gated" in wanted:
+        best["mixture-gated"] = _learn_gate(settings.methods, grid, losses, features, fixed)
+    temper(
+        best,
+        [name for name in OUR_METHODS if name in RULES and name in wanted],
+        settings.changed(_values(best)),
+        grid.tempered,
+        reading.score,
+    )
+    if dynamic and any(name.startswith(DYNAMIC) for name in wanted):
+        del reading  # its memory goes before another one is opened
+        best |= tune_dynamic(scenario, settings.changed(_values(best)), grid, wanted)
+    _check_fixed(best, fixed)
+    return Tuned(_values(best), best)
+
+
+def _read_off(
+    methods: MethodSettings,
+    grid: Grid,
+    losses: Callable[[str], Losses],
+    wanted: Collection[str],
+    fixed: Mapping[str, float | str],
+) -> dict[str, Best]:
+    """Return the best points of the methods that rest on no other, from the losses of every rule of the grid."""
     base = losses("lstm")
-    best["lstm"] = Best(float(base.mean()), {}, base)
+    best = {"lstm": Best(float(base.mean()), {}, base)}
     for method, key, values, scale in (
         ("mixture", "theta", grid.theta, methods.mixture.scale),
         ("cache", "theta", grid.theta, methods.cache.scale),
         ("knn", "temperature", grid.temperature, methods.knn.scale),
     ):
+        if method not in wanted:
+            continue
         best[method] = Best(fixed=fixed)
         for value in values:
             memory = losses(f"{method} {value}")
@@ -126,63 +161,84 @@ def tune(
                 named = {"scale": scale, key: value, "gamma": gamma}
                 point = {f"{method}.{name}": chosen for name, chosen in named.items()}
                 best[method].offer(mixed(memory, base, gamma), point)
-    best["mbpa"] = Best(fixed=fixed)
-    for lr in grid.mbpa_lr:
-        for steps in grid.mbpa_steps:
-            best["mbpa"].offer(losses(f"mbpa {lr} {steps}"), {"mbpa.lr": lr, "mbpa.steps": steps})
-    for name, config in (("absolute", methods.mbpa_absolute), ("guarded", methods.mbpa_guarded)):
-        best[f"mbpa-{name}"] = Best(fixed=fixed)
+    if "mbpa" in wanted:
+        best["mbpa"] = Best(fixed=fixed)
+        for lr in grid.mbpa_lr:
+            for steps in grid.mbpa_steps:
+                best["mbpa"].offer(losses(f"mbpa {lr} {steps}"), {"mbpa.lr": lr, "mbpa.steps": steps})
+    for name, config in (
+        ("mbpa-absolute", methods.mbpa_absolute),
+        ("mbpa-guarded", methods.mbpa_guarded),
+    ):
+        if name not in wanted:
+            continue
+        best[name] = Best(fixed=fixed)
         for lr in grid.absolute_lr:
-            point = {f"{config.section}.lr": lr, f"{config.section}.steps": config.steps}
-            best[f"mbpa-{name}"].offer(losses(f"mbpa-{name} {lr}"), point)
-    _check_fixed(best, fixed)  # before anything is built on these
-    known = settings.changed({**best["mixture"].values, **best["mbpa"].values})
-    best["hebb"], over = _tune_hebb(reading, known, grid, _caches_over_mixture(known.methods, grid), fixed)
-    best["mixture+cache"] = Best(fixed=fixed)
-    for theta in grid.theta:
-        for gamma in grid.gamma:
-            named = {
-                "window": methods.cache.window,
-                "scale": methods.cache.scale,
-                "theta": theta,
-                "gamma": gamma,
-            }
-            best["mixture+cache"].offer(
-                mixed(over[f"{theta}"].astype(np.float64), best["mixture"].losses, gamma),
-                {f"mixture_cache.{name}": value for name, value in named.items()},
-            )
-    for part in ("mbpa", "hebb"):
-        best[f"mixture+{part}"] = Best(fixed=fixed)
+            absolute = {f"{config.section}.lr": lr, f"{config.section}.steps": config.steps}
+            best[name].offer(losses(f"{name} {lr}"), absolute)
+    return best
+
+
+def _tune_built(
+    reading: Rereading,
+    known: Hyperparameters,
+    grid: Grid,
+    parts: Mapping[str, Best],
+    wanted: Collection[str],
+    fixed: Mapping[str, float | str],
+) -> dict[str, Best]:
+    """Return the best points of the methods built on others, whose best values ``known`` has."""
+    best: dict[str, Best] = {}
+    cached = "mixture+cache" in wanted
+    caches = _caches_over_mixture(known.methods, grid) if cached else {}
+    over: Mapping[str, npt.NDArray[np.float32]] = {}
+    if "hebb" in wanted:
+        best["hebb"], over = _tune_hebb(reading, known, grid, caches, fixed)
+    elif cached:
+        over = reading.score(caches, "tune mixture+cache")
+    if cached:
+        best["mixture+cache"] = Best(fixed=fixed)
+        for theta in grid.theta:
+            for gamma in grid.gamma:
+                named = {
+                    "window": known.methods.cache.window,
+                    "scale": known.methods.cache.scale,
+                    "theta": theta,
+                    "gamma": gamma,
+                }
+                best["mixture+cache"].offer(
+                    mixed(over[f"{theta}"].astype(np.float64), parts["mixture"].losses, gamma),
+                    {f"mixture_cache.{name}": value for name, value in named.items()},
+                )
+    if "hebb-learned" in wanted:
+        best["hebb-learned"] = _learn_hebb(reading, known.changed(_values(best)), grid, fixed)
+    for part in ("mbpa", "hebb", "hebb-learned"):
+        if f"mixture+{part}" not in wanted:
+            continue
+        both = best[f"mixture+{part}"] = Best(fixed=fixed)
         for weight in grid.weight:
-            point = {f"mixture_{part}.weight": weight}
-            best[f"mixture+{part}"].offer(mixed(best["mixture"].losses, best[part].losses, weight), point)
-    best["hebb-learned"] = _learn_hebb(reading, settings.changed(_values(best)), grid, fixed)
-    best["mixture+hebb-learned"] = Best(fixed=fixed)
-    for weight in grid.weight:
-        best["mixture+hebb-learned"].offer(
-            mixed(best["mixture"].losses, best["hebb-learned"].losses, weight),
-            {"mixture_hebb_learned.weight": weight},
-        )
-    best["mixture-gated"] = Best(fixed=fixed)
+            both.offer(
+                mixed(parts["mixture"].losses, {**parts, **best}[part].losses, weight),
+                {f"{dotted(f'mixture+{part}')}.weight": weight},
+            )
+    return best
+
+
+def _learn_gate(
+    methods: MethodSettings,
+    grid: Grid,
+    losses: Callable[[str], Losses],
+    features: GateFeatures,
+    fixed: Mapping[str, float | str],
+) -> Best:
+    """Return the best learned share of Mixture over all theta."""
+    best = Best(fixed=fixed)
     for theta in grid.theta:
-        learned = learn_gate(losses(f"mixture {theta}"), base, features.features(theta))
+        learned = learn_gate(losses(f"mixture {theta}"), losses("lstm"), features.features(theta))
         gate = {"scale": methods.mixture.scale, "theta": theta, "bias": learned.bias}
         gate |= dict(zip(("distance", "entropy", "peak"), learned.coefficients.tolist(), strict=True))
-        best["mixture-gated"].offer(
-            learned.losses, {f"mixture_gated.{name}": value for name, value in gate.items()}
-        )
-    temper(
-        best,
-        [name for name in OUR_METHODS if name in RULES],
-        settings.changed(_values(best)),
-        grid.tempered,
-        reading.score,
-    )
-    if dynamic:
-        del reading  # its memory goes before another one is opened
-        best |= tune_dynamic(scenario, settings.changed(_values(best)), grid)
-    _check_fixed(best, fixed)
-    return Tuned(_values(best), best)
+        best.offer(learned.losses, {f"mixture_gated.{name}": value for name, value in gate.items()})
+    return best
 
 
 def _check_fixed(best: Mapping[str, Best], fixed: Mapping[str, float | str]) -> None:
@@ -202,21 +258,29 @@ def _values(best: Mapping[str, Best]) -> dict[str, float | str]:
     return {name: value for found in best.values() for name, value in found.values.items()}
 
 
-def _grid_rules(settings: Hyperparameters, grid: Grid) -> dict[str, Rule]:
-    """Return a rule for every point but shares, which are mixed from losses, and Hebb's."""
+def _grid_rules(settings: Hyperparameters, grid: Grid, wanted: Collection[str]) -> dict[str, Rule]:
+    """Return a rule for every point but shares, which are mixed from losses, and what is built on other methods."""
     methods = settings.methods
     rules: dict[str, Rule] = {"lstm": Unadapted()}
     for theta in grid.theta:
-        rules[f"mixture {theta}"] = Mixture(replace(methods.mixture, theta=theta, gamma=1.0))
-        rules[f"cache {theta}"] = Cache(replace(methods.cache, theta=theta, gamma=1.0))
-    for temperature in grid.temperature:
-        rules[f"knn {temperature}"] = KnnLM(replace(methods.knn, temperature=temperature, gamma=1.0))
-    for lr in grid.mbpa_lr:
-        for steps in grid.mbpa_steps:
-            rules[f"mbpa {lr} {steps}"] = Mbpa(replace(methods.mbpa, lr=lr, steps=steps))
-    for name, config in (("absolute", methods.mbpa_absolute), ("guarded", methods.mbpa_guarded)):
-        for lr in grid.absolute_lr:
-            rules[f"mbpa-{name} {lr}"] = Mbpa(replace(config, lr=lr).over(methods.mbpa))
+        if "mixture" in wanted or "mixture-gated" in wanted:
+            rules[f"mixture {theta}"] = Mixture(replace(methods.mixture, theta=theta, gamma=1.0))
+        if "cache" in wanted:
+            rules[f"cache {theta}"] = Cache(replace(methods.cache, theta=theta, gamma=1.0))
+    if "knn" in wanted:
+        for temperature in grid.temperature:
+            rules[f"knn {temperature}"] = KnnLM(replace(methods.knn, temperature=temperature, gamma=1.0))
+    if "mbpa" in wanted:
+        for lr in grid.mbpa_lr:
+            for steps in grid.mbpa_steps:
+                rules[f"mbpa {lr} {steps}"] = Mbpa(replace(methods.mbpa, lr=lr, steps=steps))
+    for name, config in (
+        ("mbpa-absolute", methods.mbpa_absolute),
+        ("mbpa-guarded", methods.mbpa_guarded),
+    ):
+        if name in wanted:
+            for lr in grid.absolute_lr:
+                rules[f"{name} {lr}"] = Mbpa(replace(config, lr=lr).over(methods.mbpa))
     return rules
 
 

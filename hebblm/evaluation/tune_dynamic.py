@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from hebblm.adapt import DYNAMIC_RULES, OUR_METHODS, Hebb, Rule
+from hebblm.adapt import DYNAMIC, DYNAMIC_RULES, METHODS, OUR_METHODS, Hebb, Rule
 from hebblm.adapt.rules import Cache, Mixture, Unadapted
 from hebblm.adapt.settings import CacheConfig, MixtureConfig
 from hebblm.evaluation.grid import Best, Grid, mixed
@@ -21,13 +21,16 @@ from hebblm.evaluation.tempering import temper
 from hebblm.progress import bar
 
 
-def tune_dynamic(scenario: Scenario, settings: Hyperparameters, grid: Grid) -> dict[str, Best]:
+def tune_dynamic(
+    scenario: Scenario, settings: Hyperparameters, grid: Grid, wanted: Collection[str] = METHODS
+) -> dict[str, Best]:
     """Return the best points of dynamic evaluation, then of Mixture, Mixture+Hebb and Mixture+Cache over its states.
 
     Args:
         scenario: opened on a validation split.
         settings: what is not tuned here, Hebb's and MbPA's values among it.
         grid: values that are tried.
+        wanted: the methods that are asked for.
     """
     squares = gradient_statistics(scenario, settings.dynamic)
     best = {"dynamic": Best()}
@@ -45,6 +48,8 @@ def tune_dynamic(scenario: Scenario, settings: Hyperparameters, grid: Grid) -> d
                 progress=lambda tokens: progress.advance(task, tokens),
             )
             best["dynamic"].offer(nll.astype(np.float64), {"dynamic.lr": lr, "dynamic.decay": decay})
+    if not any(name in wanted for name in DYNAMIC_RULES if name != DYNAMIC):
+        return best
     settings = settings.changed(best["dynamic"].values)
     methods, window = settings.methods, settings.methods.cache.window
     rules: dict[str, Rule] = {
@@ -95,7 +100,8 @@ def tune_dynamic(scenario: Scenario, settings: Hyperparameters, grid: Grid) -> d
                 mixed(past, mixture.losses, gamma),
                 {f"dynamic_mixture_cache.{name}": value for name, value in named.items()},
             )
+    best = {name: point for name, point in best.items() if name in wanted}
     found = {name: value for point in best.values() for name, value in point.values.items()}
-    names = [name for name in OUR_METHODS if name in DYNAMIC_RULES]
+    names = [name for name in OUR_METHODS if name in DYNAMIC_RULES and name in wanted]
     temper(best, names, settings.changed(found), grid.tempered, read)
     return best

@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from hebblm.adapt.functional import checks
+from hebblm.adapt import checks
 
 
 class Vocabulary(Protocol):

@@ -6,13 +6,19 @@ the present entries the state that ``reset`` returns to, and equal distances are
 
 from __future__ import annotations
 
-from hebblm.memory.counting import label_counts
-from hebblm.memory.factory import MemoryConfig, build_memory
-from hebblm.memory.flat import FlatMemory
-from hebblm.memory.hybrid import HybridMemory
-from hebblm.memory.persistence import AnyMemory, load_memory, save_memory
-from hebblm.memory.pq import FaissMemory
-from hebblm.memory.ring import RingMemory
+from typing import TYPE_CHECKING
+
+from hebblm.lazy import lazily
+
+if TYPE_CHECKING:
+    from hebblm.memory.config import MemoryConfig
+    from hebblm.memory.counting import label_counts
+    from hebblm.memory.factory import build_memory
+    from hebblm.memory.flat import FlatMemory
+    from hebblm.memory.hybrid import HybridMemory
+    from hebblm.memory.persistence import AnyMemory, load_memory, save_memory
+    from hebblm.memory.pq import FaissMemory
+    from hebblm.memory.ring import RingMemory
 
 __all__ = [
     "AnyMemory",
@@ -26,3 +32,5 @@ __all__ = [
     "load_memory",
     "save_memory",
 ]
+
+__getattr__ = lazily(__name__, "config", "counting", "factory", "flat", "hybrid", "persistence", "pq", "ring")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -12,8 +11,8 @@ from torch import Tensor
 from awd_lstm import AWDLSTM, detach, grow_vocabulary
 from awd_lstm.loss import linear_cross_entropy
 from awd_lstm.model import NewRows
-from hebblm.adapt.functional import checks
 from hebblm.models.one_thread import one_thread_if_small
+from hebblm.models.update import BaseUpdate as BaseUpdate
 from hebblm.types import OutputHead
 
 
@@ -35,25 +34,6 @@ class Base(Protocol):
 
     def reset(self) -> None:
         """Return to the state after construction."""
-
-
-@dataclass(frozen=True, slots=True)
-class BaseUpdate:
-    """How the base learns from the stream, after scoring, for every method alike.
-
-    Args:
-        lr: learning rate; 0 keeps the base as trained.
-        optimizer: sgd, or rmsprop.
-        clip: largest norm of the gradient.
-    """
-
-    lr: float = 0.0
-    optimizer: Literal["sgd", "rmsprop"] = "sgd"
-    clip: float = 0.25
-
-    def __post_init__(self) -> None:
-        checks.at_least("base.lr", self.lr, 0)
-        checks.above_zero("base.clip", self.clip)
 
 
 class AwdBase:

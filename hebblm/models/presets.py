@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from awd_lstm import ARCHITECTURES, AWDLSTMConfig, TrainingConfig
-from hebblm.errors import UserError
+from awd_lstm import ARCHITECTURES
+from hebblm.suggest import unknown
+
+if TYPE_CHECKING:  # its schedule loads torch
+    from awd_lstm import AWDLSTMConfig, TrainingConfig
 
 WIDE_VOCABULARY = 16_384
 """Above this, a short run draws its softmax: the full one would take most of the time."""
@@ -27,6 +31,8 @@ class Preset:
 
 def tiny(corpus: str, vocabulary_size: int, seed: int) -> Preset:
     """One to three minutes on two CPU cores for half a million words."""
+    from awd_lstm import TrainingConfig
+
     training = TrainingConfig(
         batch_size=20,
         epochs=6,
@@ -47,6 +53,8 @@ def tiny(corpus: str, vocabulary_size: int, seed: int) -> Preset:
 
 def small(corpus: str, vocabulary_size: int, seed: int) -> Preset:
     """About 45 minutes on two CPU cores for PTB and WikiText-2."""
+    from awd_lstm import TrainingConfig
+
     wide = vocabulary_size > WIDE_VOCABULARY
     training = TrainingConfig(
         batch_size=20,
@@ -70,6 +78,8 @@ def small(corpus: str, vocabulary_size: int, seed: int) -> Preset:
 
 def medium(corpus: str, vocabulary_size: int, seed: int) -> Preset:
     """The published architecture in one cycle of AdamW: some twenty hours of a CPU core for PTB, resumable."""
+    from awd_lstm import TrainingConfig
+
     training = TrainingConfig(
         batch_size=40,
         epochs=45,
@@ -87,6 +97,8 @@ def medium(corpus: str, vocabulary_size: int, seed: int) -> Preset:
 
 def paper(corpus: str, vocabulary_size: int, seed: int) -> Preset:
     """The published AWD-LSTM recipe: 500 epochs for PTB, 750 for WikiText-2 and any other text; wants a GPU."""
+    from awd_lstm import TrainingConfig
+
     if corpus == "ptb":
         return Preset(
             ARCHITECTURES["awd_lstm_ptb"](vocabulary_size),
@@ -105,6 +117,16 @@ PRESETS: dict[str, Callable[[str, int, int], Preset]] = {
 }
 
 
+def check_preset(name: str) -> None:
+    """Refuse an unknown preset.
+
+    Raises:
+        UserError: naming those there are.
+    """
+    if name not in PRESETS:
+        raise unknown("preset", name, PRESETS, f"choose from {', '.join(PRESETS)}")
+
+
 def get_preset(name: str, corpus: str, vocabulary_size: int, seed: int) -> Preset:
     """Return a preset for a corpus.
 
@@ -117,6 +139,5 @@ def get_preset(name: str, corpus: str, vocabulary_size: int, seed: int) -> Prese
     Raises:
         UserError: an unknown preset.
     """
-    if name not in PRESETS:
-        raise UserError(f"unknown preset {name!r}; choose from {', '.join(PRESETS)}")
+    check_preset(name)
     return PRESETS[name](corpus, vocabulary_size, seed)

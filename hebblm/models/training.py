@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
 
 from awd_lstm import AWDLSTM, Event, Trainer, load_checkpoint, read_config, training_seconds
 from awd_lstm.state import STATE
 from hebblm.errors import UserError
 from hebblm.models.allocator import keep_freed_memory
 from hebblm.models.presets import Preset
-from hebblm.progress import bar, duration
+from hebblm.progress import bar, duration, say
 from hebblm.text import PreparedCorpus
 from hebblm.text.prepared import DICTIONARY_FILE
 
@@ -72,6 +71,11 @@ def train_model(
             device=device,
             provenance={**provenance, "corpus": _describe(prepared)},
         )
+        if trainer.record.segments:
+            say(
+                f"the run that was interrupted goes on in {folder}: {trainer.record.epoch} of {preset.training.epochs} "
+                f"epochs are done, and {100 * trainer.record.position / len(trainer.streams):.0f} % of the next"
+            )
         _run(trainer, prepared.meta.name)
         (folder / STATE).unlink(missing_ok=True)
     except OSError as error:
@@ -99,9 +103,9 @@ def _announce(prepared: PreparedCorpus, preset: Preset, device: torch.device) ->
     """Say how long the run will take, measured on a few segments, before it starts."""
     ids, config = prepared.tokens("train"), preset.training
     seconds = training_seconds(preset.model, config, ids, device=device)
-    Console(stderr=True).print(
-        f"{config.epochs} x {len(ids):,} tokens: about {duration(seconds)} on this machine",
-        soft_wrap=True,
+    say(
+        f"{config.epochs} x {len(ids):,} tokens: about {duration(seconds)} on this machine; "
+        "if it is interrupted, the same command goes on"
     )
 
 

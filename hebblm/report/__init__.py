@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from hebblm.report.document import print_summary, write_comparison, write_report
-from hebblm.report.frequency import frequency_report, recombine
-from hebblm.report.result import FrequencyBucket, MethodResult, Result, Scenario
-from hebblm.report.tokens import TokenLosses
+from typing import TYPE_CHECKING
+
+from hebblm.lazy import lazily
+
+if TYPE_CHECKING:
+    from hebblm.report.document import print_summary, write_comparison, write_report
+    from hebblm.report.frequency import frequency_report, recombine
+    from hebblm.report.result import FrequencyBucket, MethodResult, Result, Scenario
+    from hebblm.report.tokens import TokenLosses
 
 __all__ = [
     "FrequencyBucket",
@@ -19,3 +24,5 @@ __all__ = [
     "write_comparison",
     "write_report",
 ]
+
+__getattr__ = lazily(__name__, "result", "frequency", "tokens", "document")

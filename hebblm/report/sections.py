@@ -20,9 +20,10 @@ def scenario_line(scenario: Scenario, label: str = "") -> str:
         label: a name in place of the scenario's own.
     """
     part = "" if scenario.extra.get("whole_split", True) else "only the first "
+    of = f" of {scenario.extra['part']}" if scenario.extra.get("part") else ""
     return (
         f"{label or scenario.label} ({scenario.kind}): normalization {scenario.normalization}, "
-        f"vocabulary {scenario.vocabulary}, {part}{scenario.tokens:,} tokens, {_oov(scenario)}"
+        f"vocabulary {scenario.vocabulary}, {part}{scenario.tokens:,} tokens{of}, {_oov(scenario)}"
     )
 
 
@@ -86,10 +87,11 @@ def _facts(name: str, title: str, facts: list[tuple[str, str]]) -> Table:
 
 
 def _oov(scenario: Scenario) -> str:
-    """Return the out-of-vocabulary tokens as count, rate and number of words."""
-    return (
-        f"{scenario.oov_tokens:,} OOV tokens ({100 * scenario.oov_rate:.2f} %, {scenario.oov_types:,} types)"
-    )
+    """Return the out-of-vocabulary tokens as count, rate and number of words, and the unknown ones beside them."""
+    unk = scenario.extra.get("unk_tokens")
+    rate = 100 * unk / scenario.tokens if unk and scenario.tokens else 0.0
+    text = "" if unk is None else f", {unk:,} <unk> in the text ({rate:.2f} %)"
+    return f"{scenario.oov_tokens:,} OOV tokens ({100 * scenario.oov_rate:.2f} %, {scenario.oov_types:,} types){text}"
 
 
 def _text(value: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hebblm.text.binarize import prepare
-from hebblm.text.corpora import Corpus, resolve, text_corpus, whole_text
+from hebblm.text.corpora import Corpus, foreign_text, resolve, text_corpus
 from hebblm.text.dictionary import Dictionary
 from hebblm.text.normalize import Normalization, normalize
 from hebblm.text.prepared import PreparedCorpus, load_prepared
@@ -19,11 +19,11 @@ __all__ = [
     "Tokenizer",
     "VocabularyPolicy",
     "encode_target",
+    "foreign_text",
     "load_prepared",
     "load_tokenizer",
     "normalize",
     "prepare",
     "resolve",
     "text_corpus",
-    "whole_text",
 ]

@@ -13,7 +13,7 @@ from hebblm.errors import UserError
 from hebblm.files import atomic_path, sha256, write_json
 from hebblm.progress import bar
 from hebblm.text.corpora import CORPUS_FILE, Corpus
-from hebblm.text.dictionary import EOS, Dictionary
+from hebblm.text.dictionary import EOS, UNK, Dictionary
 from hebblm.text.manifest import SPLITS
 from hebblm.text.normalize import Normalization, normalize
 from hebblm.text.prepared import (
@@ -169,12 +169,14 @@ def _encode(
     """Write the ids of a split and return what was written."""
     tokenizer: Tokenizer = corpus.tokenizer
     stored = np.dtype(dtype).newbyteorder("<")
-    tokens = lines = words = size = unknown = 0
+    tokens = lines = words = size = unknown = literal = 0
     with path.open("wb") as stream:
         for batch in _batches(corpus.sources[split], f"encode {corpus.name} {split}"):
             ids: list[int] = []
             for line in batch:
-                ids += dictionary.encode_line(tokenizer.tokenize(normalize(line, normalization)))
+                found = tokenizer.tokenize(normalize(line, normalization))
+                ids += dictionary.encode_line(found)
+                literal += found.count(UNK)
                 words += tokenizer.words(line)
                 size += len(line.encode()) + 1
             stream.write(np.asarray(ids, dtype=stored).tobytes())
@@ -183,7 +185,7 @@ def _encode(
             unknown += ids.count(dictionary.unk_index)
     if words == 0:
         raise UserError(f"the {split} split of {corpus.name} is empty; put text into it")
-    return SplitMeta(path.name, sha256(path), tokens, lines, words, size, unknown)
+    return SplitMeta(path.name, sha256(path), tokens, lines, words, size, unknown, literal)
 
 
 def _check_expected(

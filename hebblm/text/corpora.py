@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hebblm.errors import UserError
+from hebblm.suggest import unknown
 from hebblm.text.documentation import documentation_sources
 from hebblm.text.download import data_dirs as default_data_dirs
 from hebblm.text.download import locate
@@ -74,6 +75,7 @@ def resolve(name: str, *, data_dirs: Sequence[Path] | None = None) -> Corpus:
         UserError: no such corpus, or its files are missing, empty, or not what the manifest says.
     """
     manifest = load_manifest()
+    check_name(name, manifest)
     if name in manifest and manifest[name].kind == "files":
         return _from_manifest(manifest[name], default_data_dirs() if data_dirs is None else data_dirs)
     if name in manifest:
@@ -88,17 +90,33 @@ def resolve(name: str, *, data_dirs: Sequence[Path] | None = None) -> Corpus:
     if name.startswith("hf:"):
         sources, origin = hub_sources(name.removeprefix("hf:"))
         return _corpus(name, sources, origin)
-    folder = Path(name)
-    if (folder / CORPUS_FILE).is_file():
-        return Corpus(name, {}, WhitespaceTokenizer(), {"kind": "prepared"}, prepared=folder)
-    if folder.exists():
+    return Corpus(name, {}, WhitespaceTokenizer(), {"kind": "prepared"}, prepared=Path(name))
+
+
+def check_name(name: str, manifest: Mapping[str, CorpusEntry] | None = None) -> None:
+    """Refuse a name that stands for no corpus, before anything is loaded or fetched.
+
+    Args:
+        name: as for :func:`resolve`.
+        manifest: the named corpora, if they are at hand.
+
+    Raises:
+        UserError: naming the corpora there are, and the one that was probably meant.
+    """
+    manifest = load_manifest() if manifest is None else manifest
+    kind, _, path = name.partition(":")
+    if name in manifest or kind == "hf" or (Path(name) / CORPUS_FILE).is_file():
+        return
+    if kind == "text":
+        if not Path(path).exists():
+            raise UserError(f"{path} does not exist; name a UTF-8 text file or a folder of them")
+        return
+    if Path(name).exists():
         raise UserError(
             f"{name} is not a folder that hebblm-preprocess wrote; for plain text say text:{name}"
         )
-    known = ", ".join(manifest)
-    raise UserError(
-        f"unknown corpus {name!r}; choose {known}, text:PATH, hf:ID[:CONFIG], or a preprocessed folder"
-    )
+    remedy = f"choose {', '.join(manifest)}, text:PATH, hf:ID[:CONFIG], or a preprocessed folder"
+    raise unknown("corpus", name, manifest, remedy)
 
 
 def text_corpus(
@@ -119,22 +137,26 @@ def text_corpus(
     return _corpus(f"text:{path}", sources, {"kind": "text", "files": files}, tokenizer=tokenizer)
 
 
-def whole_text(path: Path, tokenizer: Tokenizer) -> Corpus:
-    """Return one file as every split of a corpus: a text that is read from beginning to end.
+def foreign_text(path: Path, tokenizer: Tokenizer, *, whole: bool) -> Corpus:
+    """Return one file as a corpus that is only read: all of its words are in the dictionary.
 
     Args:
         path: a UTF-8 text file.
         tokenizer: how to tokenise it.
+        whole: every split is the whole file; otherwise ``valid`` and ``test`` are its last two tenths.
 
     Raises:
-        UserError: the file is missing or empty.
+        UserError: the file is missing or empty, or has too few lines to split.
     """
     if not path.is_file():
         raise UserError(f"{path} does not exist; name a UTF-8 text file")
     if path.stat().st_size == 0:
         raise UserError(f"{path} is empty; put text into it")
     source = FileLines((path,))
-    return _corpus(f"text:{path}", dict.fromkeys(SPLITS, source), {"kind": "text"}, tokenizer=tokenizer)
+    splits: dict[str, LineSource] = dict.fromkeys(SPLITS, source)
+    if not whole:
+        splits = {**plain_sources(path, {})[0], "train": source}
+    return _corpus(f"text:{path}", splits, {"kind": "text"}, tokenizer=tokenizer)
 
 
 def _corpus(

@@ -78,6 +78,11 @@ def load_manifest(path: Path | None = None) -> dict[str, CorpusEntry]:
         raise UserError(f"{path} is incomplete ({error}); restore it") from error
 
 
+def file_corpora() -> list[str]:
+    """Return the names of the corpora whose bytes are known, the same on every machine."""
+    return [name for name, entry in load_manifest().items() if entry.kind == "files"]
+
+
 def _entry(name: str, fields: dict[str, Any]) -> CorpusEntry:
     """Return one corpus of the manifest."""
     files = {

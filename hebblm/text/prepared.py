@@ -42,6 +42,7 @@ class SplitMeta:
         words: words before tokenisation, ends of line apart.
         bytes: UTF-8 bytes of the text before normalisation, one an end of line.
         unknown: tokens that are ``<unk>``.
+        literal: those of them that are ``<unk>`` in the text itself; None for a corpus of an earlier version.
     """
 
     file: str
@@ -51,6 +52,7 @@ class SplitMeta:
     words: int
     bytes: int
     unknown: int
+    literal: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,16 +8,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
-
-import sentencepiece
-from sacremoses import MosesDetokenizer
-from sacremoses import MosesTokenizer as SacreMosesTokenizer
-from sacremoses.corpus import NonbreakingPrefixes
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hebblm.errors import UserError
 from hebblm.files import atomic_path, sha256
 from hebblm.text.dictionary import EOS, UNK
+
+if TYPE_CHECKING:  # both take part of a second, which text that is tokenised already need not wait for
+    from sacremoses import MosesDetokenizer
+    from sacremoses import MosesTokenizer as SacreMosesTokenizer
+    from sentencepiece import SentencePieceProcessor
 
 MODEL_FILE = "tokenizer.model"
 NAMES = ("whitespace", "moses", "sentencepiece")
@@ -94,16 +94,22 @@ class MosesTokenizer:
 
     def __post_init__(self) -> None:
         """Refuse a language that sacremoses does not know."""
+        from sacremoses.corpus import NonbreakingPrefixes
+
         known = sorted(set(NonbreakingPrefixes().available_langs.values()))
         if self.lang not in known:
             raise UserError(f"Moses' rules do not know the language {self.lang!r}; choose {', '.join(known)}")
 
     @cached_property
     def _tokenizer(self) -> SacreMosesTokenizer:
+        from sacremoses import MosesTokenizer as SacreMosesTokenizer
+
         return SacreMosesTokenizer(lang=self.lang)
 
     @cached_property
     def _detokenizer(self) -> MosesDetokenizer:
+        from sacremoses import MosesDetokenizer
+
         return MosesDetokenizer(lang=self.lang)
 
     def tokenize(self, line: str) -> list[str]:
@@ -149,11 +155,13 @@ class SentencePieceTokenizer:
         self._processor  # noqa: B018
 
     @cached_property
-    def _processor(self) -> sentencepiece.SentencePieceProcessor:
+    def _processor(self) -> SentencePieceProcessor:
+        from sentencepiece import SentencePieceProcessor
+
         if not self.model.is_file():
             raise UserError(f"the SentencePiece model {self.model} does not exist")
         try:
-            return sentencepiece.SentencePieceProcessor(model_file=str(self.model))
+            return SentencePieceProcessor(model_file=str(self.model))
         except RuntimeError as error:
             raise UserError(f"{self.model} is not a SentencePiece model; train it again") from error
 
@@ -183,6 +191,8 @@ class SentencePieceTokenizer:
         Raises:
             UserError: the text does not support that many pieces, or the place cannot be written to.
         """
+        import sentencepiece
+
         sentencepiece.set_random_generator_seed(seed)
         with atomic_path(model) as temporary, temporary.open("wb") as stream:
             try:

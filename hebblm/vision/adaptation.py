@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -11,9 +10,7 @@ from torch import Tensor
 from hebblm.adapt.solvers.problem import rose
 from hebblm.vision.curvature import curvature
 from hebblm.vision.mlp import MLP
-
-Rate = Literal["relative", "absolute"]
-"""Whether a learning rate is in units of 1 / the query's own curvature, or the paper's lambda as it stands."""
+from hebblm.vision.options import Rate as Rate
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 
-Anchor = Literal["latest", "separate"]
+from hebblm.vision.options import Anchor as Anchor
 
 
 @dataclass(frozen=True, slots=True)

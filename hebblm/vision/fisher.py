@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import Tensor
 
 from hebblm.vision.mlp import MLP
+from hebblm.vision.options import FisherKind as FisherKind
 
-FisherKind = Literal["labels", "predictions"]
 CHUNK = 256  # samples at a time
 
 

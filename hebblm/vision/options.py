@@ -6,11 +6,16 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from hebblm.adapt.functional import checks
+from hebblm.adapt import checks
 from hebblm.errors import UserError
+from hebblm.suggest import unknown
 
 S = TypeVar("S")
 Scale = Literal["smoke", "small", "paper"]
+Anchor = Literal["latest", "separate"]
+FisherKind = Literal["labels", "predictions"]
+Rate = Literal["relative", "absolute"]
+"""Whether a learning rate is in units of 1 / the query's own curvature, or the paper's lambda as it stands."""
 TRUTH = {"true": True, "false": False}
 
 
@@ -27,7 +32,7 @@ def changed(settings: S, values: Mapping[str, str]) -> S:
     known = dict(_names(settings))
     for name in values:
         if name not in known:
-            raise UserError(f"unknown setting {name!r}; known are {', '.join(known)}")
+            raise unknown("setting", name, known, f"known are {', '.join(known)}")
     new = {name: _convert(name, text, known[name]) for name, text in values.items()}
     replaced: S = _replace(settings, new)
     return replaced

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-
-import torch
+from typing import TYPE_CHECKING
 
 from hebblm.errors import UserError
+
+if TYPE_CHECKING:
+    import torch
 
 
 def generator(seed: int, purpose: str) -> torch.Generator:
     """Return a stream of random numbers of its own for each purpose of a seed."""
+    import torch
+
     digest = hashlib.sha256(f"{seed}/{purpose}".encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
 

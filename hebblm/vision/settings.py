@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hebblm.adapt.functional import checks
+from hebblm.adapt import checks
 from hebblm.errors import UserError
-from hebblm.vision.adaptation import Rate
-from hebblm.vision.ewc import Anchor
-from hebblm.vision.fisher import FisherKind
-from hebblm.vision.options import Scale, changed
+from hebblm.vision.options import Anchor, FisherKind, Rate, Scale, changed
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,11 +24,7 @@ from recipes.study.cost.record import floors_of, load
 from recipes.study.cost.tables import cost_tables
 
 PROG = "python -m recipes.study"
-MEASURES: dict[str, Callable[..., Any]] = {
-    "adapt": adapt.measure,
-    "retrieve": retrieve.measure,
-    "eval": evaluate.measure,
-}
+MODULES: dict[str, Any] = {"adapt": adapt, "retrieve": retrieve, "eval": evaluate}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +100,9 @@ def _cost(argv: list[str]) -> None:
 def _bench(argv: list[str]) -> None:
     """Measure as hebblm-bench does, and the floors beside it; print the rows as they come."""
     kind, rest = (argv[0], argv[1:]) if argv else ("", [])
-    if kind not in MEASURES:
-        raise UserError(f"no floors are known of {kind!r}; choose {', '.join(MEASURES)}")
-    known = MEASUREMENTS[kind]
+    if kind not in MODULES:
+        raise UserError(f"no floors are known of {kind!r}; choose {', '.join(MODULES)}")
+    known, module = MEASUREMENTS[kind], MODULES[kind]
     config = parse(
         known.config,
         rest,
@@ -115,9 +110,9 @@ def _bench(argv: list[str]) -> None:
         description=f"{known.description} With the least that each could cost on this machine.",
         example=known.example.replace("hebblm-bench", f"{PROG} bench"),
     )
-    measure = partial(MEASURES[kind], noted=with_floors)
+    measure = partial(module.measure, noted=with_floors)
     command = command_line("python", ["-m", "recipes.study", "bench", *argv])
-    run_bench(kind, config, known.case_count(config), measure, command=command, finished=_show)
+    run_bench(kind, config, module.case_count(config), measure, command=command, finished=_show)
 
 
 def _show(row: Row) -> None:

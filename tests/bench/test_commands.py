@@ -13,7 +13,8 @@ import torch
 from awd_lstm import AWDLSTM, AWDLSTMConfig, save_checkpoint
 from hebblm.bench import adapt
 from hebblm.bench.source import filled, open_source, read_together
-from hebblm.cli.bench import main
+from hebblm.cli.bench import MEASUREMENTS, SMOKE, main
+from hebblm.cli.common import parse
 
 from ..support import toy
 
@@ -246,3 +247,12 @@ def test_mistakes_end_with_status_2_and_one_line(
 def test_help_names_the_subcommands(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     assert "adapt,retrieve,eval,train,table,plot" in capsys.readouterr().out
+
+
+def test_a_small_run_takes_one_option_and_single_ones_win(tmp_path: Path) -> None:
+    document = run(tmp_path, ["train", "--scale", "smoke", "--vocabulary", "150"])
+    assert [row["case"]["vocabulary"] for row in document["rows"]] == [150]
+    assert [row["case"]["preset"] for row in document["rows"]] == ["tiny"]
+    for name, options in SMOKE.items():
+        config = MEASUREMENTS[name].config
+        parse(config, options.split(), prog=name, description="", example="")

@@ -303,7 +303,9 @@ def test_a_memory_of_another_model(
     (manifest,) = (cache_dir() / "memory").glob("*/manifest.json")
     document = json.loads(manifest.read_text())
     manifest.write_text(json.dumps({**document, "model_hash": "0" * 64}))
-    refused(evaluate, [*arguments, "--output-path", "out"], capsys, "belongs to another model")
+    refused(
+        evaluate, [*arguments, "--output-path", "out"], capsys, "belongs to another model", work_before=True
+    )
     assert not (tmp_path / "out").exists()
 
 

@@ -246,3 +246,104 @@ def test_results_are_reported_side_by_side(intra: Path, tmp_path: Path) -> None:
     assert "10-100" in (tmp_path / "one" / "report.md").read_text()
     assert report([str(intra), str(intra), "--format", "md,csv", "--output-path", str(tmp_path / "two")]) == 0
     assert list((tmp_path / "two").glob("*.md"))
+
+
+def test_a_text_has_two_names_and_one_reading(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = {"text": ["--text", str(world.other)], "target": ["--target", f"text:{world.other}"]}
+    for split, part, share in (
+        ([], "the whole text", 1.0),
+        (["--split", "test"], "the last tenth of its lines", 0.1),
+    ):
+        found = []
+        for name, arguments in named.items():
+            out = tmp_path / f"{name}-{len(split)}"
+            asked = ["--checkpoint", str(world.model), *arguments, *split, "--methods", "lstm", *CPU]
+            assert evaluate([*asked, "--output-path", str(out)]) == 0
+            said = capsys.readouterr()
+            assert f"tokens of {part}" in " ".join(said.out.split())
+            assert "hyper-parameters: the default ones" in said.err
+            assert "hebblm-tune --" in said.err
+            scenario = read(out)["scenario"]
+            assert (scenario["part"], scenario["split"]) == (part, "test" if split else "all")
+            assert scenario["unk_tokens"] == 0
+            assert scenario["oov_tokens"] > 0
+            found.append((scenario["tokens"], read(out)["methods"]["lstm"]["nll"]))
+        assert found[0] == found[1]
+        lines = world.other.read_text().splitlines()
+        words = sum(len(line.split()) + 1 for line in lines[round(len(lines) * (1 - share)) :])
+        assert found[0][0] == words
+
+
+def test_the_command_that_tuning_prints_works_as_it_stands(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scenario = [
+        "--checkpoint",
+        str(world.model),
+        "--text",
+        str(world.other),
+        *CPU,
+        "--memory-content",
+        "test",
+    ]
+    chosen = ["--methods", "mixture+mbpa", "--max-tokens", "60", "--output-path", str(tmp_path / "tuned")]
+    assert tune([*scenario, *chosen]) == 0
+    said = capsys.readouterr()
+    assert "60 tokens are few" in said.err
+    document = json.loads((tmp_path / "tuned" / "tuned.json").read_text())
+    assert set(document["nll"]) == {"lstm", "mixture", "mbpa", "mixture+mbpa"}
+    table = next(line.split("│") for line in said.out.splitlines() if line.startswith("│ mbpa "))
+    usual = next(p["nll"] for p in document["tried"]["mbpa"] if (p["mbpa.lr"], p["mbpa.steps"]) == (8.0, 15))
+    assert float(table[3]) == pytest.approx(usual, abs=1e-4), (
+        "what the default values cost stands beside the best"
+    )
+    command = said.out.strip().splitlines()[-1].split()
+    assert command[0] == "hebblm-eval"
+    assert evaluate([*command[1:], "--output-path", str(tmp_path / "out")]) == 0
+    used = read(tmp_path / "out")
+    assert list(used["methods"]) == ["lstm", "mixture+mbpa"]
+    assert used["scenario"]["split"] == "test", "not what was tuned on"
+    weight = used["methods"]["mixture+mbpa"]["hyperparameters"]["mixture_mbpa"]["weight"]
+    assert weight == document["values"]["mixture_mbpa.weight"]
+
+
+def test_unknown_words_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("so it was, he said, <unk> and so on\n" * 18 + "never, never seen before <unk>\n" * 2)
+    assert preprocess(["--text", str(text), "--destdir", str(tmp_path / "corpus")]) == 0
+    said = capsys.readouterr().out
+    assert "test: 12 tokens, 2 lines, 10 words" in said
+    assert "16.67 % <unk> in the text, 66.67 % outside the dictionary (much: see --tokenizer" in said
+    assert "train: " in said
+    assert "try --tokenizer moses" in said
+
+
+def test_what_is_done_already_says_so(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    quick = ["--preset", "tiny", "--epochs", "1", *CPU]
+    assert train(["--corpus", str(world.prepared), *quick, "--output-path", str(world.model)]) == 0
+    assert "is done already: 1 epochs, validation perplexity" in " ".join(capsys.readouterr().err.split())
+    memory = [
+        "--intra-domain",
+        str(world.prepared),
+        "--checkpoint",
+        str(world.model),
+        "--max-tokens",
+        "20",
+        *CPU,
+    ]
+    for words in ("is read once", "is there from an earlier run"):
+        assert evaluate([*memory, "--methods", "mixture", "--training-entries", "700"]) == 0
+        assert words in capsys.readouterr().err
+
+
+def test_much_outside_the_vocabulary_is_warned_of(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = tmp_path / "strange.txt"
+    text.write_text("Quite Another Language <unk>\n" * 10)
+    assert evaluate(["--checkpoint", str(world.model), "--text", str(text), "--methods", "lstm", *CPU]) == 0
+    warned = " ".join(capsys.readouterr().err.split())
+    assert "warning: 60.0 % of the tokens of" in warned
+    assert "besides, 20.0 % are <unk>" in warned

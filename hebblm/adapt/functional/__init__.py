@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hebblm.adapt import checks as checks
+from hebblm.adapt.checks import Scale
 from hebblm.adapt.functional.closeness import closeness
 from hebblm.adapt.functional.hebbian import (
     HebbianTerm,
@@ -21,7 +23,7 @@ from hebblm.adapt.functional.mixtures import (
     mixture_log_probs,
 )
 from hebblm.adapt.functional.normalizers import log_normalizers, with_rows
-from hebblm.adapt.functional.scales import Scale, log_weights, relative_distances
+from hebblm.adapt.functional.scales import log_weights, relative_distances
 from hebblm.adapt.solvers.problem import key_products
 
 __all__ = [

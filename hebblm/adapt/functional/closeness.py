@@ -7,8 +7,9 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from hebblm.adapt.functional import checks
-from hebblm.adapt.functional.scales import Scale, relative_distances
+from hebblm.adapt import checks
+from hebblm.adapt.checks import Scale
+from hebblm.adapt.functional.scales import relative_distances
 
 Normalization = Literal["raw", "sum", "max"]
 

@@ -12,7 +12,7 @@ import math
 import torch
 from torch import Tensor
 
-from hebblm.adapt.functional import checks
+from hebblm.adapt import checks
 from hebblm.adapt.functional.grouping import group_ids
 
 # Below this share of the old normaliser, the new one would be a difference of nearly equal numbers.

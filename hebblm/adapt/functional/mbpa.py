@@ -9,10 +9,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from hebblm.adapt.functional import checks
+from hebblm.adapt import checks
+from hebblm.adapt.checks import Scale
 from hebblm.adapt.functional.blocks import blocks
 from hebblm.adapt.functional.closeness import Normalization, closeness
-from hebblm.adapt.functional.scales import Scale
 from hebblm.adapt.solvers.exact import solve_exact
 from hebblm.adapt.solvers.fast import active_size, solve_fast
 from hebblm.adapt.solvers.problem import Descent, Problem, Rate, Solution, key_products

@@ -8,9 +8,10 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from hebblm.adapt.functional import checks
+from hebblm.adapt import checks
+from hebblm.adapt.checks import Scale
 from hebblm.adapt.functional.grouping import group_logsumexp
-from hebblm.adapt.functional.scales import Scale, log_weights
+from hebblm.adapt.functional.scales import log_weights
 from hebblm.types import Neighbors, OutputHead
 
 Form = Literal["linear", "logit-sum"]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from torch import Tensor
 
-from hebblm.adapt.functional import checks
+from hebblm.adapt import checks
+from hebblm.adapt.checks import Scale
 
-Scale = Literal["relative", "absolute"]
 ROUNDING = 100  # machine epsilons of the scores' size: a spread below is that of rounding
 
 

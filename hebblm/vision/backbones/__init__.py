@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from hebblm.vision.backbones.catalogue import BACKBONES, build_classifier, check_backbone
-from hebblm.vision.backbones.classifier import Backbone, Classifier
+from typing import TYPE_CHECKING
+
+from hebblm.lazy import lazily
+
+if TYPE_CHECKING:
+    from hebblm.vision.backbones.catalogue import BACKBONES, build_classifier
+    from hebblm.vision.backbones.classifier import Backbone, Classifier
+    from hebblm.vision.backbones.names import check_backbone
 
 __all__ = ["BACKBONES", "Backbone", "Classifier", "build_classifier", "check_backbone"]
+
+__getattr__ = lazily(__name__, "names", "catalogue", "classifier")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from hebblm.errors import UserError
 from hebblm.vision.backbones.classifier import Backbone, Classifier, initialize
 from hebblm.vision.backbones.densenet import densenet
 from hebblm.vision.backbones.mobilenet import mobilenet_v2
+from hebblm.vision.backbones.names import check_backbone
 from hebblm.vision.backbones.plain import plain
 from hebblm.vision.backbones.resnet import resnet50
 from hebblm.vision.seeds import generator
@@ -22,12 +22,6 @@ BACKBONES: dict[str, Callable[[], Backbone]] = {
     "mobilenetv2-x0.5": partial(mobilenet_v2, multiplier=0.5),
     "cnn2-w16": partial(plain, 16),
 }
-
-
-def check_backbone(name: str) -> None:
-    """Raise UserError unless ``name`` is that of a backbone."""
-    if name not in BACKBONES:
-        raise UserError(f"unknown backbone {name!r}; choose from {', '.join(BACKBONES)}")
 
 
 def build_classifier(name: str, classes: int, seed: int) -> Classifier:

@@ -10,7 +10,6 @@ from hebblm.vision.classes.ablation import run_ablation
 from hebblm.vision.classes.incremental import run_incremental
 from hebblm.vision.classes.online import run_online
 from hebblm.vision.classes.result import write_outcome, write_times
-from hebblm.vision.classes.scales import Scenario
 from hebblm.vision.classes.sensitivity import run_sensitivity
 from hebblm.vision.classes.setup import Outcome, Setup
 from hebblm.vision.classes.timing import run_timing
@@ -23,11 +22,6 @@ OUTCOMES: dict[str, Callable[[Setup], Outcome]] = {
     "ablation": run_ablation,
 }
 TIMING = "timing"
-
-
-def scenario_of(experiment: str) -> Scenario:
-    """Return which of the paper's two sets of hyper-parameters an experiment takes."""
-    return "incremental" if experiment == "incremental" else "online"
 
 
 def run_experiment(

@@ -114,3 +114,8 @@ def paper_values(backbone: str, scenario: Scenario) -> dict[str, str]:
         "adaptation.hebb_eta": eta,
         "adaptation.hebb_constant": CONSTANT,
     }
+
+
+def scenario_of(experiment: str) -> Scenario:
+    """Return which of the paper's two sets of hyper-parameters an experiment takes."""
+    return "incremental" if experiment == "incremental" else "online"

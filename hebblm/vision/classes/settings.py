@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from hebblm.adapt.functional import checks
+from hebblm.adapt import checks
 from hebblm.errors import UserError
 from hebblm.vision.backbones import check_backbone
 from hebblm.vision.options import changed

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
 
 from hebblm.errors import UserError
-from hebblm.types import Neighbors
+
+if TYPE_CHECKING:
+    from hebblm.types import Neighbors
+
+Scale = Literal["relative", "absolute"]
+"""Scores and distances in units of what a query sees, or as they are."""
 
 
 def at_least(name: str, value: float, low: float) -> None:

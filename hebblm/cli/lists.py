@@ -1,0 +1,30 @@
+"""What there is to choose from: models that ship, hyper-parameters."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+
+def print_models(console: Console) -> None:
+    """Print the models that ship, one a line."""
+    from hebblm.models.catalog import shipped_models
+
+    table = Table("Model", "Corpus", "Case", "Parameters", "Validation perplexity")
+    for model in shipped_models():
+        table.add_row(
+            model.name,
+            model.corpus,
+            model.normalization,
+            f"{model.parameters:,}",
+            f"{model.valid_perplexity:.2f}",
+        )
+    console.print(table)
+
+
+def print_settings(console: Console) -> None:
+    """Print every hyper-parameter as it can be given to ``--set``, with its default value."""
+    from hebblm.evaluation.hyperparameters import defaults
+
+    for name, value in defaults().items():
+        console.print(f"{name}={value}", highlight=False, markup=False, soft_wrap=True)

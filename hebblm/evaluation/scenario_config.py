@@ -1,0 +1,145 @@
+"""Which model meets which text, as it is asked for: checked before anything is loaded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Literal, Self
+
+from hebblm.errors import UserError
+from hebblm.models.catalog import checkpoint_folder, trained_on
+from hebblm.models.device import check_device
+from hebblm.models.presets import check_preset
+from hebblm.text.corpora import check_name
+from hebblm.text.fitting import Splitting
+from hebblm.text.manifest import file_corpora
+from hebblm.text.prepared import DICTIONARY_FILE
+
+Content = Literal["both", "train", "test"]
+
+
+@dataclass(frozen=True)
+class ScenarioConfig:
+    """Which model meets which text.
+
+    Args:
+        cross_domain: A-to-B, short for --source A --target B.
+        intra_domain: a corpus; its own model is evaluated on it.
+        source: corpus of the base model: ptb, wt2, pydoc, numpy, text:PATH, hf:ID[:CONFIG] or a folder of
+            hebblm-preprocess.
+        target: corpus that is read.
+        checkpoint: folder of a model or name of one that ships (hebblm-eval --models lists them), instead of the one
+            that ships or is trained for the source.
+        text: UTF-8 file to read; short for --target text:FILE.
+        split: test or valid; by default test, and all of a text file that the model was not trained on.
+        tokenizer: how such a file becomes tokens: auto (like the model's own text; at punctuation as well where that
+            one came tokenised and this one did not), whitespace or moses.
+        preset: tiny, small, medium or paper; by default tiny for pydoc and numpy, small otherwise.
+        normalization: raw or lower; by default lower for wt2-to-ptb, raw otherwise.
+        vocabulary: union (a row for every target word from the start) or open (a row when its word is first observed).
+        new_rows: initial value of the rows of new words: zero, uniform or mean.
+        unk_share: share of the probability of <unk> that open spreads over words not seen yet.
+        memory_content: both (training text, then the stream as it is observed), train or test (one of them); by default
+            both within a domain, test across domains.
+        training_entries: at most so many of the training text's last tokens are remembered, so that the memory of a
+            long text stays bounded.
+        k: neighbours a query.
+        update_every: tokens between two updates of memory and base; 1 is the reference.
+        max_tokens: read only so many tokens of the split.
+        device: auto, cpu or cuda.
+        seed: of training and of uniform rows.
+    """
+
+    cross_domain: str | None = None
+    intra_domain: str | None = None
+    source: str | None = None
+    target: str | None = None
+    checkpoint: Path | None = None
+    text: Path | None = None
+    split: Literal["test", "valid"] | None = None
+    tokenizer: Splitting = "auto"
+    preset: str | None = None
+    normalization: Literal["raw", "lower"] | None = None
+    vocabulary: Literal["union", "open"] = "union"
+    new_rows: Literal["zero", "uniform", "mean"] = "zero"
+    unk_share: float = 0.5
+    memory_content: Content | None = None
+    training_entries: int = 4_000_000
+    k: int = 200
+    update_every: int = 100
+    max_tokens: int | None = None
+    device: str = "auto"
+    seed: int = 1111
+
+    def __post_init__(self) -> None:
+        for name in ("training_entries", "k", "update_every", "max_tokens"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UserError(f"{name} = {value} must be at least 1")
+        if not 0 < self.unk_share < 1:
+            raise UserError(f"unk_share = {self.unk_share} must lie in (0, 1)")
+
+    def corpora(self) -> tuple[str | None, str]:
+        """Return source (None where the checkpoint says it) and target.
+
+        Raises:
+            UserError: no scenario, or several.
+        """
+        named = [self.cross_domain, self.intra_domain, self.target, self.text]
+        if sum(value is not None for value in named) != 1:
+            raise UserError(
+                "name one scenario: --cross-domain A-to-B, --intra-domain A, --source A --target B, "
+                "or --checkpoint DIR --text FILE"
+            )
+        if self.cross_domain is not None:
+            source, joint, target = self.cross_domain.partition("-to-")
+            if not joint or not source or not target:
+                raise UserError(f"--cross-domain {self.cross_domain!r} must read A-to-B, e.g. wt2-to-ptb")
+            return source, target
+        if self.intra_domain is not None:
+            return self.intra_domain, self.intra_domain
+        if self.source is None and self.checkpoint is None:
+            raise UserError("--target and --text need --source CORPUS or --checkpoint DIR beside them")
+        return self.source, self.target or f"text:{self.text}"
+
+    def arguments(self) -> list[str]:
+        """Return the options that name this scenario, but for how much of which split of it is read."""
+        plain = ScenarioConfig()
+        told = {f.name: getattr(self, f.name) for f in fields(ScenarioConfig)}
+        return [
+            word
+            for name, value in told.items()
+            if name not in ("split", "max_tokens") and value != getattr(plain, name)
+            for word in (f"--{name.replace('_', '-')}", str(value))
+        ]
+
+    def completed(self) -> Self:
+        """Return the same with what a checkpoint knows of itself: its folder, its case policy, its corpus.
+
+        The corpus is the source where the model has no dictionary beside it, or its text is one that is known by name.
+
+        Raises:
+            UserError: no such checkpoint.
+        """
+        if self.checkpoint is None:
+            return self
+        folder = checkpoint_folder(self.checkpoint)
+        corpus = trained_on(folder)
+        known = not (folder / DICTIONARY_FILE).is_file() or corpus.get("name") in file_corpora()
+        asked = (self.source, self.intra_domain, self.cross_domain)
+        source = corpus.get("name") if known and asked == (None, None, None) else self.source
+        policy = self.normalization or corpus.get("normalization")
+        return replace(self, checkpoint=folder, source=source, normalization=policy)
+
+    def check(self) -> None:
+        """Refuse mistyped names of corpora, presets and devices before anything is loaded.
+
+        Raises:
+            UserError: naming the choices.
+        """
+        source, target = self.corpora()
+        for name in filter(None, (source, target)):
+            check_name(name)
+        if self.preset is not None:
+            check_preset(self.preset)
+        check_device(self.device)

@@ -1,0 +1,28 @@
+"""Packages whose names are imported when they are first asked for, so that a command's help waits for no torch."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+
+def lazily(package: str, *modules: str) -> Callable[[str], Any]:
+    """Return a package's ``__getattr__`` (PEP 562), which finds the names of its ``__all__`` in some of its modules.
+
+    Args:
+        package: its ``__name__``.
+        modules: of the package, searched in this order; those that load little come first.
+    """
+
+    def get(name: str) -> Any:
+        namespace = vars(sys.modules[package])
+        if name in namespace["__all__"]:
+            for module in modules:
+                found = vars(import_module(f"{package}.{module}"))
+                if name in found:
+                    return namespace.setdefault(name, found[name])
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    return get

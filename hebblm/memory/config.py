@@ -1,0 +1,26 @@
+"""How a memory keeps and searches its entries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryConfig:
+    """How entries are kept and searched.
+
+    Args:
+        index: "exact"; "auto", which is exact on a GPU, without FAISS, or below 20,000 entries, and a trained
+            index with exact re-scoring otherwise; or any FAISS factory string.
+        capacity: keep the latest so many entries only (Hebb-250, Hebb-500); None keeps all.
+        dtype: of the stored keys: "float32", or of half the size "float16" (3 decimal digits up to 65,504) or
+            "bfloat16" (2 digits, the range of float32).
+        nprobe: inverted lists visited by a search; None for one in 32, at least 32.
+        rescore: candidates for each neighbour that a trained index proposes.
+    """
+
+    index: str = "auto"
+    capacity: int | None = None
+    dtype: str = "float32"
+    nprobe: int | None = None
+    rescore: int = 5

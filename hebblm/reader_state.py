@@ -1,0 +1,129 @@
+"""What a reader knows, in a folder: memory, new words, and its place in the text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from awd_lstm.checkpoint import file_sha256, save_file
+from awd_lstm.model import State
+from hebblm.errors import UserError
+from hebblm.files import atomic_path, read_json, write_json
+from hebblm.memory import AnyMemory, load_memory, save_memory
+
+SCHEMA = "hebblm-reader/1"
+READER = "reader.json"
+PLACE = "place.safetensors"
+MEMORY = "memory"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """What a memory belongs to.
+
+    Args:
+        model: hash of the weights.
+        dictionary: hash of the dictionary.
+    """
+
+    model: str
+    dictionary: str
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A reader's knowledge; all at its beginning where nothing is named.
+
+    Args:
+        memory: pairs of hidden state and word.
+        words: new words in the order in which they were met.
+        state: of the network behind the last token.
+        last: (1,) the last token read.
+        observed: (V,) int64, how often each word was read.
+        recent: states (W, D) and labels (W,) of the window.
+    """
+
+    memory: AnyMemory | None = None
+    words: tuple[str, ...] = ()
+    state: State | None = None
+    last: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.int64))
+    observed: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+    recent: tuple[Tensor, Tensor] = field(default_factory=lambda: (torch.zeros(0, 0), torch.zeros(0)))
+
+
+def save_reader(folder: Path, owner: Owner, known: Opened, made: dict[str, Any]) -> None:
+    """Write a reader's knowledge to a folder, whole or not at all.
+
+    Args:
+        folder: created, or replaced if it holds a reader.
+        owner: of the memory.
+        known: what the reader knows.
+        made: method and settings, for people.
+
+    Raises:
+        UserError: the folder holds something else, or cannot be written.
+    """
+    if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not (folder / READER).is_file()):
+        raise UserError(f"{folder} holds something else than a reader; choose another folder")
+    assert known.memory is not None, "a reader has a memory"
+    assert known.state is not None, "a reader has a place"
+    place = {
+        "last": known.last,
+        "observed": known.observed,
+        "recent.keys": known.recent[0],
+        "recent.labels": known.recent[1],
+        **{f"state.{layer}.{name}": part for layer, parts in enumerate(known.state)
+           for name, part in zip("hc", parts, strict=True)},
+    }  # fmt: skip
+    with atomic_path(folder, directory=True) as temporary:
+        save_memory(
+            known.memory, temporary / MEMORY, model_hash=owner.model, dictionary_hash=owner.dictionary
+        )
+        save_file(
+            {name: value.detach().cpu().contiguous() for name, value in place.items()}, temporary / PLACE, {}
+        )
+        write_json(
+            temporary / READER,
+            {
+                "schema": SCHEMA,
+                **made,
+                "words": list(known.words),
+                "place_sha256": file_sha256(temporary / PLACE),
+            },
+        )
+
+
+def open_reader(folder: Path, owner: Owner, device: torch.device) -> Opened:
+    """Read what :func:`save_reader` wrote, or a memory alone.
+
+    Raises:
+        UserError: neither of them, another model or dictionary, or a missing, truncated or changed file.
+    """
+
+    def remembered(where: Path) -> AnyMemory:
+        return load_memory(where, model_hash=owner.model, dictionary_hash=owner.dictionary, device=device)
+
+    if not (folder / READER).is_file():
+        return Opened(remembered(folder))
+    document = read_json(folder / READER)
+    if document.get("schema") != SCHEMA:
+        raise UserError(
+            f"{folder / READER} has schema {document.get('schema')!r}, not {SCHEMA!r}; read the text anew"
+        )
+    if not (folder / PLACE).is_file() or file_sha256(folder / PLACE) != document["place_sha256"]:
+        raise UserError(f"{folder / PLACE} is missing or was changed; read the text anew")
+    place = {name: value.to(device) for name, value in load_file(folder / PLACE).items()}
+    layers = sum(name.endswith(".h") for name in place)
+    return Opened(
+        remembered(folder / MEMORY),
+        tuple(document["words"]),
+        tuple((place[f"state.{layer}.h"], place[f"state.{layer}.c"]) for layer in range(layers)),
+        place["last"],
+        place["observed"],
+        (place["recent.keys"], place["recent.labels"]),
+    )

@@ -1,0 +1,61 @@
+"""What a text was worth to a reader: the loss of each token, in nats."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scores:
+    """The losses of a text's tokens.
+
+    A word that is met for the first time has no row in the softmax layer yet and is charged as ``<unk>``: the loss says
+    that some new word came, not which. ``bits_per_byte`` counts 8 bits a byte for its spelling.
+
+    Args:
+        tokens: T words.
+        nll: (T,) float32, ``-log P(token)`` in nats, before it was learned from.
+        new: (T,) bool, words met for the first time.
+        bytes: UTF-8 bytes of the text.
+        unadapted: the same tokens under the base as it was trained; None in these scores themselves.
+    """
+
+    tokens: tuple[str, ...]
+    nll: Tensor
+    new: Tensor
+    bytes: int
+    unadapted: Scores | None = None
+
+    def __len__(self) -> int:
+        """Return the number of tokens T."""
+        return len(self.tokens)
+
+    @property
+    def loss(self) -> float:
+        """Mean loss in nats a token; nan without tokens."""
+        return float(self.nll.double().mean())
+
+    @property
+    def perplexity(self) -> float:
+        """``exp`` of the mean loss a token."""
+        try:
+            return math.exp(self.loss)
+        except OverflowError:
+            return math.inf
+
+    @property
+    def bits_per_byte(self) -> float:
+        """Bits a byte of the text, the spelling of words met for the first time included; nan without bytes."""
+        spelled = sum(
+            len(token.encode()) + 1 for token, new in zip(self.tokens, self.new.tolist(), strict=True) if new
+        )
+        bits = float(self.nll.double().sum()) / math.log(2) + 8 * spelled
+        return bits / self.bytes if self.bytes else math.nan
+
+    def __repr__(self) -> str:
+        """Say how much was read, and how well."""
+        beside = "" if self.unadapted is None else f", unadapted {self.unadapted.perplexity:.1f}"
+        return f"Scores({len(self)} tokens, perplexity {self.perplexity:.1f}{beside})"

@@ -1,0 +1,85 @@
+"""Help and mistyped names are answered before torch, which takes seconds, is loaded."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hebblm.adapt import DYNAMIC_RULES, METHODS, RULES
+from hebblm.suggest import closest
+from hebblm.vision.backbones import BACKBONES
+from hebblm.vision.backbones.names import NAMES
+
+HEAVY = ["torch", "pandas", "pyarrow", "faiss", "matplotlib", "scipy", "datasets", "sklearn", "sacremoses"]
+PROGRAM = f"""
+import sys
+from importlib import import_module
+try:
+    status = import_module("hebblm.cli." + sys.argv[1]).main(sys.argv[2:])
+except SystemExit as error:
+    status = error.code
+print("loaded:", *(name for name in {HEAVY} if name in sys.modules))
+sys.exit(status)
+"""
+
+
+def answer(*words: str) -> tuple[int, str, str]:
+    """Return exit status, what was loaded, and what was said."""
+    found = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *words], capture_output=True, text=True, check=False
+    )
+    loaded = next(line for line in found.stdout.splitlines() if line.startswith("loaded:"))
+    return found.returncode, loaded.removeprefix("loaded:").strip(), found.stdout + found.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["eval", "tune", "train", "preprocess", "report", "report inspect", "report book", "vision", "bench"]
+    + [f"bench {name}" for name in ("adapt", "retrieve", "eval", "train", "table", "plot")],
+)
+def test_help_loads_nothing_heavy(command: str) -> None:
+    status, loaded, said = answer(*command.split(), "--help")
+    assert (status, loaded) == (0, "")
+    assert "usage:" in said
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("eval --intra-domain ptb --methods heb", "unknown method 'heb'; did you mean hebb?"),
+        ("eval --intra-domain pbt", "unknown corpus 'pbt'; did you mean ptb?"),
+        ("eval --intra-domain ptb --set hebb.bta=1", "unknown setting 'hebb.bta'; did you mean hebb.beta?"),
+        ("eval --intra-domain ptb --set heb.beta=1", "did you mean hebb.beta?"),
+        ("eval --intra-domain ptb --set hebb.beta=7", "hebb.beta = 7.0"),
+        ("eval --intra-domain ptb --preset smal", "unknown preset 'smal'; did you mean small?"),
+        ("eval --intra-domain ptb --device cdua", "unknown device 'cdua'; did you mean cuda?"),
+        ("eval --intra-domain ptb --mehtods lstm", "unknown option '--mehtods'; did you mean --methods?"),
+        ("eval --checkpoint small-wt-raw --target ptb", "did you mean small-wt2-raw?"),
+        ("tune --intra-domain ptb --methods mixtur", "did you mean mixture?"),
+        ("tune --intra-domain ptb --methods hebb-v1", "hebb-v1 has no values of its own to tune"),
+        ("train --corpus ptb --preset papr", "did you mean paper?"),
+        ("train --corpus ptb --arch awd_lstm_smal", "did you mean awd_lstm_small?"),
+        ("preprocess --text x --destdr y", "did you mean --destdir?"),
+        ("vision online --backbone resnet5", "did you mean resnet50?"),
+        ("vision permuted-mnist --set epohcs=3", "did you mean epochs?"),
+        ("bench adpt", "unknown subcommand 'adpt'; did you mean adapt?"),
+    ],
+)
+def test_a_mistyped_name_is_put_right_at_once(command: str, words: str, tmp_path: Path) -> None:
+    status, loaded, said = answer(*command.split())
+    assert (status, loaded) == (2, "")
+    assert words in said
+    assert len(said) < 900, "one line that can be read"
+
+
+def test_the_names_are_those_of_what_they_name() -> None:
+    assert (*RULES, *DYNAMIC_RULES) == METHODS
+    assert tuple(BACKBONES) == NAMES
+
+
+def test_a_name_that_is_near_none_is_not_guessed() -> None:
+    assert closest("zebra", ("hebb", "mbpa")) is None
+    assert closest("HEBB", ("hebb", "mbpa")) == "hebb"

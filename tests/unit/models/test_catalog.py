@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from awd_lstm import AWDLSTM, AWDLSTMConfig, read_config
+from hebblm.cli.eval import main
+from hebblm.errors import UserError
+from hebblm.evaluation.scenario_config import ScenarioConfig
+from hebblm.installation import models_path
+from hebblm.models.catalog import checkpoint_folder, shipped_models
+
+
+def test_the_models_that_ship_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--models"]) == 0
+    said = capsys.readouterr().out
+    for model in shipped_models():
+        config = AWDLSTMConfig(**read_config(models_path() / model.name)["config"])
+        assert model.parameters == sum(p.numel() for p in AWDLSTM(config).parameters())
+        assert f"{model.parameters:,}" in said
+        assert f"{model.valid_perplexity:.2f}" in said
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_a_shipped_model_knows_its_corpus_by_name_and_by_folder(folder: bool) -> None:
+    place = models_path() / "small-wt2-lower" if folder else Path("small-wt2-lower")
+    config = ScenarioConfig(checkpoint=place, target="ptb").completed()
+    assert config.checkpoint == models_path() / "small-wt2-lower"
+    assert (config.corpora(), config.normalization) == (("wt2", "ptb"), "lower")
+    assert config.completed() == config
+
+
+def test_what_is_said_wins_over_what_the_model_knows() -> None:
+    asked = ScenarioConfig(
+        checkpoint=Path("small-wt2-raw"), source="pydoc", target="ptb", normalization="lower"
+    )
+    assert (asked.completed().source, asked.completed().normalization) == ("pydoc", "lower")
+
+
+def test_no_checkpoint_names_those_that_ship() -> None:
+    with pytest.raises(UserError, match="unknown checkpoint 'small-ptb'; did you mean small-ptb-raw"):
+        checkpoint_folder(Path("small-ptb"))
+
+
+def test_a_scenario_is_named_by_its_options() -> None:
+    config = ScenarioConfig(checkpoint=Path("m"), text=Path("my text.txt"), k=50, max_tokens=9, split="valid")
+    assert config.arguments() == ["--checkpoint", "m", "--text", "my text.txt", "--k", "50"]
