@@ -9,8 +9,10 @@ from hebblm.threads import wait_briefly
 
 if TYPE_CHECKING:
     from hebblm.adapt.names import METHODS
+    from hebblm.front import evaluate
     from hebblm.language_model import LanguageModel, load
     from hebblm.reader import Reader, Suggestion
+    from hebblm.report.result import Result
     from hebblm.scores import Scores
     from hebblm.types import Adapter, Memory, Neighbors, OutputHead
 
@@ -26,10 +28,14 @@ __all__ = [
     "Neighbors",
     "OutputHead",
     "Reader",
+    "Result",
     "Scores",
     "Suggestion",
     "__version__",
+    "evaluate",
     "load",
 ]
 
-__getattr__ = lazily(__name__, "adapt.names", "types", "scores", "reader", "language_model")
+__getattr__ = lazily(
+    __name__, "adapt.names", "types", "scores", "reader", "language_model", "report.result", "front"
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -108,11 +108,17 @@ class Reader:
             self._base.state, self._last = opened.state, opened.last
             self._context.recall(opened.observed, *opened.recent)
 
-    def read(self, text: str | Sequence[int] | Tensor) -> Scores:
+    def read(
+        self,
+        text: str | Sequence[int] | Tensor,
+        *,
+        progress: Callable[[int, int], None] = lambda done, total: None,
+    ) -> Scores:
         """Predict, score, then learn a text, going on from the last call.
 
         Args:
             text: a string, each line break of which is an ``<eos>``, or the ids of known words, (T,).
+            progress: called with the number of tokens done and T after each interval.
 
         Returns:
             The loss of each token in nats, adapted and not.
@@ -133,6 +139,7 @@ class Reader:
             base.append(batch.base_losses(targets))
             new.append(_first(labels, rows))
             self._learn(hidden, labels, rows)
+            progress(start + len(labels), len(ids))
         flags = torch.cat(new) if new else torch.zeros(0, dtype=torch.bool)
         losses = [torch.cat(part).float().cpu() for part in (adapted, base)]
         unadapted = Scores(tokens, losses[1], flags.cpu(), size)

@@ -45,8 +45,10 @@ def start_of(config: ScenarioConfig, start: str) -> Start:
     source, target = config.corpora()
     name = f"{source}-to-{target}" if source != target else target
     if start == "default":
-        own = name in ("ptb", "wt2-to-ptb") and config.checkpoint is None
-        return Start({}, "" if own else "the default ones, found on validation text of ptb and wt2-to-ptb")
+        own = name in ("ptb", "wt2", "wt2-to-ptb") and config.checkpoint is None
+        return Start(
+            {}, "" if own else "the default ones, found on validation text of ptb, wt2 and wt2-to-ptb"
+        )
     if start == "paper":
         lender = "the paper's, tuned for larger models"
         return Start(paper_values(source or "", target), lender)

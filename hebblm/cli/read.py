@@ -1,0 +1,159 @@
+"""``hebblm-read``: a reader reads a text, and shows what it expects before and after."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from hebblm.adapt.names import check_methods
+from hebblm.cli.common import guarded, parse
+from hebblm.errors import UserError
+from hebblm.evaluation.hyperparameters import parse_settings
+from hebblm.models.catalog import checkpoint_folder
+from hebblm.models.device import check_device
+from hebblm.progress import bar
+
+if TYPE_CHECKING:  # these load torch, for which an error message does not wait
+    from hebblm.reader import Reader
+    from hebblm.scores import Scores
+
+PROG = "hebblm-read"
+
+
+@dataclass(frozen=True)
+class ReadConfig:
+    """What is read by which model, and what is asked of it.
+
+    Args:
+        model: name of a model that ships, or folder of a checkpoint.
+        files: UTF-8 texts, read one after the other; none only asks.
+        method: how the reader adapts, e.g. knn, mbpa, mixture+hebb.
+        suggest: a context, e.g. "The function": shows the words that come next, before and after reading.
+        generate: a prompt: words drawn behind it before and after reading.
+        words: how many words are suggested.
+        new_tokens: how many words are generated.
+        temperature: of generation; 0 takes the most probable word each time.
+        memory: folder of --save of an earlier reading, to go on from there.
+        save: folder for memory, new words and place.
+        update_every: tokens between two updates.
+        k: neighbours a query.
+        set: hyper-parameters, e.g. --set hebb.beta=0.5.
+        device: auto, cpu or cuda.
+        seed: of generation.
+    """
+
+    model: Path = field(metadata={"positional": True})
+    files: list[Path] = field(default_factory=list, metadata={"positional": True, "nargs": "*"})
+    method: str = "mixture+hebb"
+    suggest: str | None = None
+    generate: str | None = None
+    words: int = 5
+    new_tokens: int = 20
+    temperature: float = 0.7
+    memory: Path | None = None
+    save: Path | None = None
+    update_every: int = 10
+    k: int = 200
+    set: list[str] = field(default_factory=list, metadata={"nargs": "+"})
+    device: str = "auto"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.words < 1 or self.new_tokens < 1:
+            raise UserError(f"words = {self.words} and new_tokens = {self.new_tokens} must be at least 1")
+
+
+@guarded(PROG)
+def main(argv: list[str] | None = None) -> int:
+    """Read."""
+    config = parse(
+        ReadConfig,
+        argv,
+        prog=PROG,
+        description="Read a text with an adapting model, and see what it expects before and after.",
+        example=f'{PROG} tiny-pydoc-raw notes.txt --suggest "The function"',
+    )
+    check_methods([config.method])
+    check_device(config.device)
+    checkpoint_folder(config.model)
+    settings = parse_settings(config.set)
+    texts = [_text(path) for path in config.files]
+    from hebblm.language_model import load
+
+    reader = load(config.model, device=config.device).reader(
+        config.method,
+        memory=config.memory,
+        k=config.k,
+        update_every=config.update_every,
+        settings=settings,
+    )
+    console = Console()
+
+    def ask(when: str) -> None:
+        if config.suggest is not None:
+            table = Table(title=f"{when}: {config.suggest} ...")
+            for heading in ("Next word", "Adapted", "Unadapted"):
+                table.add_column(heading, justify="left" if heading == "Next word" else "right")
+            for word, adapted, base in reader.suggest(config.suggest, config.words):
+                table.add_row(word, f"{adapted:.2%}", f"{base:.2%}")
+            console.print(table)
+        if config.generate is not None:
+            drawn = reader.generate(
+                config.generate,
+                max_new_tokens=config.new_tokens,
+                temperature=config.temperature,
+                seed=config.seed,
+            )
+            line = f"{when}: {config.generate} {drawn}"
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    if texts:
+        ask("before reading")
+    for path, text in zip(config.files, texts, strict=True):
+        scores = _read(reader, path, text)
+        assert scores.unadapted is not None, "a reader scores the base as well"
+        console.print(
+            f"{path}: {len(scores):,} tokens, perplexity {scores.perplexity:.1f} "
+            f"(unadapted {scores.unadapted.perplexity:.1f}), {scores.bits_per_byte:.2f} bits a byte, "
+            f"{int(scores.new.sum()):,} new words",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
+    ask("after reading" if texts else "now")
+    if config.save is not None:
+        reader.save(config.save)
+        console.print(f"what was read is in {config.save}; go on with --memory {config.save}", soft_wrap=True)
+    return 0
+
+
+def _read(reader: Reader, path: Path, text: str) -> Scores:
+    """Read a text under a progress bar."""
+    with bar() as progress:
+        task = progress.add_task(f"read {path.name}", total=None, unit="tokens")
+        return reader.read(
+            text, progress=lambda done, total: progress.update(task, completed=done, total=total)
+        )
+
+
+def _text(path: Path) -> str:
+    """Return a text.
+
+    Raises:
+        UserError: it cannot be read, or is not UTF-8.
+    """
+    try:
+        return path.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not UTF-8 at byte {error.start}; convert it first") from error
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,42 @@
+"""hebblm-read: what is expected before and after a text, and going on from what was saved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hebblm.cli.read import main
+
+
+def test_a_text_is_read_and_gone_on_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    notes = tmp_path / "notes.txt"
+    notes.write_text("The function frobnitz returns a list .\nCall frobnitz with two arguments .\n" * 3)
+    known = str(tmp_path / "known")
+    arguments = ["tiny-pydoc-raw", str(notes), "--suggest", "Call", "--generate", "The", "--save", known]
+    assert main(arguments) == 0
+    printed = capsys.readouterr().out
+    before, after = printed.split("after reading", 1)
+    assert "frobnitz" not in before.split(str(notes))[0]
+    assert "1 new words" in printed
+    assert "frobnitz" in after
+    assert main(["tiny-pydoc-raw", "--memory", known, "--suggest", "Call", "--words", "1"]) == 0
+    assert "frobnitz" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["tiny-pydc"], "did you mean tiny-pydoc-raw"),
+        (["tiny-pydoc-raw", "nowhere.txt"], "cannot read nowhere.txt"),
+        (["tiny-pydoc-raw", "--method", "mxture"], "did you mean mixture"),
+        (["tiny-pydoc-raw", "--words", "0"], "words = 0"),
+        (["tiny-pydoc-raw", "--memory", "nowhere"], "nowhere"),
+        (["tiny-pydoc-raw", "--set", "hebb.bta=1"], "hebb.beta"),
+    ],
+)
+def test_bad_input_gets_one_line(arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert told in captured.err
+    assert captured.err.count("\n") == 1

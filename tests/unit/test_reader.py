@@ -1,0 +1,155 @@
+"""A reader predicts, scores and then learns; what is only asked changes nothing."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+import hebblm
+from hebblm.errors import UserError
+
+MODEL = "tiny-pydoc-raw"
+TEXT = (
+    "The function frobnitz returns a list .\n"
+    "Call frobnitz with two arguments , and frobnitz raises an error .\n"
+    "If frobnitz fails , the quux method returns None .\n"
+)
+METHODS = ["lstm", "cache", "knn", "mixture", "mbpa", "hebb", "mixture+hebb"]
+
+
+@pytest.fixture(scope="module")
+def lm() -> hebblm.LanguageModel:
+    return hebblm.load(MODEL, device="cpu")
+
+
+def test_unadapted_losses_are_those_of_the_model_with_new_words_as_unk(lm: hebblm.LanguageModel) -> None:
+    scores = lm.reader("lstm").read(TEXT)
+    vocabulary = lm.dictionary
+    words = TEXT.replace("\n", " <eos> ").split()
+    known = torch.tensor([vocabulary.index(word) for word in words])
+    inputs = torch.cat([torch.tensor([vocabulary.eos_index]), known[:-1]])
+    with torch.no_grad():
+        # Until a new word has its row it is read as <unk>; behind it the row of zeros counts in the normaliser.
+        out = lm.model(inputs[None], lm.model.initial_state(1))
+        losses = -lm.model.logits(out.hidden[0]).log_softmax(1).gather(1, known[:, None])[:, 0]
+    first = words.index("frobnitz")
+    torch.testing.assert_close(scores.nll[: first + 1], losses[: first + 1])
+    assert scores.tokens == tuple(words)
+    assert [word for word, new in zip(words, scores.new.tolist(), strict=True) if new] == ["frobnitz", "quux"]
+    assert scores.perplexity == pytest.approx(math.exp(float(scores.nll.double().mean())))
+    spelled = 8 * (len("frobnitz") + 1 + len("quux") + 1)
+    bits = float(scores.nll.double().sum()) / math.log(2) + spelled
+    assert scores.bits_per_byte == pytest.approx(bits / len(TEXT.encode()))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_one_text_in_two_calls_has_the_same_scores_where_each_token_is_learned_at_once(
+    lm: hebblm.LanguageModel, method: str
+) -> None:
+    whole = lm.reader(method, update_every=1).read(TEXT)
+    reader = lm.reader(method, update_every=1)
+    lines = TEXT.splitlines(keepends=True)
+    parts = [reader.read(line) for line in lines]
+    torch.testing.assert_close(torch.cat([part.nll for part in parts]), whole.nll)
+    assert sum((part.tokens for part in parts), ()) == whole.tokens
+    assert whole.unadapted is not None
+    torch.testing.assert_close(whole.unadapted.nll, lm.reader("lstm", update_every=1).read(TEXT).nll)
+
+
+@pytest.mark.parametrize("method", METHODS[1:])
+def test_later_words_leave_earlier_scores_alone_and_asking_changes_nothing(
+    lm: hebblm.LanguageModel, method: str
+) -> None:
+    begin, _, _ = TEXT.partition("If")
+    first, second = lm.reader(method), lm.reader(method)
+    expected = first.read(begin + "If something else happens entirely , stop .")
+    assert second.suggest("The function", 2) != []
+    assert second.generate("Call", max_new_tokens=3) == second.generate("Call", max_new_tokens=3)
+    entries = len(second)
+    found = second.read(begin)
+    assert entries == 0
+    assert len(second) == len(found)
+    same = (
+        len(found) // second.update_every * second.update_every
+    )  # the last interval ends where the call does
+    assert torch.equal(found.nll[:same], expected.nll[:same])
+
+
+def test_a_new_word_is_expected_once_it_was_read(lm: hebblm.LanguageModel) -> None:
+    reader = lm.reader()
+    reader.read(TEXT)
+    best = reader.suggest("Call", n=3)
+    assert best[0].word == "frobnitz"
+    assert best[0].probability > 100 * best[0].unadapted
+    assert all(a.probability >= b.probability for a, b in itertools.pairwise(best))
+    assert reader.generate("Call", max_new_tokens=1, temperature=0) == "frobnitz"
+    assert "<unk>" not in [item.word for item in reader.suggest("", n=7000)]
+
+
+@pytest.mark.parametrize("method", ["cache", "mixture+hebb"])
+def test_a_saved_reader_goes_on_to_the_same_numbers(
+    lm: hebblm.LanguageModel, method: str, tmp_path: Path
+) -> None:
+    reader = lm.reader(method)
+    reader.read(TEXT)
+    reader.save(tmp_path / "known")
+    reader.save(tmp_path / "known")  # replaces its own
+    again = lm.reader(method, memory=tmp_path / "known")
+    assert len(again) == len(reader)
+    assert again.suggest("The quux", 4) == reader.suggest("The quux", 4)
+    rest = "Then frobnitz calls quux and blarg .\n"
+    first, second = reader.read(rest), again.read(rest)
+    assert torch.equal(first.nll, second.nll)
+    assert torch.equal(first.new, second.new)
+    assert first.new.sum() == 1
+
+
+def test_ids_are_read_as_words_are(lm: hebblm.LanguageModel) -> None:
+    words = ["the", "function", "returns", "a", "list"]
+    by_id = lm.reader().read([lm.dictionary.index(word) for word in words])
+    by_text = lm.reader().read(" ".join(words))
+    assert by_id.tokens == by_text.tokens
+    assert torch.equal(by_id.nll, by_text.nll)
+    assert by_id.bytes == by_text.bytes
+    assert len(lm.reader().read("")) == 0
+
+
+def test_what_does_not_fit_is_refused(lm: hebblm.LanguageModel, tmp_path: Path) -> None:
+    for wrong, words in (
+        (lambda: hebblm.load("tiny-pydc"), "did you mean tiny-pydoc-raw"),
+        (lambda: lm.reader("heb"), "did you mean hebb"),
+        (lambda: lm.reader("dynamic"), "use hebblm.evaluate"),
+        (lambda: lm.reader(settings={"base.lr": 0.1}), "base.lr=0.1"),
+        (lambda: lm.reader(update_every=0), "update_every = 0"),
+        (lambda: lm.reader().read([-1]), "id -1"),
+        (lambda: lm.reader().read([10_000]), "id 10000"),
+        (lambda: lm.reader().generate(temperature=-1.0), "temperature = -1.0"),
+        (lambda: lm.reader(memory=tmp_path / "none"), str(tmp_path / "none")),
+    ):
+        with pytest.raises(UserError, match=words.replace("+", r"\+")):
+            wrong()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "letter.txt").write_text("mine")
+    with pytest.raises(UserError, match="holds something else"):
+        lm.reader().save(tmp_path / "other")
+    reader = lm.reader()
+    reader.read("a list")
+    reader.save(tmp_path / "known")
+    place = tmp_path / "known" / "place.safetensors"
+    place.write_bytes(place.read_bytes()[:-1] + b"x")
+    with pytest.raises(UserError, match="was changed"):
+        lm.reader(memory=tmp_path / "known")
+
+
+def test_evaluate_gives_the_result_of_the_command(tmp_path: Path) -> None:
+    text = tmp_path / "notes.txt"
+    text.write_text(TEXT * 10)
+    result = hebblm.evaluate(MODEL, text, ["lstm", "mixture"], memory_content="test", device="cpu")
+    assert list(result.methods) == ["lstm", "mixture"]
+    assert result.methods["mixture"].nll < result.methods["lstm"].nll
+    with pytest.raises(UserError, match="did you mean hebb"):
+        hebblm.evaluate(MODEL, text, ["heb"])
