@@ -8,7 +8,7 @@ from hebblm.lazy import lazily
 from hebblm.threads import wait_briefly
 
 if TYPE_CHECKING:
-    from hebblm.adapt.names import METHODS
+    from hebblm.adapt.methods import METHODS, Method
     from hebblm.front import evaluate
     from hebblm.language_model import LanguageModel, load
     from hebblm.reader import Reader, Suggestion
@@ -25,6 +25,7 @@ __all__ = [
     "Adapter",
     "LanguageModel",
     "Memory",
+    "Method",
     "Neighbors",
     "OutputHead",
     "Reader",
@@ -36,6 +37,7 @@ __all__ = [
     "load",
 ]
 
-__getattr__ = lazily(
-    __name__, "adapt.names", "types", "scores", "reader", "language_model", "report.result", "front"
-)
+if not TYPE_CHECKING:  # a name that is none stays an error for the type checker
+    __getattr__ = lazily(
+        __name__, "adapt.methods", "types", "scores", "reader", "language_model", "report.result", "front"
+    )

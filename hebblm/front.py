@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hebblm.adapt.names import DEFAULT_METHODS, check_methods
+from hebblm.adapt.methods import DEFAULT_METHODS, check_methods
 from hebblm.evaluation.defaults import resolve_settings
 from hebblm.evaluation.run import run_scenario
 from hebblm.evaluation.scenario import open_scenario

@@ -11,9 +11,8 @@ from torch import Tensor
 
 from awd_lstm import AWDLSTM
 from awd_lstm.model import State
-from hebblm.adapt import DYNAMIC_RULES, EvalBatch, build_rule, check_methods
+from hebblm.adapt import METHODS, EvalBatch, check_methods
 from hebblm.adapt.context import Context
-from hebblm.adapt.methods import window_of
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.memory import build_memory
@@ -71,7 +70,7 @@ class Reader:
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         check_methods([method])
-        if method in DYNAMIC_RULES:
+        if METHODS[method].moving:
             raise UserError(
                 f"a reader's base stays as trained, which {method!r} does not allow; use hebblm.evaluate"
             )
@@ -86,7 +85,7 @@ class Reader:
         self.update_every = update_every
         self.vocabulary = vocabulary
         self._owner = owner
-        self._rule = build_rule(method, values.methods)
+        self._rule = METHODS[method].rule(values.methods)
         self._base = AwdBase(model)
         device = model.bias.device
         opened = Opened() if memory is None else open_reader(Path(memory), owner, device)
@@ -102,7 +101,7 @@ class Reader:
             k=k,
             train_counts=self._training_counts(device),
             new_classes=torch.arange(len(vocabulary), device=device) >= len(vocabulary.dictionary),
-            window=window_of([method], values.methods),
+            window=self._rule.needs.window,
         )
         if opened.state is not None:
             self._base.state, self._last = opened.state, opened.last

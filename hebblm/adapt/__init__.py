@@ -13,16 +13,19 @@ if TYPE_CHECKING:
     from hebblm.adapt.hebb import Hebb
     from hebblm.adapt.learned import HebbLearnedConfig, MixtureHebbLearnedConfig
     from hebblm.adapt.method_settings import MethodSettings, TemperedConfig
-    from hebblm.adapt.methods import DYNAMIC_RULES, RULES, build_rule, hyperparameters, window_of
-    from hebblm.adapt.names import (
+    from hebblm.adapt.methods import (
         DEFAULT_METHODS,
         DYNAMIC,
+        DYNAMIC_METHODS,
         METHODS,
         OUR_METHODS,
         PAPER_METHODS,
+        STATIC_METHODS,
+        Method,
         check_methods,
         named,
     )
+    from hebblm.adapt.needs import Needs
     from hebblm.adapt.rules import Cache, Interpolated, KnnLM, Mbpa, Mixture, Rule, Tempered, Unadapted
     from hebblm.adapt.settings import (
         CacheConfig,
@@ -42,11 +45,11 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFAULT_METHODS",
     "DYNAMIC",
-    "DYNAMIC_RULES",
+    "DYNAMIC_METHODS",
     "METHODS",
     "OUR_METHODS",
     "PAPER_METHODS",
-    "RULES",
+    "STATIC_METHODS",
     "Cache",
     "CacheConfig",
     "Context",
@@ -64,6 +67,7 @@ __all__ = [
     "KnnLM",
     "Mbpa",
     "MbpaConfig",
+    "Method",
     "MethodSettings",
     "Mixture",
     "MixtureCacheConfig",
@@ -72,19 +76,18 @@ __all__ = [
     "MixtureHebbConfig",
     "MixtureHebbLearnedConfig",
     "MixtureMbpaConfig",
+    "Needs",
     "Rule",
     "Tempered",
     "TemperedConfig",
     "Unadapted",
-    "build_rule",
     "check_methods",
-    "hyperparameters",
     "named",
-    "window_of",
 ]
 
-__getattr__ = lazily(
-    __name__,
-    *("method_settings", "settings", "learned", "names"),
-    *("methods", "adapter", "context", "gated", "hebb", "rules"),
-)
+if not TYPE_CHECKING:  # a name that is none stays an error for the type checker
+    __getattr__ = lazily(
+        __name__,
+        *("method_settings", "settings", "learned", "methods", "needs"),
+        *("adapter", "context", "gated", "hebb", "rules"),
+    )

@@ -11,7 +11,7 @@ from torch.nn import functional as nn
 from hebblm.adapt import functional as F
 from hebblm.adapt.context import EvalBatch
 from hebblm.adapt.functional.losses import first_and_sum, mixture_losses
-from hebblm.adapt.safeguards import Safeguards
+from hebblm.adapt.needs import Needs
 from hebblm.adapt.settings import MixtureGatedConfig
 
 NEAREST = 1e-3  # added to the nearest squared distance, which is 0 where a state comes again
@@ -79,9 +79,10 @@ class GatedMixture:
 
         return batch.scored(self, targets, compute)
 
-    def safeguards(self, batch: EvalBatch) -> Safeguards:
-        """Nothing is adapted."""
-        return Safeguards.none(batch.hidden)
+    @property
+    def needs(self) -> Needs:
+        """Neighbours."""
+        return Needs(retrieval=True)
 
     def _scores(self, batch: EvalBatch) -> Tensor:
         """Return the log-weights (N, K) of the neighbours."""

@@ -11,8 +11,8 @@ from hebblm.adapt import functional as F
 from hebblm.adapt.context import EvalBatch
 from hebblm.adapt.counts import class_weights, entry_weights
 from hebblm.adapt.functional.losses import first_and_sum, replaced_losses
-from hebblm.adapt.rules import adapted_logits, fast_errors, mbpa_result
-from hebblm.adapt.safeguards import Safeguards
+from hebblm.adapt.needs import Needs
+from hebblm.adapt.rules import adapted_logits, mbpa_result
 from hebblm.adapt.settings import HebbConfig, MbpaConfig
 
 
@@ -107,11 +107,10 @@ class Hebb:
 
         return batch.scored(self, targets, compute)
 
-    def safeguards(self, batch: EvalBatch) -> Safeguards:
-        """Return those of the gradient term."""
-        if self.variant == "v1":
-            return Safeguards.none(batch.hidden)
-        return Safeguards.of(mbpa_result(batch, self.mbpa), fast_errors(batch, self.mbpa))
+    @property
+    def needs(self) -> Needs:
+        """Neighbours, and the gradient steps on them, which v1 leaves out."""
+        return Needs(retrieval=True, descents=() if self.variant == "v1" else (self.mbpa,))
 
     def _adapted(self, batch: EvalBatch) -> HebbianLogits:
         """Return ``f_i + (1 - E_i) MbPA_i + E_i eta D_i . h`` (Eq. 7) for the labels, and what the others have."""

@@ -15,7 +15,7 @@ from hebblm.adapt.functional.losses import (
     logit_sum_losses,
     mixture_losses,
 )
-from hebblm.adapt.safeguards import Safeguards
+from hebblm.adapt.needs import Needs
 from hebblm.adapt.settings import CacheConfig, KnnConfig, MbpaConfig, MixtureConfig
 from hebblm.adapt.window import WindowView
 
@@ -31,8 +31,9 @@ class Rule(Protocol):
     def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
         """Return the loss (N,) in nats of ``targets`` (N,): what gathering from :meth:`log_probs` gives, for less."""
 
-    def safeguards(self, batch: EvalBatch) -> Safeguards:
-        """Return the queries that were adapted in another form than the one asked for."""
+    @property
+    def needs(self) -> Needs:
+        """What has to be at hand, or is counted, because of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +48,10 @@ class Unadapted:
         """Return the base's loss (N,), nats."""
         return batch.base_losses(targets)
 
-    def safeguards(self, batch: EvalBatch) -> Safeguards:
-        """Nothing is adapted."""
-        return Safeguards.none(batch.hidden)
+    @property
+    def needs(self) -> Needs:
+        """Nothing."""
+        return Needs()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +78,15 @@ class Cache:
         base = self.over.score(batch, targets)
         return mixture_losses(base, scores, past.labels[None], past.seen, self.config.gamma, targets)
 
-    def safeguards(self, batch: EvalBatch) -> Safeguards:
-        """Return those of what the cache lies over."""
-        return self.over.safeguards(batch)
-
     def _past(self, batch: EvalBatch) -> tuple[WindowView, Tensor]:
         """Return the window and the log-weights (N, W) of its entries."""
         past, config = batch.window(self.config.window), self.config
         return past, F.log_weights(past.products, past.seen, sharpness=config.theta, scale=config.scale)
+
+    @property
+    def needs(self) -> Needs:
+        """The recent past, and what the cache lies over."""
+        return self.over.needs | Needs(window=self.config.window)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,15 +107,16 @@ class KnnLM:
         scores = self._scores(batch)
         return mixture_losses(base, scores, near.values, near.mask, self.config.gamma, targets)
 
-    def safeguards(self, batch: EvalBatch) -> Safeguards:
-        """Nothing is adapted."""
-        return Safeguards.none(batch.hidden)
-
     def _scores(self, batch: EvalBatch) -> Tensor:
         """Return the log-weights (N, K) of the neighbours."""
         near, config = batch.neighbors, self.config
         scores = -near.distances.to(batch.hidden.dtype)
         return F.log_weights(scores, near.mask, sharpness=1 / config.temperature, scale=config.scale)
+
+    @property
+    def needs(self) -> Needs:
+        """Neighbours."""
+        return Needs(retrieval=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +159,10 @@ class Mixture:
 
         return batch.scored(self, targets, compute)
 
-    def safeguards(self, batch: EvalBatch) -> Safeguards:
-        """Nothing is adapted."""
-        return Safeguards.none(batch.hidden)
+    @property
+    def needs(self) -> Needs:
+        """Neighbours."""
+        return Needs(retrieval=True)
 
 
 def mbpa_result(batch: EvalBatch, config: MbpaConfig) -> F.MbpaResult:
@@ -238,9 +243,10 @@ class Mbpa:
         logits, normalizers = adapted_logits(batch, self.config)
         return normalizers - logits.gather(1, targets[:, None]).squeeze(1)
 
-    def safeguards(self, batch: EvalBatch) -> Safeguards:
-        """Return those of the gradient steps."""
-        return Safeguards.of(mbpa_result(batch, self.config), fast_errors(batch, self.config))
+    @property
+    def needs(self) -> Needs:
+        """Neighbours, and the gradient steps on them."""
+        return Needs(retrieval=True, descents=(self.config,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,9 +266,10 @@ class Interpolated:
         first, second = self.first.score(batch, targets), self.second.score(batch, targets)
         return interpolated_losses(first, second, self.weight)
 
-    def safeguards(self, batch: EvalBatch) -> Safeguards:
-        """Return those of either part."""
-        return self.first.safeguards(batch) | self.second.safeguards(batch)
+    @property
+    def needs(self) -> Needs:
+        """What both parts need."""
+        return self.first.needs | self.second.needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,9 +287,10 @@ class Tempered:
         """Return the loss (N,), nats; the normaliser takes every class."""
         return tempered_losses(self.rule.log_probs(batch), targets, self.temperature)
 
-    def safeguards(self, batch: EvalBatch) -> Safeguards:
-        """Return those of the rule."""
-        return self.rule.safeguards(batch)
+    @property
+    def needs(self) -> Needs:
+        """What the rule needs."""
+        return self.rule.needs
 
 
 def tempered_losses(log_probs: Tensor, targets: Tensor, temperature: float) -> Tensor:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from hebblm.adapt.functional import MbpaResult
+from hebblm.adapt.context import EvalBatch
+from hebblm.adapt.rules import Rule, fast_errors, mbpa_result
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,20 +26,12 @@ class Safeguards:
     errors: Tensor
 
     @classmethod
-    def none(cls, hidden: Tensor) -> Safeguards:
-        """Return that nothing happened to any query (N, D)."""
-        nothing = torch.zeros(hidden.shape[0], dtype=torch.bool, device=hidden.device)
-        return cls(nothing, nothing, hidden.new_zeros(0))
-
-    @classmethod
-    def of(cls, result: MbpaResult, errors: Tensor) -> Safeguards:
-        """Return what happened in MbPA, and the ``errors`` (M,) measured."""
-        return cls(result.rose, result.stabilized, errors)
-
-    def __or__(self, other: Safeguards) -> Safeguards:
-        """Return what happened in either of two parts."""
-        return Safeguards(
-            self.rose | other.rose,
-            self.stabilized | other.stabilized,
-            torch.cat([self.errors, other.errors]),
-        )
+    def of(cls, rule: Rule, batch: EvalBatch) -> Safeguards:
+        """Return what happened in the gradient steps that a rule rests on, or that nothing did."""
+        nothing = torch.zeros(len(batch.hidden), dtype=torch.bool, device=batch.hidden.device)
+        rose, stabilized, errors = nothing, nothing, [batch.hidden.new_zeros(0)]
+        for config in rule.needs.descents:
+            result = mbpa_result(batch, config)
+            rose, stabilized = rose | result.rose, stabilized | result.stabilized
+            errors.append(fast_errors(batch, config))
+        return cls(rose, stabilized, torch.cat(errors))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from awd_lstm import ARCHITECTURES
-from hebblm.adapt.names import DEFAULT_METHODS, DYNAMIC, named
+from hebblm.adapt.methods import DEFAULT_METHODS, DYNAMIC, named
 from hebblm.bench.settings import BenchConfig, StatesConfig, each_at_least
 from hebblm.errors import UserError
 from hebblm.models.presets import check_preset

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from awd_lstm import ARCHITECTURES
-from hebblm.adapt import MethodSettings, Rule, build_rule
+from hebblm.adapt import METHODS, MethodSettings, Rule
 from hebblm.bench.configs import EvalConfig
 from hebblm.bench.harness import Harness
 from hebblm.bench.machine import peak_resident_bytes
@@ -46,10 +46,10 @@ def measure(
     """
     source, reading = _open(config, device)
     methods = method_settings()
-    rules = {name: build_rule(name, methods) for name in config.names()}
+    rules = {name: METHODS[name].rule(methods) for name in config.names()}
     memory = MemoryConfig(index=config.index, dtype=config.dtype)
     bench = Harness(source, reading, rules, memory, config.k, methods.cache.window, device)
-    return _rows(config, bench, {"lstm": build_rule("lstm", methods)}, tick, noted)
+    return _rows(config, bench, {"lstm": METHODS["lstm"].rule(methods)}, tick, noted)
 
 
 def method_settings() -> MethodSettings:

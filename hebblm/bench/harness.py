@@ -14,7 +14,6 @@ from hebblm.bench.source import Source
 from hebblm.bench.stand_in import Reading
 from hebblm.bench.timing import Turn, stopwatch
 from hebblm.evaluation.loop import Scores, evaluate
-from hebblm.evaluation.passes import WITHOUT_RETRIEVAL
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import AnyMemory, MemoryConfig, build_memory
 from hebblm.text import EvaluationStream
@@ -94,7 +93,7 @@ class Harness:
             stream,
             UnionVocabulary(),
             update_every=update_every,
-            write=any(name not in WITHOUT_RETRIEVAL for name in rules),
+            write=any(rule.needs.retrieval for rule in rules.values()),
             read_ahead=read_ahead,
             progress=progress,
         )

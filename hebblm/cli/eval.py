@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 
-from hebblm.adapt.names import DEFAULT_METHODS, named
+from hebblm.adapt.methods import DEFAULT_METHODS, METHODS, STATIC_METHODS, named
 from hebblm.cli.common import guarded, parse
 from hebblm.cli.lists import print_models, print_settings
 from hebblm.errors import UserError
@@ -155,14 +155,13 @@ def _compare(
     record: dict[str, Any],
 ) -> int:
     """Compare the readings of the paper instead of evaluating one."""
-    from hebblm.adapt import RULES
-    from hebblm.evaluation.passes import WITHOUT_RETRIEVAL
     from hebblm.evaluation.readings import compare_readings
     from hebblm.report.console import print_table
     from hebblm.report.readings import FILE_NAME as READINGS_FILE
     from hebblm.report.readings import readings_table
 
-    retrieving = [name for name in methods if name in RULES and name not in WITHOUT_RETRIEVAL]
+    static = [METHODS[name] for name in methods if name in STATIC_METHODS]
+    retrieving = [method.name for method in static if method.rule(settings.methods).needs.retrieval]
     found = compare_readings(scenario, retrieving, settings, record)
     print_table(readings_table({found.label: found}), Console())
     if config.output_path is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from hebblm.adapt.names import check_methods
+from hebblm.adapt.methods import check_methods
 from hebblm.cli.common import guarded, parse
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import parse_settings

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.console import Console
 from rich.table import Table
 
-from hebblm.adapt.names import named
+from hebblm.adapt.methods import TUNABLE, named, with_parts
 from hebblm.cli.common import guarded, parse
 from hebblm.errors import UserError
 from hebblm.evaluation.defaults import resolve_values
@@ -24,7 +24,6 @@ from hebblm.evaluation.hyperparameters import (
     parse_settings,
 )
 from hebblm.evaluation.scenario_config import ScenarioConfig
-from hebblm.evaluation.tune_parts import RESTS_ON, with_parts
 from hebblm.files import check_writable, write_json
 from hebblm.progress import say
 from hebblm.provenance import command_line, provenance
@@ -74,7 +73,7 @@ def main(argv: list[str] | None = None) -> int:
     if config.vocabulary == "open":
         raise UserError("vocabulary 'open' cannot be tuned; tune with union, whose values serve both")
     asked, config = config, config.completed()
-    methods = tuple(RESTS_ON) if config.methods is None else tuple(named(config.methods))
+    methods = TUNABLE if config.methods is None else tuple(named(config.methods))
     with_parts(methods)
     config.check()
     source, target = config.corpora()
@@ -190,7 +189,7 @@ def _show(tuned: Tuned, start: Mapping[str, Any]) -> None:
     table.add_column("Values")
     for name, found in tuned.best.items():
         values = ", ".join(f"{key}={_short(value)}" for key, value in found.values.items())
-        default = default_loss(tuned, name, start) if name in RESTS_ON else None
+        default = default_loss(tuned, name, start) if name in TUNABLE else None
         usual = "" if default is None else f"{default:.4f}"
         table.add_row(name, f"{found.loss:.4f}", usual, f"{perplexity(found.loss):.2f}", values)
     Console().print(table)

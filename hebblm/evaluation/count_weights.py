@@ -14,8 +14,7 @@ from hebblm.adapt.context import EvalBatch
 from hebblm.adapt.counts import entry_counts
 from hebblm.adapt.functional.hebbian import COUNT_EDGES
 from hebblm.adapt.hebb import hebbian_sums
-from hebblm.adapt.rules import Mbpa, adapted_logits, mbpa_result
-from hebblm.adapt.safeguards import Safeguards
+from hebblm.adapt.rules import adapted_logits, mbpa_result
 from hebblm.adapt.settings import HebbConfig, MbpaConfig
 from hebblm.evaluation.losses import Losses
 
@@ -55,7 +54,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class TermsOf:
-    """A listener among the rules: notes what Hebb's losses depend on, and itself predicts as MbPA does.
+    """An observer that notes what Hebb's losses depend on.
 
     Args:
         mbpa: of the gradient term.
@@ -67,12 +66,8 @@ class TermsOf:
     hebb: HebbConfig
     parts: list[Terms] = field(default_factory=list)
 
-    def log_probs(self, batch: EvalBatch) -> Tensor:
-        """Return MbPA's (N, V), nats."""
-        return Mbpa(self.mbpa).log_probs(batch)
-
-    def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
-        """Return MbPA's loss (N,), nats."""
+    def watch(self, batch: EvalBatch, targets: Tensor) -> None:
+        """Note the terms of a mini-batch."""
         new = batch.context.new_classes
         classes = new if self.hebb.classes in ("auto", "new") else None
         adapted, _ = adapted_logits(batch, self.mbpa)  # (N, V)
@@ -101,11 +96,6 @@ class TermsOf:
                 target=numbers(adapted.gather(1, targets[:, None]).squeeze(1)),
             )
         )
-        return Mbpa(self.mbpa).score(batch, targets)
-
-    def safeguards(self, batch: EvalBatch) -> Safeguards:
-        """Return those of the gradient term."""
-        return Mbpa(self.mbpa).safeguards(batch)
 
     def terms(self) -> Terms:
         """Return what was noted, as one."""

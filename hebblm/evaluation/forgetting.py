@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from hebblm.adapt import Context, Rule
+from hebblm.adapt.needs import Needs
 from hebblm.errors import UserError
 from hebblm.evaluation.loop import token_losses
 from hebblm.evaluation.scenario import Scenario
@@ -18,7 +19,6 @@ from hebblm.report.forgetting import Forgetting
 from hebblm.text import EvaluationStream, encode_target
 
 SEGMENT = 100  # tokens that are read and scored at once
-WITHOUT_MEMORY = ("lstm", "dynamic")
 Losses = dict[str, float]
 
 
@@ -93,13 +93,13 @@ class Probe:
 
         The memory is emptied of the stream afterwards; the base stays as ``read`` left it.
         """
-        name = f"{self.scenario.source} before and after"
-        before = self.losses(base, context, rules, name)
+        title = f"{self.scenario.source} before and after"
+        before = self.losses(base, context, rules, title)
         read()
-        kept = self.losses(base, context, rules, name)
+        kept = self.losses(base, context, rules, title)
         context.reset()
-        after = self.losses(base, context, rules, name)
+        after = self.losses(base, context, rules, title)
         return {
-            rule: Forgetting(before[rule], after[rule], None if rule in WITHOUT_MEMORY else kept[rule])
-            for rule in rules
+            name: Forgetting(before[name], after[name], kept[name] if rule.needs != Needs() else None)
+            for name, rule in rules.items()
         }

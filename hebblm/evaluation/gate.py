@@ -12,8 +12,6 @@ from torch import Tensor
 from hebblm.adapt.context import EvalBatch
 from hebblm.adapt.functional import Scale
 from hebblm.adapt.gated import base_peak, label_entropy, nearest_distance
-from hebblm.adapt.rules import Unadapted
-from hebblm.adapt.safeguards import Safeguards
 from hebblm.evaluation.losses import Losses, LossTable
 
 ROUNDING = 1e-9
@@ -24,7 +22,7 @@ Features = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class GateFeatures:
-    """A listener among the rules: writes what a gate may depend on to a table, and itself predicts as the base does.
+    """An observer that writes what a gate may depend on to a table.
 
     Args:
         thetas: sharpness values of the neighbours' weights.
@@ -39,23 +37,14 @@ class GateFeatures:
 
     @classmethod
     def of(cls, thetas: tuple[float, ...], scale: Scale) -> GateFeatures:
-        """Return a listener with an empty table."""
+        """Return one with an empty table."""
         return cls(thetas, scale, LossTable(2 + len(thetas)))
 
-    def log_probs(self, batch: EvalBatch) -> Tensor:
-        """Return the base's (N, V), nats."""
-        return batch.log_probs
-
-    def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
-        """Return the base's loss (N,), nats."""
+    def watch(self, batch: EvalBatch, targets: Tensor) -> None:
+        """Write a mini-batch to the table."""
         entropies = [label_entropy(batch, theta, self.scale) for theta in self.thetas]
         rows = [nearest_distance(batch, self.scale), base_peak(batch), *entropies]
         self.table.append(np.stack([row.float().cpu().numpy() for row in rows]))
-        return Unadapted().score(batch, targets)
-
-    def safeguards(self, batch: EvalBatch) -> Safeguards:
-        """Nothing is adapted."""
-        return Safeguards.none(batch.hidden)
 
     def features(self, theta: float) -> Features:
         """Return what was noted for one theta: (T, 3) distance, entropy, peak."""

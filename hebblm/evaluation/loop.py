@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,13 @@ from hebblm.models.base import Base
 from hebblm.text import EvaluationStream
 
 Progress = Callable[[int], None]
+
+
+class Observer(Protocol):
+    """Sees every mini-batch before its labels are learned from; no method's score depends on it."""
+
+    def watch(self, batch: EvalBatch, targets: Tensor) -> None:
+        """Look at a mini-batch and its labels (N,)."""
 
 
 @dataclass(slots=True)
@@ -86,6 +94,7 @@ def evaluate(
     write: bool = True,
     read_ahead: bool = False,
     sweep: Sweep | None = None,
+    observers: Sequence[Observer] = (),
     safeguards: bool = True,
     progress: Progress = lambda tokens: None,
 ) -> Scores:
@@ -114,6 +123,7 @@ def evaluate(
         read_ahead: read and predict more than one interval at a time; only for a fixed base of fixed vocabulary.
         sweep: states and neighbours of this very stream, base and memory, where they were computed before; the base is
             then not read, nor the memory searched.
+        observers: see every mini-batch once it is scored, before it is learned from.
         safeguards: count the queries whose neighbours' loss rose, and measure the fast form by the exact one.
         progress: called with the number of tokens done since the last call.
 
@@ -149,7 +159,9 @@ def evaluate(
                         token_losses(rule, batch, labels, vocabulary).float().cpu().numpy()
                     )
                     if safeguards:
-                        scores.count(name, rule.safeguards(batch))
+                        scores.count(name, Safeguards.of(rule, batch))
+            for observer in observers:
+                observer.watch(batch, labels)
             retrieving |= scores.charge(works)
             started = clock()
             _advance(base, labels, vocabulary)

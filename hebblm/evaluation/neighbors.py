@@ -12,21 +12,19 @@ from torch import Tensor
 
 from hebblm.adapt import EvalBatch
 from hebblm.adapt.functional.closeness import closeness
-from hebblm.adapt.safeguards import Safeguards
 from hebblm.adapt.settings import MbpaConfig
 from hebblm.evaluation.scenario import Scenario
 from hebblm.evaluation.training_memory import SEGMENT, streams_of
 from hebblm.files import atomic_path
 from hebblm.memory.nearest import Ranked
 
-NAME = "neighbors"
 KEPT = 10  # neighbours a token that are logged, the nearest
 CONTEXT = 12  # words before a neighbour's label
 Array = npt.NDArray[np.generic]
 
 
 class NeighborLog:
-    """A listener among the rules: notes what was retrieved, and itself predicts as the base does.
+    """An observer that notes what was retrieved.
 
     A memory's entries stand in the order of writing, so an entry's position says which pair it is, whatever the kind
     of the memory: counted from the end of what is stored when the block begins, the stream's pairs come last.
@@ -48,20 +46,6 @@ class NeighborLog:
             **{name: [real] for name in ("distance", "closeness")},
         }
 
-    def log_probs(self, batch: EvalBatch) -> Tensor:
-        """Return the base's (N, V), nats."""
-        self._note(batch)
-        return batch.log_probs
-
-    def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
-        """Return the base's loss (N,), nats."""
-        self._note(batch)
-        return batch.base_losses(targets)
-
-    def safeguards(self, batch: EvalBatch) -> Safeguards:
-        """Nothing is adapted."""
-        return Safeguards.none(batch.hidden)
-
     def columns(self) -> dict[str, Array]:
         """Return what was noted, a row a neighbour.
 
@@ -72,7 +56,7 @@ class NeighborLog:
         """
         return {name: np.concatenate(parts) for name, parts in self._columns.items()}
 
-    def _note(self, batch: EvalBatch) -> None:
+    def watch(self, batch: EvalBatch, targets: Tensor) -> None:
         """Append the neighbours of a mini-batch, as far as they are wanted."""
         start = self._seen
         self._seen += len(batch.hidden)

@@ -8,21 +8,17 @@ from typing import Any
 
 from torch import Tensor
 
-from hebblm.adapt import Rule, window_of
+from hebblm.adapt import Rule
 from hebblm.adapt.work import Stopwatch, Work, clock_of
 from hebblm.evaluation.forgetting import Probe
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import Scores, evaluate
-from hebblm.evaluation.neighbors import NAME as NEIGHBORS
 from hebblm.evaluation.neighbors import NeighborLog
 from hebblm.evaluation.scenario import Scenario
 from hebblm.models.base import AwdBase
 from hebblm.models.dynamic import DynamicBase, DynamicConfig, gradient_mean_squares
 from hebblm.progress import bar
 from hebblm.report.forgetting import Forgetting
-
-WITHOUT_RETRIEVAL = ("lstm", "cache", "dynamic")
-"""Methods that need no memory: where there are no others, none is built or written to."""
 
 
 @dataclass(slots=True)
@@ -123,11 +119,14 @@ def _run(
 ) -> Pass:
     """Read the stream once by ``base``, updated ``every`` so many tokens, and score it by every rule."""
     config, stream = scenario.config, scenario.stream
-    retrieve = any(name not in WITHOUT_RETRIEVAL for name in rules)
+    retrieve = any(
+        rule.needs.retrieval for rule in rules.values()
+    )  # otherwise no memory is built or written to
+    window = max(rule.needs.window for rule in rules.values())
     watch = Stopwatch(clock_of(scenario.device))
     with watch.time("memory of the training text") as opening:
         memory = scenario.memory(settings) if retrieve else scenario.empty_memory(settings)
-    context = scenario.context(base, memory, window_of(rules, settings.methods))
+    context = scenario.context(base, memory, window)
     found = Pass(Scores({}), preparation=[opening])
 
     def read() -> None:
@@ -136,15 +135,15 @@ def _run(
             found.scores = evaluate(
                 base,
                 context,
-                rules if log is None else {**rules, NEIGHBORS: log},
+                rules,
                 stream,
                 scenario.vocabulary,
                 update_every=every,
                 write=retrieve and config.memory_content != "train",
                 read_ahead=not base.moving and config.vocabulary == "union",
+                observers=[] if log is None else [log],
                 progress=lambda tokens: progress.advance(task, tokens),
             )
-        found.scores.nll.pop(NEIGHBORS, None)
         found.memory = dict(memory.describe())
 
     if probe is None:

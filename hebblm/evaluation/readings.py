@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from hebblm.adapt import Rule, build_rule
+from hebblm.adapt import METHODS, Rule
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.losses import Losses
@@ -54,12 +54,12 @@ def compare_readings(
     if scenario.config.vocabulary != "union":
         raise UserError(f"vocabulary {scenario.config.vocabulary!r} has no readings; compare them with union")
     chosen: dict[str, dict[str, Any]] = {DEFAULT: {}, **CHOICES}
-    plain = {name: build_rule(name, settings.methods) for name in methods}
+    plain = {name: METHODS[name].rule(settings.methods) for name in methods}
     rules: dict[tuple[str, str], Rule] = {}
     for reading, values in chosen.items():
         read = settings.changed(values).methods
         for name in methods:
-            rule = build_rule(name, read)
+            rule = METHODS[name].rule(read)
             if reading == DEFAULT or rule != plain[name]:
                 rules[reading, name] = rule
     losses = _losses(scenario, settings, rules)

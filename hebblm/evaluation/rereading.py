@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from hebblm.adapt.context import Context
 from hebblm.adapt.rules import Rule
 from hebblm.evaluation.hyperparameters import Hyperparameters
-from hebblm.evaluation.loop import evaluate
+from hebblm.evaluation.loop import Observer, evaluate
 from hebblm.evaluation.scenario import Scenario
 from hebblm.evaluation.sweep import Sweep, prepare_sweep, sweep_plan
 from hebblm.models.base import AwdBase
@@ -47,7 +47,9 @@ class Rereading:
             progress.update(task, visible=sweep is not None)
         return cls(scenario, base, scenario.context(base, memory, settings.methods.cache.window), sweep)
 
-    def score(self, rules: Mapping[str, Rule], title: str) -> dict[str, npt.NDArray[np.float32]]:
+    def score(
+        self, rules: Mapping[str, Rule], title: str, observers: Sequence[Observer] = ()
+    ) -> dict[str, npt.NDArray[np.float32]]:
         """Return the losses (T,) of some rules, from the beginning of the stream; nats."""
         self.base.reset()
         self.context.reset()
@@ -65,6 +67,7 @@ class Rereading:
                 write=config.memory_content != "train",
                 read_ahead=not self.base.moving,
                 sweep=self.sweep,
+                observers=observers,
                 safeguards=False,  # the exact form beside every point would cost more than the points
                 progress=lambda tokens: progress.advance(task, tokens),
             ).nll

@@ -11,14 +11,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hebblm.adapt import DYNAMIC, DYNAMIC_RULES, build_rule, hyperparameters
+from hebblm.adapt import DYNAMIC, METHODS, Rule
 from hebblm.errors import UserError
 from hebblm.evaluation.forgetting import Probe
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import Scores
 from hebblm.evaluation.metrics import method_result
 from hebblm.evaluation.neighbors import NeighborLog
-from hebblm.evaluation.passes import WITHOUT_RETRIEVAL, Pass, dynamic_pass, shared_pass
+from hebblm.evaluation.passes import Pass, dynamic_pass, shared_pass
 from hebblm.evaluation.scenario import Scenario
 from hebblm.files import atomic_path
 from hebblm.report import MethodResult, Result
@@ -27,8 +27,6 @@ from hebblm.report.gains import Bootstrap
 from hebblm.report.occurrences import occurrences_so_far
 from hebblm.report.parts import part_gains
 from hebblm.report.seconds import METHOD, RUN, SHARED, Part, Seconds
-
-ADAPTED = ("mbpa", "hebb")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +69,13 @@ def run_scenario(
         UserError: neighbours are to be noted and no method retrieves any; forgetting within one domain.
     """
     started = time.perf_counter()
-    rules = {name: build_rule(name, settings.methods) for name in methods if name not in DYNAMIC_RULES}
-    moving = {name: build_rule(name, settings.methods) for name in methods if name in DYNAMIC_RULES}
+    built = {name: METHODS[name].rule(settings.methods) for name in methods}
+    rules = {name: rule for name, rule in built.items() if not METHODS[name].moving}
+    moving = {name: rule for name, rule in built.items() if METHODS[name].moving}
     probe = None if forgetting is None else Probe.of(scenario, forgetting)
     log = None
     if log_neighbors:
-        if all(name in WITHOUT_RETRIEVAL for name in rules):
+        if not any(rule.needs.retrieval for rule in rules.values()):
             raise UserError(f"no method of {','.join(methods)} retrieves; add one to log neighbours of")
         write = scenario.config.memory_content != "train"
         log = NeighborLog(log_neighbors, settings.methods.mbpa, write=write)
@@ -87,8 +86,8 @@ def run_scenario(
         dynamic = dynamic_pass(scenario, moving, settings, probe=probe)
     nll = {name: (dynamic if name in moving else shared).scores.nll[name] for name in methods}
     results = {
-        name: _method_result(name, dynamic if name in moving else shared, scenario, settings, edges)
-        for name in methods
+        name: _method_result(name, rule, dynamic if name in moving else shared, scenario, settings, edges)
+        for name, rule in built.items()
     }
     stream, config = scenario.stream, scenario.config
     bootstrap = Bootstrap(seed=config.seed)
@@ -164,16 +163,16 @@ def _parts(found: Pass, whose: str = "") -> list[Part]:
 
 
 def _method_result(
-    name: str, found: Pass, scenario: Scenario, settings: Hyperparameters, edges: tuple[int, ...]
+    name: str, rule: Rule, found: Pass, scenario: Scenario, settings: Hyperparameters, edges: tuple[int, ...]
 ) -> MethodResult:
     """Summarise what one method of a pass scored."""
-    scores, values = found.scores, hyperparameters(name, settings.methods)
+    scores, values = found.scores, METHODS[name].hyperparameters(settings.methods)
     if name == DYNAMIC:
         values = {**asdict(settings.dynamic), **values}
-    elif name in DYNAMIC_RULES:
+    elif METHODS[name].moving:
         values = {DYNAMIC: asdict(settings.dynamic), "adaptation": values}
     counts: dict[str, Any] = {}
-    if any(part in name for part in ADAPTED):
+    if rule.needs.descents:
         counts = {
             "rose": scores.rose[name],
             "stabilized": scores.stabilized[name],

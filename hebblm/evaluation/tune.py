@@ -10,13 +10,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from hebblm.adapt import DYNAMIC, OUR_METHODS, RULES, MethodSettings, MixtureCacheConfig
+from hebblm.adapt import DYNAMIC, OUR_METHODS, STATIC_METHODS, MethodSettings, MixtureCacheConfig
 from hebblm.adapt.context import EvalBatch
 from hebblm.adapt.learned import RANGES
 from hebblm.adapt.method_settings import dotted
-from hebblm.adapt.methods import mixture_cache
+from hebblm.adapt.methods import METHODS, TUNABLE, with_parts
 from hebblm.adapt.rules import Cache, KnnLM, Mbpa, Mixture, Rule, Unadapted
-from hebblm.adapt.safeguards import Safeguards
 from hebblm.errors import UserError
 from hebblm.evaluation.count_weights import TermsOf, learn_weights
 from hebblm.evaluation.gate import GateFeatures, learn_gate
@@ -28,7 +27,6 @@ from hebblm.evaluation.rereading import Rereading
 from hebblm.evaluation.scenario import Scenario
 from hebblm.evaluation.tempering import temper
 from hebblm.evaluation.tune_dynamic import tune_dynamic
-from hebblm.evaluation.tune_parts import RESTS_ON, with_parts
 from hebblm.progress import bar
 
 
@@ -47,26 +45,15 @@ class Tuned:
 
 @dataclass(frozen=True, slots=True)
 class _HebbPoints:
-    """A rule that writes the losses of Hebb's grids to a table and itself predicts like their MbPA."""
+    """An observer that writes the losses of Hebb's grids to a table."""
 
     grids: tuple[HebbGrid, ...]
     table: LossTable
 
-    @property
-    def mbpa(self) -> Mbpa:
-        return Mbpa(self.grids[0].mbpa)
-
-    def log_probs(self, batch: EvalBatch) -> Tensor:
-        return self.mbpa.log_probs(batch)
-
-    def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
+    def watch(self, batch: EvalBatch, targets: Tensor) -> None:
         classes = batch.context.new_classes if self.grids[0].hebb.classes in ("auto", "new") else None
         losses = torch.cat([grid.losses(batch, targets, classes) for grid in self.grids])  # (P, N)
         self.table.append(losses.float().cpu().numpy())
-        return self.mbpa.score(batch, targets)
-
-    def safeguards(self, batch: EvalBatch) -> Safeguards:
-        return self.mbpa.safeguards(batch)
 
 
 def tune(
@@ -76,7 +63,7 @@ def tune(
     *,
     dynamic: bool = True,
     fixed: Mapping[str, float | str] | None = None,
-    methods: Iterable[str] = tuple(RESTS_ON),
+    methods: Iterable[str] = TUNABLE,
 ) -> Tuned:
     """Return the best hyper-parameters of every method on the scenario's stream.
 
@@ -112,8 +99,8 @@ def tune(
     reading = Rereading.of(scenario, settings)
     features = GateFeatures.of(grid.theta, settings.methods.mixture.scale)
     rules = _grid_rules(settings, grid, wanted)
-    gated: dict[str, Rule | GateFeatures] = {"features": features} if "mixture-gated" in wanted else {}
-    nll = reading.score({**rules, **gated}, f"tune {len(rules)} points")
+    observers = [features] if "mixture-gated" in wanted else []
+    nll = reading.score(rules, f"tune {len(rules)} points", observers)
 
     def losses(name: str) -> Losses:
         return nll[name].astype(np.float64)
@@ -125,10 +112,10 @@ def tune(
         best["mixture-gated"] = _learn_gate(settings.methods, grid, losses, features, fixed)
     temper(
         best,
-        [name for name in OUR_METHODS if name in RULES and name in wanted],
+        [name for name in OUR_METHODS if name in STATIC_METHODS and name in wanted],
         settings.changed(_values(best)),
         grid.tempered,
-        reading.score,
+        lambda observers, title: reading.score({}, title, observers),
     )
     if dynamic and any(name.startswith(DYNAMIC) for name in wanted):
         del reading  # its memory goes before another one is opened
@@ -288,7 +275,7 @@ def _caches_over_mixture(methods: MethodSettings, grid: Grid) -> dict[str, Rule]
     """Return the cache over Mixture, of whole share, at every sharpness; window and scale are the cache's."""
     window, scale = methods.cache.window, methods.cache.scale
     return {
-        f"{theta}": mixture_cache(
+        f"{theta}": METHODS["mixture+cache"].build(
             replace(methods, mixture_cache=MixtureCacheConfig(window, theta, 1.0, scale))
         )
         for theta in grid.theta
@@ -320,8 +307,7 @@ def _tune_hebb(
         for beta, eta in scaled.points()
     ]
     table, best = LossTable(len(points)), Best(fixed=fixed)
-    rules = {**beside, "hebb": _HebbPoints(grids, table)}
-    nll = reading.score(rules, f"tune {len(points)} points of hebb")
+    nll = reading.score(beside, f"tune {len(points)} points of hebb", [_HebbPoints(grids, table)])
     best.offer_table(table, points)
     return best, nll
 
@@ -331,9 +317,9 @@ def _learn_hebb(
 ) -> Best:
     """Return the best learned weights of Hebb over all eta, beside the MbPA and the closeness of ``settings``."""
     methods, best = settings.methods, Best(fixed=fixed)
-    listener = TermsOf(methods.mbpa, methods.hebb)
-    reading.score({"terms": listener}, "learn the weights of hebb")
-    terms = listener.terms()
+    noted = TermsOf(methods.mbpa, methods.hebb)
+    reading.score({}, "learn the weights of hebb", [noted])
+    terms = noted.terms()
     for eta in grid.eta:
         learned = learn_weights(terms, eta)
         point: dict[str, float | str] = {

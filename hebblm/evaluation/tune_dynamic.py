@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from hebblm.adapt import DYNAMIC, DYNAMIC_RULES, METHODS, OUR_METHODS, Hebb, Rule
+from hebblm.adapt import DYNAMIC, DYNAMIC_METHODS, METHODS, OUR_METHODS, Hebb, Rule
 from hebblm.adapt.rules import Cache, Mixture, Unadapted
 from hebblm.adapt.settings import CacheConfig, MixtureConfig
 from hebblm.evaluation.grid import Best, Grid, mixed
 from hebblm.evaluation.hyperparameters import Hyperparameters
-from hebblm.evaluation.loop import evaluate, evaluate_alone
+from hebblm.evaluation.loop import Observer, evaluate, evaluate_alone
 from hebblm.evaluation.losses import Losses
 from hebblm.evaluation.passes import dynamic_base, gradient_statistics
 from hebblm.evaluation.scenario import Scenario
@@ -48,7 +48,7 @@ def tune_dynamic(
                 progress=lambda tokens: progress.advance(task, tokens),
             )
             best["dynamic"].offer(nll.astype(np.float64), {"dynamic.lr": lr, "dynamic.decay": decay})
-    if not any(name in wanted for name in DYNAMIC_RULES if name != DYNAMIC):
+    if not any(name in wanted for name in DYNAMIC_METHODS if name != DYNAMIC):
         return best
     settings = settings.changed(best["dynamic"].values)
     methods, window = settings.methods, settings.methods.cache.window
@@ -61,7 +61,9 @@ def tune_dynamic(
     base = dynamic_base(scenario, settings.dynamic, squares)
     context = scenario.context(base, scenario.memory(settings), window)
 
-    def read(rules: Mapping[str, Rule], title: str) -> dict[str, npt.NDArray[np.float32]]:
+    def read(
+        title: str, observers: Sequence[Observer] = (), rules: Mapping[str, Rule] | None = None
+    ) -> dict[str, npt.NDArray[np.float32]]:
         base.reset()
         context.reset()
         context.set_head(base.head)
@@ -70,15 +72,16 @@ def tune_dynamic(
             return evaluate(
                 base,
                 context,
-                rules,
+                rules or {},
                 scenario.stream,
                 scenario.vocabulary,
                 update_every=settings.dynamic.segment,
                 write=scenario.config.memory_content != "train",
+                observers=observers,
                 progress=lambda tokens: progress.advance(task, tokens),
             ).nll
 
-    nll_of = read(rules, "tune over dynamic evaluation")
+    nll_of = read("tune over dynamic evaluation", rules=rules)
     losses: dict[str, Losses] = {name: nll.astype(np.float64) for name, nll in nll_of.items()}
     best["dynamic+mixture"] = mixture = Best()
     for theta in grid.theta:
@@ -102,6 +105,8 @@ def tune_dynamic(
             )
     best = {name: point for name, point in best.items() if name in wanted}
     found = {name: value for point in best.values() for name, value in point.values.items()}
-    names = [name for name in OUR_METHODS if name in DYNAMIC_RULES and name in wanted]
-    temper(best, names, settings.changed(found), grid.tempered, read)
+    names = [name for name in OUR_METHODS if name in DYNAMIC_METHODS and name in wanted]
+    temper(
+        best, names, settings.changed(found), grid.tempered, lambda observers, title: read(title, observers)
+    )
     return best

@@ -33,4 +33,7 @@ __all__ = [
     "save_memory",
 ]
 
-__getattr__ = lazily(__name__, "config", "counting", "factory", "flat", "hybrid", "persistence", "pq", "ring")
+if not TYPE_CHECKING:  # a name that is none stays an error for the type checker
+    __getattr__ = lazily(
+        __name__, "config", "counting", "factory", "flat", "hybrid", "persistence", "pq", "ring"
+    )

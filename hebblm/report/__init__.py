@@ -25,4 +25,5 @@ __all__ = [
     "write_report",
 ]
 
-__getattr__ = lazily(__name__, "result", "frequency", "tokens", "document")
+if not TYPE_CHECKING:  # a name that is none stays an error for the type checker
+    __getattr__ = lazily(__name__, "result", "frequency", "tokens", "document")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from hebblm.adapt.methods import METHODS
+
 BASE = "lstm"
 DYNAMIC = "dynamic"
 
@@ -27,22 +29,22 @@ class Look:
 # is dashed, so that no pair of neighbours in the legend depends on hue alone.
 _HATCHES = {"-": "", "--": "////", ":": "....", "-.": "xxxx"}
 _LOOKS = {
-    "lstm": Look("LSTM", "#555555"),
-    "dynamic": Look("Dynamic eval.", "#999933"),
-    "cache": Look("Cache", "#88ccee"),
-    "knn": Look("kNN-LM", "#332288"),
-    "mixture": Look("Mixture", "#117733"),
-    "mbpa": Look("MbPA", "#ddaa33"),
-    "hebb": Look("Hebb", "#cc6677"),
-    "mixture+mbpa": Look("Mixture+MbPA", "#44aa99", "--"),
-    "mixture+hebb": Look("Mixture+Hebb", "#882255", "--"),
-    "mixture-gated": Look("Mixture-gated (ours)", "#117733", ":"),
-    "hebb-learned": Look("Hebb-learned (ours)", "#cc6677", ":"),
-    "mixture+hebb-learned": Look("Mixture+Hebb-learned (ours)", "#882255", ":"),
-    "mixture+cache": Look("Mixture+Cache (ours)", "#88ccee", "--"),
-    "dynamic+mixture": Look("Dynamic+Mixture (ours)", "#999933", "--"),
-    "dynamic+mixture+hebb": Look("Dynamic+Mixture+Hebb (ours)", "#999933", "-."),
-    "dynamic+mixture+cache": Look("Dynamic+Mixture+Cache (ours)", "#999933", ":"),
+    "lstm": Look(METHODS["lstm"].label, "#555555"),
+    "dynamic": Look(METHODS["dynamic"].label, "#999933"),
+    "cache": Look(METHODS["cache"].label, "#88ccee"),
+    "knn": Look(METHODS["knn"].label, "#332288"),
+    "mixture": Look(METHODS["mixture"].label, "#117733"),
+    "mbpa": Look(METHODS["mbpa"].label, "#ddaa33"),
+    "hebb": Look(METHODS["hebb"].label, "#cc6677"),
+    "mixture+mbpa": Look(METHODS["mixture+mbpa"].label, "#44aa99", "--"),
+    "mixture+hebb": Look(METHODS["mixture+hebb"].label, "#882255", "--"),
+    "mixture-gated": Look(METHODS["mixture-gated"].label, "#117733", ":"),
+    "hebb-learned": Look(METHODS["hebb-learned"].label, "#cc6677", ":"),
+    "mixture+hebb-learned": Look(METHODS["mixture+hebb-learned"].label, "#882255", ":"),
+    "mixture+cache": Look(METHODS["mixture+cache"].label, "#88ccee", "--"),
+    "dynamic+mixture": Look(METHODS["dynamic+mixture"].label, "#999933", "--"),
+    "dynamic+mixture+hebb": Look(METHODS["dynamic+mixture+hebb"].label, "#999933", "-."),
+    "dynamic+mixture+cache": Look(METHODS["dynamic+mixture+cache"].label, "#999933", ":"),
 }
 _FURTHER_COLORS = ("#aa4499", "#0077bb", "#ee7733", "#009988", "#aa3377")
 _FURTHER_LINES = (":", "-.")
@@ -69,13 +71,13 @@ def looks(methods: Iterable[str]) -> dict[str, Look]:
 
 
 def name_of(method: str) -> str:
-    """Return how a method is written, part by part: ``cache+hebb-v1`` is ``Cache+Hebb-v1``."""
-    if method in _LOOKS:
-        return _LOOKS[method].name
+    """Return how a method is written, part by part: ``cache+hebb-250`` is ``Cache+Hebb-250``."""
+    if method in METHODS:
+        return METHODS[method].label
     return "+".join(_part_name(part) for part in method.split("+"))
 
 
 def _part_name(part: str) -> str:
     """Return how one part of a combination is written; what is unknown stays as it is."""
     stem, dash, suffix = part.partition("-")
-    return f"{_LOOKS[stem].name}{dash}{suffix}" if stem in _LOOKS else part
+    return f"{METHODS[stem].label}{dash}{suffix}" if stem in METHODS else part

@@ -27,7 +27,6 @@ from hebblm.adapt import (
     MixtureMbpaConfig,
     Tempered,
     TemperedConfig,
-    build_rule,
 )
 from hebblm.adapt.method_settings import dotted
 from hebblm.adapt.settings import MbpaAbsoluteConfig, MbpaGuardedConfig
@@ -112,7 +111,7 @@ def assert_same_state(first: list[Tensor], second: list[Tensor]) -> None:
 
 @every_method
 def test_is_an_adapter(method: str) -> None:
-    assert isinstance(ContextAdapter(filled(MEMORIES["flat"]), build_rule(method, toy.SETTINGS)), Adapter)
+    assert isinstance(ContextAdapter(filled(MEMORIES["flat"]), METHODS[method].rule(toy.SETTINGS)), Adapter)
 
 
 @every_method
@@ -123,7 +122,7 @@ def test_probabilities_sum_to_one_and_scores_are_gathered(
     method: str, make: MemoryMaker, form: str, dtype: torch.dtype
 ) -> None:
     context = filled(make, dtype)
-    adapter = ContextAdapter(context, build_rule(method, configured(form)))
+    adapter = ContextAdapter(context, METHODS[method].rule(configured(form)))
     hidden = queries(0, 6, context)
     log_probs = adapter.predict(hidden)
     tolerance = 1e-5 if dtype is torch.float32 else 1e-12
@@ -146,7 +145,7 @@ def test_probabilities_sum_to_one_whatever_was_observed(
     method: str, seed: int, entries: int, form: str, bias: bool
 ) -> None:
     context = filled(MEMORIES["flat"], torch.float64, seed=seed, entries=entries, bias=bias)
-    rule = build_rule(method, configured(form))
+    rule = METHODS[method].rule(configured(form))
     log_probs = rule.log_probs(context.batch(queries(seed, 4, context)))
     assert torch.allclose(log_probs.exp().sum(1), torch.ones(4, dtype=torch.float64), atol=1e-11, rtol=0)
 
@@ -157,7 +156,7 @@ def test_without_observations_every_method_is_the_base(method: str) -> None:
     hidden = queries(3, 5, context)
     base = context.head.logits(hidden).log_softmax(1)
     assert torch.allclose(
-        ContextAdapter(context, build_rule(method, toy.SETTINGS)).predict(hidden), base, atol=1e-6
+        ContextAdapter(context, METHODS[method].rule(toy.SETTINGS)).predict(hidden), base, atol=1e-6
     )
 
 
@@ -165,7 +164,7 @@ def test_without_observations_every_method_is_the_base(method: str) -> None:
 @every_form
 def test_predict_is_pure_and_the_order_of_methods_is_irrelevant(make: MemoryMaker, form: str) -> None:
     context = filled(make)
-    rules = {method: build_rule(method, configured(form)) for method in RULES}
+    rules = {method: METHODS[method].rule(configured(form)) for method in RULES}
     hidden = queries(1, 6, context)
     kept = hidden.clone()
     before = state_of(context)
@@ -186,7 +185,7 @@ def test_predict_is_pure_and_the_order_of_methods_is_irrelevant(make: MemoryMake
 @every_memory
 def test_update_changes_and_reset_restores_bit_for_bit(method: str, make: MemoryMaker) -> None:
     context = filled(make, entries=0)
-    adapter = ContextAdapter(context, build_rule(method, toy.SETTINGS))
+    adapter = ContextAdapter(context, METHODS[method].rule(toy.SETTINGS))
     hidden, labels = toy.randn(5, 30, toy.DIM), torch.arange(WIDE - 40, WIDE - 10)  # old and new classes
     start = state_of(context)
     fresh = adapter.predict(hidden[:5]).clone()
@@ -219,7 +218,7 @@ def test_reset_returns_to_the_marked_base_of_a_memory(make: MemoryMaker) -> None
 @every_form
 def test_rows_scored_together_or_alone_are_the_same(method: str, make: MemoryMaker, form: str) -> None:
     context = filled(make)
-    rule = build_rule(method, configured(form))
+    rule = METHODS[method].rule(configured(form))
     hidden = queries(2, 7, context)
     together = rule.log_probs(context.batch(hidden))
     alone = torch.cat([rule.log_probs(context.batch(row[None])) for row in hidden])
@@ -231,7 +230,7 @@ def test_rows_scored_together_or_alone_are_the_same(method: str, make: MemoryMak
 @every_method
 def test_the_answer_is_only_looked_up(method: str) -> None:
     context = filled(MEMORIES["flat"])
-    adapter = ContextAdapter(context, build_rule(method, toy.SETTINGS))
+    adapter = ContextAdapter(context, METHODS[method].rule(toy.SETTINGS))
     hidden = queries(4, 6, context)
     repeated = hidden[:1].expand(WIDE, -1).contiguous()
     every_answer = adapter.score(repeated, torch.arange(WIDE))  # each class as the answer to one query
@@ -260,7 +259,7 @@ def test_with_every_share_and_rate_at_zero_each_method_is_the_base(method: str, 
     context = filled(MEMORIES["flat"], dtype)
     hidden = queries(6, 6, context)
     base = context.head.logits(hidden).log_softmax(1)
-    found = ContextAdapter(context, build_rule(method, weightless())).predict(hidden)
+    found = ContextAdapter(context, METHODS[method].rule(weightless())).predict(hidden)
     if "+" in method:  # an interpolation of two equal distributions
         assert torch.allclose(found, base, atol=1e-6 if dtype is torch.float32 else 1e-13)
     else:
@@ -274,7 +273,7 @@ def test_gamma_zero_is_the_base_in_both_forms_of_mixture(form: str, scale: str) 
     context = filled(MEMORIES["flat"])
     hidden = queries(7, 6, context)
     config = replace(toy.SETTINGS, mixture=MixtureConfig(0.8, 0.0, form, scale))  # type: ignore[arg-type]
-    found = ContextAdapter(context, build_rule("mixture", config)).predict(hidden)
+    found = ContextAdapter(context, METHODS["mixture"].rule(config)).predict(hidden)
     assert torch.equal(found, context.head.logits(hidden).log_softmax(1))
 
 
@@ -287,15 +286,17 @@ def tempered(method: str, value: float) -> MethodSettings:
 def test_a_tempered_method_is_a_power_of_its_distribution(method: str, value: float) -> None:
     context = filled(MEMORIES["flat"], torch.float64)
     hidden = queries(9, 6, context)
-    plain = ContextAdapter(context, build_rule(method, toy.SETTINGS)).predict(hidden)
-    adapter = ContextAdapter(context, build_rule(method, tempered(method, value)))
+    plain = ContextAdapter(context, METHODS[method].rule(toy.SETTINGS)).predict(hidden)
+    adapter = ContextAdapter(context, METHODS[method].rule(tempered(method, value)))
     found = adapter.predict(hidden)
     power = plain.exp() ** (1 / value)
     assert torch.allclose(found.exp(), power / power.sum(1, keepdim=True), atol=1e-12)
     assert torch.allclose(found.exp().sum(1), torch.ones(6, dtype=torch.float64), atol=1e-12)
     targets = torch.tensor([0, WIDE - 1, 5, 5, 17, WIDE - 3])
     assert torch.allclose(adapter.score(hidden, targets), -found[torch.arange(6), targets], atol=1e-12)
-    other = ContextAdapter(context, build_rule("knn" if method != "knn" else "mbpa", tempered(method, value)))
+    other = ContextAdapter(
+        context, METHODS["knn" if method != "knn" else "mbpa"].rule(tempered(method, value))
+    )
     assert isinstance(adapter.rule, Tempered)
     assert not isinstance(other.rule, Tempered), "the temperature is that of one method"
 
@@ -303,8 +304,8 @@ def test_a_tempered_method_is_a_power_of_its_distribution(method: str, value: fl
 @pytest.mark.parametrize("method", RULES)
 def test_a_temperature_of_one_is_none(method: str) -> None:
     if hasattr(TemperedConfig(), dotted(method)):
-        assert build_rule(method, tempered(method, 1.0)) == build_rule(method, toy.SETTINGS)
-    assert not isinstance(build_rule(method, toy.SETTINGS), Tempered)
+        assert METHODS[method].rule(tempered(method, 1.0)) == METHODS[method].rule(toy.SETTINGS)
+    assert not isinstance(METHODS[method].rule(toy.SETTINGS), Tempered)
 
 
 def test_the_cache_over_mixture_takes_its_share_of_the_whole() -> None:
@@ -312,9 +313,9 @@ def test_the_cache_over_mixture_takes_its_share_of_the_whole() -> None:
     hidden = queries(10, 6, context)
     config = toy.SETTINGS.mixture_cache
     ours = CacheConfig(config.window, config.theta, 1.0)
-    cache = ContextAdapter(context, build_rule("cache", replace(toy.SETTINGS, cache=ours))).predict(hidden)
-    mixture = ContextAdapter(context, build_rule("mixture", toy.SETTINGS)).predict(hidden)
-    found = ContextAdapter(context, build_rule("mixture+cache", toy.SETTINGS)).predict(hidden)
+    cache = ContextAdapter(context, METHODS["cache"].rule(replace(toy.SETTINGS, cache=ours))).predict(hidden)
+    mixture = ContextAdapter(context, METHODS["mixture"].rule(toy.SETTINGS)).predict(hidden)
+    found = ContextAdapter(context, METHODS["mixture+cache"].rule(toy.SETTINGS)).predict(hidden)
     expected = config.gamma * cache.exp() + (1 - config.gamma) * mixture.exp()
     assert torch.allclose(found.exp(), expected, atol=1e-13)
 
@@ -327,8 +328,8 @@ def test_a_combination_at_its_ends_is_one_of_its_parts(whole: str, other: str) -
         ends = replace(
             toy.SETTINGS, mixture_mbpa=MixtureMbpaConfig(weight), mixture_hebb=MixtureHebbConfig(weight)
         )
-        found = ContextAdapter(context, build_rule(whole, ends)).predict(hidden)
-        assert torch.equal(found, ContextAdapter(context, build_rule(part, ends)).predict(hidden))
+        found = ContextAdapter(context, METHODS[whole].rule(ends)).predict(hidden)
+        assert torch.equal(found, ContextAdapter(context, METHODS[part].rule(ends)).predict(hidden))
 
 
 def evaluated(
@@ -339,7 +340,7 @@ def evaluated(
     stream = toy.stream_of(ids, words=WIDE + toy.NOVEL, source=WIDE)
     base = toy.base_of(toy.tiny_model(vocabulary=WIDE), lr=lr)
     context = toy.context_of(base, make(torch.float32), stream)
-    rules = {method: build_rule(method, config) for method in RULES}
+    rules = {method: METHODS[method].rule(config) for method in RULES}
     return evaluate(base, context, rules, stream, UnionVocabulary(), update_every=20, read_ahead=lr == 0)
 
 
@@ -369,7 +370,7 @@ def test_later_tokens_leave_earlier_scores_bit_identical(make: MemoryMaker, lr: 
 def test_reading_ahead_and_the_length_of_the_stream_change_nothing() -> None:
     ids = toy.tokens(3, 2 * READ_AHEAD + 37)
     stream = toy.stream_of(ids)
-    rules = {method: build_rule(method, toy.SETTINGS) for method in RULES}
+    rules = {method: METHODS[method].rule(toy.SETTINGS) for method in RULES}
 
     def run(stream_length: int, ahead: bool) -> dict[str, np.ndarray]:
         part = toy.stream_of(ids[:stream_length])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from hebblm.adapt import RULES, MethodSettings, build_rule
+from hebblm.adapt import METHODS, STATIC_METHODS, MethodSettings
 from hebblm.evaluation import blocks
 from hebblm.evaluation.loop import evaluate
 from hebblm.evaluation.vocabulary import UnionVocabulary
@@ -26,7 +26,7 @@ MEMORIES = {
     "faiss": lambda dtype: FaissMemory(toy.DIM, "PQ4x4fs", dtype=dtype, rescore=10_000),
 }
 WINDOWED = replace(toy.SETTINGS, cache=replace(toy.SETTINGS.cache, window=17))
-SEARCHED = [method for method in RULES if method not in ("lstm", "cache")]
+SEARCHED = [method for method in STATIC_METHODS if method not in ("lstm", "cache")]
 
 
 def run(
@@ -50,7 +50,7 @@ def run(
         memory.add(keys, torch.arange(stored) % toy.WORDS)
         memory.mark_base()
     context = toy.context_of(base, memory, stream, k=k, window=17)
-    rules = {method: build_rule(method, config) for method in RULES}
+    rules = {method: METHODS[method].rule(config) for method in STATIC_METHODS}
     return evaluate(
         base, context, rules, stream, UnionVocabulary(), update_every=every, write=write, read_ahead=at_once
     ).nll  # fmt: skip
@@ -69,7 +69,7 @@ def test_blocks_equal_one_by_one(make, every: int, k: int, stored: int) -> None:
     config = toy.exact(WINDOWED)
     slow = run(make(torch.float64), every, False, config, k=k, stored=stored)
     fast = run(make(torch.float64), every, True, config, k=k, stored=stored)
-    for method in RULES:
+    for method in STATIC_METHODS:
         np.testing.assert_allclose(fast[method], slow[method], rtol=1e-6, atol=1e-6, err_msg=method)
 
 
@@ -93,7 +93,7 @@ def test_counts_of_what_the_memory_holds_follow_the_block(make) -> None:  # type
         toy.exact(replace(WINDOWED, hebb=replace(WINDOWED.hebb, classes="all"))),
         stored=20,
     )
-    for method in RULES:
+    for method in STATIC_METHODS:
         np.testing.assert_allclose(fast[method], slow[method], rtol=1e-6, atol=1e-6, err_msg=method)
     assert np.abs(fast["hebb"] - observed["hebb"]).max() > 1e-3
 
@@ -112,7 +112,7 @@ def test_a_memory_that_is_not_written_to_is_served_whole(every: int) -> None:
         )
         for at_once in (False, True)
     )
-    for method in RULES:
+    for method in STATIC_METHODS:
         np.testing.assert_allclose(fast[method], slow[method], rtol=1e-6, atol=1e-6, err_msg=method)
 
 
@@ -124,7 +124,7 @@ def test_single_precision_and_the_fast_form_agree_to_1e_5(make) -> None:  # type
         run(make(torch.float32), 1, at_once, WINDOWED, stored=20, dtype=torch.float32)
         for at_once in (False, True)
     )
-    for method in RULES:
+    for method in STATIC_METHODS:
         rtol = 1e-4 if method == "mbpa-absolute" else 1e-5  # a rate that diverges makes rounding grow as well
         np.testing.assert_allclose(fast[method], slow[method], rtol=rtol, atol=1e-5, err_msg=method)
 
@@ -143,6 +143,6 @@ def test_later_tokens_of_the_same_block_leave_earlier_scores_bit_identical(make,
             run(make(torch.float32), every, True, WINDOWED, dtype=torch.float32, ids=some)
             for some in (ids, other)
         )
-        for method in RULES:
+        for method in STATIC_METHODS:
             assert np.array_equal(before[method][:change], after[method][:change]), (method, change)
             assert before[method][change] != after[method][change], method

@@ -13,4 +13,5 @@ if TYPE_CHECKING:
 
 __all__ = ["BACKBONES", "Backbone", "Classifier", "build_classifier", "check_backbone"]
 
-__getattr__ = lazily(__name__, "names", "catalogue", "classifier")
+if not TYPE_CHECKING:  # a name that is none stays an error for the type checker
+    __getattr__ = lazily(__name__, "names", "catalogue", "classifier")

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from hebblm.adapt import Context
+from hebblm.adapt.safeguards import Safeguards
 from hebblm.memory import FlatMemory, RingMemory
 from hebblm.types import OutputHead
 from hebblm.vision.classes.methods import Method
@@ -114,7 +115,7 @@ def read(
             log_probs = method.rule.log_probs(batch)  # (n, C)
             classes[name].append(log_probs.argmax(1).to(torch.uint8).cpu())
             losses[name].append(-log_probs.gather(1, block.labels[:, None]).squeeze(1).float().cpu())
-            stabilized[name] += int(method.rule.safeguards(batch).stabilized.sum())
+            stabilized[name] += int(Safeguards.of(method.rule, batch).stabilized.sum())
         if observes:
             for capacity, context in contexts.items():
                 context.observe(block.hidden, block.labels, write=capacity != 0)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from hebblm.adapt import RULES, Mixture, MixtureConfig, build_rule
+from hebblm.adapt import METHODS, STATIC_METHODS, Mixture, MixtureConfig
 from hebblm.adapt import functional as F
 from hebblm.adapt.block import Block
 from hebblm.adapt.functional.losses import (
@@ -105,7 +105,7 @@ def test_every_rule_scores_what_its_distribution_says(make, every: int) -> None:
     context.observe(toy.randn(1, 20, toy.DIM), torch.arange(20) % 5 + 22)
     hidden, labels = toy.randn(2, 16, toy.DIM), torch.from_numpy(toy.tokens(3, 16))
     hidden[5:9] = hidden[2]
-    rules = {name: build_rule(name, toy.SETTINGS) for name in RULES}
+    rules = {name: METHODS[name].rule(toy.SETTINGS) for name in STATIC_METHODS}
     rules["logit-sum"] = Mixture(MixtureConfig(0.8, 0.25, "logit-sum", "absolute"))
     rules["memory alone"] = Mixture(MixtureConfig(0.8, 1.0))
     batch = context.batch(hidden, Block.of(labels, every, written=True))

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from hebblm.adapt import RULES, MethodSettings, MixtureGatedConfig, build_rule
+from hebblm.adapt import METHODS, STATIC_METHODS, MethodSettings, MixtureGatedConfig
 from hebblm.adapt import functional as F
 from hebblm.adapt.block import Block
 from hebblm.adapt.context import Context
@@ -107,7 +107,7 @@ def queries(unit: float) -> Tensor:
 @pytest.mark.parametrize("method", [*MIXTURES, "hebb-v1"])
 def test_the_unit_of_the_states_changes_nothing(method: str, entries: int, unit: float) -> None:
     """The head is scaled against them, so that the base's logits stay; a bias is a unit and is left out."""
-    rule = build_rule(method, MethodSettings(mixture_gated=MixtureGatedConfig(distance=0.3, entropy=0.2)))
+    rule = METHODS[method].rule(MethodSettings(mixture_gated=MixtureGatedConfig(distance=0.3, entropy=0.2)))
     targets = torch.tensor([0, 2, 4, 29, 3, 1])
     plain, scaled = context_of(1.0, entries), context_of(unit, entries)
     batches = [
@@ -123,11 +123,11 @@ def test_the_unit_of_the_states_changes_nothing(method: str, entries: int, unit:
         assert (found - batches[1].log_probs).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("method", [name for name in RULES if name != "lstm"])
+@pytest.mark.parametrize("method", [name for name in STATIC_METHODS if name != "lstm"])
 def test_entries_that_are_all_the_querys_own_state_stay_finite(method: str) -> None:
     context = context_of(1.0, 12, same=True)
     batch = context.batch(queries(1.0))
-    log_probs = build_rule(method, MethodSettings()).log_probs(batch)
+    log_probs = METHODS[method].rule(MethodSettings()).log_probs(batch)
     assert not log_probs.isnan().any()
     torch.testing.assert_close(log_probs.exp().sum(1), torch.ones(6, dtype=torch.float64))
     if method in ("knn", "mixture"):
@@ -156,8 +156,8 @@ def test_the_papers_values_are_in_the_papers_units(source: str, target: str) -> 
         ).log_softmax(1),
     }  # fmt: skip
     for name, log_probs in expected.items():
-        found = build_rule(name, methods).log_probs(context.batch(hidden))
+        found = METHODS[name].rule(methods).log_probs(context.batch(hidden))
         torch.testing.assert_close(found, log_probs, rtol=1e-10, atol=1e-10, msg=name)
     other = replace(methods, mixture=replace(methods.mixture, scale="relative"))
-    apart = build_rule("mixture", other).log_probs(context.batch(hidden)) - expected["mixture"]
+    apart = METHODS["mixture"].rule(other).log_probs(context.batch(hidden)) - expected["mixture"]
     assert apart.abs().max() > 1e-3

@@ -27,12 +27,10 @@ from hebblm.adapt import (
     MixtureHebbConfig,
     MixtureHebbLearnedConfig,
     MixtureMbpaConfig,
+    Needs,
     TemperedConfig,
-    build_rule,
     check_methods,
-    hyperparameters,
     named,
-    window_of,
 )
 from hebblm.adapt import functional as F
 from hebblm.adapt.settings import MbpaAbsoluteConfig, MbpaGuardedConfig
@@ -104,7 +102,7 @@ def test_every_variant_is_the_equation_it_is_named_after(
         beta=settings.hebb.beta, counts=context.train_counts + context.observed, eps=settings.mbpa.eps, scale=scale,
         rate=mbpa.rate, **options,  # type: ignore[arg-type]
     ).log_softmax(1)  # fmt: skip
-    found = ContextAdapter(context, build_rule(variant, settings)).predict(hidden)
+    found = ContextAdapter(context, METHODS[variant].rule(settings)).predict(hidden)
     assert torch.allclose(found, expected, atol=1e-12)
 
 
@@ -126,22 +124,22 @@ def test_n_new_is_the_new_words_where_there_are_any(classes: str, novel: bool, a
 
 def test_a_result_names_the_settings_that_a_method_depends_on() -> None:
     every = toy.SETTINGS
-    assert hyperparameters("lstm", every) == {}
-    assert hyperparameters("cache", every) == asdict(every.cache)
-    assert set(hyperparameters("mixture+hebb", every)) == {"mixture", "mbpa", "hebb", "mixture_hebb"}
-    assert set(hyperparameters("hebb-v2", every)) == {"mbpa", "hebb"}
-    assert hyperparameters("mixture-gated", every) == asdict(every.mixture_gated)
-    assert set(hyperparameters("dynamic+mixture+hebb", every)) == {
+    assert METHODS["lstm"].hyperparameters(every) == {}
+    assert METHODS["cache"].hyperparameters(every) == asdict(every.cache)
+    assert set(METHODS["mixture+hebb"].hyperparameters(every)) == {"mixture", "mbpa", "hebb", "mixture_hebb"}
+    assert set(METHODS["hebb-v2"].hyperparameters(every)) == {"mbpa", "hebb"}
+    assert METHODS["mixture-gated"].hyperparameters(every) == asdict(every.mixture_gated)
+    assert set(METHODS["dynamic+mixture+hebb"].hyperparameters(every)) == {
         "dynamic_mixture", "mbpa", "hebb", "dynamic_mixture_hebb"
     }  # fmt: skip
     cached = ["dynamic_mixture", "dynamic_mixture_cache"]
-    assert list(hyperparameters("dynamic+mixture+cache", every)) == cached
+    assert list(METHODS["dynamic+mixture+cache"].hyperparameters(every)) == cached
     for method in METHODS:
-        hyperparameters(method, every)
+        METHODS[method].hyperparameters(every)
     warm = replace(every, tempered=TemperedConfig(knn=1.2, dynamic_mixture_hebb=0.9))
-    assert hyperparameters("knn", warm) == {**asdict(every.knn), "tempered": {"knn": 1.2}}
-    assert hyperparameters("dynamic+mixture+hebb", warm)["tempered"] == {"dynamic_mixture_hebb": 0.9}
-    assert "tempered" not in hyperparameters("mixture", warm)
+    assert METHODS["knn"].hyperparameters(warm) == {**asdict(every.knn), "tempered": {"knn": 1.2}}
+    assert METHODS["dynamic+mixture+hebb"].hyperparameters(warm)["tempered"] == {"dynamic_mixture_hebb": 0.9}
+    assert "tempered" not in METHODS["mixture"].hyperparameters(warm)
 
 
 @pytest.mark.parametrize(("name", "rate"), [("mbpa-absolute", "absolute"), ("mbpa-guarded", "guarded")])
@@ -153,11 +151,11 @@ def test_mbpa_at_an_absolute_rate_has_values_of_its_own(name: str, rate: str) ->
     hidden = toy.randn(9, 4, toy.DIM, dtype=torch.float64)
     near = context.memory.search(hidden, context.k)
     expected = F.mbpa_logits(hidden, near, context.head, **asdict(own), rate=rate).log_softmax(1)
-    found = ContextAdapter(context, build_rule(name, settings)).predict(hidden)
+    found = ContextAdapter(context, METHODS[name].rule(settings)).predict(hidden)
     assert torch.allclose(found, expected, atol=1e-12)
     other = replace(settings, mbpa=replace(settings.mbpa, lr=1.0, steps=1, eps=0.5))
-    assert build_rule(name, settings) == build_rule(name, other)
-    assert set(hyperparameters(name, settings)) == {section, "mbpa"}
+    assert METHODS[name].rule(settings) == METHODS[name].rule(other)
+    assert set(METHODS[name].hyperparameters(settings)) == {section, "mbpa"}
     assert name in named("all")
 
 
@@ -168,9 +166,20 @@ def test_the_window_is_the_longest_that_is_looked_back_at() -> None:
         mixture_cache=MixtureCacheConfig(window=9),
         dynamic_mixture_cache=DynamicMixtureCacheConfig(window=8),
     )
-    assert window_of(["dynamic", "dynamic+mixture+cache"], every) == 8
-    for names, window in ((["lstm", "hebb"], 0), (["cache"], 7), (["cache", "mixture+cache"], 9)):
-        assert window_of(names, every) == window
+    for name, window in (
+        ("lstm", 0), ("hebb", 0), ("cache", 7), ("mixture+cache", 9), ("dynamic+mixture+cache", 8)
+    ):  # fmt: skip
+        assert METHODS[name].rule(every).needs.window == window
+    assert (Needs(window=7) | Needs(True, 9)) == Needs(True, 9)
+
+
+def test_a_method_needs_what_its_parts_need() -> None:
+    settings = toy.SETTINGS
+    for name, method in METHODS.items():
+        rule = method.rule(settings)
+        assert rule.needs.retrieval == (name not in ("lstm", "cache", "dynamic")), name
+        assert bool(rule.needs.descents) == (name != "hebb-v1" and ("mbpa" in name or "hebb" in name)), name
+        assert set(method.parts) <= set(METHODS)
 
 
 @pytest.mark.parametrize(

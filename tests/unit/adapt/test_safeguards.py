@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from hebblm.adapt import Context, Interpolated, Mbpa, MbpaConfig, MethodSettings, Unadapted, build_rule, rules
+from hebblm.adapt import METHODS, Context, Interpolated, Mbpa, MbpaConfig, MethodSettings, Unadapted, rules
 from hebblm.adapt.safeguards import Safeguards
 from hebblm.adapt.settings import MbpaAbsoluteConfig, MbpaGuardedConfig
 from hebblm.evaluation.loop import Scores
@@ -40,7 +40,9 @@ def test_every_method_with_gradient_steps_counts_queries_that_rose_and_measures_
 ) -> None:
     monkeypatch.setattr(rules, "MEASURED", 1)  # every query
     for config, rises in ((FAR, True), (replace(FAR, lr=1.0), False)):
-        found = build_rule(name, replace(toy.SETTINGS, mbpa=config)).safeguards(observed().batch(queries()))
+        found = Safeguards.of(
+            METHODS[name].rule(replace(toy.SETTINGS, mbpa=config)), observed().batch(queries())
+        )
         assert found.rose.any() == rises
         assert not found.stabilized.any()
         assert len(found.errors) == 5
@@ -55,20 +57,20 @@ def test_absolute_rates_take_their_own_values_and_only_the_guarded_one_runs_agai
     )
     batch = observed().batch(queries())
     plain, guarded = (
-        build_rule(name, settings).safeguards(batch) for name in ("mbpa-absolute", "mbpa-guarded")
+        Safeguards.of(METHODS[name].rule(settings), batch) for name in ("mbpa-absolute", "mbpa-guarded")
     )
     assert guarded.rose.any()
     assert torch.equal(guarded.stabilized, guarded.rose)
     assert plain.rose.any()
     assert not plain.stabilized.any()
-    calm = build_rule("mbpa-guarded", replace(settings, mbpa_guarded=MbpaGuardedConfig(lr=1e-4)))
-    assert not calm.safeguards(batch).rose.any()
+    calm = METHODS["mbpa-guarded"].rule(replace(settings, mbpa_guarded=MbpaGuardedConfig(lr=1e-4)))
+    assert not Safeguards.of(calm, batch).rose.any()
 
 
 def test_what_has_no_gradient_steps_counts_nothing() -> None:
     batch = observed().batch(queries())
     for name in ("lstm", "knn", "mixture", "hebb-v1"):
-        found = build_rule(name, MethodSettings(mbpa=FAR)).safeguards(batch)
+        found = Safeguards.of(METHODS[name].rule(MethodSettings(mbpa=FAR)), batch)
         assert not (found.stabilized | found.rose).any()
         assert len(found.errors) == 0
 
@@ -76,8 +78,8 @@ def test_what_has_no_gradient_steps_counts_nothing() -> None:
 def test_either_part_of_a_combination_counts() -> None:
     batch = observed().batch(queries())
     alone, joined = Mbpa(FAR), Interpolated(Unadapted(), Mbpa(FAR), 0.5)
-    assert alone.safeguards(batch).rose.any()
-    assert torch.equal(joined.safeguards(batch).rose, alone.safeguards(batch).rose)
+    assert Safeguards.of(alone, batch).rose.any()
+    assert torch.equal(Safeguards.of(joined, batch).rose, Safeguards.of(alone, batch).rose)
 
 
 def test_counts_add_up_over_mini_batches() -> None:

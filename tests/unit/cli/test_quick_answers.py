@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from hebblm.adapt import DYNAMIC_RULES, METHODS, RULES
 from hebblm.suggest import closest
 from hebblm.vision.backbones import BACKBONES
 from hebblm.vision.backbones.names import NAMES
@@ -76,7 +75,6 @@ def test_a_mistyped_name_is_put_right_at_once(command: str, words: str, tmp_path
 
 
 def test_the_names_are_those_of_what_they_name() -> None:
-    assert (*RULES, *DYNAMIC_RULES) == METHODS
     assert tuple(BACKBONES) == NAMES
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional as nn
 
-from hebblm.adapt import build_rule
+from hebblm.adapt import METHODS
 from hebblm.errors import UserError
 from hebblm.evaluation.forgetting import Probe
 from hebblm.evaluation.hyperparameters import Hyperparameters
@@ -24,7 +24,7 @@ from hebblm.text import encode_target
 
 from ...support import toy
 
-METHODS = ["lstm", "cache", "mixture", "hebb", "dynamic", "dynamic+mixture"]
+CHOSEN = ["lstm", "cache", "mixture", "hebb", "dynamic", "dynamic+mixture"]
 TOKENS = 130
 
 
@@ -63,7 +63,7 @@ def plain_loss(model: torch.nn.Module, scenario: Scenario) -> float:
 
 def test_a_fixed_base_forgets_nothing_and_dynamic_evaluation_does(tmp_path: Path) -> None:
     scenario = scenario_of(tmp_path)
-    result = run_scenario(scenario, METHODS, settings_of(0.0), {}, (50,), forgetting=TOKENS).result
+    result = run_scenario(scenario, CHOSEN, settings_of(0.0), {}, (50,), forgetting=TOKENS).result
     found = {name: item.forgetting for name, item in result.methods.items()}
     expected = plain_loss(scenario.base(settings_of(0.0)).model, scenario)
     for name, item in found.items():
@@ -95,7 +95,7 @@ def test_a_base_that_moved_is_scored_as_it_became(tmp_path: Path) -> None:
         moved.append(plain_loss(base.model, scenario))
 
     before = plain_loss(base.model, scenario)
-    found = probe.around(base, context, {"lstm": build_rule("lstm", settings.methods)}, read)["lstm"]
+    found = probe.around(base, context, {"lstm": METHODS["lstm"].rule(settings.methods)}, read)["lstm"]
     assert found.before == pytest.approx(before, abs=1e-5)
     assert found.after == pytest.approx(moved[0], abs=1e-5)
     assert abs(found.after - found.before) > 1e-2
@@ -104,14 +104,14 @@ def test_a_base_that_moved_is_scored_as_it_became(tmp_path: Path) -> None:
 @pytest.mark.parametrize("lr", [0.0, 0.3], ids=["fixed", "moving"])
 def test_asking_changes_no_score_and_nothing_learns(tmp_path: Path, lr: float) -> None:
     with_probe, without = (
-        run_scenario(scenario_of(tmp_path), METHODS, settings_of(lr), {}, (50,), forgetting=tokens)
+        run_scenario(scenario_of(tmp_path), CHOSEN, settings_of(lr), {}, (50,), forgetting=tokens)
         for tokens in (TOKENS, None)
     )
-    for name in METHODS:
+    for name in CHOSEN:
         np.testing.assert_array_equal(with_probe.nll[name], without.nll[name], err_msg=name)
         assert without.result.methods[name].forgetting is None
     assert "forgetting" not in without.result.extra
-    short = run_scenario(scenario_of(tmp_path), METHODS, settings_of(lr), {}, (50,), forgetting=20).result
+    short = run_scenario(scenario_of(tmp_path), CHOSEN, settings_of(lr), {}, (50,), forgetting=20).result
     assert short.extra["forgetting"]["tokens"] == 20
 
 
@@ -119,7 +119,7 @@ def test_every_token_counts_whatever_the_length(tmp_path: Path) -> None:
     scenario, settings = scenario_of(tmp_path), settings_of(0.0)
     base = scenario.base(settings)
     context = scenario.context(base, scenario.empty_memory(settings), 0)
-    rules = {"lstm": build_rule("lstm", settings.methods)}
+    rules = {"lstm": METHODS["lstm"].rule(settings.methods)}
     whole = Probe.of(scenario, 10**9)
     for tokens in (1, 99, 100, 101, len(whole.stream)):
         probe = Probe.of(scenario, tokens)
@@ -140,7 +140,7 @@ def test_one_domain_or_no_text_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_table_says_what_was_forgotten(tmp_path: Path) -> None:
-    result = run_scenario(scenario_of(tmp_path), METHODS, settings_of(0.0), {}, (50,), forgetting=30).result
+    result = run_scenario(scenario_of(tmp_path), CHOSEN, settings_of(0.0), {}, (50,), forgetting=30).result
     table = forgetting_table(result)
     assert table is not None
     rows = {row[0]: row for row in table.rows}

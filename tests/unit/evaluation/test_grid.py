@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from hebblm.adapt import OUR_METHODS, HebbConfig, MbpaConfig, build_rule, window_of
+from hebblm.adapt import METHODS, OUR_METHODS, HebbConfig, MbpaConfig
 from hebblm.adapt import functional as F
 from hebblm.adapt.method_settings import dotted
 from hebblm.errors import UserError
@@ -146,9 +146,9 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str, scale: str) -> No
     def loss(method: str, values: dict[str, float | str]) -> float:
         point = settings.changed(values)
         base = scenario.base(point)
-        window = window_of([method], point.methods)
+        window = METHODS[method].rule(point.methods).needs.window
         context = scenario.context(base, scenario.empty_memory(point), window)
-        rules = {method: build_rule(method, point.methods)}
+        rules = {method: METHODS[method].rule(point.methods)}
         nll = evaluate(base, context, rules, scenario.stream, scenario.vocabulary, update_every=20).nll[
             method
         ]
@@ -204,7 +204,7 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str, scale: str) -> No
 
     def dynamic_loss(method: str, values: dict[str, float | str]) -> float:
         point = settings.changed(tuned.values).changed(values)
-        rules = {method: build_rule(method, point.methods)}
+        rules = {method: METHODS[method].rule(point.methods)}
         return float(dynamic_pass(scenario, rules, point).scores.nll[method].astype(float).mean())
 
     spaces = {
@@ -261,7 +261,7 @@ def test_the_cache_over_dynamic_evaluation_leaves_the_first_segment_to_mixture(
     best = tune_dynamic(scenario, start, grid)
     point = start.changed({name: value for found in best.values() for name, value in found.values.items()})
     names = ("dynamic", "dynamic+mixture", "dynamic+mixture+cache")
-    rules = {name: build_rule(name, point.methods) for name in names}
+    rules = {name: METHODS[name].rule(point.methods) for name in names}
     for name, nll in dynamic_pass(scenario, rules, point).scores.nll.items():
         np.testing.assert_allclose(best[name].losses, nll, atol=1e-5, err_msg=name)
 
@@ -294,5 +294,5 @@ def test_a_temperature_is_chosen_for_the_methods_beyond_the_paper() -> None:
         assert len(found.tried) == len(plain.best[method].tried) + 2
         point = start.changed(tuned.values)
         run = dynamic_pass if method.startswith("dynamic") else shared_pass
-        nll = run(scenario, {method: build_rule(method, point.methods)}, point).scores.nll[method]
+        nll = run(scenario, {method: METHODS[method].rule(point.methods)}, point).scores.nll[method]
         assert float(nll.astype(float).mean()) == pytest.approx(found.loss, abs=1e-5), method

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as nn
 
 from awd_lstm import detach
-from hebblm.adapt import RULES, build_rule
+from hebblm.adapt import METHODS, STATIC_METHODS
 from hebblm.adapt import functional as F
 from hebblm.adapt.settings import MbpaAbsoluteConfig, MbpaGuardedConfig
 from hebblm.evaluation.loop import evaluate, evaluate_alone
@@ -50,7 +50,7 @@ def test_equals_the_plainest_loop(every: int) -> None:
     stream = toy.stream_of(toy.tokens(0, 120 if every == 1 else 250))
     base = toy.base_of(toy.tiny_model().double())
     context = toy.context_of(base, FlatMemory(toy.DIM, dtype=torch.float64), stream)
-    rules = {name: build_rule(name, EXACT) for name in ("lstm", "mixture", "hebb")}
+    rules = {name: METHODS[name].rule(EXACT) for name in ("lstm", "mixture", "hebb")}
     found = evaluate(base, context, rules, stream, UnionVocabulary(), update_every=every, read_ahead=True)
 
     base.reset()
@@ -91,7 +91,7 @@ def test_a_moving_base_is_plain_gradient_descent_after_scoring() -> None:
     base = toy.base_of(trained, lr=0.3)
     start = copy.deepcopy(base.model)
     context = toy.context_of(base, FlatMemory(toy.DIM, dtype=torch.float64), stream)
-    rules = {name: build_rule(name, EXACT) for name in ("lstm", "mixture")}
+    rules = {name: METHODS[name].rule(EXACT) for name in ("lstm", "mixture")}
     found = evaluate(base, context, rules, stream, UnionVocabulary(), update_every=50)
 
     model, optimizer, state, expected = (
@@ -126,20 +126,20 @@ def test_one_forward_pass_and_one_retrieval_serve_every_method(monkeypatch: pyte
     read = base.read
     monkeypatch.setattr(base, "read", lambda inputs: reads.append(len(inputs)) or read(inputs))
     context = toy.context_of(base, memory, stream)
-    rules = {name: build_rule(name, toy.SETTINGS) for name in RULES}
+    rules = {name: METHODS[name].rule(toy.SETTINGS) for name in STATIC_METHODS}
     scores = evaluate(base, context, rules, stream, UnionVocabulary(), update_every=20)
     assert reads == [20, 20, 20, 20, 15]
     assert memory.searches == 5
     assert memory.added == len(memory) == 95
-    assert set(scores.nll) == set(scores.seconds) == set(scores.stabilized) == set(RULES)
-    assert all(scores.seconds[name] >= scores.base_seconds for name in RULES)
+    assert set(scores.nll) == set(scores.seconds) == set(scores.stabilized) == set(STATIC_METHODS)
+    assert all(scores.seconds[name] >= scores.base_seconds for name in STATIC_METHODS)
     assert scores.seconds["hebb"] >= scores.seconds["mbpa"], "Hebb alone would have to run MbPA as well"
 
 
 def test_without_retrieval_the_memory_is_never_searched() -> None:
     stream = toy.stream_of(toy.tokens(2, 50))
     base, memory = toy.base_of(toy.tiny_model()), CountingMemory()
-    rules = {name: build_rule(name, toy.SETTINGS) for name in ("lstm", "cache")}
+    rules = {name: METHODS[name].rule(toy.SETTINGS) for name in ("lstm", "cache")}
     context = toy.context_of(base, memory, stream)
     evaluate(base, context, rules, stream, UnionVocabulary(), update_every=20, write=False)
     assert memory.searches == memory.added == 0
@@ -155,7 +155,7 @@ def test_the_memory_holds_what_was_asked_for(filled: bool, write: bool) -> None:
         memory.add(toy.randn(0, 30, toy.DIM), torch.randint(0, toy.SOURCE, (30,)))
         memory.mark_base()
     context = toy.context_of(base, memory, stream)
-    rules = {"mixture": build_rule("mixture", toy.SETTINGS), "lstm": build_rule("lstm", toy.SETTINGS)}
+    rules = {"mixture": METHODS["mixture"].rule(toy.SETTINGS), "lstm": METHODS["lstm"].rule(toy.SETTINGS)}
     nll = evaluate(base, context, rules, stream, UnionVocabulary(), update_every=20, write=write).nll
     assert len(memory) == 30 * filled + 60 * write
     assert np.array_equal(nll["mixture"][:20], nll["lstm"][:20]) == (not filled)
@@ -167,7 +167,7 @@ def test_progress_counts_every_token_once() -> None:
     base, done = toy.base_of(toy.tiny_model()), []
     context = toy.context_of(base, FlatMemory(toy.DIM), stream)
     evaluate(
-        base, context, {"lstm": build_rule("lstm", EXACT)}, stream, UnionVocabulary(), update_every=30,
+        base, context, {"lstm": METHODS["lstm"].rule(EXACT)}, stream, UnionVocabulary(), update_every=30,
         read_ahead=True, progress=done.append,
     )  # fmt: skip
     assert sum(done) == 450
@@ -189,16 +189,18 @@ def test_queries_whose_loss_rises_are_counted_and_finite() -> None:
             mbpa_absolute=MbpaAbsoluteConfig(lr=lr),
             mbpa_guarded=MbpaGuardedConfig(lr=lr),
         )
-        rules = {name: build_rule(name, settings) for name in RULES}
+        rules = {name: METHODS[name].rule(settings) for name in STATIC_METHODS}
         scores = evaluate(base, context, rules, stream, UnionVocabulary(), update_every=20)
         assert all(np.isfinite(losses).all() for losses in scores.nll.values())
         quiet = {"lstm", "cache", "knn", "mixture", "mixture-gated", "mixture+cache", "hebb-v1"}
-        assert {name for name in RULES if scores.rose[name] == 0} == (quiet if lr > 1 else set(RULES))
-        again = {name for name in RULES if scores.stabilized[name]}
+        assert {name for name in STATIC_METHODS if scores.rose[name] == 0} == (
+            quiet if lr > 1 else set(STATIC_METHODS)
+        )
+        again = {name for name in STATIC_METHODS if scores.stabilized[name]}
         assert again == ({"mbpa-guarded"} if lr > 1 else set())
         assert scores.stabilized["mbpa-guarded"] == scores.rose["mbpa-guarded"]
         own = {"mbpa-absolute", "mbpa-guarded"}
-        assert len({scores.rose[name] for name in RULES if name not in quiet | own}) == 1
+        assert len({scores.rose[name] for name in STATIC_METHODS if name not in quiet | own}) == 1
 
 
 def test_alone_and_shared_agree_on_the_base() -> None:
@@ -207,7 +209,7 @@ def test_alone_and_shared_agree_on_the_base() -> None:
     base = toy.base_of(toy.tiny_model(), lr=0.2)
     context = toy.context_of(base, FlatMemory(toy.DIM), stream)
     shared = evaluate(
-        base, context, {"lstm": build_rule("lstm", EXACT)}, stream, UnionVocabulary(), update_every=30
+        base, context, {"lstm": METHODS["lstm"].rule(EXACT)}, stream, UnionVocabulary(), update_every=30
     )
     np.testing.assert_allclose(alone, shared.nll["lstm"], atol=1e-6)
     assert len(np.unique(alone)) > 50

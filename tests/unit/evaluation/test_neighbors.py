@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from hebblm.adapt import Rule, build_rule
+from hebblm.adapt import METHODS
 from hebblm.adapt.settings import MbpaConfig
 from hebblm.evaluation.loop import evaluate
 from hebblm.evaluation.neighbors import KEPT, NeighborLog, training_order
@@ -48,18 +48,20 @@ def test_offsets_say_which_pair_it_is(kind: str, every: int, lr: float, write: b
     states: list[Tensor] = []
 
     class Spy(NeighborLog):
-        def _note(self, batch: object) -> None:
+        def watch(self, batch: object, targets: Tensor) -> None:
             states.append(batch.hidden)  # type: ignore[attr-defined]
 
-    rules: dict[str, Rule] = {
-        "log": log,
-        "spy": Spy(0, MbpaConfig(), write=write),
-        "knn": build_rule("knn", toy.SETTINGS),
-    }
-    found = evaluate(
-        base, context, rules, stream, UnionVocabulary(), update_every=every, write=write, read_ahead=lr == 0
+    evaluate(
+        base,
+        context,
+        {"knn": METHODS["knn"].rule(toy.SETTINGS)},
+        stream,
+        UnionVocabulary(),
+        update_every=every,
+        write=write,
+        read_ahead=lr == 0,
+        observers=[log, Spy(0, MbpaConfig(), write=write)],
     )
-    assert np.isfinite(found.nll["log"]).all()
     hidden = torch.cat(states)
     columns = log.columns()
     assert set(columns["position"].tolist()) == set(range(130))
@@ -81,7 +83,7 @@ def test_the_open_vocabulary_is_logged_as_well() -> None:
     context = toy.context_of(base, FlatMemory(toy.DIM, dtype=DTYPE), stream)
     vocabulary: Vocabulary = OpenVocabulary(toy.UNK, toy.WORDS, 0.5)
     log = NeighborLog(30, MbpaConfig(), write=True)
-    evaluate(base, context, {"log": log}, stream, vocabulary, update_every=20)
+    evaluate(base, context, {}, stream, vocabulary, update_every=20, observers=[log])
     assert set(log.columns()["position"].tolist()) == set(range(20, 30))
 
 

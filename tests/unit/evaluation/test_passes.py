@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional as nn
 
-from hebblm.adapt import DYNAMIC_RULES, build_rule
+from hebblm.adapt import DYNAMIC_METHODS, METHODS
 from hebblm.adapt import functional as F
 from hebblm.errors import UserError
 from hebblm.evaluation.loop import evaluate_alone
@@ -25,7 +25,7 @@ SEGMENT = 20
 def test_the_methods_over_dynamic_evaluation_equal_the_plainest_loop(tmp_path: Path) -> None:
     scenario, settings = scenario_of(tmp_path), settings_of(0.0)
     scenario.model.model.double()
-    rules = {name: build_rule(name, settings.methods) for name in DYNAMIC_RULES}
+    rules = {name: METHODS[name].rule(settings.methods) for name in DYNAMIC_METHODS}
     found = dynamic_pass(scenario, rules, settings).scores.nll
 
     methods, stream = settings.methods, scenario.stream
@@ -80,7 +80,7 @@ def test_the_methods_over_dynamic_evaluation_equal_the_plainest_loop(tmp_path: P
 
 def test_dynamic_evaluation_beside_others_is_dynamic_evaluation_alone(tmp_path: Path) -> None:
     scenario, settings = scenario_of(tmp_path), settings_of(0.0)
-    rules = {name: build_rule(name, settings.methods) for name in DYNAMIC_RULES}
+    rules = {name: METHODS[name].rule(settings.methods) for name in DYNAMIC_METHODS}
     base = dynamic_base(scenario, settings.dynamic, None)
     alone, _ = evaluate_alone(base, scenario.stream, scenario.vocabulary, segment=SEGMENT)
     beside = dynamic_pass(scenario, rules, settings).scores
@@ -95,7 +95,7 @@ def test_each_base_scores_its_own_methods_in_the_order_asked_for(tmp_path: Path)
     methods = ["dynamic+mixture", "lstm", "dynamic", "mixture-gated"]
     outcome = run_scenario(scenario, methods, settings, {}, (50,))
     assert list(outcome.result.methods) == list(outcome.nll) == methods
-    rules = {name: build_rule(name, settings.methods) for name in ("lstm", "mixture-gated")}
+    rules = {name: METHODS[name].rule(settings.methods) for name in ("lstm", "mixture-gated")}
     shared = shared_pass(scenario, rules, settings).scores.nll
     for name, nll in shared.items():
         np.testing.assert_array_equal(outcome.nll[name], nll)
@@ -107,7 +107,7 @@ def test_each_base_scores_its_own_methods_in_the_order_asked_for(tmp_path: Path)
 
 def test_the_rms_rule_needs_the_training_text(tmp_path: Path) -> None:
     scenario, settings = scenario_of(tmp_path), settings_of(0.0)
-    rules = {"dynamic": build_rule("dynamic", settings.methods)}
+    rules = {"dynamic": METHODS["dynamic"].rule(settings.methods)}
     settings = settings.changed({"dynamic.rule": "rms"})
     assert np.isfinite(dynamic_pass(scenario, rules, settings).scores.nll["dynamic"]).all()
     with pytest.raises(UserError, match="--source"):

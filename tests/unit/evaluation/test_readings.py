@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from hebblm.adapt import build_rule
+from hebblm.adapt import METHODS
 from hebblm.errors import UserError
 from hebblm.evaluation import readings as module
 from hebblm.evaluation.hyperparameters import Hyperparameters
@@ -22,7 +22,7 @@ from hebblm.text import Dictionary
 
 from ...support import toy
 
-METHODS = ["mixture", "mbpa", "hebb", "mixture+hebb"]
+CHOSEN = ["mixture", "mbpa", "hebb", "mixture+hebb"]
 SETTINGS = Hyperparameters(methods=toy.exact(toy.SETTINGS), memory=MemoryConfig("exact"))
 
 
@@ -43,14 +43,14 @@ def scenario(tokens: int = 60) -> Scenario:
 
 def test_every_effect_is_that_of_an_evaluation_under_that_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "get_args", lambda _: ("test",))
-    found = compare_readings(scenario(), METHODS, SETTINGS, {"command": "x"})
+    found = compare_readings(scenario(), CHOSEN, SETTINGS, {"command": "x"})
     assert {effect.reading for effect in found.effects} == {DEFAULT, *CHOICES} - {"c_k raw"}, (
         "raw is the default"
     )
     by = {(effect.reading, effect.method): effect for effect in found.effects}
     for (reading, method), effect in by.items():
         settings = SETTINGS.changed(CHOICES.get(reading, {}))
-        rules = {method: build_rule(method, settings.methods)}
+        rules = {method: METHODS[method].rule(settings.methods)}
         nll = shared_pass(scenario(), rules, settings).scores.nll[method].astype(np.float64).mean()
         assert effect.nll == pytest.approx(nll, abs=1e-6), (reading, method)
         assert effect.change == pytest.approx(nll - by[DEFAULT, method].nll, abs=1e-6)
@@ -69,11 +69,11 @@ def test_the_content_of_the_memory_is_a_reading_of_every_method(monkeypatch: pyt
         return opened(replace(self, config=replace(self.config, memory_content="test")), settings)
 
     monkeypatch.setattr(Scenario, "memory", memory)
-    found = compare_readings(scenario(), METHODS, SETTINGS, {})
+    found = compare_readings(scenario(), CHOSEN, SETTINGS, {})
     assert asked == ["test", "both", "train"]
     for content in ("both", "train"):
         reading = f"memory of {content}"
-        assert {e.method for e in found.effects if e.reading == reading} == set(METHODS)
+        assert {e.method for e in found.effects if e.reading == reading} == set(CHOSEN)
         assert found.settings[reading] == {"memory_content": content}
 
 
@@ -101,5 +101,5 @@ def test_what_has_no_readings_is_refused() -> None:
     open_ = scenario()
     with pytest.raises(UserError, match="vocabulary 'open'"):
         compare_readings(
-            replace(open_, config=replace(open_.config, vocabulary="open")), METHODS, SETTINGS, {}
+            replace(open_, config=replace(open_.config, vocabulary="open")), CHOSEN, SETTINGS, {}
         )

@@ -11,11 +11,9 @@ import pytest
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from hebblm.adapt import RULES, EvalBatch, Rule, build_rule
-from hebblm.adapt.safeguards import Safeguards
+from hebblm.adapt import METHODS, STATIC_METHODS, EvalBatch, Needs, Rule
 from hebblm.adapt.work import Stopwatch, name_of
 from hebblm.evaluation.loop import Scores, evaluate
-from hebblm.evaluation.passes import WITHOUT_RETRIEVAL
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import FlatMemory
 
@@ -43,7 +41,7 @@ def scores_of(rules: dict[str, Rule], *, tokens: int = 60) -> Scores:
     stream = toy.stream_of(toy.tokens(7, tokens))
     base = toy.base_of(toy.tiny_model())
     context = toy.context_of(base, FlatMemory(toy.DIM), stream)
-    retrieve = any(name not in WITHOUT_RETRIEVAL for name in rules)
+    retrieve = any(rule.needs.retrieval for rule in rules.values())
     return evaluate(base, context, rules, stream, UnionVocabulary(), update_every=20, write=retrieve)
 
 
@@ -64,8 +62,7 @@ class Sharing:
         self.wait(1)
         return targets * 0.0 if self.over is None else self.over.score(batch, targets)
 
-    def safeguards(self, batch: EvalBatch) -> Safeguards:
-        return Safeguards.none(batch.hidden)
+    needs = Needs()
 
     def wait(self, seconds: float) -> None:
         self.clock.now += 1000 * seconds
@@ -89,9 +86,9 @@ def test_who_shares_work_is_charged_alike_in_either_order(ticks: Ticks) -> None:
     assert forth.seconds == back.seconds
 
 
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("name", STATIC_METHODS)
 def test_a_method_in_company_is_charged_what_it_takes_alone(name: str, ticks: Ticks) -> None:
-    rules = {other: build_rule(other, toy.SETTINGS) for other in RULES}
+    rules = {other: METHODS[other].rule(toy.SETTINGS) for other in STATIC_METHODS}
     alone = scores_of({name: rules[name]}).seconds[name]
     others = {other: rule for other, rule in rules.items() if other != name}
     assert scores_of({name: rules[name], **others}).seconds[name] == alone
@@ -102,15 +99,15 @@ def test_a_method_in_company_is_charged_what_it_takes_alone(name: str, ticks: Ti
     "name", ["hebb", "hebb-learned", "mixture+hebb", "mixture+hebb-learned", "mixture+mbpa"]
 )
 def test_what_stands_on_mbpa_pays_for_it(name: str, ticks: Ticks) -> None:
-    scores = scores_of({each: build_rule(each, toy.SETTINGS) for each in ("mbpa", name)})
+    scores = scores_of({each: METHODS[each].rule(toy.SETTINGS) for each in ("mbpa", name)})
     assert scores.seconds[name] > scores.seconds["mbpa"] > scores.base_seconds + scores.retrieval_seconds
 
 
 def test_only_who_asks_for_neighbours_pays_for_retrieval(ticks: Ticks) -> None:
-    rules = {name: build_rule(name, toy.SETTINGS) for name in RULES}
+    rules = {name: METHODS[name].rule(toy.SETTINGS) for name in STATIC_METHODS}
     scores = scores_of(rules)
     spared = {name for name in rules if scores.seconds[name] < scores.base_seconds + scores.retrieval_seconds}
-    assert spared == set(RULES) & set(WITHOUT_RETRIEVAL)
+    assert spared == {"lstm", "cache"}
     parts = [*scores.own_seconds.values(), *scores.shared_seconds.values()]
     assert sum(parts) + scores.base_seconds + scores.retrieval_seconds <= ticks.now
 
@@ -127,7 +124,7 @@ def test_work_within_work_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_pieces_have_plain_names() -> None:
-    mbpa, mixture = toy.SETTINGS.mbpa, build_rule("mixture", toy.SETTINGS)
+    mbpa, mixture = toy.SETTINGS.mbpa, METHODS["mixture"].rule(toy.SETTINGS)
     names = [
         name_of(key) for key in ("products", ("window", 500), mbpa, ("adapted", mbpa), (mixture, "losses", 7))
     ]

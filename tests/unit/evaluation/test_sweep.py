@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from hebblm.adapt import RULES, Rule, build_rule
+from hebblm.adapt import METHODS, STATIC_METHODS, Rule
 from hebblm.errors import UserError
 from hebblm.evaluation import blocks, sweep
 from hebblm.evaluation.blocks import Pace
@@ -55,7 +55,7 @@ def losses(
 ) -> dict[str, np.ndarray]:
     base = base or toy.base_of(toy.tiny_model())
     context = toy.context_of(base, memory, STREAM)
-    rules: dict[str, Rule] = {name: build_rule(name, toy.SETTINGS) for name in RULES}
+    rules: dict[str, Rule] = {name: METHODS[name].rule(toy.SETTINGS) for name in STATIC_METHODS}
     return evaluate(
         base, context, rules, STREAM, UnionVocabulary(), update_every=every, read_ahead=True, sweep=found, write=write
     ).nll  # fmt: skip
@@ -89,7 +89,7 @@ def test_scores_from_a_sweep_are_the_same_bit_for_bit(
         assert {some.states(row, row + 4).data_ptr() % 64 for row in (1, 2)} == {0}
         memory.reset()
         replayed = losses(memory, every, some, base, write)
-        for method in RULES:
+        for method in STATIC_METHODS:
             assert np.array_equal(replayed[method], expected[method]), method
 
 

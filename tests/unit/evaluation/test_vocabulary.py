@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from hebblm.adapt import RULES, build_rule
+from hebblm.adapt import METHODS, STATIC_METHODS
 from hebblm.errors import UserError
 from hebblm.evaluation.loop import evaluate, evaluate_alone
 from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary
@@ -42,11 +42,13 @@ def test_a_row_appears_when_its_word_is_first_observed_and_all_sums_to_one(lr: f
     stream = toy.stream_of(ids, policy="open")
     base = toy.base_of(toy.tiny_model(), rows=0, lr=lr)
     context = toy.context_of(base, FlatMemory(toy.DIM), stream, novel=True)
-    rules = {name: build_rule(name, toy.SETTINGS) for name in RULES}
+    rules = {name: METHODS[name].rule(toy.SETTINGS) for name in STATIC_METHODS}
     rows: list[int] = []
     scores = evaluate(base, context, rules, stream, checked_vocabulary(rows), update_every=10)
     expected = [
-        max(toy.SOURCE, ids[:start].max(initial=0) + 1) for start in range(0, len(ids), 10) for _ in RULES
+        max(toy.SOURCE, ids[:start].max(initial=0) + 1)
+        for start in range(0, len(ids), 10)
+        for _ in STATIC_METHODS
     ]
     assert rows == expected
     assert rows[0] == toy.SOURCE
@@ -62,7 +64,7 @@ def test_a_word_that_came_back_is_predicted_better_by_the_memory() -> None:
     base = toy.base_of(toy.tiny_model(), rows=0)
     stream = toy.stream_of(ids, policy="open")
     context = toy.context_of(base, FlatMemory(toy.DIM), stream)
-    rules = {name: build_rule(name, toy.SETTINGS) for name in ("lstm", "mixture")}
+    rules = {name: METHODS[name].rule(toy.SETTINGS) for name in ("lstm", "mixture")}
     nll = evaluate(base, context, rules, stream, OpenVocabulary(toy.UNK, toy.WORDS), update_every=1).nll
     novel = np.flatnonzero(stream.oov)
     first = np.array([np.flatnonzero(ids == word)[0] for word in np.unique(ids[novel])])
