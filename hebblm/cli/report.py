@@ -32,12 +32,14 @@ class ReportConfig:
         format: what to write, separated by commas: md, csv, tex, html, png, svg.
         output_path: folder for the files; for a single result its own folder if not given.
         edges: training counts that part the frequency report, such as 10,100,1000; needs tokens.parquet.
+        plotted: methods that a plot shows, the LSTM and the best ones; 0 for all. The tables have all.
     """
 
     results: list[Path] = field(default_factory=list, metadata={"positional": True, "nargs": "*"})
     format: str = "md,csv,tex,html,png"
     output_path: Path | None = None
     edges: str | None = None
+    plotted: int = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,8 @@ def _report(config: ReportConfig) -> None:
     """Write the reports of single results, and several side by side."""
     if not config.results:
         raise UserError(f"no result given; name a folder that hebblm-eval wrote: {PROG} DIR")
+    if config.plotted < 0:
+        raise UserError(f"--plotted {config.plotted} must be at least 0, which draws all methods")
     formats = check_formats([name.strip() for name in config.format.split(",")])
     paths = config.results
     if config.output_path is None and len(paths) > 1:
@@ -80,7 +84,7 @@ def _report(config: ReportConfig) -> None:
         result, losses = loaded[0]
         print_summary(result, console)
         _print_beside_paper([result], console)
-        written = write_report(result, directory, formats=formats, tokens=losses)
+        written = write_report(result, directory, formats=formats, tokens=losses, plotted=config.plotted)
     else:
         labels = unique_labels([result for result, _ in loaded], paths)
         results = {label: result for label, (result, _) in zip(labels, loaded, strict=True)}
@@ -88,7 +92,8 @@ def _report(config: ReportConfig) -> None:
         _print_beside_paper(list(results.values()), console)
         written = write_comparison(results, directory, formats=formats)
         for label, (result, losses) in zip(labels, loaded, strict=True):
-            written += write_report(result, directory / _file_name(label), formats=formats, tokens=losses)
+            place = directory / _file_name(label)
+            written += write_report(result, place, formats=formats, tokens=losses, plotted=config.plotted)
     _say(f"Wrote {len(written)} files to {directory}")
 
 
