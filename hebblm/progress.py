@@ -27,6 +27,14 @@ SHORTEST, LONGEST = 6, 40  # of a bar itself
 NUMBERS = 74  # columns for a description and the numbers, before a bar may be longer than the shortest
 
 
+class Description(ProgressColumn):
+    """What is done, on one line: the only part of a bar that is cut where the terminal is too narrow."""
+
+    def render(self, task: Task) -> Text:
+        """Return the description, with an ellipsis where it does not fit."""
+        return Text(task.description, no_wrap=True, overflow="ellipsis")
+
+
 class Display(Progress):
     """A bar that, where it cannot be drawn, writes a line from time to time: a log shows how far the work is."""
 
@@ -68,14 +76,6 @@ class Display(Progress):
         if task.total is not None and done > 0:
             words += f", {duration((now - begin) / done * (task.total - task.completed))} left"
         self.console.print(words, soft_wrap=True, highlight=False, markup=False)
-
-
-class Description(ProgressColumn):
-    """What is done, on one line: the only part of a bar that is cut where the terminal is too narrow."""
-
-    def render(self, task: Task) -> Text:
-        """Return the description, with an ellipsis where it does not fit."""
-        return Text(task.description, no_wrap=True, overflow="ellipsis")
 
 
 def bar() -> Display:

@@ -18,6 +18,7 @@ from hebblm.report.console import print_table
 from hebblm.report.document import check_formats, print_comparison
 from hebblm.report.inspect_data import Inspection
 from hebblm.report.inspect_page import inspect_page
+from hebblm.report.methods import PLOTTED
 from hebblm.report.tables import paper_tables
 
 PROG = "hebblm-report"
@@ -39,7 +40,7 @@ class ReportConfig:
     format: str = "md,csv,tex,html,png"
     output_path: Path | None = None
     edges: str | None = None
-    plotted: int = 6
+    plotted: int = PLOTTED
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from hebblm.errors import UserError
 from hebblm.files import write_text
 from hebblm.report import html, plots, render
 from hebblm.report.console import print_table
+from hebblm.report.methods import PLOTTED
 from hebblm.report.part_tables import (
     forgetting_table,
     gain_rows,
@@ -29,7 +30,6 @@ from hebblm.report.tokens import TokenLosses, with_parts, with_running, word_tab
 
 FORMATS = ("md", "csv", "tex", "html", "png", "svg")
 DEFAULT_FORMATS = ("md", "csv", "tex", "html", "png")
-PLOTTED = 6  # methods that a plot shows unless more are asked for; the tables have all
 
 _CAPTIONS = {
     "comparison": "What each method gains over the LSTM",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 BASE = "lstm"
 DYNAMIC = "dynamic"
+PLOTTED = 6  # methods that a plot shows unless more are asked for; the tables have all
 
 
 @dataclass(frozen=True, slots=True)
