@@ -11,14 +11,28 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
+    Task,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Column
+from rich.text import Text
 
 T = TypeVar("T")
 QUIET = 60.0  # seconds between two lines of a log
+SHORTEST, LONGEST = 6, 40  # of a bar itself
+NUMBERS = 74  # columns for a description and the numbers, before a bar may be longer than the shortest
+
+
+class Description(ProgressColumn):
+    """What is done, on one line: the only part of a bar that is cut where the terminal is too narrow."""
+
+    def render(self, task: Task) -> Text:
+        """Return the description, with an ellipsis where it does not fit."""
+        return Text(task.description, no_wrap=True, overflow="ellipsis")
 
 
 class Display(Progress):
@@ -71,15 +85,20 @@ def say(line: str) -> None:
 
 def bar() -> Display:
     """Return a progress display to be used as a context manager."""
+    console = Console(stderr=True)
+
+    def whole() -> Column:
+        return Column(no_wrap=True)
+
     return Display(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[unit]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
+        Description(),
+        BarColumn(min(LONGEST, max(SHORTEST, console.width - NUMBERS)), table_column=whole()),
+        MofNCompleteColumn(table_column=whole()),
+        TextColumn("{task.fields[unit]}", table_column=whole()),
+        TimeElapsedColumn(table_column=whole()),
+        TextColumn("left", table_column=whole()),
+        TimeRemainingColumn(table_column=whole()),
+        console=console,
         transient=False,
     )
 

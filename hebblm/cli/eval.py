@@ -144,6 +144,10 @@ def _run(
             write_neighbors(outcome.neighbors, scenario, config.output_path / NEIGHBORS_FILE)
         write_report(outcome.result, config.output_path)
         Console().print(f"results in {config.output_path}", soft_wrap=True)
+    else:
+        Console().print(
+            "For training counts, new words by occurrence, plots and settings add --output-path DIR"
+        )
     return 0
 
 

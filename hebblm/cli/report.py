@@ -13,6 +13,7 @@ from rich.console import Console
 from hebblm.cli.common import guarded, parse
 from hebblm.errors import UserError
 from hebblm.files import write_text
+from hebblm.report.methods import PLOTTED
 
 if TYPE_CHECKING:  # they load matplotlib, and are imported once the command line is known to make sense
     from hebblm.report import Result, TokenLosses
@@ -29,12 +30,14 @@ class ReportConfig:
         format: what to write, separated by commas: md, csv, tex, html, png, svg.
         output_path: folder for the files; for a single result its own folder if not given.
         edges: training counts that part the frequency report, such as 10,100,1000; needs tokens.parquet.
+        plotted: methods that a plot shows, the LSTM and the best ones; 0 for all. The tables have all.
     """
 
     results: list[Path] = field(default_factory=list, metadata={"positional": True, "nargs": "*"})
     format: str = "md,csv,tex,html,png"
     output_path: Path | None = None
     edges: str | None = None
+    plotted: int = PLOTTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,8 @@ def _report(config: ReportConfig) -> None:
     """Write the reports of single results, and several side by side."""
     if not config.results:
         raise UserError(f"no result given; name a folder that hebblm-eval wrote: {PROG} DIR")
+    if config.plotted < 0:
+        raise UserError(f"--plotted {config.plotted} must be at least 0, which draws all methods")
     from hebblm.report import print_summary, write_comparison, write_report
     from hebblm.report.document import check_formats, print_comparison
 
@@ -83,7 +88,7 @@ def _report(config: ReportConfig) -> None:
         result, losses = loaded[0]
         print_summary(result, console)
         _print_beside_paper([result], console)
-        written = write_report(result, directory, formats=formats, tokens=losses)
+        written = write_report(result, directory, formats=formats, tokens=losses, plotted=config.plotted)
     else:
         labels = unique_labels([result for result, _ in loaded], paths)
         results = {label: result for label, (result, _) in zip(labels, loaded, strict=True)}
@@ -91,7 +96,8 @@ def _report(config: ReportConfig) -> None:
         _print_beside_paper(list(results.values()), console)
         written = write_comparison(results, directory, formats=formats)
         for label, (result, losses) in zip(labels, loaded, strict=True):
-            written += write_report(result, directory / _file_name(label), formats=formats, tokens=losses)
+            place = directory / _file_name(label)
+            written += write_report(result, place, formats=formats, tokens=losses, plotted=config.plotted)
     _say(f"Wrote {len(written)} files to {directory}")
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from rich.console import Console
 from rich.measure import Measurement
+from rich.text import Text
 
 from hebblm.report.render import to_rich
 from hebblm.report.table import Table
@@ -18,9 +19,21 @@ EDGES = 2
 def print_table(table: Table, console: Console) -> None:
     """Print a table, in parts one below the other where the console is too narrow for it."""
     for part in fitting(table, console.width):
-        widths = least_widths(part)
+        console.print(Text(part.title, style="bold"))
         natural = Measurement.get(console, console.options.update(max_width=1 << 16), to_rich(part)).maximum
-        console.print(to_rich(part, None if natural <= console.width else widths))
+        console.print(to_rich(part, None if natural <= console.width else widths_within(part, console.width)))
+        for note in part.notes:
+            console.print(Text(note, style="dim"))
+
+
+def widths_within(table: Table, width: int) -> list[int]:
+    """Return the widths of the columns: as little as each needs, and what is left for the columns of sentences."""
+    widths = least_widths(table)
+    wide = [at for at, column in enumerate(table.columns) if column.wide]
+    spare = width - EDGES - sum(widths) - BETWEEN * (len(widths) - 1)
+    for at in wide:
+        widths[at] += max(0, spare // len(wide))
+    return widths
 
 
 def fitting(table: Table, width: int) -> list[Table]:

@@ -13,6 +13,7 @@ from hebblm.errors import UserError
 from hebblm.files import write_text
 from hebblm.report import html, plots, render
 from hebblm.report.console import print_table
+from hebblm.report.methods import PLOTTED
 from hebblm.report.part_tables import (
     forgetting_table,
     gain_rows,
@@ -22,6 +23,7 @@ from hebblm.report.part_tables import (
 )
 from hebblm.report.result import Result
 from hebblm.report.sections import fact_tables, policy_lines, scenario_line
+from hebblm.report.summary import summary_table, verdict
 from hebblm.report.table import Table
 from hebblm.report.tables import comparison_table, frequency_table, paper_tables, side_by_side
 from hebblm.report.tokens import TokenLosses, with_parts, with_running, word_table
@@ -56,6 +58,7 @@ def write_report(
     *,
     formats: Sequence[str] = DEFAULT_FORMATS,
     tokens: TokenLosses | None = None,
+    plotted: int = PLOTTED,
 ) -> list[Path]:
     """Write the report of one result, each file atomically.
 
@@ -65,6 +68,7 @@ def write_report(
         formats: any of ``md`` (``report.md``), ``csv`` (a file a table), ``tex`` (``tables.tex``), ``html``
             (``report.html``, with its pictures inside), ``png`` and ``svg`` (a file a plot).
         tokens: the losses token by token, for the running curves and the words that changed most.
+        plotted: methods that a plot shows; 0 for all.
 
     Returns:
         The files written.
@@ -81,18 +85,22 @@ def write_report(
     facts = fact_tables(result)
     title = f"Language-model adaptation: {result.scenario.label}"
     written: list[Path] = []
-    made = plots.figures(result) if {"png", "svg", "html"} & set(chosen) else {}
+    made = plots.figures(result, plotted) if {"png", "svg", "html"} & set(chosen) else {}
     for suffix in ("png", "svg"):
         if suffix in chosen:
             written += [plots.save(figure, directory / f"{name}.{suffix}") for name, figure in made.items()]
     picture_suffix = next((suffix for suffix in ("png", "svg") if suffix in chosen), None)
     links = {name: f"{name}.{picture_suffix}" for name in made} if picture_suffix else {}
-    lines = policy_lines(result)
+    lead, lines = verdict(result), policy_lines(result)
     if "md" in chosen:
-        written.append(_write(directory / "report.md", _markdown(title, lines, tables, links, facts)))
+        written.append(
+            _write(directory / "report.md", _markdown(title, [lead, *lines], tables, links, facts))
+        )
     if "html" in chosen:
         pictures = {_CAPTIONS[name]: plots.render(figure, "png") for name, figure in made.items()}
-        written.append(_write(directory / "report.html", html.page(title, lines, tables, pictures, facts)))
+        written.append(
+            _write(directory / "report.html", html.page(title, lines, tables, pictures, facts, lead))
+        )
     return [*written, *_write_data(tables, directory, chosen, "tables", {"gains": gain_rows(result)})]
 
 
@@ -126,18 +134,19 @@ def write_comparison(
 
 
 def print_summary(result: Result, console: Console) -> None:
-    """Print the scenario in one line, the comparison of the methods, where each gains, and where the time went."""
+    """Print the verdict, the scenario in one line, the methods from the best on, and where the time went."""
+    console.print(Text(f"{verdict(result)}\n", style="bold"))
     console.print(Text(scenario_line(result.scenario)))
-    for table in _findings(result):
-        print_table(table, console)
+    print_table(summary_table(result), console)
     if result.seconds is not None:
         console.print(Text(result.seconds.line()))
 
 
 def print_comparison(results: Mapping[str, Result], console: Console) -> None:
-    """Print several results side by side."""
+    """Print several results side by side, each with its verdict."""
     for label, result in results.items():
         console.print(Text(scenario_line(result.scenario, label)))
+        console.print(Text(f"{verdict(result)}\n"))
     for table in (side_by_side(results), *_new_words(results)):
         print_table(table, console)
 

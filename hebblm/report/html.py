@@ -78,6 +78,7 @@ def page(
     tables: Iterable[Table],
     pictures: Mapping[str, bytes],
     facts: Iterable[Table],
+    lead: str = "",
 ) -> str:
     """Return one HTML file that needs nothing beside it.
 
@@ -87,6 +88,7 @@ def page(
         tables: the findings.
         pictures: PNG bytes by their description.
         facts: tables that follow the pictures.
+        lead: a paragraph that stands before all others.
     """
     images = [
         f'<img alt="{escape(name)}" src="data:image/png;base64,{base64.b64encode(data).decode()}">'
@@ -94,6 +96,7 @@ def page(
     ]
     body = [
         element("h1", title),
+        *([element("p", lead)] if lead else []),
         *(element("p", line, class_="note") for line in lines),
         *map(table_html, tables),
         *images,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from hebblm.adapt.methods import METHODS
 
 BASE = "lstm"
 DYNAMIC = "dynamic"
+PLOTTED = 6  # methods that a plot shows unless more are asked for; the tables have all
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,19 @@ def ordered(methods: Iterable[str]) -> list[str]:
     """Return the methods in the project's order; those it does not list follow by name."""
     rank = {method: index for index, method in enumerate(_LOOKS)}
     return sorted(set(methods), key=lambda method: (rank.get(method, len(rank)), method))
+
+
+def best_of(losses: Mapping[str, float | None], most: int) -> set[str]:
+    """Return the unadapted model, where it is there, and the methods with the lowest losses.
+
+    Args:
+        losses: by method; None where there is none.
+        most: how many are returned.
+    """
+    order = sorted(
+        ordered(losses), key=lambda name: (name != BASE, math.inf if (loss := losses[name]) is None else loss)
+    )
+    return set(order[:most])
 
 
 def looks(methods: Iterable[str]) -> dict[str, Look]:

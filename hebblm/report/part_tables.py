@@ -99,7 +99,7 @@ def gain_table(result: Result) -> Table | None:
     for name in methods:
         found = {gain.part: gain for gain in result.methods[name].gains}
         cells: list[Cell] = [
-            _interval_text(found[gain.part]) if gain.part in found else None for gain in shown
+            interval_text(found[gain.part], mark="*") if gain.part in found else None for gain in shown
         ]
         rows.append((name_of(name), *cells))
     return Table(
@@ -182,15 +182,22 @@ def _forgetting_note(text: Mapping[str, Any]) -> str:
     )
 
 
-def _interval_text(gain: Gain) -> str:
-    """Return the gain with half the width of its interval, marked where that leaves out 0."""
+def interval_text(gain: Gain, mark: str = "") -> str:
+    """Return a gain with half the width of its interval.
+
+    Args:
+        gain: of any part.
+        mark: written behind an interval that leaves out 0.
+    """
     if gain.gain is None:
         return MISSING
     text = f"{gain.gain:+.3f}"
     if gain.low is None or gain.high is None:
         return text
     half = f"{(gain.high - gain.low) / 2:.3f}"
-    return f"{text} ±{half.removeprefix('0') if half.startswith('0.') else half}{'*' if gain.certain else ''}"
+    return (
+        f"{text} ±{half.removeprefix('0') if half.startswith('0.') else half}{mark if gain.certain else ''}"
+    )
 
 
 def _interval_note(result: Result) -> str:

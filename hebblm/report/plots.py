@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -18,7 +19,7 @@ from PIL import Image
 from hebblm.files import atomic_path
 from hebblm.report.drawing import STYLE, TALLEST, short
 from hebblm.report.layout import End, label_ends
-from hebblm.report.methods import BASE, Look, looks
+from hebblm.report.methods import BASE, Look, best_of, looks
 from hebblm.report.numbers import display, perplexity
 from hebblm.report.occurrence_plot import occurrence_figure
 from hebblm.report.result import Result
@@ -27,16 +28,42 @@ _WIDE_RANGE = 4.0  # a running curve whose extremes differ by more than this fac
 _WARM_UP = 0.02  # share of the stream whose running mean is too noisy to set the scale
 
 
-def figures(result: Result) -> dict[str, Figure]:
-    """Return the plots that a result has data for, by name."""
+def figures(result: Result, most: int = 0) -> dict[str, Figure]:
+    """Return the plots that a result has data for, by name.
+
+    Args:
+        result: with any number of methods.
+        most: methods that a plot shows: the LSTM and the best ones, on new words in the plot of those. A note
+            says how many are left out. 0 for all.
+    """
     makers: dict[str, Callable[[Result], Figure | None]] = {
         "comparison": comparison_figure,
         "frequency": frequency_figure,
         "occurrences": occurrence_figure,
         "running": running_figure,
     }
-    made = {name: make(result) for name, make in makers.items()}
+    made = {
+        name: make(_drawn(result, most, new_words=name == "occurrences")) for name, make in makers.items()
+    }
+    rest = len(result.methods) - most
+    if most and rest > 0:
+        for figure in filter(None, made.values()):
+            _note(figure, f"{rest} more method{'s' if rest > 1 else ''}: see the tables")
     return {name: figure for name, figure in made.items() if figure is not None}
+
+
+def _drawn(result: Result, most: int, *, new_words: bool) -> Result:
+    """Return a result with the methods that a plot shows."""
+    losses = {name: item.oov_nll if new_words else item.nll for name, item in result.methods.items()}
+    chosen = best_of(losses, most) if most else set(losses)
+    return replace(result, methods={name: item for name, item in result.methods.items() if name in chosen})
+
+
+def _note(figure: Figure, text: str) -> None:
+    """Write a note where a figure is empty: in the lower right corner, in the upper one beside a title of all axes."""
+    height, side = (0.985, "top") if figure.get_suptitle() else (0.012, "bottom")
+    with rc_context(STYLE):
+        figure.text(0.995, height, text, ha="right", va=side, fontsize=7.5, color="#666666")
 
 
 def frequency_figure(result: Result) -> Figure | None:

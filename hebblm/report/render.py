@@ -32,15 +32,13 @@ _LATEX_SPECIALS = {
 
 
 def to_rich(table: Table, widths: Sequence[int] | None = None) -> RichTable:
-    """Return a table for a console, the best cell of a column in bold.
+    """Return the cells of a table for a console, without its title and notes, the best cell of a column in bold.
 
     Args:
         table: of any width.
         widths: of the columns, to be kept to; by default rich chooses them.
     """
     rich = RichTable(
-        title=Text(table.title, style="bold"),
-        title_justify="left",
         box=box.SIMPLE_HEAD,
         pad_edge=False,
         padding=(0, 1, 0, 0),
@@ -63,10 +61,20 @@ def to_rich(table: Table, widths: Sequence[int] | None = None) -> RichTable:
         rich.add_row(
             *(Text(cell, style="bold" if (at, index) in best else "") for index, cell in enumerate(row))
         )
-    if table.notes:
-        rich.caption = Text("\n".join(table.notes), style="dim not italic")
-        rich.caption_justify = "left"
     return rich
+
+
+def to_text(table: Table) -> str:
+    """Return the cells as a Markdown table whose columns are aligned, to be read as it is."""
+    lines = [table.single_headers(), *table.text()]
+    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+    left = [column.kind == "text" for column in table.columns]
+    rules = [f":{'-' * (w - 1)}" if at else f"{'-' * (w - 1)}:" for w, at in zip(widths, left, strict=True)]
+    aligned = [
+        [cell.ljust(w) if at else cell.rjust(w) for cell, w, at in zip(line, widths, left, strict=True)]
+        for line in lines
+    ]
+    return "\n".join(_markdown_row(line, escape=False) for line in (aligned[0], rules, *aligned[1:]))
 
 
 def to_markdown(table: Table, *, level: int = 2) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hebblm.errors import UserError
 from hebblm.files import read_json, write_json
@@ -15,6 +15,9 @@ from hebblm.report.forgetting import Forgetting
 from hebblm.report.gains import Gain
 from hebblm.report.naming import scenario_label
 from hebblm.report.seconds import Seconds
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SCHEMA = "hebblm-result/1"
 FILE_NAME = "result.json"
@@ -229,6 +232,39 @@ class Result:
     methods: Mapping[str, MethodResult]
     extra: Mapping[str, Any] = field(default_factory=dict)
     seconds: Seconds | None = None
+
+    def verdict(self) -> str:
+        """Return who is best by how much and at what cost, or why that cannot be told."""
+        from hebblm.report.summary import verdict
+
+        return verdict(self)
+
+    def table(self) -> str:
+        """Return the methods, best first, as plain text that is Markdown too."""
+        from hebblm.report.render import to_text
+        from hebblm.report.summary import summary_table
+
+        return to_text(summary_table(self))
+
+    def _repr_html_(self) -> str:
+        """Return verdict and table for a notebook."""
+        from hebblm.report.html import element, table_html
+        from hebblm.report.summary import summary_table
+
+        return element("p", self.verdict()) + table_html(summary_table(self), level=4)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a data frame with a row a method, the lowest loss first.
+
+        Losses and the gain over the LSTM, with both ends of its interval, are in nats per token; what is not known is
+        missing.
+
+        Raises:
+            UserError: pandas is not installed.
+        """
+        from hebblm.report.summary import frame
+
+        return frame(self)
 
     @classmethod
     def from_json(cls, value: Any, where: str = FILE_NAME) -> Result:

@@ -34,7 +34,7 @@ def comparison_table(result: Result) -> Table:
     further = [Column("Word perplexity", "perplexity", "min"), Column("Bits/byte", "nll", "min")]
     rows: list[list[Cell]] = []
     extra: list[list[Cell]] = []
-    mistimed = [name for name in _MISTIMED if name in result.methods and result.seconds is None]
+    mistimed = [name for name in _MISTIMED if name in result.methods and speed(result, name) is None]
     for method, item in _ordered_items(result.methods):
         rows.append(
             [
@@ -43,14 +43,12 @@ def comparison_table(result: Result) -> Table:
                 item.nll,
                 item.oov_nll,
                 item.in_vocabulary_nll,
-                None if method in mistimed else item.tokens_per_second,
+                speed(result, method),
                 item.stabilized_queries if item.rose_queries is None else item.rose_queries,
             ]
         )
-        words = item.words_perplexity
-        subwords = words is not None and not math.isclose(words, item.perplexity, rel_tol=1e-9)
-        extra.append([words, item.bits_per_byte] if subwords else [None, None])
-    # A word's perplexity is that of a token where tokens are words: such a table need not say it twice.
+        words = word_perplexity(item)
+        extra.append([words, None if words is None else item.bits_per_byte])
     extra_columns, extra_rows = without_empty_columns(further, extra)
     return Table(
         name="comparison",
@@ -62,6 +60,19 @@ def comparison_table(result: Result) -> Table:
             *_fast_notes(result),
         ),
     )
+
+
+def speed(result: Result, method: str) -> float | None:
+    """Return how many tokens a second a method reads; None where that was not measured rightly."""
+    if method in _MISTIMED and result.seconds is None:
+        return None
+    return result.methods[method].tokens_per_second
+
+
+def word_perplexity(item: MethodResult) -> float | None:
+    """Return the perplexity per word; None where tokens are words, and a table would say it twice."""
+    words = item.words_perplexity
+    return None if words is None or math.isclose(words, item.perplexity, rel_tol=1e-9) else words
 
 
 def _fast_notes(result: Result) -> tuple[str, ...]:

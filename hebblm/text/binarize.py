@@ -144,6 +144,8 @@ def _batches(source: LineSource, description: str) -> Iterator[list[str]]:
             yield batch
             done += sum(len(line.encode()) + 1 for line in batch)
             progress.update(task, completed=done // 1000)
+        # The size of a part of a text is estimated from its share of the lines.
+        progress.update(task, completed=progress.tasks[task].total)
 
 
 def _count(corpus: Corpus, normalization: Normalization) -> Counter[str]:

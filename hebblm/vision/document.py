@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from rich.console import Console
 
-from hebblm.report import render
+from hebblm.report.console import print_table
 from hebblm.report.methods import Look, name_of
 from hebblm.report.table import Cell, Column, Table
 from hebblm.vision.curves import Line, draw
@@ -42,7 +42,7 @@ def write_report(document: Mapping[str, Any], folder: Path) -> list[Path]:
 
 def print_summary(document: Mapping[str, Any], console: Console) -> None:
     """Print the table."""
-    console.print(render.to_rich(summary_table(document)))
+    print_table(summary_table(document), console)
 
 
 def summary_table(document: Mapping[str, Any]) -> Table:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from hebblm import progress
@@ -60,6 +62,25 @@ def test_a_log_tells_how_far_work_of_unknown_length_is(
         clock.now += QUIET
         shown.advance(task, 7)
     assert "count: 7 kB, 60 seconds\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_narrow_terminal_cuts_the_description_and_no_number(
+    width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("FORCE_COLOR", "1"), ("NO_COLOR", "1"), ("TERM", "xterm"), ("COLUMNS", str(width))):
+        monkeypatch.setenv(name, value)
+    with bar() as shown:
+        task = shown.add_task(
+            "evaluate a text of one's own with sixteen methods", total=245_569, unit="tokens"
+        )
+        shown.update(task, completed=245_569)
+    last = re.sub(r"\x1b\[[0-9?;]*[a-zA-Z]", "", capsys.readouterr().err).strip().splitlines()[-1].strip()
+    last = last.rpartition("\r")[2]
+    assert len(last) <= width
+    assert last.startswith("evaluate")
+    assert "…" in last
+    assert re.search(r" 245569/245569 tokens 0:00:0\d left 0:00:00$", last)
 
 
 def test_a_bar_is_not_interrupted_by_lines(

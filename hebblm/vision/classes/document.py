@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from rich.console import Console
 
-from hebblm.report import render
+from hebblm.report.console import print_table
 from hebblm.report.methods import Look, looks
 from hebblm.vision.classes.tables import method_name, tables
 from hebblm.vision.classes.top1 import KEYS
@@ -30,7 +30,7 @@ def write_report(document: Mapping[str, Any], folder: Path) -> list[Path]:
 def print_summary(document: Mapping[str, Any], console: Console) -> None:
     """Print the tables."""
     for table in tables(document):
-        console.print(render.to_rich(table))
+        print_table(table, console)
 
 
 def figures(document: Mapping[str, Any]) -> dict[str, tuple[str, Figure]]:

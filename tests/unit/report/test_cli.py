@@ -60,6 +60,7 @@ def test_several_results_need_a_common_place(tmp_path: Path, capsys: pytest.Capt
         (["{result}", "--edges", "5,x"], "'5,x'"),
         (["{result}", "--edges", "50,10"], "50, 10"),
         (["{result}", "--colour", "red"], "colour"),
+        (["{result}", "--plotted", "-1"], "--plotted -1"),
         (["inspect", "absent"], "absent"),
     ],
 )

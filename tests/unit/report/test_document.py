@@ -152,18 +152,37 @@ def test_new_words_stand_side_by_side_where_several_results_have_them(tmp_path: 
         assert text.index("one (lower, union), tokens") < text.index("two (lower, union), tokens")
 
 
-def test_the_summary_prints_scenario_comparison_and_frequency() -> None:
+@pytest.mark.parametrize("width", [60, 80, 160])
+def test_the_summary_is_a_verdict_the_scenario_and_one_table(width: int) -> None:
+    result = sample_result(3000)
     stream = io.StringIO()
-    print_summary(sample_result(300), Console(file=stream, width=160, color_system=None))
+    print_summary(result, Console(file=stream, width=width, color_system=None))
     text = stream.getvalue()
-    assert text.splitlines()[0].startswith(
-        "wt2-to-ptb test (cross-domain): normalization lower, vocabulary union"
-    )
-    assert "Methods on wt2-to-ptb test" in text
-    assert "Perplexity by training count on wt2-to-ptb test" in text
-    assert "Gain over the LSTM by training count on wt2-to-ptb test" in text
-    assert "Nats on OOV words by occurrence in the stream, wt2-to-ptb test" in text
-    assert "Mixture+Hebb" in text
+    head, _, rest = text.partition("\n\n")
+    assert " ".join(head.split()) == result.verdict()
+    assert rest.startswith("wt2-to-ptb test (cross-domain): normalization lower")
+    assert rest.count("Methods on wt2-to-ptb test") == (2 if width == 60 else 1)
+    for internal in ("largest difference", "e+00", "Loss rose", "Training count", "*"):
+        assert internal not in text
+    assert all(len(line.rstrip()) <= width for line in text.splitlines())
+    assert len(text.splitlines()) < 25 or width == 60
+
+
+def test_reports_open_with_the_verdict(tmp_path: Path) -> None:
+    result = sample_result(3000)
+    write_report(result, tmp_path, formats=("md", "html"))
+    first = (tmp_path / "report.md").read_text(encoding="utf-8").split("\n\n")[1]
+    assert first.replace("\\", "").strip() == result.verdict()
+    text = _read(tmp_path / "report.html").text
+    assert text.index(result.verdict()) < text.index("wt2-to-ptb test (cross-domain)")
+
+
+def test_runs_side_by_side_have_a_verdict_each() -> None:
+    results = {"one": sample_result(3000), "two": sample_result(2800, methods=("lstm", "cache"))}
+    stream = io.StringIO()
+    print_comparison(results, Console(file=stream, width=1000, color_system=None))
+    for result in results.values():
+        assert f"\n{result.verdict()}\n" in stream.getvalue()
 
 
 def test_token_losses_fill_in_what_a_result_lacks(tmp_path: Path) -> None:

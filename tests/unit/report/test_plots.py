@@ -14,6 +14,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.text import Annotation
 
 from hebblm.report.layout import End, label_ends, spread
+from hebblm.report.methods import name_of
 from hebblm.report.occurrence_plot import occurrence_figure
 from hebblm.report.plots import comparison_figure, figures, frequency_figure, render, running_figure, save
 
@@ -142,6 +143,32 @@ def test_plots_without_data_are_left_out() -> None:
     bare = replace(result.methods["hebb"], running=(), frequency=(), oov_occurrences=())
     assert figures(replace(result, methods={"hebb": bare})) == {}
     assert list(figures(result)) == ["frequency", "occurrences", "running"]
+
+
+def test_plots_show_six_methods_and_say_how_many_they_leave_out() -> None:
+    result = sample_result(3000)
+    made = figures(result, 6)
+    names = {
+        "frequency": [text.get_text() for text in made["frequency"].legends[0].get_texts()],
+        "occurrences": [text.get_text() for text in made["occurrences"].legends[0].get_texts()],
+        "running": [text.get_text().split("  ")[0] for text in made["running"].axes[0].texts],
+        "comparison": ["LSTM", *(text.get_text() for text in made["comparison"].axes[0].get_yticklabels())],
+    }
+    by_loss = sorted(result.methods, key=lambda name: result.methods[name].nll)
+    best = {name_of(name) for name in ("lstm", *[name for name in by_loss if name != "lstm"][:5])}
+    for name in ("frequency", "running", "comparison"):
+        assert len(names[name]) == 6
+        assert set(names[name]) == best
+    by_oov = sorted(result.methods, key=lambda name: result.methods[name].oov_nll or 0.0)
+    assert set(names["occurrences"]) == {name_of(name) for name in ("lstm", *by_oov[:5])}
+    for figure in made.values():
+        assert [text.get_text() for text in figure.texts][-1] == "4 more methods: see the tables"
+
+
+def test_plots_of_few_methods_are_as_they_were() -> None:
+    result = sample_result(400, methods=SMALL)
+    for name, figure in figures(result, 6).items():
+        assert render(figure, "png") == render(figures(result)[name], "png")
 
 
 def test_occurrence_figure_has_a_line_a_method_and_leaves_out_infinite_points() -> None:

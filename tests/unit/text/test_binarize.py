@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -198,3 +199,17 @@ def test_a_missing_split_is_named(tmp_path: Path) -> None:
     prepared = prepare(corpus(["a"]), normalization="raw", destdir=tmp_path / "out")
     with pytest.raises(UserError, match="train, valid, test"):
         prepared.tokens("dev")
+
+
+def test_a_bar_ends_full_where_the_size_was_an_estimate(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("NO_COLOR", "1")
+    lines = ["a few words here\r\n"] * 900 + ["a much longer line of very many more words here\r\n"] * 100
+    (tmp_path / "text.txt").write_text("".join(lines), encoding="utf-8", newline="")
+    prepare(resolve(f"text:{tmp_path / 'text.txt'}"), normalization="raw", destdir=tmp_path / "out")
+    counts = re.findall(r"(\d+)/(\d+) +kB", capsys.readouterr().err)
+    totals = {total for _, total in counts}
+    assert len(totals) > 1
+    assert all((total, total) in counts for total in totals)

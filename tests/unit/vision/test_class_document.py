@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from hebblm.report import paper
-from hebblm.vision.classes.document import curve_figure, figures, heat_map, write_report
+from hebblm.vision.classes.document import curve_figure, figures, heat_map, print_summary, write_report
 from hebblm.vision.classes.tables import paper_ratio, tables
 from hebblm.vision.classes.top1 import KEYS
 
@@ -187,3 +189,13 @@ def test_the_papers_numbers_are_consistent() -> None:
     assert paper.image("incremental", "Densenet", "3", "new", "mbpa") == 27.01
     assert paper.image("incremental", "Densenet", "3", "old", "mbpa") is None
     assert paper.image("online", None, "new", "mbpa") is None
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_narrow_console_tears_no_header(width: int) -> None:
+    stream = io.StringIO()
+    found = document("incremental", ("1:1", "2:1"))
+    print_summary(found, Console(file=stream, width=width, color_system=None))
+    assert all(len(line.rstrip()) <= width for line in stream.getvalue().splitlines())
+    headers = {word for table in tables(found) for column in table.columns for word in column.header.split()}
+    assert set(stream.getvalue().split()) >= headers

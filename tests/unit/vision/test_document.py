@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
-from hebblm.vision.document import curve_figure, summary_table, write_report
+from hebblm.vision.document import curve_figure, print_summary, summary_table, write_report
 
 MEANS = {"mlp": 0.5, "ewc": 0.8, "mbpa-5": 0.7, "hebb-5": 0.75, "mbpa-10": 0.9, "hebb-10": 0.85}
 
@@ -72,3 +74,15 @@ def test_same_result_same_files(tmp_path: Path) -> None:
     second = write_report(json.loads(json.dumps(document())), tmp_path / "b")
     for one, other in zip(first, second, strict=True):
         assert one.read_bytes() == other.read_bytes()
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_narrow_console_tears_no_header_and_no_number(width: int) -> None:
+    stream = io.StringIO()
+    print_summary(document(), Console(file=stream, width=width, color_system=None))
+    lines = stream.getvalue().splitlines()
+    assert all(len(line.rstrip()) <= width for line in lines)
+    words = set(stream.getvalue().split())
+    table = summary_table(document())
+    assert words >= {word for column in table.columns for word in column.header.split()}
+    assert words >= {cell for row in table.text() for cell in row}

@@ -1,0 +1,214 @@
+"""The short answer of a result: one verdict and one compact table, the best method first."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from hebblm.errors import UserError
+from hebblm.report.gains import LEAST_BLOCKS, Bootstrap, Gain
+from hebblm.report.methods import BASE, name_of, ordered
+from hebblm.report.numbers import display
+from hebblm.report.part_tables import interval_text
+from hebblm.report.parts import ALL
+from hebblm.report.result import Result
+from hebblm.report.table import Cell, Column, Table, without_empty_columns
+from hebblm.report.tables import speed, word_perplexity
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_BEST = " ◄"  # stands where a console has no bold letters
+
+
+def by_loss(result: Result) -> list[str]:
+    """Return the methods, the lowest loss first; those that are equal in the project's order."""
+    return sorted(ordered(result.methods), key=lambda name: result.methods[name].nll)
+
+
+def gain_of(result: Result, method: str) -> Gain | None:
+    """Return what a method gains over the LSTM on all tokens; None without the LSTM, for it, or for an infinite loss.
+
+    An older result holds no intervals: its gain is the difference of the losses.
+    """
+    if method == BASE or BASE not in result.methods:
+        return None
+    item = result.methods[method]
+    for gain in item.gains:
+        if gain.part == ALL and gain.gain is not None:
+            return gain
+    difference = result.methods[BASE].nll - item.nll
+    return Gain(ALL, result.scenario.tokens, difference, None, None) if math.isfinite(difference) else None
+
+
+def verdict(result: Result) -> str:
+    """Return who is best by how much and at what cost, or why that cannot be told; at most three sentences."""
+    finite = [name for name in by_loss(result) if math.isfinite(result.methods[name].nll)]
+    if not finite:
+        return "No method has a finite loss: each gave some token no probability."
+    others = [name for name in finite if name != BASE]
+    if not others or BASE not in finite:
+        best = finite[0]
+        return f"{_name(best)} has perplexity {_perplexity(result, best)}; {_alone(result, best)}."
+    best, gain = others[0], gain_of(result, others[0])
+    assert gain is not None  # both losses are finite
+    measured = _measured(result, best, gain)
+    if not gain.certain:
+        return _undecided(result, others, gain, measured)
+    if _value(gain) < 0:
+        return f"No method gains over the LSTM. The closest is {_name(best)}: {measured}."
+    return f"{_name(best)} is best: {measured}.{_next(result, others)}"
+
+
+def summary_table(result: Result) -> Table:
+    """Return every method with its loss, its gain over the LSTM, its loss on new words and its speed, the best first.
+
+    Columns in which no method has a value are left out.
+    """
+    methods = by_loss(result)
+    columns = [
+        Column("Method"),
+        Column("Perplexity", "perplexity", "min"),
+        Column("Nats", "nll", "min"),
+        Column("Gain", "signed"),
+        Column("OOV nats", "nll", "min", decimals=3),
+        Column("Word perplexity", "perplexity", "min"),
+        Column("Tokens/s", "rate"),
+    ]
+    gains = {name: gain_of(result, name) for name in methods}
+    rows: list[list[Cell]] = [
+        [
+            _name(name) + (_BEST if at == 0 and len(methods) > 1 else ""),
+            item.perplexity,
+            item.nll,
+            None if (gain := gains[name]) is None else interval_text(gain),
+            item.oov_nll,
+            word_perplexity(item),
+            speed(result, name),
+        ]
+        for at, name in enumerate(methods)
+        for item in (result.methods[name],)
+    ]
+    kept, cells = without_empty_columns(columns, rows)
+    notes = []
+    if any(gains.values()):
+        known = any(gain is not None and gain.low is not None for gain in gains.values())
+        half = f", ± half of the {_level(result)} % interval" if known else ""
+        notes.append(f"Gain: nats a token below the LSTM{half}.")
+    title = f"Methods on {result.scenario.label}, best first"
+    return Table("summary", title, tuple(kept), tuple(map(tuple, cells)), tuple(notes))
+
+
+def frame(result: Result) -> pd.DataFrame:
+    """Return a data frame with a row a method, as :meth:`Result.to_pandas` describes it.
+
+    Raises:
+        UserError: pandas is not installed.
+    """
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise UserError(
+            "to_pandas() needs pandas, which is not installed: pip install 'hebblm[pandas]'"
+        ) from error
+    rows = {}
+    for name in by_loss(result):
+        item, gain = result.methods[name], gain_of(result, name)
+        rows[name] = {
+            "nll": item.nll,
+            "perplexity": item.perplexity,
+            "gain": None if gain is None else gain.gain,
+            "gain_low": None if gain is None else gain.low,
+            "gain_high": None if gain is None else gain.high,
+            "oov_nll": item.oov_nll,
+            "in_vocabulary_nll": item.in_vocabulary_nll,
+            "tokens_per_second": speed(result, name),
+        }
+    found = pd.DataFrame.from_dict(rows, orient="index", dtype=float)
+    return found.rename_axis("method")
+
+
+def _alone(result: Result, best: str) -> str:
+    """Say why there is nothing to compare the best method with."""
+    if best == BASE:
+        others = len(result.methods) > 1
+        return "no other method has a finite loss" if others else "there is no method to compare it with"
+    return (
+        "the loss of the LSTM is infinite"
+        if BASE in result.methods
+        else "the run has no LSTM to compare with"
+    )
+
+
+def _undecided(result: Result, others: list[str], gain: Gain, measured: str) -> str:
+    """Say that the best method's interval holds 0 or is not known, and which method is better all the same."""
+    tokens, name = f"{result.scenario.tokens:,} tokens", _name(others[0])
+    if gain.low is None and not result.methods[others[0]].gains:
+        return f"{name} has the lowest loss of the methods, but the result holds no interval: {measured}."
+    if gain.low is None:
+        why = f"an interval takes at least {LEAST_BLOCKS} blocks of {_bootstrap(result).block} tokens"
+        return f"{tokens} are too few to tell who is best ({why}). So far, {name}: {measured}."
+    text = f"{tokens} cannot tell whether {name} is better than the LSTM: {measured}."
+    for other in others[1:]:
+        found = gain_of(result, other)
+        if found is not None and found.certain and _value(found) > 0:
+            return f"{text} Better for certain: {_name(other)}, {_nats(result, found)}."
+    return text
+
+
+def _next(result: Result, others: list[str]) -> str:
+    """Name the method that follows the best one."""
+    if len(others) < 2:
+        return ""
+    behind = result.methods[others[1]].nll - result.methods[others[0]].nll
+    return f" Next is {_name(others[1])}, {behind:.3f} nats behind."
+
+
+def _measured(result: Result, method: str, gain: Gain) -> str:
+    """Return a gain in nats with its interval, in perplexity, and what it costs."""
+    share = 100 * math.expm1(-_value(gain))
+    change = f"{abs(share):.1f} % {'less' if share <= 0 else 'more'}"
+    text = (
+        f"{_nats(result, gain)}, perplexity {_perplexity(result, method)} instead of "
+        f"{_perplexity(result, BASE)} ({change})"
+    )
+    rate, alone = speed(result, method), speed(result, BASE)
+    if rate is None or alone is None:
+        return text
+    return f"{text}, at {display(rate, 'rate')} tokens a second instead of {display(alone, 'rate')}"
+
+
+def _value(gain: Gain) -> float:
+    """Return a gain that :func:`gain_of` found, nats per token."""
+    assert gain.gain is not None
+    return gain.gain
+
+
+def _nats(result: Result, gain: Gain) -> str:
+    """Return a gain in words, with its interval where that is known."""
+    value = _value(gain)
+    if gain.low is None or gain.high is None:
+        return f"{abs(value):.3f} nats a token {'below' if value >= 0 else 'above'} the LSTM"
+    sign, (low, high) = ("below", (gain.low, gain.high)) if value >= 0 else ("above", (-gain.high, -gain.low))
+    holds = "" if gain.certain else ", which holds 0"
+    return f"{abs(value):.3f} nats a token {sign} the LSTM ({_level(result)} % interval {low:.3f} to {high:.3f}{holds})"
+
+
+def _name(method: str) -> str:
+    """Return a method's name without saying whose it is."""
+    return name_of(method).removesuffix(" (ours)")
+
+
+def _perplexity(result: Result, method: str) -> str:
+    """Return a method's perplexity as a reader wants it."""
+    return display(result.methods[method].perplexity, "perplexity")
+
+
+def _bootstrap(result: Result) -> Bootstrap:
+    """Return how the result's intervals were found."""
+    return Bootstrap.of(result.extra.get("bootstrap", {}))
+
+
+def _level(result: Result) -> str:
+    """Return the level of the result's intervals, per cent."""
+    return f"{100 * _bootstrap(result).level:g}"

@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hebblm.errors import UserError
+from hebblm.report.gains import Gain
+from hebblm.report.result import MethodResult, Result
+from hebblm.report.summary import by_loss, summary_table
+
+from .samples import sample_result
+
+RESULTS = Path(__file__).parents[3] / "recipes" / "results"
+
+
+def made(
+    nll: dict[str, float], gains: dict[str, tuple[float | None, float | None]], tokens: int = 9000
+) -> Result:
+    """Return a result with given losses and intervals, without new words."""
+    sample = sample_result(300, source="ptb", target="ptb", methods=("lstm", "hebb"))
+    base = nll.get("lstm", math.nan)
+    methods: dict[str, MethodResult] = {}
+    for at, (name, loss) in enumerate(nll.items()):
+        found = (Gain("All", tokens, base - loss, *gains[name]),) if name in gains else ()
+        methods[name] = replace(
+            sample.methods["lstm"],
+            nll=loss,
+            perplexity=math.exp(loss) if loss < 700 else math.inf,
+            tokens_per_second=1000.0 / 2**at,
+            gains=found,
+        )
+    return replace(sample, methods=methods, scenario=replace(sample.scenario, tokens=tokens))
+
+
+def test_a_certain_gain_names_the_best_its_gain_and_its_cost() -> None:
+    result = made(
+        {"lstm": 5.0, "hebb": 4.9, "mixture": 4.8}, {"hebb": (0.09, 0.11), "mixture": (0.187, 0.2134)}
+    )
+    assert result.verdict() == (
+        "Mixture is best: 0.200 nats a token below the LSTM (95 % interval 0.187 to 0.213), perplexity 121.51 "
+        "instead of 148.41 (18.1 % less), at 250 tokens a second instead of 1,000. Next is Hebb, 0.100 nats behind."
+    )
+
+
+def test_an_interval_that_holds_0_cannot_tell() -> None:
+    result = made({"lstm": 5.0, "hebb": 4.99, "knn": 4.995}, {"hebb": (-0.01, 0.03), "knn": (0.004, 0.006)})
+    assert result.verdict() == (
+        "9,000 tokens cannot tell whether Hebb is better than the LSTM: 0.010 nats a token below the LSTM "
+        "(95 % interval -0.010 to 0.030, which holds 0), perplexity 146.94 instead of 148.41 (1.0 % less), at 500 "
+        "tokens a second instead of 1,000. Better for certain: kNN-LM, 0.005 nats a token below the LSTM (95 % "
+        "interval 0.004 to 0.006)."
+    )
+    worse = made({"lstm": 5.0, "hebb": 5.01}, {"hebb": (-0.03, 0.01)})
+    assert "cannot tell whether Hebb is better than the LSTM: 0.010 nats a token above" in worse.verdict()
+    assert "(95 % interval -0.010 to 0.030, which holds 0)" in worse.verdict()
+
+
+def test_too_few_tokens_for_an_interval_are_called_so() -> None:
+    text = made({"lstm": 5.0, "hebb": 4.8}, {"hebb": (None, None)}, tokens=1000).verdict()
+    assert text.startswith("1,000 tokens are too few to tell who is best")
+    assert "So far, Hebb: 0.200 nats a token below the LSTM, perplexity 121.51" in text
+
+
+def test_an_older_result_without_intervals_says_so() -> None:
+    text = made({"lstm": 5.0, "hebb": 4.8}, {}).verdict()
+    assert text.startswith(
+        "Hebb has the lowest loss of the methods, but the result holds no interval: 0.200 nats"
+    )
+
+
+def test_a_loss_for_certain_is_no_gain() -> None:
+    text = made({"lstm": 5.0, "hebb": 5.1}, {"hebb": (-0.12, -0.08)}).verdict()
+    assert text.startswith(
+        "No method gains over the LSTM. The closest is Hebb: 0.100 nats a token above the LSTM (95 % interval 0.080 to "
+        "0.120), perplexity 164.02 instead of 148.41 (10.5 % more)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("nll", "said"),
+    [
+        ({"lstm": 5.0}, "LSTM has perplexity 148.41; there is no method to compare it with."),
+        ({"hebb": 5.0}, "Hebb has perplexity 148.41; the run has no LSTM to compare with."),
+        ({"lstm": math.inf, "hebb": 5.0}, "Hebb has perplexity 148.41; the loss of the LSTM is infinite."),
+        ({"lstm": 5.0, "hebb": math.inf}, "LSTM has perplexity 148.41; no other method has a finite loss."),
+        ({"lstm": math.inf}, "No method has a finite loss: each gave some token no probability."),
+    ],
+)
+def test_what_cannot_be_compared(nll: dict[str, float], said: str) -> None:
+    result = made(nll, {})
+    assert result.verdict() == said
+    assert len(result.table().splitlines()) == 2 + len(nll)
+
+
+def test_the_table_is_sorted_and_has_no_empty_column() -> None:
+    across, within = sample_result(3000), sample_result(3000, source="ptb", target="ptb")
+    table = summary_table(across)
+    assert [column.header for column in table.columns] == [
+        "Method", "Perplexity", "Nats", "Gain", "OOV nats", "Tokens/s",
+    ]  # fmt: skip
+    assert [row[0] for row in table.rows][:2] == ["Mixture+Hebb ◄", "Mixture+MbPA"]
+    losses = [row[2] for row in table.rows]
+    assert losses == sorted(item.nll for item in across.methods.values())
+    assert table.notes == ("Gain: nats a token below the LSTM, ± half of the 95 % interval.",)
+    assert "OOV nats" not in [column.header for column in summary_table(within).columns]
+    alone = summary_table(sample_result(300, methods=("hebb",)))
+    assert "Gain" not in [column.header for column in alone.columns]
+    assert alone.notes == ()
+
+
+def test_few_tokens_have_no_note_on_intervals() -> None:
+    table = summary_table(sample_result(300))
+    assert table.notes == ("Gain: nats a token below the LSTM.",)
+    assert not any("±" in cell for row in table.text() for cell in row)
+
+
+def test_subwords_show_the_perplexity_a_word() -> None:
+    result = sample_result(300, methods=("lstm", "hebb"))
+    methods = {name: replace(item, words_perplexity=900.0) for name, item in result.methods.items()}
+    text = replace(result, methods=methods).table()
+    assert "Word perplexity" in text
+    assert "900.00" in text
+
+
+def test_the_text_of_a_table_is_aligned_markdown() -> None:
+    lines = sample_result(3000).table().splitlines()
+    assert len({len(line) for line in lines}) == 1
+    assert lines[1].replace("-", "").replace(":", "").replace("|", "").strip() == ""
+    assert lines[1].startswith("| :--")
+    assert lines[2].startswith("| Mixture+Hebb ◄ |")
+
+
+def test_a_notebook_sees_verdict_and_table() -> None:
+    result = sample_result(3000)
+    html = result._repr_html_()
+    assert html.startswith(f"<p>{result.verdict()}</p>")
+    assert html.count("<tr") == 1 + len(result.methods)
+
+
+def test_a_data_frame_has_a_row_a_method() -> None:
+    pytest.importorskip("pandas")
+    result = sample_result(3000)
+    frame = result.to_pandas()
+    assert list(frame.index) == by_loss(result)
+    item = result.methods["hebb"]
+    assert frame.loc["hebb", "nll"] == item.nll
+    assert frame.loc["hebb", "oov_nll"] == item.oov_nll
+    assert frame.loc["hebb", "gain"] == item.gains[0].gain
+    assert frame.loc["hebb", "gain_low"] < frame.loc["hebb", "gain"] < frame.loc["hebb", "gain_high"]
+    assert frame.loc["lstm", ["gain", "gain_low", "gain_high"]].isna().all()
+    assert set(frame.dtypes.astype(str)) == {"float64"}
+
+
+def test_without_pandas_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(UserError, match=r"pip install 'hebblm\[pandas\]'"):
+        sample_result(100).to_pandas()
+
+
+def test_every_committed_result_has_a_verdict() -> None:
+    found = [path for path in RESULTS.glob("*/result.json") if '"hebblm-result/1"' in path.read_text()]
+    assert len(found) >= 10
+    for path in found:
+        result = Result.load(path)
+        text = result.verdict()
+        assert "nats a token" in text, path
+        assert "nan" not in text
+        assert len(result.table().splitlines()) == 2 + len(result.methods)
