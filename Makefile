@@ -6,8 +6,9 @@ PIP := $(BIN)/python -m pip install --quiet
 
 .PHONY: demo test check clean
 
-demo: $(VENV)/.cpu  ## train a tiny model on Python's documentation, read NumPy's with every method
-	$(BIN)/hebblm-eval --cross-domain pydoc-to-numpy --output-path results/demo
+demo: $(VENV)/.cpu  ## a tiny model of Python's documentation reads NumPy's with eight methods, in about a minute
+	$(BIN)/hebblm-eval --checkpoint tiny-pydoc-raw --target numpy --max-tokens 20000 --output-path results/demo \
+		--methods lstm,cache,knn,mixture,mbpa,hebb,mixture+mbpa,mixture+hebb
 
 test: $(VENV)/.test  ## run the tests
 	$(BIN)/python -m pytest
@@ -29,6 +30,7 @@ $(VENV)/.created:
 
 # Editable, so that the models under data/ are found and a changed source needs no second installation.
 $(VENV)/.cpu: pyproject.toml | $(VENV)/.created
+	@echo 'installing hebblm and what it needs into $(VENV): once, a few minutes'
 	$(PIP) --editable '.[cpu]'
 	touch $@
 
