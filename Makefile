@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet
 
-.PHONY: demo test check clean
+.PHONY: demo test check docs clean
 
 demo: $(VENV)/.cpu  ## a tiny model of Python's documentation reads NumPy's with eight methods, in about a minute
 	$(BIN)/hebblm-eval --checkpoint tiny-pydoc-raw --target numpy --max-tokens 20000 --output-path results/demo \
@@ -13,11 +13,15 @@ demo: $(VENV)/.cpu  ## a tiny model of Python's documentation reads NumPy's with
 test: $(VENV)/.test  ## run the tests
 	$(BIN)/python -m pytest
 
-check: $(VENV)/.dev  ## format, lint, types, import order
+check: $(VENV)/.dev  ## format, lint, types, import order, documentation
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/mkdocs build --strict --quiet
+
+docs: $(VENV)/.dev  ## the documentation as a site, in build/site
+	$(BIN)/mkdocs build --strict
 
 clean:  ## remove the environment, caches of tools and results; models stay in the user's cache
 	rm -rf $(VENV) build dist *.egg-info results runs

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 wait_briefly()  # every command passes here, and nothing before it loads torch
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "METHODS",

@@ -1,4 +1,4 @@
-"""Write the tables between the marks of README.md from the results and measurements under recipes/results.
+"""Write the tables between the marks of README.md and docs from the results and measurements under recipes.
 
 Usage: python -m recipes.readme_results [--check]
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from hebblm.bench.tables import training_table
 from hebblm.report import Result
+from hebblm.report.methods import name_of
 from hebblm.report.render import to_markdown
 from hebblm.report.sections import scenario_line
 from hebblm.report.tables import frequency_table, paper_tables, side_by_side
@@ -20,9 +21,20 @@ from recipes.study.cost.tables import goal_table
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
+DOCS = ROOT / "docs"
+DEFAULTS = ROOT / "recipes" / "defaults"
 RESULTS = ROOT / "recipes" / "results"
 BEGIN, END = "<!-- results: written by recipes/readme_results.py -->", "<!-- end of results -->"
 BENCH = RESULTS / "bench"
+DEFAULTS_BEGIN, DEFAULTS_END = (
+    "<!-- defaults: written by recipes/readme_results.py -->",
+    "<!-- end of defaults -->",
+)
+READ = {
+    "intra-ptb": "Penn Treebank",
+    "intra-wt2": "WikiText-2",
+    "wt2-to-ptb": "WikiText-2's model reads Penn Treebank",
+}
 BENCH_BEGIN, BENCH_END = "<!-- cost: written by recipes/readme_results.py -->", "<!-- end of cost -->"
 ORDER = ("wt2-to-ptb", "wt2-to-ptb-raw", "intra-ptb", "intra-wt2")
 FIRST = "wt2-to-ptb"  # shown with its picture and its ranges; those of the others are in the book
@@ -44,17 +56,17 @@ def block() -> str:
         if name == FIRST:
             parts += [
                 to_markdown(frequency_table(result)),
-                f"![Perplexity by training count, {result.scenario.label}](recipes/results/{name}/frequency.png)",
+                f"![Perplexity by training count, {result.scenario.label}](../recipes/results/{name}/frequency.png)",
             ]
-    parts.append("\nTables and pictures of every run, with intervals: [the book](recipes/book/book.md).")
-    return "\n".join(parts).rstrip().replace("## ", "#### ") + "\n"
+    parts.append("\nTables and pictures of every run, with intervals: [the book](../recipes/book/book.md).")
+    return "\n".join(parts).rstrip().replace("## ", "### ") + "\n"
 
 
 def _origin(name: str, result: Result) -> str:
     """Return what made a result."""
     commit, seed = str(result.provenance["commit"])[:12], result.provenance["seed"]
     made = f"`{result.provenance['command']}`, commit `{commit}`, seed {seed}"
-    return f"- [{name}](recipes/results/{name}/result.json): {made}"
+    return f"- [{name}](../recipes/results/{name}/result.json): {made}"
 
 
 def _headings(results: Iterable[Result]) -> dict[str, Result]:
@@ -76,12 +88,34 @@ def cost() -> str:
         return "Not measured yet.\n"
     tables = [goal_table(measured), training_table(measured)]
     text = "\n".join(to_markdown(table) for table in tables if table is not None)
-    return text.rstrip().replace("## ", "#### ") + "\n"
+    return text.rstrip().replace("## ", "### ") + "\n"
 
 
-def render(readme: str) -> str:
-    """Return README's text with the blocks between the marks replaced."""
-    return _between(_between(readme, BEGIN, END, block()), BENCH_BEGIN, BENCH_END, cost())
+def defaults() -> str:
+    """Return the Markdown table of every method at the default values on three test texts."""
+    found = {label: Result.load(DEFAULTS / f"result-{name}.json") for name, label in READ.items()}
+    head = ["Method", *found]
+    rows = [head, ["---", *["---:"] * len(found)]]
+    for method in next(iter(found.values())).methods:
+        cells = []
+        for result in found.values():
+            mine, base = result.methods[method], result.methods["lstm"]
+            gain = "" if method == "lstm" else f" ({base.nll - mine.nll:+.3f})"
+            cells.append(f"{mine.perplexity:.2f}{gain}")
+        rows.append([name_of(method), *cells])
+    made = ", ".join(f"[{label}](recipes/defaults/result-{name}.json)" for name, label in READ.items())
+    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return f"{table}\n\nMade by `hebblm-eval`: {made}.\n"
+
+
+def pages() -> dict[Path, str]:
+    """Return README and the pages of docs that hold tables, with what stands between the marks replaced."""
+    marked = {
+        README: (DEFAULTS_BEGIN, DEFAULTS_END, defaults()),
+        DOCS / "results.md": (BEGIN, END, block()),
+        DOCS / "cost.md": (BENCH_BEGIN, BENCH_END, cost()),
+    }
+    return {path: _between(path.read_text(encoding="utf-8"), *marks) for path, marks in marked.items()}
 
 
 def _between(text: str, begin: str, end: str, body: str) -> str:
@@ -92,12 +126,12 @@ def _between(text: str, begin: str, end: str, body: str) -> str:
 
 
 def main() -> int:
-    """Write README, or say by the exit status whether it is up to date."""
-    text = README.read_text(encoding="utf-8")
-    new = render(text)
+    """Write the pages, or say by the exit status whether they are up to date."""
+    changed = [(path, text) for path, text in pages().items() if path.read_text(encoding="utf-8") != text]
     if "--check" in sys.argv:
-        return int(new != text)
-    README.write_text(new, encoding="utf-8")
+        return int(bool(changed))
+    for path, text in changed:
+        path.write_text(text, encoding="utf-8")
     return 0
 
 

@@ -328,8 +328,8 @@ class Result:
         encoded: dict[str, Any] = numbers.encode(plain, "result")
         return encoded
 
-    def save(self, directory: Path) -> Path:
+    def save(self, directory: Path | str) -> Path:
         """Write ``directory/result.json`` atomically and return its path."""
-        path = directory / FILE_NAME
+        path = Path(directory) / FILE_NAME
         write_json(path, self.to_json())
         return path

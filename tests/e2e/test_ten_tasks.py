@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import hebblm
@@ -90,7 +89,17 @@ def test_a_picture_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     (tmp_path / "data").mkdir()
     mnist_files(tmp_path / "data")
     monkeypatch.setenv("HEBBLM_DATA", str(tmp_path / "data"))
-    command = ["permuted-mnist", "--scale", "smoke", "--seeds", "1", "--set", "epochs=1", "tasks=1", "tune_tasks=1"]
+    command = [
+        "permuted-mnist",
+        "--scale",
+        "smoke",
+        "--seeds",
+        "1",
+        "--set",
+        "epochs=1",
+        "tasks=1",
+        "tune_tasks=1",
+    ]
     assert vision([*command, "--output-path", str(tmp_path / "out")]) == 0
     assert (tmp_path / "out" / "permuted-mnist.png").is_file()
 
@@ -105,4 +114,6 @@ def test_next_words_with_probabilities_in_python(notes: str) -> None:
     reader.read(Path(notes).read_text()[:400])
     words = reader.suggest("Call", n=5)
     assert words[0].word == "frobnitz"
-    assert np.isclose(sum(item.probability for item in reader.suggest("Call", n=10_000)), 1, atol=0.01)
+    assert (
+        0.9 < sum(item.probability for item in reader.suggest("Call", n=10_000)) <= 1.0001
+    )  # the rest is <unk>
