@@ -52,14 +52,19 @@ def shipped_models() -> list[ShippedModel]:
 def checkpoint_folder(name: Path) -> Path:
     """Return the folder of a checkpoint: itself, or that of the shipped model of this name.
 
+    A name without its last part is enough where it fits one model alone: ``small-ptb`` is ``small-ptb-raw``.
+
     Raises:
         UserError: neither of them.
     """
     if name.is_dir():
         return name
     known = [model.name for model in shipped_models()]
-    if str(name) in known:
-        return models_path() / name
+    meant = [other for other in known if other == str(name)] or [
+        other for other in known if other.startswith(f"{name}-")
+    ]
+    if len(meant) == 1:
+        return models_path() / meant[0]
     remedy = f"name the folder of a checkpoint, or a model that ships: {', '.join(known)}"
     raise unknown("checkpoint", str(name), known, remedy)
 

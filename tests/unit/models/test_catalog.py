@@ -39,8 +39,14 @@ def test_what_is_said_wins_over_what_the_model_knows() -> None:
 
 
 def test_no_checkpoint_names_those_that_ship() -> None:
-    with pytest.raises(UserError, match="unknown checkpoint 'small-ptb'; did you mean small-ptb-raw"):
-        checkpoint_folder(Path("small-ptb"))
+    for name in ("small-pbt", "small-wt2"):  # the second fits two
+        with pytest.raises(UserError, match=f"unknown checkpoint '{name}'; did you mean small-"):
+            checkpoint_folder(Path(name))
+
+
+def test_the_beginning_of_a_name_is_enough_where_it_fits_one_model() -> None:
+    assert checkpoint_folder(Path("small-ptb")) == models_path() / "small-ptb-raw"
+    assert checkpoint_folder(Path("tiny")) == models_path() / "tiny-pydoc-raw"
 
 
 def test_a_scenario_is_named_by_its_options() -> None:
