@@ -11,8 +11,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from hebblm.bench.tables import training_table
+from hebblm.files import read_json
 from hebblm.report import Result
-from hebblm.report.methods import name_of
+from hebblm.report.methods import name_of, ordered
 from hebblm.report.render import to_markdown
 from hebblm.report.sections import scenario_line
 from hebblm.report.tables import frequency_table, paper_tables, side_by_side
@@ -29,6 +30,10 @@ BENCH = RESULTS / "bench"
 DEFAULTS_BEGIN, DEFAULTS_END = (
     "<!-- defaults: written by recipes/readme_results.py -->",
     "<!-- end of defaults -->",
+)
+CARRIED_BEGIN, CARRIED_END = (
+    "<!-- carried: written by recipes/readme_results.py -->",
+    "<!-- end of carried -->",
 )
 READ = {
     "intra-ptb": "Penn Treebank",
@@ -108,6 +113,19 @@ def defaults() -> str:
     return f"{table}\n\nMade by `hebblm-eval`: {made}.\n"
 
 
+def carried() -> str:
+    """Return the Markdown table of what the default values lose to a text's own best point, by method and text."""
+    document = read_json(DEFAULTS / "defaults.json")
+    texts = {**document["chosen_on"], **document["transfer"]}
+    methods = ordered(next(iter(texts.values())))
+    rows = [["Method", *texts], ["---", *["---:"] * len(texts)]]
+    rows += [
+        [name_of(method), *[f"{losses[method]['lost']:.3f}" for losses in texts.values()]]
+        for method in methods
+    ]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"
+
+
 def pages() -> dict[Path, str]:
     """Return README and the pages of docs that hold tables, with what stands between the marks replaced."""
     marked = {
@@ -115,7 +133,9 @@ def pages() -> dict[Path, str]:
         DOCS / "results.md": (BEGIN, END, block()),
         DOCS / "cost.md": (BENCH_BEGIN, BENCH_END, cost()),
     }
-    return {path: _between(path.read_text(encoding="utf-8"), *marks) for path, marks in marked.items()}
+    found = {path: _between(path.read_text(encoding="utf-8"), *marks) for path, marks in marked.items()}
+    results = DOCS / "results.md"
+    return {**found, results: _between(found[results], CARRIED_BEGIN, CARRIED_END, carried())}
 
 
 def _between(text: str, begin: str, end: str, body: str) -> str:
