@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet
 
-.PHONY: demo test check clean
+.PHONY: demo test check docs clean
 
 demo: $(VENV)/.cpu  ## train a tiny model on Python's documentation, read NumPy's with every method
 	$(BIN)/hebblm-eval --cross-domain pydoc-to-numpy --output-path results/demo
@@ -12,14 +12,18 @@ demo: $(VENV)/.cpu  ## train a tiny model on Python's documentation, read NumPy'
 test: $(VENV)/.test  ## run the tests
 	$(BIN)/python -m pytest
 
-check: $(VENV)/.dev  ## format, lint, types, import order
+check: $(VENV)/.dev  ## format, lint, types, import order, documentation
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/mkdocs build --strict --quiet
+
+docs: $(VENV)/.dev  ## build the documentation in site/
+	$(BIN)/mkdocs build --strict --quiet
 
 clean:  ## remove the environment, caches of tools and results; models stay in the user's cache
-	rm -rf $(VENV) build dist *.egg-info results runs
+	rm -rf $(VENV) build dist *.egg-info results runs site
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -1,34 +1,30 @@
-"""README's numbers are those of the committed results."""
+"""The numbers of README and docs are those of the committed results."""
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
-from types import ModuleType
 
-ROOT = Path(__file__).resolve().parents[3]
+import pytest
 
-
-def _script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("readme_results", ROOT / "recipes" / "readme_results.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from recipes import readme_results as script
 
 
-def test_readme_tables_are_those_of_the_committed_results() -> None:
-    script = _script()
-    text = script.README.read_text(encoding="utf-8")
-    for mark in (script.BEGIN, script.END, script.BENCH_BEGIN, script.BENCH_END):
-        assert text.count(mark) == 1
-    assert script.render(text) == text, "run python -m recipes.readme_results"
+@pytest.mark.parametrize("page", script.PAGES, ids=str)
+def test_numbers_are_those_of_the_committed_results(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for name in script.PAGES[page]:
+        assert [text.count(mark) for mark in script.marks(name)] == [1, 1]
+    assert script.render(page, text) == text, "run python -m recipes.readme_results"
 
 
 def test_a_changed_number_is_noticed() -> None:
-    script = _script()
     text = script.README.read_text(encoding="utf-8")
-    head, table = text.split(script.BEGIN)
+    begin, _ = script.marks("defaults")
+    head, table = text.split(begin)
     number = next(word for word in table.split() if word.replace(".", "").isdigit() and "." in word)
-    assert script.render(f"{head}{script.BEGIN}{table.replace(number, '0.123', 1)}") == text
+    assert script.render(script.README, f"{head}{begin}{table.replace(number, '0.123', 1)}") == text
+
+
+def test_the_picture_is_there() -> None:
+    assert script.PICTURE.is_file()
+    assert len(script.PICTURED) == 5
