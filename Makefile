@@ -20,11 +20,11 @@ check: $(VENV)/.dev  ## format, lint, types, import order, documentation
 	$(BIN)/lint-imports
 	$(BIN)/mkdocs build --strict --quiet
 
-docs: $(VENV)/.dev  ## the documentation as a site, in build/site
+docs: $(VENV)/.dev  ## the documentation as a site, in site/
 	$(BIN)/mkdocs build --strict
 
 clean:  ## remove the environment, caches of tools and results; models stay in the user's cache
-	rm -rf $(VENV) build dist *.egg-info results runs
+	rm -rf $(VENV) build dist *.egg-info results runs site
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

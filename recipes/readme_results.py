@@ -1,77 +1,211 @@
-"""Write the tables between the marks of README.md and docs from the results and measurements under recipes.
+"""Write every number of README.md and docs from the results and measurements that are committed.
+
+What stands between two marks of a page is replaced, and the picture of README is drawn.
 
 Usage: python -m recipes.readme_results [--check]
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
+from hebblm.adapt import DEFAULT_METHODS
 from hebblm.bench.tables import training_table
 from hebblm.files import read_json
 from hebblm.report import Result
-from hebblm.report.methods import name_of, ordered
+from hebblm.report.methods import BASE, name_of, ordered
+from hebblm.report.occurrence_plot import occurrence_figure
+from hebblm.report.part_tables import gain_table, occurrence_table
+from hebblm.report.plots import save
 from hebblm.report.render import to_markdown
 from hebblm.report.sections import scenario_line
+from hebblm.report.table import Column, Table
 from hebblm.report.tables import frequency_table, paper_tables, side_by_side
+from hebblm.vision.classes.tables import tables as class_tables
+from hebblm.vision.document import summary_table
 from recipes.study.cost.record import load
 from recipes.study.cost.tables import goal_table
 
 ROOT = Path(__file__).resolve().parents[1]
-README = ROOT / "README.md"
-DOCS = ROOT / "docs"
-DEFAULTS = ROOT / "recipes" / "defaults"
+README, DOCS = ROOT / "README.md", ROOT / "docs"
+PICTURE = DOCS / "new-words.png"
+PICTURED = ("lstm", "cache", "mbpa", "hebb", "mixture+hebb")
 RESULTS = ROOT / "recipes" / "results"
-BEGIN, END = "<!-- results: written by recipes/readme_results.py -->", "<!-- end of results -->"
-BENCH = RESULTS / "bench"
-DEFAULTS_BEGIN, DEFAULTS_END = (
-    "<!-- defaults: written by recipes/readme_results.py -->",
-    "<!-- end of defaults -->",
+DEFAULTS = ROOT / "recipes" / "defaults"
+WITHIN, LARGER, ACROSS = (
+    DEFAULTS / f"result-{name}.json" for name in ("intra-ptb", "intra-wt2", "wt2-to-ptb")
 )
-CARRIED_BEGIN, CARRIED_END = (
-    "<!-- carried: written by recipes/readme_results.py -->",
-    "<!-- end of carried -->",
-)
-READ = {
-    "intra-ptb": "Penn Treebank",
-    "intra-wt2": "WikiText-2",
-    "wt2-to-ptb": "WikiText-2's model reads Penn Treebank",
-}
-BENCH_BEGIN, BENCH_END = "<!-- cost: written by recipes/readme_results.py -->", "<!-- end of cost -->"
 ORDER = ("wt2-to-ptb", "wt2-to-ptb-raw", "intra-ptb", "intra-wt2")
 FIRST = "wt2-to-ptb"  # shown with its picture and its ranges; those of the others are in the book
 BESIDE_THE_PAPER = (FIRST, "intra-ptb", "intra-wt2")
+NEEDS = (
+    ("a new word to be expected again as soon as it was seen, for next to nothing", ("cache",)),
+    ("the same, from all that was read and not the recent past alone", ("knn", "mixture")),
+    ("every word of a new domain to be predicted better, by a base that stays as trained", ("mixture+mbpa",)),
+    ("that, and new words that come many times, with values tuned on your text", ("mixture+hebb", "hebb")),
+    ("the best text model there is, and its weights may move and forget", ("dynamic",)),
+    ("text like that of training, read fast", (BASE,)),
+)
 
 
-def block() -> str:
-    """Return the Markdown of all committed results, in a fixed order."""
-    found = {
-        name: Result.load(RESULTS / name) for name in ORDER if (RESULTS / name / "result.json").is_file()
-    }
+def defaults() -> str:
+    """Return README's table: the default methods at the default values, and what each costs."""
+    within, larger, across = map(Result.load, (WITHIN, LARGER, ACROSS))
+    columns = (
+        Column("Method"),
+        Column("Penn Treebank, perplexity", "perplexity", "min"),
+        Column("WikiText-2, perplexity", "perplexity", "min"),
+        Column("WikiText-2 to Penn Treebank, perplexity", "perplexity", "min"),
+        Column("nats on new words there", "nll", "min", decimals=2),
+        Column("time a token there, LSTM = 1", "rate"),
+    )
+    rows = tuple(
+        (
+            name_of(name),
+            within.methods[name].perplexity,
+            larger.methods[name].perplexity,
+            across.methods[name].perplexity,
+            across.methods[name].oov_nll,
+            _cost(across, name),
+        )
+        for name in DEFAULT_METHODS
+    )
+    lines = "\n".join(
+        f"- {scenario_line(result.scenario)}: {_origin(path.stem, path, result, '')}"
+        for path, result in ((WITHIN, within), (LARGER, larger), (ACROSS, across))
+    )
+    return f"{_body(Table('defaults', '', columns, rows))}\n{lines}\n"
+
+
+def needs() -> str:
+    """Return README's table of what to use, with the cost of each method beside the base alone."""
+    across = Result.load(ACROSS)
+    columns = (Column("You want"), Column("Use"), Column("Time a token, LSTM = 1"))
+    rows = tuple(
+        (
+            need,
+            " or ".join(f"`{name}`" for name in names),
+            " and ".join(f"{_cost(across, name):.1f}" for name in names),
+        )
+        for need, names in NEEDS
+    )
+    return _body(Table("needs", "", columns, rows)).replace("\\`", "`")
+
+
+def at_defaults() -> str:
+    """Return what is known of the default methods at the default values: gains with intervals, new words."""
+    parts = []
+    for path in (WITHIN, LARGER, ACROSS):
+        result = Result.load(path)
+        made = (gain_table(result), occurrence_table(result), frequency_table(result))
+        parts += [to_markdown(table) for table in made if table is not None]
+    return _headed(parts)
+
+
+def carried() -> str:
+    """Return what the default values lose to a text's own best point, by method and text."""
+    document = read_json(DEFAULTS / "defaults.json")
+    texts = {**document["chosen_on"], **document["transfer"]}
+    columns = (Column("Method"), *(Column(text, "nll", decimals=3) for text in texts))
+    rows = tuple(
+        (name_of(name), *(losses[name]["lost"] for losses in texts.values()))
+        for name in ordered(texts["ptb"])
+    )
+    return _body(Table("carried", "", columns, rows))
+
+
+def tuned() -> str:
+    """Return the Markdown of the results at tuned values, in a fixed order."""
+    found = {name: Result.load(RESULTS / name) for name in ORDER}
     parts = [to_markdown(side_by_side(_headings(found.values())))]
     parts += [f"- {scenario_line(result.scenario)}" for result in found.values()]
     parts.append("")
-    parts += [_origin(name, result) for name, result in found.items()]
-    for name, result in found.items():
-        if name in BESIDE_THE_PAPER:
-            parts += ["", to_markdown(paper_tables(result)[0])]
-        if name == FIRST:
-            parts += [
-                to_markdown(frequency_table(result)),
-                f"![Perplexity by training count, {result.scenario.label}](../recipes/results/{name}/frequency.png)",
-            ]
-    parts.append("\nTables and pictures of every run, with intervals: [the book](../recipes/book/book.md).")
+    parts += [
+        f"- {_origin(name, RESULTS / name / 'result.json', result, '../')}" for name, result in found.items()
+    ]
+    parts += ["", *(to_markdown(paper_tables(found[name])[0]) for name in BESIDE_THE_PAPER)]
+    parts.append(to_markdown(frequency_table(found[FIRST])))
+    picture = f"../recipes/results/{FIRST}/frequency.png"
+    parts.append(f"![Perplexity by training count, {found[FIRST].scenario.label}]({picture})")
+    return _headed(parts)
+
+
+def cost() -> str:
+    """Return the Markdown of all committed measurements of speed."""
+    measured = [load(path) for path in sorted((RESULTS / "bench").glob("*.json"))]
+    made = (goal_table(measured), training_table(measured))
+    return _headed([to_markdown(table) for table in made if table is not None])
+
+
+def vision() -> str:
+    """Return the tables of the image experiments, balanced where there are several proportions."""
+    documents = {
+        name: json.loads((RESULTS / name / "result.json").read_text(encoding="utf-8"))
+        for name in ("incremental", "online", "pretrain-classes", "ablation", "permuted-mnist")
+    }
+    made = [
+        summary_table(document) if name == "permuted-mnist" else class_tables(document)[0]
+        for name, document in documents.items()
+    ]
+    return _headed([to_markdown(table) for table in made])
+
+
+PAGES: dict[Path, dict[str, Callable[[], str]]] = {
+    README: {"needs": needs, "defaults": defaults},
+    DOCS / "results.md": {"defaults": at_defaults, "carried": carried, "tuned": tuned},
+    DOCS / "cost.md": {"cost": cost},
+    DOCS / "vision.md": {"images": vision},
+}
+
+
+def marks(name: str) -> tuple[str, str]:
+    """Return what stands before and behind a written block."""
+    return f"<!-- {name}: written by recipes/readme_results.py -->", f"<!-- end of {name} -->"
+
+
+def render(page: Path, text: str) -> str:
+    """Return a page's text with the blocks between its marks replaced."""
+    for name, make in PAGES[page].items():
+        begin, end = marks(name)
+        before, _, rest = text.partition(begin)
+        _, _, after = rest.partition(end)
+        text = f"{before}{begin}\n\n{make().strip()}\n\n{end}{after}"
+    return text
+
+
+def draw() -> None:
+    """Draw the loss on new words by occurrence, one line for each of the pictured methods."""
+    result = Result.load(ACROSS)
+    figure = occurrence_figure(replace(result, methods={name: result.methods[name] for name in PICTURED}))
+    assert figure is not None, "the text across domains has new words"
+    save(figure, PICTURE)
+
+
+def _origin(name: str, path: Path, result: Result, up: str) -> str:
+    """Return what made a result, with a link to it from a page ``up`` folders below the root."""
+    by = result.provenance
+    where = f"{up}{path.relative_to(ROOT).as_posix()}"
+    return f"[{name}]({where}), `{by['command']}`, commit `{str(by['commit'])[:12]}`, seed {by['seed']}"
+
+
+def _cost(result: Result, name: str) -> float:
+    """Return the time a token of a method in times of the base's alone."""
+    return result.methods[BASE].tokens_per_second / result.methods[name].tokens_per_second
+
+
+def _body(table: Table) -> str:
+    """Return a table as Markdown without its title."""
+    return to_markdown(table).partition("\n\n")[2]
+
+
+def _headed(parts: Iterable[str]) -> str:
+    """Return parts of a page with their titles one level below its sections."""
     return "\n".join(parts).rstrip().replace("## ", "### ") + "\n"
-
-
-def _origin(name: str, result: Result) -> str:
-    """Return what made a result."""
-    commit, seed = str(result.provenance["commit"])[:12], result.provenance["seed"]
-    made = f"`{result.provenance['command']}`, commit `{commit}`, seed {seed}"
-    return f"- [{name}](../recipes/results/{name}/result.json): {made}"
 
 
 def _headings(results: Iterable[Result]) -> dict[str, Result]:
@@ -86,72 +220,18 @@ def _headings(results: Iterable[Result]) -> dict[str, Result]:
     }
 
 
-def cost() -> str:
-    """Return the Markdown of all committed measurements of speed."""
-    measured = [load(path) for path in sorted(BENCH.glob("*.json"))]
-    if not measured:
-        return "Not measured yet.\n"
-    tables = [goal_table(measured), training_table(measured)]
-    text = "\n".join(to_markdown(table) for table in tables if table is not None)
-    return text.rstrip().replace("## ", "### ") + "\n"
-
-
-def defaults() -> str:
-    """Return the Markdown table of every method at the default values on three test texts."""
-    found = {label: Result.load(DEFAULTS / f"result-{name}.json") for name, label in READ.items()}
-    head = ["Method", *found]
-    rows = [head, ["---", *["---:"] * len(found)]]
-    for method in next(iter(found.values())).methods:
-        cells = []
-        for result in found.values():
-            mine, base = result.methods[method], result.methods["lstm"]
-            gain = "" if method == "lstm" else f" ({base.nll - mine.nll:+.3f})"
-            cells.append(f"{mine.perplexity:.2f}{gain}")
-        rows.append([name_of(method), *cells])
-    made = ", ".join(f"[{label}](recipes/defaults/result-{name}.json)" for name, label in READ.items())
-    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-    return f"{table}\n\nMade by `hebblm-eval`: {made}.\n"
-
-
-def carried() -> str:
-    """Return the Markdown table of what the default values lose to a text's own best point, by method and text."""
-    document = read_json(DEFAULTS / "defaults.json")
-    texts = {**document["chosen_on"], **document["transfer"]}
-    methods = ordered(next(iter(texts.values())))
-    rows = [["Method", *texts], ["---", *["---:"] * len(texts)]]
-    rows += [
-        [name_of(method), *[f"{losses[method]['lost']:.3f}" for losses in texts.values()]]
-        for method in methods
-    ]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"
-
-
-def pages() -> dict[Path, str]:
-    """Return README and the pages of docs that hold tables, with what stands between the marks replaced."""
-    marked = {
-        README: (DEFAULTS_BEGIN, DEFAULTS_END, defaults()),
-        DOCS / "results.md": (BEGIN, END, block()),
-        DOCS / "cost.md": (BENCH_BEGIN, BENCH_END, cost()),
-    }
-    found = {path: _between(path.read_text(encoding="utf-8"), *marks) for path, marks in marked.items()}
-    results = DOCS / "results.md"
-    return {**found, results: _between(found[results], CARRIED_BEGIN, CARRIED_END, carried())}
-
-
-def _between(text: str, begin: str, end: str, body: str) -> str:
-    """Return a text with what stands between two marks replaced."""
-    before, _, rest = text.partition(begin)
-    _, _, after = rest.partition(end)
-    return f"{before}{begin}\n\n{body}\n{end}{after}"
-
-
 def main() -> int:
-    """Write the pages, or say by the exit status whether they are up to date."""
-    changed = [(path, text) for path, text in pages().items() if path.read_text(encoding="utf-8") != text]
+    """Write the pages and the picture, or say by the exit status whether the pages are up to date."""
+    stale = False
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        new = render(page, text)
+        stale |= new != text
+        if "--check" not in sys.argv:
+            page.write_text(new, encoding="utf-8")
     if "--check" in sys.argv:
-        return int(bool(changed))
-    for path, text in changed:
-        path.write_text(text, encoding="utf-8")
+        return int(stale)
+    draw()
     return 0
 
 

@@ -34,7 +34,7 @@ def test_changes_by_dotted_name() -> None:
 @pytest.mark.parametrize(
     ("values", "told"),
     [
-        ({"counts": "1"}, "unknown setting 'counts'; known are count, word, values, inner.rate, inner.flip"),
+        ({"counts": "1"}, "unknown setting 'counts'; did you mean count? known are count"),
         ({"inner": "1"}, "unknown setting 'inner'"),
         ({"rate": "1"}, "unknown setting 'rate'"),
         ({"inner.flip": "1"}, "inner.flip = '1' is unknown; choose one of true, false"),

@@ -1,0 +1,50 @@
+"""A hook of mkdocs: pages link to files of the checkout beside docs/, and the site takes those files along."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+SHARED = ("CONTRIBUTING.md", "CHANGELOG.md")  # pages of the site that stand above docs/
+LINK = re.compile(r"(?<=\]\()([^)#:\s]+)(?=[)#])")
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the shared pages, and what any page links to outside docs/."""
+    for name in SHARED:
+        files.append(File.generated(config, name, abs_src_path=str(ROOT / name)))
+    for file in list(files.documentation_pages()):
+        for link in LINK.findall(file.content_string):
+            target = _target(file.src_uri, link)
+            uri = _uri(target)
+            if target.is_file() and files.get_file_from_path(uri) is None:
+                files.append(File.generated(config, uri, abs_src_path=str(target)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: Any, files: Files) -> str:
+    """Let each link lead to where its target stands in the site."""
+    here = page.file.src_uri
+
+    def inside(match: re.Match[str]) -> str:
+        return posixpath.relpath(_uri(_target(here, match[1])), posixpath.dirname(here) or ".")
+
+    return LINK.sub(inside, markdown)
+
+
+def _target(page: str, link: str) -> Path:
+    """Return the file that a link of a page leads to in the checkout."""
+    source = DOCS / page if (DOCS / page).is_file() else ROOT / page
+    return (source.parent / link).resolve()
+
+
+def _uri(target: Path) -> str:
+    """Return where a file of the checkout stands in the site: that of docs/ at the top, all else beside it."""
+    return target.relative_to(DOCS if target.is_relative_to(DOCS) else ROOT).as_posix()

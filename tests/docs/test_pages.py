@@ -1,0 +1,164 @@
+"""Every block of README and docs is tried: commands are parsed by the command itself, Python is run."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import re
+import shlex
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import hebblm
+from hebblm.adapt import METHODS
+from hebblm.evaluation.hyperparameters import Hyperparameters, parse_settings
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = (
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "recipes" / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+)
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+LANGUAGES = ("sh", "python", "text")
+COMMANDS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
+FURTHER = ("mkdir", "pip")  # of every shell; what they are given is not tried
+
+
+class Block(NamedTuple):
+    """A fenced block.
+
+    Args:
+        page: where it stands.
+        language: behind the fence.
+        text: within it.
+    """
+
+    page: Path
+    language: str
+    text: str
+
+
+class Parsed(BaseException):
+    """A command line was taken; carries the options."""
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    """Yield the fenced blocks of a page."""
+    for match in FENCE.finditer(page.read_text(encoding="utf-8")):
+        yield Block(page, match[1], match[2])
+
+
+def command_lines() -> list[tuple[str, str]]:
+    """Return the lines of all shell blocks, with the name of their page."""
+    lines = [
+        (page.name, line.partition(" #")[0].strip())
+        for page in PAGES
+        for block in blocks(page)
+        if block.language == "sh"
+        for line in block.text.splitlines()
+    ]
+    return [(page, line) for page, line in lines if line]
+
+
+def test_every_block_says_what_it_holds() -> None:
+    found = [block for page in PAGES for block in blocks(page)]
+    assert {block.language for block in found} == set(LANGUAGES)
+
+
+@pytest.mark.parametrize(("page", "line"), command_lines())
+def test_a_command_is_one_and_takes_its_options(
+    page: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = [word for word in shlex.split(line) if not re.fullmatch(r"[A-Z_]+=\S*", word)]
+    name, arguments = words[0], words[1:]
+    if name in COMMANDS:
+        monkeypatch.chdir(tmp_path)
+        if "--config" in arguments:
+            values = Path(arguments[arguments.index("--config") + 1])
+            values.parent.mkdir(parents=True)
+            values.write_text("{}")
+        try_command(COMMANDS[name], arguments, monkeypatch)
+    elif name == "make":
+        makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+        assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in arguments)
+    elif name == "python":
+        assert arguments[0] == "-m"
+        assert importlib.util.find_spec(arguments[1]) is not None
+    else:
+        assert (ROOT / name).is_file() or name in FURTHER, f"{page} names a command that is none: {line}"
+
+
+def try_command(entry: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a command parse its arguments, and stop it before it does anything."""
+    module_name, _, function = entry.partition(":")
+    module = importlib.import_module(module_name)
+    parse: Callable[..., Any] = module.parse
+
+    def stopped(*given: Any, **named: Any) -> Any:
+        raise Parsed(parse(*given, **named))
+
+    monkeypatch.setattr(module, "parse", stopped)
+    with pytest.raises(Parsed) as caught:
+        getattr(module, function)(arguments)
+    config = caught.value.args[0]
+    methods = getattr(config, "methods", None) or ""
+    assert {*methods.split(",")} <= {*METHODS, "all", ""}
+    if module_name == "hebblm.cli.eval":
+        Hyperparameters().changed(parse_settings(config.set))
+
+
+def test_an_option_that_is_none_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        try_command("hebblm.cli.eval:main", ["--intra-domain", "ptb", "--colour", "red"], monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if any(block.language == "python" for block in blocks(page))], ids=str
+)
+def test_python_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "".join(block.text for block in blocks(page) if block.language == "python")
+    if "hebblm.load" in text and not hasattr(hebblm, "load"):
+        pytest.skip("there is no hebblm.load yet")
+    data = Path(os.environ.get("HEBBLM_DATA", ROOT / "data"))
+    if "small-ptb" in text and not (data / "ptb" / "train.txt").is_file():
+        pytest.skip("the dictionary of small-ptb-raw is that of Penn Treebank; set HEBBLM_DATA")
+    monkeypatch.chdir(tmp_path)
+    exec(compile(text, str(page), "exec"), {"__name__": "page"})
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    links = re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", text)
+    missing = [link for link in links if not (page.parent / link).exists()]
+    assert not missing
+
+
+def prose(page: Path) -> str:
+    """Return what a person wrote on a page: no code, and nothing between marks."""
+    text = page.read_text(encoding="utf-8")
+    text = re.sub(r"<!-- (\S+): written by .*?<!-- end of \1 -->", "", text, flags=re.DOTALL)
+    return re.sub(r"`[^`]*`", "", FENCE.sub("", text))
+
+
+MEASURING = [
+    page for page in PAGES if page.name != "solver.md"
+]  # whose numbers stand in the files it links to
+
+
+@pytest.mark.parametrize("page", MEASURING, ids=str)
+def test_measured_numbers_are_written_by_the_script(page: Path) -> None:
+    allowed = {"3.11", "95 %"}  # the oldest Python; the width of intervals
+    found = re.findall(r"\d[\d,]*\.\d+|\d[\d,.]*\s?(?:%|nats\b|ms\b|seconds\b|tokens a second)", prose(page))
+    assert set(found) <= allowed
+
+
+def test_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 160
