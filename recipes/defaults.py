@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hebblm.files import read_json, write_json
+from hebblm.report.naming import corpus_name
 
 Point = tuple[tuple[str, Any], ...]
 
@@ -56,7 +57,7 @@ def losses(chosen: dict[str, Point], text: dict[str, dict[Point, float]]) -> dic
 def label(document: dict[str, Any]) -> str:
     """Return the name of a tuning's scenario."""
     scenario = document["scenario"]
-    source, target = scenario["source"], scenario["target"]
+    source, target = (corpus_name(scenario[side]) for side in ("source", "target"))
     return target if source == target else f"{source}-to-{target}"
 
 
