@@ -136,7 +136,7 @@ class Reader:
             targets = self._readable(labels, rows)
             adapted.append(self._rule.score(batch, targets))
             base.append(batch.base_losses(targets))
-            new.append(_first(labels, rows))
+            new.append(labels >= rows)
             self._learn(hidden, labels, rows)
             progress(start + len(labels), len(ids))
         flags = torch.cat(new) if new else torch.zeros(0, dtype=torch.bool)
@@ -153,7 +153,12 @@ class Reader:
 
         Returns:
             The words, most probable first, each with its probability with and without adaptation.
+
+        Raises:
+            UserError: n below 1.
         """
+        if n < 1:
+            raise UserError(f"n = {n} must be at least 1 word")
         hidden, _ = self._look(self._ids(context), self._base.state)
         batch = EvalBatch(hidden[-1:], self._context)
         adapted, base = self._rule.log_probs(batch)[0].exp(), batch.log_probs[0].exp()
@@ -262,12 +267,3 @@ class Reader:
         """Return how often each word was seen in training (V,), never for new ones."""
         counts = [*self.vocabulary.dictionary.counts, *[0] * len(self.vocabulary.words)]
         return torch.tensor(counts, device=device)
-
-
-def _first(labels: Tensor, rows: int) -> Tensor:
-    """Return (N,) where a word without a row stands for the first time among labels (N,)."""
-    flags, met = [], rows
-    for label in labels.tolist():
-        flags.append(label >= met)
-        met = max(met, label + 1)
-    return torch.tensor(flags, dtype=torch.bool)

@@ -12,13 +12,13 @@ from torch import Tensor
 class Scores:
     """The losses of a text's tokens.
 
-    A word that is met for the first time has no row in the softmax layer yet and is charged as ``<unk>``: the loss says
-    that some new word came, not which. ``bits_per_byte`` counts 8 bits a byte for its spelling.
+    A new word has no row in the softmax layer until it was learned, and is charged as ``<unk>`` before that: the loss
+    says that some new word came, not which. ``bits_per_byte`` counts 8 bits a byte for its spelling.
 
     Args:
         tokens: T words.
         nll: (T,) float32, ``-log P(token)`` in nats, before it was learned from.
-        new: (T,) bool, words met for the first time.
+        new: (T,) bool, words that had no row yet.
         bytes: UTF-8 bytes of the text.
         unadapted: the same tokens under the base as it was trained; None in these scores themselves.
     """
@@ -48,7 +48,7 @@ class Scores:
 
     @property
     def bits_per_byte(self) -> float:
-        """Bits a byte of the text, the spelling of words met for the first time included; nan without bytes."""
+        """Bits a byte of the text, the spelling of words without a row included; nan without bytes."""
         spelled = sum(
             len(token.encode()) + 1 for token, new in zip(self.tokens, self.new.tolist(), strict=True) if new
         )

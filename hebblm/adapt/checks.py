@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 Scale = Literal["relative", "absolute"]
 """Scores and distances in units of what a query sees, or as they are."""
+Rate = Literal["relative", "absolute", "guarded"]
+"""A learning rate in the unit of a query's curvature, as it is, or as it is with a second run where it diverges."""
 
 
 def at_least(name: str, value: float, low: float) -> None:

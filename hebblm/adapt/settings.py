@@ -7,10 +7,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from hebblm.adapt import checks
-from hebblm.adapt.checks import Scale
+from hebblm.adapt.checks import Rate, Scale
 from hebblm.errors import UserError
-
-Rate = Literal["relative", "absolute", "guarded"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from typing import TypedDict
 import torch
 
 from hebblm.adapt import functional as F
-from hebblm.adapt.solvers.problem import STABLE, Rate
+from hebblm.adapt.checks import Rate
+from hebblm.adapt.solvers.problem import STABLE
 from hebblm.bench import naive
 from hebblm.bench.plain_fast import plain_fast
 from hebblm.bench.problem import Batch

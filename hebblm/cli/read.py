@@ -115,12 +115,13 @@ def main(argv: list[str] | None = None) -> int:
     if texts:
         ask("before reading")
     for path, text in zip(config.files, texts, strict=True):
+        known = len(reader.vocabulary.words)
         scores = _read(reader, path, text)
         assert scores.unadapted is not None, "a reader scores the base as well"
         console.print(
             f"{path}: {len(scores):,} tokens, perplexity {scores.perplexity:.1f} "
             f"(unadapted {scores.unadapted.perplexity:.1f}), {scores.bits_per_byte:.2f} bits a byte, "
-            f"{int(scores.new.sum()):,} new words",
+            f"{len(reader.vocabulary.words) - known:,} new words",
             markup=False,
             highlight=False,
             soft_wrap=True,

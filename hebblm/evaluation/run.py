@@ -23,7 +23,7 @@ from hebblm.evaluation.scenario import Scenario
 from hebblm.files import atomic_path
 from hebblm.report import MethodResult, Result
 from hebblm.report import Scenario as ScenarioRecord
-from hebblm.report.gains import Bootstrap
+from hebblm.report.gains import Bootstrap, lead
 from hebblm.report.occurrences import occurrences_so_far
 from hebblm.report.parts import part_gains
 from hebblm.report.seconds import METHOD, RUN, SHARED, Part, Seconds
@@ -135,6 +135,7 @@ def run_scenario(
             ),
             extra={
                 "bootstrap": bootstrap.to_json(),
+                "lead": lead(nll, bootstrap),
                 **({} if probe is None else {"forgetting": probe.describe()}),
             },
         ),

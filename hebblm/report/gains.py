@@ -141,6 +141,26 @@ def bootstrap_gains(
     }
 
 
+def lead(nll: Mapping[str, Losses], config: Bootstrap) -> dict[str, Any] | None:
+    """Return by how much the method of the least loss is ahead of the next, the unadapted one apart, as JSON.
+
+    Args:
+        nll: by method, (T,) losses in nats.
+        config: length of a block, number of draws, level, seed.
+
+    Returns:
+        ``best``, ``next``, and the paired gain with its interval; None where fewer than two have a finite loss.
+    """
+    means = {name: float(losses.mean(dtype=np.float64)) for name, losses in nll.items() if name != BASE}
+    finite = sorted((mean, name) for name, mean in means.items() if np.isfinite(mean))
+    if len(finite) < 2:
+        return None
+    best, following = finite[0][1], finite[1][1]
+    every = {"All": np.ones(nll[best].size, dtype=np.bool_)}
+    gain = bootstrap_gains({BASE: nll[following], best: nll[best]}, every, config)[best][0]
+    return {"best": best, "next": following, "gain": gain.gain, "low": gain.low, "high": gain.high}
+
+
 def _intervals(
     sums: NDArray[np.float64], counts: NDArray[np.float64], config: Bootstrap
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from hebblm.errors import UserError
-from hebblm.report.gains import LEAST_BLOCKS, Bootstrap, Gain
+from hebblm.report.gains import LEAST_BLOCKS, Bootstrap, Gain, leaves_out_zero
 from hebblm.report.methods import BASE, name_of, ordered
 from hebblm.report.numbers import display
 from hebblm.report.part_tables import interval_text
@@ -57,7 +57,10 @@ def verdict(result: Result) -> str:
         return _undecided(result, others, gain, measured)
     if _value(gain) < 0:
         return f"No method gains over the LSTM. The closest is {_name(best)}: {measured}."
-    return f"{_name(best)} is best: {measured}.{_next(result, others)}"
+    ahead, following = _lead(result, others)
+    if ahead:
+        return f"{_name(best)} is best: {measured}.{following}"
+    return f"{_name(best)} has the lowest loss: {measured}.{following}"
 
 
 def summary_table(result: Result) -> Table:
@@ -156,12 +159,21 @@ def _undecided(result: Result, others: list[str], gain: Gain, measured: str) -> 
     return text
 
 
-def _next(result: Result, others: list[str]) -> str:
-    """Name the method that follows the best one."""
+def _lead(result: Result, others: list[str]) -> tuple[bool, str]:
+    """Return whether the best method is ahead of the next for certain, and what is known of the two."""
     if len(others) < 2:
-        return ""
-    behind = result.methods[others[1]].nll - result.methods[others[0]].nll
-    return f" Next is {_name(others[1])}, {behind:.3f} nats behind."
+        return True, ""
+    best, following = others[:2]
+    behind = result.methods[following].nll - result.methods[best].nll
+    text = f" Next is {_name(following)}, {behind:.3f} nats behind"
+    paired = result.extra.get("lead") or {}
+    low, high = paired.get("low"), paired.get("high")
+    if (paired.get("best"), paired.get("next")) != (best, following) or low is None or high is None:
+        return False, f"{text}; no interval between the two is known."
+    interval = f"({_level(result)} % interval {low:.3f} to {high:.3f}"
+    if leaves_out_zero(low, high):
+        return True, f"{text} {interval})."
+    return False, f"{text} {interval}, which holds 0): undecided between the two."
 
 
 def _measured(result: Result, method: str, gain: Gain) -> str:

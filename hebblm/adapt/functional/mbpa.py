@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from hebblm.adapt import checks
-from hebblm.adapt.checks import Scale
+from hebblm.adapt.checks import Rate, Scale
 from hebblm.adapt.functional.blocks import blocks
 from hebblm.adapt.functional.closeness import Normalization, closeness
 from hebblm.adapt.solvers.exact import solve_exact
 from hebblm.adapt.solvers.fast import active_size, solve_fast
-from hebblm.adapt.solvers.problem import Descent, Problem, Rate, Solution, key_products
+from hebblm.adapt.solvers.problem import Descent, Problem, Solution, key_products
 from hebblm.adapt.solvers.rmsprop import backtracked, solve_rmsprop
 from hebblm.errors import UserError
 from hebblm.types import Neighbors, OutputHead

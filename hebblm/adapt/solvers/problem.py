@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 
+from hebblm.adapt.checks import Rate
 from hebblm.types import OutputHead
-
-Rate = Literal["relative", "absolute", "guarded"]
 
 STABLE = (
     4.0  # cross-entropy has a Hessian of at most 1/2 in the logits, so descent cannot climb below 2 / (1/2)

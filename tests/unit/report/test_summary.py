@@ -5,10 +5,11 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from hebblm.errors import UserError
-from hebblm.report.gains import Gain
+from hebblm.report.gains import Bootstrap, Gain, lead
 from hebblm.report.result import MethodResult, Result
 from hebblm.report.summary import by_loss, summary_table
 
@@ -40,10 +41,37 @@ def test_a_certain_gain_names_the_best_its_gain_and_its_cost() -> None:
     result = made(
         {"lstm": 5.0, "hebb": 4.9, "mixture": 4.8}, {"hebb": (0.09, 0.11), "mixture": (0.187, 0.2134)}
     )
-    assert result.verdict() == (
-        "Mixture is best: 0.200 nats a token below the LSTM (95 % interval 0.187 to 0.213), perplexity 121.51 "
-        "instead of 148.41 (18.1 % less), at 250 tokens a second instead of 1,000. Next is Hebb, 0.100 nats behind."
+    lead = {"best": "mixture", "next": "hebb", "gain": 0.1, "low": 0.08, "high": 0.12}
+    measured = (
+        "0.200 nats a token below the LSTM (95 % interval 0.187 to 0.213), perplexity 121.51 "
+        "instead of 148.41 (18.1 % less), at 250 tokens a second instead of 1,000. Next is Hebb, 0.100 nats behind"
     )
+    known = replace(result, extra={"lead": lead})
+    assert known.verdict() == f"Mixture is best: {measured} (95 % interval 0.080 to 0.120)."
+    undecided = replace(result, extra={"lead": {**lead, "low": -0.01}})
+    assert undecided.verdict() == (
+        f"Mixture has the lowest loss: {measured} (95 % interval -0.010 to 0.120, which holds 0): undecided "
+        "between the two."
+    )
+    for unknown in ({}, {"lead": {**lead, "next": "knn"}}, {"lead": {**lead, "low": None}}):
+        text = replace(result, extra=unknown).verdict()
+        assert text == f"Mixture has the lowest loss: {measured}; no interval between the two is known."
+
+
+def test_the_lead_is_the_paired_gain_over_the_next() -> None:
+    generator = np.random.default_rng(3)
+    shared = generator.gamma(2.0, size=4000)
+    nll = {
+        "lstm": shared + 1, "knn": shared + 0.5, "hebb": shared + 0.45 + 0.01 * generator.normal(size=4000),
+        "mbpa": np.full(4000, np.inf),
+    }  # fmt: skip
+    found = lead(nll, Bootstrap())
+    assert found is not None
+    assert (found["best"], found["next"]) == ("hebb", "knn")
+    assert found["gain"] == pytest.approx((nll["knn"] - nll["hebb"]).mean())
+    assert found["low"] < found["gain"] < found["high"]
+    assert found["low"] > 0.04, "the losses that both share cancel"
+    assert lead({"lstm": shared, "hebb": shared}, Bootstrap()) is None
 
 
 def test_an_interval_that_holds_0_cannot_tell() -> None:
