@@ -95,7 +95,7 @@ class Reader:
             self._memory,
             k=k,
             train_counts=self._training_counts(device),
-            new_classes=torch.arange(len(vocabulary), device=device) >= vocabulary.known,
+            new_classes=self._new_words(device),
             window=self._rule.needs.window,
         )
         if opened.state is not None:
@@ -256,6 +256,12 @@ class Reader:
         """Return ids (N,) with ``<unk>`` in place of words that have no row yet."""
         unknown = self.vocabulary.unknown
         return ids if unknown is None else torch.where(ids < rows, ids, unknown)
+
+    def _new_words(self, device: torch.device) -> Tensor | None:
+        """Return which classes (V,) were not there in training; None where every text is made of those that were."""
+        if self.vocabulary.unknown is None:
+            return None
+        return torch.arange(len(self.vocabulary), device=device) >= self.vocabulary.known
 
     def _training_counts(self, device: torch.device) -> Tensor:
         """Return how often each word was seen in training (V,), never for new ones."""

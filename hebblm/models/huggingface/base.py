@@ -47,11 +47,12 @@ class HuggingFaceBase(GradientBase):
         super().__init__(update)
         self._trained = model
         self._given = own or {}
+        self._cache: object = None
         self.reset()
 
     def reset(self) -> None:
         """Return to the trained weights and the beginning of a stream."""
-        self._own = dict(self._given)
+        self._own: dict[str, nn.Parameter] = dict(self._given)
         self._optimizer = None
         self._hidden: Tensor | None = None
         self._begin()
@@ -100,7 +101,7 @@ class HuggingFaceBase(GradientBase):
 
     def state(self) -> State:
         """Return the tokens of the window, which are read anew on return; of a recurrent model what it carries."""
-        carried = {} if not self._trained.recurrent or self._cache is None else dict(tensors_of(self._cache))
+        carried = {} if not self._recurrent or self._cache is None else dict(tensors_of(self._cache))
         return {TOKENS: self._window.clone(), **{name: tensor.clone() for name, tensor in carried.items()}}
 
     def restore(self, state: State) -> None:
@@ -133,7 +134,17 @@ class HuggingFaceBase(GradientBase):
     def _begin(self) -> None:
         """Stand at the beginning of a stream."""
         self._window = torch.zeros(0, dtype=torch.int64, device=self._trained.head.weight.device)
-        self._cache: object = None
+        self._cache = None
+
+    @property
+    def _anew(self) -> bool:
+        """Whether the window is read anew each time: nothing can be carried, or no gradient passes what is."""
+        return self._trained.steps == "none" or (self.tracked and not self._trained.differentiable)
+
+    @property
+    def _recurrent(self) -> bool:
+        """Whether a state is carried from the beginning of the stream, and no window kept."""
+        return self._trained.recurrent and not self._anew
 
     def _live_head(self) -> OutputHead:
         return self._trained.found.of({**self._trained.parameters, **self._own})
@@ -144,18 +155,18 @@ class HuggingFaceBase(GradientBase):
         if len(held) == trained.context:
             held, self._cache = held[trained.stride :], None
         fed = ids if self._cache is not None else torch.cat([held, ids])
-        if trained.steps == "one" and self._cache is not None:
+        if not self._anew and trained.steps == "one" and self._cache is not None:
             states = torch.cat([self._forward(token[None]) for token in fed])
         else:
             states = self._forward(fed)
-        if not trained.recurrent:
+        if not self._recurrent:
             self._window = torch.cat([held, ids])
         return states[-len(ids) :]
 
     def _forward(self, ids: Tensor) -> Tensor:
         """Return the states (N, D) after tokens (N,) behind the cache, which goes on."""
-        hidden, self._cache = self._trained.states(ids[None], self._cache, self._own)
-        if self._trained.steps == "none":
+        hidden, self._cache = self._trained.states(ids[None], self._cache, self._own, carry=not self._anew)
+        if self._anew:
             self._cache = None
         elif self.tracked and self._cache is not None:
             self._cache = replace_tensors(self._cache, lambda _, tensor: tensor.detach())

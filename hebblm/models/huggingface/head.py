@@ -16,6 +16,7 @@ from hebblm.types import OutputHead
 CAPS = ("final_logit_softcapping", "logits_soft_cap")
 """What configurations call the bound of a soft cap on the logits."""
 EXACT = 1e-4  # of the largest logit, in float32
+CLEAR = 0.9  # of a cap; nearer to it, what stood before it cannot be told
 ROUNDING = 16  # units of rounding that half precision may be off by
 
 
@@ -126,8 +127,9 @@ def fitted(
     tolerance = max(EXACT, ROUNDING * rounding) if rounding > torch.finfo(torch.float32).eps else EXACT
     size = float(logits.abs().max())
     for cap in (*caps, None):
-        straight = logits if cap is None else cap * (logits / cap).clamp(-1 + 1e-9, 1 - 1e-9).atanh()
-        scale = float((straight * product).sum() / product.square().sum())
+        clear = torch.ones_like(logits) if cap is None else (logits.abs() < CLEAR * cap).double()
+        straight = logits if cap is None else cap * (clear * logits / cap).atanh()
+        scale = float((clear * straight * product).sum() / (clear * product.square()).sum())
         scale = 1.0 if abs(scale - 1) < tolerance else scale
         again = scale * product if cap is None else cap * (scale * product / cap).tanh()
         if scale > 0 and float((again - logits).abs().max()) <= tolerance * size:

@@ -30,6 +30,8 @@ LARGE = 100_000_000
 """Parameters above which only some learn in dynamic evaluation."""
 LEARNS = ("lm_head", "norm", "bias")
 """Which of a large model's do; the output layer, whatever its name, counts as ``lm_head``."""
+Steps = Literal["many", "one", "none"]
+"""How many tokens can be read behind what a model carries."""
 TOGETHER = 4096  # tokens of the training text read at once
 STREAMS = 20  # of the training text, for the size of gradients
 PROBE = 12  # tokens that show how a model is read
@@ -52,6 +54,7 @@ class HuggingFaceModel:
         carries: what the forward pass calls what it carries from token to token, None if it carries nothing.
         recurrent: whether what it carries does not grow, so that no window is needed.
         steps: how many tokens can be read behind what is carried: many, one, or none, so that all is read anew.
+        differentiable: whether gradients can be taken where something is carried.
         probe_ids: (T,) a few tokens.
         origin: ``hub``, ``folder`` or ``held`` (by the caller).
         sha256: what tells the weights from others.
@@ -66,7 +69,8 @@ class HuggingFaceModel:
     stride: int
     carries: str | None
     recurrent: bool
-    steps: Literal["many", "one", "none"]
+    steps: Steps
+    differentiable: bool
     probe_ids: Tensor
     origin: str
     sha256: str
@@ -79,23 +83,26 @@ class HuggingFaceModel:
         base.grow(rows)
         return base
 
-    def states(self, ids: Tensor, carried: object, own: Mapping[str, Tensor]) -> tuple[Tensor, object]:
+    def states(
+        self, ids: Tensor, carried: object, own: Mapping[str, Tensor], *, carry: bool = True
+    ) -> tuple[Tensor, object]:
         """Return the hidden states (B, T, D) that enter the softmax layer, and what is carried behind them.
 
         Args:
             ids: (B, T) tokens.
             carried: behind the tokens before them, None at the beginning.
             own: weights in place of the model's, by name.
+            carry: whether anything is to be carried on.
         """
         ids = ids.to(self.model.get_input_embeddings().weight.device)
-        options = {} if self.carries is None else {self.carries: carried, "use_cache": True}
+        options = {} if self.carries is None else {self.carries: carried, "use_cache": carry}
         with states_before(self.found.module) as found:
             if own:
                 out = functional_call(self.model, {**self.parameters, **own}, (ids,), options)
             else:
                 out = self.model(ids, **options)
         head = self.head.weight
-        return found[0].to(head.device, head.dtype), None if self.carries is None else out[self.carries]
+        return found[0].to(head.device, head.dtype), getattr(out, self.carries or "", None)
 
     @torch.no_grad()
     def segments(self, ids: Ids, done: int = 0, state: State | None = None) -> Iterator[Segment]:
@@ -125,7 +132,7 @@ class HuggingFaceModel:
                 block[row, : stop - first] = stream[first:stop]
                 keep[row, start - first : stop - first] = True
                 labels.append(stream[start + 1 : stop + 1])
-            hidden, _ = self.states(block, None, {})
+            hidden, _ = self.states(block, None, {}, carry=False)
             yield Segment(hidden[keep.to(device)], torch.cat(labels).to(device), {})
 
     def segment_count(self, total: int) -> int:
@@ -151,7 +158,7 @@ class HuggingFaceModel:
         starts = range(segment, max(width - 1, segment + 1), segment)
         for start in track(starts, "gradient statistics", len(starts), "segments"):
             stop = min(start + segment, width - 1)
-            hidden, _ = self.states(block[:, start - segment : stop], None, parameters)
+            hidden, _ = self.states(block[:, start - segment : stop], None, parameters, carry=False)
             head = self.found.of({**self.parameters, **parameters})
             logits = head.logits(hidden[:, segment:])
             targets = block[:, start + 1 : stop + 1].to(logits.device)
@@ -223,7 +230,7 @@ def open_causal(
     carries = next((n for n in ARGUMENTS if n in inspect.signature(model.forward).parameters), None)
     opened = HuggingFaceModel(
         model, found, head, parameters, _learning(model, found, learns), context, stride, carries,
-        False, "none", ids, origin, fingerprint(model),
+        False, "none", True, ids, origin, fingerprint(model),
     )  # fmt: skip
     return _probed(opened)
 
@@ -245,7 +252,8 @@ def _probed(opened: HuggingFaceModel) -> HuggingFaceModel:
         return replace(opened, carries=None)
     sizes = [sum(tensor.numel() for _, tensor in tensors_of(item)) for item in (carried, behind_all)]
     recurrent = sizes[0] == sizes[1] > 0
-    for steps, width in (("many", len(ids)), ("one", 1)):
+    ways: tuple[tuple[Steps, int], ...] = (("many", len(ids)), ("one", 1))
+    for steps, width in ways:
         carried = opened.states(ids[None, :first], None, {})[1]
         parts = []
         try:
@@ -260,8 +268,22 @@ def _probed(opened: HuggingFaceModel) -> HuggingFaceModel:
         ):  # it reads one token at a time, or none
             continue
         if float((torch.cat(parts, 1) - whole[:, first:]).abs().max()) <= tolerance:
-            return replace(opened, recurrent=recurrent, steps=steps)
+            ready = replace(opened, recurrent=recurrent, steps=steps)
+            return replace(ready, differentiable=_has_gradients(ready)) if recurrent else ready
     return replace(opened, carries=None)
+
+
+def _has_gradients(opened: HuggingFaceModel) -> bool:
+    """Say whether gradients reach the first weight although a state is carried: some models overwrite theirs."""
+    first = opened.learns[0]
+    own = {first: torch.nn.Parameter(opened.parameters[first].clone())}
+    with torch.enable_grad():
+        hidden, _ = opened.states(opened.probe_ids[None], None, own)
+        try:
+            torch.autograd.grad(hidden.sum(), list(own.values()), allow_unused=True)
+        except RuntimeError:
+            return False
+    return True
 
 
 def _window(config: Any, context: int | None, stride: int | None) -> tuple[int, int]:
