@@ -1,0 +1,1 @@
+"""Other people's tools on adapted models: generation of ``transformers``, lm-evaluation-harness."""

@@ -1,0 +1,80 @@
+"""Adaptation inside ``model.generate`` of ``transformers``, by a logits processor."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+import torch
+from torch import Tensor, nn
+from transformers import LogitsProcessor
+
+from hebblm.errors import UserError
+from hebblm.models.huggingface.model import HuggingFaceModel
+from hebblm.reader import Reader
+
+
+class AdaptedLogitsProcessor(LogitsProcessor):
+    """Lets ``model.generate(..., logits_processor=[...])`` draw from a reader's adapted distribution.
+
+    ``log((1 - w) P_base + w P_adapted)`` takes the place of ``log P_base`` in what comes in: the difference is added,
+    so that whatever other processors did stays, and a token that they forbade remains forbidden. Every row of a batch
+    and every beam is adapted from the same memory, which stays as it is. The hidden states are those that the model
+    hands to its output layer; they are noted until :meth:`close`, or the end of the ``with`` block.
+
+    Args:
+        reader: of the very model that generates, as ``hebblm.load((model, tokenizer)).reader(...)`` gives it.
+        weight: w, share of the adapted distribution; 0 changes nothing.
+
+    Raises:
+        UserError: a weight outside [0, 1], or a reader of a model that is none of ``transformers``.
+    """
+
+    def __init__(self, reader: Reader, *, weight: float = 1.0) -> None:
+        if not 0 <= weight <= 1:
+            raise UserError(f"weight = {weight} must lie between 0 and 1")
+        if not isinstance(reader.model, HuggingFaceModel):
+            raise UserError("the reader's model is none of transformers, and has no generate of its own")
+        self.reader = reader
+        self.weight = weight
+        self._hidden: Tensor | None = None
+        self._hook = reader.model.found.module.register_forward_pre_hook(self._note)
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        """Return adapted scores (B, V).
+
+        Args:
+            input_ids: (B, T) tokens so far; not looked at.
+            scores: (B, V) logits or log-probabilities of the next token, as they come in.
+
+        Raises:
+            UserError: they are not those of the reader's model.
+        """
+        if self.weight == 0:
+            return scores
+        hidden, self._hidden = self._hidden, None
+        if hidden is None or len(hidden) != len(scores):
+            raise UserError(
+                "these scores are of another model than the reader's; load (model, tokenizer) as they are"
+            )
+        adapted, base = self.reader.predict(hidden)
+        if self.weight < 1:
+            share = torch.tensor(self.weight, device=base.device)
+            adapted = torch.logaddexp((1 - share).log() + base, share.log() + adapted)
+        return scores + (adapted - base).to(scores.device, scores.dtype)
+
+    def close(self) -> None:
+        """Note no further states."""
+        self._hook.remove()
+
+    def __enter__(self) -> AdaptedLogitsProcessor:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Note no further states."""
+        self.close()
+
+    def _note(self, _: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        self._hidden = inputs[0][:, -1].detach()  # (B, D)

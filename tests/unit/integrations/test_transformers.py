@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import hebblm
+from hebblm.errors import UserError
+
+pytest.importorskip("transformers")
+
+from hebblm.integrations.transformers import AdaptedLogitsProcessor
+
+from ..models.architectures import random_model, tokenizer
+
+WAYS: dict[str, dict[str, Any]] = {
+    "greedy": {"do_sample": False},
+    "sampling": {"do_sample": True, "top_k": 0},
+    "beams": {"do_sample": False, "num_beams": 3},
+}
+TEXT = "the cat in a hat.\nThe fin the the Abc in the fog, a fan.\n" * 4
+
+
+def generated(model: Any, *processors: AdaptedLogitsProcessor, **options: Any) -> torch.Tensor:
+    prompts = torch.tensor([[5, 6, 7], [8, 9, 10]])
+    torch.manual_seed(1)
+    found: torch.Tensor = model.generate(
+        prompts,
+        attention_mask=torch.ones_like(prompts),
+        logits_processor=list(processors),
+        max_new_tokens=8,
+        pad_token_id=0,
+        **options,
+    )
+    return found
+
+
+def opened(name: str, method: str) -> tuple[Any, hebblm.Reader]:
+    model = random_model(name)
+    reader = hebblm.load((model, tokenizer())).reader(method, settings={"mixture.gamma": 0.9})
+    reader.read(TEXT)
+    return model, reader
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", ["Llama", "Gemma2", "Mamba"])
+def test_at_weight_zero_the_text_is_that_of_the_unadapted_model(name: str, way: str) -> None:
+    model, reader = opened(name, "mixture")
+    plain = generated(model, **WAYS[way])
+    with AdaptedLogitsProcessor(reader, weight=0.0) as processor:
+        assert torch.equal(generated(model, processor, **WAYS[way]), plain)
+    with AdaptedLogitsProcessor(reader) as processor:
+        assert not torch.equal(generated(model, processor, **WAYS[way]), plain)
+    assert torch.equal(generated(model, **WAYS[way]), plain), "nothing is left behind"
+
+
+@pytest.mark.parametrize("weight", [0.3, 1.0])
+@pytest.mark.parametrize("method", ["mixture", "hebb"])
+def test_each_greedy_token_is_the_most_probable_of_the_interpolation(method: str, weight: float) -> None:
+    model, reader = opened("Gemma2", method)
+    with AdaptedLogitsProcessor(reader, weight=weight) as processor:
+        text = generated(model, processor, **WAYS["greedy"])
+    for row in text:
+        for place in range(3, len(row)):
+            adapted = reader.log_probs(row[:place])[0].exp()
+            base = model(row[None, :place]).logits[0, -1].softmax(0)
+            mixed = weight * adapted + (1 - weight) * base
+            assert mixed[row[place]] >= mixed.max() - 1e-6
+
+
+def test_a_forbidden_token_stays_forbidden() -> None:
+    model, reader = opened("Llama", "mixture")
+    with AdaptedLogitsProcessor(reader) as processor:
+        free = generated(model, processor, **WAYS["greedy"])
+        word = int(free[0, 3])
+        bound = generated(model, processor, bad_words_ids=[[word]], **WAYS["greedy"])
+    assert word not in bound[0, 3:].tolist()
+
+
+def test_another_model_and_a_wrong_weight_are_refused() -> None:
+    _, reader = opened("Llama", "mixture")
+    with pytest.raises(UserError, match=r"weight = 1\.5"):
+        AdaptedLogitsProcessor(reader, weight=1.5)
+    with (
+        AdaptedLogitsProcessor(reader) as processor,
+        pytest.raises(UserError, match="another model"),
+    ):
+        generated(random_model("GPT2"), processor, **WAYS["greedy"])
+    with pytest.raises(UserError, match="none of transformers"):
+        AdaptedLogitsProcessor(hebblm.load("tiny-pydoc-raw").reader("mixture"))
