@@ -14,6 +14,7 @@ from hebblm.bench import naive
 from hebblm.bench.accuracy import EPS
 from hebblm.bench.adapt_cost import adaptation_row
 from hebblm.bench.adapt_settings import AdaptConfig, case_of
+from hebblm.bench.heads import head_rows
 from hebblm.bench.network import network_rows
 from hebblm.bench.problem import make_batch
 from hebblm.bench.record import Noted, Row, as_measured
@@ -26,13 +27,13 @@ THETA, GAMMA = 1.0, 0.1  # published for the cache behind an AWD-LSTM on Penn Tr
 def case_count(config: AdaptConfig) -> int:
     """Return the number of rows that :func:`measure` yields."""
     sources = len(config.vocabulary) + (config.checkpoint is not None)
-    return sources * (len(config.steps) + 1) + 1 + len(config.network_steps)
+    return sources * (len(config.steps) + 1) + 1 + len(config.network_steps) + len(config.heads)
 
 
 def measure(
     config: AdaptConfig, device: torch.device, tick: Tick, noted: Noted = as_measured
 ) -> Iterator[Row]:
-    """Return one row a source and number of steps, one a source for the cache, one over K, and those of a network.
+    """Return one row a source and number of steps, one a source for the cache, one over K, a network's, large heads'.
 
     Args:
         config: sizes and settings.
@@ -57,6 +58,7 @@ def _rows(
         yield _cache(config, source, window, tick)
     yield _neighbors(config, device, tick)
     yield from network_rows(config, device, tick, noted)
+    yield from head_rows(config, device, tick)
 
 
 def _sources(config: AdaptConfig, device: torch.device) -> list[tuple[Source, int]]:

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 from hebblm.adapt import MbpaConfig
 from hebblm.bench.settings import StatesConfig, each_at_least
 from hebblm.errors import UserError
+from hebblm.suggest import unknown
 
 if TYPE_CHECKING:
     from hebblm.bench.source import Source
 
+HEADS = {"gpt2": (50_257, 768), "llama-3-8b": (128_256, 4096), "gemma-2-9b": (256_000, 3584)}
+"""Classes V and width D of the softmax layers of well-known models."""
 WINDOWS = (500, 3785)  # published for Penn Treebank and WikiText-2
 
 
@@ -30,6 +33,7 @@ class AdaptConfig(StatesConfig):
         naive_tokens: tokens of the plain form in a round.
         exact_tokens: tokens of the exact form in a round.
         error_tokens: tokens on which the fast form is compared with the exact one.
+        heads: large softmax layers with random weights, by name; 16 GB of memory are enough for all.
         network_hidden: units of the network that is adapted as a whole, 784 pixels before them and 10 classes behind.
         network_entries: pictures that its memory holds.
         network_neighbors: K of its queries.
@@ -46,6 +50,7 @@ class AdaptConfig(StatesConfig):
     naive_tokens: int = 2
     exact_tokens: int = 10
     error_tokens: int = 100
+    heads: list[str] = field(default_factory=lambda: list(HEADS), metadata={"nargs": "*"})
     network_hidden: int = 1000
     network_entries: int = 1000
     network_neighbors: int = 50
@@ -61,6 +66,9 @@ class AdaptConfig(StatesConfig):
         for name, count in tokens.items():
             if name != "error_tokens" and count > self.batch:
                 raise UserError(f"{name} = {count} exceeds batch = {self.batch}")
+        for name in self.heads:
+            if name not in HEADS:
+                raise unknown("head", name, HEADS, f"choose {', '.join(HEADS)}")
         if self.lr and len(self.lr) != len(self.steps):
             raise UserError(
                 f"lr has {len(self.lr)} values for {len(self.steps)} numbers of steps; give one each"

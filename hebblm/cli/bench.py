@@ -65,7 +65,7 @@ MEASUREMENTS = {
 
 SMOKE = {
     "adapt": "--dim 32 --vocabulary 500 --windows 50 --neighbors 8 --k 16 --batch 20 --entries 200 --error-tokens 20 "
-    "--network-hidden 20 --network-entries 50 --network-neighbors 8 --network-steps 1",
+    "--heads gpt2 --network-hidden 20 --network-entries 50 --network-neighbors 8 --network-steps 1",
     "retrieve": "--dim 32 --entries 500 2000 --k 16 --batch 20 --recall-queries 20",
     "eval": "--arch awd_lstm_tiny --vocabulary 500 --memory-sizes 500 1000 --k 16 --batch 20 --tokens 100 "
     "--currency-tokens 40 --stream-tokens 200",
