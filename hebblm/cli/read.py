@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from hebblm.adapt.methods import check_methods
+from hebblm.adapt.methods import check_methods, plain_name
 from hebblm.cli.common import guarded, parse
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import parse_settings
-from hebblm.models.catalog import checkpoint_folder
+from hebblm.models.catalog import model_folder
 from hebblm.models.device import check_device
 from hebblm.progress import bar
 
@@ -78,9 +78,9 @@ def main(argv: list[str] | None = None) -> int:
         description="Read a text with an adapting model, and see what it expects before and after.",
         example=f'{PROG} tiny-pydoc-raw notes.txt --suggest "The function"',
     )
-    check_methods([config.method])
+    check_methods([plain_name(config.method)])
     check_device(config.device)
-    checkpoint_folder(config.model)
+    model_folder(config.model)
     settings = parse_settings(config.set)
     texts = [_text(path) for path in config.files]
     from hebblm.language_model import load
