@@ -10,8 +10,8 @@ demo: $(VENV)/.cpu  ## a tiny model of Python's documentation reads NumPy's with
 	$(BIN)/hebblm-eval --checkpoint tiny-pydoc-raw --target numpy --max-tokens 20000 --output-path results/demo \
 		--methods lstm,cache,knn,mixture,mbpa,hebb,mixture+mbpa,mixture+hebb
 
-test: $(VENV)/.test  ## run the tests
-	$(BIN)/python -m pytest
+test: $(VENV)/.test  ## run the tests, a process a core
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 check: $(VENV)/.dev  ## format, lint, types, import order, documentation
 	$(BIN)/ruff format --check .

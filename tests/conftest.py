@@ -8,6 +8,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+if "PYTEST_XDIST_WORKER" in os.environ:  # a process a core: one thread each, said before torch is loaded
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 # How long an example takes says nothing about the code on a busy machine.
 settings.register_profile("hebblm", deadline=None)
 settings.load_profile("hebblm")
