@@ -30,18 +30,23 @@ class Pieces(NamedTuple):
         ids: (T,) int64.
         word_of: (T,) int64, which word each piece belongs to, from 0.
         words: U words.
-        text: as it was encoded.
+        lines: ends of line.
+        bytes: UTF-8 bytes of the text before normalisation, one an end of line.
     """
 
     ids: Ids
     word_of: Ids
     words: list[str]
-    text: str
+    lines: int
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class SubwordCorpus:
-    """A corpus read in pieces; each is encoded once.
+    """A corpus read in pieces; each split is encoded once.
+
+    The lines of a corpus that came tokenised begin and end with a blank that no model of words sees. They are left out
+    here too, so that both code the same; as bytes they count for both.
 
     Args:
         corpus: its text.
@@ -78,8 +83,8 @@ class SubwordCorpus:
         lines, done = self.corpus.lines(split), 0
         with bar() as progress:
             task = progress.add_task(f"encode {self.corpus.name} {split}", total=None, unit="pieces")
-            while batch := [normalize(line, self.normalization) for line in islice(lines, LINES)]:
-                text = "\n".join(batch) + "\n"
+            while batch := list(islice(lines, LINES)):
+                text = "\n".join(map(self._line, batch)) + "\n"
                 found = self.subwords.encode(text)
                 count = len(found.ids) if most is None else min(len(found.ids), most - done)
                 if count == 0:
@@ -88,11 +93,15 @@ class SubwordCorpus:
                 for piece, word in zip(found.tokens[:count], found.words[:count], strict=True):
                     words[word] += piece
                 part = text if count == len(found.ids) else "".join(found.tokens[:count])
+                ends = part.count("\n")
+                size = sum(len(line.encode()) + 1 for line in batch[:ends])
+                size += len(part.rpartition("\n")[2].encode())  # of a line that is read in part
                 yield Pieces(
                     np.array(found.ids[:count], dtype=np.int64),
                     np.array(found.words[:count], dtype=np.int64),
                     [word.strip() or EOS for word in words],
-                    part,
+                    ends,
+                    size,
                 )
                 done += count
                 progress.update(task, completed=done)
@@ -100,6 +109,11 @@ class SubwordCorpus:
                     return
         if not done:
             raise UserError(f"the {split} split of {self.corpus.name} is empty; put text into it")
+
+    def _line(self, line: str) -> str:
+        """Return a line as it is encoded."""
+        tokenised = self.corpus.provenance.get("kind") == "files"
+        return normalize(line.strip(" ") if tokenised else line, self.normalization)
 
     def piece_counts(self, split: str) -> Ids:
         """Return how often each piece occurs in a split (rows,)."""
@@ -138,9 +152,9 @@ def encode_subwords(
     offsets = np.cumsum([0, *(len(part.words) for part in found)])
     ids = np.concatenate([part.ids for part in found])
     word_of = np.concatenate([part.word_of + start for part, start in zip(found, offsets, strict=False)])
-    text = "".join(part.text for part in found)
-    lines, count, size = text.count("\n"), len(text.split()), len(text.encode())
     occurring = [word for part in found for word in part.words]
+    lines, size = sum(part.lines for part in found), sum(part.bytes for part in found)
+    count = sum(word != EOS for word in occurring)
     counts = Counter[str]() if counted is None else counted.word_counts("train")
     known = sorted(counts if counted is not None else set(occurring))
     novel = [word for word in dict.fromkeys(occurring) if counted is not None and word not in counts]
