@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hebblm.adapt.methods import DEFAULT_METHODS, check_methods
+from hebblm.errors import UserError
 from hebblm.evaluation.defaults import resolve_settings
 from hebblm.evaluation.run import run_scenario
 from hebblm.evaluation.scenario import open_scenario
@@ -45,6 +46,8 @@ def evaluate(
     """
     check_methods(list(methods))
     folder = model.folder if isinstance(model, LanguageModel) else Path(model)
+    if folder is None:
+        raise UserError(f"{model!r} has no folder; load the model by name or folder to evaluate it")
     named = {"text": target} if isinstance(target, Path) else {"target": target}
     config = ScenarioConfig(checkpoint=folder, **named, **options).completed()
     config.check()

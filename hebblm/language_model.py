@@ -2,45 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from awd_lstm import AWDLSTM, load_checkpoint
-from awd_lstm.checkpoint import WEIGHTS, file_sha256
-from hebblm.models.catalog import checkpoint_folder, trained_on
+from hebblm.errors import UserError
+from hebblm.models.base import TrainedModel
+from hebblm.models.catalog import model_folder, trained_on
 from hebblm.models.device import pick_device
+from hebblm.models.huggingface.load import is_causal_folder, load_causal
+from hebblm.models.shipped import open_model
 from hebblm.models.store import prepared_corpus
 from hebblm.reader import Reader
-from hebblm.reader_state import Owner
 from hebblm.text import Dictionary, load_tokenizer
 from hebblm.text.growing import GrowingVocabulary, is_cased
 from hebblm.text.prepared import DICTIONARY_FILE
+from hebblm.text.subwords import Subwords
 from hebblm.text.tokenizers import Tokenizer
+from hebblm.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, slots=True)
 class LanguageModel:
-    """A trained model with its dictionary and tokeniser.
+    """A trained model and its words.
 
     Args:
-        name: of the shipped model or folder.
-        folder: its checkpoint.
-        model: the network, in evaluation mode.
-        dictionary: word and row of the softmax layer.
-        tokenizer: splits lines into the words of the dictionary.
-        lower: whether words that it does not have are lowered, as it tells no capital letters apart.
-        sha256: of the weights file.
+        name: of the shipped model, folder or hub id.
+        model: gives hidden states and the softmax layer.
+        vocabulary: text to ids and back.
+        folder: its checkpoint; None for a model that the caller holds.
     """
 
     name: str
-    folder: Path
-    model: AWDLSTM
-    dictionary: Dictionary
-    tokenizer: Tokenizer
-    lower: bool
-    sha256: str
+    model: TrainedModel
+    vocabulary: Vocabulary
+    folder: Path | None
 
     def reader(
         self,
@@ -52,12 +49,9 @@ class LanguageModel:
         settings: Mapping[str, Any] | None = None,
     ) -> Reader:
         """Return a reader with a memory of its own; the arguments are those of :class:`hebblm.Reader`."""
-        vocabulary = GrowingVocabulary(self.dictionary, self.tokenizer, lower=self.lower)
-        owner = Owner(self.sha256, self.dictionary.hash())
         return Reader(
             self.model,
-            vocabulary,
-            owner,
+            self.vocabulary.fresh(),
             method,
             memory=memory,
             k=k,
@@ -67,33 +61,67 @@ class LanguageModel:
 
     def __repr__(self) -> str:
         """Name the model and its size."""
-        return f"LanguageModel({self.name!r}, {len(self.dictionary):,} words)"
+        return f"LanguageModel({self.name!r}, {self.vocabulary.known:,} words)"
 
 
-def load(name: str | Path, *, device: str = "auto") -> LanguageModel:
+def load(
+    name: str | Path | tuple[Any, Any],
+    *,
+    device: str = "auto",
+    dtype: str = "auto",
+    context: int | None = None,
+    stride: int | None = None,
+    learns: Sequence[str] | None = None,
+    **options: Any,
+) -> LanguageModel:
     """Return a language model.
 
     Args:
-        name: a model that ships, as ``hebblm-eval --models`` lists them, or the folder of a checkpoint with its
-            ``dict.txt``.
+        name: a model that ships, as ``hebblm-eval --models`` lists them; the folder of a checkpoint with its
+            ``dict.txt``; a causal language model of ``transformers``, by folder or hub id; or such a model and its
+            tokenizer, which are used as they are.
         device: auto, cpu or cuda.
+        dtype: of the weights of a model of ``transformers``: auto, float32, bfloat16 or float16.
+        context: tokens of the window that such a model reads in; None for what it was trained with, at most 1,024.
+        stride: tokens by which the window moves on; None for half of it.
+        learns: parts of the names of those weights that learn in dynamic evaluation; None for all, or of a model above
+            100 million parameters for lm_head, norm and bias.
+        options: more for ``AutoModelForCausalLM.from_pretrained``, e.g. ``device_map``.
 
     Raises:
-        UserError: no such model, or one of its files is missing, truncated or altered.
+        UserError: no such model, or one of its files is missing, truncated or altered, or it cannot be adapted.
     """
-    folder = checkpoint_folder(Path(name))
+    chosen = pick_device(device)
+    causal = {"context": context, "stride": stride, "learns": learns}
+    if isinstance(name, tuple):
+        return _causal(type(name[0]).__name__, *name, None, causal)
+    folder = model_folder(Path(name))
+    if folder is None or is_causal_folder(folder):
+        model, tokenizer = load_causal(folder or name, device=chosen, dtype=dtype, **options)
+        return _causal(str(name), model, tokenizer, folder, causal)
+    asked = {**causal, **options, "dtype": None if dtype == "auto" else dtype}
+    for option, value in asked.items():
+        if value is not None:
+            raise UserError(
+                f"{option} = {value!r} is for models of transformers, which {name} is not; leave it out"
+            )
     corpus = trained_on(folder)
-    dictionary, tokenizer = _words(folder, corpus)
-    model = load_checkpoint(folder, dictionary_sha256=dictionary.hash()).to(pick_device(device))
-    return LanguageModel(
-        str(name),
-        folder,
-        model,
-        dictionary,
-        tokenizer,
-        corpus.get("normalization") == "lower" or not is_cased(dictionary),
-        file_sha256(folder / WEIGHTS),
-    )
+    dictionary, words = _words(folder, corpus)
+    trained = open_model(folder, dictionary.hash(), chosen)
+    lower = corpus.get("normalization") == "lower" or not is_cased(dictionary)
+    return LanguageModel(str(name), trained, GrowingVocabulary(dictionary, words, lower=lower), folder)
+
+
+def _causal(
+    name: str, model: Any, tokenizer: Any, folder: Path | None, options: Mapping[str, Any]
+) -> LanguageModel:
+    """Return a model of ``transformers`` with its tokenizer."""
+    from hebblm.models.huggingface.model import open_causal
+
+    origin = "held" if folder is None else "folder"
+    learns = None if options["learns"] is None else tuple(options["learns"])
+    opened = open_causal(model, **{**options, "learns": learns}, origin=origin)
+    return LanguageModel(name, opened, Subwords(tokenizer, len(opened.head.weight)), folder)
 
 
 def _words(folder: Path, corpus: dict[str, Any]) -> tuple[Dictionary, Tokenizer]:

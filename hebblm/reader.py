@@ -9,17 +9,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from awd_lstm import AWDLSTM
-from awd_lstm.model import State
 from hebblm.adapt import METHODS, EvalBatch, check_methods
 from hebblm.adapt.context import Context
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.memory import build_memory
-from hebblm.models.base import AwdBase
+from hebblm.models.base import TrainedModel, device_of
 from hebblm.reader_state import Opened, Owner, open_reader, save_reader
 from hebblm.scores import Scores
-from hebblm.text.growing import GrowingVocabulary
+from hebblm.text.vocabulary import Encoded, Vocabulary
 
 
 class Suggestion(NamedTuple):
@@ -44,9 +42,8 @@ class Reader:
     first time get a row of zeros in the softmax layer. The base stays as it was trained.
 
     Args:
-        model: the base; it is copied, never changed.
+        model: as it was trained; it never changes.
         vocabulary: of the model, to which new words are added.
-        owner: identifies weights and dictionary on disk.
         method: as :data:`hebblm.METHODS` has it, e.g. ``mixture+hebb``.
         memory: folder that :meth:`save` wrote, to go on from there; None starts with an empty memory.
         k: neighbours a query.
@@ -59,9 +56,8 @@ class Reader:
 
     def __init__(
         self,
-        model: AWDLSTM,
-        vocabulary: GrowingVocabulary,
-        owner: Owner,
+        model: TrainedModel,
+        vocabulary: Vocabulary,
         method: str = "mixture+hebb",
         *,
         memory: str | Path | None = None,
@@ -84,27 +80,27 @@ class Reader:
         self.method = method
         self.update_every = update_every
         self.vocabulary = vocabulary
-        self._owner = owner
+        self._owner = Owner(model.sha256, vocabulary.hash())
         self._rule = METHODS[method].rule(values.methods)
-        self._base = AwdBase(model)
-        device = model.bias.device
-        opened = Opened() if memory is None else open_reader(Path(memory), owner, device)
-        for word in opened.words:
-            vocabulary.ids([word], include=True)
+        self._base = model.base()
+        device = device_of(model)
+        opened = Opened() if memory is None else open_reader(Path(memory), self._owner, device)
+        vocabulary.include(opened.words)
         self._base.grow(len(vocabulary.words))
-        self._last = torch.tensor([vocabulary.dictionary.eos_index], device=device)
-        empty = build_memory(model.config.embedding_dim, values.memory, device)
+        self._last = torch.tensor([vocabulary.start], device=device)
+        empty = build_memory(model.head.weight.shape[1], values.memory, device)
         self._memory = empty if opened.memory is None else opened.memory
         self._context = Context(
             self._base.head,
             self._memory,
             k=k,
             train_counts=self._training_counts(device),
-            new_classes=torch.arange(len(vocabulary), device=device) >= len(vocabulary.dictionary),
+            new_classes=self._new_words(device),
             window=self._rule.needs.window,
         )
         if opened.state is not None:
-            self._base.state, self._last = opened.state, opened.last
+            self._base.restore(opened.state)
+            self._last = opened.last
             self._context.recall(opened.observed, *opened.recent)
 
     def read(
@@ -125,7 +121,8 @@ class Reader:
         Raises:
             UserError: an id that the vocabulary does not have.
         """
-        tokens, ids, size = self._encoded(text)
+        encoded, size = self._encoded(text)
+        ids = self._last.new_tensor(encoded.ids)  # (T,)
         adapted, base, new = [self._base.head.weight.new_zeros(0)], [self._base.head.weight.new_zeros(0)], []
         for start in range(0, len(ids), self.update_every):
             labels = ids[start : start + self.update_every]  # (N,)
@@ -141,8 +138,8 @@ class Reader:
             progress(start + len(labels), len(ids))
         flags = torch.cat(new) if new else torch.zeros(0, dtype=torch.bool)
         losses = [torch.cat(part).float().cpu() for part in (adapted, base)]
-        unadapted = Scores(tokens, losses[1], flags.cpu(), size)
-        return Scores(tokens, losses[0], flags.cpu(), size, unadapted)
+        unadapted = Scores(encoded.tokens, losses[1], flags.cpu(), size, encoded.words)
+        return Scores(encoded.tokens, losses[0], flags.cpu(), size, encoded.words, unadapted)
 
     def suggest(self, context: str = "", n: int = 5) -> list[Suggestion]:
         """Return the most probable next words after what was read and some further words; learns nothing.
@@ -159,11 +156,13 @@ class Reader:
         """
         if n < 1:
             raise UserError(f"n = {n} must be at least 1 word")
-        hidden, _ = self._look(self._ids(context), self._base.state)
+        with self._base.aside():
+            hidden = self._base.read(self._ids(context))
         batch = EvalBatch(hidden[-1:], self._context)
         adapted, base = self._rule.log_probs(batch)[0].exp(), batch.log_probs[0].exp()
-        adapted[self.vocabulary.dictionary.unk_index] = -1.0
-        best = adapted.topk(min(n, len(adapted) - 1)).indices.tolist()
+        if self.vocabulary.unknown is not None:
+            adapted[self.vocabulary.unknown] = -1.0
+        best = adapted.topk(min(n, int((adapted >= 0).sum()))).indices.tolist()
         return [Suggestion(self.vocabulary[i], float(adapted[i]), float(base[i])) for i in best]
 
     def generate(
@@ -183,17 +182,22 @@ class Reader:
         if not temperature >= 0:
             raise UserError(f"temperature = {temperature} must be at least 0")
         generator = torch.Generator().manual_seed(seed)
-        hidden, state = self._look(self._ids(prompt), self._base.state)
         drawn: list[int] = []
-        for _ in range(max_new_tokens):
-            scores = self._rule.log_probs(EvalBatch(hidden[-1:], self._context))[0].cpu()
-            scores[self.vocabulary.dictionary.unk_index] = -torch.inf
-            if temperature == 0:
-                drawn.append(int(scores.argmax()))
-            else:
-                shares = (scores.double() / temperature).softmax(0)
-                drawn.append(int(torch.multinomial(shares, 1, generator=generator)))
-            hidden, state = self._look(self._last.new_tensor(drawn[-1:]), state)
+        with self._base.aside():
+            hidden = self._base.read(self._ids(prompt))
+            while len(drawn) < max_new_tokens:
+                scores = self._rule.log_probs(EvalBatch(hidden[-1:], self._context))[0].cpu()
+                if self.vocabulary.unknown is not None:
+                    scores[self.vocabulary.unknown] = -torch.inf
+                if temperature == 0:
+                    chosen = int(scores.argmax())
+                else:
+                    shares = (scores.double() / temperature).softmax(0)
+                    chosen = int(torch.multinomial(shares, 1, generator=generator))
+                if chosen == self.vocabulary.end:
+                    break
+                drawn.append(chosen)
+                hidden = self._base.read(self._last.new_tensor([chosen]))
         return self.vocabulary.join(drawn)
 
     def save(self, folder: str | Path) -> None:
@@ -209,7 +213,7 @@ class Reader:
             Opened(
                 self._memory,
                 tuple(self.vocabulary.words),
-                self._base.state,
+                self._base.state(),
                 self._last,
                 observed,
                 recent,
@@ -232,38 +236,34 @@ class Reader:
         self._context.observe(hidden, labels)
         self._last = labels[-1:]
 
-    def _look(self, ids: Tensor, state: State) -> tuple[Tensor, State]:
-        """Return the hidden states (N, D) after some ids (N,) that follow ``state``, and the state behind them."""
-        with torch.no_grad():
-            out = self._base.model(ids[None], state)
-        return out.hidden[0], out.state
-
     def _ids(self, text: str) -> Tensor:
         """Return the last token read and those of a text behind it (N,); new words read ``<unk>``."""
-        ids = self.vocabulary.ids(self.vocabulary.split(text), include=False)
+        ids = self.vocabulary.encode(text, include=False).ids
         return torch.cat([self._last, self._last.new_tensor(ids)])
 
-    def _encoded(self, text: str | Sequence[int] | Tensor) -> tuple[tuple[str, ...], Tensor, int]:
-        """Return tokens, ids (T,) and bytes of a text; words met for the first time get their ids."""
+    def _encoded(self, text: str | Sequence[int] | Tensor) -> tuple[Encoded, int]:
+        """Return tokens and ids of a text, and its bytes; words met for the first time get their ids."""
         if isinstance(text, str):
-            tokens = self.vocabulary.split(text)
-            ids = self._last.new_tensor(self.vocabulary.ids(tokens, include=True))
-            return tuple(tokens), ids, len(text.encode())
-        ids = torch.as_tensor(text, dtype=torch.int64, device=self._last.device)
-        bad = ids[(ids < 0) | (ids >= len(self.vocabulary))]
-        if len(bad):
-            raise UserError(f"id {int(bad[0])} is none of the vocabulary's 0 to {len(self.vocabulary) - 1}")
-        return (
-            tuple(self.vocabulary[i] for i in ids.tolist()),
-            ids,
-            len(self.vocabulary.join(ids.tolist()).encode()),
-        )
+            return self.vocabulary.encode(text, include=True), len(text.encode())
+        ids = torch.as_tensor(text, dtype=torch.int64).tolist()
+        for index in ids:
+            if not 0 <= index < len(self.vocabulary):
+                raise UserError(f"id {index} is none of the vocabulary's 0 to {len(self.vocabulary) - 1}")
+        tokens = tuple(self.vocabulary[index] for index in ids)
+        return Encoded(tokens, tuple(ids), tuple(range(len(ids)))), len(self.vocabulary.join(ids).encode())
 
     def _readable(self, ids: Tensor, rows: int) -> Tensor:
         """Return ids (N,) with ``<unk>`` in place of words that have no row yet."""
-        return torch.where(ids < rows, ids, self.vocabulary.dictionary.unk_index)
+        unknown = self.vocabulary.unknown
+        return ids if unknown is None else torch.where(ids < rows, ids, unknown)
+
+    def _new_words(self, device: torch.device) -> Tensor | None:
+        """Return which classes (V,) were not there in training; None where every text is made of those that were."""
+        if self.vocabulary.unknown is None:
+            return None
+        return torch.arange(len(self.vocabulary), device=device) >= self.vocabulary.known
 
     def _training_counts(self, device: torch.device) -> Tensor:
         """Return how often each word was seen in training (V,), never for new ones."""
-        counts = [*self.vocabulary.dictionary.counts, *[0] * len(self.vocabulary.words)]
+        counts = [*self.vocabulary.counts, *[0] * len(self.vocabulary.words)]
         return torch.tensor(counts, device=device)

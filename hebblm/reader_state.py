@@ -11,10 +11,10 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from awd_lstm.checkpoint import file_sha256, save_file
-from awd_lstm.model import State
 from hebblm.errors import UserError
 from hebblm.files import atomic_path, read_json, write_json
 from hebblm.memory import AnyMemory, load_memory, save_memory
+from hebblm.models.base import State
 
 SCHEMA = "hebblm-reader/1"
 READER = "reader.json"
@@ -42,7 +42,7 @@ class Opened:
     Args:
         memory: pairs of hidden state and word.
         words: new words in the order in which they were met.
-        state: of the network behind the last token.
+        state: of the base behind the last token.
         last: (1,) the last token read.
         observed: (V,) int64, how often each word was read.
         recent: states (W, D) and labels (W,) of the window.
@@ -77,9 +77,8 @@ def save_reader(folder: Path, owner: Owner, known: Opened, made: dict[str, Any])
         "observed": known.observed,
         "recent.keys": known.recent[0],
         "recent.labels": known.recent[1],
-        **{f"state.{layer}.{name}": part for layer, parts in enumerate(known.state)
-           for name, part in zip("hc", parts, strict=True)},
-    }  # fmt: skip
+        **{f"state.{name.replace(' ', '.')}": tensor for name, tensor in known.state.items()},
+    }
     with atomic_path(folder, directory=True) as temporary:
         save_memory(
             known.memory, temporary / MEMORY, model_hash=owner.model, dictionary_hash=owner.dictionary
@@ -118,11 +117,15 @@ def open_reader(folder: Path, owner: Owner, device: torch.device) -> Opened:
     if not (folder / PLACE).is_file() or file_sha256(folder / PLACE) != document["place_sha256"]:
         raise UserError(f"{folder / PLACE} is missing or was changed; read the text anew")
     place = {name: value.to(device) for name, value in load_file(folder / PLACE).items()}
-    layers = sum(name.endswith(".h") for name in place)
+    state = {
+        name.removeprefix("state.").replace(".", " "): tensor
+        for name, tensor in place.items()
+        if name.startswith("state.")
+    }
     return Opened(
         remembered(folder / MEMORY),
         tuple(document["words"]),
-        tuple((place[f"state.{layer}.h"], place[f"state.{layer}.c"]) for layer in range(layers)),
+        state,
         place["last"],
         place["observed"],
         (place["recent.keys"], place["recent.labels"]),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+import torch
 from torch import Tensor
 
 
@@ -16,10 +18,11 @@ class Scores:
     says that some new word came, not which. ``bits_per_byte`` counts 8 bits a byte for its spelling.
 
     Args:
-        tokens: T words.
+        tokens: T words, or the pieces of words that a subword model reads.
         nll: (T,) float32, ``-log P(token)`` in nats, before it was learned from.
         new: (T,) bool, words that had no row yet.
         bytes: UTF-8 bytes of the text.
+        words: T, which word of the text each token belongs to, ascending; every token its own where not given.
         unadapted: the same tokens under the base as it was trained; None in these scores themselves.
     """
 
@@ -27,6 +30,7 @@ class Scores:
     nll: Tensor
     new: Tensor
     bytes: int
+    words: tuple[int, ...] | None = None
     unadapted: Scores | None = None
 
     def __len__(self) -> int:
@@ -45,6 +49,25 @@ class Scores:
             return math.exp(self.loss)
         except OverflowError:
             return math.inf
+
+    @property
+    def word_perplexity(self) -> float:
+        """``exp`` of the mean loss a word, each of which costs the sum of its tokens."""
+        return self.by_word().perplexity
+
+    def by_word(self) -> Scores:
+        """Return the losses of whole words, each the sum of its tokens'; new where one of them was."""
+        if self.words is None or len(set(self.words)) == len(self):
+            return self
+        _, place = np.unique(np.array(self.words, dtype=np.int64), return_inverse=True)  # (T,) from 0
+        texts = [""] * (int(place.max()) + 1)
+        for token, at in zip(self.tokens, place.tolist(), strict=True):
+            texts[at] += token
+        index = torch.from_numpy(place)
+        nll = torch.zeros(len(texts)).index_add_(0, index, self.nll)
+        new = torch.zeros(len(texts)).index_add_(0, index, self.new.float()) > 0
+        beside = None if self.unadapted is None else self.unadapted.by_word()
+        return Scores(tuple(text.strip() or text for text in texts), nll, new, self.bytes, None, beside)
 
     @property
     def bits_per_byte(self) -> float:

@@ -10,20 +10,25 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class OutputHead:
-    """The softmax layer: logits ``f = W h + b``.
+    """The softmax layer: logits ``f = W h + b``, or ``c tanh(f / c)`` of them under a soft cap c.
+
+    What adapts the layer under a cap adds to the capped logits: its weights stand beside the base's, behind the cap.
 
     Args:
         weight: (V, D) one row a class.
         bias: (V,) or None.
+        cap: bound of the logits, None for none.
     """
 
     weight: Tensor
     bias: Tensor | None
+    cap: float | None = None
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Return ``W h + b`` for hidden states (..., D) as (..., V)."""
+        """Return the logits for hidden states (..., D) as (..., V)."""
         scores = hidden @ self.weight.t()
-        return scores if self.bias is None else scores + self.bias
+        scores = scores if self.bias is None else scores + self.bias
+        return scores if self.cap is None else self.cap * (scores / self.cap).tanh()
 
 
 @dataclass(frozen=True, slots=True)

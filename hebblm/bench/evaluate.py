@@ -23,6 +23,7 @@ from hebblm.evaluation.hyperparameters import Hyperparameters, paper_values
 from hebblm.evaluation.loop import evaluate_alone
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import MemoryConfig
+from hebblm.models.awd import AwdBase
 from hebblm.models.dynamic import DynamicBase, DynamicConfig
 
 PARTS = 10  # of the stream, each with its own cost
@@ -160,7 +161,7 @@ def _dynamic(config: EvalConfig, bench: Harness, unadapted: dict[str, Rule], tic
     settings = DynamicConfig(rule="sgd")
 
     def dynamic() -> tuple[float, int]:
-        base = DynamicBase(reading.model, settings, None)
+        base = DynamicBase(AwdBase(reading.model), settings, None)
         timed = stopwatch(
             lambda: evaluate_alone(base, stream, UnionVocabulary(), segment=settings.segment),
             len(stream),

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from awd_lstm import read_config
-from awd_lstm.streams import Ids
 from hebblm.errors import UserError
 from hebblm.evaluation.training_memory import training_states
 from hebblm.installation import models_path
-from hebblm.models.base import AwdBase
+from hebblm.models.awd import AwdBase, AwdModel
+from hebblm.models.base import Ids
 from hebblm.models.shipped import open_model
 from hebblm.models.store import prepared_corpus
 from hebblm.text import Normalization, PreparedCorpus
@@ -145,15 +145,13 @@ class ModelSource:
 
     Args:
         base: reads one stream.
-        corpus: what it was trained on.
-        folder: the checkpoint.
-        sha256: of the weights.
+        model: what it reads with.
+        corpus: what that was trained on.
     """
 
     base: AwdBase
+    model: AwdModel
     corpus: PreparedCorpus
-    folder: Path
-    sha256: str
 
     @property
     def head(self) -> OutputHead:
@@ -173,8 +171,8 @@ class ModelSource:
         """Return what a measurement records about its input."""
         return {
             "kind": "model",
-            "states": f"{self.folder.name} on {self.corpus.meta.name}",
-            "weights_sha256": self.sha256,
+            "states": f"{self.model.folder.name} on {self.corpus.meta.name}",
+            "weights_sha256": self.model.sha256,
         }
 
     def beginning(self, split: str, count: int) -> Ids:
@@ -222,7 +220,7 @@ def open_source(checkpoint: Path, corpus: str | None, device: torch.device) -> M
     policy: Normalization = trained.get("normalization", "raw")
     prepared = prepared_corpus(name, policy)
     model = open_model(folder, prepared.meta.dictionary_hash, device)
-    return ModelSource(AwdBase(model.model), prepared, folder, model.sha256)
+    return ModelSource(model.base(), model, prepared)
 
 
 def filled(source: Source, count: int) -> tuple[Tensor, Tensor]:
@@ -243,7 +241,7 @@ def read_together(source: ModelSource, count: int) -> tuple[Tensor, Tensor]:
     keys = torch.empty(count, source.head.weight.shape[1], device=device)
     labels = torch.empty(count, dtype=torch.int64, device=device)
     filled = 0
-    for some, words in training_states(source.base.model, source.beginning("train", count), device):
+    for some, words in training_states(source.model, source.beginning("train", count)):
         keys[filled : filled + len(some)], labels[filled : filled + len(some)] = some, words
         filled += len(some)
     return keys, labels

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from awd_lstm import AWDLSTM, AWDLSTMConfig
 from hebblm.bench.source import ModelSource, Source
-from hebblm.models.base import AwdBase, Base
+from hebblm.models.awd import AwdBase
+from hebblm.models.base import Base
 from hebblm.text import EvaluationStream
 from hebblm.types import OutputHead
 

@@ -13,7 +13,7 @@ from hebblm.adapt.needs import Needs
 from hebblm.errors import UserError
 from hebblm.evaluation.loop import token_losses
 from hebblm.evaluation.scenario import Scenario
-from hebblm.models.base import AwdBase
+from hebblm.models.base import StreamBase
 from hebblm.progress import bar
 from hebblm.report.forgetting import Forgetting
 from hebblm.text import EvaluationStream, encode_target
@@ -59,7 +59,7 @@ class Probe:
         }
 
     @torch.no_grad()
-    def losses(self, base: AwdBase, context: Context, rules: Mapping[str, Rule], title: str) -> Losses:
+    def losses(self, base: StreamBase, context: Context, rules: Mapping[str, Rule], title: str) -> Losses:
         """Return the mean loss of every method, nats per token; base and context stay as they are.
 
         Args:
@@ -69,7 +69,7 @@ class Probe:
             title: of the progress bar.
         """
         vocabulary, stream = self.scenario.vocabulary, self.stream
-        reader = AwdBase(base.model)
+        reader = base.frozen()
         rows = context.head.weight.shape[0]
         sums = dict.fromkeys(rules, 0.0)
         inputs, targets = (
@@ -87,7 +87,7 @@ class Probe:
         return {name: total / len(stream) for name, total in sums.items()}
 
     def around(
-        self, base: AwdBase, context: Context, rules: Mapping[str, Rule], read: Callable[[], None]
+        self, base: StreamBase, context: Context, rules: Mapping[str, Rule], read: Callable[[], None]
     ) -> dict[str, Forgetting]:
         """Return by method what the source's text costs before and after ``read``, which reads the other domain.
 

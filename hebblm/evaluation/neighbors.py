@@ -14,7 +14,6 @@ from hebblm.adapt import EvalBatch
 from hebblm.adapt.functional.closeness import closeness
 from hebblm.adapt.settings import MbpaConfig
 from hebblm.evaluation.scenario import Scenario
-from hebblm.evaluation.training_memory import SEGMENT, streams_of
 from hebblm.files import atomic_path
 from hebblm.memory.nearest import Ranked
 
@@ -92,23 +91,6 @@ def _positions(batch: EvalBatch) -> Ranked:
     return ranked
 
 
-def training_order(total: int) -> npt.NDArray[np.int64]:
-    """Return the place (total,) of each training pair's label in the training text, in the order of writing.
-
-    :func:`hebblm.evaluation.training_memory.training_states` reads the text in parts side by side.
-
-    Args:
-        total: pairs, one less than the tokens of the text.
-    """
-    streams, stride = streams_of(total)
-    runs = [
-        np.arange(begin + start, min(begin + min(start + SEGMENT, stride), total))
-        for start in range(0, stride, SEGMENT)
-        for begin in range(0, streams * stride, stride)
-    ]
-    return np.concatenate(runs) + 1 if runs else np.empty(0, np.int64)
-
-
 def write_neighbors(log: NeighborLog, scenario: Scenario, path: Path) -> None:
     """Write one row a neighbour: position, rank, from_stream, place, label, distance, closeness, context.
 
@@ -127,7 +109,7 @@ def write_neighbors(log: NeighborLog, scenario: Scenario, path: Path) -> None:
     if not from_stream.all():
         train = np.asarray(scenario.training_ids(), dtype=np.int64)
         kept = min(len(train) - 1, config.training_entries)  # the last pairs of the text
-        order = training_order(kept) + len(train) - 1 - kept
+        order = scenario.model.label_places(kept) + len(train) - 1 - kept
         place = np.where(from_stream, place, order[np.minimum(place, -1)])
     symbols = np.asarray(stream.symbols, dtype=object)
     contexts = [

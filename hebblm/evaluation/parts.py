@@ -13,9 +13,9 @@ from rich.console import Console
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from awd_lstm.model import State
 from hebblm.errors import UserError
 from hebblm.files import atomic_path, read_json, sha256, write_json
+from hebblm.models.base import State
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,18 +97,14 @@ def placed(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 def packed_state(state: State) -> dict[str, Tensor]:
-    """Return the LSTM's state by name, to be saved in a part."""
-    return {
-        f"state {layer} {name}": tensor
-        for layer, pair in enumerate(state)
-        for name, tensor in zip("hc", pair, strict=True)
-    }
+    """Return a base's state under names of its own, to be saved in a part."""
+    return {f"state {name}": tensor for name, tensor in state.items()}
 
 
 def unpacked_state(tensors: dict[str, Tensor], device: torch.device) -> State:
-    """Return the LSTM's state that a part was saved with; the inverse of :func:`packed_state`."""
-    layers = sum(name.startswith("state ") for name in tensors) // 2
-    return tuple(
-        (placed(tensors[f"state {layer} h"], device), placed(tensors[f"state {layer} c"], device))
-        for layer in range(layers)
-    )
+    """Return the state that a part was saved with; the inverse of :func:`packed_state`."""
+    return {
+        name.removeprefix("state "): placed(tensor, device)
+        for name, tensor in tensors.items()
+        if name.startswith("state ")
+    }

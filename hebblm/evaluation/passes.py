@@ -15,8 +15,8 @@ from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import Scores, evaluate
 from hebblm.evaluation.neighbors import NeighborLog
 from hebblm.evaluation.scenario import Scenario
-from hebblm.models.base import AwdBase
-from hebblm.models.dynamic import DynamicBase, DynamicConfig, gradient_mean_squares
+from hebblm.models.base import StreamBase
+from hebblm.models.dynamic import DynamicBase, DynamicConfig
 from hebblm.progress import bar
 from hebblm.report.forgetting import Forgetting
 
@@ -92,24 +92,17 @@ def gradient_statistics(scenario: Scenario, config: DynamicConfig) -> list[Tenso
     """
     if config.rule != "rms":
         return None
-    return gradient_mean_squares(scenario.model.model, scenario.training_ids(), config)
+    return scenario.model.mean_squares(scenario.training_ids()[: config.statistics], config.segment)
 
 
 def dynamic_base(scenario: Scenario, config: DynamicConfig, mean_squares: list[Tensor] | None) -> DynamicBase:
     """Return a fresh base of dynamic evaluation; ``mean_squares``: see :func:`gradient_statistics`."""
-    return DynamicBase(
-        scenario.model.model,
-        config,
-        mean_squares,
-        rows=scenario.novel_rows,
-        init=scenario.config.new_rows,
-        seed=scenario.config.seed,
-    )
+    return DynamicBase(scenario.base(), config, mean_squares)
 
 
 def _run(
     scenario: Scenario,
-    base: AwdBase,
+    base: StreamBase,
     rules: Mapping[str, Rule],
     settings: Hyperparameters,
     every: int,

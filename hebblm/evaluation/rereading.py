@@ -14,7 +14,7 @@ from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import Observer, evaluate
 from hebblm.evaluation.scenario import Scenario
 from hebblm.evaluation.sweep import Sweep, prepare_sweep, sweep_plan
-from hebblm.models.base import AwdBase
+from hebblm.models.base import StreamBase
 from hebblm.progress import bar
 
 
@@ -30,7 +30,7 @@ class Rereading:
     """
 
     scenario: Scenario
-    base: AwdBase
+    base: StreamBase
     context: Context
     sweep: Sweep | None
 

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 
 from awd_lstm import read_config
-from awd_lstm.streams import Ids
 from hebblm.adapt import Context
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
@@ -23,9 +22,9 @@ from hebblm.files import hash_of, sha256
 from hebblm.memory import build_memory
 from hebblm.memory.persistence import AnyMemory
 from hebblm.models.allocator import keep_freed_memory
-from hebblm.models.base import AwdBase
+from hebblm.models.base import Ids, LearningBase, StreamBase, TrainedModel
 from hebblm.models.catalog import trained_on
-from hebblm.models.shipped import LoadedModel, obtain_model, open_model
+from hebblm.models.shipped import obtain_model, open_model
 from hebblm.models.store import prepared_corpus
 from hebblm.progress import say
 from hebblm.text import (
@@ -78,7 +77,7 @@ class Scenario:
     kind: str
     source: str
     target: str
-    model: LoadedModel
+    model: TrainedModel
     dictionary: Dictionary
     train: PreparedCorpus | None
     stream: EvaluationStream
@@ -99,13 +98,12 @@ class Scenario:
             return 0
         return self.stream.vocabulary_size - self.stream.source_size
 
-    def base(self, settings: Hyperparameters) -> AwdBase:
-        """Return a fresh base that reads the stream."""
-        return AwdBase(
-            self.model.model,
+    def base(self, settings: Hyperparameters | None = None) -> LearningBase:
+        """Return a fresh base that reads the stream, and learns as the settings have it; not at all without any."""
+        return self.model.base(
             rows=self.novel_rows,
             init=self.config.new_rows,
-            update=settings.base,
+            update=None if settings is None else settings.base,
             seed=self.config.seed,
         )
 
@@ -121,12 +119,10 @@ class Scenario:
             )
             ids = ids[-self.config.training_entries - 1 :]
         return training_memory(
-            self.model.model,
+            self.model,
             ids,
             settings.memory,
-            model_hash=self.model.sha256,
             dictionary_hash=self.dictionary.hash(),
-            device=self.device,
             head=self.base(settings).head if self.fixed_head(settings) else None,
         )
 
@@ -136,7 +132,7 @@ class Scenario:
 
     def empty_memory(self, settings: Hyperparameters) -> AnyMemory:
         """Return a memory without entries."""
-        return build_memory(self.model.model.config.embedding_dim, settings.memory, self.device)
+        return build_memory(self.model.head.weight.shape[1], settings.memory, self.device)
 
     def training_ids(self) -> Ids:
         """Return the source's training stream (T,).
@@ -151,7 +147,7 @@ class Scenario:
             )
         return self.train.tokens("train")
 
-    def context(self, base: AwdBase, memory: AnyMemory, window: int) -> Context:
+    def context(self, base: StreamBase, memory: AnyMemory, window: int) -> Context:
         """Return the shared state of all methods at the start of the stream."""
         head = base.head
         rows = head.weight.shape[0]

@@ -28,7 +28,7 @@ from hebblm.files import hash_of
 from hebblm.memory import AnyMemory, FaissMemory, HybridMemory, faiss_index
 from hebblm.memory.causal import WrittenBlock
 from hebblm.memory.nearest import Ranked
-from hebblm.models.base import AwdBase
+from hebblm.models.base import StreamBase
 from hebblm.progress import say
 from hebblm.text import EvaluationStream
 from hebblm.text.download import cache_dir
@@ -126,7 +126,7 @@ def sweep_plan(scenario: Scenario, settings: Hyperparameters) -> SweepPlan:
 
 @torch.no_grad()
 def prepare_sweep(
-    base: AwdBase, memory: AnyMemory, stream: EvaluationStream, plan: SweepPlan, progress: Progress
+    base: StreamBase, memory: AnyMemory, stream: EvaluationStream, plan: SweepPlan, progress: Progress
 ) -> Sweep | None:
     """Return the sweep of a stream, from the cache as far as it is there; base and memory are reset afterwards.
 
@@ -173,7 +173,7 @@ def prepare_sweep(
                 "states": torch.cat(states),
                 "distances": torch.cat([ranked.distances for ranked in found]),
                 "ids": torch.cat([ranked.ids for ranked in found]).int(),
-                **packed_state(base.state),
+                **packed_state(base.state()),
             }
             parts.save(index, tensors)
     else:
@@ -195,7 +195,7 @@ def _blocks(
 
 
 def _resume(
-    base: AwdBase, memory: AnyMemory, stream: EvaluationStream, plan: SweepPlan, parts: Parts, done: int
+    base: StreamBase, memory: AnyMemory, stream: EvaluationStream, plan: SweepPlan, parts: Parts, done: int
 ) -> None:
     """Bring base and memory to where they were behind the finished parts."""
     device = base.head.weight.device
@@ -209,7 +209,7 @@ def _resume(
                 if isinstance(memory, HybridMemory) and isinstance(memory.bulk, FaissMemory):
                     memory.bulk.refresh()  # trained when it would have been searched
                 memory.add(rows, block.labels)
-        base.state = unpacked_state(tensors, device)
+        base.restore(unpacked_state(tensors, device))
 
 
 def _make_room(folder: Path, needed: int) -> None:

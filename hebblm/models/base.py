@@ -1,19 +1,23 @@
-"""A base model as the evaluation sees it: it reads tokens, gives hidden states, and may learn afterwards."""
+"""What adapts, evaluates and remembers knows of a language model: protocols that name no architecture."""
 
 from __future__ import annotations
 
-import copy
-from typing import Protocol
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Any, Literal, NamedTuple, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from awd_lstm import AWDLSTM, detach, grow_vocabulary
-from awd_lstm.loss import linear_cross_entropy
-from awd_lstm.model import NewRows
-from hebblm.models.one_thread import one_thread_if_small
 from hebblm.models.update import BaseUpdate as BaseUpdate
 from hebblm.types import OutputHead
+
+Ids = npt.NDArray[Any]
+NewRows = Literal["zero", "uniform", "mean"]
+State = dict[str, Tensor]
+"""Where a base stands in its stream: tensors by name, as they go into a file."""
 
 
 class Base(Protocol):
@@ -36,83 +40,97 @@ class Base(Protocol):
         """Return to the state after construction."""
 
 
-class AwdBase:
-    """An AWD-LSTM that reads one stream, fixed or moving.
-
-    Args:
-        model: as trained; it is copied, never changed.
-        rows: words appended to its vocabulary from the start (the union policy).
-        init: initial value of new rows.
-        update: how it learns while it reads.
-        seed: of ``uniform`` rows.
-    """
-
-    def __init__(
-        self,
-        model: AWDLSTM,
-        *,
-        rows: int = 0,
-        init: NewRows = "zero",
-        update: BaseUpdate | None = None,
-        seed: int = 0,
-    ) -> None:
-        self.update = update or BaseUpdate()
-        self.init = init
-        self.seed = seed
-        self._trained = model
-        self._rows = rows
-        self.reset()
-
-    def reset(self) -> None:
-        """Return to the trained weights, the initial vocabulary and an empty state."""
-        self.model = copy.deepcopy(self._trained).eval()
-        self._generator = torch.Generator(self.model.bias.device).manual_seed(self.seed)
-        self._hidden: Tensor | None = None
-        self._optimizer: torch.optim.Optimizer | None = None
-        self.state = self.model.initial_state(1)
-        self.grow(self._rows)
-
-    @property
-    def head(self) -> OutputHead:
-        """The tied softmax as it is now; the tensors are the model's own."""
-        return OutputHead(self.model.embedding.detach(), self.model.bias.detach())
+class StreamBase(Base, Protocol):
+    """A base that can say where it stands, and go back there."""
 
     @property
     def moving(self) -> bool:
         """Say whether the base learns while it reads."""
-        return self.update.lr > 0
 
-    def read(self, inputs: Tensor) -> Tensor:
-        """Return the hidden states (N, D) after each of the tokens (N,); a moving base keeps their graph."""
-        with torch.set_grad_enabled(self.moving), one_thread_if_small(self.model.layers):
-            out = self.model(inputs[None], self.state)
-            hidden: Tensor = out.hidden[0]  # within the block: a view made under no_grad would lose its graph
-        self.state = detach(out.state)
-        self._hidden = hidden if self.moving else None
-        states = hidden.detach()
-        return states
+    def state(self) -> State:
+        """Return where it stands in the stream, weights apart."""
 
-    def learn(self, targets: Tensor) -> None:
-        """Take one step on the mean loss of the tokens read last."""
-        if self._hidden is None:
-            return
-        loss = linear_cross_entropy(
-            self._hidden, self.model.embedding, self.model.bias, targets, self.model.bias.dtype
-        )
-        self.model.zero_grad()
-        torch.autograd.backward(loss)
-        torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.update.clip)
-        self._step().step()
-        self._hidden = None
+    def restore(self, state: State) -> None:
+        """Go on from where :meth:`state` was asked for; the weights stay as they are."""
 
-    def grow(self, rows: int) -> None:
-        """Append rows; the optimiser starts anew, as its tensors have the old shape."""
-        if rows:
-            grow_vocabulary(self.model, rows, self.init, self._generator)
-            self._optimizer = None
+    def aside(self) -> AbstractContextManager[None]:
+        """Let what is read inside be forgotten behind: the stream goes on from where it stood."""
 
-    def _step(self) -> torch.optim.Optimizer:
-        if self._optimizer is None:
-            kind = torch.optim.RMSprop if self.update.optimizer == "rmsprop" else torch.optim.SGD
-            self._optimizer = kind(self.model.parameters(), lr=self.update.lr)
-        return self._optimizer
+    def frozen(self) -> StreamBase:
+        """Return a base with the weights as they are now, which learns nothing, at the beginning of a stream."""
+
+
+class LearningBase(StreamBase, Protocol):
+    """A base whose weights can be changed from outside, by the gradients of the segment read last."""
+
+    tracked: bool
+    """Whether reading keeps the graph for :meth:`loss`."""
+
+    def parameters(self) -> dict[str, nn.Parameter]:
+        """Return the weights that may learn, by name."""
+
+    def loss(self, targets: Tensor) -> Tensor:
+        """Return the mean loss () of the labels (N,) of the tokens read last, nats, with its graph; once a segment."""
+
+
+class Segment(NamedTuple):
+    """Hidden states ``keys`` (M, D), the ``labels`` (M,) that follow them, and the network's state behind them."""
+
+    keys: Tensor
+    labels: Tensor
+    state: State
+
+
+class TrainedModel(Protocol):
+    """A trained language model, which opens bases; it never changes itself."""
+
+    @property
+    def sha256(self) -> str:
+        """What tells its weights from others."""
+
+    @property
+    def head(self) -> OutputHead:
+        """The softmax layer as trained, (V, D)."""
+
+    def base(
+        self, *, rows: int = 0, init: NewRows = "zero", update: BaseUpdate | None = None, seed: int = 0
+    ) -> LearningBase:
+        """Return a base at the beginning of a stream.
+
+        Args:
+            rows: words appended to its vocabulary from the start (the union policy).
+            init: initial value of new rows.
+            update: how it learns while it reads; None for not at all.
+            seed: of ``uniform`` rows.
+        """
+
+    def mean_squares(self, train: Ids, segment: int) -> list[Tensor]:
+        """Return the mean square of the gradient of a segment's mean loss, one tensor a parameter of :meth:`base`.
+
+        Args:
+            train: (T,) training ids.
+            segment: tokens a step.
+        """
+
+    def segments(self, ids: Ids, done: int = 0, state: State | None = None) -> Iterator[Segment]:
+        """Read a training stream; its segments hold every label but the first, once.
+
+        Args:
+            ids: (T,) the stream.
+            done: segments that were read before.
+            state: the network's behind them.
+        """
+
+    def segment_count(self, total: int) -> int:
+        """Return in how many segments :meth:`segments` gives ``total`` labels."""
+
+    def label_places(self, total: int) -> npt.NDArray[np.int64]:
+        """Return the place (total,) in the stream of each label, in the order in which :meth:`segments` gives them."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return what a result records about the model."""
+
+
+def device_of(model: TrainedModel) -> torch.device:
+    """Return where a model computes."""
+    return model.head.weight.device

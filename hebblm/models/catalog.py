@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -10,7 +11,10 @@ from typing import Any
 
 from awd_lstm.document import CONFIG, read_config
 from hebblm.installation import models_path
-from hebblm.suggest import unknown
+from hebblm.suggest import closest, unknown
+
+HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
+"""What the hub could know a model by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,43 +39,69 @@ class ShippedModel:
 def shipped_models() -> list[ShippedModel]:
     """Return the models that ship, by name."""
     found = []
-    for folder in sorted(path.parent for path in models_path().glob(f"*/{CONFIG}")):
+    for folder in _shipped_folders():
         corpus, document = trained_on(folder), read_config(folder)
+        told = document.get("training") or document.get("hebblm", {})
+        shape = document.get("config")
         found.append(
             ShippedModel(
                 folder.name,
                 str(corpus.get("name", "")),
                 str(corpus.get("normalization", "")),
-                _parameters(document["config"]),
-                float(document["training"].get("valid_perplexity", math.nan)),
+                _parameters(shape) if shape else int(told.get("parameters", 0)),
+                float(told.get("valid_perplexity", math.nan)),
             )
         )
     return found
 
 
-def checkpoint_folder(name: Path) -> Path:
-    """Return the folder of a checkpoint: itself, or that of the shipped model of this name.
+def _shipped_folders() -> list[Path]:
+    return sorted(path.parent for path in models_path().glob(f"*/{CONFIG}"))
+
+
+def model_folder(name: Path) -> Path | None:
+    """Return the folder of a model: itself, or that of the shipped model of this name; None for a hub id.
 
     A name without its last part is enough where it fits one model alone: ``small-ptb`` is ``small-ptb-raw``.
 
     Raises:
-        UserError: neither of them.
+        UserError: neither a folder nor a name that the hub could know, or a mistyped one.
     """
     if name.is_dir():
         return name
-    known = [model.name for model in shipped_models()]
+    known = [folder.name for folder in _shipped_folders()]
     meant = [other for other in known if other == str(name)] or [
         other for other in known if other.startswith(f"{name}-")
     ]
     if len(meant) == 1:
         return models_path() / meant[0]
-    remedy = f"name the folder of a checkpoint, or a model that ships: {', '.join(known)}"
+    if HUB_ID.fullmatch(str(name)) and not closest(str(name), known):
+        return None
+    remedy = f"name the folder of a checkpoint, a hub id, or a model that ships: {', '.join(known)}"
     raise unknown("checkpoint", str(name), known, remedy)
 
 
+def checkpoint_folder(name: Path) -> Path:
+    """Return the folder of a model that is on this machine, as :func:`model_folder` finds it.
+
+    Raises:
+        UserError: there is none.
+    """
+    folder = model_folder(name)
+    if folder is None:
+        known = [shipped.name for shipped in _shipped_folders()]
+        remedy = f"name the folder of a checkpoint, or a model that ships: {', '.join(known)}"
+        raise unknown("checkpoint", str(name), known, remedy)
+    return folder
+
+
 def trained_on(folder: Path) -> dict[str, Any]:
-    """Return what a checkpoint records of its corpus: ``name``, ``normalization`` and more; empty if nothing."""
-    corpus: dict[str, Any] = read_config(folder).get("training", {}).get("corpus", {})
+    """Return what a checkpoint records of its corpus: ``name``, ``normalization`` and more; empty if nothing.
+
+    A model of ``transformers`` records it in its ``config.json`` under ``hebblm``.
+    """
+    document = read_config(folder)
+    corpus: dict[str, Any] = (document.get("training") or document.get("hebblm", {})).get("corpus", {})
     return corpus
 
 

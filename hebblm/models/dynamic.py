@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from awd_lstm import AWDLSTM, detach
-from awd_lstm.loss import linear_cross_entropy
-from awd_lstm.streams import ParallelStreams
 from hebblm.adapt.functional import checks
-from hebblm.models.base import AwdBase, BaseUpdate
-from hebblm.progress import track
-
-Ids = np.ndarray[Any, np.dtype[Any]]
+from hebblm.models.base import LearningBase, State, StreamBase
+from hebblm.types import OutputHead
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +42,7 @@ class DynamicConfig:
         checks.at_least("dynamic.statistics", self.statistics, 1)
 
 
-class DynamicBase(AwdBase):
+class DynamicBase:
     """A base that is adapted as a whole after each segment.
 
     With g the gradient of the segment's mean loss and theta_0 the trained weights,
@@ -56,67 +51,77 @@ class DynamicBase(AwdBase):
     of the gradients over training segments, R is RMS over its mean, and lambda R is at most 1.
 
     Args:
-        model: as trained; copied.
+        base: at the beginning of its stream, with no learning of its own.
         config: rule and rates.
-        mean_squares: for the rms rule, one tensor a parameter; see :func:`gradient_mean_squares`.
-        rows: words appended from the start. A new row has no gradient statistics of its own: it takes the mean of the
-            trained rows'.
-        init: of new rows.
-        seed: of ``uniform`` rows.
+        mean_squares: for the rms rule, one tensor a parameter of ``base``; see
+            :meth:`hebblm.models.base.TrainedModel.mean_squares`. A row appended to the trained ones has no gradient
+            statistics of its own: it takes the mean of theirs.
     """
 
-    def __init__(
-        self,
-        model: AWDLSTM,
-        config: DynamicConfig,
-        mean_squares: list[Tensor] | None,
-        *,
-        rows: int = 0,
-        init: Any = "zero",
-        seed: int = 0,
-    ) -> None:
+    def __init__(self, base: LearningBase, config: DynamicConfig, mean_squares: list[Tensor] | None) -> None:
         self.config = config
+        self._base = base
+        base.tracked = True
         self._mean_squares = mean_squares
         # One average for all parameters: a new row, which takes the mean of the trained ones, does not move it.
         self._average = 0.0
         if mean_squares is not None:
             self._average = float(torch.stack([squares.sqrt().mean() for squares in mean_squares]).mean())
         self._scales: list[_Scales] = []
-        super().__init__(model, rows=rows, init=init, update=BaseUpdate(lr=config.lr), seed=seed)
+        self._start()
+
+    @property
+    def head(self) -> OutputHead:
+        """The softmax layer as it is now."""
+        return self._base.head
 
     @property
     def moving(self) -> bool:
         """Dynamic evaluation always keeps the graph: a rate of 0 still decays."""
         return True
 
+    def parameters(self) -> dict[str, nn.Parameter]:
+        """Return the weights that learn, by name."""
+        return self._base.parameters()
+
+    def read(self, inputs: Tensor) -> Tensor:
+        """Return the hidden states (N, D) after each of the tokens (N,), going on from the last call."""
+        return self._base.read(inputs)
+
     def reset(self) -> None:
         """Return to the trained weights."""
-        self._origin: list[Tensor] = []
-        super().reset()
-        self._origin = [p.detach().clone() for p in self.model.parameters()]
-        self._rescale()
+        self._base.reset()
+        self._start()
 
     def grow(self, rows: int) -> None:
         """Append rows, whose origin is their initial value."""
-        before = self.model.embedding.shape[0]
-        super().grow(rows)
-        if rows and self._origin:
-            names = [name for name, _ in self.model.named_parameters()]
-            for name in ("embedding", "bias"):
-                index = names.index(name)
-                value = getattr(self.model, name).detach()
-                self._origin[index] = torch.cat([self._origin[index], value[before:]])
-            self._rescale()
+        self._base.grow(rows)
+        for index, parameter in enumerate(self.parameters().values() if rows else ()):
+            known = len(self._origin[index])
+            if len(parameter) > known:
+                self._origin[index] = torch.cat([self._origin[index], parameter.detach()[known:]])
+        self._rescale()
+
+    def state(self) -> State:
+        """Return where it stands in the stream, weights apart."""
+        return self._base.state()
+
+    def restore(self, state: State) -> None:
+        """Go on from such a state; the weights stay as they are."""
+        self._base.restore(state)
+
+    def aside(self) -> AbstractContextManager[None]:
+        """Let what is read inside be forgotten behind: the stream goes on from where it stood."""
+        return self._base.aside()
+
+    def frozen(self) -> StreamBase:
+        """Return a base with the weights as they are now, which learns nothing, at the beginning of a stream."""
+        return self._base.frozen()
 
     def learn(self, targets: Tensor) -> None:
         """Take one step on the segment read last."""
-        assert self._hidden is not None, "learn follows read"
-        loss = linear_cross_entropy(
-            self._hidden, self.model.embedding, self.model.bias, targets, self.model.bias.dtype
-        )
-        parameters = list(self.model.parameters())
-        gradients = torch.autograd.grad(loss, parameters)
-        self._hidden = None
+        parameters = list(self.parameters().values())
+        gradients = torch.autograd.grad(self._base.loss(targets), parameters)
         with torch.no_grad():
             for index, (p, g, origin) in enumerate(zip(parameters, gradients, self._origin, strict=True)):
                 # Both terms start from the parameters as they are, so the pull comes before the step.
@@ -126,12 +131,17 @@ class DynamicBase(AwdBase):
                 scales = self._scales[index]
                 p.lerp_(origin, scales.pull).addcdiv_(g, scales.size, value=-self.config.lr)
 
+    def _start(self) -> None:
+        """Take the weights as they are for the trained ones."""
+        self._origin = [p.detach().clone() for p in self.parameters().values()]
+        self._rescale()
+
     def _rescale(self) -> None:
         """Prepare the rms rule's scales, which change with the vocabulary alone."""
         if self._mean_squares is None:
             return
         self._scales = []
-        for p, mean_squares in zip(self.model.parameters(), self._mean_squares, strict=True):
+        for p, mean_squares in zip(self.parameters().values(), self._mean_squares, strict=True):
             rms = _fit(mean_squares, p.shape[0]).sqrt()
             pull = (rms * (self.config.decay / self._average)).clamp_(max=1.0)
             self._scales.append(_Scales(pull, rms.add_(self.config.epsilon)))
@@ -158,29 +168,3 @@ def _fit(mean_squares: Tensor, rows: int) -> Tensor:
     return torch.cat(
         [mean_squares, mean_squares.mean(0, keepdim=True).expand(missing, *mean_squares.shape[1:])]
     )
-
-
-def gradient_mean_squares(model: AWDLSTM, train: Ids, config: DynamicConfig) -> list[Tensor]:
-    """Return the mean over training segments of the squared gradient of a segment's mean loss, by parameter.
-
-    Args:
-        model: in evaluation mode.
-        train: (T,) training ids; the first ``config.statistics`` are read, as 20 parallel streams.
-        config: segment length and number of tokens.
-    """
-    streams = ParallelStreams(train[: config.statistics], min(20, max(1, len(train) // 2)))
-    parameters = list(model.parameters())
-    sums = [torch.zeros_like(p) for p in parameters]
-    state = model.initial_state(streams.batch_size)
-    starts = range(0, len(streams), config.segment)
-    for start in track(starts, "gradient statistics", len(starts), "segments"):
-        inputs, targets = streams.segment(start, config.segment, parameters[0].device)
-        out = model(inputs, state)
-        state = detach(out.state)
-        hidden = out.hidden.reshape(-1, out.hidden.shape[-1])
-        loss = linear_cross_entropy(
-            hidden, model.embedding, model.bias, targets.reshape(-1), model.bias.dtype
-        )
-        for total, g in zip(sums, torch.autograd.grad(loss, parameters), strict=True):
-            total += g.square()
-    return [total / len(starts) for total in sums]

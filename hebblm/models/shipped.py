@@ -2,63 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
 
-from awd_lstm import AWDLSTM, load_checkpoint, read_config
+from awd_lstm import load_checkpoint, read_config
 from awd_lstm.checkpoint import WEIGHTS, file_sha256
+from hebblm.models.awd import AwdModel
 from hebblm.models.presets import get_preset
 from hebblm.models.store import model_folder, shipped_folder
 from hebblm.models.training import train_model
 from hebblm.text import PreparedCorpus
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedModel:
-    """A trained base and where it came from.
-
-    Args:
-        model: in evaluation mode.
-        folder: its checkpoint.
-        origin: ``shipped``, ``trained`` (in the cache) or ``checkpoint`` (named by the user).
-        sha256: of the weights file.
-    """
-
-    model: AWDLSTM
-    folder: Path
-    origin: str
-    sha256: str
-
-    def describe(self) -> dict[str, Any]:
-        """Return what a result records about the model."""
-        training = read_config(self.folder).get("training", {})
-        return {
-            "arch": "awd_lstm",
-            **self.model.config.to_dict(),
-            "parameters": sum(p.numel() for p in self.model.parameters()),
-            "origin": self.origin,
-            "weights_sha256": self.sha256,
-            "valid_perplexity": training.get("valid_perplexity"),
-            "epochs": training.get("epoch"),
-            "training_seconds": training.get("seconds"),
-        }
-
-
 def open_model(
     folder: Path, dictionary_sha256: str, device: torch.device, origin: str = "checkpoint"
-) -> LoadedModel:
+) -> AwdModel:
     """Load a checkpoint that must have been trained with the given dictionary."""
     model = load_checkpoint(folder, dictionary_sha256=dictionary_sha256).to(device)
-    return LoadedModel(model, folder, origin, file_sha256(folder / WEIGHTS))
+    return AwdModel(model, folder, origin, file_sha256(folder / WEIGHTS))
 
 
 def obtain_model(
     prepared: PreparedCorpus, preset: str, *, seed: int, device: torch.device, provenance: dict[str, Any]
-) -> LoadedModel:
+) -> AwdModel:
     """Return the shipped model of a preset and corpus, else the one in the cache, else train it there.
 
     Args:

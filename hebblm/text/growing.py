@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from hebblm.text.dictionary import Dictionary
 from hebblm.text.tokenizers import Tokenizer
+from hebblm.text.vocabulary import Encoded
 
 CASED = 0.01  # share of a dictionary's words from which on it tells capital letters apart
 
@@ -17,19 +18,14 @@ class GrowingVocabulary:
         dictionary: of the model; its ids are rows of the softmax layer.
         tokenizer: splits lines.
         lower: take words that the dictionary does not have in lower case.
-        words: new words met before, in order.
     """
 
-    def __init__(
-        self, dictionary: Dictionary, tokenizer: Tokenizer, *, lower: bool, words: Iterable[str] = ()
-    ) -> None:
+    def __init__(self, dictionary: Dictionary, tokenizer: Tokenizer, *, lower: bool) -> None:
         self.dictionary = dictionary
         self.tokenizer = tokenizer
         self.lower = lower
         self.words: list[str] = []
         self._ids: dict[str, int] = {}
-        for word in words:
-            self._include(word)
 
     def __len__(self) -> int:
         """Return the number of ids, those of new words included."""
@@ -40,22 +36,65 @@ class GrowingVocabulary:
         known = len(self.dictionary)
         return self.dictionary[index] if index < known else self.words[index - known]
 
-    def split(self, text: str) -> list[str]:
-        """Return the tokens of a text; each line break, but not the text's end, is an ``<eos>``."""
-        end = self.dictionary[self.dictionary.eos_index]
-        tokens = [token for line in text.split("\n") for token in (*self.tokenizer.tokenize(line), end)][:-1]
-        if not self.lower:
-            return tokens
-        return [token if token in self.dictionary else token.lower() for token in tokens]
+    @property
+    def known(self) -> int:
+        """Number of words of the dictionary."""
+        return len(self.dictionary)
 
-    def ids(self, tokens: Iterable[str], *, include: bool) -> list[int]:
-        """Return the ids of tokens.
+    @property
+    def start(self) -> int:
+        """Id of the end of line, which a text follows."""
+        return self.dictionary.eos_index
+
+    @property
+    def unknown(self) -> int:
+        """Id of ``<unk>``, which a new word reads as until it has a row."""
+        return self.dictionary.unk_index
+
+    @property
+    def end(self) -> None:
+        """Nothing: behind an end of line, words go on."""
+        return
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How often each word of the dictionary was seen in training."""
+        return self.dictionary.counts
+
+    def hash(self) -> str:
+        """Return that of the dictionary."""
+        return self.dictionary.hash()
+
+    def fresh(self) -> GrowingVocabulary:
+        """Return the same without the new words."""
+        return GrowingVocabulary(self.dictionary, self.tokenizer, lower=self.lower)
+
+    def encode(self, text: str, *, include: bool) -> Encoded:
+        """Return the words of a text; each line break, but not the text's end, is an ``<eos>``.
 
         Args:
-            tokens: as :meth:`split` gives them.
+            text: as it stands.
             include: give words met for the first time an id; otherwise they read ``<unk>``.
         """
-        return [self._id(token, include=include) for token in tokens]
+        end = self.dictionary[self.dictionary.eos_index]
+        tokens = [token for line in text.split("\n") for token in (*self.tokenizer.tokenize(line), end)][:-1]
+        if self.lower:
+            tokens = [token if token in self.dictionary else token.lower() for token in tokens]
+        if include:
+            self.include(tokens)
+        unk = self.dictionary.unk_index
+        ids = [
+            self.dictionary.index(token) if token in self.dictionary else self._ids.get(token, unk)
+            for token in tokens
+        ]
+        return Encoded(tuple(tokens), tuple(ids), tuple(range(len(ids))))
+
+    def include(self, words: Iterable[str]) -> None:
+        """Give those words an id that have none, in order."""
+        for word in words:
+            if word not in self.dictionary and word not in self._ids:
+                self._ids[word] = len(self)
+                self.words.append(word)
 
     def join(self, ids: Iterable[int]) -> str:
         """Return the text that ids stand for, as nearly as can be told."""
@@ -66,17 +105,6 @@ class GrowingVocabulary:
             else:
                 lines[-1].append(self[index])
         return "\n".join(map(self.tokenizer.detokenize, lines))
-
-    def _id(self, token: str, *, include: bool) -> int:
-        if token in self.dictionary:
-            return self.dictionary.index(token)
-        if token not in self._ids and include:
-            self._include(token)
-        return self._ids.get(token, self.dictionary.unk_index)
-
-    def _include(self, word: str) -> None:
-        self._ids[word] = len(self)
-        self.words.append(word)
 
 
 def is_cased(dictionary: Dictionary) -> bool:

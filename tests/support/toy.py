@@ -27,7 +27,8 @@ from hebblm.adapt.settings import (
     MixtureMbpaConfig,
 )
 from hebblm.memory import AnyMemory
-from hebblm.models.base import AwdBase, BaseUpdate
+from hebblm.models.awd import AwdBase
+from hebblm.models.base import BaseUpdate
 from hebblm.text import Corpus, EvaluationStream, PreparedCorpus, prepare
 from hebblm.text.tokenizers import WhitespaceTokenizer
 

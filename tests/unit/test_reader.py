@@ -28,14 +28,14 @@ def lm() -> hebblm.LanguageModel:
 
 def test_unadapted_losses_are_those_of_the_model_with_new_words_as_unk(lm: hebblm.LanguageModel) -> None:
     scores = lm.reader("lstm").read(TEXT)
-    vocabulary = lm.dictionary
+    vocabulary, model = lm.vocabulary.dictionary, lm.model.model
     words = TEXT.replace("\n", " <eos> ").split()
     known = torch.tensor([vocabulary.index(word) for word in words])
     inputs = torch.cat([torch.tensor([vocabulary.eos_index]), known[:-1]])
     with torch.no_grad():
         # Until a new word has its row it is read as <unk>; behind it the row of zeros counts in the normaliser.
-        out = lm.model(inputs[None], lm.model.initial_state(1))
-        losses = -lm.model.logits(out.hidden[0]).log_softmax(1).gather(1, known[:, None])[:, 0]
+        out = model(inputs[None], model.initial_state(1))
+        losses = -model.logits(out.hidden[0]).log_softmax(1).gather(1, known[:, None])[:, 0]
     first = words.index("frobnitz")
     torch.testing.assert_close(scores.nll[: first + 1], losses[: first + 1])
     assert scores.tokens == tuple(words)
@@ -112,7 +112,7 @@ def test_a_saved_reader_goes_on_to_the_same_numbers(
 
 def test_ids_are_read_as_words_are(lm: hebblm.LanguageModel) -> None:
     words = ["the", "function", "returns", "a", "list"]
-    by_id = lm.reader().read([lm.dictionary.index(word) for word in words])
+    by_id = lm.reader().read([lm.vocabulary.dictionary.index(word) for word in words])
     by_text = lm.reader().read(" ".join(words))
     assert by_id.tokens == by_text.tokens
     assert torch.equal(by_id.nll, by_text.nll)

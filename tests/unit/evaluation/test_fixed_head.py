@@ -9,7 +9,7 @@ import torch
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.scenario import Scenario, ScenarioConfig
 from hebblm.evaluation.vocabulary import UnionVocabulary
-from hebblm.models.shipped import LoadedModel
+from hebblm.models.awd import AwdModel
 from hebblm.text import Dictionary
 
 from ...support import toy
@@ -21,7 +21,7 @@ def scenario_of(policy: str) -> Scenario:
         kind="cross-domain",
         source="toy",
         target="toy",
-        model=LoadedModel(toy.tiny_model(), Path("none"), "checkpoint", "0"),
+        model=AwdModel(toy.tiny_model(), Path("none"), "checkpoint", "0"),
         dictionary=Dictionary(),
         train=None,
         stream=toy.stream_of(toy.by_first_appearance(toy.tokens(3, 60)), policy=policy),

@@ -16,9 +16,9 @@ from hebblm.evaluation.run import run_scenario
 from hebblm.evaluation.scenario import Scenario, ScenarioConfig
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import MemoryConfig
+from hebblm.models.awd import AwdModel
 from hebblm.models.base import BaseUpdate
 from hebblm.models.dynamic import DynamicConfig
-from hebblm.models.shipped import LoadedModel
 from hebblm.report.part_tables import forgetting_table
 from hebblm.text import encode_target
 
@@ -36,7 +36,7 @@ def scenario_of(folder: Path, *, kind: str = "cross-domain") -> Scenario:
     config = ScenarioConfig(cross_domain="toy-to-other", memory_content="test", k=9, update_every=20)
     return Scenario(
         kind=kind, source="toy", target="other",
-        model=LoadedModel(toy.tiny_model(vocabulary=len(dictionary)), Path("none"), "checkpoint", "0"),
+        model=AwdModel(toy.tiny_model(vocabulary=len(dictionary)), Path("none"), "checkpoint", "0"),
         dictionary=dictionary, train=source, stream=encode_target(dictionary, target, "test"),
         vocabulary=UnionVocabulary(), config=config, normalization="raw", device=torch.device("cpu"),
         data_sha256={}, whole=True,

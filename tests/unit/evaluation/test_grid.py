@@ -21,8 +21,8 @@ from hebblm.evaluation.tune import tune
 from hebblm.evaluation.tune_dynamic import tune_dynamic
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import FlatMemory, MemoryConfig
+from hebblm.models.awd import AwdModel
 from hebblm.models.dynamic import DynamicConfig
-from hebblm.models.shipped import LoadedModel
 from hebblm.text import Dictionary
 
 from ...support import toy
@@ -114,7 +114,7 @@ def test_a_table_of_losses_offers_the_best_of_its_points() -> None:
 
 def scenario_of(kind: str, tokens: int) -> Scenario:
     return Scenario(
-        kind=kind, source="toy", target="toy", model=LoadedModel(toy.tiny_model(), Path("none"), "checkpoint", "0"),
+        kind=kind, source="toy", target="toy", model=AwdModel(toy.tiny_model(), Path("none"), "checkpoint", "0"),
         dictionary=Dictionary(), train=None, stream=toy.stream_of(toy.tokens(3, tokens)), vocabulary=UnionVocabulary(),
         config=ScenarioConfig(intra_domain="toy", memory_content="test", k=9, update_every=20, new_rows="uniform"),
         normalization="raw", device=torch.device("cpu"), data_sha256={}, whole=True,

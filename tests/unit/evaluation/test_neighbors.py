@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,10 +11,12 @@ from torch import Tensor
 from hebblm.adapt import METHODS
 from hebblm.adapt.settings import MbpaConfig
 from hebblm.evaluation.loop import evaluate
-from hebblm.evaluation.neighbors import KEPT, NeighborLog, training_order
+from hebblm.evaluation.neighbors import KEPT, NeighborLog
 from hebblm.evaluation.training_memory import training_states
 from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary, Vocabulary
 from hebblm.memory import AnyMemory, FlatMemory, HybridMemory, RingMemory
+from hebblm.models.awd import AwdModel
+from hebblm.models.awd_segments import label_places
 
 from ...support import toy
 
@@ -93,7 +96,7 @@ def test_an_empty_memory_leaves_no_rows() -> None:
 
 
 @pytest.mark.parametrize("total", [1, 255, 300, 2047, 2048, 5000])
-def test_training_order_is_that_of_the_training_memory(total: int) -> None:
+def test_the_places_of_labels_are_those_of_the_training_memory(total: int) -> None:
     ids = np.arange(total + 1)  # every token says where it stands
     model = toy.tiny_model(vocabulary=4)
 
@@ -102,6 +105,9 @@ def test_training_order_is_that_of_the_training_memory(total: int) -> None:
             hidden=torch.zeros(*tokens.shape, 1), state=model.initial_state(tokens.shape[0])
         )
 
-    stand_in = type("StandIn", (), {"__call__": staticmethod(read), "initial_state": model.initial_state})()
-    labels = torch.cat([labels for _, labels in training_states(stand_in, ids, torch.device("cpu"))])
-    assert training_order(total).tolist() == labels.tolist()
+    parts = {"__call__": staticmethod(read), "initial_state": model.initial_state, "bias": model.bias}
+    stand_in = type("StandIn", (), parts)()
+    labels = torch.cat(
+        [labels for _, labels in training_states(AwdModel(stand_in, Path("none"), "checkpoint", "0"), ids)]
+    )
+    assert label_places(total).tolist() == labels.tolist()

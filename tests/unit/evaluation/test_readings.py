@@ -16,7 +16,7 @@ from hebblm.evaluation.readings import CHOICES, compare_readings
 from hebblm.evaluation.scenario import Scenario, ScenarioConfig
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import MemoryConfig
-from hebblm.models.shipped import LoadedModel
+from hebblm.models.awd import AwdModel
 from hebblm.report.readings import DEFAULT, Readings, readings_table
 from hebblm.text import Dictionary
 
@@ -34,7 +34,7 @@ def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def scenario(tokens: int = 60) -> Scenario:
     return Scenario(
         kind="intra-domain", source="toy", target="toy", normalization="raw",
-        model=LoadedModel(toy.tiny_model(), Path("none"), "checkpoint", "0"),
+        model=AwdModel(toy.tiny_model(), Path("none"), "checkpoint", "0"),
         dictionary=Dictionary(), train=None, stream=toy.stream_of(toy.tokens(3, tokens)), vocabulary=UnionVocabulary(),
         config=ScenarioConfig(intra_domain="toy", memory_content="test", k=9, update_every=20, new_rows="uniform"),
         device=torch.device("cpu"), data_sha256={}, whole=True,

@@ -19,8 +19,7 @@ from hebblm.evaluation.scenario import Scenario, ScenarioConfig
 from hebblm.evaluation.sweep import SweepPlan, prepare_sweep, sweep_plan
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import AnyMemory, FaissMemory, FlatMemory, HybridMemory, RingMemory
-from hebblm.models.base import AwdBase
-from hebblm.models.shipped import LoadedModel
+from hebblm.models.awd import AwdBase, AwdModel
 from hebblm.text import Dictionary
 
 from ...support import toy
@@ -159,7 +158,7 @@ def scenario(**changes: object) -> Scenario:
     config = {"intra_domain": "toy", "memory_content": "test", "k": 9, "update_every": 20, **changes}
     return Scenario(
         kind="intra-domain", source="toy", target="toy", dictionary=Dictionary(), train=None, stream=STREAM,
-        model=LoadedModel(toy.tiny_model(), Path("none"), "checkpoint", "0"), vocabulary=UnionVocabulary(),
+        model=AwdModel(toy.tiny_model(), Path("none"), "checkpoint", "0"), vocabulary=UnionVocabulary(),
         config=ScenarioConfig(**config),  # type: ignore[arg-type]
         normalization="raw", device=torch.device("cpu"), data_sha256={}, whole=True,
     )  # fmt: skip
@@ -172,7 +171,7 @@ def test_whatever_a_sweep_depends_on_names_its_folder() -> None:
         scenario(new_rows="mean"), scenario(memory_content="train"),
         replace(scenario(), stream=toy.stream_of(toy.tokens(4, TOKENS))),
         replace(scenario(), stream=toy.stream_of(toy.tokens(3, TOKENS - 1))),
-        replace(scenario(), model=LoadedModel(toy.tiny_model(), Path("none"), "checkpoint", "1")),
+        replace(scenario(), model=AwdModel(toy.tiny_model(), Path("none"), "checkpoint", "1")),
     ]  # fmt: skip
     folders = [sweep_plan(some, settings).folder() for some in scenarios]
     folders += [

@@ -14,13 +14,13 @@ from awd_lstm.model import NewRows, grow_vocabulary
 from hebblm.errors import UserError
 from hebblm.evaluation import parts
 from hebblm.evaluation import training_memory as module
-from hebblm.evaluation.training_memory import SEGMENT, STREAMS, WARM_UP, training_memory, training_states
+from hebblm.evaluation.training_memory import training_memory, training_states
 from hebblm.memory import MemoryConfig
+from hebblm.models.awd import AwdModel
+from hebblm.models.awd_segments import SEGMENT, STREAMS, WARM_UP
 from hebblm.types import OutputHead
 
 from ...support import toy
-
-CPU = torch.device("cpu")
 
 
 def forgetful():  # type: ignore[no-untyped-def]
@@ -35,7 +35,7 @@ def forgetful():  # type: ignore[no-untyped-def]
 @pytest.mark.parametrize("count", [2, 300, 1500, 3 * 4 * WARM_UP + 58, (STREAMS + 1) * 4 * WARM_UP + 3])
 def test_equals_reading_the_text_as_one_stream(count: int) -> None:
     model, ids = forgetful(), toy.tokens(0, count, toy.SOURCE)
-    parts = list(training_states(model, ids, CPU))
+    parts = list(training_states(AwdModel(model, Path("none"), "checkpoint", "0"), ids))
     keys, labels = torch.cat([k for k, _ in parts]), torch.cat([v for _, v in parts])
     stream = torch.from_numpy(ids)
     with torch.no_grad():
@@ -56,9 +56,8 @@ def test_equals_reading_the_text_as_one_stream(count: int) -> None:
 
 def ask(model, ids, owner: str, head: OutputHead | None = None, **config: object):  # type: ignore[no-untyped-def]
     memory = MemoryConfig(**{"index": "exact", **config})  # type: ignore[arg-type]
-    return training_memory(
-        model, ids, memory, model_hash=owner, dictionary_hash="d" * 64, device=CPU, head=head
-    )
+    trained = AwdModel(model, Path("none"), "checkpoint", owner)
+    return training_memory(trained, ids, memory, dictionary_hash="d" * 64, head=head)
 
 
 def grown(model, init: NewRows) -> OutputHead:  # type: ignore[no-untyped-def]
@@ -95,7 +94,7 @@ def test_a_memory_with_normalizers_serves_a_head_that_moves_but_not_the_other_wa
     assert ask(model, ids, "a" * 64, head).search(probe, 9).log_normalizers is not None
     assert len(list((tmp_path / "memory").iterdir())) == 2
     ask(model, ids, "b" * 64, head)
-    monkeypatch.setattr(module, "read_segments", lambda *args: pytest.fail("it is in the cache"))
+    monkeypatch.setattr(AwdModel, "segments", lambda *args: pytest.fail("it is in the cache"))
     ask(model, ids, "b" * 64)
 
 
@@ -111,7 +110,7 @@ def test_is_built_once_and_refused_for_another_model(tmp_path: Path, monkeypatch
     [second] = set((tmp_path / "memory").iterdir()) - {first}
     assert len(ask(model, ids, "a" * 64, capacity=50)) == 50
 
-    monkeypatch.setattr(module, "read_segments", lambda *args: pytest.fail("it is in the cache"))
+    monkeypatch.setattr(AwdModel, "segments", lambda *args: pytest.fail("it is in the cache"))
     again = ask(model, ids, "a" * 64)
     probe = toy.randn(3, 4, toy.DIM)
     assert torch.equal(again.search(probe, 9).keys, built.search(probe, 9).keys)
@@ -199,7 +198,7 @@ def test_a_second_process_waits_for_the_first_and_builds_nothing(
     first = ask(model, ids, "a" * 64)
     [folder] = (tmp_path / "memory").iterdir()
     folder.rename(tmp_path / "kept")
-    monkeypatch.setattr(module, "read_segments", lambda *args: pytest.fail("the first process does that"))
+    monkeypatch.setattr(AwdModel, "segments", lambda *args: pytest.fail("the first process does that"))
     with ThreadPoolExecutor() as pool:
         with parts.Parts(folder.with_name(f"{folder.name}.parts")).held():
             second = pool.submit(ask, model, ids, "a" * 64)

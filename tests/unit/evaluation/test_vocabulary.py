@@ -12,6 +12,7 @@ from hebblm.errors import UserError
 from hebblm.evaluation.loop import evaluate, evaluate_alone
 from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary
 from hebblm.memory import FlatMemory
+from hebblm.models.awd import AwdBase
 from hebblm.models.dynamic import DynamicBase, DynamicConfig
 
 from ...support import toy
@@ -89,8 +90,8 @@ def test_dynamic_evaluation_grows_too() -> None:
     model = toy.tiny_model()
     squares = [p.detach().square() + 0.1 for p in model.parameters()]
     for base in (
-        DynamicBase(model, DynamicConfig("sgd", lr=0.1), None),
-        DynamicBase(model, DynamicConfig("rms", lr=0.01), squares),
+        DynamicBase(AwdBase(model), DynamicConfig("sgd", lr=0.1), None),
+        DynamicBase(AwdBase(model), DynamicConfig("rms", lr=0.01), squares),
     ):
         nll, seconds = evaluate_alone(base, stream, checked_vocabulary(rows), segment=10)
         assert np.isfinite(nll).all()

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from hebblm.errors import UserError
-from hebblm.models.base import AwdBase, BaseUpdate
+from hebblm.models.awd import AwdBase
+from hebblm.models.base import BaseUpdate
 
 from ...support import toy
 

@@ -10,7 +10,9 @@ from awd_lstm import AWDLSTM, detach
 from hebblm.errors import UserError
 from hebblm.evaluation.loop import evaluate_alone
 from hebblm.evaluation.vocabulary import UnionVocabulary
-from hebblm.models.dynamic import DynamicBase, DynamicConfig, gradient_mean_squares
+from hebblm.models.awd import AwdBase
+from hebblm.models.awd_segments import gradient_mean_squares
+from hebblm.models.dynamic import DynamicBase, DynamicConfig
 
 from ...support import toy
 
@@ -25,7 +27,7 @@ def test_is_the_update_of_krause_and_others(rule: str) -> None:
     config = DynamicConfig(rule, lr=eta, decay=lam, epsilon=epsilon, segment=segment)  # type: ignore[arg-type]
     trained = toy.tiny_model().double()
     squares = squares_of(trained)
-    base = DynamicBase(trained, config, squares if rule == "rms" else None)
+    base = DynamicBase(AwdBase(trained), config, squares if rule == "rms" else None)
     stream = toy.stream_of(toy.tokens(0, 100, toy.SOURCE), words=toy.SOURCE)
     found, _ = evaluate_alone(base, stream, UnionVocabulary(), segment=segment)
 
@@ -52,7 +54,7 @@ def test_is_the_update_of_krause_and_others(rule: str) -> None:
                 new = theta - eta * g / (r + epsilon) + (lam * r / average).clamp(max=1) * (origin - theta)
             p.data.copy_(new)
     np.testing.assert_allclose(found, expected, rtol=1e-6)
-    for p, q in zip(parameters, base.model.parameters(), strict=True):
+    for p, q in zip(parameters, base.parameters().values(), strict=True):
         assert torch.allclose(p, q, atol=1e-11, rtol=0)
 
 
@@ -70,7 +72,7 @@ def test_without_rate_and_decay_it_is_the_fixed_base_bit_for_bit(
     )  # keeps the graph, for which torch takes another kernel, but never learns
     monkeypatch.setattr(still, "learn", lambda targets: None)
     expected, _ = evaluate_alone(still, stream, UnionVocabulary(), segment=30)
-    base = DynamicBase(model, config, squares, rows=toy.NOVEL, init="uniform")
+    base = DynamicBase(toy.base_of(model), config, squares)
     found, _ = evaluate_alone(base, stream, UnionVocabulary(), segment=30)
     assert np.array_equal(found, expected)
     np.testing.assert_allclose(found, fixed, atol=1e-5)
@@ -78,7 +80,7 @@ def test_without_rate_and_decay_it_is_the_fixed_base_bit_for_bit(
 
 def test_it_learns_and_reset_restores_bit_for_bit() -> None:
     stream = toy.stream_of(np.tile(toy.tokens(2, 40), 4))
-    base = DynamicBase(toy.tiny_model(), DynamicConfig("sgd", lr=0.5, decay=0.0), None, rows=toy.NOVEL)
+    base = DynamicBase(toy.base_of(toy.tiny_model()), DynamicConfig("sgd", lr=0.5, decay=0.0), None)
     first, _ = evaluate_alone(base, stream, UnionVocabulary(), segment=20)
     assert first[-40:].mean() < first[:40].mean() - 0.1
     base.reset()
@@ -87,14 +89,16 @@ def test_it_learns_and_reset_restores_bit_for_bit() -> None:
 
 
 def test_full_decay_returns_to_the_trained_weights_at_every_step() -> None:
-    base = DynamicBase(toy.tiny_model(), DynamicConfig("sgd", lr=0.0, decay=1.0), None)
-    start = [p.detach().clone() for p in base.model.parameters()]
+    base = DynamicBase(AwdBase(toy.tiny_model()), DynamicConfig("sgd", lr=0.0, decay=1.0), None)
+    start = [p.detach().clone() for p in base.parameters().values()]
     with torch.no_grad():
-        for p in base.model.parameters():
+        for p in base.parameters().values():
             p.add_(1.0)
     base.read(torch.tensor([1, 2]))
     base.learn(torch.tensor([2, 3]))
-    assert all(torch.allclose(p, q, atol=1e-6) for p, q in zip(base.model.parameters(), start, strict=True))
+    assert all(
+        torch.allclose(p, q, atol=1e-6) for p, q in zip(base.parameters().values(), start, strict=True)
+    )
 
 
 @pytest.mark.parametrize("rule", ["sgd", "rms"])
@@ -102,16 +106,16 @@ def test_rows_that_come_later_decay_to_their_initial_value(rule: str) -> None:
     model = toy.tiny_model()
     squares = [p.detach().square() + 0.1 for p in model.parameters()] if rule == "rms" else None
     config = DynamicConfig(rule, lr=0.1, decay=1.0)  # type: ignore[arg-type]
-    base = DynamicBase(model, config, squares, init="mean")
+    base = DynamicBase(own := AwdBase(model, init="mean"), config, squares)
     base.read(torch.tensor([1, 2]))
     base.learn(torch.tensor([2, 3]))
-    moved = base.model.embedding[: toy.SOURCE].detach().clone()
+    moved = own.model.embedding[: toy.SOURCE].detach().clone()
     base.grow(2)
-    assert torch.equal(base.model.embedding[: toy.SOURCE], moved)
-    born = base.model.embedding[toy.SOURCE :].detach().clone()
+    assert torch.equal(own.model.embedding[: toy.SOURCE], moved)
+    born = own.model.embedding[toy.SOURCE :].detach().clone()
     base.read(torch.tensor([3, toy.SOURCE]))
     base.learn(torch.tensor([toy.SOURCE, toy.SOURCE + 1]))
-    after = base.model.embedding[toy.SOURCE :].detach()
+    after = own.model.embedding[toy.SOURCE :].detach()
     assert after.shape == (2, toy.DIM)
     assert not torch.equal(after, born)
     assert torch.allclose(base._origin[0][toy.SOURCE :], born)
@@ -119,8 +123,7 @@ def test_rows_that_come_later_decay_to_their_initial_value(rule: str) -> None:
 
 def test_gradient_statistics_are_the_mean_square_over_segments() -> None:
     model, ids = toy.tiny_model().double(), toy.tokens(3, 500, toy.SOURCE)
-    config = DynamicConfig(segment=7, statistics=400)
-    found = gradient_mean_squares(model, ids, config)
+    found = gradient_mean_squares(model, ids[:400], 7)
     rows = ids[:400].reshape(20, 20)
     sums = [torch.zeros_like(p) for p in model.parameters()]
     state = model.initial_state(20)
@@ -146,7 +149,9 @@ def test_values_out_of_range_are_refused(field: str, value: float) -> None:
 def test_uniform_rows_follow_the_seed() -> None:
     model, config = toy.tiny_model(), DynamicConfig("sgd", lr=0.1)
     rows = [
-        DynamicBase(model, config, None, rows=toy.NOVEL, init="uniform", seed=seed).head.weight[-toy.NOVEL :]
+        DynamicBase(AwdBase(model, rows=toy.NOVEL, init="uniform", seed=seed), config, None).head.weight[
+            -toy.NOVEL :
+        ]
         for seed in (1, 1, 2)
     ]
     assert torch.equal(rows[0], rows[1])

@@ -1,0 +1,169 @@
+"""The AWD-LSTM as a base: it reads one stream, fixed or moving."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from awd_lstm import AWDLSTM, detach, grow_vocabulary, read_config
+from awd_lstm import model as network
+from awd_lstm.loss import linear_cross_entropy
+from hebblm.models import awd_segments
+from hebblm.models.base import Ids, NewRows, Segment, State
+from hebblm.models.learning import GradientBase
+from hebblm.models.one_thread import one_thread_if_small
+from hebblm.models.update import BaseUpdate
+from hebblm.types import OutputHead
+
+
+class AwdBase(GradientBase):
+    """An AWD-LSTM that reads one stream, fixed or moving.
+
+    Args:
+        model: as trained; it is copied, never changed.
+        rows: words appended to its vocabulary from the start (the union policy).
+        init: initial value of new rows.
+        update: how it learns while it reads.
+        seed: of ``uniform`` rows.
+    """
+
+    def __init__(
+        self,
+        model: AWDLSTM,
+        *,
+        rows: int = 0,
+        init: NewRows = "zero",
+        update: BaseUpdate | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(update)
+        self.init = init
+        self.seed = seed
+        self._trained = model
+        self._rows = rows
+        self.reset()
+
+    def reset(self) -> None:
+        """Return to the trained weights, the initial vocabulary and an empty state."""
+        self.model = copy.deepcopy(self._trained).eval()
+        self._generator = torch.Generator(self.model.bias.device).manual_seed(self.seed)
+        self._hidden: Tensor | None = None
+        self._optimizer = None
+        self._state = self.model.initial_state(1)
+        self.grow(self._rows)
+
+    @property
+    def head(self) -> OutputHead:
+        """The tied softmax as it is now; the tensors are the model's own."""
+        return model_head(self.model)
+
+    def parameters(self) -> dict[str, nn.Parameter]:
+        """Return all weights, by name."""
+        return dict(self.model.named_parameters())
+
+    def read(self, inputs: Tensor) -> Tensor:
+        """Return the hidden states (N, D) after each of the tokens (N,); a moving base keeps their graph."""
+        with torch.set_grad_enabled(self.tracked), one_thread_if_small(self.model.layers):
+            out = self.model(inputs[None], self._state)
+            hidden: Tensor = out.hidden[0]  # within the block: a view made under no_grad would lose its graph
+        self._state = detach(out.state)
+        self._hidden = hidden if self.tracked else None
+        states = hidden.detach()
+        return states
+
+    def loss(self, targets: Tensor) -> Tensor:
+        """Return the mean loss () of the labels (N,) of the tokens read last, nats, with its graph; once a segment."""
+        assert self._hidden is not None, "a loss follows a reading that keeps its graph"
+        hidden, self._hidden = self._hidden, None
+        return linear_cross_entropy(
+            hidden, self.model.embedding, self.model.bias, targets, self.model.bias.dtype
+        )
+
+    def grow(self, rows: int) -> None:
+        """Append rows; the optimiser starts anew, as its tensors have the old shape."""
+        if rows:
+            grow_vocabulary(self.model, rows, self.init, self._generator)
+            self._optimizer = None
+
+    def state(self) -> State:
+        """Return (h, c) of each layer by name."""
+        return awd_segments.named_state(self._state)
+
+    def restore(self, state: State) -> None:
+        """Go on from such a state."""
+        self._state = awd_segments.layers_of(state)
+
+    def frozen(self) -> AwdBase:
+        """Return a base with the weights as they are now, at the beginning of a stream."""
+        return AwdBase(self.model)
+
+
+@dataclass(frozen=True, slots=True)
+class AwdModel:
+    """A trained AWD-LSTM and where it came from.
+
+    Args:
+        model: in evaluation mode.
+        folder: its checkpoint.
+        origin: ``shipped``, ``trained`` (in the cache) or ``checkpoint`` (named by the user).
+        sha256: of the weights file.
+    """
+
+    model: AWDLSTM
+    folder: Path
+    origin: str
+    sha256: str
+
+    @property
+    def head(self) -> OutputHead:
+        """The tied softmax."""
+        return model_head(self.model)
+
+    def base(
+        self, *, rows: int = 0, init: NewRows = "zero", update: BaseUpdate | None = None, seed: int = 0
+    ) -> AwdBase:
+        """Return a base at the beginning of a stream; the arguments are those of :class:`AwdBase`."""
+        return AwdBase(self.model, rows=rows, init=init, update=update, seed=seed)
+
+    def mean_squares(self, train: Ids, segment: int) -> list[Tensor]:
+        """Return the mean square of the gradient of a segment's mean loss, by parameter."""
+        return awd_segments.gradient_mean_squares(self.model, train, segment)
+
+    def segments(self, ids: Ids, done: int = 0, state: State | None = None) -> Iterator[Segment]:
+        """Read a training stream in parts side by side; see :func:`hebblm.models.awd_segments.read_segments`."""
+        return awd_segments.read_segments(self.model, ids, done, state)
+
+    def segment_count(self, total: int) -> int:
+        """Return in how many segments ``total`` labels are given."""
+        return awd_segments.segment_count(total)
+
+    def label_places(self, total: int) -> npt.NDArray[np.int64]:
+        """Return the place (total,) in the stream of each label, in the order in which they are given."""
+        return awd_segments.label_places(total)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what a result records about the model."""
+        training = read_config(self.folder).get("training", {})
+        return {
+            "arch": "awd_lstm",
+            **self.model.config.to_dict(),
+            "parameters": network.parameter_count(self.model),
+            "origin": self.origin,
+            "weights_sha256": self.sha256,
+            "valid_perplexity": training.get("valid_perplexity"),
+            "epochs": training.get("epoch"),
+            "training_seconds": training.get("seconds"),
+        }
+
+
+def model_head(model: AWDLSTM) -> OutputHead:
+    """Return a model's softmax layer."""
+    return OutputHead(model.embedding.detach(), model.bias.detach())

@@ -1,0 +1,173 @@
+"""A causal language model of ``transformers`` that reads one stream, longer than its context, fixed or moving."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from hebblm.models.base import State
+from hebblm.models.huggingface.cache import replace_tensors, tensors_of
+from hebblm.models.learning import GradientBase
+from hebblm.models.update import BaseUpdate
+from hebblm.types import OutputHead
+
+if TYPE_CHECKING:
+    from hebblm.models.huggingface.model import HuggingFaceModel
+
+TOKENS = "tokens"
+
+
+class HuggingFaceBase(GradientBase):
+    """Reads one stream.
+
+    A model with attention reads in windows: when ``context`` tokens lie behind it, it goes on from the last
+    ``context - stride`` of them, read anew, so that each token is predicted once, with at least that many before it. A
+    model whose state does not grow carries it on from the beginning of the stream.
+
+    The weights are the trained model's own; a base that moves has copies of those that learn.
+
+    Args:
+        model: as trained; it is never changed.
+        update: how the base learns while it reads.
+        own: weights in place of the model's, by name.
+    """
+
+    def __init__(
+        self,
+        model: HuggingFaceModel,
+        update: BaseUpdate | None = None,
+        own: dict[str, nn.Parameter] | None = None,
+    ) -> None:
+        super().__init__(update)
+        self._trained = model
+        self._given = own or {}
+        self._cache: object = None
+        self.reset()
+
+    def reset(self) -> None:
+        """Return to the trained weights and the beginning of a stream."""
+        self._own: dict[str, nn.Parameter] = dict(self._given)
+        self._optimizer = None
+        self._hidden: Tensor | None = None
+        self._begin()
+
+    @property
+    def head(self) -> OutputHead:
+        """The softmax layer as it is now."""
+        if not self._own:
+            return self._trained.head
+        head = self._live_head()
+        return OutputHead(head.weight.detach(), None if head.bias is None else head.bias.detach(), head.cap)
+
+    def parameters(self) -> dict[str, nn.Parameter]:
+        """Return the weights that may learn, by name; from then on they are this base's own."""
+        if not self._own:
+            trained = self._trained.parameters
+            self._own = {name: nn.Parameter(trained[name].clone()) for name in self._trained.learns}
+        return self._own
+
+    def read(self, inputs: Tensor) -> Tensor:
+        """Return the hidden states (N, D) after each of the tokens (N,); a moving base keeps their graph."""
+        if self.tracked:
+            self.parameters()
+        trained, parts = self._trained, []
+        with torch.set_grad_enabled(self.tracked):
+            while len(inputs):
+                room = (trained.context - len(self._window)) or trained.stride
+                parts.append(self._advance(inputs[:room]))
+                inputs = inputs[room:]
+            hidden = (
+                torch.cat(parts) if parts else trained.head.weight.new_zeros(0, trained.head.weight.shape[1])
+            )
+        self._hidden = hidden if self.tracked else None
+        return hidden.detach()
+
+    def loss(self, targets: Tensor) -> Tensor:
+        """Return the mean loss () of the labels (N,) of the tokens read last, nats, with its graph; once a segment."""
+        assert self._hidden is not None, "a loss follows a reading that keeps its graph"
+        hidden, self._hidden = self._hidden, None
+        return F.cross_entropy(self._live_head().logits(hidden), targets)
+
+    def grow(self, rows: int) -> None:
+        """Refuse rows: every text is made of the pieces that the tokenizer has."""
+        if rows:
+            raise ValueError(f"a closed vocabulary was given {rows} more rows")
+
+    def state(self) -> State:
+        """Return the tokens of the window, which are read anew on return; of a recurrent model what it carries."""
+        carried = {} if not self._recurrent or self._cache is None else dict(tensors_of(self._cache))
+        return {TOKENS: self._window.clone(), **{name: tensor.clone() for name, tensor in carried.items()}}
+
+    def restore(self, state: State) -> None:
+        """Go on from such a state."""
+        self._begin()
+        carried = {name: tensor for name, tensor in state.items() if name != TOKENS}
+        with torch.no_grad():
+            if carried:
+                self._advance(self._trained.probe_ids[:1])  # makes what holds the tensors
+                replace_tensors(self._cache, lambda name, _: carried[name].clone())
+            elif len(state[TOKENS]):
+                self._advance(state[TOKENS])
+        self._window = state[TOKENS].clone()
+
+    def frozen(self) -> HuggingFaceBase:
+        """Return a base with the weights as they are now, which learns nothing, at the beginning of a stream."""
+        own = {name: nn.Parameter(weight.detach().clone()) for name, weight in self._own.items()}
+        return HuggingFaceBase(self._trained, own=own)
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Let what is read inside be forgotten behind: the stream goes on from where it stood."""
+        window, cache, hidden = self._window, self._cache, self._hidden
+        self._cache = copy.deepcopy(cache)
+        try:
+            yield
+        finally:
+            self._window, self._cache, self._hidden = window, cache, hidden
+
+    def _begin(self) -> None:
+        """Stand at the beginning of a stream."""
+        self._window = torch.zeros(0, dtype=torch.int64, device=self._trained.head.weight.device)
+        self._cache = None
+
+    @property
+    def _anew(self) -> bool:
+        """Whether the window is read anew each time: nothing can be carried, or no gradient passes what is."""
+        return self._trained.steps == "none" or (self.tracked and not self._trained.differentiable)
+
+    @property
+    def _recurrent(self) -> bool:
+        """Whether a state is carried from the beginning of the stream, and no window kept."""
+        return self._trained.recurrent and not self._anew
+
+    def _live_head(self) -> OutputHead:
+        return self._trained.found.of({**self._trained.parameters, **self._own})
+
+    def _advance(self, ids: Tensor) -> Tensor:
+        """Return the states (N, D) after tokens (N,) that fit into the window, or begin the next one."""
+        trained, held = self._trained, self._window
+        if len(held) == trained.context:
+            held, self._cache = held[trained.stride :], None
+        fed = ids if self._cache is not None else torch.cat([held, ids])
+        if not self._anew and trained.steps == "one" and self._cache is not None:
+            states = torch.cat([self._forward(token[None]) for token in fed])
+        else:
+            states = self._forward(fed)
+        if not self._recurrent:
+            self._window = torch.cat([held, ids])
+        return states[-len(ids) :]
+
+    def _forward(self, ids: Tensor) -> Tensor:
+        """Return the states (N, D) after tokens (N,) behind the cache, which goes on."""
+        hidden, self._cache = self._trained.states(ids[None], self._cache, self._own, carry=not self._anew)
+        if self._anew:
+            self._cache = None
+        elif self.tracked and self._cache is not None:
+            self._cache = replace_tensors(self._cache, lambda _, tensor: tensor.detach())
+        return hidden[0]

@@ -1,0 +1,147 @@
+"""The softmax layer of a causal language model, found by what it computes and checked against the model's logits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hebblm.errors import UserError
+from hebblm.types import OutputHead
+
+CAPS = ("final_logit_softcapping", "logits_soft_cap")
+"""What configurations call the bound of a soft cap on the logits."""
+EXACT = 1e-4  # of the largest logit, in float32
+CLEAR = 0.9  # of a cap; nearer to it, what stood before it cannot be told
+ROUNDING = 16  # units of rounding that half precision may be off by
+
+
+@dataclass(frozen=True, slots=True)
+class FoundHead:
+    """Where a model keeps its softmax layer, and what it does to the logits behind it.
+
+    Args:
+        module: that multiplies the hidden states.
+        weight: name of the parameter (V, D).
+        bias: name of the parameter (V,), None if there is none.
+        scale: constant that the logits are multiplied by.
+        cap: bound of the soft cap ``cap tanh(logits / cap)`` behind it, None if there is none.
+    """
+
+    module: nn.Module
+    weight: str
+    bias: str | None
+    scale: float = 1.0
+    cap: float | None = None
+
+    def of(self, parameters: Mapping[str, Tensor]) -> OutputHead:
+        """Return the head that these parameters make, the scale folded in; float32 where they are of half precision."""
+        weight, bias = parameters[self.weight], None if self.bias is None else parameters[self.bias]
+        return OutputHead(self._scaled(weight), None if bias is None else self._scaled(bias), self.cap)
+
+    def _scaled(self, tensor: Tensor) -> Tensor:
+        tensor = tensor.float() if tensor.dtype.itemsize < 4 else tensor
+        return tensor if self.scale == 1 else tensor * self.scale
+
+
+@contextmanager
+def states_before(module: nn.Module, *, last_only: bool = True) -> Iterator[list[Tensor]]:
+    """Note the hidden states that enter a softmax layer.
+
+    Args:
+        module: the layer.
+        last_only: let it multiply the last state of a sequence alone, whose logits nobody reads.
+
+    Yields:
+        A list that receives the states (B, T, D) of each forward pass.
+    """
+    found: list[Tensor] = []
+
+    def note(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
+        found.append(inputs[0])
+        return (inputs[0][..., -1:, :], *inputs[1:]) if last_only else None
+
+    handle = module.register_forward_pre_hook(note)
+    try:
+        yield found
+    finally:
+        handle.remove()
+
+
+@torch.no_grad()
+def find_head(model: Any, ids: Tensor) -> FoundHead:
+    """Return the softmax layer of a model whose logits are those of the layer, scaled by a constant or softly capped.
+
+    Args:
+        model: a causal language model of ``transformers``, in evaluation mode.
+        ids: (1, T) a few tokens, on which logits are compared.
+
+    Raises:
+        UserError: the model has no such layer, or its logits are computed otherwise.
+    """
+    module = model.get_output_embeddings()
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    weight = None if module is None else getattr(module, "weight", None)
+    if weight is None or id(weight) not in names or weight.ndim != 2 or not weight.is_floating_point():
+        raise UserError(
+            f"{type(model).__name__} has no output layer with a plain weight matrix; load it unquantised, or leave "
+            "its output layer out of the quantisation"
+        )
+    bias = getattr(module, "bias", None)
+    if bias is not None and id(bias) not in names:
+        raise UserError(f"the bias of {type(model).__name__}'s output layer is no parameter of it")
+    plain = FoundHead(module, names[id(weight)], None if bias is None else names[id(bias)])
+    with states_before(module, last_only=False) as states:
+        logits = model(ids).logits[0].double()  # (T, V)
+    if len(states) != 1 or states[0].shape[-1] != weight.shape[1]:
+        raise UserError(f"{type(model).__name__} does not compute its logits with its output layer")
+    return fitted(
+        plain, OutputHead(weight, bias), states[0][0], logits, _caps(model.config), type(model).__name__
+    )
+
+
+def fitted(
+    plain: FoundHead, head: OutputHead, hidden: Tensor, logits: Tensor, caps: list[float], name: str
+) -> FoundHead:
+    """Return the head with the scale and the cap under which it gives the model's logits.
+
+    Args:
+        plain: where it is.
+        head: its tensors as they are.
+        hidden: (T, D) states.
+        logits: (T, V) float64, of the model itself.
+        caps: bounds that the model's configuration names.
+        name: of the model, for the message.
+
+    Raises:
+        UserError: there is none.
+    """
+    bias = None if head.bias is None else head.bias.double()
+    product = OutputHead(head.weight.double(), bias).logits(hidden.double().to(head.weight.device))
+    logits = logits.to(product.device)
+    rounding = torch.finfo(head.weight.dtype).eps
+    tolerance = max(EXACT, ROUNDING * rounding) if rounding > torch.finfo(torch.float32).eps else EXACT
+    size = float(logits.abs().max())
+    for cap in (*caps, None):
+        clear = torch.ones_like(logits) if cap is None else (logits.abs() < CLEAR * cap).double()
+        straight = logits if cap is None else cap * (clear * logits / cap).atanh()
+        scale = float((clear * straight * product).sum() / (clear * product.square()).sum())
+        scale = 1.0 if abs(scale - 1) < tolerance else scale
+        again = scale * product if cap is None else cap * (scale * product / cap).tanh()
+        if scale > 0 and float((again - logits).abs().max()) <= tolerance * size:
+            return FoundHead(plain.module, plain.weight, plain.bias, scale, cap)
+    gap = float((product - logits).abs().max())
+    raise UserError(
+        f"the logits of {name} are not its output layer's, scaled or softly capped (they differ by {gap:.3g}); "
+        "hebblm cannot adapt this model"
+    )
+
+
+def _caps(config: Any) -> list[float]:
+    """Return the soft caps on the logits that a configuration names."""
+    values = [getattr(config.get_text_config(), name, None) for name in CAPS]
+    return [float(value) for value in values if value]

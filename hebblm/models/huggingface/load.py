@@ -1,0 +1,103 @@
+"""Getting a causal language model and its tokenizer from the hub or a folder, safetensors alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hebblm.errors import UserError
+from hebblm.files import read_json
+
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+INSTALL = "models of transformers need more to be installed: pip install 'hebblm[hf]'"
+CONVERT = (
+    "convert them in a place that you trust: AutoModelForCausalLM.from_pretrained(..., use_safetensors=False)"
+    ".save_pretrained(FOLDER)"
+)
+
+
+def is_causal_folder(folder: Path) -> bool:
+    """Say whether a folder holds a model of ``transformers``, by its configuration."""
+    path = folder / "config.json"
+    return path.is_file() and "model_type" in read_json(path)
+
+
+def load_causal(
+    name: str | Path, *, device: torch.device, dtype: str = "auto", **options: Any
+) -> tuple[Any, Any]:
+    """Return a causal language model and its tokenizer.
+
+    Args:
+        name: hub id or folder.
+        device: where to compute, unless ``options`` have a ``device_map``.
+        dtype: of the weights: auto (as they are stored), float32, bfloat16 or float16.
+        options: more for ``AutoModelForCausalLM.from_pretrained``, e.g. ``device_map`` or ``quantization_config``.
+
+    Raises:
+        UserError: ``transformers`` is not installed, or there is no such model, it is not causal, its weights are
+            pickled, or it has no tokenizer.
+    """
+    if dtype not in DTYPES:
+        raise UserError(f"dtype {dtype!r} must be one of {', '.join(DTYPES)}")
+    try:
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+    except ImportError as error:
+        raise UserError(INSTALL) from error
+    folder = Path(name)
+    if folder.is_dir():
+        _check_weights(folder)
+    with _told(str(name)):
+        model = AutoModelForCausalLM.from_pretrained(str(name), dtype=dtype, use_safetensors=True, **options)
+    try:
+        with _told(f"the tokenizer of {name}"):
+            tokenizer = AutoTokenizer.from_pretrained(str(name))
+    except UserError as error:
+        raise UserError(f"{error}; give hebblm.load((model, tokenizer)) where it lies elsewhere") from error
+    if "device_map" not in options:
+        torch.nn.Module.to(model, device)
+    return model, tokenizer
+
+
+def _check_weights(folder: Path) -> None:
+    """Refuse a folder without weights, or with pickled ones alone.
+
+    Raises:
+        UserError: naming it.
+    """
+    if any(folder.glob("*.safetensors")):
+        return
+    pickled = sorted(path.name for kind in ("*.bin", "*.pt", "*.pth") for path in folder.glob(kind))
+    if pickled:
+        raise UserError(
+            f"{folder / pickled[0]} is pickled, and could run anything when it is opened; {CONVERT}"
+        )
+    raise UserError(f"{folder} has no weights (*.safetensors); save the model there with save_pretrained")
+
+
+@contextmanager
+def _told(name: str) -> Iterator[None]:
+    """Turn what ``transformers`` raises into one line.
+
+    Raises:
+        UserError: the model or tokenizer of this name cannot be had.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except (
+        Exception
+    ) as error:  # transformers, hub and safetensors raise many kinds; all of them are of the input
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+        told = lines[0]
+        if "Unrecognized configuration class" in told or "not a causal" in told:
+            told = "it is not a causal language model"
+        elif "safetensors" in str(error) and "pickle" not in told:
+            told = f"it has no safetensors weights; {CONVERT}"
+        elif "not a local folder" in told or "connect" in told.lower() or "offline" in told.lower():
+            told = "there is no such folder, and the hub has none of that name or cannot be reached"
+        raise UserError(f"cannot load {name}: {told[:300]}") from error

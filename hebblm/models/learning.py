@@ -1,0 +1,71 @@
+"""How the weights of a base follow the text: gradient steps on the segment read last, for any network."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from hebblm.models.base import State
+from hebblm.models.update import BaseUpdate
+
+
+class GradientBase(ABC):
+    """A base whose weights take a gradient step after each segment, or none.
+
+    Args:
+        update: how it learns while it reads.
+    """
+
+    def __init__(self, update: BaseUpdate | None) -> None:
+        self.update = update or BaseUpdate()
+        self.tracked = self.update.lr > 0
+        self._optimizer: torch.optim.Optimizer | None = None
+
+    @property
+    def moving(self) -> bool:
+        """Say whether the base learns while it reads."""
+        return self.tracked
+
+    @abstractmethod
+    def parameters(self) -> dict[str, nn.Parameter]:
+        """Return the weights that may learn, by name."""
+
+    @abstractmethod
+    def loss(self, targets: Tensor) -> Tensor:
+        """Return the mean loss () of the labels (N,) of the tokens read last, nats, with its graph; once a segment."""
+
+    @abstractmethod
+    def state(self) -> State:
+        """Return where it stands in the stream, weights apart."""
+
+    @abstractmethod
+    def restore(self, state: State) -> None:
+        """Go on from where :meth:`state` was asked for; the weights stay as they are."""
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Let what is read inside be forgotten behind: the stream goes on from where it stood."""
+        before = self.state()
+        try:
+            yield
+        finally:
+            self.restore(before)
+
+    def learn(self, targets: Tensor) -> None:
+        """Take one step on the mean loss of the tokens read last; nothing for a base that is fixed."""
+        if not self.tracked:
+            return
+        parameters = list(self.parameters().values())
+        loss = self.loss(targets)
+        for parameter in parameters:
+            parameter.grad = None
+        torch.autograd.backward(loss)
+        torch.nn.utils.clip_grad_norm_(parameters, self.update.clip)
+        if self._optimizer is None:
+            kind = torch.optim.RMSprop if self.update.optimizer == "rmsprop" else torch.optim.SGD
+            self._optimizer = kind(parameters, lr=self.update.lr)
+        self._optimizer.step()

@@ -1,0 +1,75 @@
+"""What a reader knows of words: text to ids and back, whatever the ids stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A text as a model reads it.
+
+    Args:
+        tokens: T pieces of text.
+        ids: T ids.
+        words: T, which word of the text each token belongs to, counted from 0.
+    """
+
+    tokens: tuple[str, ...]
+    ids: tuple[int, ...]
+    words: tuple[int, ...]
+
+
+class Vocabulary(Protocol):
+    """Text as ids: those of a model's rows, and behind them those of new words in the order in which they are met."""
+
+    words: list[str]
+    """New words met so far, in order; they have ids behind the model's own."""
+
+    @property
+    def known(self) -> int:
+        """Number of ids that the model was trained with."""
+
+    @property
+    def start(self) -> int:
+        """Id that stands before the first token of a text."""
+
+    @property
+    def unknown(self) -> int | None:
+        """Id that a new word reads as until it has a row; None where every text has ids of its own."""
+
+    @property
+    def end(self) -> int | None:
+        """Id behind which a generated text ends; None where it goes on."""
+
+    @property
+    def counts(self) -> Sequence[int]:
+        """How often each of the known ids was seen in training."""
+
+    def __len__(self) -> int:
+        """Return the number of ids, those of new words included."""
+
+    def __getitem__(self, index: int) -> str:
+        """Return what an id stands for."""
+
+    def hash(self) -> str:
+        """Return what tells the known ids from those of another model."""
+
+    def encode(self, text: str, *, include: bool) -> Encoded:
+        """Return a text as ids.
+
+        Args:
+            text: as it stands.
+            include: give words met for the first time an id; otherwise they read as :attr:`unknown`.
+        """
+
+    def include(self, words: Iterable[str]) -> None:
+        """Give new words their ids, in order."""
+
+    def join(self, ids: Iterable[int]) -> str:
+        """Return the text that ids stand for, as nearly as can be told."""
+
+    def fresh(self) -> Vocabulary:
+        """Return the same without the new words."""

@@ -1,0 +1,79 @@
+"""Random tiny models of transformers, one an architecture, and a tokenizer for all of them."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+
+SHAPE = {
+    "vocab_size": 70, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+    "intermediate_size": 48, "max_position_embeddings": 64, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None,
+}  # fmt: skip
+GPT2 = {**SHAPE, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "n_inner": 48}
+MOE = {"num_experts": 4, "num_local_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
+       "shared_expert_intermediate_size": 32}  # fmt: skip
+STATE = {"state_size": 8, "expand": 2, "conv_kernel": 4}
+ARCHITECTURES: dict[str, dict[str, Any]] = {
+    "GPT2": GPT2,
+    "Llama": {},
+    "Mistral": {"sliding_window": 8},
+    "Qwen2": {},
+    "Qwen3": {"head_dim": 8},
+    "Gemma2": {"head_dim": 8, "sliding_window": 8, "final_logit_softcapping": 1.5},
+    "OPT": {"ffn_dim": 48, "word_embed_proj_dim": 32},
+    "GPTNeoX": {},
+    "Bloom": {"n_layer": 2, "n_head": 4},
+    "Phi": {},
+    "Phi3": {"pad_token_id": 0},
+    "Falcon": {},
+    "Mamba": STATE,
+    "Mamba2": {**STATE, "num_heads": 8, "head_dim": 8, "n_groups": 1},
+    "Granite": {"logits_scaling": 4.0},
+    "Olmo2": {},
+    "StableLm": {},
+    "Rwkv": {"context_length": 64, "attention_hidden_size": 32},
+    "XGLM": {"d_model": 32, "num_layers": 2, "attention_heads": 4, "ffn_dim": 48},
+    "BioGpt": {},
+    "GPTJ": {**GPT2, "rotary_dim": 4},
+    "CodeGen": {**GPT2, "rotary_dim": 4},
+    "Persimmon": {},
+    "Mixtral": {**MOE, "sliding_window": None},
+    "Qwen2Moe": MOE,
+    "Starcoder2": {},
+    "GPTBigCode": GPT2,
+    "SmolLM3": {"pad_token_id": 0},
+    "Lfm2": {"block_ff_dim": 48},
+    "GptOss": {**MOE, "head_dim": 8, "sliding_window": 8},
+    "Cohere": {"logit_scale": 0.25},
+}
+
+
+def random_model(name: str) -> Any:
+    """Return a random tiny model whose logits are large enough to tell scales and caps apart."""
+    import transformers
+
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{name}Config")(**{**SHAPE, **ARCHITECTURES[name]})
+    config.pad_token_id = ARCHITECTURES[name].get("pad_token_id")
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    head = model.get_output_embeddings()
+    with torch.no_grad():
+        head.weight.normal_(0, 0.5)
+    return model
+
+
+@functools.cache
+def tokenizer() -> Any:
+    """Return a byte-level BPE of a few pieces."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    letters = [*"abcdefghijklmnopqrstuvwxyzABCDEFGHT.,", "Ġ", "Ċ"]
+    merges = [("t", "h"), ("th", "e"), ("Ġ", "the"), ("Ġ", "a"), ("i", "n"), ("Ġ", "f")]
+    pieces = ["<pad>", "<s>", "</s>", *letters, *("".join(pair) for pair in merges)]
+    made = Tokenizer(models.BPE({piece: index for index, piece in enumerate(pieces)}, merges))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    return PreTrainedTokenizerFast(tokenizer_object=made, bos_token="<s>", eos_token="</s>")
