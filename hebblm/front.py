@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hebblm.adapt.methods import DEFAULT_METHODS, check_methods
-from hebblm.errors import UserError
+from hebblm.adapt.methods import DEFAULT_METHODS, check_methods, plain_name
 from hebblm.evaluation.defaults import resolve_settings
 from hebblm.evaluation.run import run_scenario
 from hebblm.evaluation.scenario import open_scenario
@@ -44,17 +43,21 @@ def evaluate(
     Raises:
         UserError: an unknown name or value, or a corpus that cannot be had.
     """
-    check_methods(list(methods))
-    folder = model.folder if isinstance(model, LanguageModel) else Path(model)
-    if folder is None:
-        raise UserError(f"{model!r} has no folder; load the model by name or folder to evaluate it")
-    named = {"text": target} if isinstance(target, Path) else {"target": target}
-    config = ScenarioConfig(checkpoint=folder, **named, **options).completed()
+    methods = [plain_name(name) for name in methods]
+    check_methods(methods)
+    named: dict[str, Any] = {"text": target} if isinstance(target, Path) else {"target": target}
+    held = model.held() if isinstance(model, LanguageModel) else None
+    if held is not None and isinstance(model, LanguageModel):
+        named["model"] = model.name
+    else:
+        named["checkpoint"] = model.folder if isinstance(model, LanguageModel) else Path(model)
+    config = ScenarioConfig(**named, **options).completed()
     config.check()
     values = resolve_settings(config, hyperparameters, settings or {}, [])
     device = pick_device(config.device)
-    command = f"hebblm.evaluate({str(folder.name)!r}, {str(target)!r})"
+    name = Path(config.model or config.checkpoint or config.source or "").name
+    command = f"hebblm.evaluate({name!r}, {str(target)!r})"
     record = provenance(command, device=str(device), seed=config.seed)
     return run_scenario(
-        open_scenario(config, device, record), list(methods), values, record, DEFAULT_EDGES
+        open_scenario(config, device, record, held), list(methods), values, record, DEFAULT_EDGES
     ).result

@@ -9,9 +9,10 @@ from typing import Any
 
 from hebblm.errors import UserError
 from hebblm.models.base import TrainedModel
-from hebblm.models.catalog import model_folder, trained_on
+from hebblm.models.catalog import is_causal, model_folder, trained_on
 from hebblm.models.device import pick_device
-from hebblm.models.huggingface.load import is_causal_folder, load_causal
+from hebblm.models.huggingface.load import load_causal
+from hebblm.models.huggingface.model import HuggingFaceModel, open_causal
 from hebblm.models.shipped import open_model
 from hebblm.models.store import prepared_corpus
 from hebblm.reader import Reader
@@ -59,6 +60,12 @@ class LanguageModel:
             settings=settings,
         )
 
+    def held(self) -> tuple[HuggingFaceModel, Subwords] | None:
+        """Return model and pieces of a model of ``transformers``, None for another."""
+        if isinstance(self.model, HuggingFaceModel) and isinstance(self.vocabulary, Subwords):
+            return self.model, self.vocabulary
+        return None
+
     def __repr__(self) -> str:
         """Name the model and its size."""
         return f"LanguageModel({self.name!r}, {self.vocabulary.known:,} words)"
@@ -96,7 +103,7 @@ def load(
     if isinstance(name, tuple):
         return _causal(type(name[0]).__name__, *name, None, causal)
     folder = model_folder(Path(name))
-    if folder is None or is_causal_folder(folder):
+    if folder is None or is_causal(folder):
         model, tokenizer = load_causal(folder or name, device=chosen, dtype=dtype, **options)
         return _causal(str(name), model, tokenizer, folder, causal)
     asked = {**causal, **options, "dtype": None if dtype == "auto" else dtype}
@@ -116,8 +123,6 @@ def _causal(
     name: str, model: Any, tokenizer: Any, folder: Path | None, options: Mapping[str, Any]
 ) -> LanguageModel:
     """Return a model of ``transformers`` with its tokenizer."""
-    from hebblm.models.huggingface.model import open_causal
-
     origin = "held" if folder is None else "folder"
     learns = None if options["learns"] is None else tuple(options["learns"])
     opened = open_causal(model, **{**options, "learns": learns}, origin=origin)

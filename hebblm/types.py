@@ -27,7 +27,10 @@ class OutputHead:
     def logits(self, hidden: Tensor) -> Tensor:
         """Return the logits for hidden states (..., D) as (..., V)."""
         scores = hidden @ self.weight.t()
-        scores = scores if self.bias is None else scores + self.bias
+        return self.capped(scores if self.bias is None else scores + self.bias)
+
+    def capped(self, scores: Tensor) -> Tensor:
+        """Return what the cap leaves of ``W h + b`` of any shape; the same tensor without one."""
         return scores if self.cap is None else self.cap * (scores / self.cap).tanh()
 
 

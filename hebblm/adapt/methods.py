@@ -234,6 +234,8 @@ _RECORDS = (
 )
 METHODS = {method.name: method for method in _RECORDS}
 """All methods by name, in the order of the tables."""
+ALIASES = {"base": "lstm"}
+"""Other names: the unadapted base need not be an LSTM."""
 STATIC_METHODS = tuple(method.name for method in _RECORDS if not method.moving)
 """Those that read the hidden states of the base as trained, or as it learns for all of them alike."""
 DYNAMIC_METHODS = tuple(method.name for method in _RECORDS if method.moving)
@@ -250,10 +252,15 @@ def named(text: str) -> list[str]:
     Raises:
         UserError: an unknown or repeated method.
     """
-    names = [name.strip() for name in text.split(",")]
+    names = [plain_name(name.strip()) for name in text.split(",")]
     names = [*DEFAULT_METHODS, *OUR_METHODS] if names == [EVERY] else names
     check_methods(names)
     return names
+
+
+def plain_name(name: str) -> str:
+    """Return the name of a method as results have it: ``base`` is ``lstm``, whatever the base is."""
+    return ALIASES.get(name, name)
 
 
 def check_methods(names: list[str]) -> None:

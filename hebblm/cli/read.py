@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from hebblm.adapt.methods import check_methods
+from hebblm.adapt.methods import check_methods, plain_name
 from hebblm.cli.common import guarded, parse
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import parse_settings
-from hebblm.models.catalog import checkpoint_folder
+from hebblm.models.catalog import model_folder
 from hebblm.models.device import check_device
 from hebblm.progress import bar
 
@@ -30,7 +30,8 @@ class ReadConfig:
     """What is read by which model, and what is asked of it.
 
     Args:
-        model: name of a model that ships, or folder of a checkpoint.
+        model: name of a model that ships, folder of a checkpoint, or a causal language model of transformers by hub id
+            or folder.
         files: UTF-8 texts, read one after the other; none only asks.
         method: how the reader adapts, e.g. knn, mbpa, mixture+hebb.
         suggest: a context, e.g. "The function": shows the words that come next, before and after reading.
@@ -43,6 +44,9 @@ class ReadConfig:
         update_every: tokens between two updates.
         k: neighbours a query.
         set: hyper-parameters, e.g. --set hebb.beta=0.5.
+        context: tokens of the window that a model of transformers reads in.
+        stride: tokens by which that window moves on.
+        dtype: of the weights of such a model: auto, float32, bfloat16 or float16.
         device: auto, cpu or cuda.
         seed: of generation.
     """
@@ -60,6 +64,9 @@ class ReadConfig:
     update_every: int = 10
     k: int = 200
     set: list[str] = field(default_factory=list, metadata={"nargs": "+"})
+    context: int | None = None
+    stride: int | None = None
+    dtype: str = "auto"
     device: str = "auto"
     seed: int = 0
 
@@ -78,14 +85,17 @@ def main(argv: list[str] | None = None) -> int:
         description="Read a text with an adapting model, and see what it expects before and after.",
         example=f'{PROG} tiny-pydoc-raw notes.txt --suggest "The function"',
     )
-    check_methods([config.method])
+    check_methods([plain_name(config.method)])
     check_device(config.device)
-    checkpoint_folder(config.model)
+    model_folder(config.model)
     settings = parse_settings(config.set)
     texts = [_text(path) for path in config.files]
     from hebblm.language_model import load
 
-    reader = load(config.model, device=config.device).reader(
+    model = load(
+        config.model, device=config.device, dtype=config.dtype, context=config.context, stride=config.stride
+    )
+    reader = model.reader(
         config.method,
         memory=config.memory,
         k=config.k,

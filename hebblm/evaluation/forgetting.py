@@ -16,7 +16,7 @@ from hebblm.evaluation.scenario import Scenario
 from hebblm.models.base import StreamBase
 from hebblm.progress import bar
 from hebblm.report.forgetting import Forgetting
-from hebblm.text import EvaluationStream, encode_target
+from hebblm.text import EvaluationStream
 
 SEGMENT = 100  # tokens that are read and scored at once
 Losses = dict[str, float]
@@ -45,9 +45,9 @@ class Probe:
             raise UserError(
                 f"forgetting compares two domains, and {scenario.source} is the only one here; use --cross-domain"
             )
-        if scenario.train is None:
+        stream = scenario.source_stream()
+        if stream is None:
             raise UserError(f"forgetting needs the text of {scenario.source}; name it with --source")
-        stream = encode_target(scenario.dictionary, scenario.train, scenario.config.split or "test")
         return cls(scenario, dataclasses.replace(stream, ids=stream.ids[:tokens]))
 
     def describe(self) -> dict[str, Any]:

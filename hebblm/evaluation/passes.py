@@ -137,6 +137,7 @@ def _run(
                 observers=[] if log is None else [log],
                 progress=lambda tokens: progress.advance(task, tokens),
             )
+        found.scores.nll = {name: stream.word_losses(nll) for name, nll in found.scores.nll.items()}
         found.memory = dict(memory.describe())
 
     if probe is None:

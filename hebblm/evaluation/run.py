@@ -27,6 +27,7 @@ from hebblm.report.gains import Bootstrap, lead
 from hebblm.report.occurrences import occurrences_so_far
 from hebblm.report.parts import part_gains
 from hebblm.report.seconds import METHOD, RUN, SHARED, Part, Seconds
+from hebblm.text.dictionary import UNK
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ def run_scenario(
         name: _method_result(name, rule, dynamic if name in moving else shared, scenario, settings, edges)
         for name, rule in built.items()
     }
-    stream, config = scenario.stream, scenario.config
+    stream, config = scenario.stream.reported, scenario.config
     bootstrap = Bootstrap(seed=config.seed)
     gains = part_gains(
         nll,
@@ -117,9 +118,14 @@ def run_scenario(
             "update_every": config.update_every,
             "part": scenario.part,
             "whole_split": scenario.whole,
-            "unk_tokens": int((stream.ids == scenario.dictionary.unk_index).sum()),
-            "tokenizer": None if scenario.train is None else scenario.train.meta.tokenizer,
+            "unk_tokens": stream.occurrences(UNK),
+            "tokenizer": scenario.training_tokenizer,
             "target_tokenizer": scenario.tokenizer,
+            **(
+                {"pieces": len(scenario.stream), "words_counted": scenario.train is not None}
+                if scenario.closed
+                else {}
+            ),
         },
     )
     return Outcome(
@@ -181,19 +187,19 @@ def _method_result(
         }
     result = method_result(
         scores.nll[name],
-        scenario.stream,
+        scenario.stream.reported,
         hyperparameters=values,
         seconds=scores.seconds[name],
         **counts,
         edges=edges,
-        whole=scenario.whole,
+        whole=scenario.measured,
     )
     return replace(result, forgetting=found.forgetting.get(name))
 
 
 def write_tokens(outcome: Outcome, scenario: Scenario, path: Any) -> None:
     """Write one row a token: position, token, counts in training and in the stream so far, is_oov, losses in nats."""
-    stream = scenario.stream
+    stream = scenario.stream.reported
     targets = stream.targets
     symbols = pa.array(stream.symbols, type=pa.string())
     columns = {

@@ -16,6 +16,7 @@ from hebblm.adapt import Context
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.scenario_config import ScenarioConfig as ScenarioConfig
+from hebblm.evaluation.subword_scenario import open_subwords
 from hebblm.evaluation.training_memory import training_memory
 from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary, Vocabulary
 from hebblm.files import hash_of, sha256
@@ -23,6 +24,7 @@ from hebblm.memory import AnyMemory, build_memory
 from hebblm.models.allocator import keep_freed_memory
 from hebblm.models.base import Ids, LearningBase, StreamBase, TrainedModel
 from hebblm.models.catalog import trained_on
+from hebblm.models.huggingface.model import HuggingFaceModel
 from hebblm.models.shipped import obtain_model, open_model
 from hebblm.models.store import prepared_corpus
 from hebblm.progress import say
@@ -39,6 +41,8 @@ from hebblm.text.download import cache_dir
 from hebblm.text.fitting import fitting
 from hebblm.text.normalize import Normalization
 from hebblm.text.prepared import DICTIONARY_FILE
+from hebblm.text.subword_corpus import SubwordCorpus, encode_subwords
+from hebblm.text.subwords import Subwords
 
 ALL = "all"
 """Split of a text of the user's own that is read from beginning to end."""
@@ -77,8 +81,8 @@ class Scenario:
     source: str
     target: str
     model: TrainedModel
-    dictionary: Dictionary
-    train: PreparedCorpus | None
+    dictionary: Dictionary | Subwords
+    train: PreparedCorpus | SubwordCorpus | None
     stream: EvaluationStream
     vocabulary: Vocabulary
     config: ScenarioConfig
@@ -89,6 +93,38 @@ class Scenario:
     split: str = "test"
     part: str = ""
     tokenizer: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def closed(self) -> bool:
+        """Whether every text is made of what the model has rows for: pieces of words."""
+        return self.stream.by_word is not None
+
+    @property
+    def measured(self) -> bool:
+        """Whether the stream's words and bytes are those of what was read."""
+        return self.whole or self.closed
+
+    @property
+    def training_tokenizer(self) -> Mapping[str, Any] | None:
+        """What split the source's text into tokens, None where it is not at hand."""
+        if isinstance(self.train, SubwordCorpus):
+            return self.train.describe()
+        return None if self.train is None else self.train.meta.tokenizer
+
+    def pieces(self) -> dict[str, Any]:
+        """Return what a result by word records of the pieces that were scored; nothing where tokens are words."""
+        if not self.closed:
+            return {}
+        return {"pieces": len(self.stream), "words_counted_in": None if self.train is None else self.source}
+
+    def source_stream(self) -> EvaluationStream | None:
+        """Return the source's own text of the split that is read of the target, None where it is not at hand."""
+        split = self.config.split or "test"
+        if isinstance(self.train, SubwordCorpus):
+            return encode_subwords(self.train, split, None, None)
+        if self.train is None or isinstance(self.dictionary, Subwords):
+            return None
+        return encode_target(self.dictionary, self.train, split)
 
     @property
     def novel_rows(self) -> int:
@@ -152,7 +188,7 @@ class Scenario:
         rows = head.weight.shape[0]
         counts = torch.from_numpy(self.stream.train_counts[:rows].copy()).to(self.device)
         new = None
-        if self.kind == "cross-domain":
+        if self.kind == "cross-domain" and not self.closed:
             new = torch.arange(rows, device=self.device) >= self.stream.source_size
         return Context(
             head,
@@ -165,19 +201,27 @@ class Scenario:
         )
 
 
-def open_scenario(config: ScenarioConfig, device: torch.device, provenance: dict[str, Any]) -> Scenario:
+def open_scenario(
+    config: ScenarioConfig,
+    device: torch.device,
+    provenance: dict[str, Any],
+    held: tuple[HuggingFaceModel, Subwords] | None = None,
+) -> Scenario:
     """Find, prepare and check corpora and model.
 
     Args:
         config: what is asked for.
         device: where to compute.
         provenance: written into a model that has to be trained.
+        held: a model of ``transformers`` that is open already, with its pieces.
 
     Raises:
         UserError: anything missing, altered, or not fitting together.
     """
     keep_freed_memory()
     config = config.completed()
+    if config.model is not None:
+        return _of_subwords(config, device, held)
     source, target = config.corpora()
     policy = config.normalization or _default_normalization(source, target)
     train = None if source is None else prepared_corpus(source, policy)
@@ -188,8 +232,7 @@ def open_scenario(config: ScenarioConfig, device: torch.device, provenance: dict
         assert config.checkpoint is not None, "corpora() asks for one of them"
         dictionary, policy = _checkpoint_dictionary(config.checkpoint, policy)
     name = source or model_corpus(config.checkpoint or Path())
-    plain = target.startswith("text:") and not Path(target.removeprefix("text:")).is_dir()
-    file = Path(target.removeprefix("text:")) if plain and name != target else None
+    file = _own_file(target) if name != target else None
     split = config.split or ("test" if file is None else ALL)
     config = dataclasses.replace(config, split=config.split or "test")
     if train is not None and source == target:
@@ -233,9 +276,51 @@ def open_scenario(config: ScenarioConfig, device: torch.device, provenance: dict
         data_sha256=hashes,
         whole=whole,
         split=split,
-        part=PARTS[split] if plain else f"the {split} split",
+        part=_part(target, split),
         tokenizer=read.meta.tokenizer,
     )
+
+
+def _of_subwords(
+    config: ScenarioConfig, device: torch.device, held: tuple[HuggingFaceModel, Subwords] | None
+) -> Scenario:
+    """Return the scenario of a model that reads pieces of words."""
+    source, target = config.corpora()
+    file = _own_file(target) if source != target else None
+    split = config.split or ("test" if file is None else ALL)
+    kind = "intra-domain" if source == target else "cross-domain"
+    content = config.memory_content or ("both" if kind == "intra-domain" else "test")
+    config = dataclasses.replace(config, split=config.split or "test", memory_content=content)
+    opened = open_subwords(config, device, file, config.split or "test", whole=split == ALL, held=held)
+    return Scenario(
+        kind=kind,
+        source=source or Path(config.model or "").name,
+        target=target,
+        model=opened.model,
+        dictionary=opened.subwords,
+        train=opened.train,
+        stream=opened.stream,
+        vocabulary=UnionVocabulary(),
+        config=config,
+        normalization=config.normalization or "raw",
+        device=device,
+        data_sha256=opened.hashes,
+        whole=config.max_tokens is None or len(opened.stream) < config.max_tokens,
+        split=split,
+        part=_part(target, split),
+        tokenizer=opened.tokenizer,
+    )
+
+
+def _own_file(target: str) -> Path | None:
+    """Return the path of a target that is a single text of the user's own."""
+    path = Path(target.removeprefix("text:"))
+    return path if target.startswith("text:") and not path.is_dir() else None
+
+
+def _part(target: str, split: str) -> str:
+    """Return in words which part of a target is read."""
+    return PARTS[split] if _own_file(target) else f"the {split} split"
 
 
 def model_corpus(folder: Path) -> str:

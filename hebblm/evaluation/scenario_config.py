@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, Self
 
 from hebblm.errors import UserError
-from hebblm.models.catalog import checkpoint_folder, trained_on
+from hebblm.models.catalog import is_causal, model_folder, trained_on
 from hebblm.models.device import check_device
 from hebblm.models.presets import check_preset
 from hebblm.text.corpora import check_name
@@ -30,6 +30,8 @@ class ScenarioConfig:
         target: corpus that is read.
         checkpoint: folder of a model or name of one that ships (hebblm-eval --models lists them), instead of the one
             that ships or is trained for the source.
+        model: a causal language model of transformers, by hub id or folder, instead of a checkpoint; --source names
+            the text that its words are counted in, where the model does not say on what it was trained.
         text: UTF-8 file to read; short for --target text:FILE.
         split: test or valid; by default test, and all of a text file that the model was not trained on.
         tokenizer: how such a file becomes tokens: auto (like the model's own text; at punctuation as well where that
@@ -46,6 +48,12 @@ class ScenarioConfig:
         k: neighbours a query.
         update_every: tokens between two updates of memory and base; 1 is the reference.
         max_tokens: read only so many tokens of the split.
+        context: tokens of the window that a model of transformers reads in; by default what it was trained with, at
+            most 1,024.
+        stride: tokens by which that window moves on; by default half of it.
+        dtype: of the weights of such a model: auto (as they are stored), float32, bfloat16 or float16.
+        dynamic_parameters: comma-separated parts of the names of those of its weights that learn in dynamic evaluation;
+            by default all, or of a model above 100 million parameters lm_head,norm,bias.
         device: auto, cpu or cuda.
         seed: of training and of uniform rows.
     """
@@ -55,6 +63,7 @@ class ScenarioConfig:
     source: str | None = None
     target: str | None = None
     checkpoint: Path | None = None
+    model: str | None = None
     text: Path | None = None
     split: Literal["test", "valid"] | None = None
     tokenizer: Splitting = "auto"
@@ -68,6 +77,10 @@ class ScenarioConfig:
     k: int = 200
     update_every: int = 100
     max_tokens: int | None = None
+    context: int | None = None
+    stride: int | None = None
+    dtype: str = "auto"
+    dynamic_parameters: str | None = None
     device: str = "auto"
     seed: int = 1111
 
@@ -89,7 +102,7 @@ class ScenarioConfig:
         if sum(value is not None for value in named) != 1:
             raise UserError(
                 "name one scenario: --cross-domain A-to-B, --intra-domain A, --source A --target B, "
-                "or --checkpoint DIR --text FILE"
+                "--checkpoint DIR --text FILE, or --model HUB_ID_OR_FOLDER --target B"
             )
         if self.cross_domain is not None:
             source, joint, target = self.cross_domain.partition("-to-")
@@ -98,8 +111,10 @@ class ScenarioConfig:
             return source, target
         if self.intra_domain is not None:
             return self.intra_domain, self.intra_domain
-        if self.source is None and self.checkpoint is None:
-            raise UserError("--target and --text need --source CORPUS or --checkpoint DIR beside them")
+        if self.source is None and self.checkpoint is None and self.model is None:
+            raise UserError(
+                "--target and --text need --source CORPUS, --checkpoint DIR or --model HUB_ID_OR_FOLDER beside them"
+            )
         return self.source, self.target or f"text:{self.text}"
 
     def arguments(self) -> list[str]:
@@ -121,15 +136,36 @@ class ScenarioConfig:
         Raises:
             UserError: no such checkpoint.
         """
-        if self.checkpoint is None:
+        if self.checkpoint is not None and self.model is not None:
+            raise UserError(
+                f"--checkpoint {self.checkpoint} and --model {self.model} are two models; name one"
+            )
+        name = self.checkpoint or self.model
+        if name is None:
             return self
-        folder = checkpoint_folder(self.checkpoint)
+        folder = model_folder(Path(name))
+        if folder is None or is_causal(folder):
+            return self._of_causal(str(name), folder)
         corpus = trained_on(folder)
         known = not (folder / DICTIONARY_FILE).is_file() or corpus.get("name") in file_corpora()
         asked = (self.source, self.intra_domain, self.cross_domain)
         source = corpus.get("name") if known and asked == (None, None, None) else self.source
         policy = self.normalization or corpus.get("normalization")
-        return replace(self, checkpoint=folder, source=source, normalization=policy)
+        return replace(self, checkpoint=folder, model=None, source=source, normalization=policy)
+
+    def _of_causal(self, name: str, folder: Path | None) -> Self:
+        """Return the same for a model of transformers, with the corpus that it says it was trained on."""
+        if self.vocabulary != "union":
+            raise UserError(f"--vocabulary {self.vocabulary} is for models of words; leave it out for {name}")
+        if self.cross_domain is not None or self.intra_domain is not None or self.preset is not None:
+            raise UserError(
+                f"{name} is read with --target CORPUS or --text FILE; leave other scenarios and presets out"
+            )
+        corpus = {} if folder is None else trained_on(folder)
+        model = name if folder is None else str(folder)
+        source = self.source or corpus.get("name")
+        normalization = self.normalization or corpus.get("normalization", "raw")
+        return replace(self, checkpoint=None, model=model, source=source, normalization=normalization)
 
     def check(self) -> None:
         """Refuse mistyped names of corpora, presets and devices before anything is loaded.

@@ -107,6 +107,7 @@ def sweep_plan(scenario: Scenario, settings: Hyperparameters) -> SweepPlan:
     config, stream = scenario.config, scenario.stream
     identity = {
         "model": scenario.model.sha256,
+        **scenario.model.reading(),
         "dictionary": scenario.dictionary.hash(),
         "stream": hashlib.sha256(np.ascontiguousarray(stream.ids).tobytes()).hexdigest(),
         "first": stream.eos,

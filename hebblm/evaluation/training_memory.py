@@ -48,7 +48,7 @@ def training_memory(
             behind it. None if it will move, which would make them wrong.
     """
     device, model_hash = device_of(model), model.sha256
-    identity = [model_hash, dictionary_hash, asdict(config), len(ids)]
+    identity = [model_hash, dictionary_hash, asdict(config), len(ids), *model.reading().values()]
     folders = [cache_dir() / "memory" / hash_of(key) for key in (identity, [*identity, "log-normalizers"])]
     folder = folders[head is not None or folders[1].exists()]
     parts = Parts(folder.with_name(f"{folder.name}.parts"))

@@ -149,6 +149,10 @@ class AwdModel:
         """Return the place (total,) in the stream of each label, in the order in which they are given."""
         return awd_segments.label_places(total)
 
+    def reading(self) -> dict[str, int]:
+        """Return nothing: states depend on weights and tokens alone."""
+        return {}
+
     def describe(self) -> dict[str, Any]:
         """Return what a result records about the model."""
         training = read_config(self.folder).get("training", {})

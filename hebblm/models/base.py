@@ -127,6 +127,9 @@ class TrainedModel(Protocol):
     def label_places(self, total: int) -> npt.NDArray[np.int64]:
         """Return the place (total,) in the stream of each label, in the order in which :meth:`segments` gives them."""
 
+    def reading(self) -> dict[str, int]:
+        """Return what hidden states depend on beside the weights and the tokens, by name."""
+
     def describe(self) -> dict[str, Any]:
         """Return what a result records about the model."""
 

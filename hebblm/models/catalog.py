@@ -95,6 +95,11 @@ def checkpoint_folder(name: Path) -> Path:
     return folder
 
 
+def is_causal(folder: Path) -> bool:
+    """Say whether a folder holds a model of ``transformers``, by its configuration."""
+    return "model_type" in read_config(folder)
+
+
 def trained_on(folder: Path) -> dict[str, Any]:
     """Return what a checkpoint records of its corpus: ``name``, ``normalization`` and more; empty if nothing.
 

@@ -33,6 +33,9 @@ class EvaluationStream:
         lines: lines of the text.
         words: its words, ends of line apart.
         bytes: its UTF-8 bytes, one an end of line.
+        word_of: (T,) int64, ascending, which of the words of ``by_word`` each token is a piece of; None where tokens
+            are words.
+        by_word: the same text as words, which is what a report is about; None where tokens are words.
     """
 
     ids: Ids
@@ -45,6 +48,19 @@ class EvaluationStream:
     lines: int
     words: int
     bytes: int
+    word_of: Ids | None = None
+    by_word: EvaluationStream | None = None
+
+    @property
+    def reported(self) -> EvaluationStream:
+        """The text as words."""
+        return self if self.by_word is None else self.by_word
+
+    def word_losses(self, nll: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """Return the losses (U,) of the words, each the sum of its tokens', from those of the tokens (T,); nats."""
+        if self.by_word is None or self.word_of is None:
+            return nll
+        return np.bincount(self.word_of, weights=nll, minlength=len(self.by_word)).astype(np.float32)
 
     def __len__(self) -> int:
         """Return the number of tokens T."""
@@ -59,6 +75,10 @@ class EvaluationStream:
     def targets(self) -> Ids:
         """(T,) the tokens to be predicted."""
         return self.ids
+
+    def occurrences(self, symbol: str) -> int:
+        """Return how many of the tokens are a symbol."""
+        return int((self.ids == self.symbols.index(symbol)).sum()) if symbol in self.symbols else 0
 
     @property
     def oov(self) -> npt.NDArray[np.bool_]:

@@ -31,6 +31,7 @@ def log_normalizers(keys: Tensor, head: OutputHead) -> Tensor:
     Returns:
         (M,) in the head's dtype.
     """
+    cap = None if head.cap is None else head.cap * LOG2_E
     dtype, classes = head.weight.dtype, len(head.weight)
     rows = max(1, min(len(keys), ROWS))
     columns = max(1, min(classes, LOGITS // rows))
@@ -43,7 +44,10 @@ def log_normalizers(keys: Tensor, head: OutputHead) -> Tensor:
         pieces = scaled.new_empty(len(tiles), len(part))
         for (weight, offset), piece in zip(tiles, pieces, strict=True):
             tile = logits[: len(part) * len(weight)].view(len(part), len(weight))
-            torch.sum(torch.addmm(offset, scaled, weight.t(), out=tile).exp2_(), 1, out=piece)
+            torch.addmm(offset, scaled, weight.t(), out=tile)
+            if cap is not None:
+                tile.div_(cap).tanh_().mul_(cap)
+            torch.sum(tile.exp2_(), 1, out=piece)
         torch.sum(pieces, 0, out=total)
     limits = torch.finfo(dtype)
     normalizers = sums.log()

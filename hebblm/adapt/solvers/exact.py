@@ -33,6 +33,7 @@ def solve_exact(problem: Problem, descent: Descent) -> Solution:
     logits = keys @ head.weight.t()  # Z (n, K, V)
     if head.bias is not None:
         logits += head.bias
+    logits = head.capped(logits)
     pulled = bool((descent.keep != 1).any())
     base = logits.clone() if pulled else logits
     mixing = (keys @ keys.transpose(1, 2) + problem.one) * sizes.unsqueeze(1)  # (n, K, K)

@@ -144,7 +144,7 @@ def _logits_on(problem: Problem, classes: Tensor) -> Tensor:
     weight, bias = problem.head.weight, problem.head.bias
     rows = weight.index_select(0, classes.flatten()).view(*classes.shape, -1).transpose(1, 2)  # (n, D, m)
     offset = rows.new_zeros(()) if bias is None else bias[classes].unsqueeze(1)
-    return torch.baddbmm(offset, problem.keys, rows)
+    return problem.head.capped(torch.baddbmm(offset, problem.keys, rows))
 
 
 def _estimated_normalizers(problem: Problem, logits: Tensor, shape: Tensor) -> Tensor:

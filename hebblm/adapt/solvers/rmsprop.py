@@ -35,7 +35,7 @@ def solve_rmsprop(problem: Problem, rates: Tensor, *, steps: int, pull: float) -
         hidden = torch.cat([hidden, hidden.new_ones(hidden.shape[0], 1)], dim=1)  # (n, D + 1)
         weight = torch.cat([weight, head.bias.unsqueeze(1)], dim=1)  # (V, D + 1)
     rate = rates.view(-1, 1, 1)
-    base = keys @ weight.t()  # Z_0 (n, K, V)
+    base = head.capped(keys @ weight.t())  # Z_0 (n, K, V)
     change = base.new_zeros(keys.shape[0], *weight.shape)  # dW (n, V, D + 1)
     square = torch.zeros_like(change)  # v
     ones = base.new_ones(labels.shape)

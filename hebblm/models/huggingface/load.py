@@ -10,7 +10,6 @@ from typing import Any
 import torch
 
 from hebblm.errors import UserError
-from hebblm.files import read_json
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 INSTALL = "models of transformers need more to be installed: pip install 'hebblm[hf]'"
@@ -18,12 +17,6 @@ CONVERT = (
     "convert them in a place that you trust: AutoModelForCausalLM.from_pretrained(..., use_safetensors=False)"
     ".save_pretrained(FOLDER)"
 )
-
-
-def is_causal_folder(folder: Path) -> bool:
-    """Say whether a folder holds a model of ``transformers``, by its configuration."""
-    path = folder / "config.json"
-    return path.is_file() and "model_type" in read_json(path)
 
 
 def load_causal(
@@ -50,7 +43,7 @@ def load_causal(
     folder = Path(name)
     if folder.is_dir():
         _check_weights(folder)
-    with _told(str(name)):
+    with _told(str(name)), _quiet():
         model = AutoModelForCausalLM.from_pretrained(str(name), dtype=dtype, use_safetensors=True, **options)
     try:
         with _told(f"the tokenizer of {name}"):
@@ -76,6 +69,21 @@ def _check_weights(folder: Path) -> None:
             f"{folder / pickled[0]} is pickled, and could run anything when it is opened; {CONVERT}"
         )
     raise UserError(f"{folder} has no weights (*.safetensors); save the model there with save_pretrained")
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Leave the bar out under which weights are loaded."""
+    from transformers import utils
+
+    logging: Any = utils.logging
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 @contextmanager

@@ -167,6 +167,10 @@ class HuggingFaceModel:
                 total += g.square()
         return [total / len(starts) for total in sums]
 
+    def reading(self) -> dict[str, int]:
+        """Return the window, where there is one."""
+        return {} if self.recurrent else {"context": self.context, "stride": self.stride}
+
     def describe(self) -> dict[str, Any]:
         """Return what a result records about the model."""
         count = sum(weight.numel() for weight in self.parameters.values())

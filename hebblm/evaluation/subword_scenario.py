@@ -1,0 +1,99 @@
+"""Opening a scenario for a model that reads pieces of words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from hebblm.errors import UserError
+from hebblm.evaluation.scenario_config import ScenarioConfig
+from hebblm.models.huggingface.load import load_causal
+from hebblm.models.huggingface.model import HuggingFaceModel, open_causal
+from hebblm.progress import say
+from hebblm.text import EvaluationStream, foreign_text, resolve
+from hebblm.text.normalize import Normalization
+from hebblm.text.subword_corpus import SubwordCorpus, encode_subwords
+from hebblm.text.subwords import Subwords
+from hebblm.text.tokenizers import WhitespaceTokenizer
+
+
+class Opened(NamedTuple):
+    """A model and the text that it is to read.
+
+    Args:
+        model: as it is read.
+        subwords: its pieces, counted where the training text is known.
+        train: the text that words are counted in, None if it is not known.
+        stream: what is scored.
+        hashes: of the files read, by corpus.
+        tokenizer: what a result records of how the text was cut.
+    """
+
+    model: HuggingFaceModel
+    subwords: Subwords
+    train: SubwordCorpus | None
+    stream: EvaluationStream
+    hashes: dict[str, Any]
+    tokenizer: dict[str, Any]
+
+
+def open_subwords(
+    config: ScenarioConfig,
+    device: torch.device,
+    file: Path | None,
+    split: str,
+    *,
+    whole: bool,
+    held: tuple[HuggingFaceModel, Subwords] | None,
+) -> Opened:
+    """Open the model and both texts.
+
+    Args:
+        config: what is asked for, completed.
+        device: where to compute.
+        file: the text where it is a single file of the user's own.
+        split: of the target.
+        whole: whether such a file is read from beginning to end.
+        held: a model that is open already, with its pieces.
+
+    Raises:
+        UserError: anything missing, altered, or not fitting together.
+    """
+    source, target = config.corpora()
+    if held is None:
+        assert config.model is not None, "a scenario of pieces has a model"
+        loaded, tokenizer = load_causal(config.model, device=device, dtype=config.dtype)
+        learns = config.dynamic_parameters
+        model = open_causal(
+            loaded,
+            context=config.context,
+            stride=config.stride,
+            learns=None if learns is None else tuple(learns.split(",")),
+            origin="folder" if Path(config.model).is_dir() else "hub",
+        )
+    else:
+        (model, pieces), refused = held, ("context", "stride", "dynamic_parameters")
+        tokenizer = pieces.tokenizer
+        for option in refused:
+            if getattr(config, option) is not None:
+                raise UserError(f"{option} is set where a model is loaded: hebblm.load(..., {option}=...)")
+    rows = len(model.head.weight)
+    policy: Normalization = config.normalization or "raw"
+    plain = Subwords(tokenizer, rows)
+    train = None if source is None else SubwordCorpus(resolve(source), plain, policy)
+    if train is None:
+        say(
+            "the training text is not known, so no word counts as new; --source CORPUS names a text to count words in"
+        )
+        subwords = plain
+    else:
+        subwords = Subwords(tokenizer, rows, train.piece_counts("train").tolist())
+    text = resolve(target) if file is None else foreign_text(file, WhitespaceTokenizer(), whole=whole)
+    read = SubwordCorpus(text, subwords, policy)
+    stream = encode_subwords(read, split, config.max_tokens, train)
+    hashes = {target: text.provenance.get("sha256", {})}
+    if train is not None and source is not None:
+        hashes[source] = train.corpus.provenance.get("sha256", {})
+    return Opened(model, subwords, train, stream, hashes, read.describe())

@@ -1,0 +1,135 @@
+"""A model of transformers through the commands: reports by word, bits a byte, dynamic evaluation, tuning."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+import hebblm
+from hebblm.cli.eval import main as evaluate
+from hebblm.cli.read import main as read
+from hebblm.cli.tune import main as tune
+from hebblm.errors import UserError
+
+from ..unit.models.architectures import random_model, tokenizer
+from .conftest import sentences
+
+METHODS = "lstm,dynamic,cache,knn,mixture,mbpa,hebb,mixture+hebb,dynamic+mixture"
+WINDOW = ["--context", "32", "--stride", "16", "--device", "cpu"]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("causal")
+    random_model("Llama").save_pretrained(folder / "model")
+    tokenizer().save_pretrained(folder / "model")
+    (folder / "train.txt").write_text("\n".join(sentences(120, 1, 40)) + "\n")
+    (folder / "text.txt").write_text("\n".join(sentences(12, 2, 40, offset=15)) + "\n")
+    return folder
+
+
+def test_every_method_is_reported_by_word(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = place / "out"
+    text, source = (place / "text.txt"), f"text:{place / 'train.txt'}"
+    arguments = ["--model", str(place / "model"), "--text", str(text), "--source", source, *WINDOW]
+    assert evaluate([*arguments, "--methods", METHODS, "--output-path", str(out), "--log-samples"]) == 0
+    capsys.readouterr()
+    result = json.loads((out / "result.json").read_text())
+    words = text.read_text().replace("\n", " <eos> ").split()
+    scenario, methods = result["scenario"], result["methods"]
+    assert scenario["tokens"] == len(words) < scenario["pieces"]
+    lm = hebblm.load(place / "model", device="cpu", context=32, stride=16)
+    scores = lm.reader("lstm").read(text.read_text())
+    assert scenario["pieces"] == len(scores)
+    plain = methods["lstm"]
+    assert plain["nll"] * len(words) == pytest.approx(float(scores.nll.sum()), rel=1e-5)
+    assert plain["bits_per_byte"] == pytest.approx(scores.bits_per_byte, rel=1e-5)
+    assert plain["words_perplexity"] == pytest.approx(plain["perplexity"], rel=1e-5)
+    trained = " ".join(place.joinpath("train.txt").read_text().splitlines()[:96]).split()  # its first 80 %
+    new = [word != "<eos>" and word not in trained for word in words]
+    assert 0 < scenario["oov_tokens"] == sum(new)
+    table = pq.read_table(out / "tokens.parquet").to_pydict()
+    assert table["token"] == words
+    assert table["is_oov"] == new
+    assert [count for word, count in zip(words, table["train_count"], strict=True) if word != "<eos>"] == [
+        trained.count(word) for word in words if word != "<eos>"
+    ]
+    assert plain["oov_nll"] == pytest.approx(float(np.mean(np.array(table["nll_lstm"])[new])), rel=1e-5)
+    assert sum(bucket["tokens"] for bucket in plain["frequency"]) == len(words)
+    assert sum(bucket["tokens"] for bucket in plain["oov_occurrences"]) == sum(new)
+    assert all(methods[name]["nll"] < plain["nll"] for name in METHODS.split(",")[1:])
+    assert result["model"]["arch"] == "llama"
+    assert result["model"]["learning_parameters"] == result["model"]["parameters"]
+
+
+def test_the_front_door_evaluates_a_model_that_the_caller_holds(place: Path) -> None:
+    lm = hebblm.load((random_model("Llama"), tokenizer()), context=32, stride=16)
+    found = hebblm.evaluate(
+        lm, place / "text.txt", ["base", "mixture"], device="cpu", max_tokens=150, update_every=20
+    )
+    assert found.scenario.extra["pieces"] == 150
+    assert found.scenario.oov_tokens == 0
+    assert found.methods["mixture"].nll < found.methods["lstm"].nll
+    text = place / "text.txt"
+    pieces = lm.vocabulary.encode(text.read_text(), include=False).tokens[:150]
+    scores = lm.reader("lstm").read(text.read_text())
+    bits = float(scores.nll[:150].double().sum()) / math.log(2)
+    assert found.methods["lstm"].bits_per_byte == pytest.approx(bits / len("".join(pieces)), rel=1e-5)
+    with pytest.raises(UserError, match="context is set"):
+        hebblm.evaluate(lm, text, ["lstm"], device="cpu", context=8)
+
+
+def test_the_memory_of_the_training_text_and_forgetting(place: Path) -> None:
+    lm = hebblm.load(place / "model", device="cpu", context=32, stride=16)
+    options = {"source": f"text:{place / 'train.txt'}", "device": "cpu", "context": 32, "stride": 16}
+    empty, filled = (
+        hebblm.evaluate(place / "model", place / "text.txt", ["mixture"], memory_content=content, **options)
+        for content in ("test", "both")
+    )
+    assert filled.methods["mixture"].nll != empty.methods["mixture"].nll
+    assert filled.memory["entries"] > empty.memory["entries"] + 500 if "entries" in filled.memory else True
+    assert len(lm.reader()) == 0
+
+
+def test_reading_and_tuning_from_the_command_line(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, text = str(place / "model"), str(place / "text.txt")
+    assert read([model, text, "--suggest", "ba", "--generate", "ba", "--device", "cpu"]) == 0
+    assert "bits a byte" in capsys.readouterr().out
+    arguments = ["--model", model, "--text", text, *WINDOW, "--max-tokens", "60", "--methods", "mixture"]
+    assert tune([*arguments, "--output-path", str(place / "tuned")]) == 0
+    assert evaluate([*arguments, "--config", str(place / "tuned" / "config.json")]) == 0
+    assert "Mixture" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--model", "MODEL", "--text", "TEXT", "--context", "65"], "context = 65"),
+        (["--model", "MODEL", "--text", "TEXT", "--vocabulary", "open"], "--vocabulary open"),
+        (["--model", "MODEL", "--intra-domain", "ptb"], "--target"),
+        (["--model", "MODEL", "--checkpoint", "small-ptb", "--text", "TEXT"], "two models"),
+        (["--model", "MODEL", "--text", "TEXT", "--dynamic-parameters", "nothing"], "'nothing'"),
+        (["--model", "small-pbt", "--text", "TEXT"], "did you mean small-ptb"),
+        (["--model", "MODEL", "--text", "nowhere.txt"], "nowhere.txt"),
+    ],
+)
+def test_bad_input_gets_one_line(
+    arguments: list[str], told: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = {"MODEL": str(place / "model"), "TEXT": str(place / "text.txt")}
+    assert evaluate([named.get(word, word) for word in arguments]) == 2
+    captured = capsys.readouterr()
+    assert told in captured.err
+    assert captured.err.splitlines()[-1].startswith("hebblm-eval: error: ")
+
+
+def test_half_precision_weights_are_loaded_as_asked(place: Path) -> None:
+    lm = hebblm.load(place / "model", device="cpu", dtype="bfloat16")
+    assert lm.model.describe()["dtype"] == "bfloat16"
+    assert lm.model.head.weight.dtype == torch.float32
