@@ -16,9 +16,10 @@ from hebblm.adapt.solvers.problem import key_products
 from hebblm.adapt.window import Window, WindowView
 from hebblm.adapt.work import Stopwatch, Work, clock_of, name_of
 from hebblm.errors import UserError
+from hebblm.memory import AnyMemory
 from hebblm.memory.causal import WrittenBlock
 from hebblm.memory.nearest import Ranked
-from hebblm.types import Memory, Neighbors, OutputHead
+from hebblm.types import Neighbors, OutputHead
 
 T = TypeVar("T")
 SEARCH = "neighbors"
@@ -69,7 +70,7 @@ class EvalBatch:
         """(N,) logsumexp of the base's logits of the keys as the memory stores them; None if the head moves."""
         if not self.context.fixed:
             return None
-        dtype = getattr(self.context.memory, "dtype", self.hidden.dtype)
+        dtype = self.context.memory.dtype
         if torch.finfo(dtype).bits >= torch.finfo(self.hidden.dtype).bits:
             return self.log_normalizers
         return log_normalizers(self.hidden.to(dtype), self.head)
@@ -146,7 +147,7 @@ class Context:
     def __init__(
         self,
         head: OutputHead,
-        memory: Memory,
+        memory: AnyMemory,
         *,
         k: int,
         train_counts: Tensor,

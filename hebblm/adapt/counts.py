@@ -10,7 +10,7 @@ from torch import Tensor
 from hebblm.adapt import functional as F
 from hebblm.adapt.context import EvalBatch
 from hebblm.adapt.settings import HebbConfig
-from hebblm.memory.counting import dropped_counts, label_counts, occurrences
+from hebblm.memory.causal import dropped_counts, occurrences
 
 
 def entry_weights(
@@ -26,9 +26,6 @@ def entry_weights(
 
     Returns:
         (N, K) in the precision of the logits.
-
-    Raises:
-        UserError: a memory whose entries cannot be listed.
     """
     return _weights(entry_counts(batch, config, labels), config, steps).to(batch.logits.dtype)
 
@@ -67,9 +64,7 @@ def _counts_before(batch: EvalBatch, config: HebbConfig) -> Tensor:
     if config.counts == "observed":
         return batch.shared("observed counts", lambda: context.train_counts + context.observed)
     classes = len(context.train_counts)
-    return batch.shared(
-        "memory counts", lambda: label_counts(context.memory, classes).to(context.observed.device)
-    )
+    return batch.shared("memory counts", lambda: context.memory.counts(classes).to(context.observed.device))
 
 
 def _counts_within(batch: EvalBatch, config: HebbConfig, labels: Tensor) -> Tensor:

@@ -20,10 +20,8 @@ from hebblm.bench.timing import Tick, Turn, interleave, stopwatch
 from hebblm.memory import (
     AnyMemory,
     FaissMemory,
-    FlatMemory,
     HybridMemory,
     MemoryConfig,
-    RingMemory,
     build_memory,
     faiss_index,
 )
@@ -184,7 +182,7 @@ def trained_index(memory: AnyMemory, k: int) -> tuple[TrainedIndex | None, int]:
     return bulk.refresh(), min(bulk.rescore * k, len(bulk))
 
 
-def bulk_of(memory: AnyMemory) -> FlatMemory | RingMemory | FaissMemory:
+def bulk_of(memory: AnyMemory) -> AnyMemory:
     """Return the part of a memory that holds what was there before the stream."""
     return memory.bulk if isinstance(memory, HybridMemory) else memory
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hebblm.memory.causal import causal_span
-from hebblm.types import Memory
+from hebblm.memory import AnyMemory
 
 BLOCK = 100  # tokens that a fixed base's methods predict at once, where updates are more frequent than that
 READ_AHEAD = 200  # tokens that a fixed base reads at a time, whatever the update interval
@@ -34,7 +33,7 @@ class Pace:
         block = max(1, BLOCK // every) * every
         return cls(every, block, max(1, READ_AHEAD // block) * block)
 
-    def blocks(self, begin: int, end: int, memory: Memory | None) -> Iterator[tuple[int, int]]:
+    def blocks(self, begin: int, end: int, memory: AnyMemory | None) -> Iterator[tuple[int, int]]:
         """Yield begin and end of what is predicted together, between two tokens of the stream.
 
         Args:
@@ -43,7 +42,7 @@ class Pace:
             memory: asked, as it is when a block begins, how long that may be; None if nothing is written to one.
         """
         while begin < end:
-            span = None if memory is None else causal_span(memory, self.every)
+            span = None if memory is None else memory.span(self.every)
             stop = min(begin + (self.block if span is None else min(self.block, span)), end)
             yield begin, stop
             begin = stop

@@ -20,8 +20,7 @@ from hebblm.evaluation.subword_scenario import open_subwords
 from hebblm.evaluation.training_memory import training_memory
 from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary, Vocabulary
 from hebblm.files import hash_of, sha256
-from hebblm.memory import build_memory
-from hebblm.memory.persistence import AnyMemory
+from hebblm.memory import AnyMemory, build_memory
 from hebblm.models.allocator import keep_freed_memory
 from hebblm.models.base import Ids, LearningBase, StreamBase, TrainedModel
 from hebblm.models.catalog import trained_on

@@ -25,7 +25,7 @@ from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.parts import Parts, packed_state, placed, unpacked_state
 from hebblm.evaluation.scenario import Scenario
 from hebblm.files import hash_of
-from hebblm.memory import AnyMemory, FaissMemory, HybridMemory, faiss_index
+from hebblm.memory import AnyMemory, faiss_index
 from hebblm.memory.causal import WrittenBlock
 from hebblm.memory.nearest import Ranked
 from hebblm.models.base import StreamBase
@@ -207,8 +207,7 @@ def _resume(
         for offset in range(0, len(states) if plan.write else 0, plan.pace.ahead):
             some = states[offset : offset + plan.pace.ahead]
             for rows, block in _blocks(some, index * plan.part + offset, memory, stream, plan):
-                if isinstance(memory, HybridMemory) and isinstance(memory.bulk, FaissMemory):
-                    memory.bulk.refresh()  # trained when it would have been searched
+                memory.refresh()  # trained when it would have been searched
                 memory.add(rows, block.labels)
         base.restore(unpacked_state(tensors, device))
 

@@ -12,8 +12,7 @@ from torch import Tensor
 from hebblm.adapt.functional import log_normalizers, with_rows
 from hebblm.evaluation.parts import Parts, packed_state, unpacked_state
 from hebblm.files import hash_of
-from hebblm.memory import HybridMemory, MemoryConfig, build_memory, load_memory, save_memory
-from hebblm.memory.persistence import AnyMemory
+from hebblm.memory import AnyMemory, MemoryConfig, build_memory, load_memory
 from hebblm.models.base import Ids, TrainedModel, device_of
 from hebblm.progress import bar, say, track
 from hebblm.text.download import cache_dir
@@ -61,9 +60,7 @@ def training_memory(
                     f".{folder.name}.*"
                 ):  # of a process that was killed while it saved
                     shutil.rmtree(half)
-                save = partial(
-                    save_memory, memory, folder, model_hash=model_hash, dictionary_hash=dictionary_hash
-                )
+                save = partial(memory.save, folder, model_hash=model_hash, dictionary_hash=dictionary_hash)
                 _build(memory, model, ids, parts, normalized=head is not None, save=save)
     else:
         say(f"the memory of the training text is there from an earlier run ({folder})")
@@ -111,8 +108,7 @@ def _include_rows(memory: AnyMemory, head: OutputHead, known: int) -> None:
     new = OutputHead(head.weight[known:], None if head.bias is None else head.bias[known:])
     if not len(new.weight):
         return
-    parts = memory.parts() if isinstance(memory, HybridMemory) else [memory.entries()]
-    for part in parts:
+    for part in memory.parts():
         if part.log_normalizers is not None:
             where = part.keys.device
             rows = OutputHead(new.weight.to(where), None if new.bias is None else new.bias.to(where))

@@ -9,44 +9,19 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hebblm.memory.flat import FlatMemory
+from hebblm.memory.base import AnyMemory
 from hebblm.memory.gather import checked, gather
-from hebblm.memory.hybrid import HybridMemory
-from hebblm.memory.nearest import Ranked, block_rows, compute_dtype, merge, nearest, squared_differences
-from hebblm.memory.pq import FaissMemory
-from hebblm.memory.ring import RingMemory
+from hebblm.memory.nearest import (
+    Ranked,
+    block_rows,
+    compute_dtype,
+    merge,
+    nearest,
+    shifted,
+    squared_differences,
+)
 from hebblm.memory.store import Entries, EntryStore
-from hebblm.types import Memory, Neighbors
-
-
-def causal_span(memory: Memory, every: int) -> int | None:
-    """Return how many tokens from here on can be searched at once when every ``every`` tokens are written.
-
-    A :class:`FaissMemory` of its own, and a memory of an unknown kind, may find other entries once something is
-    written: they are searched interval by interval. A :class:`HybridMemory` may only be served up to the write that
-    moves its recent entries to the bulk.
-
-    Args:
-        memory: as it is at the start of the block.
-        every: tokens between two writes, at least 1.
-
-    Returns:
-        A multiple of ``every``; None for any number.
-    """
-    if isinstance(memory, (FlatMemory, RingMemory)):
-        return None
-    if isinstance(memory, HybridMemory):
-        return ((memory.flush_at - len(memory.recent)) // every + 1) * every
-    return every
-
-
-def parts_of(memory: Memory) -> list[Entries]:
-    """Return views of a memory's entries, oldest first: at least one, or none for a memory of an unknown kind."""
-    if isinstance(memory, HybridMemory):
-        return memory.parts()
-    if isinstance(memory, (FlatMemory, RingMemory, FaissMemory)):
-        return [memory.entries()]
-    return []
+from hebblm.types import Neighbors
 
 
 class WrittenBlock:
@@ -55,7 +30,7 @@ class WrittenBlock:
     Positions count through the memory's entries, then through the block's rows.
 
     Args:
-        memory: one that :func:`causal_span` lets a block of this size be served from.
+        memory: one whose :meth:`~AnyMemory.span` lets a block of this size be served from it.
         keys: (N, D) hidden states of the block, in the order of the stream.
         values: (N,) int64 the labels that followed them.
         visible: (N,) int64, row i comes when the first ``visible[i]`` rows were written; at most i, ascending.
@@ -67,17 +42,17 @@ class WrittenBlock:
 
     def __init__(
         self,
-        memory: Memory,
+        memory: AnyMemory,
         keys: Tensor,
         values: Tensor,
         visible: Tensor,
         log_normalizers: Tensor | None = None,
     ) -> None:
-        if not isinstance(memory, (FlatMemory, RingMemory, HybridMemory)):
+        if not memory.in_blocks:
             raise TypeError(f"a {type(memory).__name__} is searched interval by interval")
         self.memory = memory
         self.queries = keys
-        self._stored = parts_of(memory)
+        self._stored = memory.parts()
         like = self._stored[0].keys
         store = EntryStore(like.shape[1], dtype=like.dtype, device=like.device)
         store.append(keys, values, log_normalizers)
@@ -99,30 +74,21 @@ class WrittenBlock:
     def nearest(self, k: int) -> Ranked:
         """Return distances and positions (N, K) only; equal distances: older first."""
         queries = checked(self.queries, self._rows, k)
-        first, last = _bounds(self.memory, self._visible)
-        stored = sum(len(part) for part in self._stored)
-        if isinstance(self.memory, RingMemory):
-            older = _ring_nearest(queries, self._stored[0], first, k)
+        stored, first = len(self.memory), self.memory.dropped(self._visible)
+        if bool(first.any()):
+            older = _left_nearest(queries, self._stored[0], first, k)
         else:
             older = self.memory.nearest(queries, k)
-        rows = _nearest_between(queries, self._rows, (first - stored).clamp_min(0), last - stored)
-        return merge(older, _shifted(rows, stored), k)
+        rows = _nearest_between(queries, self._rows, (first - stored).clamp_min(0), self._visible)
+        return merge(older, shifted(rows, stored), k)
 
 
-def _bounds(memory: Memory, visible: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the first position that each row sees, and the one behind its last, each (N,)."""
-    last = visible + len(memory)
-    if isinstance(memory, RingMemory):
-        return (last - memory.capacity).clamp_min(0), last
-    return torch.zeros_like(last), last
-
-
-def _ring_nearest(queries: Tensor, entries: Entries, first: Tensor, k: int) -> Ranked:
-    """Return the nearest of a ring's entries that are not dropped yet when each row comes."""
+def _left_nearest(queries: Tensor, entries: Entries, first: Tensor, k: int) -> Ranked:
+    """Return the nearest of the entries that each row still finds: those from position ``first`` (N,) on."""
     going = min(len(entries), int(first.max()))  # entries that some row finds and another does not
     leaving = _nearest_between(queries, _slice(entries, 0, going), first, torch.full_like(first, going))
     staying = nearest(queries, _slice(entries, going, len(entries)), k)
-    return merge(leaving, _shifted(staying, going), k)
+    return merge(leaving, shifted(staying, going), k)
 
 
 def _nearest_between(queries: Tensor, entries: Entries, first: Tensor, last: Tensor) -> Ranked:
@@ -152,6 +118,41 @@ def _slice(entries: Entries, begin: int, end: int) -> Entries:
     )
 
 
-def _shifted(ranked: Ranked, by: int) -> Ranked:
-    """Return the same ranking with positions that count from ``by`` on."""
-    return Ranked(ranked.distances, torch.where(ranked.ids < 0, ranked.ids, ranked.ids + by))
+def dropped_counts(memory: AnyMemory, wanted: Tensor, labels: Tensor, visible: Tensor) -> Tensor:
+    """Return how many entries of each wanted label a memory drops while a block of the stream is written to it.
+
+    Args:
+        memory: as it is before the block.
+        wanted: (N, K) int64 labels.
+        labels: (N,) int64, the block's own; its first rows may be dropped in turn.
+        visible: (N,) int64, how many rows of the block were written when each of its rows comes.
+
+    Returns:
+        (N, K) int64.
+    """
+    dropped = memory.dropped(visible)  # (N,)
+    if not bool(dropped.any()):
+        return torch.zeros_like(wanted)
+    stored = memory.parts()[0].values[: int(dropped.max())].to(labels.device)
+    return occurrences(wanted, torch.cat([stored, labels])[: int(dropped.max())], dropped)
+
+
+def occurrences(wanted: Tensor, values: Tensor, last: Tensor) -> Tensor:
+    """Count each wanted label among the first labels of a run.
+
+    Args:
+        wanted: (N, K) int64 labels.
+        values: (B,) int64, the run.
+        last: (N,) int64, how many labels of the run count for each row.
+
+    Returns:
+        (N, K) int64.
+    """
+    if not len(values):
+        return torch.zeros_like(wanted)
+    distinct, column = torch.unique(values, return_inverse=True)  # (U,), (B,)
+    running = torch.zeros(len(values) + 1, len(distinct), dtype=torch.int64, device=values.device)
+    running[1:].scatter_(1, column[:, None], 1)
+    table = running.cumsum(0)[last]  # (N, U)
+    place = torch.searchsorted(distinct, wanted.contiguous()).clamp_max_(len(distinct) - 1)  # (N, K)
+    return torch.where(distinct[place] == wanted, table.gather(1, place), 0)

@@ -1,17 +1,20 @@
-"""From a configuration to a memory."""
+"""From a configuration, or a folder, to a memory."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import torch
 
 from hebblm.errors import UserError
 from hebblm.memory import faiss_index
+from hebblm.memory.base import AnyMemory
 from hebblm.memory.config import MemoryConfig
-from hebblm.memory.flat import FlatMemory
+from hebblm.memory.exact import FlatMemory, RingMemory
 from hebblm.memory.hybrid import HybridMemory
-from hebblm.memory.persistence import AnyMemory
+from hebblm.memory.manifest import check_files, check_owner, read_manifest
+from hebblm.memory.persistence import read_entries, read_index
 from hebblm.memory.pq import FaissMemory
-from hebblm.memory.ring import RingMemory
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
@@ -43,6 +46,48 @@ def build_memory(dim: int, config: MemoryConfig, device: torch.device | str = "c
         return FlatMemory(dim, dtype=dtype, device=device)
     bulk = FaissMemory(dim, config.index, dtype=dtype, rescore=config.rescore, nprobe=config.nprobe)
     return HybridMemory(bulk, FlatMemory(dim, dtype=dtype, device="cpu"))
+
+
+def load_memory(
+    folder: Path,
+    *,
+    model_hash: str,
+    dictionary_hash: str,
+    mmap: bool = True,
+    device: torch.device | str = "cpu",
+) -> AnyMemory:
+    """Read a memory written by :meth:`AnyMemory.save`; what it holds is the base that ``reset`` returns to.
+
+    Args:
+        folder: where it was saved.
+        model_hash: of the model in use.
+        dictionary_hash: of the dictionary in use.
+        mmap: map the keys instead of reading them; on the CPU only.
+        device: where exact and ring memories live.
+
+    Raises:
+        UserError: no memory there, another model or dictionary, or a missing, truncated or changed file.
+    """
+    manifest = read_manifest(folder)
+    check_owner(manifest, folder, model_hash=model_hash, dictionary_hash=dictionary_hash)
+    check_files(manifest, folder)
+    index = manifest.index
+    where = torch.device(device if index is None else "cpu")
+    store = read_entries(manifest, folder, mmap=mmap, device=where)
+    if manifest.kind == "ring" and manifest.capacity is not None:
+        return RingMemory.over(store, manifest.capacity)
+    bulk: FlatMemory | FaissMemory
+    if index is None:
+        bulk = FlatMemory.over(store)
+    else:
+        trained = read_index(index, store, folder)
+        bulk = FaissMemory.over(
+            store, trained, factory=index.factory, rescore=index.rescore, nprobe=index.nprobe
+        )
+    if manifest.kind == "hybrid" and manifest.flush_at is not None:
+        recent = FlatMemory(store.dim, dtype=store.dtype, device=store.device)
+        return HybridMemory(bulk, recent, flush_at=manifest.flush_at)
+    return bulk
 
 
 def _index_pays(device: torch.device | str) -> bool:

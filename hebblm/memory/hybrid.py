@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from hebblm.errors import UserError
-from hebblm.memory.flat import FlatMemory
-from hebblm.memory.gather import checked, gather
-from hebblm.memory.nearest import Ranked, merge
+from hebblm.memory.base import AnyMemory
+from hebblm.memory.exact import FlatMemory
+from hebblm.memory.faiss_index import TrainedIndex
+from hebblm.memory.gather import checked
+from hebblm.memory.nearest import Ranked, merge, nearest_within, shifted
 from hebblm.memory.pq import FaissMemory
 from hebblm.memory.store import Entries
-from hebblm.memory.within import nearest_within
-from hebblm.types import Neighbors
 
 
-class HybridMemory:
+class HybridMemory(AnyMemory):
     """A recent-exact buffer merged with a bulk memory.
 
     New entries go to ``recent`` and are found exactly from the next search on. As soon as ``recent`` holds
@@ -32,6 +34,7 @@ class HybridMemory:
     """
 
     kind = "hybrid"
+    in_blocks = True
 
     def __init__(
         self, bulk: FaissMemory | FlatMemory | None, recent: FlatMemory, *, flush_at: int = 4096
@@ -64,21 +67,16 @@ class HybridMemory:
         if len(self.recent) > self.flush_at:
             self._flush()
 
-    def search(self, queries: Tensor, k: int) -> Neighbors:
-        """Return the ``k`` nearest entries of each query (N, D) from both sides; fewer are masked out.
-
-        Raises:
-            UserError: ``k`` below 1, or a query that is not finite.
-        """
-        return gather(self.parts(), self.nearest(queries, k), queries)
-
     def nearest(self, queries: Tensor, k: int) -> Ranked:
         """Return distances and positions (N, K) only; positions count through bulk, then recent."""
         older = self.bulk.nearest(queries, k)
         recent = self.recent.entries()
         newer = nearest_within(checked(queries, recent, k), recent, k, older.distances[:, -1])
-        shifted = torch.where(newer.ids < 0, newer.ids, newer.ids + len(self.bulk))
-        return merge(older, Ranked(newer.distances, shifted), k)
+        return merge(older, shifted(newer, len(self.bulk)), k)
+
+    def span(self, every: int) -> int:
+        """Return how many tokens can be searched at once: up to the write that moves recent entries to the bulk."""
+        return ((self.flush_at - len(self.recent)) // every + 1) * every
 
     def parts(self) -> list[Entries]:
         """Return views of the entries, oldest first."""
@@ -95,9 +93,17 @@ class HybridMemory:
         self.bulk.reset()
         self.recent.reset()
 
-    def describe(self) -> dict[str, object]:
-        """Return what a result records about this memory."""
-        return {**self.bulk.describe(), "kind": self.kind, "entries": len(self), "flush_at": self.flush_at}
+    def refresh(self) -> TrainedIndex | None:
+        """Bring the index of the bulk up to date."""
+        return self.bulk.refresh()
+
+    def settings(self) -> dict[str, object]:
+        """Return those of the bulk, and when entries move to it."""
+        return {**self.bulk.settings(), "flush_at": self.flush_at}
+
+    def manifest_settings(self) -> dict[str, Any]:
+        """Return those of the bulk, and when entries move to it."""
+        return {**self.bulk.manifest_settings(), "flush_at": self.flush_at}
 
     def _flush(self) -> None:
         entries = self.recent.entries()

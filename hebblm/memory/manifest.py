@@ -40,7 +40,7 @@ class IndexManifest:
     trained: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """See the module; ``files`` maps each name to its size in bytes and its sha256."""
 
@@ -51,9 +51,9 @@ class Manifest:
     dtype: str
     count: int
     dim: int
-    capacity: int | None
-    flush_at: int | None
-    index: IndexManifest | None
+    capacity: int | None = None
+    flush_at: int | None = None
+    index: IndexManifest | None = None
     files: dict[str, tuple[int, str]]
 
     def write(self, folder: Path) -> None:

@@ -19,6 +19,7 @@ CUDA_CHUNK_BYTES = 1 << 30
 # Differences of a few queries at a time stay in the second-level cache of a CPU.
 CPU_BLOCK_BYTES = 1 << 20
 CUDA_BLOCK_BYTES = 256 << 20
+MOST_PAIRS = 1 << 25  # of a query and an entry, that are compared at once beside neighbours found elsewhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +128,37 @@ def nearest(queries: Tensor, entries: Entries, k: int, *, chunk_bytes: int | Non
     return pad(ranked, k)
 
 
+def nearest_within(queries: Tensor, entries: Entries, k: int, limits: Tensor) -> Ranked:
+    """Return those of the exact ``k`` nearest entries that may be no farther than ``limits``.
+
+    Where other entries fill the K places up to a distance, only nearer ones count, and they are few: no K of them
+    have to be ranked. As in :func:`nearest`, matrix products choose and direct differences decide.
+
+    Args:
+        queries: (N, D), finite, on the entries' device.
+        entries: n entries.
+        k: K, at least 1.
+        limits: (N,) squared distances; inf where every entry may count.
+
+    Returns:
+        (N, K) distances and positions: every one of the K nearest within its limit is there, others may be missing.
+    """
+    if not len(entries) or len(queries) * len(entries) > MOST_PAIRS or not bool(limits.isfinite().all()):
+        return nearest(queries, entries, k)
+    rough = approximate_distances(queries, entries, 0, len(entries))  # (N, n)
+    reach = limits.to(rough.dtype) + 2 * error_bound(queries, entries)  # (N,)
+    near = rough <= reach[:, None]
+    counts = near.sum(1)  # (N,)
+    widest = int(counts.max()) if len(queries) else 0
+    if widest > k:
+        return nearest(queries, entries, k)
+    row, column = near.nonzero().unbind(1)  # (m,)
+    ids = torch.full((len(queries), widest), -1, dtype=torch.int64, device=rough.device)
+    place = torch.arange(len(row), device=rough.device) - (counts.cumsum(0) - counts)[row]
+    ids[row, place] = column
+    return pad(rank(queries, entries.keys, ids), k)
+
+
 def pad(ranked: Ranked, k: int) -> Ranked:
     """Widen to K columns; the new ones are empty."""
     missing = k - ranked.ids.shape[1]
@@ -142,6 +174,11 @@ def merge(first: Ranked, second: Ranked, k: int) -> Ranked:
     ids = torch.cat([first.ids, second.ids], dim=1)
     distances, order = distances.sort(dim=1, stable=True)
     return Ranked(distances[:, :k], ids.gather(1, order)[:, :k])
+
+
+def shifted(ranked: Ranked, by: int) -> Ranked:
+    """Return the same ranking with positions that count from ``by`` on."""
+    return Ranked(ranked.distances, torch.where(ranked.ids < 0, ranked.ids, ranked.ids + by))
 
 
 def _nearest_chunk(queries: Tensor, entries: Entries, wanted: int, candidates: int, step: int) -> Ranked:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from hebblm.errors import UserError
 from hebblm.memory import faiss_index
+from hebblm.memory.base import StoredMemory
 from hebblm.memory.faiss_index import TrainedIndex
-from hebblm.memory.gather import checked, gather
+from hebblm.memory.gather import checked
+from hebblm.memory.manifest import IndexManifest
 from hebblm.memory.nearest import Ranked, block_rows, compute_dtype, error_bound, nearest, pad, rank
 from hebblm.memory.store import SPILL_BYTES, Entries, EntryStore
-from hebblm.types import Neighbors
 
 
-class FaissMemory:
+class FaissMemory(StoredMemory):
     """Entries behind an approximate index, with exact distances.
 
     The index proposes ``rescore * K`` candidates; their distances are computed from the stored keys, and the
-    nearest K are returned in the order of :class:`~hebblm.memory.flat.FlatMemory`. The index is built when
+    nearest K are returned in the order of :class:`~hebblm.memory.exact.FlatMemory`. The index is built when
     first searched, on a seeded sample; new entries are added to it, and it is trained anew whenever their
     number has doubled. With too few entries to train on, search is exact.
 
@@ -48,6 +51,7 @@ class FaissMemory:
         spill_bytes: int = SPILL_BYTES,
     ) -> None:
         faiss_index.load_faiss()
+        super().__init__(EntryStore(dim, dtype=dtype, device="cpu", spill_bytes=spill_bytes))
         if rescore < 1:
             raise UserError(f"memory.rescore={rescore} leaves no candidates; use at least 1")
         if nprobe is not None and nprobe < 1:
@@ -63,9 +67,7 @@ class FaissMemory:
         self.factory = factory
         self.rescore = rescore
         self.nprobe = nprobe
-        self._store = EntryStore(dim, dtype=dtype, device="cpu", spill_bytes=spill_bytes)
         self._trained: TrainedIndex | None = None
-        self._base = 0
         self._base_trained: TrainedIndex | None = None
 
     @classmethod
@@ -87,34 +89,8 @@ class FaissMemory:
         memory.mark_base()
         return memory
 
-    @property
-    def dim(self) -> int:
-        """The width of a key."""
-        return self._store.dim
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The type keys are stored in."""
-        return self._store.dtype
-
-    def __len__(self) -> int:
-        """Return the number of entries."""
-        return len(self._store)
-
-    def add(self, keys: Tensor, values: Tensor, log_normalizers: Tensor | None = None) -> None:
-        """Append entries: keys (M, D), values (M,) int64, log_normalizers (M,) in nats."""
-        self._store.append(keys, values, log_normalizers)
-
-    def search(self, queries: Tensor, k: int) -> Neighbors:
-        """Return nearly the ``k`` nearest entries of each query (N, D); fewer are masked out.
-
-        Raises:
-            UserError: ``k`` below 1, or a query that is not finite.
-        """
-        return gather([self.entries()], self.nearest(queries, k), queries)
-
     def nearest(self, queries: Tensor, k: int) -> Ranked:
-        """Return distances and positions (N, K) only; see :meth:`search`."""
+        """Return nearly the nearest as exact distances and positions (N, K) only; see :meth:`search`."""
         entries = self.entries()
         queries = checked(queries, entries, k)
         trained = self.refresh()
@@ -132,10 +108,6 @@ class FaissMemory:
             again = nearest(queries[short], entries, wanted)
             ranked.distances[short], ranked.ids[short] = again.distances, again.ids
         return pad(ranked, k)
-
-    def entries(self) -> Entries:
-        """Return a view of all entries, oldest first."""
-        return self._store.entries()
 
     def refresh(self) -> TrainedIndex | None:
         """Bring the index up to date with the entries; None while search is exact."""
@@ -160,25 +132,27 @@ class FaissMemory:
 
     def mark_base(self) -> None:
         """Make the present entries the state that :meth:`reset` returns to; the index is built now."""
-        self._base = len(self)
+        super().mark_base()
         self._base_trained = self.refresh()
 
     def reset(self) -> None:
         """Drop every entry added since the last :meth:`mark_base`, or since construction."""
-        self._store.truncate(self._base)
+        super().reset()
         self._trained = self._base_trained
 
-    def describe(self) -> dict[str, object]:
-        """Return what a result records about this memory."""
+    def settings(self) -> dict[str, object]:
+        """Return how the index is made and searched."""
         return {
-            "kind": self.kind,
-            "dtype": str(self.dtype).removeprefix("torch."),
-            "entries": len(self),
             "factory": self.factory,
             "index": None if self._trained is None else self._trained.spec,
             "rescore": self.rescore,
             "nprobe": self.nprobe,
         }
+
+    def manifest_settings(self) -> dict[str, Any]:
+        """Return the settings of the index, and of the one that was trained."""
+        spec, trained = (None, 0) if self._trained is None else (self._trained.spec, self._trained.trained)
+        return {"index": IndexManifest(self.factory, self.rescore, self.nprobe, spec, trained)}
 
 
 def _rescore(queries: Tensor, entries: Entries, ids: Tensor, wanted: int) -> Ranked:

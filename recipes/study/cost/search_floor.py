@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hebblm.bench.retrieve import bulk_of, trained_index
+from hebblm.bench.retrieve import trained_index
 from hebblm.memory import AnyMemory, faiss_index
 from recipes.study.cost.floor import Phase
 from recipes.study.cost.rates import measure_rates
@@ -22,7 +22,7 @@ def search_phase(memory: AnyMemory, queries: Tensor, k: int) -> Phase | None:
         queries: (N, D) a mini-batch.
         k: neighbours wanted, K.
     """
-    keys, (batch, dim) = bulk_of(memory).entries().keys, queries.shape
+    keys, (batch, dim) = memory.parts()[0].keys, queries.shape
     k = min(k, len(keys))
     trained, candidates = trained_index(memory, k)
     if trained is not None:

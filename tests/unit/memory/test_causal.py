@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from hebblm.memory import AnyMemory, FaissMemory, FlatMemory, HybridMemory, RingMemory
-from hebblm.memory.causal import WrittenBlock, causal_span, parts_of
-from hebblm.memory.counting import dropped_counts, label_counts, occurrences
+from hebblm.memory.causal import WrittenBlock, dropped_counts, occurrences
 from hebblm.types import Neighbors
 
 DIM = 4
@@ -81,7 +80,7 @@ def test_a_block_finds_what_writing_token_by_token_finds(
         slow.add(keys[some], labels[some], logs[some])
     found, begin = [], 0
     while begin < 37:
-        limit = causal_span(fast, every)
+        limit = fast.span(every)
         size = 4 * every if limit is None else min(4 * every, limit)
         assert size % every == 0
         some = slice(begin, begin + size)
@@ -110,38 +109,18 @@ def test_later_rows_change_nothing_before_them(make: Callable[[], AnyMemory]) ->
 
 def test_a_block_ends_where_recent_entries_move_to_the_bulk() -> None:
     memory = HybridMemory(FlatMemory(DIM), FlatMemory(DIM), flush_at=10)
-    assert [causal_span(memory, every) for every in (1, 3, 10, 50)] == [11, 12, 20, 50]
+    assert [memory.span(every) for every in (1, 3, 10, 50)] == [11, 12, 20, 50]
     memory.add(*stream(0, 9))
-    assert [causal_span(memory, every) for every in (1, 3)] == [2, 3]
+    assert [memory.span(every) for every in (1, 3)] == [2, 3]
     memory.add(*stream(0, 2))
-    assert (len(memory.recent), causal_span(memory, 1)) == (0, 11)
+    assert (len(memory.recent), memory.span(1)) == (0, 11)
 
 
-class Unknown:
-    """A memory of some other kind, by whatever means it searches."""
-
-    def __init__(self) -> None:
-        self._inner = FlatMemory(DIM)
-
-    def add(self, keys: Tensor, values: Tensor, log_normalizers: Tensor | None = None) -> None:
-        self._inner.add(keys, values, log_normalizers)
-
-    def search(self, queries: Tensor, k: int) -> Neighbors:
-        return self._inner.search(queries, k)
-
-    def reset(self) -> None:
-        self._inner.reset()
-
-    def __len__(self) -> int:
-        return len(self._inner)
-
-
-def test_memories_without_a_masked_search_are_taken_interval_by_interval() -> None:
-    for memory in (FaissMemory(DIM), Unknown()):
-        assert causal_span(memory, 7) == 7
-        with pytest.raises(TypeError, match="interval by interval"):
-            WrittenBlock(memory, *stream(0, 4)[:2], visible(4, 1))
-    assert parts_of(Unknown()) == []
+def test_a_memory_that_may_find_others_is_taken_interval_by_interval() -> None:
+    memory = FaissMemory(DIM)
+    assert memory.span(7) == 7
+    with pytest.raises(TypeError, match="interval by interval"):
+        WrittenBlock(memory, *stream(0, 4)[:2], visible(4, 1))
 
 
 @settings(max_examples=25, deadline=None)
@@ -165,7 +144,7 @@ def test_what_a_ring_drops_while_a_block_is_written(capacity: int, stored: int) 
     memory.add(*stream(0, stored)[:2])
     keys, labels, _ = stream(1, 10)
     wanted = torch.arange(6).expand(10, 6)
-    before = label_counts(memory, 6)
+    before = memory.counts(6)
     counts = (
         before
         + occurrences(wanted, labels, visible(10, 2))
@@ -174,7 +153,21 @@ def test_what_a_ring_drops_while_a_block_is_written(capacity: int, stored: int) 
     for row in range(10):
         if row % 2 == 0 and row:
             memory.add(keys[row - 2 : row], labels[row - 2 : row])
-        assert torch.equal(counts[row], label_counts(memory, 6)), row
+        assert torch.equal(counts[row], memory.counts(6)), row
     assert torch.equal(
         dropped_counts(FlatMemory(DIM), wanted, labels, visible(10, 2)), torch.zeros_like(wanted)
     )
+
+
+def test_counts_follow_additions_in_every_part() -> None:
+    labels = torch.randint(7, (50,), generator=torch.Generator().manual_seed(0))
+    for memory in (FlatMemory(3), HybridMemory(None, FlatMemory(3), flush_at=16)):
+        for block in labels.split(10):
+            memory.add(torch.randn(len(block), 3), block)
+        assert torch.equal(memory.counts(9), torch.bincount(labels, minlength=9))
+
+
+def test_what_a_ring_dropped_no_longer_counts() -> None:
+    memory = RingMemory(2, 4)
+    memory.add(torch.randn(6, 2), torch.tensor([0, 0, 1, 2, 2, 2]))
+    assert memory.counts(3).tolist() == [0, 1, 3]

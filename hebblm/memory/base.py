@@ -1,0 +1,175 @@
+"""The base class of all memories."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from hebblm.memory.faiss_index import TrainedIndex
+from hebblm.memory.gather import gather
+from hebblm.memory.manifest import SCHEMA, Manifest
+from hebblm.memory.nearest import Ranked
+from hebblm.memory.persistence import replacing, write_entries
+from hebblm.memory.store import Entries, EntryStore
+from hebblm.types import Neighbors
+
+
+class AnyMemory(ABC):
+    """Entries that are searched by squared L2 distance; they stand, and are counted, in the order of writing."""
+
+    kind: ClassVar[str]
+    """Name in results and manifests."""
+
+    in_blocks: ClassVar[bool] = False
+    """Whether a block of the stream can be searched beside it (:mod:`hebblm.memory.causal`): its neighbours must not
+    depend on what is written later. A memory that may find others is searched interval by interval."""
+
+    @property
+    @abstractmethod
+    def dim(self) -> int:
+        """D, the width of a key."""
+
+    @property
+    @abstractmethod
+    def dtype(self) -> torch.dtype:
+        """The type keys are stored in."""
+
+    @abstractmethod
+    def add(self, keys: Tensor, values: Tensor, log_normalizers: Tensor | None = None) -> None:
+        """Append entries: keys (M, D), values (M,) int64, log_normalizers (M,) in nats."""
+
+    @abstractmethod
+    def nearest(self, queries: Tensor, k: int) -> Ranked:
+        """Return distances and positions (N, K) only; see :meth:`search`."""
+
+    @abstractmethod
+    def parts(self) -> list[Entries]:
+        """Return views of the entries, oldest first: at least one."""
+
+    @abstractmethod
+    def mark_base(self) -> None:
+        """Make the present entries the state that :meth:`reset` returns to."""
+
+    @abstractmethod
+    def reset(self) -> None:
+        """Drop every entry added since the last :meth:`mark_base`, or since construction."""
+
+    def __len__(self) -> int:
+        """Return the number of entries."""
+        return sum(map(len, self.parts()))
+
+    def search(self, queries: Tensor, k: int) -> Neighbors:
+        """Return the ``k`` nearest entries of each query (N, D); fewer are masked out.
+
+        Raises:
+            UserError: ``k`` below 1, or a query that is not finite.
+        """
+        return gather(self.parts(), self.nearest(queries, k), queries)
+
+    def span(self, every: int) -> int | None:
+        """Return how many tokens from here on can be searched at once when every ``every`` tokens are written.
+
+        Returns:
+            A multiple of ``every``; None for any number.
+        """
+        return None if self.in_blocks else every
+
+    def dropped(self, written: Tensor) -> Tensor:
+        """Return how many of the oldest entries and rows (N,) are forgotten once so many more (N,) are written."""
+        return torch.zeros_like(written)
+
+    def counts(self, classes: int) -> Tensor:
+        """Return the number of present entries of each of ``classes`` labels, (V,) int64."""
+        return torch.stack([torch.bincount(part.values, minlength=classes) for part in self.parts()]).sum(0)
+
+    def refresh(self) -> TrainedIndex | None:
+        """Bring the trained index up to date, as a search would; None where all entries are compared."""
+        return None
+
+    def describe(self) -> dict[str, object]:
+        """Return what a result records about this memory."""
+        dtype = str(self.dtype).removeprefix("torch.")
+        return {"kind": self.kind, "dtype": dtype, "entries": len(self), **self.settings()}
+
+    def settings(self) -> dict[str, object]:
+        """Return how entries are kept and searched, beside what every memory has."""
+        return {}
+
+    def manifest_settings(self) -> dict[str, Any]:
+        """Return the fields of a manifest that not every memory has."""
+        return self.settings()
+
+    def save(self, folder: Path, *, model_hash: str, dictionary_hash: str) -> None:
+        """Write the entries to a folder, whole or not at all; they do not change.
+
+        Args:
+            folder: created, or replaced if it holds a saved memory.
+            model_hash: of the model that made the keys.
+            dictionary_hash: of the dictionary that the values refer to.
+
+        Raises:
+            UserError: ``folder`` holds something else, or cannot be written.
+        """
+        trained, parts = self.refresh(), self.parts()
+        with replacing(folder) as temporary:
+            Manifest(
+                schema=SCHEMA,
+                kind=self.kind,
+                model_hash=model_hash,
+                dictionary_hash=dictionary_hash,
+                dtype=str(parts[0].keys.dtype).removeprefix("torch."),
+                count=len(self),
+                dim=self.dim,
+                **self.manifest_settings(),
+                files=write_entries(temporary, parts, trained),
+            ).write(temporary)
+
+
+class StoredMemory(AnyMemory):
+    """A memory whose entries stand in one store.
+
+    Args:
+        store: of the entries; those present are no base, see :meth:`mark_base`.
+    """
+
+    def __init__(self, store: EntryStore) -> None:
+        self._store = store
+        self._base = 0
+
+    @property
+    def dim(self) -> int:
+        """D, the width of a key."""
+        return self._store.dim
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type keys are stored in."""
+        return self._store.dtype
+
+    def __len__(self) -> int:
+        """Return the number of entries."""
+        return len(self._store)
+
+    def add(self, keys: Tensor, values: Tensor, log_normalizers: Tensor | None = None) -> None:
+        """Append entries: keys (M, D), values (M,) int64, log_normalizers (M,) in nats."""
+        self._store.append(keys, values, log_normalizers)
+
+    def entries(self) -> Entries:
+        """Return a view of all entries, oldest first."""
+        return self._store.entries()
+
+    def parts(self) -> list[Entries]:
+        """Return the one view of the entries."""
+        return [self.entries()]
+
+    def mark_base(self) -> None:
+        """Make the present entries the state that :meth:`reset` returns to."""
+        self._base = len(self)
+
+    def reset(self) -> None:
+        """Drop every entry added since the last :meth:`mark_base`, or since construction."""
+        self._store.truncate(self._base)

@@ -1,0 +1,138 @@
+"""Exact memories: everything that is kept is compared."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from hebblm.errors import UserError
+from hebblm.memory.base import StoredMemory
+from hebblm.memory.gather import checked
+from hebblm.memory.nearest import Ranked, nearest
+from hebblm.memory.store import SPILL_BYTES, Entries, EntryStore
+
+
+class FlatMemory(StoredMemory):
+    """All entries, searched exactly.
+
+    Neighbours are the same bit for bit whether a query comes alone or in a batch; equal distances are ordered
+    oldest first. Scratch memory is bounded whatever the number of entries.
+
+    Args:
+        dim: D, the width of a key.
+        dtype: of the stored keys: float32, float16, bfloat16 or float64.
+        device: where entries live and searches run; None takes the device of the first keys added.
+        chunk_bytes: bound on the scratch memory of a search; None chooses by device.
+        spill_bytes: keys on the CPU that outgrow this many bytes are memory-mapped from a temporary file.
+
+    Raises:
+        UserError: an unknown ``dtype``.
+    """
+
+    kind = "exact"
+    in_blocks = True
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str | None = None,
+        chunk_bytes: int | None = None,
+        spill_bytes: int = SPILL_BYTES,
+    ) -> None:
+        super().__init__(EntryStore(dim, dtype=dtype, device=device, spill_bytes=spill_bytes))
+        self._chunk_bytes = chunk_bytes
+
+    @classmethod
+    def over(cls, store: EntryStore) -> FlatMemory:
+        """Return a memory over the entries of ``store``, which become its base."""
+        memory = cls(store.dim, dtype=store.dtype)
+        memory._store = store
+        memory.mark_base()
+        return memory
+
+    def nearest(self, queries: Tensor, k: int) -> Ranked:
+        """Return exact distances and positions (N, K) only; see :meth:`search`."""
+        entries = self.entries()
+        return nearest(checked(queries, entries, k), entries, k, chunk_bytes=self._chunk_bytes)
+
+
+class RingMemory(StoredMemory):
+    """The latest ``capacity`` entries (Hebb-250, Hebb-500), searched exactly as :class:`FlatMemory` searches.
+
+    Args:
+        dim: D, the width of a key.
+        capacity: the most entries that are kept, at least 1.
+        dtype: of the stored keys: float32, float16, bfloat16 or float64.
+        device: where entries live and searches run; None takes the device of the first keys added.
+
+    Raises:
+        UserError: ``capacity`` below 1, or an unknown ``dtype``.
+    """
+
+    kind = "ring"
+    in_blocks = True
+
+    def __init__(
+        self,
+        dim: int,
+        capacity: int,
+        *,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str | None = None,
+    ) -> None:
+        if capacity < 1:
+            raise UserError(
+                f"memory.capacity={capacity} keeps nothing; use at least 1, or unset it for no limit"
+            )
+        super().__init__(EntryStore(dim, dtype=dtype, device=device))
+        self.capacity = capacity
+        self._base_store: EntryStore | None = None
+
+    @classmethod
+    def over(cls, store: EntryStore, capacity: int) -> RingMemory:
+        """Return a memory over the latest entries of ``store``, which become its base."""
+        memory = cls(store.dim, capacity, dtype=store.dtype)
+        memory._store = store
+        memory.mark_base()
+        return memory
+
+    def __len__(self) -> int:
+        """Return the number of entries kept."""
+        return min(len(self._store), self.capacity)
+
+    def add(self, keys: Tensor, values: Tensor, log_normalizers: Tensor | None = None) -> None:
+        """Append keys (M, D), values (M,), log_normalizers (M,); forget the oldest beyond capacity."""
+        super().add(keys, values, log_normalizers)
+        if len(self._store) >= 2 * self.capacity:
+            # Compacting at twice the capacity keeps entries contiguous and costs O(1) an entry.
+            self._store = self._store.copy(self.capacity)
+
+    def nearest(self, queries: Tensor, k: int) -> Ranked:
+        """Return exact distances and positions (N, K) only; see :meth:`search`."""
+        entries = self.entries()
+        return nearest(checked(queries, entries, k), entries, k)
+
+    def entries(self) -> Entries:
+        """Return a view of the entries kept, oldest first."""
+        return self._store.entries(latest=self.capacity)
+
+    def dropped(self, written: Tensor) -> Tensor:
+        """Return how many of the oldest entries and rows (N,) are beyond capacity once so many (N,) are written."""
+        return (written + len(self) - self.capacity).clamp_min(0)
+
+    def mark_base(self) -> None:
+        """Make the present entries the state that :meth:`reset` returns to."""
+        self._base_store = self._store.copy(self.capacity)
+
+    def reset(self) -> None:
+        """Return to the entries of the last :meth:`mark_base`, also those forgotten since, or to none."""
+        if self._base_store is None:
+            self._store.truncate(0)
+        else:
+            self._store = self._base_store.copy(self.capacity)
+
+    def settings(self) -> dict[str, object]:
+        """Return the capacity."""
+        return {"capacity": self.capacity}
