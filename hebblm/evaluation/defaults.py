@@ -6,19 +6,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hebblm.evaluation.hyperparameters import (
-    Hyperparameters,
-    check_values,
-    paper_values,
-    parse_settings,
-    read_tuned,
-    tuned_document,
-)
+import msgspec
+
+from hebblm.errors import UserError
+from hebblm.evaluation.hyperparameters import check_values
 from hebblm.evaluation.scenario_config import ScenarioConfig
+from hebblm.files import read_json
 from hebblm.installation import models_path
 from hebblm.suggest import unknown
 
 STARTS = ("default", "tuned", "paper")
+TUNED_SCHEMA = "hebblm-tuned/1"
+PAPER: dict[str, dict[str, Any]] = read_json(Path(__file__).with_name("paper.json"))
+"""The paper's optima (its Table "lm_parameter") in its own units, where a query that diverges is run again at a stable
+rate; the cache's are those published for AWD-LSTM."""
+_LITERAL = ("mbpa_absolute", "mbpa_guarded")
 
 
 class Start(NamedTuple):
@@ -33,8 +35,56 @@ class Start(NamedTuple):
     lender: str = ""
 
 
+class TunedFile(msgspec.Struct, tag_field="schema", tag=TUNED_SCHEMA):
+    """What ``hebblm-tune`` wrote, as far as an evaluation asks.
+
+    Args:
+        values: by dotted name.
+        scenario: that they were found in.
+    """
+
+    values: dict[str, Any]
+    scenario: dict[str, Any] = {}
+
+    @classmethod
+    def read(cls, path: Path) -> TunedFile:
+        """Return what a file holds.
+
+        Raises:
+            UserError: no such file, or it is something else.
+        """
+        try:
+            return msgspec.convert(read_json(path), cls)
+        except msgspec.ValidationError as error:
+            raise UserError(
+                f"{path} was not written by hebblm-tune ({error}); name a file of schema {TUNED_SCHEMA}"
+            ) from error
+
+
+def resolve_values(
+    config: ScenarioConfig, start: str, values: Mapping[str, Any], changes: Mapping[str, Any]
+) -> Start:
+    """Return a run's hyper-parameters by dotted name: those it starts from, then those of a file, then single changes.
+
+    All are checked, as far as they are not those of dynamic evaluation without loading torch.
+
+    Args:
+        config: the scenario.
+        start: as for :func:`start_of`.
+        values: by dotted name, found for this scenario.
+        changes: by dotted name.
+
+    Raises:
+        UserError: an unknown name or value.
+    """
+    first = start_of(config, start)
+    merged = {**first.values, **values, **changes}
+    check_values(merged)
+    return Start(merged, "" if values else first.lender)
+
+
 def start_of(config: ScenarioConfig, start: str) -> Start:
-    """Return the values of ``default``, ``tuned``, ``paper`` or a file of hebblm-tune.
+    """Return the values of ``default``, ``tuned``, ``paper`` a file of hebblm-tune, or what ``tune`` starts from.
 
     Where nothing was tuned for a scenario, ``tuned`` falls to what was tuned for the nearest one: across domains for
     wt2-to-ptb, within a domain for ptb.
@@ -46,59 +96,32 @@ def start_of(config: ScenarioConfig, start: str) -> Start:
     name = f"{source}-to-{target}" if source != target else target
     if start == "default":
         own = name in ("ptb", "wt2", "wt2-to-ptb") and config.checkpoint is None
-        return Start(
-            {}, "" if own else "the default ones, found on validation text of ptb, wt2 and wt2-to-ptb"
-        )
+        lender = "the default ones, found on validation text of ptb, wt2 and wt2-to-ptb"
+        return Start({}, "" if own else lender)
+    if start == "tune":  # the default ones, beside the published window of the cache, which is not tuned
+        paper = paper_values(source or "", target)
+        return Start({name: paper[name] for name in ("cache.window",) if name in paper})
     if start == "paper":
-        lender = "the paper's, tuned for larger models"
-        return Start(paper_values(source or "", target), lender)
+        return Start(paper_values(source or "", target), "the paper's, tuned for larger models")
     if start == "tuned":
         nearest = "ptb" if source == target else "wt2-to-ptb"
         for scenario in (name, nearest):
             file = models_path() / "tuned" / f"{scenario}.json"
             if file.is_file():
                 lender = "" if scenario == name else f"those of {scenario} (none were tuned for {name})"
-                return Start(read_tuned(file), lender)
+                return Start(TunedFile.read(file).values, lender)
         return Start({}, "the default ones, since none were tuned")
     if not Path(start).is_file():
         remedy = f"{start!r} is neither default, tuned, paper nor a file of hebblm-tune"
         raise unknown("hyperparameters", start, STARTS, remedy)
-    document = tuned_document(Path(start))
-    tuned = document.get("scenario", {})
-    between = (tuned.get("source"), tuned.get("target"))
-    lender = (
-        "" if between in ((source, target), (None, None)) else f"those of {between[0]} read by {between[1]}"
-    )
-    return Start(document["values"], lender)
+    tuned = TunedFile.read(Path(start))
+    theirs = (tuned.scenario.get("source"), tuned.scenario.get("target"))
+    own = theirs in ((source, target), (None, None))
+    return Start(tuned.values, "" if own else f"those of {theirs[0]} read by {theirs[1]}")
 
 
-def resolve_values(
-    config: ScenarioConfig, start: str, values: Mapping[str, Any], changes: list[str]
-) -> dict[str, Any]:
-    """Return a run's hyper-parameters by dotted name: those it starts from, then those of a file, then single changes.
-
-    All are checked, as far as they are not those of dynamic evaluation without loading torch.
-
-    Args:
-        config: the scenario.
-        start: as for :func:`start_of`.
-        values: by dotted name.
-        changes: ``name=value``.
-
-    Raises:
-        UserError: an unknown name or value.
-    """
-    merged = {**start_of(config, start).values, **values, **parse_settings(changes)}
-    check_values(merged)
-    return merged
-
-
-def resolve_settings(
-    config: ScenarioConfig, start: str, values: Mapping[str, Any], changes: list[str]
-) -> Hyperparameters:
-    """Return the settings of :func:`resolve_values`.
-
-    Raises:
-        UserError: an unknown name or value.
-    """
-    return Hyperparameters().changed(resolve_values(config, start, values, changes))
+def paper_values(source: str, target: str) -> dict[str, Any]:
+    """Return the paper's optimum for a scenario: PTB's or WikiText-2's within a domain, else the cross-domain one."""
+    values = PAPER["cross"] if source != target else PAPER.get(source, PAPER["wt2"])
+    steps = {f"{name}.{key}": values[f"mbpa.{key}"] for name in _LITERAL for key in ("lr", "steps")}
+    return {**values, **steps}
