@@ -209,6 +209,8 @@ class _Asked:
     ) -> _Asked:
         """Check names, values and folder; the arguments are those of :func:`evaluate`."""
         folder = Path(model) if isinstance(model, str | Path) else model and model.folder
+        if model is not None and folder is None:
+            raise UserError(f"{model!r} has no folder; load the model by name or folder to evaluate it")
         named = {"text": target} if isinstance(target, Path) else {"target": target}
         plain = ScenarioConfig(**{"checkpoint": folder, **named, **options})
         config = plain.completed()

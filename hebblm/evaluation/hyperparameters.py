@@ -153,16 +153,20 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
     Raises:
         UserError: a value of another type, or none of a choice.
     """
-    choices = get_args(hint)
-    if type(None) in choices and value in ("none", ""):
+    parts = (hint,) if get_origin(hint) is Literal else get_args(hint) or (hint,)
+    words = [word for part in parts if get_origin(part) is Literal for word in get_args(part)]
+    kinds = [part for part in parts if get_origin(part) is not Literal and part is not type(None)]
+    if value in words:
+        return value
+    if type(None) in parts and value in (None, "none", "null", ""):
         return None
+    choice = f"one of {', '.join(map(str, words))}"
+    if not kinds:
+        raise UserError(f"{name}={value} must be {choice}")
     try:
-        found = msgspec.convert(value, hint, strict=False)
+        found = msgspec.convert(value, kinds[0], strict=False)
     except msgspec.ValidationError as error:
-        if get_origin(hint) is Literal:
-            wanted = f"one of {', '.join(map(str, choices))}"
-        else:
-            wanted = f"a value of type {(choices or (hint,))[0].__name__}"
+        wanted = f"a number, or {choice}" if words else f"a value of type {kinds[0].__name__}"
         raise UserError(f"{name}={value} must be {wanted}") from error
     if found != found:
         raise UserError(f"{name}={value} must be a number")
