@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from hebblm.adapt.methods import DEFAULT_METHODS, TUNABLE, check_methods, with_parts
 from hebblm.errors import UserError
-from hebblm.evaluation.defaults import resolve_values
+from hebblm.evaluation.defaults import resolve_settings
+from hebblm.evaluation.hyperparameters import Hyperparameters, plain_name
 from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.files import check_writable, write_json
 from hebblm.progress import say
@@ -18,7 +19,6 @@ from hebblm.provenance import provenance
 from hebblm.report.frequency import DEFAULT_EDGES, validate_edges
 
 if TYPE_CHECKING:  # they load torch
-    from hebblm.evaluation.hyperparameters import Hyperparameters
     from hebblm.evaluation.scenario import Scenario
     from hebblm.language_model import LanguageModel
     from hebblm.report.readings import Readings
@@ -85,11 +85,17 @@ def evaluate(
         raise UserError(
             f"--forgetting compares two domains, and {read} is the only one; use --cross-domain A-to-B"
         )
-    scenario, chosen, record = asked.open("evaluate", command)
+    scenario, record = asked.open("evaluate", command)
     from hebblm.evaluation.run import run_scenario
 
     found = run_scenario(
-        scenario, list(methods), chosen, record, edges, log_neighbors=log_neighbors, forgetting=forgetting
+        scenario,
+        list(methods),
+        asked.settings,
+        record,
+        edges,
+        log_neighbors=log_neighbors,
+        forgetting=forgetting,
     )
     if output_path is not None:
         from hebblm.report import write_report
@@ -118,11 +124,11 @@ def compare_readings(
     """
     check_methods(list(methods))
     asked = _Asked.of(model, target, output_path=output_path, **options)
-    scenario, chosen, record = asked.open("front.compare_readings", command)
+    scenario, record = asked.open("front.compare_readings", command)
     from hebblm.report.readings import FILE_NAME
     from hebblm.tuning import readings
 
-    found = readings.compare_readings(scenario, list(methods), chosen, record)
+    found = readings.compare_readings(scenario, list(methods), asked.settings, record)
     if output_path is not None:
         write_json(output_path / FILE_NAME, found.to_json())
     return found
@@ -164,8 +170,7 @@ def tune(
         raise UserError("vocabulary 'open' cannot be tuned; tune with union, whose values serve both")
     with_parts(methods)
     asked = _Asked.of(model, target, "tune", None, settings, output_path, **options)
-    scenario, start, record = asked.open("tune", command)
-    from hebblm.evaluation.hyperparameters import plain_name
+    scenario, record = asked.open("tune", command)
     from hebblm.tuning.grid import Grid
     from hebblm.tuning.search import write_tuned
     from hebblm.tuning.tune import tune
@@ -175,8 +180,8 @@ def tune(
             f"warning: {len(scenario.stream):,} tokens are few; values found on fewer than {FEW_TOKENS:,} may do worse "
             "on other text than the default ones (see --max-tokens)"
         )
-    fixed = {name: start.of(name) for name in map(plain_name, settings or {})}
-    found = tune(scenario, start, Grid(), dynamic=dynamic, fixed=fixed, methods=methods)
+    fixed = {name: asked.settings.of(name) for name in map(plain_name, settings or {})}
+    found = tune(scenario, asked.settings, Grid(), dynamic=dynamic, fixed=fixed, methods=methods)
     if output_path is not None:
         write_tuned(found, scenario, record, output_path)
     return found
@@ -188,12 +193,12 @@ class _Asked:
 
     Args:
         config: the scenario.
-        values: hyper-parameters by dotted name.
+        settings: hyper-parameters.
         note: whose they are, where they are not the model's own, and how to find these.
     """
 
     config: ScenarioConfig
-    values: dict[str, Any]
+    settings: Hyperparameters
     note: str
 
     @classmethod
@@ -215,21 +220,20 @@ class _Asked:
         plain = ScenarioConfig(**{"checkpoint": folder, **named, **options})
         config = plain.completed()
         config.check()
-        start = resolve_values(config, hyperparameters, values or {}, settings or {})
+        chosen, lender = resolve_settings(config, hyperparameters, values or {}, settings or {})
         if output_path is not None:
             check_writable(output_path)
         tuning = shlex.join(["hebblm-tune", *plain.arguments()])
-        note = f"hyper-parameters: {start.lender}; find this model's own with {tuning}"
-        return cls(config, start.values, note if start.lender else "")
+        note = f"hyper-parameters: {lender}; find this model's own with {tuning}"
+        return cls(config, chosen, note if lender else "")
 
-    def open(self, function: str, command: str | None) -> tuple[Scenario, Hyperparameters, dict[str, Any]]:
-        """Return the opened scenario, its hyper-parameters and the record of provenance.
+    def open(self, function: str, command: str | None) -> tuple[Scenario, dict[str, Any]]:
+        """Return the opened scenario and the record of provenance.
 
         Args:
             function: that was called.
             command: that called it, None for none.
         """
-        from hebblm.evaluation.hyperparameters import Hyperparameters
         from hebblm.evaluation.scenario import open_scenario
         from hebblm.models.device import pick_device
 
@@ -240,4 +244,4 @@ class _Asked:
         scenario = open_scenario(config, device, record)
         if self.note:
             say(self.note)
-        return scenario, Hyperparameters().changed(self.values), record
+        return scenario, record

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from hebblm.errors import UserError
-from hebblm.evaluation.hyperparameters import check_values
+from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.files import read_json
 from hebblm.installation import models_path
@@ -61,12 +61,10 @@ class TunedFile(msgspec.Struct, tag_field="schema", tag=TUNED_SCHEMA):
             ) from error
 
 
-def resolve_values(
+def resolve_settings(
     config: ScenarioConfig, start: str, values: Mapping[str, Any], changes: Mapping[str, Any]
-) -> Start:
-    """Return a run's hyper-parameters by dotted name: those it starts from, then those of a file, then single changes.
-
-    All are checked, as far as they are not those of dynamic evaluation without loading torch.
+) -> tuple[Hyperparameters, str]:
+    """Return a run's hyper-parameters: those it starts from, then those of a file, then single changes.
 
     Args:
         config: the scenario.
@@ -74,13 +72,14 @@ def resolve_values(
         values: by dotted name, found for this scenario.
         changes: by dotted name.
 
+    Returns:
+        The hyper-parameters, and whose they are as in :class:`Start`.
+
     Raises:
         UserError: an unknown name or value.
     """
     first = start_of(config, start)
-    merged = {**first.values, **values, **changes}
-    check_values(merged)
-    return Start(merged, "" if values else first.lender)
+    return Hyperparameters().changed({**first.values, **values, **changes}), "" if values else first.lender
 
 
 def start_of(config: ScenarioConfig, start: str) -> Start:

@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from hebblm.adapt import MethodSettings
 from hebblm.errors import UserError
 from hebblm.memory import MemoryConfig
-from hebblm.models.update import BaseUpdate
+from hebblm.models.update import BaseUpdate, DynamicConfig
 from hebblm.suggest import closest
 
-if TYPE_CHECKING:
-    from hebblm.models.dynamic import DynamicConfig
-
-_OWN = ("dynamic", "base", "memory")  # the sections that no method owns
-
-
-def _default_dynamic() -> DynamicConfig:
-    """Return the defaults of dynamic evaluation, which stand beside its model: importing them loads torch."""
-    from hebblm.models.dynamic import DynamicConfig
-
-    return DynamicConfig()
+_OWN = {
+    "dynamic": DynamicConfig,
+    "base": BaseUpdate,
+    "memory": MemoryConfig,
+}  # the sections that no method owns
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +35,7 @@ class Hyperparameters:
     """
 
     methods: MethodSettings = field(default_factory=MethodSettings)
-    dynamic: DynamicConfig = field(default_factory=_default_dynamic)
+    dynamic: DynamicConfig = field(default_factory=DynamicConfig)
     base: BaseUpdate = field(default_factory=BaseUpdate)
     memory: MemoryConfig = field(default_factory=MemoryConfig)
 
@@ -54,8 +48,16 @@ class Hyperparameters:
         Raises:
             UserError: an unknown name, or a value of the wrong type or out of range.
         """
-        new = _replaced(values, self._section)
-        own = {name: new.pop(name) for name in _OWN if name in new}
+        found: dict[str, dict[str, Any]] = {}  # a section at once, since some values only go together
+        for name, value in values.items():
+            section, _, key = plain_name(name).partition(".")
+            if key not in _types().get(section, {}):
+                raise _unknown(name, closest(section, _types()), key)
+            found.setdefault(section, {})[key] = _convert(name, value, _types()[section][key])
+        new = {
+            section: dataclasses.replace(self._section(section), **held) for section, held in found.items()
+        }
+        own = {section: new.pop(section) for section in _OWN if section in new}
         return dataclasses.replace(self, methods=dataclasses.replace(self.methods, **new), **own)
 
     def of(self, name: str) -> Any:
@@ -70,20 +72,9 @@ class Hyperparameters:
 
 def defaults() -> dict[str, Any]:
     """Return the default value of every dotted name."""
-    return {
-        f"{section}.{name}": getattr(default(), name)
-        for section, default in _sections().items()
-        for name in _types(section)
-    }
-
-
-def check_values(values: Mapping[str, Any]) -> None:
-    """Refuse values that :meth:`Hyperparameters.changed` would refuse, in a moment rather than once torch is loaded.
-
-    Raises:
-        UserError: an unknown name, or a value of the wrong type or out of range.
-    """
-    _replaced(values, lambda section: _sections()[section]())
+    plain = Hyperparameters()
+    names = [f"{section}.{key}" for section, types in _types().items() for key in types]
+    return {name: plain.of(name) for name in names}
 
 
 def parse_settings(items: list[str]) -> dict[str, str]:
@@ -106,44 +97,24 @@ def plain_name(name: str) -> str:
     return name.replace("+", "_")
 
 
-def _sections() -> dict[str, Callable[[], Any]]:
-    """Return, by section, what gives its default values."""
-    every = (*dataclasses.fields(MethodSettings), *dataclasses.fields(Hyperparameters))
-    return {f.name: f.default_factory for f in every if callable(f.default_factory) and f.name != "methods"}
-
-
 @cache
-def _types(section: str) -> dict[str, Any]:
-    """Return the type of every value of a section."""
-    settings = type(_sections()[section]())
-    hints = get_type_hints(settings)
-    return {f.name: hints[f.name] for f in dataclasses.fields(settings)}
-
-
-def _replaced(values: Mapping[str, Any], current: Callable[[str], Any]) -> dict[str, Any]:
-    """Return the sections that some values belong to, with these in place of those of ``current``.
-
-    Raises:
-        UserError: an unknown name, or a value of the wrong type or out of range.
-    """
-    found: dict[str, dict[str, Any]] = {}  # a section at once, since some values only go together
-    for name, value in values.items():
-        section, _, key = plain_name(name).partition(".")
-        if section not in _sections():
-            raise _unknown(name, closest(section, _sections()), key)
-        if key not in _types(section):
-            raise _unknown(name, section, key)
-        found.setdefault(section, {})[key] = _convert(name, value, _types(section)[key])
-    return {section: dataclasses.replace(current(section), **held) for section, held in found.items()}
+def _types() -> dict[str, dict[str, Any]]:
+    """Return the type of every value, by section and name."""
+    return {
+        section: {f.name: get_type_hints(settings)[f.name] for f in dataclasses.fields(settings)}
+        for section, settings in {**get_type_hints(MethodSettings), **_OWN}.items()
+    }
 
 
 def _unknown(name: str, section: str | None, key: str) -> UserError:
     """Return the error for a dotted name, with what is near it: a value of its section, or of a section like it."""
     hint = ""
     if section is not None:
-        meant = closest(key, _types(section))
-        names = ", ".join(f"{section}.{known}" for known in _types(section))
-        hint = f" known are {names};" if meant is None else f" did you mean {section}.{meant}?"
+        names = {known: f"{section}.{known}" for known in _types()[section]}
+        meant = closest(key, names)
+        hint = (
+            f" known are {', '.join(names.values())};" if meant is None else f" did you mean {names[meant]}?"
+        )
     return UserError(f"unknown setting {name!r};{hint} hebblm-eval --settings lists them all")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,39 +12,11 @@ from torch import Tensor
 from awd_lstm import AWDLSTM, detach
 from awd_lstm.loss import linear_cross_entropy
 from awd_lstm.streams import ParallelStreams
-from hebblm.adapt.functional import checks
 from hebblm.models.base import AwdBase, BaseUpdate
+from hebblm.models.update import DynamicConfig as DynamicConfig
 from hebblm.progress import track
 
 Ids = np.ndarray[Any, np.dtype[Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class DynamicConfig:
-    """Dynamic evaluation.
-
-    Args:
-        rule: sgd, or rms (each parameter's step divided by the size of its gradients on training text).
-        lr: learning rate eta.
-        decay: rate lambda of the pull back to the trained weights.
-        epsilon: added to the root mean squares of the rms rule.
-        segment: tokens a step.
-        statistics: training tokens from which the rms rule takes its mean squares.
-    """
-
-    rule: Literal["sgd", "rms"] = "rms"
-    lr: float = 0.002
-    decay: float = 0.02
-    epsilon: float = 0.001
-    segment: int = 50
-    statistics: int = 50_000
-
-    def __post_init__(self) -> None:
-        checks.at_least("dynamic.lr", self.lr, 0)
-        checks.share("dynamic.decay", self.decay)
-        checks.above_zero("dynamic.epsilon", self.epsilon)
-        checks.at_least("dynamic.segment", self.segment, 1)
-        checks.at_least("dynamic.statistics", self.statistics, 1)
 
 
 class DynamicBase(AwdBase):

@@ -7,7 +7,7 @@ import pytest
 
 from hebblm.errors import UserError
 from hebblm.evaluation import defaults
-from hebblm.evaluation.defaults import PAPER, TUNED_SCHEMA, TunedFile, paper_values, resolve_values
+from hebblm.evaluation.defaults import PAPER, TUNED_SCHEMA, TunedFile, paper_values, resolve_settings
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.hyperparameters import defaults as default_values
 from hebblm.evaluation.scenario import ScenarioConfig
@@ -22,7 +22,7 @@ def resolved(
 ) -> Hyperparameters:
     """Return the settings of a run; ``__`` in the names of changes stands for the dot."""
     named = {name.replace("__", "."): value for name, value in changes.items()}
-    return Hyperparameters().changed(resolve_values(config, start, values or {}, named).values)
+    return resolve_settings(config, start, values or {}, named)[0]
 
 
 @pytest.mark.parametrize("config", [INTRA, CROSS])
