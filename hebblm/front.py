@@ -42,7 +42,7 @@ def evaluate(
     settings: Mapping[str, Any] | None = None,
     frequency_edges: Sequence[int] = DEFAULT_EDGES,
     forgetting: int | None = None,
-    output_path: Path | None = None,
+    output_path: str | Path | None = None,
     log_samples: bool = False,
     log_neighbors: int = 0,
     command: str | None = None,
@@ -97,11 +97,11 @@ def evaluate(
         log_neighbors=log_neighbors,
         forgetting=forgetting,
     )
-    if output_path is not None:
+    if asked.folder is not None:
         from hebblm.report import write_report
 
-        found.save(output_path, log_samples=log_samples)
-        write_report(found.result, output_path)
+        found.save(asked.folder, log_samples=log_samples)
+        write_report(found.result, asked.folder)
     return found.result
 
 
@@ -110,7 +110,7 @@ def compare_readings(
     target: Target = None,
     methods: Sequence[str] = DEFAULT_METHODS,
     *,
-    output_path: Path | None = None,
+    output_path: str | Path | None = None,
     command: str | None = None,
     **options: Any,
 ) -> Readings:
@@ -129,8 +129,8 @@ def compare_readings(
     from hebblm.tuning import readings
 
     found = readings.compare_readings(scenario, list(methods), asked.settings, record)
-    if output_path is not None:
-        write_json(output_path / FILE_NAME, found.to_json())
+    if asked.folder is not None:
+        write_json(asked.folder / FILE_NAME, found.to_json())
     return found
 
 
@@ -141,7 +141,7 @@ def tune(
     *,
     settings: Mapping[str, Any] | None = None,
     dynamic: bool = True,
-    output_path: Path | None = None,
+    output_path: str | Path | None = None,
     command: str | None = None,
     **options: Any,
 ) -> Search:
@@ -164,8 +164,8 @@ def tune(
         UserError: the test split, an open vocabulary, an unknown name or value, or a value that is not tried.
     """
     options = {"split": "valid", "max_tokens": 10_000, **options}
-    if options["split"] == "test":
-        raise UserError("split 'test' must not be tuned on; use --split valid")
+    if options["split"] != "valid":
+        raise UserError(f"split {options['split']!r} must not be tuned on; use --split valid")
     if options.get("vocabulary") == "open":
         raise UserError("vocabulary 'open' cannot be tuned; tune with union, whose values serve both")
     with_parts(methods)
@@ -182,8 +182,8 @@ def tune(
         )
     fixed = {name: asked.settings.of(name) for name in map(plain_name, settings or {})}
     found = tune(scenario, asked.settings, Grid(), dynamic=dynamic, fixed=fixed, methods=methods)
-    if output_path is not None:
-        write_tuned(found, scenario, record, output_path)
+    if asked.folder is not None:
+        write_tuned(found, scenario, record, asked.folder)
     return found
 
 
@@ -195,11 +195,13 @@ class _Asked:
         config: the scenario.
         settings: hyper-parameters.
         note: whose they are, where they are not the model's own, and how to find these.
+        folder: for what is written, None for nothing.
     """
 
     config: ScenarioConfig
     settings: Hyperparameters
     note: str
+    folder: Path | None
 
     @classmethod
     def of(
@@ -209,7 +211,7 @@ class _Asked:
         hyperparameters: str = "default",
         values: Mapping[str, Any] | None = None,
         settings: Mapping[str, Any] | None = None,
-        output_path: Path | None = None,
+        output_path: str | Path | None = None,
         **options: Any,
     ) -> _Asked:
         """Check names, values and folder; the arguments are those of :func:`evaluate`."""
@@ -221,11 +223,12 @@ class _Asked:
         config = plain.completed()
         config.check()
         chosen, lender = resolve_settings(config, hyperparameters, values or {}, settings or {})
-        if output_path is not None:
-            check_writable(output_path)
+        place = None if output_path is None else Path(output_path)
+        if place is not None:
+            check_writable(place)
         tuning = shlex.join(["hebblm-tune", *plain.arguments()])
         note = f"hyper-parameters: {lender}; find this model's own with {tuning}"
-        return cls(config, chosen, note if lender else "")
+        return cls(config, chosen, note if lender else "", place)
 
     def open(self, function: str, command: str | None) -> tuple[Scenario, dict[str, Any]]:
         """Return the opened scenario and the record of provenance.

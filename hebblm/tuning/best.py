@@ -100,7 +100,7 @@ def mixed(memory: Losses, base: Losses, weight: float) -> Losses:
     return losses
 
 
-def shared(
+def with_shares(
     found: Iterable[tuple[Point, Losses]], base: Losses, name: str, shares: Iterable[float]
 ) -> Iterator[tuple[Point, Losses]]:
     """Yield each point once a share ``name`` of its distribution, with the losses (T,) where the base has the rest."""

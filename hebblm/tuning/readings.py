@@ -18,7 +18,7 @@ from hebblm.report.methods import BASE
 from hebblm.report.parts import ALL
 from hebblm.report.readings import DEFAULT, Effect, Readings
 from hebblm.tuning.best import Losses
-from hebblm.tuning.replay import Replay
+from hebblm.tuning.replay import Replay, describe
 
 CHOICES: dict[str, dict[str, Any]] = {
     "c_k raw": {"mbpa.closeness": "raw", "hebb.closeness": "raw"},
@@ -73,16 +73,7 @@ def compare_readings(
             losses |= _losses(other, settings, {(reading, name): rule for name, rule in plain.items()})
     effects = [_effect(reading, name, losses, scenario.config.seed) for reading, name in losses]
     return Readings(
-        scenario={
-            "source": scenario.source,
-            "target": scenario.target,
-            "split": scenario.split,
-            "tokens": len(scenario.stream),
-            "normalization": scenario.normalization,
-            "memory_content": own,
-            "k": scenario.config.k,
-            "update_every": scenario.config.update_every,
-        },
+        scenario=describe(scenario),
         settings={name: values for name, values in chosen.items() if any(e.reading == name for e in effects)},
         effects=tuple(effects),
         provenance={**provenance, "data_sha256": scenario.data_sha256},

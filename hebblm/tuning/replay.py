@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -89,3 +90,18 @@ class Replay:
                 progress=lambda tokens: progress.advance(task, tokens),
             )
         return {name: nll.astype(np.float64) for name, nll in scores.nll.items()}
+
+
+def describe(scenario: Scenario) -> dict[str, Any]:
+    """Return what is recorded of the scenario of a tuning or a comparison of readings, as JSON."""
+    config = scenario.config
+    return {
+        "source": scenario.source,
+        "target": scenario.target,
+        "split": scenario.split,
+        "tokens": len(scenario.stream),
+        "normalization": scenario.normalization,
+        "memory_content": config.memory_content,
+        "k": config.k,
+        "update_every": config.update_every,
+    }

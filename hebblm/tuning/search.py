@@ -17,6 +17,7 @@ from hebblm.evaluation.scenario import Scenario
 from hebblm.files import write_json
 from hebblm.tuning.best import Best, Losses
 from hebblm.tuning.grid import Grid, Point
+from hebblm.tuning.replay import describe
 
 
 @dataclass(slots=True)
@@ -97,22 +98,12 @@ class Search:
 
 def write_tuned(found: Search, scenario: Scenario, provenance: Mapping[str, Any], folder: Path) -> None:
     """Write ``tuned.json``, with every point tried, and ``config.json`` for ``hebblm-eval --config``."""
-    config = scenario.config
     # The window is not tuned, but theta and gamma were found for it.
     values = {"cache.window": found.start.methods.cache.window, **found.values}
     document = {
         "schema": TUNED_SCHEMA,
         "values": values,
-        "scenario": {
-            "source": scenario.source,
-            "target": scenario.target,
-            "split": config.split,
-            "tokens": len(scenario.stream),
-            "normalization": scenario.normalization,
-            "memory_content": config.memory_content,
-            "k": config.k,
-            "update_every": config.update_every,
-        },
+        "scenario": describe(scenario),
         "model": scenario.model.describe(),
         "provenance": {**provenance, "data_sha256": scenario.data_sha256},
         "nll": {name: best.loss for name, best in found.best.items()},

@@ -16,7 +16,7 @@ from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.passes import dynamic_base, gradient_statistics
 from hebblm.evaluation.scenario import Scenario
 from hebblm.models.base import AwdBase
-from hebblm.tuning.best import Best, Losses, shared
+from hebblm.tuning.best import Best, Losses, with_shares
 from hebblm.tuning.count_weights import TermObserver, Terms, learn_weights
 from hebblm.tuning.gate import GateFeatures, learn_gate
 from hebblm.tuning.grid import Grid, Point, points
@@ -98,7 +98,9 @@ def tune_static(search: Search, replay: Replay) -> None:
         if method in wanted:
             found = _found(losses, method, some)
             recalling = method in RECALLING
-            search.take(method, shared(found, base, f"{method}.gamma", grid.gamma) if recalling else found)
+            search.take(
+                method, with_shares(found, base, f"{method}.gamma", grid.gamma) if recalling else found
+            )
     if "hebb" in wanted:
         known = search.settings.methods
         points_of_hebb = HebbGrid.of(known.mbpa, known.hebb, grid)
@@ -144,7 +146,7 @@ def tune_dynamic(search: Search, scenario: Scenario) -> None:
     replay = Replay.dynamic(scenario, search.settings, squares)
     losses = replay.score(rules, "tune over dynamic evaluation")
     found = _found(losses, "dynamic+mixture", mixtures)
-    search.take("dynamic+mixture", shared(found, losses["base"], "dynamic_mixture.gamma", grid.gamma))
+    search.take("dynamic+mixture", with_shares(found, losses["base"], "dynamic_mixture.gamma", grid.gamma))
     if "dynamic+mixture+hebb" in wanted:
         _take_weight(search, "dynamic+mixture+hebb", losses["hebb"])
     if "dynamic+mixture+cache" in wanted:
@@ -180,7 +182,7 @@ def _found(
 def _take_weight(search: Search, method: str, other: Losses) -> None:
     """Tune the share of Mixture in ``mixture+X`` from the losses (T,) of X."""
     mixture = search.best[method.rpartition("+")[0]].losses
-    search.take(method, shared([({}, mixture)], other, f"{dotted(method)}.weight", search.grid.weight))
+    search.take(method, with_shares([({}, mixture)], other, f"{dotted(method)}.weight", search.grid.weight))
 
 
 def _take_cache(search: Search, method: str, losses: Mapping[str, Losses], first: int) -> None:
@@ -195,7 +197,7 @@ def _take_cache(search: Search, method: str, losses: Mapping[str, Losses], first
         (point, np.concatenate([mixture[:first], alone[first:]]))
         for point, alone in _found(losses, "cache", tried)
     )
-    search.take(method, shared(past, mixture, f"{section}.gamma", search.grid.gamma))
+    search.take(method, with_shares(past, mixture, f"{section}.gamma", search.grid.gamma))
 
 
 def _learned(search: Search, terms: Terms) -> Iterator[tuple[Point, Losses]]:
