@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -21,18 +21,6 @@ PAPER: dict[str, dict[str, Any]] = read_json(Path(__file__).with_name("paper.jso
 """The paper's optima (its Table "lm_parameter") in its own units, where a query that diverges is run again at a stable
 rate; the cache's are those published for AWD-LSTM."""
 _LITERAL = ("mbpa_absolute", "mbpa_guarded")
-
-
-class Start(NamedTuple):
-    """The values that a run starts from.
-
-    Args:
-        values: by dotted name.
-        lender: whose they are, where they were found for another scenario; empty otherwise.
-    """
-
-    values: dict[str, Any]
-    lender: str = ""
 
 
 class TunedFile(msgspec.Struct, tag_field="schema", tag=TUNED_SCHEMA):
@@ -68,55 +56,54 @@ def resolve_settings(
 
     Args:
         config: the scenario.
-        start: as for :func:`start_of`.
+        start: ``default``, ``tuned``, ``paper``, a file of hebblm-tune, or what ``tune`` starts from.
         values: by dotted name, found for this scenario.
         changes: by dotted name.
 
     Returns:
-        The hyper-parameters, and whose they are as in :class:`Start`.
+        The hyper-parameters, and whose they are where they were found for another scenario; empty otherwise.
 
     Raises:
-        UserError: an unknown name or value.
+        UserError: an unknown start, name or value.
     """
-    first = start_of(config, start)
-    return Hyperparameters().changed({**first.values, **values, **changes}), "" if values else first.lender
+    first, lender = _start(config, start)
+    return Hyperparameters().changed({**first, **values, **changes}), "" if values else lender
 
 
-def start_of(config: ScenarioConfig, start: str) -> Start:
-    """Return the values of ``default``, ``tuned``, ``paper`` a file of hebblm-tune, or what ``tune`` starts from.
+def _start(config: ScenarioConfig, start: str) -> tuple[dict[str, Any], str]:
+    """Return the values that a run starts from, by dotted name, and whose they are, empty where they are its own.
 
     Where nothing was tuned for a scenario, ``tuned`` falls to what was tuned for the nearest one: across domains for
     wt2-to-ptb, within a domain for ptb.
 
     Raises:
-        UserError: neither of them.
+        UserError: an unknown start.
     """
     source, target = config.corpora()
     name = f"{source}-to-{target}" if source != target else target
+    paper = paper_values(source or "", target)
     if start == "default":
         own = name in ("ptb", "wt2", "wt2-to-ptb") and config.checkpoint is None
-        lender = "the default ones, found on validation text of ptb, wt2 and wt2-to-ptb"
-        return Start({}, "" if own else lender)
+        return {}, "" if own else "the default ones, found on validation text of ptb, wt2 and wt2-to-ptb"
     if start == "tune":  # the default ones, beside the published window of the cache, which is not tuned
-        paper = paper_values(source or "", target)
-        return Start({name: paper[name] for name in ("cache.window",) if name in paper})
+        return {name: paper[name] for name in ("cache.window",) if name in paper}, ""
     if start == "paper":
-        return Start(paper_values(source or "", target), "the paper's, tuned for larger models")
+        return paper, "the paper's, tuned for larger models"
     if start == "tuned":
         nearest = "ptb" if source == target else "wt2-to-ptb"
         for scenario in (name, nearest):
             file = models_path() / "tuned" / f"{scenario}.json"
             if file.is_file():
                 lender = "" if scenario == name else f"those of {scenario} (none were tuned for {name})"
-                return Start(TunedFile.read(file).values, lender)
-        return Start({}, "the default ones, since none were tuned")
+                return TunedFile.read(file).values, lender
+        return {}, "the default ones, since none were tuned"
     if not Path(start).is_file():
         remedy = f"{start!r} is neither default, tuned, paper nor a file of hebblm-tune"
         raise unknown("hyperparameters", start, STARTS, remedy)
     tuned = TunedFile.read(Path(start))
     theirs = (tuned.scenario.get("source"), tuned.scenario.get("target"))
     own = theirs in ((source, target), (None, None))
-    return Start(tuned.values, "" if own else f"those of {theirs[0]} read by {theirs[1]}")
+    return tuned.values, "" if own else f"those of {theirs[0]} read by {theirs[1]}"
 
 
 def paper_values(source: str, target: str) -> dict[str, Any]:

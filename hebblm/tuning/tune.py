@@ -24,9 +24,6 @@ from hebblm.tuning.hebbian import HebbGrid
 from hebblm.tuning.replay import Replay
 from hebblm.tuning.search import Search
 
-RECALLING = ("mixture", "cache", "knn")
-"""Methods that give the memory a share gamma, read at gamma = 1 and mixed with the base from losses."""
-
 
 def tune(
     scenario: Scenario,
@@ -76,19 +73,24 @@ def tune(
 def tune_static(search: Search, replay: Replay) -> None:
     """Tune the methods that read the states of the base."""
     grid, wanted, best, methods = search.grid, search.wanted, search.best, search.settings.methods
-    tried = {
+    recalling = {  # they give what they recall a share gamma: read at gamma = 1, and mixed with the base from losses
         "mixture": points("mixture", scale=[methods.mixture.scale], theta=grid.theta),
         "cache": points("cache", scale=[methods.cache.scale], theta=grid.theta),
         "knn": points("knn", scale=[methods.knn.scale], temperature=grid.temperature),
+    }
+    tried = {
+        **recalling,
         "mbpa": points("mbpa", lr=grid.mbpa_lr, steps=grid.mbpa_steps),
         "mbpa-absolute": points("mbpa_absolute", lr=grid.absolute_lr, steps=[methods.mbpa_absolute.steps]),
         "mbpa-guarded": points("mbpa_guarded", lr=grid.absolute_lr, steps=[methods.mbpa_guarded.steps]),
     }
-    rests = {"mixture": {"mixture", "mixture-gated"}, "cache": {"cache", "mixture+cache"}}
+    lenders = {"mixture-gated": "mixture", "mixture+cache": "cache"}
+    read = wanted | {lender for method, lender in lenders.items() if method in wanted}
     rules: dict[str, Rule] = {"lstm": Unadapted()}
     for method, some in tried.items():
-        if not rests.get(method, {method}).isdisjoint(wanted):
-            rules |= search.rules(method, some, **({"gamma": 1.0} if method in RECALLING else {}))
+        if method in read:
+            whole = {"gamma": 1.0} if method in recalling else {}
+            rules |= search.rules(method, some, **whole)
     features = GateFeatures(grid.theta, methods.mixture.scale)
     observers = [features] if "mixture-gated" in wanted else []
     losses = replay.score(rules, f"tune {len(rules)} points", observers)
@@ -97,16 +99,14 @@ def tune_static(search: Search, replay: Replay) -> None:
     for method, some in tried.items():
         if method in wanted:
             found = _found(losses, method, some)
-            recalling = method in RECALLING
-            search.take(
-                method, with_shares(found, base, f"{method}.gamma", grid.gamma) if recalling else found
-            )
+            mixtures = with_shares(found, base, f"{method}.gamma", grid.gamma)
+            search.take(method, mixtures if method in recalling else found)
     if "hebb" in wanted:
         known = search.settings.methods
-        points_of_hebb = HebbGrid.of(known.mbpa, known.hebb, grid)
-        replay.score({}, f"tune {len(points_of_hebb.points)} points of hebb", [points_of_hebb])
+        hebb = HebbGrid.of(known.mbpa, known.hebb, grid)
+        replay.score({}, f"tune {len(hebb.points)} points of hebb", [hebb])
         best["hebb"] = Best(fixed=search.fixed)
-        best["hebb"].offer_table(points_of_hebb.points, points_of_hebb.table)
+        best["hebb"].offer_table(hebb.points, hebb.table)
         search.check("hebb")
     if "mixture+cache" in wanted:
         _take_cache(search, "mixture+cache", losses, replay.every)
