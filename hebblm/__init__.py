@@ -9,7 +9,7 @@ from hebblm.threads import wait_briefly
 
 if TYPE_CHECKING:
     from hebblm.adapt.methods import METHODS, Method
-    from hebblm.front import evaluate
+    from hebblm.front import evaluate, tune
     from hebblm.language_model import LanguageModel, load
     from hebblm.reader import Reader, Suggestion
     from hebblm.report.result import Result
@@ -35,6 +35,7 @@ __all__ = [
     "__version__",
     "evaluate",
     "load",
+    "tune",
 ]
 
 if not TYPE_CHECKING:  # a name that is none stays an error for the type checker

@@ -1,40 +1,70 @@
-"""The front door's comparison: every method side by side on one text."""
+"""The front door's comparison and tuning, many methods on one text; mistakes are told before torch is loaded."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hebblm.adapt.methods import DEFAULT_METHODS, check_methods, plain_name
+from hebblm.adapt.methods import DEFAULT_METHODS, TUNABLE, check_methods, unaliased, with_parts
+from hebblm.errors import UserError
 from hebblm.evaluation.defaults import resolve_settings
-from hebblm.evaluation.run import run_scenario
-from hebblm.evaluation.scenario import open_scenario
+from hebblm.evaluation.hyperparameters import Hyperparameters, plain_name
 from hebblm.evaluation.scenario_config import ScenarioConfig
-from hebblm.language_model import LanguageModel
-from hebblm.models.device import pick_device
+from hebblm.files import check_writable, write_json
+from hebblm.progress import say
 from hebblm.provenance import provenance
-from hebblm.report.frequency import DEFAULT_EDGES
-from hebblm.report.result import Result
+from hebblm.report.frequency import DEFAULT_EDGES, validate_edges
+
+if TYPE_CHECKING:  # they load torch
+    from hebblm.evaluation.scenario import Scenario
+    from hebblm.language_model import LanguageModel
+    from hebblm.models.huggingface.model import HuggingFaceModel
+    from hebblm.report.readings import Readings
+    from hebblm.report.result import Result
+    from hebblm.text.subwords import Subwords
+    from hebblm.tuning.search import Search
+
+    Model = LanguageModel | str | Path | None
+    Target = str | Path | None
+
+FEW_TOKENS = 5000
+"""Below this, the best of some hundred points is often the luckiest one, and worse than the default on other text."""
 
 
 def evaluate(
-    model: LanguageModel | str | Path,
-    target: str | Path,
+    model: Model = None,
+    target: Target = None,
     methods: Sequence[str] = DEFAULT_METHODS,
     *,
     hyperparameters: str = "default",
+    values: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
+    frequency_edges: Sequence[int] = DEFAULT_EDGES,
+    forgetting: int | None = None,
+    output_path: str | Path | None = None,
+    log_samples: bool = False,
+    log_neighbors: int = 0,
+    command: str | None = None,
     **options: Any,
 ) -> Result:
     """Read a text by several methods side by side: what ``hebblm-eval --checkpoint MODEL --target TEXT`` does.
 
     Args:
-        model: a language model, or the name or folder of one.
+        model: a language model, or the name or folder of one; None where ``options`` name a scenario.
         target: a corpus (ptb, wt2, pydoc, numpy, text:PATH, hf:ID) or the path of a text.
         methods: in the order of the tables.
         hyperparameters: default, tuned, paper, or a file of hebblm-tune.
-        settings: single hyper-parameters by dotted name, over those.
+        values: hyper-parameters by dotted name, found for this scenario, over those.
+        settings: single hyper-parameters by dotted name, over both.
+        frequency_edges: bounds of the frequency buckets.
+        forgetting: tokens of the source's own text that are scored before and after, None for none.
+        output_path: folder for result and report.
+        log_samples: also write tokens.parquet there, one row a token.
+        log_neighbors: also write neighbors.parquet, what the first so many tokens retrieved.
+        command: as it can be typed again, for the result's provenance.
         options: fields of :class:`hebblm.evaluation.scenario_config.ScenarioConfig`, e.g. ``max_tokens=1000``.
 
     Returns:
@@ -43,21 +73,188 @@ def evaluate(
     Raises:
         UserError: an unknown name or value, or a corpus that cannot be had.
     """
-    methods = [plain_name(name) for name in methods]
+    methods = [unaliased(name) for name in methods]
     check_methods(methods)
-    named: dict[str, Any] = {"text": target} if isinstance(target, Path) else {"target": target}
-    held = model.held() if isinstance(model, LanguageModel) else None
-    if held is not None and isinstance(model, LanguageModel):
-        named["model"] = model.name
-    else:
-        named["checkpoint"] = model.folder if isinstance(model, LanguageModel) else Path(model)
-    config = ScenarioConfig(**named, **options).completed()
-    config.check()
-    values = resolve_settings(config, hyperparameters, settings or {}, [])
-    device = pick_device(config.device)
-    name = Path(config.model or config.checkpoint or config.source or "").name
-    command = f"hebblm.evaluate({name!r}, {str(target)!r})"
-    record = provenance(command, device=str(device), seed=config.seed)
-    return run_scenario(
-        open_scenario(config, device, record, held), list(methods), values, record, DEFAULT_EDGES
-    ).result
+    edges = validate_edges(frequency_edges)
+    asked = _Asked.of(model, target, hyperparameters, values, settings, output_path, **options)
+    if log_samples and output_path is None:
+        raise UserError("--log-samples needs --output-path DIR to write to")
+    if log_neighbors < 0 or (log_neighbors and not log_samples):
+        raise UserError(
+            f"--log-neighbors {log_neighbors} must be at least 0, and needs --log-samples beside it"
+        )
+    source, read = asked.config.corpora()
+    if forgetting is not None and source == read:
+        raise UserError(
+            f"--forgetting compares two domains, and {read} is the only one; use --cross-domain A-to-B"
+        )
+    scenario, record = asked.open("evaluate", command)
+    from hebblm.evaluation.run import run_scenario
+
+    found = run_scenario(
+        scenario,
+        list(methods),
+        asked.settings,
+        record,
+        edges,
+        log_neighbors=log_neighbors,
+        forgetting=forgetting,
+    )
+    if asked.folder is not None:
+        from hebblm.report import write_report
+
+        found.save(asked.folder, log_samples=log_samples)
+        write_report(found.result, asked.folder)
+    return found.result
+
+
+def compare_readings(
+    model: Model = None,
+    target: Target = None,
+    methods: Sequence[str] = DEFAULT_METHODS,
+    *,
+    output_path: str | Path | None = None,
+    command: str | None = None,
+    **options: Any,
+) -> Readings:
+    """Compare what the paper leaves open, one reading at a time, by those methods that retrieve.
+
+    This is what ``hebblm-eval --readings`` does. The arguments are those of :func:`evaluate`, what concerns only its
+    files apart; ``output_path`` is the folder for readings.json.
+
+    Raises:
+        UserError: an unknown name or value, or no method that retrieves.
+    """
+    methods = [unaliased(name) for name in methods]
+    check_methods(methods)
+    asked = _Asked.of(model, target, output_path=output_path, **options)
+    scenario, record = asked.open("front.compare_readings", command)
+    from hebblm.report.readings import FILE_NAME
+    from hebblm.tuning import readings
+
+    found = readings.compare_readings(scenario, list(methods), asked.settings, record)
+    if asked.folder is not None:
+        write_json(asked.folder / FILE_NAME, found.to_json())
+    return found
+
+
+def tune(
+    model: Model = None,
+    target: Target = None,
+    methods: Sequence[str] = TUNABLE,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    dynamic: bool = True,
+    output_path: str | Path | None = None,
+    command: str | None = None,
+    **options: Any,
+) -> Search:
+    """Find hyper-parameters on validation text: what ``hebblm-tune --checkpoint MODEL --target TEXT`` does.
+
+    Args:
+        model: as for :func:`evaluate`.
+        target: as for :func:`evaluate`.
+        methods: only these are tuned, and what they rest on.
+        settings: hyper-parameters by dotted name that keep these values; across domains base.lr above 0 is tuned.
+        dynamic: tune dynamic evaluation and its combinations as well, which reads the text once a point.
+        output_path: folder for tuned.json (every point tried) and config.json (for ``hebblm-eval --config``).
+        command: as it can be typed again, for provenance.
+        options: as for :func:`evaluate`; by default the first 10,000 tokens of the validation split are read.
+
+    Returns:
+        The best point of every method, ``.values`` by dotted name.
+
+    Raises:
+        UserError: the test split, an open vocabulary, an unknown name or value, or a value that is not tried.
+    """
+    options = {"split": "valid", "max_tokens": 10_000, **options}
+    if options["split"] != "valid":
+        raise UserError(f"split {options['split']!r} must not be tuned on; use --split valid")
+    if options.get("vocabulary") == "open":
+        raise UserError("vocabulary 'open' cannot be tuned; tune with union, whose values serve both")
+    methods = tuple(unaliased(name) for name in methods)
+    with_parts(methods)
+    asked = _Asked.of(model, target, "tune", None, settings, output_path, **options)
+    scenario, record = asked.open("tune", command)
+    from hebblm.tuning.grid import Grid
+    from hebblm.tuning.search import write_tuned
+    from hebblm.tuning.tune import tune
+
+    if len(scenario.stream) < FEW_TOKENS:
+        say(
+            f"warning: {len(scenario.stream):,} tokens are few; values found on fewer than {FEW_TOKENS:,} may do worse "
+            "on other text than the default ones (see --max-tokens)"
+        )
+    fixed = {name: asked.settings.of(name) for name in map(plain_name, settings or {})}
+    found = tune(scenario, asked.settings, Grid(), dynamic=dynamic, fixed=fixed, methods=methods)
+    if asked.folder is not None:
+        write_tuned(found, scenario, record, asked.folder)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What was asked for, checked without loading torch.
+
+    Args:
+        config: the scenario.
+        settings: hyper-parameters.
+        note: whose they are, where they are not the model's own, and how to find these.
+        folder: for what is written, None for nothing.
+        held: a model of ``transformers`` that is open already, with its pieces.
+    """
+
+    config: ScenarioConfig
+    settings: Hyperparameters
+    note: str
+    folder: Path | None
+    held: tuple[HuggingFaceModel, Subwords] | None
+
+    @classmethod
+    def of(
+        cls,
+        model: Model,
+        target: Target,
+        hyperparameters: str = "default",
+        values: Mapping[str, Any] | None = None,
+        settings: Mapping[str, Any] | None = None,
+        output_path: str | Path | None = None,
+        **options: Any,
+    ) -> _Asked:
+        """Check names, values and folder; the arguments are those of :func:`evaluate`."""
+        named: dict[str, Any] = {"text": target} if isinstance(target, Path) else {"target": target}
+        held = None if model is None or isinstance(model, str | Path) else model.held()
+        if isinstance(model, str | Path):
+            named["checkpoint"] = Path(model)
+        elif model is not None:
+            named |= {"checkpoint": model.folder} if held is None else {"model": model.name}
+        plain = ScenarioConfig(**{**named, **options})
+        config = plain.completed()
+        config.check()
+        chosen, lender = resolve_settings(config, hyperparameters, values or {}, settings or {})
+        place = None if output_path is None else Path(output_path)
+        if place is not None:
+            check_writable(place)
+        tuning = shlex.join(["hebblm-tune", *plain.arguments()])
+        note = f"hyper-parameters: {lender}; find this model's own with {tuning}"
+        return cls(config, chosen, note if lender else "", place, held)
+
+    def open(self, function: str, command: str | None) -> tuple[Scenario, dict[str, Any]]:
+        """Return the opened scenario and the record of provenance.
+
+        Args:
+            function: that was called.
+            command: that called it, None for none.
+        """
+        from hebblm.evaluation.scenario import open_scenario
+        from hebblm.models.device import pick_device
+
+        config, device = self.config, pick_device(self.config.device)
+        source, target = config.corpora()
+        name = Path(config.model or config.checkpoint or source or "").name
+        call = f"hebblm.{function}({name!r}, {target!r})"
+        record = provenance(command or call, device=str(device), seed=config.seed)
+        scenario = open_scenario(config, device, record, self.held)
+        if self.note:
+            say(self.note)
+        return scenario, record

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hebblm.adapt import METHODS, EvalBatch, check_methods
 from hebblm.adapt.context import Context
-from hebblm.adapt.methods import plain_name
+from hebblm.adapt.methods import unaliased
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.memory import build_memory
@@ -66,7 +66,7 @@ class Reader:
         update_every: int = 10,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        method = plain_name(method)
+        method = unaliased(method)
         check_methods([method])
         if METHODS[method].moving:
             raise UserError(

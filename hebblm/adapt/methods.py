@@ -252,13 +252,13 @@ def named(text: str) -> list[str]:
     Raises:
         UserError: an unknown or repeated method.
     """
-    names = [plain_name(name.strip()) for name in text.split(",")]
+    names = [unaliased(name.strip()) for name in text.split(",")]
     names = [*DEFAULT_METHODS, *OUR_METHODS] if names == [EVERY] else names
     check_methods(names)
     return names
 
 
-def plain_name(name: str) -> str:
+def unaliased(name: str) -> str:
     """Return the name of a method as results have it: ``base`` is ``lstm``, whatever the base is."""
     return ALIASES.get(name, name)
 

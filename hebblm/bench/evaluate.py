@@ -19,8 +19,9 @@ from hebblm.bench.record import Noted, Row, as_measured
 from hebblm.bench.source import ModelSource, Source, SyntheticSource, open_source
 from hebblm.bench.stand_in import Reading, model_reading, synthetic_reading
 from hebblm.bench.timing import Tick, Timing, interleave, stopwatch
-from hebblm.evaluation.hyperparameters import Hyperparameters, paper_values
-from hebblm.evaluation.loop import evaluate_alone
+from hebblm.evaluation.defaults import paper_values
+from hebblm.evaluation.hyperparameters import Hyperparameters
+from hebblm.evaluation.loop import Scores, evaluate
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import MemoryConfig
 from hebblm.models.awd import AwdBase
@@ -162,12 +163,22 @@ def _dynamic(config: EvalConfig, bench: Harness, unadapted: dict[str, Rule], tic
 
     def dynamic() -> tuple[float, int]:
         base = DynamicBase(AwdBase(reading.model), settings, None)
-        timed = stopwatch(
-            lambda: evaluate_alone(base, stream, UnionVocabulary(), segment=settings.segment),
-            len(stream),
-            bench.device,
-        )
-        return timed()
+        context = bench.context()
+        context.fixed = False
+        context.set_head(base.head)
+
+        def read() -> Scores:
+            return evaluate(
+                base,
+                context,
+                unadapted,
+                stream,
+                UnionVocabulary(),
+                update_every=settings.segment,
+                write=False,
+            )
+
+        return stopwatch(read, len(stream), bench.device)()
 
     timings = interleave(
         {"lstm": bench.turn(unadapted, len(stream), config.batch), "dynamic": dynamic}, config.repeats, tick

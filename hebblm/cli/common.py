@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import inspect
-import re
 import sys
 from argparse import ArgumentError, RawDescriptionHelpFormatter
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar, get_args, get_type_hints
 
+import docstring_parser
 from jsonargparse import ArgumentParser, DefaultHelpFormatter
 
 from awd_lstm.document import CheckpointError
@@ -109,16 +108,9 @@ def guarded(prog: str) -> Callable[[Main], Main]:
 
 def _field_docs(config: type) -> dict[str, str]:
     """Return the text of each field under ``Args`` in the docstrings of a class and its bases."""
-    docs: dict[str, str] = {}
-    for owner in reversed(config.__mro__):
-        text = inspect.cleandoc(owner.__dict__.get("__doc__") or "")
-        match = re.search(r"^Args:\n(.*?)(?:\n\n|\Z)", text, re.DOTALL | re.MULTILINE)
-        if match is None:
-            continue
-        body = inspect.cleandoc(match.group(1))
-        entries = re.findall(r"^(\w+): (.*?)(?=^\w+: |\Z)", body, re.DOTALL | re.MULTILINE)
-        docs |= {name: " ".join(words.split()).replace("``", "") for name, words in entries}
-    return docs
+    parsed = (docstring_parser.parse(owner.__doc__ or "") for owner in reversed(config.__mro__))
+    found = {field.arg_name: field.description or "" for docs in parsed for field in docs.params}
+    return {name: " ".join(words.split()).replace("``", "") for name, words in found.items()}
 
 
 def _innermost(error: BaseException) -> str:

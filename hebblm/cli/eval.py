@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from rich.console import Console
 
-from hebblm.adapt.methods import DEFAULT_METHODS, METHODS, STATIC_METHODS, named
+from hebblm.adapt.methods import DEFAULT_METHODS, named
 from hebblm.cli.common import guarded, parse
 from hebblm.cli.lists import print_models, print_settings
 from hebblm.errors import UserError
-from hebblm.evaluation.defaults import resolve_values, start_of
+from hebblm.evaluation.hyperparameters import parse_settings
 from hebblm.evaluation.scenario_config import ScenarioConfig
-from hebblm.files import check_writable, write_json
-from hebblm.progress import say
-from hebblm.provenance import command_line, provenance
-from hebblm.report.frequency import validate_edges
-
-if TYPE_CHECKING:  # they load torch, and are imported once the command line is known to make sense
-    from hebblm.evaluation.hyperparameters import Hyperparameters
-    from hebblm.evaluation.scenario import Scenario
+from hebblm.front import compare_readings, evaluate
+from hebblm.provenance import command_line
 
 PROG = "hebblm-eval"
 
@@ -69,6 +62,17 @@ class EvalConfig(ScenarioConfig):
     models: bool = False
     settings: bool = False
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.forgetting_tokens < 1:
+            raise UserError(f"--forgetting-tokens {self.forgetting_tokens} must be at least 1")
+        others = [name for name in ("log_samples", "log_neighbors", "forgetting") if getattr(self, name)]
+        if self.readings and others:
+            option = f"--{others[0].replace('_', '-')}"
+            raise UserError(f"--readings writes readings.json alone; leave {option} out")
+        if self.method is not None and any(item.partition("=")[0] == "mbpa.method" for item in self.set):
+            raise UserError(f"--method {self.method} and --set mbpa.method=... name the same; use one")
+
 
 @guarded(PROG)
 def main(argv: list[str] | None = None) -> int:
@@ -80,154 +84,45 @@ def main(argv: list[str] | None = None) -> int:
         description="Read a text with a base model and every adaptation method, and say who predicts it best.",
         example="hebblm-eval --cross-domain wt2-to-ptb --output-path results/wt2-to-ptb",
     )
+    console = Console()
     if config.models or config.settings:
-        (print_models if config.models else print_settings)(Console())
+        (print_models if config.models else print_settings)(console)
         return 0
-    asked, config = config, config.completed()
-    methods = named(config.methods)
-    edges = validate_edges(config.frequency_edges)
-    config.check()
-    values = resolve_values(config, config.hyperparameters, config.values, changes_of(config))
-    if config.output_path is not None:
-        check_writable(config.output_path)
-    elif config.log_samples:
-        raise UserError("--log-samples needs --output-path DIR to write to")
-    if config.log_neighbors < 0 or (config.log_neighbors and not config.log_samples):
-        raise UserError(
-            f"--log-neighbors {config.log_neighbors} must be at least 0, and needs --log-samples beside it"
-        )
-    check_forgetting(config)
-    check_readings(config)
-    return _run(config, methods, edges, values, command_line(PROG, argv), borrowed(asked))
-
-
-def _run(
-    config: EvalConfig,
-    methods: list[str],
-    edges: tuple[int, ...],
-    values: dict[str, Any],
-    command: str,
-    note: str,
-) -> int:
-    """Evaluate what was checked."""
-    from hebblm.evaluation.hyperparameters import Hyperparameters
-    from hebblm.evaluation.neighbors import write_neighbors
-    from hebblm.evaluation.run import run_scenario, write_tokens
-    from hebblm.evaluation.scenario import open_scenario
-    from hebblm.models.device import pick_device
-    from hebblm.report import print_summary, write_report
-    from hebblm.report.inspect_data import NEIGHBORS_FILE
-
-    device = pick_device(config.device)
-    settings = Hyperparameters().changed(values)
-    record = provenance(command, device=str(device), seed=config.seed)
-    scenario = open_scenario(config, device, record)
-    if note:
-        say(note)
+    form = {} if config.method is None else {"mbpa.method": config.method}
+    asked: dict[str, Any] = {
+        **{f.name: getattr(config, f.name) for f in fields(ScenarioConfig)},
+        "methods": named(config.methods),
+        "hyperparameters": config.hyperparameters,
+        "values": config.values,
+        "settings": {**parse_settings(config.set), **form},
+        "output_path": config.output_path,
+        "command": command_line(PROG, argv),
+    }
     if config.readings:
-        return _compare(config, scenario, methods, settings, record)
-    outcome = run_scenario(
-        scenario,
-        methods,
-        settings,
-        record,
-        edges,
-        log_neighbors=config.log_neighbors,
-        forgetting=config.forgetting_tokens if config.forgetting else None,
-    )
-    print_summary(outcome.result, Console())
-    if config.output_path is not None:
-        outcome.result.save(config.output_path)
-        if config.log_samples:
-            write_tokens(outcome, scenario, config.output_path / "tokens.parquet")
-        if outcome.neighbors is not None:
-            write_neighbors(outcome.neighbors, scenario, config.output_path / NEIGHBORS_FILE)
-        write_report(outcome.result, config.output_path)
-        Console().print(f"results in {config.output_path}", soft_wrap=True)
+        readings = compare_readings(**asked)
+        from hebblm.report.console import print_table
+        from hebblm.report.readings import readings_table
+
+        print_table(readings_table({readings.label: readings}), console)
     else:
-        Console().print(
+        result = evaluate(
+            **asked,
+            frequency_edges=config.frequency_edges,
+            forgetting=config.forgetting_tokens if config.forgetting else None,
+            log_samples=config.log_samples,
+            log_neighbors=config.log_neighbors,
+        )
+        from hebblm.report import print_summary
+
+        print_summary(result, console)
+    if config.output_path is not None:
+        what = "readings" if config.readings else "results"
+        console.print(f"{what} in {config.output_path}", soft_wrap=True)
+    elif not config.readings:
+        console.print(
             "For training counts, new words by occurrence, plots and settings add --output-path DIR"
         )
     return 0
-
-
-def _compare(
-    config: EvalConfig,
-    scenario: Scenario,
-    methods: list[str],
-    settings: Hyperparameters,
-    record: dict[str, Any],
-) -> int:
-    """Compare the readings of the paper instead of evaluating one."""
-    from hebblm.evaluation.readings import compare_readings
-    from hebblm.report.console import print_table
-    from hebblm.report.readings import FILE_NAME as READINGS_FILE
-    from hebblm.report.readings import readings_table
-
-    static = [METHODS[name] for name in methods if name in STATIC_METHODS]
-    retrieving = [method.name for method in static if method.rule(settings.methods).needs.retrieval]
-    found = compare_readings(scenario, retrieving, settings, record)
-    print_table(readings_table({found.label: found}), Console())
-    if config.output_path is not None:
-        write_json(config.output_path / READINGS_FILE, found.to_json())
-        Console().print(f"readings in {config.output_path}", soft_wrap=True)
-    return 0
-
-
-def borrowed(config: EvalConfig) -> str:
-    """Return whose the hyper-parameters are and how to find the model's own; empty where they are its own."""
-    lender = start_of(config.completed(), config.hyperparameters).lender
-    if not lender or config.values:
-        return ""
-    tune = shlex.join(["hebblm-tune", *config.arguments()])
-    return f"hyper-parameters: {lender}; find this model's own with {tune}"
-
-
-def check_readings(config: EvalConfig) -> None:
-    """Refuse what a comparison of readings does not write.
-
-    Raises:
-        UserError: naming it.
-    """
-    asked = [
-        name
-        for name, given in (
-            ("--log-samples", config.log_samples),
-            ("--log-neighbors", config.log_neighbors),
-            ("--forgetting", config.forgetting),
-        )
-        if given
-    ]
-    if config.readings and asked:
-        raise UserError(f"--readings writes readings.json alone; leave {asked[0]} out")
-
-
-def check_forgetting(config: EvalConfig) -> None:
-    """Refuse what would only be found out once a model was opened or trained.
-
-    Raises:
-        UserError: forgetting within one domain, or of no tokens.
-    """
-    if config.forgetting_tokens < 1:
-        raise UserError(f"--forgetting-tokens {config.forgetting_tokens} must be at least 1")
-    source, target = config.corpora()
-    if config.forgetting and source == target:
-        raise UserError(
-            f"--forgetting compares two domains, and {target} is the only one; use --cross-domain A-to-B"
-        )
-
-
-def changes_of(config: EvalConfig) -> list[str]:
-    """Return single changes of hyper-parameters: those of ``--set``, and the form of ``--method``.
-
-    Raises:
-        UserError: both name the form.
-    """
-    if config.method is None:
-        return config.set
-    if any(item.partition("=")[0] == "mbpa.method" for item in config.set):
-        raise UserError(f"--method {config.method} and --set mbpa.method=... name the same; use one")
-    return [*config.set, f"mbpa.method={config.method}"]
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from hebblm.adapt.methods import check_methods, plain_name
+from hebblm.adapt.methods import check_methods, unaliased
 from hebblm.cli.common import guarded, parse
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import parse_settings
@@ -85,7 +85,7 @@ def main(argv: list[str] | None = None) -> int:
         description="Read a text with an adapting model, and see what it expects before and after.",
         example=f'{PROG} tiny-pydoc-raw notes.txt --suggest "The function"',
     )
-    check_methods([plain_name(config.method)])
+    check_methods([unaliased(config.method)])
     check_device(config.device)
     model_folder(config.model)
     settings = parse_settings(config.set)

@@ -1,1 +1,1 @@
-"""Evaluation: predict, score, update; metrics, scenarios and tuning."""
+"""Evaluation: predict, score, update; scenarios, runs and what observes them."""

@@ -4,101 +4,110 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from hebblm.evaluation.hyperparameters import (
-    Hyperparameters,
-    check_values,
-    paper_values,
-    parse_settings,
-    read_tuned,
-    tuned_document,
-)
+import msgspec
+
+from hebblm.errors import UserError
+from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.scenario_config import ScenarioConfig
+from hebblm.files import read_json
 from hebblm.installation import models_path
 from hebblm.suggest import unknown
 
 STARTS = ("default", "tuned", "paper")
+TUNED_SCHEMA = "hebblm-tuned/1"
+PAPER: dict[str, dict[str, Any]] = read_json(Path(__file__).with_name("paper.json"))
+"""The paper's optima (its Table "lm_parameter") in its own units, where a query that diverges is run again at a stable
+rate; the cache's are those published for AWD-LSTM."""
+_LITERAL = ("mbpa_absolute", "mbpa_guarded")
 
 
-class Start(NamedTuple):
-    """The values that a run starts from.
+class TunedFile(msgspec.Struct, tag_field="schema", tag=TUNED_SCHEMA):
+    """What ``hebblm-tune`` wrote, as far as an evaluation asks.
 
     Args:
         values: by dotted name.
-        lender: whose they are, where they were found for another scenario; empty otherwise.
+        scenario: that they were found in.
     """
 
     values: dict[str, Any]
-    lender: str = ""
+    scenario: dict[str, Any] = {}
+
+    @classmethod
+    def read(cls, path: Path) -> TunedFile:
+        """Return what a file holds.
+
+        Raises:
+            UserError: no such file, or it is something else.
+        """
+        try:
+            return msgspec.convert(read_json(path), cls)
+        except msgspec.ValidationError as error:
+            raise UserError(
+                f"{path} was not written by hebblm-tune ({error}); name a file of schema {TUNED_SCHEMA}"
+            ) from error
 
 
-def start_of(config: ScenarioConfig, start: str) -> Start:
-    """Return the values of ``default``, ``tuned``, ``paper`` or a file of hebblm-tune.
+def resolve_settings(
+    config: ScenarioConfig, start: str, values: Mapping[str, Any], changes: Mapping[str, Any]
+) -> tuple[Hyperparameters, str]:
+    """Return a run's hyper-parameters: those it starts from, then those of a file, then single changes.
+
+    Args:
+        config: the scenario.
+        start: ``default``, ``tuned``, ``paper``, a file of hebblm-tune, or what ``tune`` starts from.
+        values: by dotted name, found for this scenario.
+        changes: by dotted name.
+
+    Returns:
+        The hyper-parameters, and whose they are where they were found for another scenario; empty otherwise.
+
+    Raises:
+        UserError: an unknown start, name or value.
+    """
+    first, lender = _start(config, start)
+    return Hyperparameters().changed({**first, **values, **changes}), "" if values else lender
+
+
+def _start(config: ScenarioConfig, start: str) -> tuple[dict[str, Any], str]:
+    """Return the values that a run starts from, by dotted name, and whose they are, empty where they are its own.
 
     Where nothing was tuned for a scenario, ``tuned`` falls to what was tuned for the nearest one: across domains for
     wt2-to-ptb, within a domain for ptb.
 
     Raises:
-        UserError: neither of them.
+        UserError: an unknown start.
     """
     source, target = config.corpora()
     name = f"{source}-to-{target}" if source != target else target
+    paper = paper_values(source or "", target)
     if start == "default":
         own = name in ("ptb", "wt2", "wt2-to-ptb") and config.checkpoint is None
-        return Start(
-            {}, "" if own else "the default ones, found on validation text of ptb, wt2 and wt2-to-ptb"
-        )
+        return {}, "" if own else "the default ones, found on validation text of ptb, wt2 and wt2-to-ptb"
+    if start == "tune":  # the default ones, beside the published window of the cache, which is not tuned
+        return {name: paper[name] for name in ("cache.window",) if name in paper}, ""
     if start == "paper":
-        lender = "the paper's, tuned for larger models"
-        return Start(paper_values(source or "", target), lender)
+        return paper, "the paper's, tuned for larger models"
     if start == "tuned":
         nearest = "ptb" if source == target else "wt2-to-ptb"
         for scenario in (name, nearest):
             file = models_path() / "tuned" / f"{scenario}.json"
             if file.is_file():
                 lender = "" if scenario == name else f"those of {scenario} (none were tuned for {name})"
-                return Start(read_tuned(file), lender)
-        return Start({}, "the default ones, since none were tuned")
+                return TunedFile.read(file).values, lender
+        return {}, "the default ones, since none were tuned"
     if not Path(start).is_file():
         remedy = f"{start!r} is neither default, tuned, paper nor a file of hebblm-tune"
         raise unknown("hyperparameters", start, STARTS, remedy)
-    document = tuned_document(Path(start))
-    tuned = document.get("scenario", {})
-    between = (tuned.get("source"), tuned.get("target"))
-    lender = (
-        "" if between in ((source, target), (None, None)) else f"those of {between[0]} read by {between[1]}"
-    )
-    return Start(document["values"], lender)
+    tuned = TunedFile.read(Path(start))
+    theirs = (tuned.scenario.get("source"), tuned.scenario.get("target"))
+    own = theirs in ((source, target), (None, None))
+    return tuned.values, "" if own else f"those of {theirs[0]} read by {theirs[1]}"
 
 
-def resolve_values(
-    config: ScenarioConfig, start: str, values: Mapping[str, Any], changes: list[str]
-) -> dict[str, Any]:
-    """Return a run's hyper-parameters by dotted name: those it starts from, then those of a file, then single changes.
-
-    All are checked, as far as they are not those of dynamic evaluation without loading torch.
-
-    Args:
-        config: the scenario.
-        start: as for :func:`start_of`.
-        values: by dotted name.
-        changes: ``name=value``.
-
-    Raises:
-        UserError: an unknown name or value.
-    """
-    merged = {**start_of(config, start).values, **values, **parse_settings(changes)}
-    check_values(merged)
-    return merged
-
-
-def resolve_settings(
-    config: ScenarioConfig, start: str, values: Mapping[str, Any], changes: list[str]
-) -> Hyperparameters:
-    """Return the settings of :func:`resolve_values`.
-
-    Raises:
-        UserError: an unknown name or value.
-    """
-    return Hyperparameters().changed(resolve_values(config, start, values, changes))
+def paper_values(source: str, target: str) -> dict[str, Any]:
+    """Return the paper's optimum for a scenario: PTB's or WikiText-2's within a domain, else the cross-domain one."""
+    values = PAPER["cross"] if source != target else PAPER.get(source, PAPER["wt2"])
+    steps = {f"{name}.{key}": values[f"mbpa.{key}"] for name in _LITERAL for key in ("lr", "steps")}
+    return {**values, **steps}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,9 +17,9 @@ from hebblm.adapt.block import Block
 from hebblm.adapt.context import SEARCH
 from hebblm.adapt.safeguards import Safeguards
 from hebblm.adapt.work import Work, clock_of
-from hebblm.evaluation.blocks import Pace
-from hebblm.evaluation.sweep import Sweep
+from hebblm.evaluation.pace import Pace
 from hebblm.evaluation.vocabulary import UnionVocabulary, Vocabulary
+from hebblm.memory.nearest import Ranked
 from hebblm.models.base import Base
 from hebblm.text import EvaluationStream
 
@@ -32,6 +31,16 @@ class Observer(Protocol):
 
     def watch(self, batch: EvalBatch, targets: Tensor) -> None:
         """Look at a mini-batch and its labels (N,)."""
+
+
+class Known(Protocol):
+    """States and neighbours of a stream that were computed before."""
+
+    def states(self, begin: int, end: int) -> Tensor:
+        """Return the hidden states (n, D) of a run of tokens."""
+
+    def ranked(self, begin: int, end: int) -> Ranked:
+        """Return distances and positions (n, K) of the neighbours of a run of tokens."""
 
 
 @dataclass(slots=True)
@@ -93,7 +102,7 @@ def evaluate(
     update_every: int,
     write: bool = True,
     read_ahead: bool = False,
-    sweep: Sweep | None = None,
+    known: Known | None = None,
     observers: Sequence[Observer] = (),
     safeguards: bool = True,
     progress: Progress = lambda tokens: None,
@@ -121,7 +130,7 @@ def evaluate(
         update_every: tokens between two updates of memory and base.
         write: add observed pairs to the memory; False evaluates with what it holds. It is searched if a rule asks.
         read_ahead: read and predict more than one interval at a time; only for a fixed base of fixed vocabulary.
-        sweep: states and neighbours of this very stream, base and memory, where they were computed before; the base is
+        known: states and neighbours of this very stream, base and memory, where they were computed before; the base is
             then not read, nor the memory searched.
         observers: see every mini-batch once it is scored, before it is learned from.
         safeguards: count the queries whose neighbours' loss rose, and measure the fast form by the exact one.
@@ -140,14 +149,14 @@ def evaluate(
     for begin in range(0, total, pace.ahead):
         started = clock()
         end = min(begin + pace.ahead, total)
-        if sweep is None:
+        if known is None:
             states = base.read(vocabulary.readable(inputs[begin:end], context.head.weight.shape[0]))
         else:
-            states = sweep.states(begin, end)
+            states = known.states(begin, end)
         scores.base_seconds += clock() - started
         for start, stop in pace.blocks(begin, end, context.memory if write else None):
             hidden, labels = states[start - begin : stop - begin], targets[start:stop]  # (N, D), (N,)
-            ranked = None if sweep is None else sweep.ranked(start, stop)
+            ranked = None if known is None else known.ranked(start, stop)
             batch = context.batch(hidden, Block.of(labels, update_every, write), ranked)
             started = clock()
             _ = batch.log_normalizers
@@ -181,42 +190,6 @@ def token_losses(rule: Rule, batch: EvalBatch, labels: Tensor, vocabulary: Vocab
     if isinstance(vocabulary, UnionVocabulary):
         return rule.score(batch, labels)
     return vocabulary.score(rule.log_probs(batch), labels)
-
-
-def evaluate_alone(
-    base: Base,
-    stream: EvaluationStream,
-    vocabulary: Vocabulary,
-    *,
-    segment: int,
-    progress: Progress = lambda tokens: None,
-) -> tuple[npt.NDArray[np.float32], float]:
-    """Score a stream by a base that learns from it and uses no memory (dynamic evaluation).
-
-    Args:
-        base: a :class:`hebblm.models.base.Base`.
-        stream: the tokens.
-        vocabulary: how unseen words are charged.
-        segment: tokens read, scored and then learned from at a time.
-        progress: called with the number of tokens done since the last call.
-
-    Returns:
-        (T,) float32 losses in nats, and the seconds it took.
-    """
-    device = base.head.weight.device
-    inputs = torch.from_numpy(stream.inputs).to(device)
-    targets = torch.from_numpy(stream.targets).to(device)
-    nll = np.empty(len(stream), dtype=np.float32)
-    started = time.perf_counter()
-    for start in range(0, len(stream), segment):
-        stop = min(start + segment, len(stream))
-        labels = targets[start:stop]
-        hidden = base.read(vocabulary.readable(inputs[start:stop], base.head.weight.shape[0]))
-        with torch.no_grad():
-            nll[start:stop] = vocabulary.score(base.head.logits(hidden).log_softmax(1), labels).cpu().numpy()
-        _advance(base, labels, vocabulary)
-        progress(stop - start)
-    return nll, time.perf_counter() - started
 
 
 def _advance(base: Base, labels: Tensor, vocabulary: Vocabulary) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from hebblm.evaluation.loop import Scores
 from hebblm.report import MethodResult, frequency_report
 from hebblm.report.numbers import perplexity
 from hebblm.report.occurrences import occurrence_report, occurrences_so_far
@@ -17,31 +17,28 @@ from hebblm.text import EvaluationStream
 
 
 def method_result(
-    nll: npt.NDArray[np.float32],
+    name: str,
+    scores: Scores,
     stream: EvaluationStream,
-    *,
     hyperparameters: Mapping[str, Any],
-    seconds: float,
-    rose: int | None = None,
-    stabilized: int | None = None,
-    errors: Sequence[float] = (),
     edges: Sequence[int],
+    *,
     whole: bool,
+    adapts: bool,
 ) -> MethodResult:
     """Summarise one method's losses.
 
     Args:
-        nll: (T,) nats.
+        name: of the method.
+        scores: of a pass over the stream.
         stream: the tokens.
         hyperparameters: of the method.
-        seconds: time the method takes alone.
-        rose: queries whose neighbours' loss rose, None where nothing is adapted.
-        stabilized: those that were run again at a stable rate, None where nothing is adapted.
-        errors: what the fast form cost where it was measured, nats a token.
         edges: bounds of the frequency buckets.
         whole: whether the stream is the whole split, so that words and bytes are those of its text.
+        adapts: whether the method adapts the head to a query, so that what came of it was counted.
     """
-    losses = nll.astype(np.float64)
+    losses = scores.nll[name].astype(np.float64)
+    seconds, errors = scores.seconds[name], scores.errors[name]
     oov = stream.oov
     mean = float(losses.mean())
     total = float(losses.sum())
@@ -55,8 +52,8 @@ def method_result(
         hyperparameters=hyperparameters,
         seconds=seconds,
         tokens_per_second=len(losses) / seconds if seconds else 0.0,
-        rose_queries=rose,
-        stabilized_queries=stabilized,
+        rose_queries=scores.rose[name] if adapts else None,
+        stabilized_queries=scores.stabilized[name] if adapts else None,
         words_perplexity=perplexity(total / units) if whole else None,
         bits_per_byte=total / math.log(2) / stream.bytes if whole else None,
         running=tuple(running_curve(losses)),

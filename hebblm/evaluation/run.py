@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,19 +12,20 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hebblm.adapt import DYNAMIC, METHODS, Rule
+from hebblm.adapt import DYNAMIC, METHODS
 from hebblm.errors import UserError
 from hebblm.evaluation.forgetting import Probe
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import Scores
 from hebblm.evaluation.metrics import method_result
-from hebblm.evaluation.neighbors import NeighborLog
+from hebblm.evaluation.neighbors import NeighborLog, write_neighbors
 from hebblm.evaluation.passes import Pass, dynamic_pass, shared_pass
 from hebblm.evaluation.scenario import Scenario
 from hebblm.files import atomic_path
-from hebblm.report import MethodResult, Result
+from hebblm.report import Result
 from hebblm.report import Scenario as ScenarioRecord
 from hebblm.report.gains import Bootstrap, lead
+from hebblm.report.inspect_data import NEIGHBORS_FILE
 from hebblm.report.occurrences import occurrences_so_far
 from hebblm.report.parts import part_gains
 from hebblm.report.seconds import METHOD, RUN, SHARED, Part, Seconds
@@ -31,18 +33,44 @@ from hebblm.text.dictionary import UNK
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """A result and the losses it was made from.
+class Evaluation:
+    """A result and what it was made from.
 
     Args:
+        scenario: that was evaluated.
         result: the numbers.
         nll: by method, (T,) float32 nats.
         neighbors: what the first tokens retrieved, None if it was not logged.
     """
 
+    scenario: Scenario
     result: Result
     nll: dict[str, npt.NDArray[np.float32]]
     neighbors: NeighborLog | None = None
+
+    def save(self, folder: Path, *, log_samples: bool) -> None:
+        """Write the result and, with ``log_samples``, the tokens; neighbours if they were logged."""
+        self.result.save(folder)
+        if log_samples:
+            self.write_tokens(folder / "tokens.parquet")
+        if self.neighbors is not None:
+            write_neighbors(self.neighbors, self.scenario, folder / NEIGHBORS_FILE)
+
+    def write_tokens(self, path: Path) -> None:
+        """Write one row a token: position, token, counts in training and stream so far, is_oov, losses in nats."""
+        stream = self.scenario.stream.reported
+        targets = stream.targets
+        symbols = pa.array(stream.symbols, type=pa.string())
+        columns = {
+            "position": pa.array(np.arange(len(stream), dtype=np.int64)),
+            "token": symbols.take(pa.array(targets)),
+            "train_count": pa.array(stream.train_counts[targets]),
+            "is_oov": pa.array(stream.oov),
+            "seen": pa.array(occurrences_so_far(targets)),
+            **{f"nll_{name}": pa.array(values) for name, values in self.nll.items()},
+        }
+        with atomic_path(path) as temporary:
+            pq.write_table(pa.table(columns), temporary)
 
 
 def run_scenario(
@@ -54,7 +82,7 @@ def run_scenario(
     *,
     log_neighbors: int = 0,
     forgetting: int | None = None,
-) -> Outcome:
+) -> Evaluation:
     """Evaluate every method on the scenario's stream.
 
     Args:
@@ -85,22 +113,19 @@ def run_scenario(
         shared = shared_pass(scenario, rules, settings, log=log, probe=probe)
     if moving:
         dynamic = dynamic_pass(scenario, moving, settings, probe=probe)
-    nll = {name: (dynamic if name in moving else shared).scores.nll[name] for name in methods}
-    results = {
-        name: _method_result(name, rule, dynamic if name in moving else shared, scenario, settings, edges)
-        for name, rule in built.items()
-    }
+    passes = {name: dynamic if name in moving else shared for name in methods}
+    nll = {name: found.scores.nll[name] for name, found in passes.items()}
     stream, config = scenario.stream.reported, scenario.config
     bootstrap = Bootstrap(seed=config.seed)
-    gains = part_gains(
-        nll,
-        stream.train_counts[stream.targets],
-        occurrences_so_far(stream.targets),
-        stream.oov,
-        edges,
-        bootstrap,
-    )
-    results = {name: replace(item, gains=gains.get(name, ())) for name, item in results.items()}
+    counts, seen = stream.train_counts[stream.targets], occurrences_so_far(stream.targets)
+    gains = part_gains(nll, counts, seen, stream.oov, edges, bootstrap)
+    results = {}
+    for name, found in passes.items():
+        values, adapts = _hyperparameters(name, settings), bool(built[name].needs.descents)
+        result = method_result(
+            name, found.scores, stream, values, edges, whole=scenario.measured, adapts=adapts
+        )
+        results[name] = replace(result, gains=gains.get(name, ()), forgetting=found.forgetting.get(name))
     record = ScenarioRecord(
         kind=scenario.kind,
         source=scenario.source,
@@ -121,14 +146,11 @@ def run_scenario(
             "unk_tokens": stream.occurrences(UNK),
             "tokenizer": scenario.training_tokenizer,
             "target_tokenizer": scenario.tokenizer,
-            **(
-                {"pieces": len(scenario.stream), "words_counted": scenario.train is not None}
-                if scenario.closed
-                else {}
-            ),
+            **scenario.pieces(),
         },
     )
-    return Outcome(
+    return Evaluation(
+        scenario,
         Result(
             scenario=record,
             model={**scenario.model.describe(), "update": asdict(settings.base)},
@@ -169,46 +191,9 @@ def _parts(found: Pass, whose: str = "") -> list[Part]:
     return [part for part in parts if part.seconds]
 
 
-def _method_result(
-    name: str, rule: Rule, found: Pass, scenario: Scenario, settings: Hyperparameters, edges: tuple[int, ...]
-) -> MethodResult:
-    """Summarise what one method of a pass scored."""
-    scores, values = found.scores, METHODS[name].hyperparameters(settings.methods)
+def _hyperparameters(name: str, settings: Hyperparameters) -> dict[str, Any]:
+    """Return the settings that a method depends on, as JSON."""
+    values, dynamic = METHODS[name].hyperparameters(settings.methods), asdict(settings.dynamic)
     if name == DYNAMIC:
-        values = {**asdict(settings.dynamic), **values}
-    elif METHODS[name].moving:
-        values = {DYNAMIC: asdict(settings.dynamic), "adaptation": values}
-    counts: dict[str, Any] = {}
-    if rule.needs.descents:
-        counts = {
-            "rose": scores.rose[name],
-            "stabilized": scores.stabilized[name],
-            "errors": scores.errors[name],
-        }
-    result = method_result(
-        scores.nll[name],
-        scenario.stream.reported,
-        hyperparameters=values,
-        seconds=scores.seconds[name],
-        **counts,
-        edges=edges,
-        whole=scenario.measured,
-    )
-    return replace(result, forgetting=found.forgetting.get(name))
-
-
-def write_tokens(outcome: Outcome, scenario: Scenario, path: Any) -> None:
-    """Write one row a token: position, token, counts in training and in the stream so far, is_oov, losses in nats."""
-    stream = scenario.stream.reported
-    targets = stream.targets
-    symbols = pa.array(stream.symbols, type=pa.string())
-    columns = {
-        "position": pa.array(np.arange(len(stream), dtype=np.int64)),
-        "token": symbols.take(pa.array(targets)),
-        "train_count": pa.array(stream.train_counts[targets]),
-        "is_oov": pa.array(stream.oov),
-        "seen": pa.array(occurrences_so_far(targets)),
-        **{f"nll_{name}": pa.array(values) for name, values in outcome.nll.items()},
-    }
-    with atomic_path(path) as temporary:
-        pq.write_table(pa.table(columns), temporary)
+        return {**dynamic, **values}
+    return {DYNAMIC: dynamic, "adaptation": values} if METHODS[name].moving else values

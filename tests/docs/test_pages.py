@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from hebblm.adapt import METHODS
-from hebblm.adapt.methods import plain_name
+from hebblm.adapt.methods import unaliased
 from hebblm.evaluation.hyperparameters import Hyperparameters, parse_settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -108,7 +108,7 @@ def try_command(entry: str, arguments: list[str], monkeypatch: pytest.MonkeyPatc
         getattr(module, function)(arguments)
     config = caught.value.args[0]
     methods = getattr(config, "methods", None) or ""
-    assert {*map(plain_name, methods.split(","))} <= {*METHODS, "all", ""}
+    assert {*map(unaliased, methods.split(","))} <= {*METHODS, "all", ""}
     if module_name == "hebblm.cli.eval":
         Hyperparameters().changed(parse_settings(config.set))
 

@@ -30,8 +30,8 @@ from hebblm.adapt import (
 )
 from hebblm.adapt.method_settings import dotted
 from hebblm.adapt.settings import MbpaAbsoluteConfig, MbpaGuardedConfig
-from hebblm.evaluation.blocks import READ_AHEAD
 from hebblm.evaluation.loop import Scores, evaluate
+from hebblm.evaluation.pace import READ_AHEAD
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import AnyMemory, FlatMemory, HybridMemory, RingMemory
 from hebblm.types import Adapter, OutputHead

@@ -26,9 +26,10 @@ from hebblm.adapt.settings import (
     MixtureHebbConfig,
     MixtureMbpaConfig,
 )
+from hebblm.evaluation.vocabulary import Vocabulary
 from hebblm.memory import AnyMemory
 from hebblm.models.awd import AwdBase
-from hebblm.models.base import BaseUpdate
+from hebblm.models.base import Base, BaseUpdate
 from hebblm.text import Corpus, EvaluationStream, PreparedCorpus, prepare
 from hebblm.text.tokenizers import WhitespaceTokenizer
 
@@ -155,3 +156,19 @@ def corpus(
     }
     made = Corpus(name, sources, WhitespaceTokenizer(), {"kind": "made up"})
     return prepare(made, normalization="raw", destdir=folder)
+
+
+def alone(base: Base, stream: EvaluationStream, vocabulary: Vocabulary, *, segment: int) -> np.ndarray:
+    """Return the losses (T,) of a base that learns from a stream, by itself: the slow reference of the loop."""
+    nll = []
+    for start in range(0, len(stream), segment):
+        stop = min(start + segment, len(stream))
+        inputs, labels = (torch.from_numpy(ids[start:stop]) for ids in (stream.inputs, stream.targets))
+        rows = base.head.weight.shape[0]
+        hidden = base.read(vocabulary.readable(inputs, rows))
+        with torch.no_grad():
+            nll += vocabulary.score(base.head.logits(hidden).log_softmax(1), labels).float().tolist()
+        base.learn(vocabulary.readable(labels, rows))
+        if new := vocabulary.new_rows(labels, rows):
+            base.grow(new)
+    return np.array(nll, dtype=np.float32)

@@ -10,7 +10,7 @@ from typing import Any
 from hebblm.bench.record import SCHEMA as BENCH_SCHEMA
 from hebblm.bench.record import BenchResult
 from hebblm.errors import UserError
-from hebblm.evaluation.hyperparameters import TUNED_SCHEMA
+from hebblm.evaluation.defaults import TUNED_SCHEMA
 from hebblm.files import read_json, sha256
 from hebblm.report.fields import Fields
 from hebblm.report.readings import FILE_NAME as READINGS_FILE

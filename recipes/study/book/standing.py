@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hebblm.adapt import PAPER_METHODS
-from hebblm.evaluation.hyperparameters import paper_values
+from hebblm.evaluation.defaults import paper_values
 from hebblm.evaluation.scenario import ScenarioConfig
 from hebblm.report import paper
 from hebblm.report.result import Result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hebblm.evaluation.hyperparameters import PAPER
+from hebblm.evaluation.defaults import PAPER
 from hebblm.report.methods import name_of, ordered
 from hebblm.report.table import Cell, Column, Table
 from recipes.study.book.section import Section

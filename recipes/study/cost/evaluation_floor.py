@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from hebblm.adapt.solvers.fast import ACTIVE, RANK
 from hebblm.bench.harness import Harness
-from hebblm.evaluation.blocks import Pace
+from hebblm.evaluation.pace import Pace
 from recipes.study.cost.floor import Floor, Phase
 from recipes.study.cost.rates import measure_rates
 from recipes.study.cost.search_floor import search_phase

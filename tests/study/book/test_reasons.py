@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hebblm.evaluation.hyperparameters import PAPER
+from hebblm.evaluation.defaults import PAPER
 from hebblm.report.gains import Gain
 from hebblm.report.result import FrequencyBucket, Result
 from recipes.study.book.claims import Claim

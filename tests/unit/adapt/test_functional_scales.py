@@ -13,7 +13,8 @@ from hebblm.adapt import functional as F
 from hebblm.adapt.block import Block
 from hebblm.adapt.context import Context
 from hebblm.errors import UserError
-from hebblm.evaluation.hyperparameters import Hyperparameters, paper_values
+from hebblm.evaluation.defaults import paper_values
+from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.memory import FlatMemory
 from hebblm.types import OutputHead
 

@@ -2,13 +2,30 @@ from __future__ import annotations
 
 import pytest
 
-from hebblm.cli.eval import EvalConfig, changes_of, main
+from hebblm.cli import eval as module
+from hebblm.cli.eval import main
+from hebblm.errors import UserError
 
 
-def test_the_options_of_the_adaptation_are_short_for_settings() -> None:
-    config = EvalConfig(intra_domain="ptb", method="fast", set=["hebb.beta=0.5"])
-    assert changes_of(config) == ["hebb.beta=0.5", "mbpa.method=fast"]
-    assert changes_of(EvalConfig(intra_domain="ptb", set=["mbpa.method=exact"])) == ["mbpa.method=exact"]
+@pytest.mark.parametrize(
+    ("options", "settings"),
+    [
+        (["--method", "fast", "--set", "hebb.beta=0.5"], {"hebb.beta": "0.5", "mbpa.method": "fast"}),
+        (["--set", "mbpa.method=exact"], {"mbpa.method": "exact"}),
+    ],
+)
+def test_the_options_of_the_adaptation_are_short_for_settings(
+    options: list[str], settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, object] = {}
+
+    def evaluate(**given: object) -> None:
+        asked.update(given)
+        raise UserError("asked")
+
+    monkeypatch.setattr(module, "evaluate", evaluate)
+    assert main(["--intra-domain", "ptb", *options]) == 2
+    assert asked["settings"] == settings
 
 
 @pytest.mark.parametrize(

@@ -1,21 +1,124 @@
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from hebblm.evaluation.defaults import resolve_settings
+from hebblm.errors import UserError
+from hebblm.evaluation import defaults
+from hebblm.evaluation.defaults import PAPER, TUNED_SCHEMA, TunedFile, paper_values, resolve_settings
+from hebblm.evaluation.hyperparameters import Hyperparameters
+from hebblm.evaluation.hyperparameters import defaults as default_values
 from hebblm.evaluation.scenario import ScenarioConfig
+from hebblm.files import write_json
 
-WITHIN, ACROSS = ScenarioConfig(intra_domain="ptb"), ScenarioConfig(cross_domain="wt2-to-ptb")
+CROSS = ScenarioConfig(cross_domain="wt2-to-ptb")
+INTRA = ScenarioConfig(intra_domain="wt2")
 
 
-@pytest.mark.parametrize("config", [WITHIN, ACROSS])
+def resolved(
+    config: ScenarioConfig, start: str, values: dict[str, Any] | None = None, **changes: Any
+) -> Hyperparameters:
+    """Return the settings of a run; ``__`` in the names of changes stands for the dot."""
+    named = {name.replace("__", "."): value for name, value in changes.items()}
+    return resolve_settings(config, start, values or {}, named)[0]
+
+
+@pytest.mark.parametrize("config", [INTRA, CROSS])
 def test_the_base_stays_and_the_rate_is_relative_unless_one_asks(config: ScenarioConfig) -> None:
-    plain = resolve_settings(config, "default", {}, [])
+    plain = resolved(config, "default")
     assert plain.base.lr == 0
     assert plain.methods.mbpa.rate == "relative"
-    assert resolve_settings(config, "default", {}, ["base.lr=1e-4"]).base.lr == 1e-4
-    paper = resolve_settings(config, "paper", {}, [])
-    assert (paper.base.lr > 0) == (config is ACROSS)
+    assert resolved(config, "default", base__lr="1e-4").base.lr == 1e-4
+    paper = resolved(config, "paper")
+    assert (paper.base.lr > 0) == (config is CROSS)
     assert (paper.methods.mbpa.rate, paper.methods.mbpa.scale) == ("guarded", "absolute")
-    changed = resolve_settings(config, "paper", {"mbpa.rate": "absolute", "mbpa.lr": 3}, ["mbpa.lr=2"])
+    changed = resolved(config, "paper", {"mbpa.rate": "absolute", "mbpa.lr": 3}, mbpa__lr="2")
     assert (changed.methods.mbpa.rate, changed.methods.mbpa.lr) == ("absolute", 2)
+
+
+def test_the_papers_optima() -> None:
+    for (source, target), name in (
+        (("ptb", "ptb"), "ptb"),
+        (("wt2", "wt2"), "wt2"),
+        (("wt2", "ptb"), "cross"),
+        (("numpy", "numpy"), "wt2"),
+    ):
+        values = paper_values(source, target)
+        assert PAPER[name].items() <= values.items()
+        methods = Hyperparameters().changed(values).methods
+        for absolute in (methods.mbpa_absolute, methods.mbpa_guarded):
+            assert (absolute.lr, absolute.steps) == (methods.mbpa.lr, methods.mbpa.steps)
+    cross = PAPER["cross"]
+    assert (cross["mbpa.lr"], cross["mbpa.steps"], cross["hebb.beta"], cross["hebb.eta"]) == (
+        2.0,
+        1,
+        0.5,
+        0.3,
+    )
+    assert (PAPER["ptb"]["hebb.beta"], PAPER["ptb"]["hebb.eta"]) == (0.6, 0.7)
+    assert (PAPER["wt2"]["hebb.beta"], PAPER["wt2"]["hebb.eta"]) == (0.15, 0.4)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [[], {}, {"schema": "other/1"}, {"schema": TUNED_SCHEMA}, {"schema": TUNED_SCHEMA, "values": 3}],
+)
+def test_a_file_of_something_else_is_refused(tmp_path: Path, content: object) -> None:
+    write_json(tmp_path / "tuned.json", content)
+    with pytest.raises(UserError, match=r"tuned.json.*hebblm-tune"):
+        TunedFile.read(tmp_path / "tuned.json")
+
+
+def tuned_file(path: Path, **values: float) -> Path:
+    named = {name.replace("__", "."): value for name, value in values.items()}
+    write_json(path, {"schema": TUNED_SCHEMA, "values": named})
+    return path
+
+
+def test_later_sources_of_settings_win(tmp_path: Path) -> None:
+    file = str(tuned_file(tmp_path / "t.json", hebb__beta=0.1, hebb__eta=0.1, mbpa__lr=0.1))
+    assert TunedFile.read(Path(file)).values == {"hebb.beta": 0.1, "hebb.eta": 0.1, "mbpa.lr": 0.1}
+    settings = resolved(INTRA, file, {"hebb.eta": 0.2, "mbpa.lr": 0.2}, mbpa__lr="0.3")
+    hebb, mbpa = settings.methods.hebb, settings.methods.mbpa
+    assert (hebb.beta, hebb.eta, mbpa.lr) == (0.1, 0.2, 0.3)
+    assert settings.base.lr == 0.0
+
+
+def test_the_base_moves_across_domains_unless_told_otherwise(tmp_path: Path) -> None:
+    assert resolved(CROSS, "paper").base.lr == 1e-4
+    assert resolved(INTRA, "paper").base.lr == 0.0
+    assert resolved(CROSS, "paper", base__lr="0").base.lr == 0.0
+    assert resolved(CROSS, "paper").methods.mbpa.steps == 1
+    assert resolved(INTRA, "paper").methods.hebb.beta == 0.15
+
+
+def test_tuned_values_are_those_of_the_scenario_or_the_nearest_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(defaults, "models_path", lambda: tmp_path)
+    assert resolved(INTRA, "tuned") == Hyperparameters(), "nothing was tuned yet"
+    (tmp_path / "tuned").mkdir()
+    tuned_file(tmp_path / "tuned" / "ptb.json", hebb__beta=0.11)
+    tuned_file(tmp_path / "tuned" / "wt2-to-ptb.json", hebb__beta=0.22)
+    assert resolved(INTRA, "tuned").methods.hebb.beta == 0.11
+    assert resolved(CROSS, "tuned").methods.hebb.beta == 0.22
+    assert resolved(ScenarioConfig(cross_domain="pydoc-to-numpy"), "tuned").methods.hebb.beta == 0.22
+    tuned_file(tmp_path / "tuned" / "wt2.json", hebb__beta=0.33)
+    assert resolved(INTRA, "tuned").methods.hebb.beta == 0.33
+
+
+def test_the_defaults_can_be_asked_for_and_are_relative() -> None:
+    settings = resolved(INTRA, "default")
+    assert settings == Hyperparameters()
+    scales = [name for name in default_values() if name.endswith(".scale")]
+    assert len(scales) == 10
+    assert {settings.of(name) for name in scales} == {"relative"}
+    shipped = resolved(INTRA, "tuned")
+    assert {shipped.of(name) for name in scales if name != "mbpa.scale"} == {"absolute"}
+
+
+def test_an_unknown_start_is_refused() -> None:
+    with pytest.raises(UserError, match="'best' is neither default, tuned, paper nor a file"):
+        resolved(INTRA, "best")

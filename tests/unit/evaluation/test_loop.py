@@ -13,7 +13,7 @@ from awd_lstm import detach
 from hebblm.adapt import METHODS, STATIC_METHODS
 from hebblm.adapt import functional as F
 from hebblm.adapt.settings import MbpaAbsoluteConfig, MbpaGuardedConfig
-from hebblm.evaluation.loop import evaluate, evaluate_alone
+from hebblm.evaluation.loop import evaluate
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import FlatMemory
 from hebblm.types import Neighbors
@@ -172,9 +172,6 @@ def test_progress_counts_every_token_once() -> None:
     )  # fmt: skip
     assert sum(done) == 450
     assert max(done) == 90, "intervals shorter than a block are predicted together"
-    done.clear()
-    evaluate_alone(toy.base_of(toy.tiny_model()), stream, UnionVocabulary(), segment=40, progress=done.append)
-    assert done == [40] * 11 + [10]
 
 
 def test_queries_whose_loss_rises_are_counted_and_finite() -> None:
@@ -205,7 +202,7 @@ def test_queries_whose_loss_rises_are_counted_and_finite() -> None:
 
 def test_alone_and_shared_agree_on_the_base() -> None:
     stream = toy.stream_of(toy.tokens(6, 90))
-    alone, _ = evaluate_alone(toy.base_of(toy.tiny_model(), lr=0.2), stream, UnionVocabulary(), segment=30)
+    alone = toy.alone(toy.base_of(toy.tiny_model(), lr=0.2), stream, UnionVocabulary(), segment=30)
     base = toy.base_of(toy.tiny_model(), lr=0.2)
     context = toy.context_of(base, FlatMemory(toy.DIM), stream)
     shared = evaluate(

@@ -9,30 +9,38 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hebblm.evaluation.loop import Scores
 from hebblm.evaluation.metrics import method_result
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.report import MethodResult
 from hebblm.report.frequency import recombine
+from hebblm.text import EvaluationStream
 
 from ...support import toy
 
 
-def summarised(nll: np.ndarray, ids: np.ndarray | None = None, **changes: object) -> MethodResult:
-    stream = toy.stream_of(toy.tokens(0, len(nll)) if ids is None else ids)
-    arguments = {
-        "hyperparameters": {},
-        "seconds": 2.0,
-        "stabilized": None,
-        "edges": (50, 100, 500),
-        "whole": True,
-    }
-    return method_result(nll.astype(np.float32), stream, **{**arguments, **changes})  # type: ignore[arg-type]
+def summarised(
+    nll: np.ndarray,
+    stream: EvaluationStream | None = None,
+    *,
+    seconds: float = 2.0,
+    errors: tuple[float, ...] = (),
+    edges: tuple[int, ...] = (50, 100, 500),
+    whole: bool = True,
+    adapts: bool = True,
+) -> MethodResult:
+    scores = Scores({"hebb": nll.astype(np.float32)})
+    scores.seconds["hebb"] = seconds
+    scores.rose["hebb"], scores.stabilized["hebb"] = 7, 4
+    scores.errors["hebb"] += errors
+    stream = toy.stream_of(toy.tokens(0, len(nll))) if stream is None else stream
+    return method_result("hebb", scores, stream, {}, edges, whole=whole, adapts=adapts)
 
 
 @given(seed=st.integers(0, 1000), count=st.integers(1, 400), edge=st.integers(1, 3000))
 def test_buckets_and_vocabulary_parts_recombine_to_the_whole(seed: int, count: int, edge: int) -> None:
     nll, ids = np.random.default_rng(seed).exponential(5, count), toy.tokens(seed, count)
-    result = summarised(nll, ids, edges=(edge, edge + 7))
+    result = summarised(nll, toy.stream_of(ids), edges=(edge, edge + 7))
     assert recombine(result.frequency) == pytest.approx(result.nll, rel=1e-9)
     assert sum(bucket.tokens for bucket in result.frequency) == count
     oov = int((ids >= toy.SOURCE).sum())
@@ -49,26 +57,24 @@ def test_buckets_and_vocabulary_parts_recombine_to_the_whole(seed: int, count: i
 def test_perplexity_a_word_and_bits_a_byte_count_the_text_and_not_its_pieces() -> None:
     ids = toy.tokens(0, 50)
     stream = replace(toy.stream_of(ids), words=17, lines=3, bytes=123)  # as if words were cut into pieces
-    options = {"hyperparameters": {}, "seconds": 1.0, "stabilized": 4, "edges": (10,)}
     nll = np.linspace(1, 3, 50).astype(np.float32)
-    whole = method_result(nll, stream, whole=True, **options)  # type: ignore[arg-type]
+    whole = summarised(nll, stream, adapts=False)
     total = float(nll.astype(float).sum())
     assert whole.words_perplexity == pytest.approx(math.exp(total / 20))
     assert whole.bits_per_byte == pytest.approx(total / math.log(2) / 123)
-    assert whole.stabilized_queries == 4
-    assert whole.rose_queries is None
-    counted = method_result(nll, stream, whole=True, rose=7, errors=[0.0, 0.3], **options)  # type: ignore[arg-type]
-    assert counted.rose_queries == 7
+    assert whole.stabilized_queries is whole.rose_queries is None
+    counted = summarised(nll, stream, errors=(0.0, 0.3))
+    assert (counted.rose_queries, counted.stabilized_queries) == (7, 4)
     assert counted.extra == {"fast_error": {"queries": 2, "mean": 0.15, "max": 0.3}}
     assert whole.extra == {}
-    part = method_result(nll, stream, whole=False, **options)  # type: ignore[arg-type]
+    part = summarised(nll, stream, whole=False)
     assert part.words_perplexity is part.bits_per_byte is None
 
 
 def test_a_zero_probability_is_an_infinite_loss_and_never_dropped() -> None:
     log_probs = torch.tensor([[0.0, -torch.inf], [0.0, -torch.inf]])
     nll = UnionVocabulary().score(log_probs, torch.tensor([0, 1])).numpy()
-    result = summarised(nll, np.array([0, 1]))
+    result = summarised(nll, toy.stream_of(np.array([0, 1])))
     assert result.nll == result.perplexity == math.inf
     assert sum(bucket.tokens for bucket in result.frequency) == 2
     assert any(bucket.nll == math.inf for bucket in result.frequency)

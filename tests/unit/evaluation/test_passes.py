@@ -11,7 +11,6 @@ from torch.nn import functional as nn
 from hebblm.adapt import DYNAMIC_METHODS, METHODS
 from hebblm.adapt import functional as F
 from hebblm.errors import UserError
-from hebblm.evaluation.loop import evaluate_alone
 from hebblm.evaluation.passes import dynamic_base, dynamic_pass, shared_pass
 from hebblm.evaluation.run import run_scenario
 from hebblm.types import Neighbors
@@ -82,7 +81,7 @@ def test_dynamic_evaluation_beside_others_is_dynamic_evaluation_alone(tmp_path: 
     scenario, settings = scenario_of(tmp_path), settings_of(0.0)
     rules = {name: METHODS[name].rule(settings.methods) for name in DYNAMIC_METHODS}
     base = dynamic_base(scenario, settings.dynamic, None)
-    alone, _ = evaluate_alone(base, scenario.stream, scenario.vocabulary, segment=SEGMENT)
+    alone = toy.alone(base, scenario.stream, scenario.vocabulary, segment=SEGMENT)
     beside = dynamic_pass(scenario, rules, settings).scores
     np.testing.assert_allclose(beside.nll["dynamic"], alone, atol=1e-5)
     only = dynamic_pass(scenario, {"dynamic": rules["dynamic"]}, settings)

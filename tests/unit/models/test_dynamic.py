@@ -8,7 +8,6 @@ from torch.nn import functional as nn
 
 from awd_lstm import AWDLSTM, detach
 from hebblm.errors import UserError
-from hebblm.evaluation.loop import evaluate_alone
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.models.awd import AwdBase
 from hebblm.models.awd_segments import gradient_mean_squares
@@ -29,7 +28,7 @@ def test_is_the_update_of_krause_and_others(rule: str) -> None:
     squares = squares_of(trained)
     base = DynamicBase(AwdBase(trained), config, squares if rule == "rms" else None)
     stream = toy.stream_of(toy.tokens(0, 100, toy.SOURCE), words=toy.SOURCE)
-    found, _ = evaluate_alone(base, stream, UnionVocabulary(), segment=segment)
+    found = toy.alone(base, stream, UnionVocabulary(), segment=segment)
 
     model, expected = toy.tiny_model().double(), []
     parameters = list(model.parameters())
@@ -66,14 +65,14 @@ def test_without_rate_and_decay_it_is_the_fixed_base_bit_for_bit(
     config = DynamicConfig(rule, lr=0.0, decay=0.0)  # type: ignore[arg-type]
     squares = [p.detach().square() for p in model.parameters()] if rule == "rms" else None
     stream = toy.stream_of(toy.tokens(1, 120))
-    fixed, _ = evaluate_alone(toy.base_of(model), stream, UnionVocabulary(), segment=30)
+    fixed = toy.alone(toy.base_of(model), stream, UnionVocabulary(), segment=30)
     still = toy.base_of(
         model, lr=1.0
     )  # keeps the graph, for which torch takes another kernel, but never learns
     monkeypatch.setattr(still, "learn", lambda targets: None)
-    expected, _ = evaluate_alone(still, stream, UnionVocabulary(), segment=30)
+    expected = toy.alone(still, stream, UnionVocabulary(), segment=30)
     base = DynamicBase(toy.base_of(model), config, squares)
-    found, _ = evaluate_alone(base, stream, UnionVocabulary(), segment=30)
+    found = toy.alone(base, stream, UnionVocabulary(), segment=30)
     assert np.array_equal(found, expected)
     np.testing.assert_allclose(found, fixed, atol=1e-5)
 
@@ -81,10 +80,10 @@ def test_without_rate_and_decay_it_is_the_fixed_base_bit_for_bit(
 def test_it_learns_and_reset_restores_bit_for_bit() -> None:
     stream = toy.stream_of(np.tile(toy.tokens(2, 40), 4))
     base = DynamicBase(toy.base_of(toy.tiny_model()), DynamicConfig("sgd", lr=0.5, decay=0.0), None)
-    first, _ = evaluate_alone(base, stream, UnionVocabulary(), segment=20)
+    first = toy.alone(base, stream, UnionVocabulary(), segment=20)
     assert first[-40:].mean() < first[:40].mean() - 0.1
     base.reset()
-    again, _ = evaluate_alone(base, stream, UnionVocabulary(), segment=20)
+    again = toy.alone(base, stream, UnionVocabulary(), segment=20)
     assert np.array_equal(first, again)
 
 

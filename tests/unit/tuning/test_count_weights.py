@@ -10,11 +10,11 @@ from hebblm.adapt import HebbConfig, HebbLearnedConfig, MbpaConfig
 from hebblm.adapt.hebb import Hebb
 from hebblm.adapt.learned import RANGES
 from hebblm.adapt.rules import Mbpa
-from hebblm.evaluation import count_weights as module
-from hebblm.evaluation.count_weights import Terms, TermsOf, learn_weights
 from hebblm.evaluation.loop import evaluate
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import FlatMemory
+from hebblm.tuning import count_weights as module
+from hebblm.tuning.count_weights import TermObserver, Terms, learn_weights
 
 from ...support import toy
 
@@ -41,7 +41,6 @@ def problem(tokens: int = 300, labels: int = 6) -> Terms:
         delta=rng.normal(0, 0.3, len(token)),
         summed=summed,
         range=ranges,
-        seen=np.ones(len(token), dtype=bool),
         hit=hit.ravel(),
         rest=rng.normal(1, 0.5, tokens),
         target=target,
@@ -54,7 +53,7 @@ def plain_losses(terms: Terms, eta: float, steps: torch.Tensor) -> torch.Tensor:
     for index in range(len(terms.rest)):
         rows = np.flatnonzero(terms.token == index)
         delta, summed = (torch.from_numpy(values[rows]) for values in (terms.delta, terms.summed))
-        weights = steps[terms.range[rows]] * torch.from_numpy(terms.seen[rows])
+        weights = steps[terms.range[rows]]
         logits = torch.from_numpy(terms.adapted[rows]) - weights * delta + weights * eta * summed
         every = torch.cat([logits, torch.tensor([terms.rest[index]], dtype=torch.float64)])
         own = logits[terms.hit[rows]]
@@ -68,9 +67,9 @@ def objective(losses: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
 
 
 def test_losses_and_gradient_are_those_of_automatic_differentiation() -> None:
-    terms = replace(problem(40), seen=np.arange(240) % 7 > 0)
+    terms = problem(40)
     values = np.asarray([0.1, 0.9, 0.4, 0.3, 0.6, 0.2, 0.8, 0.5])
-    gain = np.where(terms.seen, ETA * terms.summed - terms.delta, 0.0)
+    gain = ETA * terms.summed - terms.delta
     mean, gradient = module._objective(terms, gain, values)
     steps = torch.tensor(values, requires_grad=True)
     expected = objective(plain_losses(terms, ETA, steps), steps)
@@ -82,22 +81,22 @@ def test_losses_and_gradient_are_those_of_automatic_differentiation() -> None:
 
 def test_the_weights_are_the_best_within_their_bounds() -> None:
     terms = problem()
-    learned = learn_weights(terms, ETA)
-    steps = torch.tensor(learned.steps, dtype=torch.float64, requires_grad=True)
+    weights, found = learn_weights(terms, ETA)
+    steps = torch.tensor(weights, dtype=torch.float64, requires_grad=True)
     losses = plain_losses(terms, ETA, steps)
     torch.autograd.backward(objective(losses, steps))
-    np.testing.assert_allclose(learned.losses, losses.detach().numpy(), rtol=1e-12)
+    np.testing.assert_allclose(found, losses.detach().numpy(), rtol=1e-12)
     assert steps.grad is not None
-    for value, slope in zip(learned.steps, steps.grad.tolist(), strict=True):
+    for value, slope in zip(weights, steps.grad.tolist(), strict=True):
         pushed = (value == 0 and slope > 0) or (value == 1 and slope < 0)
         assert pushed or abs(slope) < 1e-4, "the loss is convex: no slope is left but at a bound"
-    assert learned.steps[0] > learned.steps[7]
+    assert weights[0] > weights[7]
 
 
 def test_a_range_of_which_little_was_seen_follows_its_neighbours() -> None:
-    steps = learn_weights(problem(), ETA).steps
+    steps, _ = learn_weights(problem(), ETA)
     assert steps[3] == pytest.approx((steps[2] + steps[4]) / 2, abs=0.02), "no label of it was met"
-    few, many = (learn_weights(problem(tokens), ETA).steps for tokens in (3, 300))
+    few, many = (learn_weights(problem(tokens), ETA)[0] for tokens in (3, 300))
     assert np.ptp(few) < np.ptp(many)
 
 
@@ -130,13 +129,13 @@ def test_equal_weights_are_those_of_the_constant_variant_and_weights_of_one_thos
 
 
 def test_what_was_learned_is_what_the_method_scores() -> None:
-    noted = TermsOf(MBPA, HEBB)
+    noted = TermObserver(MBPA, HEBB)
     nll = run({"mbpa": Mbpa(MBPA)}, noted)
-    learned = learn_weights(noted.terms(), ETA)
-    config = HebbLearnedConfig(ETA, "max", "absolute", **dict(zip(RANGES, learned.steps, strict=True)))
+    weights, losses = learn_weights(noted.terms(), ETA)
+    config = HebbLearnedConfig(ETA, "max", "absolute", **dict(zip(RANGES, weights, strict=True)))
     rule = Hebb(config.over(HEBB), MBPA, steps=config.steps)
     betas = {f"{beta}": Hebb(replace(HEBB, eta=ETA, beta=beta), MBPA) for beta in (0.0, 0.5, 0.9)}
     found = run({"learned": rule, **betas})
-    np.testing.assert_allclose(found["learned"], learned.losses, atol=1e-5)
+    np.testing.assert_allclose(found["learned"], losses, atol=1e-5)
     assert found["learned"].mean() < min(found[name].mean() for name in betas)
     assert found["learned"].mean() < nll["mbpa"].mean()

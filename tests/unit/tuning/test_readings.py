@@ -9,16 +9,16 @@ import torch
 
 from hebblm.adapt import METHODS
 from hebblm.errors import UserError
-from hebblm.evaluation import readings as module
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.passes import shared_pass
-from hebblm.evaluation.readings import CHOICES, compare_readings
 from hebblm.evaluation.scenario import Scenario, ScenarioConfig
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import MemoryConfig
 from hebblm.models.awd import AwdModel
 from hebblm.report.readings import DEFAULT, Readings, readings_table
 from hebblm.text import Dictionary
+from hebblm.tuning import readings as module
+from hebblm.tuning.readings import CHOICES, compare_readings
 
 from ...support import toy
 

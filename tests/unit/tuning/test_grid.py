@@ -11,19 +11,20 @@ from hebblm.adapt import METHODS, OUR_METHODS, HebbConfig, MbpaConfig
 from hebblm.adapt import functional as F
 from hebblm.adapt.method_settings import dotted
 from hebblm.errors import UserError
-from hebblm.evaluation.grid import Best, Grid, HebbGrid, mixed
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import evaluate
-from hebblm.evaluation.losses import LossTable
 from hebblm.evaluation.passes import dynamic_pass, shared_pass
 from hebblm.evaluation.scenario import Scenario, ScenarioConfig
-from hebblm.evaluation.tune import tune
-from hebblm.evaluation.tune_dynamic import tune_dynamic
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import FlatMemory, MemoryConfig
 from hebblm.models.awd import AwdModel
 from hebblm.models.dynamic import DynamicConfig
 from hebblm.text import Dictionary
+from hebblm.tuning.best import Best, LossTable, mixed
+from hebblm.tuning.grid import Grid
+from hebblm.tuning.hebbian import HebbGrid
+from hebblm.tuning.search import Search
+from hebblm.tuning.tune import tune, tune_dynamic
 
 from ...support import toy
 
@@ -48,10 +49,12 @@ def test_every_point_is_the_loss_of_hebb(masked: bool, entries: int, lr: float, 
     batch = context.batch(hidden)
     classes = context.new_classes if masked else None
     mbpa = MbpaConfig(lr=lr, steps=steps, method="exact")
-    grid = HebbGrid(mbpa, HebbConfig(closeness="raw"), BETAS, ETAS)
-    found = grid.losses(batch, targets, classes)
-    assert found.shape == (len(grid.points()), 8) == (9, 8)
-    for row, (beta, eta) in zip(found, grid.points(), strict=True):
+    config = HebbConfig(classes="new" if masked else "all")
+    grid = HebbGrid.of(mbpa, config, Grid(closeness=("raw",), beta=BETAS, eta=ETAS))
+    found = grid.losses(batch, targets)
+    assert found.shape == (len(grid.points), 8) == (9, 8)
+    for row, point in zip(found, grid.points, strict=True):
+        beta, eta = point["hebb.beta"], point["hebb.eta"]
         logits = F.hebb_logits(
             hidden, batch.neighbors, base.head, lr=lr, steps=steps, eta=eta, beta=beta, eps=mbpa.eps,
             counts=context.train_counts + context.observed, hebbian_classes=classes, scale="relative",
@@ -76,12 +79,12 @@ def test_a_memory_that_gives_no_probability_leaves_the_bases_share() -> None:
 
 def test_the_best_point_is_the_lowest_finite_mean() -> None:
     best = Best()
-    best.offer(np.array([np.inf, 0.0]), {"a": 1.0})
-    best.offer(np.array([np.nan, 0.0]), {"a": 2.0})
+    best.offer({"a": 1.0}, np.array([np.inf, 0.0]))
+    best.offer({"a": 2.0}, np.array([np.nan, 0.0]))
     assert best.values == {}
-    best.offer(np.array([3.0, 1.0]), {"a": 3.0})
-    best.offer(np.array([1.0, 1.5]), {"a": 4.0})
-    best.offer(np.array([2.0, 2.0]), {"a": 5.0})
+    best.offer({"a": 3.0}, np.array([3.0, 1.0]))
+    best.offer({"a": 4.0}, np.array([1.0, 1.5]))
+    best.offer({"a": 5.0}, np.array([2.0, 2.0]))
     assert (best.loss, best.values) == (1.25, {"a": 4.0})
     assert best.losses.tolist() == [1.0, 1.5]
     assert [point["nll"] for point in best.tried] == [np.inf, np.inf, 2.0, 1.25, 2.0]
@@ -96,9 +99,9 @@ def test_a_table_of_losses_offers_the_best_of_its_points() -> None:
     np.testing.assert_array_equal(table.of(2), [0.5, 1.0, 3.0])
     points = [{"a": float(i)} for i in range(4)]
     by_table, by_point = Best(), Best()
-    by_table.offer_table(table, points)
+    by_table.offer_table(points, table)
     for index, point in enumerate(points):
-        by_point.offer(table.of(index), point)
+        by_point.offer(point, table.of(index))
     assert (by_table.loss, by_table.values, by_table.tried) == (
         by_point.loss,
         by_point.values,
@@ -108,7 +111,7 @@ def test_a_table_of_losses_offers_the_best_of_its_points() -> None:
     np.testing.assert_array_equal(by_table.losses, by_point.losses)
     worse = LossTable(1)
     worse.append(np.array([[9.0]], np.float32))
-    by_table.offer_table(worse, [{"a": 9.0}])
+    by_table.offer_table([{"a": 9.0}], worse)
     assert by_table.values == {"a": 2.0}
 
 
@@ -231,7 +234,7 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str, scale: str) -> No
 def test_a_fixed_value_is_taken_and_the_others_are_tried_all_the_same() -> None:
     best = Best(fixed={"mbpa.lr": 4.0, "hebb.eta": 9.0})
     for nll, lr, steps in ((1.0, 8.0, 5), (3.0, 4.0, 5), (2.0, 4.0, 10)):
-        best.offer(np.array([nll]), {"mbpa.lr": lr, "mbpa.steps": steps})
+        best.offer({"mbpa.lr": lr, "mbpa.steps": steps}, np.array([nll]))
     assert best.loss == 2.0
     assert best.values == {"mbpa.lr": 4.0, "mbpa.steps": 10}
     assert [point["nll"] for point in best.tried] == [1.0, 3.0, 2.0]
@@ -258,9 +261,10 @@ def test_the_cache_over_dynamic_evaluation_leaves_the_first_segment_to_mixture(
     start = Hyperparameters(methods=toy.exact(toy.SETTINGS), dynamic=DynamicConfig("sgd", segment=20))
     scenario = scenario_of("intra-domain", 60)
     grid = Grid(theta=(0.5,), gamma=(0.3,), dynamic_lr=(0.1,), dynamic_decay=(0.0,), tempered=())
-    best = tune_dynamic(scenario, start, grid)
-    point = start.changed({name: value for found in best.values() for name, value in found.values.items()})
     names = ("dynamic", "dynamic+mixture", "dynamic+mixture+cache")
+    search = Search(start, grid, set(names), {})
+    tune_dynamic(search, scenario)
+    best, point = search.best, search.settings
     rules = {name: METHODS[name].rule(point.methods) for name in names}
     for name, nll in dynamic_pass(scenario, rules, point).scores.nll.items():
         np.testing.assert_allclose(best[name].losses, nll, atol=1e-5, err_msg=name)

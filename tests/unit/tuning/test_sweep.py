@@ -11,16 +11,17 @@ import torch
 
 from hebblm.adapt import METHODS, STATIC_METHODS, Rule
 from hebblm.errors import UserError
-from hebblm.evaluation import blocks, sweep
-from hebblm.evaluation.blocks import Pace
+from hebblm.evaluation import pace
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import evaluate
+from hebblm.evaluation.pace import Pace
 from hebblm.evaluation.scenario import Scenario, ScenarioConfig
-from hebblm.evaluation.sweep import SweepPlan, prepare_sweep, sweep_plan
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import AnyMemory, FaissMemory, FlatMemory, HybridMemory, RingMemory
 from hebblm.models.awd import AwdBase, AwdModel
 from hebblm.text import Dictionary
+from hebblm.tuning import sweep
+from hebblm.tuning.sweep import SweepPlan, prepare_sweep, sweep_plan
 
 from ...support import toy
 
@@ -39,8 +40,8 @@ every_memory = pytest.mark.parametrize("make", MEMORIES.values(), ids=MEMORIES.k
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(blocks, "BLOCK", 12)
-    monkeypatch.setattr(blocks, "READ_AHEAD", 24)
+    monkeypatch.setattr(pace, "BLOCK", 12)
+    monkeypatch.setattr(pace, "READ_AHEAD", 24)
     monkeypatch.setattr(sweep, "PART", 75)
     monkeypatch.setenv("HEBBLM_CACHE", str(tmp_path))
 
@@ -56,7 +57,7 @@ def losses(
     context = toy.context_of(base, memory, STREAM)
     rules: dict[str, Rule] = {name: METHODS[name].rule(toy.SETTINGS) for name in STATIC_METHODS}
     return evaluate(
-        base, context, rules, STREAM, UnionVocabulary(), update_every=every, read_ahead=True, sweep=found, write=write
+        base, context, rules, STREAM, UnionVocabulary(), update_every=every, read_ahead=True, known=found, write=write
     ).nll  # fmt: skip
 
 

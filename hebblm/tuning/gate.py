@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,7 @@ from torch import Tensor
 from hebblm.adapt.context import EvalBatch
 from hebblm.adapt.functional import Scale
 from hebblm.adapt.gated import base_peak, label_entropy, nearest_distance
-from hebblm.evaluation.losses import Losses, LossTable
+from hebblm.tuning.best import Losses
 
 ROUNDING = 1e-9
 START = -2.0  # logit of the share that the search begins with
@@ -22,38 +23,32 @@ Features = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class GateFeatures:
-    """An observer that writes what a gate may depend on to a table.
+    """An observer that notes what a gate may depend on.
 
     Args:
         thetas: sharpness values of the neighbours' weights.
         scale: unit of products and distances.
-        table: of 2 rows and one a theta: log squared distance of the nearest entry (+inf without any), the base's
-            largest log-probability, and for each theta the entropy of the labels, in nats.
+        parts: a mini-batch each: log squared distance of the nearest entry (+inf without any), the base's largest
+            log-probability, and for each theta the entropy of the labels, in nats.
     """
 
     thetas: tuple[float, ...]
     scale: Scale
-    table: LossTable
-
-    @classmethod
-    def of(cls, thetas: tuple[float, ...], scale: Scale) -> GateFeatures:
-        """Return one with an empty table."""
-        return cls(thetas, scale, LossTable(2 + len(thetas)))
+    parts: list[npt.NDArray[np.float32]] = field(default_factory=list)
 
     def watch(self, batch: EvalBatch, targets: Tensor) -> None:
-        """Write a mini-batch to the table."""
+        """Note the features of a mini-batch."""
         entropies = [label_entropy(batch, theta, self.scale) for theta in self.thetas]
         rows = [nearest_distance(batch, self.scale), base_peak(batch), *entropies]
-        self.table.append(np.stack([row.float().cpu().numpy() for row in rows]))
+        self.parts.append(np.stack([row.float().cpu().numpy() for row in rows]))
 
     def features(self, theta: float) -> Features:
         """Return what was noted for one theta: (T, 3) distance, entropy, peak."""
-        columns = [self.table.of(0), self.table.of(2 + self.thetas.index(theta)), self.table.of(1)]
-        return np.stack(columns, axis=1)
+        rows = [0, 2 + self.thetas.index(theta), 1]
+        return np.concatenate([part[rows] for part in self.parts], axis=1).T.astype(np.float64)
 
 
-@dataclass(frozen=True, slots=True)
-class Gate:
+class Gate(NamedTuple):
     """A learned gate.
 
     Args:

@@ -1,41 +1,48 @@
-"""A scenario's stream, gone through as often as tuning needs, with what no point changes computed once."""
+"""A scenario's stream, gone through as often as is needed, with what no hyper-parameter changes computed once."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+from torch import Tensor
 
 from hebblm.adapt.context import Context
 from hebblm.adapt.rules import Rule
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import Observer, evaluate
+from hebblm.evaluation.passes import dynamic_base
 from hebblm.evaluation.scenario import Scenario
-from hebblm.evaluation.sweep import Sweep, prepare_sweep, sweep_plan
 from hebblm.models.base import StreamBase
 from hebblm.progress import bar
+from hebblm.tuning.best import Losses
+from hebblm.tuning.sweep import Sweep, prepare_sweep, sweep_plan
 
 
 @dataclass(frozen=True, slots=True)
-class Rereading:
-    """The scenario's stream, to be gone through as often as is needed.
+class Replay:
+    """A scenario's stream and what reads it.
 
     Args:
         scenario: opened.
         base: reads the stream.
         context: head, memory and counts.
+        every: tokens between two updates.
+        write: whether what was observed goes to the memory.
         sweep: what the base and the memory give, None for a base that learns.
     """
 
     scenario: Scenario
     base: StreamBase
     context: Context
-    sweep: Sweep | None
+    every: int
+    write: bool
+    sweep: Sweep | None = None
 
     @classmethod
-    def of(cls, scenario: Scenario, settings: Hyperparameters) -> Rereading:
+    def of(cls, scenario: Scenario, settings: Hyperparameters) -> Replay:
         """Open base and memory, and compute what does not depend on any point."""
         base, memory = scenario.base(settings), scenario.memory(settings)
         plan = sweep_plan(scenario, settings)
@@ -45,29 +52,56 @@ class Rereading:
                 base, memory, scenario.stream, plan, lambda tokens: progress.advance(task, tokens)
             )
             progress.update(task, visible=sweep is not None)
-        return cls(scenario, base, scenario.context(base, memory, settings.methods.cache.window), sweep)
+        context = scenario.context(base, memory, settings.methods.cache.window)
+        return cls(scenario, base, context, scenario.config.update_every, plan.write, sweep)
+
+    @classmethod
+    def dynamic(
+        cls, scenario: Scenario, settings: Hyperparameters, mean_squares: list[Tensor] | None
+    ) -> Replay:
+        """Open the base of dynamic evaluation and a memory, both updated after each of its segments."""
+        base = dynamic_base(scenario, settings.dynamic, mean_squares)
+        context = scenario.context(base, scenario.memory(settings), settings.methods.cache.window)
+        return cls(
+            scenario, base, context, settings.dynamic.segment, scenario.config.memory_content != "train"
+        )
 
     def score(
         self, rules: Mapping[str, Rule], title: str, observers: Sequence[Observer] = ()
-    ) -> dict[str, npt.NDArray[np.float32]]:
+    ) -> dict[str, Losses]:
         """Return the losses (T,) of some rules, from the beginning of the stream; nats."""
         self.base.reset()
         self.context.reset()
         self.context.set_head(self.base.head)
-        config = self.scenario.config
         with bar() as progress:
             task = progress.add_task(title, total=len(self.scenario.stream), unit="tokens")
-            return evaluate(
+            scores = evaluate(
                 self.base,
                 self.context,
                 rules,
                 self.scenario.stream,
                 self.scenario.vocabulary,
-                update_every=config.update_every,
-                write=config.memory_content != "train",
+                update_every=self.every,
+                write=self.write,
                 read_ahead=not self.base.moving,
-                sweep=self.sweep,
+                known=self.sweep,
                 observers=observers,
                 safeguards=False,  # the exact form beside every point would cost more than the points
                 progress=lambda tokens: progress.advance(task, tokens),
-            ).nll
+            )
+        return {name: nll.astype(np.float64) for name, nll in scores.nll.items()}
+
+
+def describe(scenario: Scenario) -> dict[str, Any]:
+    """Return what is recorded of the scenario of a tuning or a comparison of readings, as JSON."""
+    config = scenario.config
+    return {
+        "source": scenario.source,
+        "target": scenario.target,
+        "split": scenario.split,
+        "tokens": len(scenario.stream),
+        "normalization": scenario.normalization,
+        "memory_content": config.memory_content,
+        "k": config.k,
+        "update_every": config.update_every,
+    }

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from hebblm.adapt.block import Block
-from hebblm.evaluation.blocks import Pace
 from hebblm.evaluation.hyperparameters import Hyperparameters
+from hebblm.evaluation.pace import Pace
 from hebblm.evaluation.parts import Parts, packed_state, placed, unpacked_state
 from hebblm.evaluation.scenario import Scenario
 from hebblm.files import hash_of

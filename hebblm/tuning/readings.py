@@ -11,14 +11,14 @@ import numpy as np
 from hebblm.adapt import METHODS, Rule
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
-from hebblm.evaluation.losses import Losses
-from hebblm.evaluation.rereading import Rereading
 from hebblm.evaluation.scenario import Scenario
 from hebblm.evaluation.scenario_config import Content
 from hebblm.report.gains import Bootstrap, bootstrap_gains
 from hebblm.report.methods import BASE
 from hebblm.report.parts import ALL
 from hebblm.report.readings import DEFAULT, Effect, Readings
+from hebblm.tuning.best import Losses
+from hebblm.tuning.replay import Replay, describe
 
 CHOICES: dict[str, dict[str, Any]] = {
     "c_k raw": {"mbpa.closeness": "raw", "hebb.closeness": "raw"},
@@ -42,23 +42,24 @@ def compare_readings(
 
     Args:
         scenario: opened, with the union vocabulary; its content of the memory is the default.
-        methods: that retrieve.
+        methods: those that retrieve are compared.
         settings: of the default reading.
         provenance: command, commit, versions, device, seed.
 
     Raises:
         UserError: no method, or an open vocabulary.
     """
-    if not methods:
+    named = {name: METHODS[name].rule(settings.methods) for name in methods if not METHODS[name].moving}
+    plain = {name: rule for name, rule in named.items() if rule.needs.retrieval}
+    if not plain:
         raise UserError("no method that retrieves was named; readings differ in what is done with neighbours")
     if scenario.config.vocabulary != "union":
         raise UserError(f"vocabulary {scenario.config.vocabulary!r} has no readings; compare them with union")
     chosen: dict[str, dict[str, Any]] = {DEFAULT: {}, **CHOICES}
-    plain = {name: METHODS[name].rule(settings.methods) for name in methods}
     rules: dict[tuple[str, str], Rule] = {}
     for reading, values in chosen.items():
         read = settings.changed(values).methods
-        for name in methods:
+        for name in plain:
             rule = METHODS[name].rule(read)
             if reading == DEFAULT or rule != plain[name]:
                 rules[reading, name] = rule
@@ -72,16 +73,7 @@ def compare_readings(
             losses |= _losses(other, settings, {(reading, name): rule for name, rule in plain.items()})
     effects = [_effect(reading, name, losses, scenario.config.seed) for reading, name in losses]
     return Readings(
-        scenario={
-            "source": scenario.source,
-            "target": scenario.target,
-            "split": scenario.split,
-            "tokens": len(scenario.stream),
-            "normalization": scenario.normalization,
-            "memory_content": own,
-            "k": scenario.config.k,
-            "update_every": scenario.config.update_every,
-        },
+        scenario=describe(scenario),
         settings={name: values for name, values in chosen.items() if any(e.reading == name for e in effects)},
         effects=tuple(effects),
         provenance={**provenance, "data_sha256": scenario.data_sha256},
@@ -92,10 +84,10 @@ def _losses(
     scenario: Scenario, settings: Hyperparameters, rules: Mapping[tuple[str, str], Rule]
 ) -> dict[tuple[str, str], Losses]:
     """Return the losses (T,) of some rules, by reading and method, nats."""
-    named = {f"{reading}: {method}": rule for (reading, method), rule in rules.items()}
-    content = scenario.config.memory_content
-    nll = Rereading.of(scenario, settings).score(named, f"{len(named)} readings, memory {content}")
-    return {key: nll[f"{key[0]}: {key[1]}"].astype(np.float64) for key in rules}
+    named = {": ".join(key): rule for key, rule in rules.items()}
+    replay, content = Replay.of(scenario, settings), scenario.config.memory_content
+    losses = replay.score(named, f"{len(named)} readings, memory {content}")
+    return {key: losses[": ".join(key)] for key in rules}
 
 
 def _effect(reading: str, method: str, losses: Mapping[tuple[str, str], Losses], seed: int) -> Effect:

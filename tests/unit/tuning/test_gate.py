@@ -8,11 +8,11 @@ from hebblm.adapt import MixtureGatedConfig
 from hebblm.adapt.gated import GatedMixture
 from hebblm.adapt.rules import Mixture, Unadapted
 from hebblm.adapt.settings import MixtureConfig
-from hebblm.evaluation import gate as module
-from hebblm.evaluation.gate import GateFeatures, learn_gate
 from hebblm.evaluation.loop import evaluate
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import FlatMemory
+from hebblm.tuning import gate as module
+from hebblm.tuning.gate import GateFeatures, learn_gate
 
 from ...support import toy
 
@@ -98,7 +98,7 @@ def test_what_was_learned_is_what_the_method_scores() -> None:
         ).nll
         return {name: nll.astype(float) for name, nll in found.items()}
 
-    features = GateFeatures.of((0.3, theta), "relative")
+    features = GateFeatures((0.3, theta), "relative")
     nll = run({"base": Unadapted(), "memory": Mixture(MixtureConfig(theta, 1.0))}, features)
     learned = learn_gate(nll["memory"], nll["base"], features.features(theta))
     distance, entropy, peak = learned.coefficients.tolist()

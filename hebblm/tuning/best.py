@@ -1,0 +1,109 @@
+"""From the losses of many points to the best one."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import IO
+
+import numpy as np
+import numpy.typing as npt
+
+from hebblm.errors import UserError
+from hebblm.tuning.grid import Point
+
+Losses = npt.NDArray[np.float64]
+
+
+class LossTable:
+    """Losses by token and point, in an unnamed temporary file, as they outgrow memory; only their sums are held.
+
+    Args:
+        points: P.
+    """
+
+    def __init__(self, points: int) -> None:
+        self._file: IO[bytes] = tempfile.TemporaryFile(prefix="hebblm-losses-")  # noqa: SIM115 - lives as long as self
+        self._sums = np.zeros(points)
+        self._tokens = 0
+
+    def append(self, losses: npt.NDArray[np.float32]) -> None:
+        """Add the losses (P, N) of the next tokens, nats.
+
+        Raises:
+            UserError: the temporary folder has no space left.
+        """
+        self._sums += losses.sum(1, dtype=np.float64)
+        self._tokens += losses.shape[1]
+        try:
+            self._file.write(np.ascontiguousarray(losses.T, dtype=np.float32).tobytes())
+        except OSError as error:
+            raise UserError(
+                f"the losses of the grid do not fit in {tempfile.gettempdir()}: {error.strerror}; "
+                "point TMPDIR to a larger disk"
+            ) from error
+
+    def means(self) -> Losses:
+        """Return the mean loss (P,) of each point; not finite where one of its losses is not."""
+        return self._sums / max(1, self._tokens)
+
+    def of(self, point: int) -> Losses:
+        """Return the losses (T,) of one point."""
+        self._file.flush()
+        table = np.memmap(self._file, dtype=np.float32, mode="r", shape=(self._tokens, len(self._sums)))
+        return table[:, point].astype(np.float64)
+
+
+@dataclass(slots=True)
+class Best:
+    """The best point of a grid so far.
+
+    Args:
+        loss: mean loss, nats.
+        values: by dotted name.
+        losses: (T,) of that point.
+        tried: every point's values and mean loss.
+        fixed: values by dotted name that a point must have where it has that name.
+    """
+
+    loss: float = float("inf")
+    values: Point = field(default_factory=dict)
+    losses: Losses = field(default_factory=lambda: np.zeros(0))
+    tried: list[Point] = field(default_factory=list)
+    fixed: Mapping[str, float | str] = field(default_factory=dict)
+
+    def offer(self, values: Point, losses: Losses) -> None:
+        """Take over a point if it is better; a loss that is not finite never is."""
+        if self._improves(values, float(losses.mean())):
+            self.losses = losses
+
+    def offer_table(self, points: Sequence[Point], table: LossTable) -> None:
+        """Take over the best point of a table if it is better; few points' losses are read."""
+        for index, (values, mean) in enumerate(zip(points, table.means().tolist(), strict=True)):
+            if self._improves(values, mean):
+                self.losses = table.of(index)
+
+    def _improves(self, values: Point, mean: float) -> bool:
+        """Note a point, and whether it is the best one so far of those that have the fixed values."""
+        self.tried.append({**values, "nll": mean if np.isfinite(mean) else float("inf")})
+        allowed = all(values.get(name, value) == value for name, value in self.fixed.items())
+        if not allowed or not mean < self.loss:
+            return False
+        self.loss, self.values = mean, values
+        return True
+
+
+def mixed(memory: Losses, base: Losses, weight: float) -> Losses:
+    """Return the loss of ``weight`` memory and ``1 - weight`` base from the two losses (T,), nats."""
+    losses: Losses = -np.logaddexp(np.log(weight) - memory, np.log1p(-weight) - base)
+    return losses
+
+
+def with_shares(
+    found: Iterable[tuple[Point, Losses]], base: Losses, name: str, shares: Iterable[float]
+) -> Iterator[tuple[Point, Losses]]:
+    """Yield each point once a share ``name`` of its distribution, with the losses (T,) where the base has the rest."""
+    for point, losses in found:
+        for share in shares:
+            yield {**point, name: share}, mixed(losses, base, share)

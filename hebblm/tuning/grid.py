@@ -1,0 +1,55 @@
+"""Which values a tuning tries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import product
+from typing import Literal
+
+Values = tuple[float, ...]
+Point = dict[str, float | str]
+"""Hyper-parameters by dotted name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Values that are tried, those of units that a model has beside those relative to them.
+
+    Args:
+        base_lr: rate of a moving base; tried across domains only.
+        theta: sharpness of Mixture and cache.
+        temperature: of kNN-LM's weights.
+        gamma: share of the memory in Mixture, cache and kNN-LM.
+        mbpa_lr: rate of MbPA, relative to curvature.
+        mbpa_steps: steps.
+        absolute_lr: lambda of MbPA at an absolute rate, plain and guarded.
+        beta: decay of Hebb's weight.
+        eta: scale of the Hebbian term.
+        closeness: scaling of the Hebbian term's closeness.
+        weight: share of Mixture in Mixture+MbPA and Mixture+Hebb.
+        dynamic_lr: rate of dynamic evaluation.
+        dynamic_decay: its decay.
+        tempered: temperature of a whole distribution, beside 1; none, as not every method could have one.
+    """
+
+    base_lr: Values = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 3.0, 10.0, 30.0, 100.0)
+    theta: Values = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0)
+    temperature: Values = (0.1, 0.3, 0.6, 0.8, 1.0, 1.2, 1.5, 3.0, 10.0)
+    gamma: Values = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
+    mbpa_lr: Values = (6.0, 8.0, 10.0)
+    mbpa_steps: tuple[int, ...] = (5, 10, 15)
+    absolute_lr: Values = (0.1, 1.0, 5.0)
+    beta: Values = (0.0, 0.15, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999)
+    eta: Values = (0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 15.0)
+    closeness: tuple[Literal["raw", "sum", "max"], ...] = ("raw", "sum", "max")
+    weight: Values = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+    dynamic_lr: Values = (1e-3, 2e-3, 4e-3, 8e-3)
+    dynamic_decay: Values = (0.005, 0.02)
+    tempered: Values = ()
+
+
+def points(section: str, **axes: Iterable[float | str]) -> list[Point]:
+    """Return every combination of some values of a section, the last axis fastest."""
+    names = [f"{section}.{name}" for name in axes]
+    return [dict(zip(names, values, strict=True)) for values in product(*axes.values())]

@@ -1,0 +1,111 @@
+"""What Hebb's losses are made of, label by label of the neighbours, and those of its whole grid."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from hebblm.adapt.context import EvalBatch
+from hebblm.adapt.counts import entry_weights
+from hebblm.adapt.hebb import hebbian_sums
+from hebblm.adapt.rules import adapted_logits, mbpa_result
+from hebblm.adapt.settings import HebbConfig, MbpaConfig
+from hebblm.tuning.best import LossTable
+from hebblm.tuning.grid import Grid, Point, points
+
+
+class LabelTerms(NamedTuple):
+    """What the losses of a mini-batch depend on beside the weights of the Hebbian term.
+
+    Args:
+        labels: (N, K) of the neighbours.
+        mine: (N, K) bool, one entry for each label that has a Hebbian term.
+        base: (N, K) logit of the label.
+        delta: (N, K) what MbPA adds to it.
+        adapted: (N, K) their sum.
+        summed: (N, K) ``D_i . h``.
+        hit: (N, K) bool, whether that label is the target.
+        rest: (N,) logsumexp of the logits of all classes without a Hebbian term.
+        target: (N,) logit of the target after MbPA.
+    """
+
+    labels: Tensor
+    mine: Tensor
+    base: Tensor
+    delta: Tensor
+    adapted: Tensor
+    summed: Tensor
+    hit: Tensor
+    rest: Tensor
+    target: Tensor
+
+    @classmethod
+    def of(cls, batch: EvalBatch, targets: Tensor, mbpa: MbpaConfig, hebb: HebbConfig) -> LabelTerms:
+        """Return the terms of a mini-batch and its targets (N,), which are only looked up."""
+        classes = batch.context.new_classes if hebb.classes in ("auto", "new") else None
+        dense, _ = adapted_logits(batch, mbpa)  # (N, V)
+        term, first, summed = hebbian_sums(batch, mbpa, hebb, classes)
+        adapted, mine = dense.gather(1, term.labels), first & term.present
+        # Not total less the labels' part: where MbPA gave a label all the mass, nothing would be left of the rest.
+        others = dense.scatter(1, term.labels, torch.where(term.present, -torch.inf, adapted))  # (N, V)
+        return cls(
+            labels=term.labels,
+            mine=mine,
+            base=batch.logits.gather(1, term.labels),
+            delta=mbpa_result(batch, mbpa).delta.gather(1, term.labels),
+            adapted=adapted,
+            summed=summed,
+            hit=mine & (term.labels == targets[:, None]),
+            rest=others.logsumexp(1),
+            target=dense.gather(1, targets[:, None]).squeeze(1),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class HebbGrid:
+    """An observer that writes the losses of Hebb at every closeness, beta and eta of a grid to a table.
+
+    Only the logits of the neighbours' labels change between two points, so each costs O(K) a query instead of O(V).
+
+    Args:
+        mbpa: of the gradient term.
+        hebb: everything that is not tried.
+        grid: what is tried.
+        points: by dotted name.
+        table: with a row a point.
+    """
+
+    mbpa: MbpaConfig
+    hebb: HebbConfig
+    grid: Grid
+    points: list[Point]
+    table: LossTable
+
+    @classmethod
+    def of(cls, mbpa: MbpaConfig, hebb: HebbConfig, grid: Grid) -> HebbGrid:
+        """Return one with an empty table."""
+        tried = points("hebb", scale=[hebb.scale], closeness=grid.closeness, beta=grid.beta, eta=grid.eta)
+        return cls(mbpa, hebb, grid, tried, LossTable(len(tried)))
+
+    def watch(self, batch: EvalBatch, targets: Tensor) -> None:
+        """Write the losses of a mini-batch to the table."""
+        self.table.append(self.losses(batch, targets).float().cpu().numpy())
+
+    def losses(self, batch: EvalBatch, targets: Tensor) -> Tensor:
+        """Return the loss (P, N) in nats of ``targets`` (N,) at every point."""
+        results = []
+        for closeness in self.grid.closeness:
+            hebb = replace(self.hebb, closeness=closeness)
+            terms = LabelTerms.of(batch, targets, self.mbpa, hebb)
+            for beta in self.grid.beta:
+                weights = entry_weights(batch, replace(hebb, beta=beta), terms.labels)  # (N, K)
+                for eta in self.grid.eta:
+                    new = terms.base + (1 - weights) * terms.delta + eta * weights * terms.summed
+                    gained = torch.where(terms.mine, new, -torch.inf).logsumexp(1)
+                    own = torch.where(terms.hit, new, 0).sum(1)
+                    logit = torch.where(terms.hit.any(1), own, terms.target)
+                    results.append(torch.logaddexp(terms.rest, gained) - logit)
+        return torch.stack(results)

@@ -1,0 +1,118 @@
+"""What a tuning has found so far, and the files it ends in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hebblm.adapt.method_settings import dotted
+from hebblm.adapt.methods import METHODS, with_parts
+from hebblm.adapt.rules import Rule
+from hebblm.errors import UserError
+from hebblm.evaluation.defaults import TUNED_SCHEMA
+from hebblm.evaluation.hyperparameters import Hyperparameters, defaults
+from hebblm.evaluation.scenario import Scenario
+from hebblm.files import write_json
+from hebblm.tuning.best import Best, Losses
+from hebblm.tuning.grid import Grid, Point
+from hebblm.tuning.replay import describe
+
+
+@dataclass(slots=True)
+class Search:
+    """The best points found so far.
+
+    Args:
+        start: what is not tuned.
+        grid: values that are tried.
+        wanted: the methods that are tuned.
+        fixed: values by dotted name that are taken as they are.
+        best: by method, its best point.
+    """
+
+    start: Hyperparameters
+    grid: Grid
+    wanted: set[str]
+    fixed: Mapping[str, float | str]
+    best: dict[str, Best] = field(default_factory=dict)
+
+    @property
+    def values(self) -> Point:
+        """The best values by dotted name."""
+        return {name: value for found in self.best.values() for name, value in found.values.items()}
+
+    @property
+    def settings(self) -> Hyperparameters:
+        """What is not tuned, and the best values."""
+        return self.start.changed(self.values)
+
+    def default_loss(self, method: str) -> float | None:
+        """Return what a method's default values cost on the same text, nats a token; None where they were not tried.
+
+        The points of a combination are tried over the best values of its parts, so these must be the default ones too.
+        """
+        usual = defaults()
+        parts = [self.best[name] for name in with_parts([method]) - {method} if name in self.best]
+        found = {name: value for part in parts for name, value in part.values.items()}
+        if any(usual[name] != value for name, value in found.items()):
+            return None
+        if any(self.start.of(name) != value for name, value in usual.items()):
+            return None
+        for point in self.best[method].tried:
+            if all(usual[name] == value for name, value in point.items() if name != "nll"):
+                return float(point["nll"])
+        return None
+
+    def take(self, method: str, tried: Iterable[tuple[Point, Losses]]) -> None:
+        """Note the best of some points of a method, given with their losses (T,), nats.
+
+        Raises:
+            UserError: a fixed value that no point has.
+        """
+        self.best[method] = best = Best(fixed=self.fixed)
+        for values, losses in tried:
+            best.offer(values, losses)
+        self.check(method)
+
+    def check(self, method: str) -> None:
+        """Refuse fixed values that no point of a method has, before anything is built on them.
+
+        Raises:
+            UserError: naming them.
+        """
+        found = self.best[method]
+        if not found.values:
+            wanted = ", ".join(f"{key}={value}" for key, value in self.fixed.items() if key in found.tried[0])
+            raise UserError(f"{wanted} is not among the values that are tried for {method}; fix one that is")
+
+    def rules(self, method: str, tried: Iterable[Point], **whole: float) -> dict[str, Rule]:
+        """Return a rule a point, named by method and the point's number; ``whole``: values of all of them."""
+        changes = {f"{dotted(method)}.{name}": value for name, value in whole.items()}
+        return {
+            f"{method} {index}": METHODS[method].build(self.settings.changed({**point, **changes}).methods)
+            for index, point in enumerate(tried)
+        }
+
+
+def write_tuned(found: Search, scenario: Scenario, provenance: Mapping[str, Any], folder: Path) -> None:
+    """Write ``tuned.json``, with every point tried, and ``config.json`` for ``hebblm-eval --config``."""
+    # The window is not tuned, but theta and gamma were found for it.
+    values = {"cache.window": found.start.methods.cache.window, **found.values}
+    document = {
+        "schema": TUNED_SCHEMA,
+        "values": values,
+        "scenario": describe(scenario),
+        "model": scenario.model.describe(),
+        "provenance": {**provenance, "data_sha256": scenario.data_sha256},
+        "nll": {name: best.loss for name, best in found.best.items()},
+        "tried": {name: _finite(best.tried) for name, best in found.best.items() if best.tried},
+    }
+    write_json(folder / "tuned.json", document)
+    write_json(folder / "config.json", {"values": values})
+
+
+def _finite(tried: list[Point]) -> list[Point]:
+    """Return the points with an infinite loss as the word ``inf``, which JSON can hold."""
+    return [{**point, "nll": "inf"} if point["nll"] == float("inf") else point for point in tried]

@@ -1,0 +1,242 @@
+"""Tuning: the best hyper-parameters of every method on validation text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import numpy as np
+
+from hebblm.adapt import DYNAMIC, DYNAMIC_METHODS, OUR_METHODS
+from hebblm.adapt.learned import RANGES
+from hebblm.adapt.method_settings import dotted
+from hebblm.adapt.methods import METHODS, TUNABLE, with_parts
+from hebblm.adapt.rules import Rule, Tempered, Unadapted
+from hebblm.errors import UserError
+from hebblm.evaluation.hyperparameters import Hyperparameters
+from hebblm.evaluation.passes import dynamic_base, gradient_statistics
+from hebblm.evaluation.scenario import Scenario
+from hebblm.models.base import AwdBase
+from hebblm.tuning.best import Best, Losses, with_shares
+from hebblm.tuning.count_weights import TermObserver, Terms, learn_weights
+from hebblm.tuning.gate import GateFeatures, learn_gate
+from hebblm.tuning.grid import Grid, Point, points
+from hebblm.tuning.hebbian import HebbGrid
+from hebblm.tuning.replay import Replay
+from hebblm.tuning.search import Search
+
+
+def tune(
+    scenario: Scenario,
+    settings: Hyperparameters,
+    grid: Grid,
+    *,
+    dynamic: bool = True,
+    fixed: Mapping[str, float | str] | None = None,
+    methods: Iterable[str] = TUNABLE,
+) -> Search:
+    """Return the best hyper-parameters of every method on the scenario's stream.
+
+    The share of Mixture-gated is learned from the losses of its two parts (:mod:`hebblm.tuning.gate`), the weights of
+    Hebb-learned from the labels that have a Hebbian term (:mod:`hebblm.tuning.count_weights`).
+
+    The states of a fixed base and the neighbours are computed once for all points, and kept in the cache for the next
+    time (:mod:`hebblm.tuning.sweep`). The text is then gone through up to four times: for every method but Hebb, whose
+    shares are mixed from losses; for Hebb's grid beside MbPA's best values, read off the neighbours' labels; for what
+    the learned weights depend on; and for temperatures, if any are tried, of the methods beyond the paper. The
+    combinations take over the best values of their parts, as in the paper.
+
+    Args:
+        scenario: opened on a validation split, with the union vocabulary.
+        settings: what is not tuned.
+        grid: values that are tried.
+        dynamic: tune dynamic evaluation and what reads its states as well, which reads the text once a point.
+        fixed: values by dotted name that are taken as they are; the other points are tried all the same.
+        methods: only these are tuned, and what they rest on.
+
+    Raises:
+        UserError: a fixed value that is not among those tried.
+        UserError: Hebb's literal gate, which changes every class and cannot be read off the neighbours.
+    """
+    if settings.methods.hebb.gate != "gated":
+        raise UserError(f"hebb.gate={settings.methods.hebb.gate} cannot be tuned; tune with gated")
+    kept = {name: value for name, value in (fixed or {}).items() if name != "base.lr"}  # above 0, it is tuned
+    search = Search(settings, grid, with_parts(methods), kept)
+    if scenario.kind == "cross-domain" and settings.base.lr > 0:
+        rates, every = points("base", lr=grid.base_lr), scenario.config.update_every
+        search.take("base", _alone(search, scenario, rates, scenario.base, every))
+    tune_static(search, Replay.of(scenario, search.settings))
+    if dynamic and not search.wanted.isdisjoint(DYNAMIC_METHODS):
+        tune_dynamic(search, scenario)
+    return search
+
+
+def tune_static(search: Search, replay: Replay) -> None:
+    """Tune the methods that read the states of the base."""
+    grid, wanted, best, methods = search.grid, search.wanted, search.best, search.settings.methods
+    recalling = {  # they give what they recall a share gamma: read at gamma = 1, and mixed with the base from losses
+        "mixture": points("mixture", scale=[methods.mixture.scale], theta=grid.theta),
+        "cache": points("cache", scale=[methods.cache.scale], theta=grid.theta),
+        "knn": points("knn", scale=[methods.knn.scale], temperature=grid.temperature),
+    }
+    tried = {
+        **recalling,
+        "mbpa": points("mbpa", lr=grid.mbpa_lr, steps=grid.mbpa_steps),
+        "mbpa-absolute": points("mbpa_absolute", lr=grid.absolute_lr, steps=[methods.mbpa_absolute.steps]),
+        "mbpa-guarded": points("mbpa_guarded", lr=grid.absolute_lr, steps=[methods.mbpa_guarded.steps]),
+    }
+    lenders = {"mixture-gated": "mixture", "mixture+cache": "cache"}
+    read = wanted | {lender for method, lender in lenders.items() if method in wanted}
+    rules: dict[str, Rule] = {"lstm": Unadapted()}
+    for method, some in tried.items():
+        if method in read:
+            whole = {"gamma": 1.0} if method in recalling else {}
+            rules |= search.rules(method, some, **whole)
+    features = GateFeatures(grid.theta, methods.mixture.scale)
+    observers = [features] if "mixture-gated" in wanted else []
+    losses = replay.score(rules, f"tune {len(rules)} points", observers)
+    base = losses["lstm"]
+    best["lstm"] = Best(float(base.mean()), {}, base)
+    for method, some in tried.items():
+        if method in wanted:
+            found = _found(losses, method, some)
+            mixtures = with_shares(found, base, f"{method}.gamma", grid.gamma)
+            search.take(method, mixtures if method in recalling else found)
+    if "hebb" in wanted:
+        known = search.settings.methods
+        hebb = HebbGrid.of(known.mbpa, known.hebb, grid)
+        replay.score({}, f"tune {len(hebb.points)} points of hebb", [hebb])
+        best["hebb"] = Best(fixed=search.fixed)
+        best["hebb"].offer_table(hebb.points, hebb.table)
+        search.check("hebb")
+    if "mixture+cache" in wanted:
+        _take_cache(search, "mixture+cache", losses, replay.every)
+    if "hebb-learned" in wanted:
+        known = search.settings.methods
+        noted = TermObserver(known.mbpa, known.hebb)
+        replay.score({}, "learn the weights of hebb", [noted])
+        search.take("hebb-learned", _learned(search, noted.terms()))
+    for part in ("mbpa", "hebb", "hebb-learned"):
+        if f"mixture+{part}" in wanted:
+            _take_weight(search, f"mixture+{part}", best[part].losses)
+    if "mixture-gated" in wanted:
+        search.take("mixture-gated", _gated(methods.mixture.scale, grid.theta, losses, features))
+    _temper(search, replay, [name for name in OUR_METHODS if not METHODS[name].moving])
+
+
+def tune_dynamic(search: Search, scenario: Scenario) -> None:
+    """Tune dynamic evaluation, and the methods that read its moving states."""
+    grid, wanted, config = search.grid, search.wanted, search.settings.dynamic
+    squares = gradient_statistics(scenario, config)
+    rates = points("dynamic", lr=grid.dynamic_lr, decay=grid.dynamic_decay)
+
+    def base_of(settings: Hyperparameters) -> AwdBase:
+        return dynamic_base(scenario, settings.dynamic, squares)
+
+    search.take(DYNAMIC, _alone(search, scenario, rates, base_of, config.segment))
+    if "dynamic+mixture" not in wanted:
+        return
+    methods = search.settings.methods
+    mixtures = points("dynamic_mixture", scale=[methods.mixture.scale], theta=grid.theta)
+    rules: dict[str, Rule] = {"base": Unadapted()}
+    rules |= search.rules("dynamic+mixture", mixtures, gamma=1.0)
+    if "dynamic+mixture+hebb" in wanted:
+        rules["hebb"] = METHODS["hebb"].build(methods)
+    if "dynamic+mixture+cache" in wanted:
+        rules |= search.rules("cache", points("cache", theta=grid.theta), gamma=1.0)
+    replay = Replay.dynamic(scenario, search.settings, squares)
+    losses = replay.score(rules, "tune over dynamic evaluation")
+    found = _found(losses, "dynamic+mixture", mixtures)
+    search.take("dynamic+mixture", with_shares(found, losses["base"], "dynamic_mixture.gamma", grid.gamma))
+    if "dynamic+mixture+hebb" in wanted:
+        _take_weight(search, "dynamic+mixture+hebb", losses["hebb"])
+    if "dynamic+mixture+cache" in wanted:
+        _take_cache(search, "dynamic+mixture+cache", losses, replay.every)
+    _temper(search, replay, [name for name in OUR_METHODS if METHODS[name].moving])
+
+
+def _alone(
+    search: Search,
+    scenario: Scenario,
+    tried: Iterable[Point],
+    base_of: Callable[[Hyperparameters], AwdBase],
+    every: int,
+) -> Iterator[tuple[Point, Losses]]:
+    """Yield points of a base that learns from the stream, with its losses (T,), reading the text once a point."""
+    for point in tried:
+        settings = search.start.changed(point)
+        memory = scenario.empty_memory(settings)
+        base = base_of(settings)
+        replay = Replay(scenario, base, scenario.context(base, memory, 0), every, write=False)
+        title = "tune " + ", ".join(f"{name}={value}" for name, value in point.items())
+        yield point, replay.score({"base": Unadapted()}, title)["base"]
+
+
+def _found(
+    losses: Mapping[str, Losses], method: str, tried: Iterable[Point]
+) -> Iterator[tuple[Point, Losses]]:
+    """Yield the points whose rules :meth:`Search.rules` made, with their losses (T,)."""
+    for index, point in enumerate(tried):
+        yield point, losses[f"{method} {index}"]
+
+
+def _take_weight(search: Search, method: str, other: Losses) -> None:
+    """Tune the share of Mixture in ``mixture+X`` from the losses (T,) of X."""
+    mixture = search.best[method.rpartition("+")[0]].losses
+    search.take(method, with_shares([({}, mixture)], other, f"{dotted(method)}.weight", search.grid.weight))
+
+
+def _take_cache(search: Search, method: str, losses: Mapping[str, Losses], first: int) -> None:
+    """Tune the cache over Mixture from the losses (T,) of a cache of whole share.
+
+    Before anything was observed, for the ``first`` tokens, Mixture alone predicts. Window and scale are the cache's.
+    """
+    config, section = search.settings.methods.cache, dotted(method)
+    mixture = search.best[method.removesuffix("+cache")].losses
+    tried = points(section, window=[config.window], scale=[config.scale], theta=search.grid.theta)
+    past = (
+        (point, np.concatenate([mixture[:first], alone[first:]]))
+        for point, alone in _found(losses, "cache", tried)
+    )
+    search.take(method, with_shares(past, mixture, f"{section}.gamma", search.grid.gamma))
+
+
+def _learned(search: Search, terms: Terms) -> Iterator[tuple[Point, Losses]]:
+    """Yield the learned weights of Hebb at every eta, with its losses (T,)."""
+    hebb = search.settings.methods.hebb
+    for point in points("hebb_learned", eta=search.grid.eta, closeness=[hebb.closeness], scale=[hebb.scale]):
+        weights, losses = learn_weights(terms, float(point["hebb_learned.eta"]))
+        named = zip(RANGES, weights.tolist(), strict=True)
+        yield {**point, **{f"hebb_learned.{name}": weight for name, weight in named}}, losses
+
+
+def _gated(
+    scale: str, thetas: Iterable[float], losses: Mapping[str, Losses], features: GateFeatures
+) -> Iterator[tuple[Point, Losses]]:
+    """Yield the learned share of Mixture at every theta, with its losses (T,)."""
+    for index, theta in enumerate(thetas):
+        gate = learn_gate(losses[f"mixture {index}"], losses["lstm"], features.features(theta))
+        named = dict(zip(("distance", "entropy", "peak"), gate.coefficients.tolist(), strict=True))
+        values = {"scale": scale, "theta": theta, "bias": gate.bias, **named}
+        yield {f"mixture_gated.{name}": value for name, value in values.items()}, gate.losses
+
+
+def _temper(search: Search, replay: Replay, methods: Iterable[str]) -> None:
+    """Offer some methods, at the values found for them, each temperature that is tried.
+
+    The one taken is noted even where it is 1, so that nobody who reads the values fills in another.
+    """
+    names, settings = [name for name in methods if name in search.wanted], search.settings.methods
+    if not search.grid.tempered or not names:
+        return
+    rules = {
+        f"{name} {value}": Tempered(METHODS[name].build(settings), value)
+        for name in names
+        for value in search.grid.tempered
+    }
+    losses = replay.score(rules, f"tune the temperature of {len(names)} methods")
+    for name in names:
+        best, key = search.best[name], f"tempered.{dotted(name)}"
+        plain = best.values
+        best.values = {**plain, key: 1.0}
+        for value in search.grid.tempered:
+            best.offer({**plain, key: value}, losses[f"{name} {value}"])
