@@ -134,7 +134,7 @@ class Trainer:
             valid = self._end_epoch() if self.record.position >= len(self.streams) else None
             now = time.monotonic()
             if report is not None:
-                report(Event(self.record.epoch, self._progress(), loss, valid, tokens / (now - began)))
+                report(Event(self.record.epoch, self.progress, loss, valid, tokens / (now - began)))
             if valid is not None or now - saved >= save_every:
                 self.record.seconds += now - saved
                 self._save()
@@ -146,7 +146,7 @@ class Trainer:
         length = segment_length(config.bptt, self.generator)
         inputs, targets = self.streams.segment(record.position, length, self.device)  # (B, L)
         for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(config, self._progress(), inputs.shape[1])
+            group["lr"] = learning_rate(config, self.progress, inputs.shape[1])
         self.model.train()
         out = self.model(inputs, detach(self.hidden))
         self.hidden = out.state
@@ -171,13 +171,14 @@ class Trainer:
     def _loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """Return the mean cross-entropy of hidden states (N, D) by the softmax the schedule asks for."""
         model, config = self.model, self.config
-        if config.softmax == "sampled" and self._progress() < config.full_from:
+        if config.softmax == "sampled" and self.progress < config.full_from:
             return sampled_cross_entropy(
                 hidden, model.embedding, model.bias, targets, self.proposal, config.samples, self.products
             )
         return linear_cross_entropy(hidden, model.embedding, model.bias, targets, self.products)
 
-    def _progress(self) -> float:
+    @property
+    def progress(self) -> float:
         """Return the share of all epochs that is done."""
         return (self.record.epoch + self.record.position / len(self.streams)) / self.config.epochs
 

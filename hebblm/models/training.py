@@ -113,7 +113,9 @@ def _run(trainer: Trainer, name: str) -> None:
     """Train with a bar that shows loss, validation perplexity and speed."""
     steps = trainer.config.epochs * len(trainer.streams)
     with bar() as progress:
-        task = progress.add_task(f"train {name}", total=steps, unit="steps")
+        task = progress.add_task(
+            f"train {name}", total=steps, unit="steps", completed=trainer.progress * steps
+        )  # what an earlier run did took none of this one's time
 
         def show(event: Event) -> None:
             note = f"steps, loss {event.loss:.2f}, {event.tokens_per_second:,.0f} tokens/s"

@@ -14,6 +14,7 @@ from hebblm.models.presets import Preset
 from hebblm.models.shipped import obtain_model, open_model
 from hebblm.models.store import model_folder, prepared_corpus, shipped_folder
 from hebblm.models.training import train_model
+from hebblm.progress import Display
 from hebblm.text import Dictionary, PreparedCorpus
 
 from ...support import toy
@@ -74,7 +75,15 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(
         with pytest.raises(KeyboardInterrupt):
             train(prepared, tmp_path / "killed")
     assert (tmp_path / "killed" / STATE).exists()
+    begun: list[dict[str, float]] = []
+    add_task = Display.add_task
+    monkeypatch.setattr(
+        Display,
+        "add_task",
+        lambda self, *words, **task: begun.append(task) or add_task(self, *words, **task),
+    )
     resumed = train(prepared, tmp_path / "killed")
+    assert begun[0]["completed"] >= begun[0]["total"] / 2, "the estimate counts this run's steps alone"
     for (name, p), q in zip(whole.named_parameters(), resumed.parameters(), strict=True):
         assert torch.equal(p, q), name
 
