@@ -103,9 +103,12 @@ class Reader:
             new_classes=torch.arange(len(vocabulary), device=device) >= len(vocabulary.dictionary),
             window=self._rule.needs.window,
         )
+        self._context.learn_shares([self._rule])
         if opened.state is not None:
             self._base.state, self._last = opened.state, opened.last
             self._context.recall(opened.observed, *opened.recent)
+        if opened.method == method:
+            self._context.recall_shares(opened.shares)
 
     def read(
         self,
@@ -137,7 +140,7 @@ class Reader:
             adapted.append(self._rule.score(batch, targets))
             base.append(batch.base_losses(targets))
             new.append(labels >= rows)
-            self._learn(hidden, labels, rows)
+            self._learn(batch, labels, rows)
             progress(start + len(labels), len(ids))
         flags = torch.cat(new) if new else torch.zeros(0, dtype=torch.bool)
         losses = [torch.cat(part).float().cpu() for part in (adapted, base)]
@@ -213,8 +216,10 @@ class Reader:
                 self._last,
                 observed,
                 recent,
+                self.method,
+                [(share.owned, share.tokens) for share in self._context.shares.values()],
             ),
-            {"method": self.method, "k": self._context.k, "update_every": self.update_every},
+            {"k": self._context.k, "update_every": self.update_every},
         )
 
     def __len__(self) -> int:
@@ -225,11 +230,11 @@ class Reader:
         """Name the method and what is remembered."""
         return f"Reader({self.method!r}, {len(self):,} entries, {len(self.vocabulary.words):,} new words)"
 
-    def _learn(self, hidden: Tensor, labels: Tensor, rows: int) -> None:
+    def _learn(self, batch: EvalBatch, labels: Tensor, rows: int) -> None:
         """Take a scored interval into memory and counts, words met for the first time with rows of their own."""
         self._base.grow(max(0, int(labels.max()) + 1 - rows))
         self._context.set_head(self._base.head)
-        self._context.observe(hidden, labels)
+        self._context.learn(batch, labels)
         self._last = labels[-1:]
 
     def _look(self, ids: Tensor, state: State) -> tuple[Tensor, State]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,8 @@ class Opened:
         last: (1,) the last token read.
         observed: (V,) int64, how often each word was read.
         recent: states (W, D) and labels (W,) of the window.
+        method: that predicted, empty in a memory alone.
+        shares: what it had learned of each share of its, see :class:`hebblm.adapt.functional.shares.LearnedShare`.
     """
 
     memory: AnyMemory | None = None
@@ -54,6 +57,8 @@ class Opened:
     last: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.int64))
     observed: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
     recent: tuple[Tensor, Tensor] = field(default_factory=lambda: (torch.zeros(0, 0), torch.zeros(0)))
+    method: str = ""
+    shares: Sequence[tuple[float, float]] = ()
 
 
 def save_reader(folder: Path, owner: Owner, known: Opened, made: dict[str, Any]) -> None:
@@ -63,7 +68,7 @@ def save_reader(folder: Path, owner: Owner, known: Opened, made: dict[str, Any])
         folder: created, or replaced if it holds a reader.
         owner: of the memory.
         known: what the reader knows.
-        made: method and settings, for people.
+        made: settings, for people.
 
     Raises:
         UserError: the folder holds something else, or cannot be written.
@@ -91,7 +96,9 @@ def save_reader(folder: Path, owner: Owner, known: Opened, made: dict[str, Any])
             temporary / READER,
             {
                 "schema": SCHEMA,
+                "method": known.method,
                 **made,
+                "shares": [list(share) for share in known.shares],
                 "words": list(known.words),
                 "place_sha256": file_sha256(temporary / PLACE),
             },
@@ -126,4 +133,7 @@ def open_reader(folder: Path, owner: Owner, device: torch.device) -> Opened:
         place["last"],
         place["observed"],
         (place["recent.keys"], place["recent.labels"]),
+        # A reader of an earlier version learned no shares.
+        document["method"] if "shares" in document else "",
+        [(owned, tokens) for owned, tokens in document.get("shares", [])],
     )

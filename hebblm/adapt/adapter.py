@@ -21,6 +21,7 @@ class ContextAdapter:
     def __init__(self, context: Context, rule: Rule) -> None:
         self.context = context
         self.rule = rule
+        context.learn_shares([rule])
 
     def predict(self, hidden: Tensor) -> Tensor:
         """Return log-probabilities (N, V) in nats for hidden states (N, D); changes nothing."""

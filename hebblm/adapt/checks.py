@@ -11,6 +11,9 @@ from hebblm.errors import UserError
 if TYPE_CHECKING:
     from hebblm.types import Neighbors
 
+ONLINE: Literal["online"] = "online"
+Share = float | Literal["online"]
+"""Share of one of two distributions: a number, or learned from the tokens already scored."""
 Scale = Literal["relative", "absolute"]
 """Scores and distances in units of what a query sees, or as they are."""
 Rate = Literal["relative", "absolute", "guarded"]
@@ -35,6 +38,14 @@ def share(name: str, value: float) -> None:
         raise UserError(f"{name} = {value} is out of range; choose {name} within [0, 1]")
 
 
+def share_or_online(name: str, value: float | str) -> None:
+    """Raise unless ``value`` lies in [0, 1] or is ``online``."""
+    if isinstance(value, str):
+        one_of(name, value, (ONLINE,))
+    else:
+        share(name, value)
+
+
 def decay(name: str, value: float) -> None:
     """Raise unless ``value`` lies in [0, 1)."""
     if not 0 <= value < 1:
@@ -47,8 +58,13 @@ def one_of(name: str, value: str, allowed: Sequence[str]) -> None:
         raise UserError(f"{name} = {value!r} is unknown; choose one of {', '.join(allowed)}")
 
 
-def logits_or_linear(form: str, scale: str) -> None:
-    """Raise if Mixture's scores are to be added to logits in another unit than theirs."""
+def logits_or_linear(form: str, scale: str, gamma: float | str) -> None:
+    """Raise if Mixture's scores are to be added to logits in another unit than theirs, or by a share to be learned."""
+    if form == "logit-sum" and isinstance(gamma, str):
+        raise UserError(
+            f"mixture.form = 'logit-sum' mixes no two distributions, whose share gamma = {gamma} could be learned; "
+            "set mixture.gamma to a number"
+        )
     if form == "logit-sum" and scale == "relative":
         raise UserError(
             "mixture.form = 'logit-sum' needs scores in the unit of logits; set mixture.scale=absolute"

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from hebblm.adapt.checks import Share
 from hebblm.adapt.method_settings import MethodSettings, dotted
 from hebblm.adapt.settings import MixtureConfig
 from hebblm.errors import UserError
@@ -79,9 +80,10 @@ def _knn(settings: MethodSettings) -> Rule:
 
 
 def _mixture(settings: MethodSettings) -> Rule:
-    from hebblm.adapt.rules import Mixture
+    from hebblm.adapt.rules import LogitSum, Mixture
 
-    return Mixture(settings.mixture)
+    config = settings.mixture
+    return Mixture(config) if config.form == "linear" else LogitSum(config)
 
 
 def _mbpa(settings: MethodSettings) -> Rule:
@@ -126,7 +128,7 @@ def _gated(settings: MethodSettings) -> Rule:
     return GatedMixture(settings.mixture_gated)
 
 
-def _beside_mixture(settings: MethodSettings, other: Rule, weight: float) -> Rule:
+def _beside_mixture(settings: MethodSettings, other: Rule, weight: Share) -> Rule:
     from hebblm.adapt.rules import Interpolated
 
     return Interpolated(_mixture(settings), other, weight)

@@ -9,6 +9,7 @@ from typing import Protocol
 from torch import Tensor
 
 from hebblm.adapt import functional as F
+from hebblm.adapt.checks import Share
 from hebblm.adapt.context import EvalBatch
 from hebblm.adapt.functional.losses import (
     interpolated_losses,
@@ -54,8 +55,70 @@ class Unadapted:
         return Needs()
 
 
+class Blend(Protocol):
+    """A rule that mixes two distributions, with a share that may be learned."""
+
+    @property
+    def share(self) -> Share:
+        """Share of the first: a number, or learned online."""
+
+    def parts(self, batch: EvalBatch, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the losses (N,) of ``targets`` (N,) under the first and the second, nats."""
+
+
+class Remembering:
+    """``gamma q + (1 - gamma) p``: labels of remembered entries, weighted by a score, beside another rule's p."""
+
+    __slots__ = ()
+    over: Rule
+
+    @property
+    def share(self) -> Share:
+        """gamma."""
+        raise NotImplementedError
+
+    def entries(self, batch: EvalBatch) -> tuple[Tensor, Tensor, Tensor]:
+        """Return log-weights (N, K), labels (N, K) or (1, K), and which entries each query sees (N, K)."""
+        raise NotImplementedError
+
+    def log_probs(self, batch: EvalBatch) -> Tensor:
+        """Return (N, V), nats; see :func:`hebblm.adapt.functional.memory_mixture`."""
+
+        def compute() -> Tensor:
+            base = self.over.log_probs(batch)
+            return F.memory_mixture(base, *self.entries(batch), weight_of(self, batch))
+
+        return batch.shared(self, compute)
+
+    def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
+        """Return the loss (N,), nats."""
+
+        def compute() -> Tensor:
+            weight = weight_of(self, batch)
+            if isinstance(weight, Tensor):
+                return interpolated_losses(*batch.parts(self, targets), weight)
+            return mixture_losses(self.over.score(batch, targets), *self.entries(batch), weight, targets)
+
+        return batch.scored(self, targets, compute)
+
+    def parts(self, batch: EvalBatch, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the losses (N,) of memory and other rule, equal for a query that sees no entry; nats."""
+        base = self.over.score(batch, targets)
+        return mixture_losses(base, *self.entries(batch), 1.0, targets), base
+
+
+def weight_of(blend: Blend, batch: EvalBatch) -> float | Tensor:
+    """Return the share of a blend's first part: the number it is, or (N,) what was learned before each query."""
+    return batch.learned_share(blend) if isinstance(blend.share, str) else blend.share
+
+
+def learned(blend: Blend) -> tuple[Blend, ...]:
+    """Return the blend where its share is learned, else nothing."""
+    return (blend,) if isinstance(blend.share, str) else ()
+
+
 @dataclass(frozen=True, slots=True)
-class Cache:
+class Cache(Remembering):
     """Continuous cache: every pair in a window of the recent past (Grave et al. 2017).
 
     Args:
@@ -66,82 +129,93 @@ class Cache:
     config: CacheConfig
     over: Rule = field(default_factory=Unadapted)
 
-    def log_probs(self, batch: EvalBatch) -> Tensor:
-        """Return (N, V), nats; see :func:`hebblm.adapt.functional.cache_log_probs`."""
-        past, scores = self._past(batch)
-        base = self.over.log_probs(batch)
-        return F.memory_mixture(base, scores, past.labels[None], past.seen, self.config.gamma)
+    @property
+    def share(self) -> Share:
+        """Share of the window."""
+        return self.config.gamma
 
-    def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
-        """Return the loss (N,), nats."""
-        past, scores = self._past(batch)
-        base = self.over.score(batch, targets)
-        return mixture_losses(base, scores, past.labels[None], past.seen, self.config.gamma, targets)
-
-    def _past(self, batch: EvalBatch) -> tuple[WindowView, Tensor]:
-        """Return the window and the log-weights (N, W) of its entries."""
+    def entries(self, batch: EvalBatch) -> tuple[Tensor, Tensor, Tensor]:
+        """Return log-weights, labels and visibility of the window's pairs."""
         past, config = batch.window(self.config.window), self.config
-        return past, F.log_weights(past.products, past.seen, sharpness=config.theta, scale=config.scale)
+        scores = F.log_weights(past.products, past.seen, sharpness=config.theta, scale=config.scale)
+        return scores, past.labels[None], past.seen
 
     @property
     def needs(self) -> Needs:
         """The recent past, and what the cache lies over."""
-        return self.over.needs | Needs(window=self.config.window)
+        return self.over.needs | Needs(window=self.config.window, shares=learned(self))
 
 
 @dataclass(frozen=True, slots=True)
-class KnnLM:
+class KnnLM(Remembering):
     """kNN-LM: neighbours weighted by distance (Khandelwal et al. 2020)."""
 
     config: KnnConfig
+    over: Rule = field(default_factory=Unadapted)
 
-    def log_probs(self, batch: EvalBatch) -> Tensor:
-        """Return (N, V), nats; see :func:`hebblm.adapt.functional.knn_log_probs`."""
-        near = batch.neighbors
-        scores = self._scores(batch)
-        return F.memory_mixture(batch.log_probs, scores, near.values, near.mask, self.config.gamma)
+    @property
+    def share(self) -> Share:
+        """Share of the neighbours."""
+        return self.config.gamma
 
-    def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
-        """Return the loss (N,), nats."""
-        near, base = batch.neighbors, batch.base_losses(targets)
-        scores = self._scores(batch)
-        return mixture_losses(base, scores, near.values, near.mask, self.config.gamma, targets)
-
-    def _scores(self, batch: EvalBatch) -> Tensor:
-        """Return the log-weights (N, K) of the neighbours."""
+    def entries(self, batch: EvalBatch) -> tuple[Tensor, Tensor, Tensor]:
+        """Return log-weights, labels and presence of the neighbours."""
         near, config = batch.neighbors, self.config
         scores = -near.distances.to(batch.hidden.dtype)
-        return F.log_weights(scores, near.mask, sharpness=1 / config.temperature, scale=config.scale)
+        scores = F.log_weights(scores, near.mask, sharpness=1 / config.temperature, scale=config.scale)
+        return scores, near.values, near.mask
 
     @property
     def needs(self) -> Needs:
         """Neighbours."""
-        return Needs(retrieval=True)
+        return Needs(retrieval=True, shares=learned(self))
 
 
 @dataclass(frozen=True, slots=True)
-class Mixture:
+class Mixture(Remembering):
     """Mixture: neighbours weighted by inner product (paper, section 4.2)."""
+
+    config: MixtureConfig
+    over: Rule = field(default_factory=Unadapted)
+
+    @property
+    def share(self) -> Share:
+        """Share of the neighbours."""
+        return self.config.gamma
+
+    def entries(self, batch: EvalBatch) -> tuple[Tensor, Tensor, Tensor]:
+        """Return log-weights, labels and presence of the neighbours."""
+        near, config = batch.neighbors, self.config
+        scores = F.log_weights(batch.products, near.mask, sharpness=config.theta, scale=config.scale)
+        return scores, near.values, near.mask
+
+    @property
+    def needs(self) -> Needs:
+        """Neighbours."""
+        return Needs(retrieval=True, shares=learned(self))
+
+
+@dataclass(frozen=True, slots=True)
+class LogitSum:
+    """Mixture as the paper prints it: the neighbours' weights are added to ``exp(f)`` before both are normalised."""
 
     config: MixtureConfig
 
     def log_probs(self, batch: EvalBatch) -> Tensor:
         """Return (N, V), nats; see :func:`hebblm.adapt.functional.mixture_log_probs`."""
-
-        def compute() -> Tensor:
-            config = self.config
-            base = batch.log_probs if config.form == "linear" else batch.logits
-            return F.mixture_from(
-                base,
+        config = self.config
+        return batch.shared(
+            self,
+            lambda: F.mixture_from(
+                batch.logits,
                 batch.products,
                 batch.neighbors,
                 theta=config.theta,
-                gamma=config.gamma,
-                form=config.form,
+                gamma=self._gamma,
+                form="logit-sum",
                 scale=config.scale,
-            )
-
-        return batch.shared(self, compute)
+            ),
+        )
 
     def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
         """Return the loss (N,), nats."""
@@ -149,12 +223,9 @@ class Mixture:
 
         def compute() -> Tensor:
             scores = F.log_weights(batch.products, near.mask, sharpness=config.theta, scale=config.scale)
-            if config.form == "linear":
-                base = batch.base_losses(targets)
-                return mixture_losses(base, scores, near.values, near.mask, config.gamma, targets)
             taken = batch.logits.gather(1, targets[:, None]).squeeze(1)
             return logit_sum_losses(
-                taken, batch.log_normalizers, scores, near.values, near.mask, config.gamma, targets
+                taken, batch.log_normalizers, scores, near.values, near.mask, self._gamma, targets
             )
 
         return batch.scored(self, targets, compute)
@@ -163,6 +234,11 @@ class Mixture:
     def needs(self) -> Needs:
         """Neighbours."""
         return Needs(retrieval=True)
+
+    @property
+    def _gamma(self) -> float:
+        """The share, which the settings allow as a number alone in this form."""
+        return float(self.config.gamma)
 
 
 def mbpa_result(batch: EvalBatch, config: MbpaConfig) -> F.MbpaResult:
@@ -255,21 +331,25 @@ class Interpolated:
 
     first: Rule
     second: Rule
-    weight: float
+    share: Share
 
     def log_probs(self, batch: EvalBatch) -> Tensor:
         """Return (N, V), nats."""
-        return F.interpolate_log_probs(self.first.log_probs(batch), self.second.log_probs(batch), self.weight)
+        weight = weight_of(self, batch)
+        return F.interpolate_log_probs(self.first.log_probs(batch), self.second.log_probs(batch), weight)
 
     def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
         """Return the loss (N,), nats."""
-        first, second = self.first.score(batch, targets), self.second.score(batch, targets)
-        return interpolated_losses(first, second, self.weight)
+        return interpolated_losses(*batch.parts(self, targets), weight_of(self, batch))
+
+    def parts(self, batch: EvalBatch, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the losses (N,) of both, nats."""
+        return self.first.score(batch, targets), self.second.score(batch, targets)
 
     @property
     def needs(self) -> Needs:
         """What both parts need."""
-        return self.first.needs | self.second.needs
+        return self.first.needs | self.second.needs | Needs(shares=learned(self))
 
 
 @dataclass(frozen=True, slots=True)

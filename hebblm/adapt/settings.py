@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from hebblm.adapt import checks
-from hebblm.adapt.checks import Rate, Scale
+from hebblm.adapt.checks import Rate, Scale, Share
 from hebblm.errors import UserError
 
 
@@ -19,7 +19,7 @@ class CacheConfig:
         window: number of most recent tokens it remembers; 500 (PTB) and 3785 (WikiText-2) were published for AWD-LSTM.
         theta: sharpness of the weights exp(theta h_k . h); absolute ones of 1.0 (PTB) and 0.662 (WikiText-2) were
             published.
-        gamma: share of the cache; published 0.1 (PTB) and 0.1279 (WikiText-2).
+        gamma: share of the cache, learned online or a number; published 0.1 (PTB) and 0.1279 (WikiText-2).
         scale: h_k . h relative to its standard deviation over what a query sees, or absolute as published.
     """
 
@@ -27,13 +27,13 @@ class CacheConfig:
 
     window: int = 500
     theta: float = 1.5
-    gamma: float = 0.25
+    gamma: Share = "online"
     scale: Scale = "relative"
 
     def __post_init__(self) -> None:
         checks.at_least(f"{self.section}.window", self.window, 1)
         checks.at_least(f"{self.section}.theta", self.theta, 0)
-        checks.share(f"{self.section}.gamma", self.gamma)
+        checks.share_or_online(f"{self.section}.gamma", self.gamma)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +42,17 @@ class KnnConfig:
 
     Args:
         temperature: T of the weights exp(-d^2 / T).
-        gamma: share of the neighbours.
+        gamma: share of the neighbours: learned online from the tokens already scored, or a number.
         scale: d^2 relative to its standard deviation over the neighbours, or absolute as published.
     """
 
     temperature: float = 1.2
-    gamma: float = 0.3
+    gamma: Share = "online"
     scale: Scale = "relative"
 
     def __post_init__(self) -> None:
         checks.above_zero("knn.temperature", self.temperature)
-        checks.share("knn.gamma", self.gamma)
+        checks.share_or_online("knn.gamma", self.gamma)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,20 +61,20 @@ class MixtureConfig:
 
     Args:
         theta: sharpness of the weights exp(theta h_k . h).
-        gamma: share of the neighbours.
-        form: linear (both sides normalised) or logit-sum (as the paper prints it; absolute only).
+        gamma: share of the neighbours: learned online from the tokens already scored, or a number.
+        form: linear (both sides normalised) or logit-sum (as the paper prints it; absolute, gamma a number).
         scale: h_k . h relative to its standard deviation over the neighbours, or absolute as printed.
     """
 
     theta: float = 1.0
-    gamma: float = 0.3
+    gamma: Share = "online"
     form: Literal["linear", "logit-sum"] = "linear"
     scale: Scale = "relative"
 
     def __post_init__(self) -> None:
         checks.at_least("mixture.theta", self.theta, 0)
-        checks.share("mixture.gamma", self.gamma)
-        checks.logits_or_linear(self.form, self.scale)
+        checks.share_or_online("mixture.gamma", self.gamma)
+        checks.logits_or_linear(self.form, self.scale, self.gamma)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +110,6 @@ class MixtureCacheConfig(CacheConfig):
     """Continuous cache on top of Mixture, whose share is the rest; the window keeps states as they were when read."""
 
     section: ClassVar[str] = "mixture_cache"
-
-    gamma: float = 0.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,17 +257,17 @@ class DynamicMixtureConfig:
 
     Args:
         theta: sharpness of the weights exp(theta h_k . h).
-        gamma: share of the neighbours.
+        gamma: share of the neighbours: learned online from the tokens already scored, or a number.
         scale: of h_k . h, as for mixture.
     """
 
     theta: float = 1.0
-    gamma: float = 0.1
+    gamma: Share = "online"
     scale: Scale = "relative"
 
     def __post_init__(self) -> None:
         checks.at_least("dynamic_mixture.theta", self.theta, 0)
-        checks.share("dynamic_mixture.gamma", self.gamma)
+        checks.share_or_online("dynamic_mixture.gamma", self.gamma)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ TUNED_SCHEMA = "hebblm-tuned/1"
 _OWN = ("dynamic", "base", "memory")  # the sections that no method owns
 _PRINTED: dict[str, Any] = {
     "cache.scale": "absolute",
+    "knn.gamma": 0.3,  # kNN-LM is none of the paper's; a number here as everywhere in it
     "mixture.scale": "absolute",
     "hebb.scale": "absolute",
     "hebb.closeness": "raw",
@@ -230,6 +231,15 @@ def read_tuned(path: Path) -> dict[str, Any]:
 def _convert(name: str, value: Any, hint: Any) -> Any:
     """Return ``value`` as the type ``hint``."""
     choices = get_args(hint)
+    words = [word for part in choices if get_origin(part) is Literal for word in get_args(part)]
+    if words:
+        if value in words:
+            return value
+        hint = next(part for part in choices if get_origin(part) is not Literal)
+        try:
+            float(value)
+        except (TypeError, ValueError) as error:
+            raise UserError(f"{name}={value} must be a number, or one of {', '.join(words)}") from error
     if get_origin(hint) is Literal:
         if value not in choices:
             raise UserError(f"{name}={value} must be one of {', '.join(map(str, choices))}")

@@ -180,12 +180,12 @@ def test_tuned_values_are_those_of_the_scenario_or_the_nearest_one(
 
 
 def test_values_that_only_go_together_are_set_together() -> None:
-    changes = {"mixture.form": "logit-sum", "mixture.scale": "absolute"}
+    changes = {"mixture.form": "logit-sum", "mixture.scale": "absolute", "mixture.gamma": 0.3}
     for names in (list(changes), list(changes)[::-1]):
         mixture = Hyperparameters().changed({name: changes[name] for name in names}).methods.mixture
         assert (mixture.form, mixture.scale) == ("logit-sum", "absolute")
     with pytest.raises(UserError, match=r"set mixture.scale=absolute"):
-        Hyperparameters().changed({"mixture.form": "logit-sum"})
+        Hyperparameters().changed({"mixture.form": "logit-sum", "mixture.gamma": 0.3})
 
 
 def test_the_defaults_can_be_asked_for_and_are_relative() -> None:
