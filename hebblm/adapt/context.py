@@ -255,9 +255,7 @@ class Context:
 
     def recall_shares(self, known: Sequence[tuple[float, float]]) -> None:
         """Take over the shares that an earlier context learned for the same rules, in their order."""
-        self.shares = {
-            blend: LearnedShare(*share) for blend, share in zip(self.shares, known, strict=True)
-        }
+        self.shares = {blend: LearnedShare(*share) for blend, share in zip(self.shares, known, strict=True)}
 
     def set_head(self, head: OutputHead) -> None:
         """Take over a head that learned or grew; counts grow with it, new rows being new classes."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from hebblm.adapt import checks
-from hebblm.adapt.checks import Scale
+from hebblm.adapt.checks import Scale, Share
 from hebblm.adapt.settings import HebbConfig
 
 RANGES = ("n1", "n2", "n4", "n8", "n16", "n32", "n64", "more")
@@ -63,10 +63,10 @@ class MixtureHebbLearnedConfig:
     """Mixture+Hebb-learned.
 
     Args:
-        weight: share w of Mixture; the rest is Hebb's.
+        weight: share w of Mixture, learned online or a number; the rest is Hebb's.
     """
 
-    weight: float = 0.3
+    weight: Share = "online"
 
     def __post_init__(self) -> None:
-        checks.share("mixture_hebb_learned.weight", self.weight)
+        checks.share_or_online("mixture_hebb_learned.weight", self.weight)

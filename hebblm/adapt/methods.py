@@ -68,22 +68,22 @@ def _unadapted(settings: MethodSettings) -> Rule:
 
 
 def _cache(settings: MethodSettings) -> Rule:
-    from hebblm.adapt.rules import Cache
+    from hebblm.adapt.rules import Cache, Unadapted, remembering
 
-    return Cache(settings.cache)
+    return remembering(Cache, settings.cache, Unadapted())
 
 
 def _knn(settings: MethodSettings) -> Rule:
-    from hebblm.adapt.rules import KnnLM
+    from hebblm.adapt.rules import KnnLM, Unadapted, remembering
 
-    return KnnLM(settings.knn)
+    return remembering(KnnLM, settings.knn, Unadapted())
 
 
 def _mixture(settings: MethodSettings) -> Rule:
-    from hebblm.adapt.rules import LogitSum, Mixture
+    from hebblm.adapt.rules import LogitSum, Mixture, Unadapted, remembering
 
     config = settings.mixture
-    return Mixture(config) if config.form == "linear" else LogitSum(config)
+    return remembering(Mixture, config, Unadapted()) if config.form == "linear" else LogitSum(config)
 
 
 def _mbpa(settings: MethodSettings) -> Rule:
@@ -136,9 +136,9 @@ def _beside_mixture(settings: MethodSettings, other: Rule, weight: Share) -> Rul
 
 def _mixture_cache(settings: MethodSettings) -> Rule:
     """Return the continuous cache over Mixture."""
-    from hebblm.adapt.rules import Cache
+    from hebblm.adapt.rules import Cache, remembering
 
-    return Cache(settings.mixture_cache, _mixture(settings))
+    return remembering(Cache, settings.mixture_cache, _mixture(settings))
 
 
 def _over_dynamic(settings: MethodSettings) -> MethodSettings:

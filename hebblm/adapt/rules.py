@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
 
 from hebblm.adapt import functional as F
-from hebblm.adapt.checks import Share
+from hebblm.adapt.checks import ONLINE, Share
 from hebblm.adapt.context import EvalBatch
 from hebblm.adapt.functional.losses import (
     interpolated_losses,
@@ -18,8 +19,8 @@ from hebblm.adapt.functional.losses import (
 )
 from hebblm.adapt.needs import Needs
 from hebblm.adapt.settings import CacheConfig, KnnConfig, MbpaConfig, MixtureConfig
-from hebblm.adapt.window import WindowView
 
+PAIR = (0.6, 2.0)  # of sharpness, or temperature, where it is online
 MEASURED = 1000  # one query in so many is adapted by the exact form as well
 
 
@@ -137,7 +138,7 @@ class Cache(Remembering):
     def entries(self, batch: EvalBatch) -> tuple[Tensor, Tensor, Tensor]:
         """Return log-weights, labels and visibility of the window's pairs."""
         past, config = batch.window(self.config.window), self.config
-        scores = F.log_weights(past.products, past.seen, sharpness=config.theta, scale=config.scale)
+        scores = F.log_weights(past.products, past.seen, sharpness=float(config.theta), scale=config.scale)
         return scores, past.labels[None], past.seen
 
     @property
@@ -162,13 +163,13 @@ class KnnLM(Remembering):
         """Return log-weights, labels and presence of the neighbours."""
         near, config = batch.neighbors, self.config
         scores = -near.distances.to(batch.hidden.dtype)
-        scores = F.log_weights(scores, near.mask, sharpness=1 / config.temperature, scale=config.scale)
+        scores = F.log_weights(scores, near.mask, sharpness=1 / float(config.temperature), scale=config.scale)
         return scores, near.values, near.mask
 
     @property
     def needs(self) -> Needs:
-        """Neighbours."""
-        return Needs(retrieval=True, shares=learned(self))
+        """Neighbours, and what the rest is predicted by."""
+        return self.over.needs | Needs(retrieval=True, shares=learned(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,13 +187,13 @@ class Mixture(Remembering):
     def entries(self, batch: EvalBatch) -> tuple[Tensor, Tensor, Tensor]:
         """Return log-weights, labels and presence of the neighbours."""
         near, config = batch.neighbors, self.config
-        scores = F.log_weights(batch.products, near.mask, sharpness=config.theta, scale=config.scale)
+        scores = F.log_weights(batch.products, near.mask, sharpness=float(config.theta), scale=config.scale)
         return scores, near.values, near.mask
 
     @property
     def needs(self) -> Needs:
-        """Neighbours."""
-        return Needs(retrieval=True, shares=learned(self))
+        """Neighbours, and what the rest is predicted by."""
+        return self.over.needs | Needs(retrieval=True, shares=learned(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +211,7 @@ class LogitSum:
                 batch.logits,
                 batch.products,
                 batch.neighbors,
-                theta=config.theta,
+                theta=float(config.theta),
                 gamma=self._gamma,
                 form="logit-sum",
                 scale=config.scale,
@@ -222,7 +223,9 @@ class LogitSum:
         config, near = self.config, batch.neighbors
 
         def compute() -> Tensor:
-            scores = F.log_weights(batch.products, near.mask, sharpness=config.theta, scale=config.scale)
+            scores = F.log_weights(
+                batch.products, near.mask, sharpness=float(config.theta), scale=config.scale
+            )
             taken = batch.logits.gather(1, targets[:, None]).squeeze(1)
             return logit_sum_losses(
                 taken, batch.log_normalizers, scores, near.values, near.mask, self._gamma, targets
@@ -350,6 +353,23 @@ class Interpolated:
     def needs(self) -> Needs:
         """What both parts need."""
         return self.first.needs | self.second.needs | Needs(shares=learned(self))
+
+
+def remembering(
+    kind: Callable[[Any, Rule], Remembering], config: CacheConfig | KnnConfig | MixtureConfig, over: Rule
+) -> Rule:
+    """Return the rule of some settings; where their sharpness is online, two memories of one sharpness each, mixed.
+
+    Args:
+        kind: the rule of settings whose sharpness is a number.
+        config: the settings.
+        over: what the rest of the probability is predicted by.
+    """
+    name = "temperature" if isinstance(config, KnnConfig) else "theta"
+    if not isinstance(getattr(config, name), str):
+        return kind(config, over)
+    flat, sharp = (kind(replace(config, **{name: value, "gamma": 1.0}), over) for value in PAIR)
+    return Interpolated(Interpolated(sharp, flat, ONLINE), over, config.gamma)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from hebblm.adapt import checks
-from hebblm.adapt.checks import Rate, Scale, Share
+from hebblm.adapt.checks import Rate, Scale, Share, Sharpness
 from hebblm.errors import UserError
 
 
@@ -17,7 +17,8 @@ class CacheConfig:
 
     Args:
         window: number of most recent tokens it remembers; 500 (PTB) and 3785 (WikiText-2) were published for AWD-LSTM.
-        theta: sharpness of the weights exp(theta h_k . h); absolute ones of 1.0 (PTB) and 0.662 (WikiText-2) were
+        theta: sharpness of the weights exp(theta h_k . h), a number or online: 2 and 0.6, their shares learned as
+            gamma is; absolute ones of 1.0 (PTB) and 0.662 (WikiText-2) were
             published.
         gamma: share of the cache, learned online or a number; published 0.1 (PTB) and 0.1279 (WikiText-2).
         scale: h_k . h relative to its standard deviation over what a query sees, or absolute as published.
@@ -26,13 +27,13 @@ class CacheConfig:
     section: ClassVar[str] = "cache"
 
     window: int = 500
-    theta: float = 1.5
+    theta: Sharpness = "online"
     gamma: Share = "online"
     scale: Scale = "relative"
 
     def __post_init__(self) -> None:
         checks.at_least(f"{self.section}.window", self.window, 1)
-        checks.at_least(f"{self.section}.theta", self.theta, 0)
+        checks.at_least_or_online(f"{self.section}.theta", self.theta, 0)
         checks.share_or_online(f"{self.section}.gamma", self.gamma)
 
 
@@ -41,17 +42,17 @@ class KnnConfig:
     """kNN-LM (Khandelwal et al. 2020).
 
     Args:
-        temperature: T of the weights exp(-d^2 / T).
+        temperature: T of the weights exp(-d^2 / T), a number or online: 0.6 and 2, their shares learned as gamma is.
         gamma: share of the neighbours: learned online from the tokens already scored, or a number.
         scale: d^2 relative to its standard deviation over the neighbours, or absolute as published.
     """
 
-    temperature: float = 1.2
+    temperature: Sharpness = "online"
     gamma: Share = "online"
     scale: Scale = "relative"
 
     def __post_init__(self) -> None:
-        checks.above_zero("knn.temperature", self.temperature)
+        checks.above_zero_or_online("knn.temperature", self.temperature)
         checks.share_or_online("knn.gamma", self.gamma)
 
 
@@ -60,21 +61,22 @@ class MixtureConfig:
     """Mixture over the retrieved neighbours.
 
     Args:
-        theta: sharpness of the weights exp(theta h_k . h).
+        theta: sharpness of the weights exp(theta h_k . h), a number or online: 2 and 0.6, their shares learned as
+            gamma is.
         gamma: share of the neighbours: learned online from the tokens already scored, or a number.
         form: linear (both sides normalised) or logit-sum (as the paper prints it; absolute, gamma a number).
         scale: h_k . h relative to its standard deviation over the neighbours, or absolute as printed.
     """
 
-    theta: float = 1.0
+    theta: Sharpness = "online"
     gamma: Share = "online"
     form: Literal["linear", "logit-sum"] = "linear"
     scale: Scale = "relative"
 
     def __post_init__(self) -> None:
-        checks.at_least("mixture.theta", self.theta, 0)
+        checks.at_least_or_online("mixture.theta", self.theta, 0)
         checks.share_or_online("mixture.gamma", self.gamma)
-        checks.logits_or_linear(self.form, self.scale, self.gamma)
+        checks.logits_or_linear(self.form, self.scale, theta=self.theta, gamma=self.gamma)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,13 +230,13 @@ class MixtureMbpaConfig:
     """Mixture+MbPA.
 
     Args:
-        weight: share w of Mixture; the rest is MbPA's.
+        weight: share w of Mixture, learned online or a number; the rest is MbPA's.
     """
 
-    weight: float = 0.3
+    weight: Share = "online"
 
     def __post_init__(self) -> None:
-        checks.share("mixture_mbpa.weight", self.weight)
+        checks.share_or_online("mixture_mbpa.weight", self.weight)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,13 +244,13 @@ class MixtureHebbConfig:
     """Mixture+Hebb.
 
     Args:
-        weight: share w of Mixture; the rest is Hebb's.
+        weight: share w of Mixture, learned online or a number; the rest is Hebb's.
     """
 
-    weight: float = 0.3
+    weight: Share = "online"
 
     def __post_init__(self) -> None:
-        checks.share("mixture_hebb.weight", self.weight)
+        checks.share_or_online("mixture_hebb.weight", self.weight)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,17 +258,18 @@ class DynamicMixtureConfig:
     """Mixture over the moving states of dynamic evaluation.
 
     Args:
-        theta: sharpness of the weights exp(theta h_k . h).
+        theta: sharpness of the weights exp(theta h_k . h), a number or online: 2 and 0.6, their shares learned as
+            gamma is.
         gamma: share of the neighbours: learned online from the tokens already scored, or a number.
         scale: of h_k . h, as for mixture.
     """
 
-    theta: float = 1.0
+    theta: Sharpness = "online"
     gamma: Share = "online"
     scale: Scale = "relative"
 
     def __post_init__(self) -> None:
-        checks.at_least("dynamic_mixture.theta", self.theta, 0)
+        checks.at_least_or_online("dynamic_mixture.theta", self.theta, 0)
         checks.share_or_online("dynamic_mixture.gamma", self.gamma)
 
 
@@ -275,13 +278,13 @@ class DynamicMixtureHebbConfig:
     """Mixture+Hebb over the moving states of dynamic evaluation.
 
     Args:
-        weight: share w of Mixture; the rest is Hebb's.
+        weight: share w of Mixture, learned online or a number; the rest is Hebb's.
     """
 
-    weight: float = 0.5
+    weight: Share = "online"
 
     def __post_init__(self) -> None:
-        checks.share("dynamic_mixture_hebb.weight", self.weight)
+        checks.share_or_online("dynamic_mixture_hebb.weight", self.weight)
 
 
 @dataclass(frozen=True, slots=True)

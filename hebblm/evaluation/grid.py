@@ -11,8 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hebblm.adapt.checks import ONLINE, Share, Sharpness
 from hebblm.adapt.context import EvalBatch
 from hebblm.adapt.counts import entry_weights
+from hebblm.adapt.functional.shares import LearnedShare
 from hebblm.adapt.hebb import hebbian_sums
 from hebblm.adapt.rules import adapted_logits, mbpa_result
 from hebblm.adapt.settings import HebbConfig, MbpaConfig
@@ -41,9 +43,9 @@ class Grid:
     """
 
     base_lr: tuple[float, ...] = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 3.0, 10.0, 30.0, 100.0)
-    theta: tuple[float, ...] = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0)
-    temperature: tuple[float, ...] = (0.1, 0.3, 0.6, 0.8, 1.0, 1.2, 1.5, 3.0, 10.0)
-    gamma: tuple[float, ...] = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
+    theta: tuple[Sharpness, ...] = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0, ONLINE)
+    temperature: tuple[Sharpness, ...] = (0.1, 0.3, 0.6, 0.8, 1.0, 1.2, 1.5, 3.0, 10.0, ONLINE)
+    gamma: tuple[Share, ...] = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, ONLINE)
     mbpa_lr: tuple[float, ...] = (6.0, 8.0, 10.0)
     mbpa_steps: tuple[int, ...] = (5, 10, 15)
     absolute_lr: tuple[float, ...] = (0.1, 1.0, 5.0)
@@ -68,10 +70,15 @@ class Grid:
         15.0,
     )
     closeness: tuple[Literal["raw", "sum", "max"], ...] = ("raw", "sum", "max")
-    weight: tuple[float, ...] = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+    weight: tuple[Share, ...] = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, ONLINE)
     dynamic_lr: tuple[float, ...] = (1e-3, 2e-3, 4e-3, 8e-3)
     dynamic_decay: tuple[float, ...] = (0.005, 0.02)
     tempered: tuple[float, ...] = ()
+
+    @property
+    def fixed_theta(self) -> tuple[float, ...]:
+        """The sharpness of Mixture and cache where it is a number."""
+        return tuple(theta for theta in self.theta if not isinstance(theta, str))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +133,27 @@ class HebbGrid:
         return torch.stack(results)
 
 
-def mixed(memory: Losses, base: Losses, weight: float) -> Losses:
-    """Return the loss of ``weight`` memory and ``1 - weight`` base from the two losses (T,), nats."""
-    losses: Losses = -np.logaddexp(np.log(weight) - memory, np.log1p(-weight) - base)
+def mixed(memory: Losses, base: Losses, weight: Share, every: int) -> Losses:
+    """Return the loss of ``weight`` memory and ``1 - weight`` base from the two losses (T,), nats.
+
+    Args:
+        memory: of the memory.
+        base: of what it lies over.
+        weight: a number, or learned online as a context learns it.
+        every: tokens between two updates.
+    """
+    shares: float | Losses
+    if isinstance(weight, str):
+        learned = LearnedShare()
+        shares = np.empty(len(base))
+        for start in range(0, len(base), every):
+            now = slice(start, start + every)
+            shares[now] = learned.value
+            told = np.where(memory[now] == base[now], np.nan, base[now] - memory[now])
+            learned = learned.after(told.tolist())
+    else:
+        shares = weight
+    losses: Losses = -np.logaddexp(np.log(shares) - memory, np.log1p(-shares) - base)
     return losses
 
 

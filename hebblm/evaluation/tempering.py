@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from hebblm.adapt import METHODS, Rule
+from hebblm.adapt import METHODS, Context, Rule
 from hebblm.adapt.context import EvalBatch
 from hebblm.adapt.method_settings import dotted
 from hebblm.adapt.rules import tempered_losses
@@ -44,6 +44,7 @@ def temper(
     methods: Iterable[str],
     settings: Hyperparameters,
     temperatures: tuple[float, ...],
+    context: Context,
     read: Callable[[Sequence[Observer], str], object],
 ) -> None:
     """Offer some methods, at the values found for them, each temperature that is tried.
@@ -55,6 +56,7 @@ def temper(
         methods: names.
         settings: with the values found.
         temperatures: none to leave every method as it is.
+        context: that the text is read with.
         read: goes through the text once with some observers, under a title.
     """
     if not temperatures:
@@ -65,6 +67,7 @@ def temper(
         name: TemperedPoints(METHODS[name].rule(plain), temperatures, LossTable(len(temperatures)))
         for name in names
     }
+    context.learn_shares(found.rule for found in points.values())
     read(list(points.values()), f"tune the temperature of {len(names)} methods")
     for name, found in points.items():
         values = [{**best[name].values, f"tempered.{dotted(name)}": value} for value in temperatures]

@@ -15,7 +15,7 @@ from hebblm.adapt.context import EvalBatch
 from hebblm.adapt.learned import RANGES
 from hebblm.adapt.method_settings import dotted
 from hebblm.adapt.methods import METHODS, TUNABLE, with_parts
-from hebblm.adapt.rules import Cache, KnnLM, Mbpa, Mixture, Rule, Unadapted
+from hebblm.adapt.rules import Cache, KnnLM, Mbpa, Mixture, Rule, Unadapted, remembering
 from hebblm.errors import UserError
 from hebblm.evaluation.count_weights import TermsOf, learn_weights
 from hebblm.evaluation.gate import GateFeatures, learn_gate
@@ -97,7 +97,7 @@ def tune(
         best["base"] = _tune_base(scenario, settings, grid)
         settings = settings.changed(best["base"].values)
     reading = Rereading.of(scenario, settings)
-    features = GateFeatures.of(grid.theta, settings.methods.mixture.scale)
+    features = GateFeatures.of(grid.fixed_theta, settings.methods.mixture.scale)
     rules = _grid_rules(settings, grid, wanted)
     observers = [features] if "mixture-gated" in wanted else []
     nll = reading.score(rules, f"tune {len(rules)} points", observers)
@@ -105,7 +105,8 @@ def tune(
     def losses(name: str) -> Losses:
         return nll[name].astype(np.float64)
 
-    best |= _read_off(settings.methods, grid, losses, wanted, fixed)
+    every = scenario.config.update_every
+    best |= _read_off(settings.methods, grid, losses, wanted, fixed, every)
     _check_fixed(best, fixed)  # before anything is built on these
     best |= _tune_built(reading, settings.changed(_values(best)), grid, best, wanted, fixed)
     if "mixture-gated" in wanted:
@@ -115,6 +116,7 @@ def tune(
         [name for name in OUR_METHODS if name in STATIC_METHODS and name in wanted],
         settings.changed(_values(best)),
         grid.tempered,
+        reading.context,
         lambda observers, title: reading.score({}, title, observers),
     )
     if dynamic and any(name.startswith(DYNAMIC) for name in wanted):
@@ -130,6 +132,7 @@ def _read_off(
     losses: Callable[[str], Losses],
     wanted: Collection[str],
     fixed: Mapping[str, float | str],
+    every: int,
 ) -> dict[str, Best]:
     """Return the best points of the methods that rest on no other, from the losses of every rule of the grid."""
     base = losses("lstm")
@@ -147,7 +150,7 @@ def _read_off(
             for gamma in grid.gamma:
                 named = {"scale": scale, key: value, "gamma": gamma}
                 point = {f"{method}.{name}": chosen for name, chosen in named.items()}
-                best[method].offer(mixed(memory, base, gamma), point)
+                best[method].offer(mixed(memory, base, gamma, every), point)
     if "mbpa" in wanted:
         best["mbpa"] = Best(fixed=fixed)
         for lr in grid.mbpa_lr:
@@ -176,6 +179,7 @@ def _tune_built(
 ) -> dict[str, Best]:
     """Return the best points of the methods built on others, whose best values ``known`` has."""
     best: dict[str, Best] = {}
+    every = reading.scenario.config.update_every
     cached = "mixture+cache" in wanted
     caches = _caches_over_mixture(known.methods, grid) if cached else {}
     over: Mapping[str, npt.NDArray[np.float32]] = {}
@@ -194,7 +198,7 @@ def _tune_built(
                     "gamma": gamma,
                 }
                 best["mixture+cache"].offer(
-                    mixed(over[f"{theta}"].astype(np.float64), parts["mixture"].losses, gamma),
+                    mixed(over[f"{theta}"].astype(np.float64), parts["mixture"].losses, gamma, every),
                     {f"mixture_cache.{name}": value for name, value in named.items()},
                 )
     if "hebb-learned" in wanted:
@@ -205,7 +209,7 @@ def _tune_built(
         both = best[f"mixture+{part}"] = Best(fixed=fixed)
         for weight in grid.weight:
             both.offer(
-                mixed(parts["mixture"].losses, {**parts, **best}[part].losses, weight),
+                mixed(parts["mixture"].losses, {**parts, **best}[part].losses, weight, every),
                 {f"{dotted(f'mixture+{part}')}.weight": weight},
             )
     return best
@@ -220,7 +224,7 @@ def _learn_gate(
 ) -> Best:
     """Return the best learned share of Mixture over all theta."""
     best = Best(fixed=fixed)
-    for theta in grid.theta:
+    for theta in grid.fixed_theta:
         learned = learn_gate(losses(f"mixture {theta}"), losses("lstm"), features.features(theta))
         gate = {"scale": methods.mixture.scale, "theta": theta, "bias": learned.bias}
         gate |= dict(zip(("distance", "entropy", "peak"), learned.coefficients.tolist(), strict=True))
@@ -248,15 +252,18 @@ def _values(best: Mapping[str, Best]) -> dict[str, float | str]:
 def _grid_rules(settings: Hyperparameters, grid: Grid, wanted: Collection[str]) -> dict[str, Rule]:
     """Return a rule for every point but shares, which are mixed from losses, and what is built on other methods."""
     methods = settings.methods
-    rules: dict[str, Rule] = {"lstm": Unadapted()}
+    base = Unadapted()
+    rules: dict[str, Rule] = {"lstm": base}
     for theta in grid.theta:
         if "mixture" in wanted or "mixture-gated" in wanted:
-            rules[f"mixture {theta}"] = Mixture(replace(methods.mixture, theta=theta, gamma=1.0))
+            mixture = replace(methods.mixture, theta=theta, gamma=1.0, form="linear")
+            rules[f"mixture {theta}"] = remembering(Mixture, mixture, base)
         if "cache" in wanted:
-            rules[f"cache {theta}"] = Cache(replace(methods.cache, theta=theta, gamma=1.0))
+            rules[f"cache {theta}"] = remembering(Cache, replace(methods.cache, theta=theta, gamma=1.0), base)
     if "knn" in wanted:
         for temperature in grid.temperature:
-            rules[f"knn {temperature}"] = KnnLM(replace(methods.knn, temperature=temperature, gamma=1.0))
+            knn = replace(methods.knn, temperature=temperature, gamma=1.0)
+            rules[f"knn {temperature}"] = remembering(KnnLM, knn, base)
     if "mbpa" in wanted:
         for lr in grid.mbpa_lr:
             for steps in grid.mbpa_steps:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hebblm.adapt import DYNAMIC, DYNAMIC_METHODS, METHODS, OUR_METHODS, Hebb, Rule
-from hebblm.adapt.rules import Cache, Mixture, Unadapted
+from hebblm.adapt.rules import Cache, Mixture, Unadapted, remembering
 from hebblm.adapt.settings import CacheConfig, MixtureConfig
 from hebblm.evaluation.grid import Best, Grid, mixed
 from hebblm.evaluation.hyperparameters import Hyperparameters
@@ -52,12 +52,17 @@ def tune_dynamic(
         return best
     settings = settings.changed(best["dynamic"].values)
     methods, window = settings.methods, settings.methods.cache.window
+    every = settings.dynamic.segment
     rules: dict[str, Rule] = {
         "base": Unadapted(), "hebb": Hebb(methods.hebb, methods.mbpa)
     }  # fmt: skip
     for theta in grid.theta:
-        rules[f"mixture {theta}"] = Mixture(MixtureConfig(theta, 1.0, scale=methods.mixture.scale))
-        rules[f"cache {theta}"] = Cache(CacheConfig(window, theta, 1.0, methods.cache.scale))
+        mixture, cache = (
+            MixtureConfig(theta, 1.0, scale=methods.mixture.scale),
+            CacheConfig(window, theta, 1.0, methods.cache.scale),
+        )
+        rules[f"mixture {theta}"] = remembering(Mixture, mixture, Unadapted())
+        rules[f"cache {theta}"] = remembering(Cache, cache, Unadapted())
     base = dynamic_base(scenario, settings.dynamic, squares)
     context = scenario.context(base, scenario.memory(settings), window)
 
@@ -83,30 +88,35 @@ def tune_dynamic(
 
     nll_of = read("tune over dynamic evaluation", rules=rules)
     losses: dict[str, Losses] = {name: nll.astype(np.float64) for name, nll in nll_of.items()}
-    best["dynamic+mixture"] = mixture = Best()
+    best["dynamic+mixture"] = over = Best()
     for theta in grid.theta:
         for gamma in grid.gamma:
             named = {"scale": methods.mixture.scale, "theta": theta, "gamma": gamma}
             point = {f"dynamic_mixture.{name}": value for name, value in named.items()}
-            mixture.offer(mixed(losses[f"mixture {theta}"], losses["base"], gamma), point)
+            over.offer(mixed(losses[f"mixture {theta}"], losses["base"], gamma, every), point)
     best["dynamic+mixture+hebb"] = both = Best()
     for weight in grid.weight:
-        both.offer(mixed(mixture.losses, losses["hebb"], weight), {"dynamic_mixture_hebb.weight": weight})
+        both.offer(mixed(over.losses, losses["hebb"], weight, every), {"dynamic_mixture_hebb.weight": weight})
     best["dynamic+mixture+cache"] = cached = Best()
     for theta in grid.theta:
         past = losses[f"cache {theta}"]
         first = slice(settings.dynamic.segment)  # nothing was observed before: Mixture alone predicts
-        past[first] = mixture.losses[first]
+        past[first] = over.losses[first]
         for gamma in grid.gamma:
             named = {"window": window, "scale": methods.cache.scale, "theta": theta, "gamma": gamma}
             cached.offer(
-                mixed(past, mixture.losses, gamma),
+                mixed(past, over.losses, gamma, every),
                 {f"dynamic_mixture_cache.{name}": value for name, value in named.items()},
             )
     best = {name: point for name, point in best.items() if name in wanted}
     found = {name: value for point in best.values() for name, value in point.values.items()}
     names = [name for name in OUR_METHODS if name in DYNAMIC_METHODS and name in wanted]
     temper(
-        best, names, settings.changed(found), grid.tempered, lambda observers, title: read(title, observers)
+        best,
+        names,
+        settings.changed(found),
+        grid.tempered,
+        context,
+        lambda observers, title: read(title, observers),
     )
     return best

@@ -99,7 +99,7 @@ def mixture_from(
     checks.at_least("theta", theta, 0)
     checks.share("gamma", gamma)
     checks.one_of("form", form, get_args(Form))
-    checks.logits_or_linear(form, scale, gamma)
+    checks.logits_or_linear(form, scale)
     scores = log_weights(products, neighbors.mask, sharpness=theta, scale=scale)
     if form == "linear":
         return memory_mixture(base, scores, neighbors.values, neighbors.mask, gamma)
