@@ -153,8 +153,7 @@ class EvalBatch:
         if not known.all():
             targets = torch.where(known, targets, 0)
         first, second = self.parts(blend, targets)
-        told = known & (first != second)
-        return torch.where(told, (second - first).double(), torch.nan)[: len(labels)].tolist()
+        return torch.where(known, (second - first).double(), torch.nan)[: len(labels)].tolist()
 
     def parts(self, blend: Blend, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Return the losses (N,) of ``targets`` (N,) under both parts of a blend, computed once; nats."""

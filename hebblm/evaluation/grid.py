@@ -149,8 +149,7 @@ def mixed(memory: Losses, base: Losses, weight: Share, every: int) -> Losses:
         for start in range(0, len(base), every):
             now = slice(start, start + every)
             shares[now] = learned.value
-            told = np.where(memory[now] == base[now], np.nan, base[now] - memory[now])
-            learned = learned.after(told.tolist())
+            learned = learned.after((base[now] - memory[now]).tolist())
     else:
         shares = weight
     losses: Losses = -np.logaddexp(np.log(shares) - memory, np.log1p(-shares) - base)

@@ -56,6 +56,20 @@ SETTINGS = MethodSettings(
     dynamic_mixture_hebb=DynamicMixtureHebbConfig(0.3),
     dynamic_mixture_cache=DynamicMixtureCacheConfig(window=30, theta=0.6, gamma=0.2),
 )
+LEARNED = replace(
+    SETTINGS,
+    cache=CacheConfig(window=30),
+    knn=KnnConfig(),
+    mixture=MixtureConfig(),
+    mixture_mbpa=MixtureMbpaConfig(),
+    mixture_hebb=MixtureHebbConfig(),
+    mixture_cache=MixtureCacheConfig(window=30),
+    mixture_hebb_learned=MixtureHebbLearnedConfig(),
+    dynamic_mixture=DynamicMixtureConfig(),
+    dynamic_mixture_hebb=DynamicMixtureHebbConfig(),
+    dynamic_mixture_cache=DynamicMixtureCacheConfig(window=30),
+)
+"""The same with every share learned online."""
 
 
 def tiny_model(seed: int = 0, vocabulary: int = SOURCE, **dropout: float) -> AWDLSTM:

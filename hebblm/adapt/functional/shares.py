@@ -84,8 +84,8 @@ class LearnedShare:
         """Return the share once more tokens were scored, all of them with the share as it is.
 
         Args:
-            evidence: of each token, ``log p(y) - log q(y)`` in nats; infinite where one gave it nothing, nan where the
-                token says nothing of either.
+            evidence: of each token, ``log p(y) - log q(y)`` in nats; infinite where one gave it nothing, nan where
+                neither did.
         """
         odds = math.log(self.value) - math.log1p(-self.value)
         owned, tokens = self.owned, self.tokens

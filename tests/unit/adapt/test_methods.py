@@ -193,7 +193,10 @@ def test_a_method_needs_what_its_parts_need() -> None:
         (lambda: MixtureConfig(theta=float("nan")), "mixture.theta = nan"),
         (lambda: MixtureConfig(gamma=2.0), "mixture.gamma = 2"),
         (lambda: MixtureConfig(1.0, 0.3, "logit-sum"), "'logit-sum'.*set mixture.scale=absolute"),
-        (lambda: MixtureConfig(form="logit-sum", scale="absolute"), "'logit-sum'.*set mixture.theta to a number"),
+        (
+            lambda: MixtureConfig(form="logit-sum", scale="absolute"),
+            "'logit-sum'.*set mixture.theta to a number",
+        ),
         (lambda: CacheConfig(gamma="offline"), "cache.gamma = 'offline' is unknown"),
         (lambda: MbpaConfig(lr=-0.1), "mbpa.lr = -0.1"),
         (lambda: MbpaConfig(lr=float("inf")), "mbpa.lr = inf"),

@@ -127,7 +127,8 @@ def scenario_of(kind: str, tokens: int) -> Scenario:
 )
 def test_tuning_finds_what_trying_every_point_finds(kind: str, scale: str) -> None:
     grid = Grid(
-        base_lr=(0.01, 0.3), theta=(0.2, 1.0, "online"), temperature=(0.5, "online"), gamma=(0.1, "online"), mbpa_lr=(0.05, 0.5),
+        base_lr=(0.01, 0.3), theta=(0.2, 1.0, "online"), temperature=(0.5, "online"), gamma=(0.1, "online"),
+        mbpa_lr=(0.05, 0.5),
         mbpa_steps=(2,), beta=(0.0, 0.9), eta=(0.05,), closeness=("raw", "max"), dynamic_lr=(0.01, 0.2),
         weight=(0.2, "online"), dynamic_decay=(0.0, 0.1), tempered=(),
     )  # fmt: skip
