@@ -2,11 +2,11 @@
 
     python recipes/defaults.py TUNED.JSON... --transfer OTHER.JSON... --output recipes/results/defaults.json
 
-The files are those of hebblm-tune, with every point that was tried; of several for one text a later one has the word on
-the methods that it tried. With ``--shipped`` nothing is chosen: the points are those of the values that hebblm has as its
-defaults, of each method whose own was tried on every text. A point's loss is otherwise the mean of its losses over the
-texts it is chosen on; what it loses on a text is its loss there less that of the text's own best point, nats a token.
-Texts under ``--transfer`` are looked at with the chosen points and have no part in choosing them.
+The files are those of hebblm-tune, with every point that was tried; of several for one text a later one has the word
+on the methods that it tried. With ``--shipped`` nothing is chosen: the points are those of the values that hebblm has
+as its defaults, of each method whose own was tried on every text. Otherwise a point's loss is the mean of its losses
+over the texts it is chosen on. What it loses on a text is its loss there less that of the text's own best point, nats
+a token. Texts under ``--transfer`` are looked at with the chosen points and have no part in choosing them.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from hebblm.adapt.context import Context
-from hebblm.adapt.rules import Rule
+from hebblm.adapt.methods.rule import Rule
 
 
 class ContextAdapter:

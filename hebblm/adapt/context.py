@@ -22,7 +22,7 @@ from hebblm.memory.nearest import Ranked
 from hebblm.types import Memory, Neighbors, OutputHead
 
 if TYPE_CHECKING:
-    from hebblm.adapt.rules import Blend, Rule
+    from hebblm.adapt.methods.rule import Blend, Rule
 
 T = TypeVar("T")
 SEARCH = "neighbors"
@@ -140,7 +140,9 @@ class EvalBatch:
         if labels is not None and len(labels):
             ends = [len(labels)]
             if self.block is not None:
-                ends = [end for end in self.block.visible.unique().tolist() if 0 < end < len(labels)] + ends
+                ends = [
+                    end for end in sorted(set(self.block.visible.tolist())) if 0 < end < len(labels)
+                ] + ends
             evidence = self._evidence(blend, labels)
             for start, end in zip([0, *ends], ends, strict=False):
                 shares.append(shares[-1].after(evidence[start:end]))

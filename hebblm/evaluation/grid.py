@@ -15,9 +15,8 @@ from hebblm.adapt.checks import ONLINE, Share, Sharpness
 from hebblm.adapt.context import EvalBatch
 from hebblm.adapt.counts import entry_weights
 from hebblm.adapt.functional.shares import LearnedShare
-from hebblm.adapt.hebb import hebbian_sums
-from hebblm.adapt.rules import adapted_logits, mbpa_result
-from hebblm.adapt.settings import HebbConfig, MbpaConfig
+from hebblm.adapt.methods.hebb import HebbConfig, hebbian_sums
+from hebblm.adapt.methods.mbpa import MbpaConfig, adapted_logits, mbpa_result
 from hebblm.evaluation.losses import Losses, LossTable
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hebblm.adapt.context import Context
-from hebblm.adapt.rules import Rule
+from hebblm.adapt.methods.rule import Rule
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import Observer, evaluate
 from hebblm.evaluation.scenario import Scenario

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from hebblm.adapt import METHODS, Context, Rule
 from hebblm.adapt.context import EvalBatch
-from hebblm.adapt.method_settings import dotted
-from hebblm.adapt.rules import tempered_losses
+from hebblm.adapt.methods.combine import tempered_losses
+from hebblm.adapt.methods.rule import dotted
 from hebblm.evaluation.grid import Best
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import Observer

@@ -12,10 +12,15 @@ from torch import Tensor
 
 from hebblm.adapt import DYNAMIC, OUR_METHODS, STATIC_METHODS, MethodSettings, MixtureCacheConfig
 from hebblm.adapt.context import EvalBatch
-from hebblm.adapt.learned import RANGES
-from hebblm.adapt.method_settings import dotted
 from hebblm.adapt.methods import METHODS, TUNABLE, with_parts
-from hebblm.adapt.rules import Cache, KnnLM, Mbpa, Mixture, Rule, Unadapted, remembering
+from hebblm.adapt.methods.cache import Cache
+from hebblm.adapt.methods.hebb import RANGES
+from hebblm.adapt.methods.knn import KnnLM
+from hebblm.adapt.methods.lstm import Unadapted
+from hebblm.adapt.methods.mbpa import Mbpa
+from hebblm.adapt.methods.mixture import Mixture
+from hebblm.adapt.methods.remembering import remembering
+from hebblm.adapt.methods.rule import Rule, dotted
 from hebblm.errors import UserError
 from hebblm.evaluation.count_weights import TermsOf, learn_weights
 from hebblm.evaluation.gate import GateFeatures, learn_gate

@@ -9,8 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from hebblm.adapt import DYNAMIC, DYNAMIC_METHODS, METHODS, OUR_METHODS, Hebb, Rule
-from hebblm.adapt.rules import Cache, Mixture, Unadapted, remembering
-from hebblm.adapt.settings import CacheConfig, MixtureConfig
+from hebblm.adapt.methods.cache import Cache, CacheConfig
+from hebblm.adapt.methods.lstm import Unadapted
+from hebblm.adapt.methods.mixture import Mixture, MixtureConfig
+from hebblm.adapt.methods.remembering import remembering
 from hebblm.evaluation.grid import Best, Grid, mixed
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import Observer, evaluate, evaluate_alone

@@ -12,7 +12,7 @@ from torch import Tensor
 from awd_lstm import AWDLSTM, detach
 from awd_lstm.loss import linear_cross_entropy
 from awd_lstm.streams import ParallelStreams
-from hebblm.adapt.functional import checks
+from hebblm.adapt import checks
 from hebblm.models.base import AwdBase, BaseUpdate
 from hebblm.progress import track
 

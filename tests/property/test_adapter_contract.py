@@ -28,8 +28,8 @@ from hebblm.adapt import (
     Tempered,
     TemperedConfig,
 )
-from hebblm.adapt.method_settings import dotted
-from hebblm.adapt.settings import MbpaAbsoluteConfig, MbpaGuardedConfig
+from hebblm.adapt.methods.mbpa import MbpaAbsoluteConfig, MbpaGuardedConfig
+from hebblm.adapt.methods.rule import dotted
 from hebblm.evaluation.blocks import READ_AHEAD
 from hebblm.evaluation.loop import Scores, evaluate
 from hebblm.evaluation.vocabulary import UnionVocabulary

@@ -11,21 +11,18 @@ from torch import Tensor
 
 from awd_lstm import AWDLSTM, AWDLSTMConfig
 from hebblm.adapt import Context, MethodSettings
-from hebblm.adapt.learned import HebbLearnedConfig, MixtureHebbLearnedConfig
-from hebblm.adapt.settings import (
-    CacheConfig,
+from hebblm.adapt.methods.cache import CacheConfig, MixtureCacheConfig
+from hebblm.adapt.methods.combine import MixtureHebbConfig, MixtureHebbLearnedConfig, MixtureMbpaConfig
+from hebblm.adapt.methods.dynamic import (
     DynamicMixtureCacheConfig,
     DynamicMixtureConfig,
     DynamicMixtureHebbConfig,
-    HebbConfig,
-    KnnConfig,
-    MbpaConfig,
-    MixtureCacheConfig,
-    MixtureConfig,
-    MixtureGatedConfig,
-    MixtureHebbConfig,
-    MixtureMbpaConfig,
 )
+from hebblm.adapt.methods.gated import MixtureGatedConfig
+from hebblm.adapt.methods.hebb import HebbConfig, HebbLearnedConfig
+from hebblm.adapt.methods.knn import KnnConfig
+from hebblm.adapt.methods.mbpa import MbpaConfig
+from hebblm.adapt.methods.mixture import MixtureConfig
 from hebblm.memory import AnyMemory
 from hebblm.models.base import AwdBase, BaseUpdate
 from hebblm.text import Corpus, EvaluationStream, PreparedCorpus, prepare

@@ -33,7 +33,7 @@ from hebblm.adapt import (
     named,
 )
 from hebblm.adapt import functional as F
-from hebblm.adapt.settings import MbpaAbsoluteConfig, MbpaGuardedConfig
+from hebblm.adapt.methods.mbpa import MbpaAbsoluteConfig, MbpaGuardedConfig
 from hebblm.errors import UserError
 from hebblm.memory import FlatMemory
 

@@ -9,7 +9,7 @@ import torch
 
 from hebblm.adapt import METHODS, OUR_METHODS, HebbConfig, MbpaConfig
 from hebblm.adapt import functional as F
-from hebblm.adapt.method_settings import dotted
+from hebblm.adapt.methods.rule import dotted
 from hebblm.errors import UserError
 from hebblm.evaluation.grid import Best, Grid, HebbGrid, mixed
 from hebblm.evaluation.hyperparameters import Hyperparameters
