@@ -107,8 +107,7 @@ class Reader:
         if opened.state is not None:
             self._base.state, self._last = opened.state, opened.last
             self._context.recall(opened.observed, *opened.recent)
-        if opened.method == method:
-            self._context.recall_shares(opened.shares)
+        self._context.recall_shares(opened.shares)
 
     def read(
         self,
@@ -216,10 +215,9 @@ class Reader:
                 self._last,
                 observed,
                 recent,
-                self.method,
-                [(share.owned, share.tokens) for share in self._context.shares.values()],
+                self._context.known_shares,
             ),
-            {"k": self._context.k, "update_every": self.update_every},
+            {"method": self.method, "k": self._context.k, "update_every": self.update_every},
         )
 
     def __len__(self) -> int:

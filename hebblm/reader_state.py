@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,8 +47,7 @@ class Opened:
         last: (1,) the last token read.
         observed: (V,) int64, how often each word was read.
         recent: states (W, D) and labels (W,) of the window.
-        method: that predicted, empty in a memory alone.
-        shares: what it had learned of each share of its, see :class:`hebblm.adapt.functional.shares.LearnedShare`.
+        shares: what was learned of each share, by what it mixes.
     """
 
     memory: AnyMemory | None = None
@@ -57,8 +56,7 @@ class Opened:
     last: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.int64))
     observed: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
     recent: tuple[Tensor, Tensor] = field(default_factory=lambda: (torch.zeros(0, 0), torch.zeros(0)))
-    method: str = ""
-    shares: Sequence[tuple[float, float]] = ()
+    shares: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 def save_reader(folder: Path, owner: Owner, known: Opened, made: dict[str, Any]) -> None:
@@ -68,7 +66,7 @@ def save_reader(folder: Path, owner: Owner, known: Opened, made: dict[str, Any])
         folder: created, or replaced if it holds a reader.
         owner: of the memory.
         known: what the reader knows.
-        made: settings, for people.
+        made: method and settings, for people.
 
     Raises:
         UserError: the folder holds something else, or cannot be written.
@@ -96,9 +94,8 @@ def save_reader(folder: Path, owner: Owner, known: Opened, made: dict[str, Any])
             temporary / READER,
             {
                 "schema": SCHEMA,
-                "method": known.method,
                 **made,
-                "shares": [list(share) for share in known.shares],
+                "shares": dict(known.shares),
                 "words": list(known.words),
                 "place_sha256": file_sha256(temporary / PLACE),
             },
@@ -134,6 +131,5 @@ def open_reader(folder: Path, owner: Owner, device: torch.device) -> Opened:
         place["observed"],
         (place["recent.keys"], place["recent.labels"]),
         # A reader of an earlier version learned no shares.
-        document["method"] if "shares" in document else "",
-        [(owned, tokens) for owned, tokens in document.get("shares", [])],
+        {name: (owned, tokens) for name, (owned, tokens) in document.get("shares", {}).items()},
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -254,9 +254,17 @@ class Context:
         self.observed = observed.clone()
         self.recent.append(keys, labels)
 
-    def recall_shares(self, known: Sequence[tuple[float, float]]) -> None:
-        """Take over the shares that an earlier context learned for the same rules, in their order."""
-        self.shares = {blend: LearnedShare(*share) for blend, share in zip(self.shares, known, strict=True)}
+    @property
+    def known_shares(self) -> dict[str, tuple[float, float]]:
+        """What was learned of each share, by what it mixes, as :meth:`recall_shares` takes it over."""
+        return {repr(blend): (share.owned, share.tokens) for blend, share in self.shares.items()}
+
+    def recall_shares(self, known: Mapping[str, tuple[float, float]]) -> None:
+        """Take over what an earlier context knew of the shares that are learned here too."""
+        self.shares = {
+            blend: LearnedShare(*known.get(repr(blend), (share.owned, share.tokens)))
+            for blend, share in self.shares.items()
+        }
 
     def set_head(self, head: OutputHead) -> None:
         """Take over a head that learned or grew; counts grow with it, new rows being new classes."""
