@@ -102,10 +102,12 @@ class Reader:
             new_classes=self._new_words(device),
             window=self._rule.needs.window,
         )
+        self._context.learn_shares([self._rule])
         if opened.state is not None:
             self._base.restore(opened.state)
             self._last = opened.last
             self._context.recall(opened.observed, *opened.recent)
+        self._context.recall_shares(opened.shares)
 
     def read(
         self,
@@ -141,7 +143,7 @@ class Reader:
             base.append(batch.base_losses(targets))
             new.append(labels >= rows)
             if learn:
-                self._learn(hidden, labels, rows)
+                self._learn(batch, labels, rows)
             self._last = labels[-1:]
             progress(start + len(labels), len(ids))
         flags = torch.cat(new) if new else torch.zeros(0, dtype=torch.bool)
@@ -263,6 +265,7 @@ class Reader:
                 self._last,
                 observed,
                 recent,
+                self._context.known_shares,
             ),
             {"method": self.method, "k": self._context.k, "update_every": self.update_every},
         )
@@ -275,11 +278,11 @@ class Reader:
         """Name the method and what is remembered."""
         return f"Reader({self.method!r}, {len(self):,} entries, {len(self.vocabulary.words):,} new words)"
 
-    def _learn(self, hidden: Tensor, labels: Tensor, rows: int) -> None:
+    def _learn(self, batch: EvalBatch, labels: Tensor, rows: int) -> None:
         """Take a scored interval into memory and counts, words met for the first time with rows of their own."""
         self._base.grow(max(0, int(labels.max()) + 1 - rows))
         self._context.set_head(self._base.head)
-        self._context.observe(hidden, labels)
+        self._context.learn(batch, labels)
 
     def _ids(self, text: str) -> Tensor:
         """Return the last token read and those of a text behind it (N,); new words read ``<unk>``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,7 @@ class Opened:
         last: (1,) the last token read.
         observed: (V,) int64, how often each word was read.
         recent: states (W, D) and labels (W,) of the window.
+        shares: what was learned of each share, by what it mixes.
     """
 
     memory: AnyMemory | None = None
@@ -54,6 +56,7 @@ class Opened:
     last: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.int64))
     observed: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
     recent: tuple[Tensor, Tensor] = field(default_factory=lambda: (torch.zeros(0, 0), torch.zeros(0)))
+    shares: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 def save_reader(folder: Path, owner: Owner, known: Opened, made: dict[str, Any]) -> None:
@@ -89,6 +92,7 @@ def save_reader(folder: Path, owner: Owner, known: Opened, made: dict[str, Any])
             {
                 "schema": SCHEMA,
                 **made,
+                "shares": dict(known.shares),
                 "words": list(known.words),
                 "place_sha256": file_sha256(temporary / PLACE),
             },
@@ -127,4 +131,6 @@ def open_reader(folder: Path, owner: Owner, device: torch.device) -> Opened:
         place["last"],
         place["observed"],
         (place["recent.keys"], place["recent.labels"]),
+        # A reader of an earlier version learned no shares.
+        {name: (owned, tokens) for name, (owned, tokens) in document.get("shares", {}).items()},
     )

@@ -2,9 +2,11 @@
 
     python recipes/defaults.py TUNED.JSON... --transfer OTHER.JSON... --output recipes/results/defaults.json
 
-The files are those of hebblm-tune, with every point that was tried. A point's loss is the mean of its losses over the
-texts it is chosen on; what it loses on a text is its loss there less that of the text's own best point, nats a token.
-Texts under ``--transfer`` are looked at with the chosen points and have no part in choosing them.
+The files are those of hebblm-tune, with every point that was tried; of several for one text a later one has the word
+on the methods that it tried. With ``--shipped`` nothing is chosen: the points are those of the values that hebblm has
+as its defaults, of each method whose own was tried on every text. Otherwise a point's loss is the mean of its losses
+over the texts it is chosen on. What it loses on a text is its loss there less that of the text's own best point, nats
+a token. Texts under ``--transfer`` are looked at with the chosen points and have no part in choosing them.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from hebblm.evaluation.hyperparameters import defaults as default_values
 from hebblm.files import read_json, write_json
 from hebblm.report.naming import corpus_name
 
@@ -43,6 +46,17 @@ def choose(texts: dict[str, dict[str, dict[Point, float]]]) -> dict[str, Point]:
     return chosen
 
 
+def shipped(texts: dict[str, dict[str, dict[Point, float]]]) -> dict[str, Point]:
+    """Return by method the point of hebblm's default values, where every text tried it."""
+    values, found = default_values(), {}
+    for method in set.intersection(*(set(text) for text in texts.values())):
+        names = [name for name, _ in next(iter(next(iter(texts.values()))[method]))]
+        point = tuple((name, values[name]) for name in names)
+        if all(point in text[method] for text in texts.values()):
+            found[method] = point
+    return found
+
+
 def losses(chosen: dict[str, Point], text: dict[str, dict[Point, float]]) -> dict[str, dict[str, float]]:
     """Return by method the loss of the chosen point, of the text's own best, and their difference."""
     table = {}
@@ -52,6 +66,14 @@ def losses(chosen: dict[str, Point], text: dict[str, dict[Point, float]]) -> dic
             best = min(tried.values())
             table[method] = {"default": tried[point], "tuned": best, "lost": tried[point] - best}
     return table
+
+
+def by_text(documents: list[dict[str, Any]]) -> dict[str, dict[str, dict[Point, float]]]:
+    """Return by text and method the loss of every point tried, the later of two documents having the word."""
+    found: dict[str, dict[str, dict[Point, float]]] = {}
+    for document in documents:
+        found.setdefault(label(document), {}).update(points_of(document))
+    return found
 
 
 def label(document: dict[str, Any]) -> str:
@@ -68,18 +90,23 @@ def main() -> int:
     )
     parser.add_argument("tuned", nargs="+", type=Path)
     parser.add_argument("--transfer", nargs="*", type=Path, default=[])
+    parser.add_argument("--shipped", action="store_true")
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     documents = [read_json(path) for path in (*options.tuned, *options.transfer)]
     tuned, others = documents[: len(options.tuned)], documents[len(options.tuned) :]
-    chosen = choose({label(document): points_of(document) for document in tuned})
+    texts, looked_at = by_text(tuned), by_text(others)
+    chosen = shipped({**texts, **looked_at}) if options.shipped else choose(texts)
     result = {
         "schema": "hebblm-defaults/1",
         "values": {name: value for _, point in sorted(chosen.items()) for name, value in point},
-        "chosen_on": {label(document): losses(chosen, points_of(document)) for document in tuned},
-        "transfer": {label(document): losses(chosen, points_of(document)) for document in others},
+        "chosen_on": {name: losses(chosen, text) for name, text in texts.items()},
+        "transfer": {name: losses(chosen, text) for name, text in looked_at.items()},
         "texts": {label(document): document["scenario"] for document in documents},
-        "provenance": {label(document): document["provenance"] for document in documents},
+        "provenance": {
+            name: [document["provenance"] for document in documents if label(document) == name]
+            for name in map(label, documents)
+        },
     }
     if options.output is not None:
         write_json(options.output, result)

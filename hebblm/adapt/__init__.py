@@ -9,10 +9,6 @@ from hebblm.lazy import lazily
 if TYPE_CHECKING:
     from hebblm.adapt.adapter import ContextAdapter
     from hebblm.adapt.context import Context, EvalBatch
-    from hebblm.adapt.gated import GatedMixture
-    from hebblm.adapt.hebb import Hebb
-    from hebblm.adapt.learned import HebbLearnedConfig, MixtureHebbLearnedConfig
-    from hebblm.adapt.method_settings import MethodSettings, TemperedConfig
     from hebblm.adapt.methods import (
         DEFAULT_METHODS,
         DYNAMIC,
@@ -25,22 +21,27 @@ if TYPE_CHECKING:
         check_methods,
         named,
     )
-    from hebblm.adapt.needs import Needs
-    from hebblm.adapt.rules import Cache, Interpolated, KnnLM, Mbpa, Mixture, Rule, Tempered, Unadapted
-    from hebblm.adapt.settings import (
-        CacheConfig,
+    from hebblm.adapt.methods.cache import Cache, CacheConfig, MixtureCacheConfig
+    from hebblm.adapt.methods.combine import (
+        MixtureHebbConfig,
+        MixtureHebbLearnedConfig,
+        MixtureMbpaConfig,
+        Tempered,
+    )
+    from hebblm.adapt.methods.dynamic import (
         DynamicMixtureCacheConfig,
         DynamicMixtureConfig,
         DynamicMixtureHebbConfig,
-        HebbConfig,
-        KnnConfig,
-        MbpaConfig,
-        MixtureCacheConfig,
-        MixtureConfig,
-        MixtureGatedConfig,
-        MixtureHebbConfig,
-        MixtureMbpaConfig,
     )
+    from hebblm.adapt.methods.gated import GatedMixture, MixtureGatedConfig
+    from hebblm.adapt.methods.hebb import Hebb, HebbConfig, HebbLearnedConfig
+    from hebblm.adapt.methods.knn import KnnConfig, KnnLM
+    from hebblm.adapt.methods.lstm import Unadapted
+    from hebblm.adapt.methods.mbpa import Mbpa, MbpaConfig
+    from hebblm.adapt.methods.mixture import Mixture, MixtureConfig
+    from hebblm.adapt.methods.remembering import Interpolated
+    from hebblm.adapt.methods.rule import Needs, Rule
+    from hebblm.adapt.settings import MethodSettings, TemperedConfig
 
 __all__ = [
     "DEFAULT_METHODS",
@@ -88,6 +89,14 @@ __all__ = [
 if not TYPE_CHECKING:  # a name that is none stays an error for the type checker
     __getattr__ = lazily(
         __name__,
-        *("method_settings", "settings", "learned", "methods", "needs"),
-        *("adapter", "context", "gated", "hebb", "rules"),
+        *("settings", "methods", "methods.rule", "methods.lstm", "methods.remembering", "methods.cache"),
+        *(
+            "methods.knn",
+            "methods.mixture",
+            "methods.mbpa",
+            "methods.hebb",
+            "methods.gated",
+            "methods.combine",
+        ),
+        *("adapter", "context"),
     )

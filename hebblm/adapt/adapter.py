@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from hebblm.adapt.context import Context
-from hebblm.adapt.rules import Rule
+from hebblm.adapt.methods.rule import Rule
 
 
 class ContextAdapter:
@@ -21,6 +21,7 @@ class ContextAdapter:
     def __init__(self, context: Context, rule: Rule) -> None:
         self.context = context
         self.rule = rule
+        context.learn_shares([rule])
 
     def predict(self, hidden: Tensor) -> Tensor:
         """Return log-probabilities (N, V) in nats for hidden states (N, D); changes nothing."""

@@ -11,6 +11,11 @@ from hebblm.errors import UserError
 if TYPE_CHECKING:
     from hebblm.types import Neighbors
 
+ONLINE: Literal["online"] = "online"
+Share = float | Literal["online"]
+"""Share of one of two distributions: a number, or learned from the tokens already scored."""
+Sharpness = float | Literal["online"]
+"""Sharpness or temperature of weights: a number, or two of them with shares learned from the tokens already scored."""
 Scale = Literal["relative", "absolute"]
 """Scores and distances in units of what a query sees, or as they are."""
 Rate = Literal["relative", "absolute", "guarded"]
@@ -35,6 +40,30 @@ def share(name: str, value: float) -> None:
         raise UserError(f"{name} = {value} is out of range; choose {name} within [0, 1]")
 
 
+def share_or_online(name: str, value: float | str) -> None:
+    """Raise unless ``value`` lies in [0, 1] or is ``online``."""
+    if isinstance(value, str):
+        one_of(name, value, (ONLINE,))
+    else:
+        share(name, value)
+
+
+def above_zero_or_online(name: str, value: float | str) -> None:
+    """Raise unless ``value`` is a finite number above 0 or is ``online``."""
+    if isinstance(value, str):
+        one_of(name, value, (ONLINE,))
+    else:
+        above_zero(name, value)
+
+
+def at_least_or_online(name: str, value: float | str, low: float) -> None:
+    """Raise unless ``value`` is a finite number of at least ``low`` or is ``online``."""
+    if isinstance(value, str):
+        one_of(name, value, (ONLINE,))
+    else:
+        at_least(name, value, low)
+
+
 def decay(name: str, value: float) -> None:
     """Raise unless ``value`` lies in [0, 1)."""
     if not 0 <= value < 1:
@@ -47,8 +76,14 @@ def one_of(name: str, value: str, allowed: Sequence[str]) -> None:
         raise UserError(f"{name} = {value!r} is unknown; choose one of {', '.join(allowed)}")
 
 
-def logits_or_linear(form: str, scale: str) -> None:
-    """Raise if Mixture's scores are to be added to logits in another unit than theirs."""
+def logits_or_linear(form: str, scale: str, **values: float | str) -> None:
+    """Raise if Mixture's scores are to be added to logits in another unit than theirs, or by shares to be learned."""
+    for name, value in values.items():
+        if form == "logit-sum" and isinstance(value, str):
+            raise UserError(
+                f"mixture.form = 'logit-sum' mixes no two distributions whose share could be learned, as {name} = "
+                f"{value} asks; set mixture.{name} to a number"
+            )
     if form == "logit-sum" and scale == "relative":
         raise UserError(
             "mixture.form = 'logit-sum' needs scores in the unit of logits; set mixture.scale=absolute"

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import torch
 from torch import Tensor
 
 from hebblm.adapt.block import Block
 from hebblm.adapt.functional.normalizers import log_normalizers
+from hebblm.adapt.functional.shares import LearnedShare
 from hebblm.adapt.solvers.problem import key_products
 from hebblm.adapt.window import Window, WindowView
 from hebblm.adapt.work import Stopwatch, Work, clock_of, name_of
@@ -20,6 +21,9 @@ from hebblm.memory import AnyMemory
 from hebblm.memory.causal import WrittenBlock
 from hebblm.memory.nearest import Ranked
 from hebblm.types import Neighbors, OutputHead
+
+if TYPE_CHECKING:
+    from hebblm.adapt.methods.rule import Blend, Rule
 
 T = TypeVar("T")
 SEARCH = "neighbors"
@@ -111,8 +115,55 @@ class EvalBatch:
         """(N, K) ``h_k . h``."""
         return self.shared("products", lambda: key_products(self.hidden, self.neighbors.keys))
 
-    def scored(self, rule: Hashable, targets: Tensor, compute: Callable[[], Tensor]) -> Tensor:
-        """Return ``compute()``, the loss (N,) of ``targets`` under a rule, computed once for all that build on it."""
+    def learned_share(self, blend: Blend) -> Tensor:
+        """Return the share (N,) of a blend's first part, float64: for each query what was learned before it."""
+
+        def compute() -> Tensor:
+            block = self.block
+            shares = self._shares(blend, None if block is None else block.labels[: block.used])
+            values = torch.tensor([share.value for share in shares], dtype=torch.float64)
+            values = values.to(self.hidden.device)
+            if block is None:
+                return values.expand(len(self.hidden))
+            return values[torch.unique_consecutive(block.visible, return_inverse=True)[1]]
+
+        return self.shared(("share", blend), compute)
+
+    def shares_behind(self, labels: Tensor) -> dict[Blend, LearnedShare]:
+        """Return all learned shares as they are once the batch's labels (N,) are known."""
+        return {blend: self._shares(blend, labels)[-1] for blend in self.context.shares}
+
+    def _shares(self, blend: Blend, labels: Tensor | None) -> list[LearnedShare]:
+        """Return a share before the batch and behind each interval of its first rows, with these labels (n,)."""
+        if blend not in self.context.shares:
+            raise ValueError(f"the share of {blend} is learned; tell its context so with learn_shares first")
+        shares = [self.context.shares[blend]]
+        if labels is not None and len(labels):
+            ends = [len(labels)]
+            if self.block is not None:
+                ends = [
+                    end for end in sorted(set(self.block.visible.tolist())) if 0 < end < len(labels)
+                ] + ends
+            evidence = self._evidence(blend, labels)
+            for start, end in zip([0, *ends], ends, strict=False):
+                shares.append(shares[-1].after(evidence[start:end]))
+        return shares
+
+    def _evidence(self, blend: Blend, labels: Tensor) -> list[float]:
+        """Return the nats by which a blend's first part predicted each of the first labels (n,) better."""
+        targets = labels if self.block is None else self.block.labels
+        known = targets < len(self.head.weight)  # a new word has no row yet
+        if not known.all():
+            targets = torch.where(known, targets, 0)
+        first, second = self.parts(blend, targets)
+        return torch.where(known, (second - first).double(), torch.nan)[: len(labels)].tolist()
+
+    def parts(self, blend: Blend, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the losses (N,) of ``targets`` (N,) under both parts of a blend, computed once; nats."""
+        return self.scored(("parts", blend), targets, lambda: blend.parts(self, targets))
+
+    def scored(self, rule: Hashable, targets: Tensor, compute: Callable[[], T]) -> T:
+        """Return ``compute()``, losses of ``targets`` (N,) under a rule, computed once for all that build on it."""
         # With the labels in the value they stay alive, so that no other tensor takes over their identity.
         key = (rule, "losses", id(targets))
         return self.shared(key, lambda: (targets, compute()))[1]
@@ -129,7 +180,7 @@ class EvalBatch:
 
 
 class Context:
-    """The state that predictions are made from; it changes only by :meth:`observe`, :meth:`set_head`, :meth:`reset`.
+    """The state that predictions are made from; it changes only by :meth:`learn`, :meth:`set_head`, :meth:`reset`.
 
     Args:
         head: the base's softmax layer, (V, D).
@@ -164,43 +215,57 @@ class Context:
         self.new_classes = new_classes
         self.window = window
         self.fixed = fixed
+        self.shares: dict[Blend, LearnedShare] = {}
         self._start()
 
     def _start(self) -> None:
+        self.shares = dict.fromkeys(self.shares, LearnedShare())
         self.observed = torch.zeros_like(self.train_counts)
         self.recent = Window(self.window, self.head.weight)
-        self._batch: EvalBatch | None = None
 
     def batch(self, hidden: Tensor, block: Block | None = None, ranked: Ranked | None = None) -> EvalBatch:
-        """Return the shared quantities of ``hidden`` (N, D); asking again with the same tensors computes nothing.
+        """Return the shared quantities of ``hidden`` (N, D); the arguments are those of :class:`EvalBatch`."""
+        return EvalBatch(hidden, self, block, ranked)
 
-        Args:
-            hidden: the queries.
-            block: see :class:`EvalBatch`.
-            ranked: see :class:`EvalBatch`.
-        """
-        known = self._batch
-        if known is None or known.hidden is not hidden or known.block is not block:
-            self._batch = known = EvalBatch(hidden, self, block, ranked)
-        return known
+    def learn_shares(self, rules: Iterable[Rule]) -> None:
+        """Learn from now on the shares that rules ask for; those that are learned already go on."""
+        for rule in rules:
+            for blend in rule.needs.shares:
+                self.shares.setdefault(blend, LearnedShare())
 
     def observe(self, hidden: Tensor, targets: Tensor, *, write: bool = True) -> None:
-        """Take scored pairs (N, D), (N,) into counts, window and, unless ``write`` is False, memory."""
+        """Take scored pairs (N, D), (N,) that were predicted alone; see :meth:`learn`."""
+        self.learn(EvalBatch(hidden, self), targets, write=write)
+
+    def learn(self, batch: EvalBatch, targets: Tensor, *, write: bool = True) -> None:
+        """Take a batch whose labels (N,) are scored into shares, counts, window and, unless ``write`` is False, memory.
+
+        Labels of words that the batch's head has no row for say nothing of a share.
+        """
+        self.shares = batch.shares_behind(targets)
         if write and self.fixed:
-            known = self._batch
-            batch = known if known is not None and known.hidden is hidden else EvalBatch(hidden, self)
-            self.memory.add(hidden, targets, batch.key_normalizers)
+            self.memory.add(batch.hidden, targets, batch.key_normalizers)
         elif write:
-            self.memory.add(hidden, targets)
+            self.memory.add(batch.hidden, targets)
         self.observed += torch.bincount(targets, minlength=len(self.observed))
-        self.recent.append(hidden, targets)
-        self._batch = None
+        self.recent.append(batch.hidden, targets)
 
     def recall(self, observed: Tensor, keys: Tensor, labels: Tensor) -> None:
         """Take over what an earlier context had observed, its memory apart: counts (V,), latest pairs (W, D), (W,)."""
         self.observed = observed.clone()
         self.recent.append(keys, labels)
-        self._batch = None
+
+    @property
+    def known_shares(self) -> dict[str, tuple[float, float]]:
+        """What was learned of each share, by what it mixes, as :meth:`recall_shares` takes it over."""
+        return {repr(blend): (share.owned, share.tokens) for blend, share in self.shares.items()}
+
+    def recall_shares(self, known: Mapping[str, tuple[float, float]]) -> None:
+        """Take over what an earlier context knew of the shares that are learned here too."""
+        self.shares = {
+            blend: LearnedShare(*known.get(repr(blend), (share.owned, share.tokens)))
+            for blend, share in self.shares.items()
+        }
 
     def set_head(self, head: OutputHead) -> None:
         """Take over a head that learned or grew; counts grow with it, new rows being new classes."""
@@ -217,7 +282,6 @@ class Context:
                 )
             self.new_classes = torch.cat([known, known.new_ones(grown)])
         self.head = head
-        self._batch = None
 
     def reset(self) -> None:
         """Forget everything observed; the head stays as it was set last."""

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from hebblm.adapt import functional as F
 from hebblm.adapt.context import EvalBatch
-from hebblm.adapt.settings import HebbConfig
+from hebblm.adapt.methods.hebb import HebbConfig
 from hebblm.memory.causal import dropped_counts, occurrences
 
 

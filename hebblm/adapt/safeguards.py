@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from hebblm.adapt.context import EvalBatch
-from hebblm.adapt.rules import Rule, fast_errors, mbpa_result
+from hebblm.adapt.methods.mbpa import fast_errors, mbpa_result
+from hebblm.adapt.methods.rule import Rule
 
 
 @dataclass(frozen=True, slots=True)

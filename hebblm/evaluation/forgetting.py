@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from hebblm.adapt import Context, Rule
-from hebblm.adapt.needs import Needs
+from hebblm.adapt.methods.rule import Needs
 from hebblm.errors import UserError
 from hebblm.evaluation.loop import token_losses
 from hebblm.evaluation.scenario import Scenario

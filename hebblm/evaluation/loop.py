@@ -114,7 +114,7 @@ def evaluate(
         hidden = base.read(inputs)          # what the model knows before each label
         for rule in rules: score(rule, hidden, labels)
         base.learn(labels)
-        context.observe(hidden, labels)     # memory, counts, window
+        context.observe(hidden, labels)     # memory, counts, window, shares
 
     A fixed base's states do not depend on when labels are observed. So intervals shorter than a block are predicted
     together, each token from what was observed before its own interval alone: what was stored before the block by
@@ -142,6 +142,7 @@ def evaluate(
     device = context.head.weight.device
     inputs = torch.from_numpy(stream.inputs).to(device)
     targets = torch.from_numpy(stream.targets).to(device)
+    context.learn_shares(rules.values())
     total = len(stream)
     pace = Pace.of(update_every, ahead=read_ahead)
     scores = Scores({name: np.empty(total, dtype=np.float32) for name in rules})
@@ -176,7 +177,7 @@ def evaluate(
             _advance(base, labels, vocabulary)
             context.set_head(base.head)
             scores.base_seconds += (now := clock()) - started
-            context.observe(hidden, labels, write=write)
+            context.learn(batch, labels, write=write)
             update_seconds += clock() - now
             progress(stop - start)
     scores.retrieval_seconds = scores.shared_seconds.pop(SEARCH, 0.0) + update_seconds

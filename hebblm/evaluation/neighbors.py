@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 from torch import Tensor
 
 from hebblm.adapt import EvalBatch
-from hebblm.adapt.functional.closeness import closeness
-from hebblm.adapt.settings import MbpaConfig
+from hebblm.adapt.functional.kernel import closeness
+from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.evaluation.scenario import Scenario
 from hebblm.files import atomic_path
 from hebblm.memory.nearest import Ranked

@@ -120,6 +120,7 @@ def _run(
     with watch.time("memory of the training text") as opening:
         memory = scenario.memory(settings) if retrieve else scenario.empty_memory(settings)
     context = scenario.context(base, memory, window)
+    context.learn_shares(rules.values())
     found = Pass(Scores({}), preparation=[opening])
 
     def read() -> None:

@@ -10,6 +10,8 @@ from typing import IO
 import numpy as np
 import numpy.typing as npt
 
+from hebblm.adapt.checks import Share
+from hebblm.adapt.functional.shares import LearnedShare
 from hebblm.errors import UserError
 from hebblm.tuning.grid import Point
 
@@ -94,16 +96,33 @@ class Best:
         return True
 
 
-def mixed(memory: Losses, base: Losses, weight: float) -> Losses:
-    """Return the loss of ``weight`` memory and ``1 - weight`` base from the two losses (T,), nats."""
-    losses: Losses = -np.logaddexp(np.log(weight) - memory, np.log1p(-weight) - base)
+def mixed(memory: Losses, base: Losses, weight: Share, every: int) -> Losses:
+    """Return the loss of ``weight`` memory and ``1 - weight`` base from the two losses (T,), nats.
+
+    Args:
+        memory: of the memory.
+        base: of what it lies over.
+        weight: a number, or learned online as a context learns it.
+        every: tokens between two updates.
+    """
+    shares: float | Losses
+    if isinstance(weight, str):
+        learned = LearnedShare()
+        shares = np.empty(len(base))
+        for start in range(0, len(base), every):
+            now = slice(start, start + every)
+            shares[now] = learned.value
+            learned = learned.after((base[now] - memory[now]).tolist())
+    else:
+        shares = weight
+    losses: Losses = -np.logaddexp(np.log(shares) - memory, np.log1p(-shares) - base)
     return losses
 
 
 def with_shares(
-    found: Iterable[tuple[Point, Losses]], base: Losses, name: str, shares: Iterable[float]
+    found: Iterable[tuple[Point, Losses]], base: Losses, name: str, shares: Iterable[Share], every: int
 ) -> Iterator[tuple[Point, Losses]]:
     """Yield each point once a share ``name`` of its distribution, with the losses (T,) where the base has the rest."""
     for point, losses in found:
         for share in shares:
-            yield {**point, name: share}, mixed(losses, base, share)
+            yield {**point, name: share}, mixed(losses, base, share, every)

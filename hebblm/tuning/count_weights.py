@@ -14,7 +14,8 @@ from torch import Tensor
 from hebblm.adapt.context import EvalBatch
 from hebblm.adapt.counts import entry_counts
 from hebblm.adapt.functional.hebbian import COUNT_EDGES
-from hebblm.adapt.settings import HebbConfig, MbpaConfig
+from hebblm.adapt.methods.hebb import HebbConfig
+from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.tuning.best import Losses
 from hebblm.tuning.hebbian import LabelTerms
 

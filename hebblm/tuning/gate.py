@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hebblm.adapt.context import EvalBatch
 from hebblm.adapt.functional import Scale
-from hebblm.adapt.gated import base_peak, label_entropy, nearest_distance
+from hebblm.adapt.methods.gated import base_peak, label_entropy, nearest_distance
 from hebblm.tuning.best import Losses
 
 ROUNDING = 1e-9

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Literal
 
+from hebblm.adapt.checks import ONLINE, Share, Sharpness
+
 Values = tuple[float, ...]
 Point = dict[str, float | str]
 """Hyper-parameters by dotted name."""
@@ -34,19 +36,24 @@ class Grid:
     """
 
     base_lr: Values = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 3.0, 10.0, 30.0, 100.0)
-    theta: Values = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0)
-    temperature: Values = (0.1, 0.3, 0.6, 0.8, 1.0, 1.2, 1.5, 3.0, 10.0)
-    gamma: Values = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
+    theta: tuple[Sharpness, ...] = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0, ONLINE)
+    temperature: tuple[Sharpness, ...] = (0.1, 0.3, 0.6, 0.8, 1.0, 1.2, 1.5, 3.0, 10.0, ONLINE)
+    gamma: tuple[Share, ...] = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, ONLINE)
     mbpa_lr: Values = (6.0, 8.0, 10.0)
     mbpa_steps: tuple[int, ...] = (5, 10, 15)
     absolute_lr: Values = (0.1, 1.0, 5.0)
     beta: Values = (0.0, 0.15, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999)
     eta: Values = (0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 15.0)
     closeness: tuple[Literal["raw", "sum", "max"], ...] = ("raw", "sum", "max")
-    weight: Values = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+    weight: tuple[Share, ...] = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, ONLINE)
     dynamic_lr: Values = (1e-3, 2e-3, 4e-3, 8e-3)
     dynamic_decay: Values = (0.005, 0.02)
     tempered: Values = ()
+
+    @property
+    def fixed_theta(self) -> Values:
+        """The sharpness of Mixture and cache where it is a number."""
+        return tuple(theta for theta in self.theta if not isinstance(theta, str))
 
 
 def points(section: str, **axes: Iterable[float | str]) -> list[Point]:

@@ -10,9 +10,8 @@ from torch import Tensor
 
 from hebblm.adapt.context import EvalBatch
 from hebblm.adapt.counts import entry_weights
-from hebblm.adapt.hebb import hebbian_sums
-from hebblm.adapt.rules import adapted_logits, mbpa_result
-from hebblm.adapt.settings import HebbConfig, MbpaConfig
+from hebblm.adapt.methods.hebb import HebbConfig, hebbian_sums
+from hebblm.adapt.methods.mbpa import MbpaConfig, adapted_logits, mbpa_result
 from hebblm.tuning.best import LossTable
 from hebblm.tuning.grid import Grid, Point, points
 

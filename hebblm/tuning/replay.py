@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from hebblm.adapt.context import Context
-from hebblm.adapt.rules import Rule
+from hebblm.adapt.methods.rule import Rule
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import Observer, evaluate
 from hebblm.evaluation.passes import dynamic_base

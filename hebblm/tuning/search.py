@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hebblm.adapt.method_settings import dotted
 from hebblm.adapt.methods import METHODS, with_parts
-from hebblm.adapt.rules import Rule
+from hebblm.adapt.methods.rule import Rule, dotted
 from hebblm.errors import UserError
 from hebblm.evaluation.defaults import TUNED_SCHEMA
 from hebblm.evaluation.hyperparameters import Hyperparameters, defaults

@@ -7,15 +7,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import numpy as np
 
 from hebblm.adapt import DYNAMIC, DYNAMIC_METHODS, OUR_METHODS
-from hebblm.adapt.learned import RANGES
-from hebblm.adapt.method_settings import dotted
 from hebblm.adapt.methods import METHODS, TUNABLE, with_parts
-from hebblm.adapt.rules import Rule, Tempered, Unadapted
+from hebblm.adapt.methods.combine import Tempered
+from hebblm.adapt.methods.hebb import RANGES
+from hebblm.adapt.methods.lstm import Unadapted
+from hebblm.adapt.methods.rule import Rule, dotted
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.passes import dynamic_base, gradient_statistics
 from hebblm.evaluation.scenario import Scenario
-from hebblm.models.base import AwdBase
+from hebblm.models.base import StreamBase
 from hebblm.tuning.best import Best, Losses, with_shares
 from hebblm.tuning.count_weights import TermObserver, Terms, learn_weights
 from hebblm.tuning.gate import GateFeatures, learn_gate
@@ -91,7 +92,7 @@ def tune_static(search: Search, replay: Replay) -> None:
         if method in read:
             whole = {"gamma": 1.0} if method in recalling else {}
             rules |= search.rules(method, some, **whole)
-    features = GateFeatures(grid.theta, methods.mixture.scale)
+    features = GateFeatures(grid.fixed_theta, methods.mixture.scale)
     observers = [features] if "mixture-gated" in wanted else []
     losses = replay.score(rules, f"tune {len(rules)} points", observers)
     base = losses["lstm"]
@@ -99,7 +100,7 @@ def tune_static(search: Search, replay: Replay) -> None:
     for method, some in tried.items():
         if method in wanted:
             found = _found(losses, method, some)
-            mixtures = with_shares(found, base, f"{method}.gamma", grid.gamma)
+            mixtures = with_shares(found, base, f"{method}.gamma", grid.gamma, replay.every)
             search.take(method, mixtures if method in recalling else found)
     if "hebb" in wanted:
         known = search.settings.methods
@@ -117,9 +118,9 @@ def tune_static(search: Search, replay: Replay) -> None:
         search.take("hebb-learned", _learned(search, noted.terms()))
     for part in ("mbpa", "hebb", "hebb-learned"):
         if f"mixture+{part}" in wanted:
-            _take_weight(search, f"mixture+{part}", best[part].losses)
+            _take_weight(search, f"mixture+{part}", best[part].losses, replay.every)
     if "mixture-gated" in wanted:
-        search.take("mixture-gated", _gated(methods.mixture.scale, grid.theta, losses, features))
+        search.take("mixture-gated", _gated(methods.mixture.scale, grid.fixed_theta, losses, features))
     _temper(search, replay, [name for name in OUR_METHODS if not METHODS[name].moving])
 
 
@@ -129,7 +130,7 @@ def tune_dynamic(search: Search, scenario: Scenario) -> None:
     squares = gradient_statistics(scenario, config)
     rates = points("dynamic", lr=grid.dynamic_lr, decay=grid.dynamic_decay)
 
-    def base_of(settings: Hyperparameters) -> AwdBase:
+    def base_of(settings: Hyperparameters) -> StreamBase:
         return dynamic_base(scenario, settings.dynamic, squares)
 
     search.take(DYNAMIC, _alone(search, scenario, rates, base_of, config.segment))
@@ -146,9 +147,12 @@ def tune_dynamic(search: Search, scenario: Scenario) -> None:
     replay = Replay.dynamic(scenario, search.settings, squares)
     losses = replay.score(rules, "tune over dynamic evaluation")
     found = _found(losses, "dynamic+mixture", mixtures)
-    search.take("dynamic+mixture", with_shares(found, losses["base"], "dynamic_mixture.gamma", grid.gamma))
+    search.take(
+        "dynamic+mixture",
+        with_shares(found, losses["base"], "dynamic_mixture.gamma", grid.gamma, replay.every),
+    )
     if "dynamic+mixture+hebb" in wanted:
-        _take_weight(search, "dynamic+mixture+hebb", losses["hebb"])
+        _take_weight(search, "dynamic+mixture+hebb", losses["hebb"], replay.every)
     if "dynamic+mixture+cache" in wanted:
         _take_cache(search, "dynamic+mixture+cache", losses, replay.every)
     _temper(search, replay, [name for name in OUR_METHODS if METHODS[name].moving])
@@ -158,7 +162,7 @@ def _alone(
     search: Search,
     scenario: Scenario,
     tried: Iterable[Point],
-    base_of: Callable[[Hyperparameters], AwdBase],
+    base_of: Callable[[Hyperparameters], StreamBase],
     every: int,
 ) -> Iterator[tuple[Point, Losses]]:
     """Yield points of a base that learns from the stream, with its losses (T,), reading the text once a point."""
@@ -179,25 +183,27 @@ def _found(
         yield point, losses[f"{method} {index}"]
 
 
-def _take_weight(search: Search, method: str, other: Losses) -> None:
+def _take_weight(search: Search, method: str, other: Losses, every: int) -> None:
     """Tune the share of Mixture in ``mixture+X`` from the losses (T,) of X."""
     mixture = search.best[method.rpartition("+")[0]].losses
-    search.take(method, with_shares([({}, mixture)], other, f"{dotted(method)}.weight", search.grid.weight))
+    search.take(
+        method, with_shares([({}, mixture)], other, f"{dotted(method)}.weight", search.grid.weight, every)
+    )
 
 
-def _take_cache(search: Search, method: str, losses: Mapping[str, Losses], first: int) -> None:
+def _take_cache(search: Search, method: str, losses: Mapping[str, Losses], every: int) -> None:
     """Tune the cache over Mixture from the losses (T,) of a cache of whole share.
 
-    Before anything was observed, for the ``first`` tokens, Mixture alone predicts. Window and scale are the cache's.
+    Before anything was observed, for the first ``every`` tokens, Mixture alone predicts. Window and scale are the cache's.
     """
     config, section = search.settings.methods.cache, dotted(method)
     mixture = search.best[method.removesuffix("+cache")].losses
     tried = points(section, window=[config.window], scale=[config.scale], theta=search.grid.theta)
     past = (
-        (point, np.concatenate([mixture[:first], alone[first:]]))
+        (point, np.concatenate([mixture[:every], alone[every:]]))
         for point, alone in _found(losses, "cache", tried)
     )
-    search.take(method, with_shares(past, mixture, f"{section}.gamma", search.grid.gamma))
+    search.take(method, with_shares(past, mixture, f"{section}.gamma", search.grid.gamma, every))
 
 
 def _learned(search: Search, terms: Terms) -> Iterator[tuple[Point, Losses]]:

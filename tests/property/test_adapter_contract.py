@@ -28,8 +28,8 @@ from hebblm.adapt import (
     Tempered,
     TemperedConfig,
 )
-from hebblm.adapt.method_settings import dotted
-from hebblm.adapt.settings import MbpaAbsoluteConfig, MbpaGuardedConfig
+from hebblm.adapt.methods.mbpa import MbpaAbsoluteConfig, MbpaGuardedConfig
+from hebblm.adapt.methods.rule import dotted
 from hebblm.evaluation.loop import Scores, evaluate
 from hebblm.evaluation.pace import READ_AHEAD
 from hebblm.evaluation.vocabulary import UnionVocabulary
@@ -100,6 +100,7 @@ def state_of(context: Context) -> list[Tensor]:
     tensors = [
         context.head.weight, context.observed, context.train_counts, *context.recent.latest(99),
         near.keys, near.values, near.distances, near.mask, torch.tensor(len(context.memory)),
+        torch.tensor([(share.owned, share.tokens) for share in context.shares.values()], dtype=torch.float64),
     ]  # fmt: skip
     return [tensor.clone() for tensor in tensors]
 
@@ -164,7 +165,11 @@ def test_without_observations_every_method_is_the_base(method: str) -> None:
 @every_form
 def test_predict_is_pure_and_the_order_of_methods_is_irrelevant(make: MemoryMaker, form: str) -> None:
     context = filled(make)
-    rules = {method: METHODS[method].rule(configured(form)) for method in RULES}
+    rules = {
+        method: METHODS[method].rule(replace(toy.LEARNED, mbpa=configured(form).mbpa)) for method in RULES
+    }
+    context.learn_shares(rules.values())
+    context.observe(queries(9, 6, context), torch.arange(6))  # something is learned
     hidden = queries(1, 6, context)
     kept = hidden.clone()
     before = state_of(context)
@@ -183,9 +188,12 @@ def test_predict_is_pure_and_the_order_of_methods_is_irrelevant(make: MemoryMake
 
 @every_method
 @every_memory
-def test_update_changes_and_reset_restores_bit_for_bit(method: str, make: MemoryMaker) -> None:
+@pytest.mark.parametrize("config", [toy.SETTINGS, toy.LEARNED], ids=["numbers", "learned"])
+def test_update_changes_and_reset_restores_bit_for_bit(
+    method: str, make: MemoryMaker, config: MethodSettings
+) -> None:
     context = filled(make, entries=0)
-    adapter = ContextAdapter(context, METHODS[method].rule(toy.SETTINGS))
+    adapter = ContextAdapter(context, METHODS[method].rule(config))
     hidden, labels = toy.randn(5, 30, toy.DIM), torch.arange(WIDE - 40, WIDE - 10)  # old and new classes
     start = state_of(context)
     fresh = adapter.predict(hidden[:5]).clone()
@@ -346,16 +354,14 @@ def evaluated(
 
 @every_memory
 @pytest.mark.parametrize("lr", [0.0, 0.5], ids=["fixed", "moving"])
-@pytest.mark.parametrize("hot", [False, True], ids=["calm", "diverging"])
-def test_later_tokens_leave_earlier_scores_bit_identical(make: MemoryMaker, lr: float, hot: bool) -> None:
+@pytest.mark.parametrize("kind", ["calm", "diverging", "learned"])
+def test_later_tokens_leave_earlier_scores_bit_identical(make: MemoryMaker, lr: float, kind: str) -> None:
     """Within an interval too: a score depends on nothing that comes after it."""
-    config = (
-        replace(
-            toy.SETTINGS, mbpa_absolute=MbpaAbsoluteConfig(lr=30.0), mbpa_guarded=MbpaGuardedConfig(lr=30.0)
+    hot, config = kind == "diverging", toy.LEARNED if kind == "learned" else toy.SETTINGS
+    if hot:
+        config = replace(
+            config, mbpa_absolute=MbpaAbsoluteConfig(lr=30.0), mbpa_guarded=MbpaGuardedConfig(lr=30.0)
         )
-        if hot
-        else toy.SETTINGS
-    )
     for change in (33, 100):
         first, second = toy.tokens(1, 120), toy.tokens(1, 120)
         second[change:] = toy.tokens(2, 120)[change:]

@@ -65,8 +65,12 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("make", MEMORIES.values(), ids=MEMORIES.keys())
 @pytest.mark.parametrize("every", [1, 3, 7])
 @pytest.mark.parametrize(("k", "stored"), [(4, 20), (50, 0)], ids=["few", "more-than-there-are"])
-def test_blocks_equal_one_by_one(make, every: int, k: int, stored: int) -> None:  # type: ignore[no-untyped-def]
-    config = toy.exact(WINDOWED)
+@pytest.mark.parametrize("learned", [False, True], ids=["numbers", "learned"])
+def test_blocks_equal_one_by_one(  # type: ignore[no-untyped-def]
+    make, every: int, k: int, stored: int, learned: bool
+) -> None:
+    settings = toy.LEARNED if learned else toy.SETTINGS
+    config = toy.exact(replace(settings, cache=replace(settings.cache, window=17)))
     slow = run(make(torch.float64), every, False, config, k=k, stored=stored)
     fast = run(make(torch.float64), every, True, config, k=k, stored=stored)
     for method in STATIC_METHODS:

@@ -11,21 +11,18 @@ from torch import Tensor
 
 from awd_lstm import AWDLSTM, AWDLSTMConfig
 from hebblm.adapt import Context, MethodSettings
-from hebblm.adapt.learned import HebbLearnedConfig, MixtureHebbLearnedConfig
-from hebblm.adapt.settings import (
-    CacheConfig,
+from hebblm.adapt.methods.cache import CacheConfig, MixtureCacheConfig
+from hebblm.adapt.methods.combine import MixtureHebbConfig, MixtureHebbLearnedConfig, MixtureMbpaConfig
+from hebblm.adapt.methods.dynamic import (
     DynamicMixtureCacheConfig,
     DynamicMixtureConfig,
     DynamicMixtureHebbConfig,
-    HebbConfig,
-    KnnConfig,
-    MbpaConfig,
-    MixtureCacheConfig,
-    MixtureConfig,
-    MixtureGatedConfig,
-    MixtureHebbConfig,
-    MixtureMbpaConfig,
 )
+from hebblm.adapt.methods.gated import MixtureGatedConfig
+from hebblm.adapt.methods.hebb import HebbConfig, HebbLearnedConfig
+from hebblm.adapt.methods.knn import KnnConfig
+from hebblm.adapt.methods.mbpa import MbpaConfig
+from hebblm.adapt.methods.mixture import MixtureConfig
 from hebblm.evaluation.vocabulary import Vocabulary
 from hebblm.memory import AnyMemory
 from hebblm.models.awd import AwdBase
@@ -58,6 +55,20 @@ SETTINGS = MethodSettings(
     dynamic_mixture_hebb=DynamicMixtureHebbConfig(0.3),
     dynamic_mixture_cache=DynamicMixtureCacheConfig(window=30, theta=0.6, gamma=0.2),
 )
+LEARNED = replace(
+    SETTINGS,
+    cache=CacheConfig(window=30),
+    knn=KnnConfig(),
+    mixture=MixtureConfig(),
+    mixture_mbpa=MixtureMbpaConfig(),
+    mixture_hebb=MixtureHebbConfig(),
+    mixture_cache=MixtureCacheConfig(window=30),
+    mixture_hebb_learned=MixtureHebbLearnedConfig(),
+    dynamic_mixture=DynamicMixtureConfig(),
+    dynamic_mixture_hebb=DynamicMixtureHebbConfig(),
+    dynamic_mixture_cache=DynamicMixtureCacheConfig(window=30),
+)
+"""The same with every share learned online."""
 
 
 def tiny_model(seed: int = 0, vocabulary: int = SOURCE, **dropout: float) -> AWDLSTM:

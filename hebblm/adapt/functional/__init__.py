@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
-from hebblm.adapt import checks as checks
-from hebblm.adapt.checks import Scale
-from hebblm.adapt.functional.closeness import closeness
-from hebblm.adapt.functional.hebbian import (
-    HebbianTerm,
-    hebb_combine,
-    hebb_logits,
-    hebb_weights,
-    hebbian_term,
-    stepped_weights,
-)
-from hebblm.adapt.functional.mbpa import MbpaResult, mbpa_delta, mbpa_logits
-from hebblm.adapt.functional.mixtures import (
-    cache_log_probs,
-    interpolate_log_probs,
-    knn_log_probs,
-    memory_mixture,
-    mixture_from,
-    mixture_log_probs,
-)
-from hebblm.adapt.functional.normalizers import log_normalizers, with_rows
-from hebblm.adapt.functional.scales import log_weights, relative_distances
-from hebblm.adapt.solvers.problem import key_products
+from typing import TYPE_CHECKING
+
+from hebblm.lazy import lazily
+
+if TYPE_CHECKING:
+    from hebblm.adapt.checks import Scale
+    from hebblm.adapt.functional.gating import gated, label_entropy
+    from hebblm.adapt.functional.hebbian import (
+        HebbianTerm,
+        hebb_combine,
+        hebb_logits,
+        hebb_weights,
+        hebbian_term,
+        stepped_weights,
+    )
+    from hebblm.adapt.functional.kernel import closeness
+    from hebblm.adapt.functional.losses import (
+        first_and_sum,
+        interpolated_losses,
+        logit_sum_losses,
+        mixture_losses,
+        replaced_losses,
+    )
+    from hebblm.adapt.functional.mbpa import MbpaResult, mbpa_delta, mbpa_logits
+    from hebblm.adapt.functional.mixtures import (
+        cache_log_probs,
+        interpolate_log_probs,
+        knn_log_probs,
+        memory_mixture,
+        mixture_from,
+        mixture_log_probs,
+    )
+    from hebblm.adapt.functional.normalizers import log_normalizers, with_rows
+    from hebblm.adapt.functional.scales import log_weights, relative_distances
+    from hebblm.adapt.solvers.problem import key_products
 
 __all__ = [
     "HebbianTerm",
@@ -32,21 +44,34 @@ __all__ = [
     "Scale",
     "cache_log_probs",
     "closeness",
+    "first_and_sum",
+    "gated",
     "hebb_combine",
     "hebb_logits",
     "hebb_weights",
     "hebbian_term",
     "interpolate_log_probs",
+    "interpolated_losses",
     "key_products",
     "knn_log_probs",
+    "label_entropy",
     "log_normalizers",
     "log_weights",
+    "logit_sum_losses",
     "mbpa_delta",
     "mbpa_logits",
     "memory_mixture",
     "mixture_from",
     "mixture_log_probs",
+    "mixture_losses",
     "relative_distances",
+    "replaced_losses",
     "stepped_weights",
     "with_rows",
 ]
+
+if not TYPE_CHECKING:  # a name that is none stays an error for the type checker
+    __getattr__ = lazily(
+        __name__,
+        *("gating", "hebbian", "kernel", "losses", "mbpa", "mixtures", "normalizers", "scales"),
+    )

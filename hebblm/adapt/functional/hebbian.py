@@ -12,8 +12,8 @@ from torch import Tensor
 
 from hebblm.adapt import checks
 from hebblm.adapt.checks import Rate, Scale
-from hebblm.adapt.functional.closeness import Normalization, closeness
 from hebblm.adapt.functional.grouping import group_sums
+from hebblm.adapt.functional.kernel import Normalization, closeness
 from hebblm.adapt.functional.mbpa import Method, Optimizer, mbpa_delta
 from hebblm.adapt.solvers.problem import key_products
 from hebblm.errors import UserError

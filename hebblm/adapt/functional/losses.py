@@ -14,6 +14,7 @@ from torch import Tensor
 
 from hebblm.adapt import checks
 from hebblm.adapt.functional.grouping import group_ids
+from hebblm.adapt.functional.shares import is_zero, mixed
 
 # Below this share of the old normaliser, the new one would be a difference of nearly equal numbers.
 DOUBTFUL = math.log(0.25)
@@ -38,7 +39,7 @@ def memory_losses(scores: Tensor, labels: Tensor, mask: Tensor, targets: Tensor)
 
 
 def mixture_losses(
-    base: Tensor, scores: Tensor, labels: Tensor, mask: Tensor, weight: float, targets: Tensor
+    base: Tensor, scores: Tensor, labels: Tensor, mask: Tensor, weight: float | Tensor, targets: Tensor
 ) -> Tensor:
     """Return the loss of ``(1 - w) p + w q``, as :func:`memory_mixture` forms it, for each query's target.
 
@@ -47,7 +48,7 @@ def mixture_losses(
         scores: (N, K) unnormalised log-weights of the entries.
         labels: (N, K) int64, or (1, K).
         mask: (N, K) bool, the entries a query sees.
-        weight: share w of the memory, within [0, 1].
+        weight: share w of the memory, within [0, 1]; (N,) for one a query.
         targets: (N,) int64.
 
     Returns:
@@ -56,8 +57,7 @@ def mixture_losses(
     Raises:
         UserError: weight outside [0, 1].
     """
-    checks.share("weight", weight)
-    if weight == 0 or scores.shape[1] == 0:
+    if is_zero(weight) or scores.shape[1] == 0:
         return base
     mixed = interpolated_losses(memory_losses(scores, labels, mask, targets), base, weight)
     return torch.where(mask.any(1), mixed, base)
@@ -94,9 +94,9 @@ def logit_sum_losses(
     if weight == 0:
         return base
     seen = scores.masked_fill(~mask, -torch.inf)
-    total = _mixed(seen.logsumexp(1), normalizer, weight)  # (N,)
+    total = mixed(seen.logsumexp(1), normalizer, weight)  # (N,)
     matching = _matching(seen, labels, targets)
-    return torch.where(mask.any(1), total - _mixed(matching, logits, weight), base)
+    return torch.where(mask.any(1), total - mixed(matching, logits, weight), base)
 
 
 def _matching(scores: Tensor, labels: Tensor, targets: Tensor) -> Tensor:
@@ -111,14 +111,13 @@ def _matching(scores: Tensor, labels: Tensor, targets: Tensor) -> Tensor:
     return safe + sums.log()
 
 
-def interpolated_losses(first: Tensor, second: Tensor, weight: float) -> Tensor:
-    """Return the loss of ``w P_first + (1 - w) P_second`` from the two losses (N,), nats.
+def interpolated_losses(first: Tensor, second: Tensor, weight: float | Tensor) -> Tensor:
+    """Return the loss of ``w P_first + (1 - w) P_second`` from the two losses (N,), nats; w may be (N,).
 
     Raises:
         UserError: weight outside [0, 1].
     """
-    checks.share("weight", weight)
-    return -_mixed(-first, -second, weight)
+    return -mixed(-first, -second, weight)
 
 
 def replaced_losses(
@@ -163,12 +162,3 @@ def first_and_sum(labels: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
     earliest = torch.full_like(labels, labels.shape[1]).scatter_reduce(1, groups, positions, "amin")
     sums = torch.zeros_like(values).scatter_add(1, groups, values)
     return earliest.gather(1, groups) == positions, sums.gather(1, groups)
-
-
-def _mixed(first: Tensor, second: Tensor, weight: float) -> Tensor:
-    """Return ``log(w exp(first) + (1 - w) exp(second))``; the ends return one of them unchanged."""
-    if weight == 0:
-        return second
-    if weight == 1:
-        return first
-    return torch.logaddexp(first + math.log(weight), second + math.log1p(-weight))

@@ -12,7 +12,7 @@ from torch import Tensor
 from hebblm.adapt import checks
 from hebblm.adapt.checks import Rate, Scale
 from hebblm.adapt.functional.blocks import blocks
-from hebblm.adapt.functional.closeness import Normalization, closeness
+from hebblm.adapt.functional.kernel import Normalization, closeness
 from hebblm.adapt.solvers.exact import solve_exact
 from hebblm.adapt.solvers.fast import active_size, solve_fast
 from hebblm.adapt.solvers.problem import Descent, Problem, Solution, key_products

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from hebblm.adapt.method_settings import dotted
+from hebblm.adapt.methods.rule import dotted
 from hebblm.models.presets import PRESETS, get_preset
 from hebblm.report import plots
 from hebblm.report.naming import scenario_label

@@ -43,14 +43,12 @@ def test_without_a_window_nothing_recent_is_kept() -> None:
     assert [len(part) for part in shared.recent.latest(3)] == [0, 0]
 
 
-def test_the_same_states_are_computed_once_until_something_is_observed() -> None:
+def test_a_buffer_filled_anew_and_a_batch_observed_are_seen_as_they_are() -> None:
     shared, hidden = context(), toy.randn(1, 2, toy.DIM)
-    batch = shared.batch(hidden)
-    assert shared.batch(hidden) is batch
-    assert shared.batch(hidden.clone()) is not batch
-    batch = shared.batch(hidden)
+    first = shared.batch(hidden).logits
+    hidden.copy_(toy.randn(2, 2, toy.DIM))
+    assert not torch.equal(shared.batch(hidden).logits, first)
     shared.observe(hidden, torch.tensor([0, 1]))
-    assert shared.batch(hidden) is not batch
     assert shared.batch(hidden).neighbors.mask.any()
 
 

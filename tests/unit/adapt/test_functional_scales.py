@@ -12,6 +12,7 @@ from hebblm.adapt import METHODS, STATIC_METHODS, MethodSettings, MixtureGatedCo
 from hebblm.adapt import functional as F
 from hebblm.adapt.block import Block
 from hebblm.adapt.context import Context
+from hebblm.adapt.functional.shares import LearnedShare
 from hebblm.errors import UserError
 from hebblm.evaluation.defaults import paper_values
 from hebblm.evaluation.hyperparameters import Hyperparameters
@@ -111,6 +112,8 @@ def test_the_unit_of_the_states_changes_nothing(method: str, entries: int, unit:
     rule = METHODS[method].rule(MethodSettings(mixture_gated=MixtureGatedConfig(distance=0.3, entropy=0.2)))
     targets = torch.tensor([0, 2, 4, 29, 3, 1])
     plain, scaled = context_of(1.0, entries), context_of(unit, entries)
+    plain.learn_shares([rule])
+    scaled.learn_shares([rule])
     batches = [
         context.batch(queries(of), Block.of(targets, 2, written=True))
         for context, of in ((plain, 1.0), (scaled, unit))
@@ -128,11 +131,13 @@ def test_the_unit_of_the_states_changes_nothing(method: str, entries: int, unit:
 def test_entries_that_are_all_the_querys_own_state_stay_finite(method: str) -> None:
     context = context_of(1.0, 12, same=True)
     batch = context.batch(queries(1.0))
-    log_probs = METHODS[method].rule(MethodSettings()).log_probs(batch)
+    rule = METHODS[method].rule(MethodSettings())
+    context.learn_shares([rule])
+    log_probs = rule.log_probs(batch)
     assert not log_probs.isnan().any()
     torch.testing.assert_close(log_probs.exp().sum(1), torch.ones(6, dtype=torch.float64))
     if method in ("knn", "mixture"):
-        gamma = getattr(MethodSettings(), method).gamma
+        gamma = LearnedShare().value  # nothing was scored before
         shares = log_probs.exp()[0] - (1 - gamma) * batch.log_probs.exp()[0]
         counts = torch.bincount(context.memory.search(batch.hidden[:1], K).values[0], minlength=CLASSES)
         torch.testing.assert_close(shares, gamma * counts.double() / K, rtol=1e-9, atol=1e-9)

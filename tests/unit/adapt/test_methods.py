@@ -33,7 +33,7 @@ from hebblm.adapt import (
     named,
 )
 from hebblm.adapt import functional as F
-from hebblm.adapt.settings import MbpaAbsoluteConfig, MbpaGuardedConfig
+from hebblm.adapt.methods.mbpa import MbpaAbsoluteConfig, MbpaGuardedConfig
 from hebblm.errors import UserError
 from hebblm.memory import FlatMemory
 
@@ -192,7 +192,12 @@ def test_a_method_needs_what_its_parts_need() -> None:
         (lambda: KnnConfig(gamma=-0.1), "knn.gamma = -0.1"),
         (lambda: MixtureConfig(theta=float("nan")), "mixture.theta = nan"),
         (lambda: MixtureConfig(gamma=2.0), "mixture.gamma = 2"),
-        (lambda: MixtureConfig(form="logit-sum"), "'logit-sum'.*set mixture.scale=absolute"),
+        (lambda: MixtureConfig(1.0, 0.3, "logit-sum"), "'logit-sum'.*set mixture.scale=absolute"),
+        (
+            lambda: MixtureConfig(form="logit-sum", scale="absolute"),
+            "'logit-sum'.*set mixture.theta to a number",
+        ),
+        (lambda: CacheConfig(gamma="offline"), "cache.gamma = 'offline' is unknown"),
         (lambda: MbpaConfig(lr=-0.1), "mbpa.lr = -0.1"),
         (lambda: MbpaConfig(lr=float("inf")), "mbpa.lr = inf"),
         (lambda: MbpaConfig(steps=-1), "mbpa.steps = -1"),

@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from hebblm.adapt import METHODS, Context, Interpolated, Mbpa, MbpaConfig, MethodSettings, Unadapted, rules
+from hebblm.adapt import METHODS, Context, Interpolated, Mbpa, MbpaConfig, MethodSettings, Unadapted
+from hebblm.adapt.methods import mbpa as mbpa_module
+from hebblm.adapt.methods.mbpa import MbpaAbsoluteConfig, MbpaGuardedConfig
 from hebblm.adapt.safeguards import Safeguards
-from hebblm.adapt.settings import MbpaAbsoluteConfig, MbpaGuardedConfig
 from hebblm.evaluation.loop import Scores
 from hebblm.memory import FlatMemory
 from hebblm.types import OutputHead
@@ -38,7 +39,7 @@ def queries(count: int = 5) -> torch.Tensor:
 def test_every_method_with_gradient_steps_counts_queries_that_rose_and_measures_errors(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rules, "MEASURED", 1)  # every query
+    monkeypatch.setattr(mbpa_module, "MEASURED", 1)  # every query
     for config, rises in ((FAR, True), (replace(FAR, lr=1.0), False)):
         found = Safeguards.of(
             METHODS[name].rule(replace(toy.SETTINGS, mbpa=config)), observed().batch(queries())
@@ -92,7 +93,7 @@ def test_counts_add_up_over_mini_batches() -> None:
 
 
 def test_one_query_of_every_thousand_is_measured_at_a_random_place() -> None:
-    places = [place for place in range(20_000) if rules._measured(place)]
+    places = [place for place in range(20_000) if mbpa_module._measured(place)]
     assert [place // 1000 for place in places] == list(range(20))
     assert len({place % 1000 for place in places}) > 10
 
@@ -100,13 +101,13 @@ def test_one_query_of_every_thousand_is_measured_at_a_random_place() -> None:
 def test_which_queries_are_measured_depends_on_their_place_in_the_stream_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(rules, "MEASURED", 4)
+    monkeypatch.setattr(mbpa_module, "MEASURED", 4)
     hidden, config = queries(12), MbpaConfig()
     context, found = observed(), []
-    whole = rules.fast_errors(context.batch(hidden), config)
+    whole = mbpa_module.fast_errors(context.batch(hidden), config)
     assert len(whole) == 3
     logits = context.head.logits(hidden)
-    rows = [row for row in range(12) if rules._measured(40 + row)]
+    rows = [row for row in range(12) if mbpa_module._measured(40 + row)]
     fast, exact = (
         Mbpa(replace(config, method=method)).log_probs(context.batch(hidden))[rows]
         for method in ("fast", "exact")
@@ -115,9 +116,9 @@ def test_which_queries_are_measured_depends_on_their_place_in_the_stream_alone(
     torch.testing.assert_close(whole, (exact.exp() * (fast - exact).abs()).sum(1))
     for row in range(12):  # one at a time, as much observed before each as its place says
         start = observed(entries=40 + row)
-        found += [row] * len(rules.fast_errors(start.batch(hidden[row : row + 1]), config))
+        found += [row] * len(mbpa_module.fast_errors(start.batch(hidden[row : row + 1]), config))
     assert found == rows
-    assert len(rules.fast_errors(context.batch(hidden), replace(config, method="exact"))) == 0
+    assert len(mbpa_module.fast_errors(context.batch(hidden), replace(config, method="exact"))) == 0
 
 
 def test_normalizers_bring_the_fast_form_closer() -> None:

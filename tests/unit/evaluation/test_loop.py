@@ -12,7 +12,7 @@ from torch.nn import functional as nn
 from awd_lstm import detach
 from hebblm.adapt import METHODS, STATIC_METHODS
 from hebblm.adapt import functional as F
-from hebblm.adapt.settings import MbpaAbsoluteConfig, MbpaGuardedConfig
+from hebblm.adapt.methods.mbpa import MbpaAbsoluteConfig, MbpaGuardedConfig
 from hebblm.evaluation.loop import evaluate
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import FlatMemory

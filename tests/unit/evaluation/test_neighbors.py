@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from hebblm.adapt import METHODS
-from hebblm.adapt.settings import MbpaConfig
+from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.evaluation.loop import evaluate
 from hebblm.evaluation.neighbors import KEPT, NeighborLog
 from hebblm.evaluation.training_memory import training_states

@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from hebblm.adapt import HebbConfig, HebbLearnedConfig, MbpaConfig
-from hebblm.adapt.hebb import Hebb
-from hebblm.adapt.learned import RANGES
-from hebblm.adapt.rules import Mbpa
+from hebblm.adapt.methods.hebb import RANGES, Hebb
+from hebblm.adapt.methods.mbpa import Mbpa
 from hebblm.evaluation.loop import evaluate
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import FlatMemory

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from hebblm.adapt import MixtureGatedConfig
-from hebblm.adapt.gated import GatedMixture
-from hebblm.adapt.rules import Mixture, Unadapted
-from hebblm.adapt.settings import MixtureConfig
+from hebblm.adapt.methods.gated import GatedMixture
+from hebblm.adapt.methods.lstm import Unadapted
+from hebblm.adapt.methods.mixture import Mixture, MixtureConfig
 from hebblm.evaluation.loop import evaluate
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import FlatMemory

@@ -9,7 +9,7 @@ import torch
 
 from hebblm.adapt import METHODS, OUR_METHODS, HebbConfig, MbpaConfig
 from hebblm.adapt import functional as F
-from hebblm.adapt.method_settings import dotted
+from hebblm.adapt.methods.rule import dotted
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import evaluate
@@ -70,11 +70,11 @@ def test_mixed_losses_are_those_of_the_interpolated_distribution(weight: float) 
     targets = torch.arange(6)[:, None]
     losses = [-values.gather(1, targets).squeeze(1).numpy() for values in (log_p, log_q)]
     expected = -F.interpolate_log_probs(log_p, log_q, weight).gather(1, targets).squeeze(1)
-    np.testing.assert_allclose(mixed(losses[0], losses[1], weight), expected.numpy(), rtol=1e-12)
+    np.testing.assert_allclose(mixed(losses[0], losses[1], weight, 2), expected.numpy(), rtol=1e-12)
 
 
 def test_a_memory_that_gives_no_probability_leaves_the_bases_share() -> None:
-    np.testing.assert_allclose(mixed(np.array([np.inf]), np.array([1.0]), 0.25), [1.0 - np.log(0.75)])
+    np.testing.assert_allclose(mixed(np.array([np.inf]), np.array([1.0]), 0.25, 1), [1.0 - np.log(0.75)])
 
 
 def test_the_best_point_is_the_lowest_finite_mean() -> None:
@@ -130,9 +130,10 @@ def scenario_of(kind: str, tokens: int) -> Scenario:
 )
 def test_tuning_finds_what_trying_every_point_finds(kind: str, scale: str) -> None:
     grid = Grid(
-        base_lr=(0.01, 0.3), theta=(0.2, 1.0), temperature=(0.5,), gamma=(0.1, 0.4), mbpa_lr=(0.05, 0.5),
+        base_lr=(0.01, 0.3), theta=(0.2, 1.0, "online"), temperature=(0.5, "online"), gamma=(0.1, "online"),
+        mbpa_lr=(0.05, 0.5),
         mbpa_steps=(2,), beta=(0.0, 0.9), eta=(0.05,), closeness=("raw", "max"), dynamic_lr=(0.01, 0.2),
-        weight=(0.2, 0.7), dynamic_decay=(0.0, 0.1), tempered=(),
+        weight=(0.2, "online"), dynamic_decay=(0.0, 0.1), tempered=(),
     )  # fmt: skip
     start = Hyperparameters(
         methods=toy.exact(toy.SETTINGS),
@@ -200,7 +201,7 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str, scale: str) -> No
         both.loss, abs=1e-4
     )
     gated = tuned.best["mixture-gated"]
-    assert [point["mixture_gated.theta"] for point in gated.tried] == list(grid.theta)
+    assert [point["mixture_gated.theta"] for point in gated.tried] == list(grid.fixed_theta)
     assert gated.loss == min(point["nll"] for point in gated.tried)
     assert loss("mixture-gated", dict(gated.values)) == pytest.approx(gated.loss, abs=1e-4)
     assert gated.loss < tuned.best["mixture"].loss

@@ -1,0 +1,96 @@
+"""Shares of two distributions in their mixture: given, or learned from what was scored."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from hebblm.adapt import checks
+
+START = 0.3  # the share before anything was scored
+PRIOR = 10.0  # tokens that it counts for
+KEPT = 0.996  # what a token counts after the next one: the last 250 decide
+
+
+def is_zero(weight: float | Tensor) -> bool:
+    """Say whether a share is the number 0; shares (N,) never are, all together.
+
+    Raises:
+        UserError: a number outside [0, 1].
+    """
+    if isinstance(weight, Tensor):
+        return False
+    checks.share("weight", weight)
+    return weight == 0
+
+
+def log_shares(weight: float | Tensor, like: Tensor) -> tuple[float | Tensor, float | Tensor]:
+    """Return ``log w`` and ``log(1 - w)`` in a shape that goes with ``like`` (N, ...) where w is (N,)."""
+    if isinstance(weight, Tensor):
+        weight = weight.to(like.dtype).view(-1, *[1] * (like.dim() - 1))
+        return weight.log(), torch.log1p(-weight)
+    return (
+        math.log(weight) if weight > 0 else -math.inf,
+        math.log1p(-weight) if weight < 1 else -math.inf,
+    )
+
+
+def mixed(first: Tensor, second: Tensor, weight: float | Tensor) -> Tensor:
+    """Return ``log(w exp(first) + (1 - w) exp(second))``; the ends return one of them unchanged.
+
+    Args:
+        first: (N,) or (N, V), nats.
+        second: of the same shape.
+        weight: w within [0, 1], or (N,).
+
+    Raises:
+        UserError: a number outside [0, 1].
+    """
+    if is_zero(weight):
+        return second
+    if not isinstance(weight, Tensor) and weight == 1:
+        return first
+    own, rest = log_shares(weight, first)
+    return torch.logaddexp(first + own, second + rest)
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedShare:
+    """The share w of one of two distributions p and q, by what they gave to the tokens already scored.
+
+    Expectation maximisation, online and with forgetting (Cappe and Moulines 2009): a token y is p's with probability
+    ``r = w p(y) / (w p(y) + (1 - w) q(y))``, w as it was when the token was scored, and of tokens 1 .. T::
+
+        w = (10 * 0.3 + sum_t 0.996^(T - t) r_t) / (10 + sum_t 0.996^(T - t))
+
+    Args:
+        owned: sum of the discounted r.
+        tokens: sum of the discounts.
+    """
+
+    owned: float = 0.0
+    tokens: float = 0.0
+
+    @property
+    def value(self) -> float:
+        """The share, strictly within 0 and 1."""
+        return (PRIOR * START + self.owned) / (PRIOR + self.tokens)
+
+    def after(self, evidence: Iterable[float]) -> LearnedShare:
+        """Return the share once more tokens were scored, all of them with the share as it is.
+
+        Args:
+            evidence: of each token, ``log p(y) - log q(y)`` in nats; infinite where one gave it nothing, nan where
+                neither did.
+        """
+        odds = math.log(self.value) - math.log1p(-self.value)
+        owned, tokens = self.owned, self.tokens
+        for nats in evidence:
+            if not math.isnan(nats):
+                owned = KEPT * owned + 1 / (1 + math.exp(min(700.0, -odds - nats)))
+                tokens = KEPT * tokens + 1
+        return LearnedShare(owned, tokens)

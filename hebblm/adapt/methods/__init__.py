@@ -1,0 +1,86 @@
+"""The methods, one file each: its settings, its rule, and the record that says how it is built and what it rests on.
+
+Loading this package loads no torch; using a rule does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hebblm.adapt.methods.cache import CACHE, MIXTURE_CACHE
+from hebblm.adapt.methods.combine import MIXTURE_HEBB, MIXTURE_HEBB_LEARNED, MIXTURE_MBPA
+from hebblm.adapt.methods.dynamic import OVER_DYNAMIC
+from hebblm.adapt.methods.gated import MIXTURE_GATED
+from hebblm.adapt.methods.hebb import HEBB, HEBB_LEARNED, VARIANTS
+from hebblm.adapt.methods.knn import KNN
+from hebblm.adapt.methods.lstm import DYNAMIC as DYNAMIC
+from hebblm.adapt.methods.lstm import DYNAMIC_EVALUATION, LSTM
+from hebblm.adapt.methods.mbpa import MBPA, MBPA_ABSOLUTE, MBPA_GUARDED
+from hebblm.adapt.methods.mixture import MIXTURE
+from hebblm.adapt.methods.rule import Method as Method
+from hebblm.errors import UserError
+from hebblm.suggest import unknown
+
+EVERY = "all"
+_RECORDS: tuple[Method, ...] = (
+    *(LSTM, DYNAMIC_EVALUATION, CACHE, KNN, MIXTURE, MBPA, HEBB, MIXTURE_MBPA, MIXTURE_HEBB),
+    *(MBPA_ABSOLUTE, MBPA_GUARDED, MIXTURE_GATED, MIXTURE_CACHE, HEBB_LEARNED, MIXTURE_HEBB_LEARNED),
+    *OVER_DYNAMIC,
+    *VARIANTS,
+)
+METHODS = {method.name: method for method in _RECORDS}
+"""All methods by name, in the order of the tables."""
+ALIASES = {"base": "lstm"}
+"""Other names: the unadapted base need not be an LSTM."""
+STATIC_METHODS = tuple(method.name for method in _RECORDS if not method.moving)
+"""Those that read the hidden states of the base as trained, or as it learns for all of them alike."""
+DYNAMIC_METHODS = tuple(method.name for method in _RECORDS if method.moving)
+PAPER_METHODS = tuple(method.name for method in _RECORDS if method.origin == "paper")
+DEFAULT_METHODS = tuple(method.name for method in _RECORDS if method.origin in ("paper", "baseline"))
+TUNABLE = tuple(method.name for method in _RECORDS if method.origin != "variant")
+"""Those with values of their own to tune."""
+OUR_METHODS = tuple(method.name for method in _RECORDS if method.origin == "ours")
+
+
+def named(text: str) -> list[str]:
+    """Return the methods of a comma-separated list; ``all`` stands for the default ones and those beyond the paper.
+
+    Raises:
+        UserError: an unknown or repeated method.
+    """
+    names = [unaliased(name.strip()) for name in text.split(",")]
+    names = [*DEFAULT_METHODS, *OUR_METHODS] if names == [EVERY] else names
+    check_methods(names)
+    return names
+
+
+def unaliased(name: str) -> str:
+    """Return the name of a method as results have it: ``base`` is ``lstm``, whatever the base is."""
+    return ALIASES.get(name, name)
+
+
+def check_methods(names: list[str]) -> None:
+    """Refuse an unknown or repeated method.
+
+    Raises:
+        UserError: naming it and the known ones.
+    """
+    for name in names:
+        if name not in METHODS:
+            raise unknown("method", name, METHODS, f"choose from {', '.join(METHODS)}, or {EVERY} alone")
+    if len(set(names)) < len(names) or not names:
+        raise UserError(f"methods {','.join(names)!r} must name each method once, at least one")
+
+
+def with_parts(names: Iterable[str]) -> set[str]:
+    """Return methods with all whose values they take over when they are tuned.
+
+    Raises:
+        UserError: a method that has no values of its own.
+    """
+    found: set[str] = set()
+    for name in names:
+        if name not in TUNABLE:
+            raise UserError(f"{name} has no values of its own to tune; choose from {', '.join(TUNABLE)}")
+        found |= {name, *with_parts(METHODS[name].parts)}
+    return found

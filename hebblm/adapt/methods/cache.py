@@ -1,0 +1,92 @@
+"""The continuous cache, over the base or over Mixture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from hebblm.adapt import checks
+from hebblm.adapt import functional as F
+from hebblm.adapt.checks import Scale, Share, Sharpness
+from hebblm.adapt.methods.lstm import Unadapted
+from hebblm.adapt.methods.mixture import mixture_rule
+from hebblm.adapt.methods.remembering import Remembering, remembering
+from hebblm.adapt.methods.rule import Method, Needs, Rule, learned
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from hebblm.adapt.context import EvalBatch
+    from hebblm.adapt.settings import MethodSettings
+
+
+@dataclass(frozen=True, slots=True)
+class CacheConfig:
+    """Continuous cache (Grave, Joulin and Usunier 2017).
+
+    Args:
+        window: number of most recent tokens it remembers; 500 (PTB) and 3785 (WikiText-2) were published for AWD-LSTM.
+        theta: sharpness of the weights exp(theta h_k . h), a number or online: 2 and 0.6, their shares learned as
+            gamma is; absolute ones of 1.0 (PTB) and 0.662 (WikiText-2) were
+            published.
+        gamma: share of the cache, learned online or a number; published 0.1 (PTB) and 0.1279 (WikiText-2).
+        scale: h_k . h relative to its standard deviation over what a query sees, or absolute as published.
+    """
+
+    section: ClassVar[str] = "cache"
+
+    window: int = 500
+    theta: Sharpness = "online"
+    gamma: Share = "online"
+    scale: Scale = "relative"
+
+    def __post_init__(self) -> None:
+        checks.at_least(f"{self.section}.window", self.window, 1)
+        checks.at_least_or_online(f"{self.section}.theta", self.theta, 0)
+        checks.share_or_online(f"{self.section}.gamma", self.gamma)
+
+
+@dataclass(frozen=True, slots=True)
+class MixtureCacheConfig(CacheConfig):
+    """Continuous cache on top of Mixture, whose share is the rest; the window keeps states as they were when read."""
+
+    section: ClassVar[str] = "mixture_cache"
+
+
+@dataclass(frozen=True, slots=True)
+class Cache(Remembering):
+    """Continuous cache: every pair in a window of the recent past (Grave et al. 2017).
+
+    Args:
+        config: window, sharpness, share.
+        over: what the rest of the probability is predicted by.
+    """
+
+    config: CacheConfig
+
+    def entries(self, batch: EvalBatch) -> tuple[Tensor, Tensor, Tensor]:
+        """Return log-weights, labels and visibility of the window's pairs."""
+        past, config = batch.window(self.config.window), self.config
+        scores = F.log_weights(past.products, past.seen, sharpness=float(config.theta), scale=config.scale)
+        return scores, past.labels[None], past.seen
+
+    @property
+    def needs(self) -> Needs:
+        """The recent past, and what the cache lies over."""
+        return self.over.needs | Needs(window=self.config.window, shares=learned(self))
+
+
+def cache_over_mixture(settings: MethodSettings) -> Rule:
+    """Return the cache over Mixture."""
+    return remembering(Cache, settings.mixture_cache, mixture_rule(settings))
+
+
+CACHE = Method("cache", "Cache", "baseline", lambda s: remembering(Cache, s.cache, Unadapted()), ("cache",))
+MIXTURE_CACHE = Method(
+    "mixture+cache",
+    "Mixture+Cache (ours)",
+    "ours",
+    cache_over_mixture,
+    ("mixture", "mixture_cache"),
+    parts=("mixture",),
+)

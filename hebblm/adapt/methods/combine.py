@@ -1,0 +1,120 @@
+"""Rules of other rules: two interpolated, one made flatter or sharper, and Mixture beside another method."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hebblm.adapt import checks
+from hebblm.adapt.checks import Share
+from hebblm.adapt.methods.hebb import hebb_rule, learned_rule
+from hebblm.adapt.methods.mbpa import Mbpa
+from hebblm.adapt.methods.mixture import mixture_rule
+from hebblm.adapt.methods.remembering import Interpolated
+from hebblm.adapt.methods.rule import Method, Needs, Rule
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from hebblm.adapt.context import EvalBatch
+    from hebblm.adapt.settings import MethodSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Tempered:
+    """``softmax(log P / T)``: another rule's distribution, flatter for T above 1 and sharper below."""
+
+    rule: Rule
+    temperature: float
+
+    def log_probs(self, batch: EvalBatch) -> Tensor:
+        """Return (N, V), nats."""
+        return (self.rule.log_probs(batch) / self.temperature).log_softmax(1)
+
+    def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
+        """Return the loss (N,), nats; the normaliser takes every class."""
+        return tempered_losses(self.rule.log_probs(batch), targets, self.temperature)
+
+    @property
+    def needs(self) -> Needs:
+        """What the rule needs."""
+        return self.rule.needs
+
+
+def tempered_losses(log_probs: Tensor, targets: Tensor, temperature: float) -> Tensor:
+    """Return ``-log softmax(log P / T)`` (N,) of ``targets`` (N,), from (N, V) log-probabilities; nats."""
+    scaled = log_probs / temperature
+    return scaled.logsumexp(1) - scaled.gather(1, targets[:, None]).squeeze(1)
+
+
+@dataclass(frozen=True, slots=True)
+class MixtureMbpaConfig:
+    """Mixture+MbPA.
+
+    Args:
+        weight: share w of Mixture, learned online or a number; the rest is MbPA's.
+    """
+
+    weight: Share = "online"
+
+    def __post_init__(self) -> None:
+        checks.share_or_online("mixture_mbpa.weight", self.weight)
+
+
+@dataclass(frozen=True, slots=True)
+class MixtureHebbConfig:
+    """Mixture+Hebb.
+
+    Args:
+        weight: share w of Mixture, learned online or a number; the rest is Hebb's.
+    """
+
+    weight: Share = "online"
+
+    def __post_init__(self) -> None:
+        checks.share_or_online("mixture_hebb.weight", self.weight)
+
+
+@dataclass(frozen=True, slots=True)
+class MixtureHebbLearnedConfig:
+    """Mixture+Hebb-learned.
+
+    Args:
+        weight: share w of Mixture, learned online or a number; the rest is Hebb's.
+    """
+
+    weight: Share = "online"
+
+    def __post_init__(self) -> None:
+        checks.share_or_online("mixture_hebb_learned.weight", self.weight)
+
+
+def beside_mixture(settings: MethodSettings, other: Rule, weight: Share) -> Rule:
+    """Return Mixture and another rule, interpolated."""
+    return Interpolated(mixture_rule(settings), other, weight)
+
+
+MIXTURE_MBPA = Method(
+    "mixture+mbpa",
+    "Mixture+MbPA",
+    "paper",
+    lambda s: beside_mixture(s, Mbpa(s.mbpa), s.mixture_mbpa.weight),
+    ("mixture", "mbpa", "mixture_mbpa"),
+    parts=("mixture", "mbpa"),
+)
+MIXTURE_HEBB = Method(
+    "mixture+hebb",
+    "Mixture+Hebb",
+    "paper",
+    lambda s: beside_mixture(s, hebb_rule(s), s.mixture_hebb.weight),
+    ("mixture", "mbpa", "hebb", "mixture_hebb"),
+    parts=("mixture", "hebb"),
+)
+MIXTURE_HEBB_LEARNED = Method(
+    "mixture+hebb-learned",
+    "Mixture+Hebb-learned (ours)",
+    "ours",
+    lambda s: beside_mixture(s, learned_rule(s), s.mixture_hebb_learned.weight),
+    ("mixture", "mbpa", "hebb", "hebb_learned", "mixture_hebb_learned"),
+    parts=("mixture", "hebb-learned"),
+)

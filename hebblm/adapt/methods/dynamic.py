@@ -1,0 +1,100 @@
+"""Mixture, and what is built on it, over the moving states of dynamic evaluation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+from hebblm.adapt import checks
+from hebblm.adapt.checks import Scale, Share, Sharpness
+from hebblm.adapt.methods.cache import MixtureCacheConfig, cache_over_mixture
+from hebblm.adapt.methods.combine import beside_mixture
+from hebblm.adapt.methods.hebb import hebb_rule
+from hebblm.adapt.methods.lstm import DYNAMIC
+from hebblm.adapt.methods.mixture import MixtureConfig, mixture_rule
+from hebblm.adapt.methods.rule import Method
+
+if TYPE_CHECKING:
+    from hebblm.adapt.settings import MethodSettings
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicMixtureConfig:
+    """Mixture over the moving states of dynamic evaluation.
+
+    Args:
+        theta: sharpness of the weights exp(theta h_k . h), a number or online: 2 and 0.6, their shares learned as
+            gamma is.
+        gamma: share of the neighbours: learned online from the tokens already scored, or a number.
+        scale: of h_k . h, as for mixture.
+    """
+
+    theta: Sharpness = "online"
+    gamma: Share = "online"
+    scale: Scale = "relative"
+
+    def __post_init__(self) -> None:
+        checks.at_least_or_online("dynamic_mixture.theta", self.theta, 0)
+        checks.share_or_online("dynamic_mixture.gamma", self.gamma)
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicMixtureHebbConfig:
+    """Mixture+Hebb over the moving states of dynamic evaluation.
+
+    Args:
+        weight: share w of Mixture, learned online or a number; the rest is Hebb's.
+    """
+
+    weight: Share = "online"
+
+    def __post_init__(self) -> None:
+        checks.share_or_online("dynamic_mixture_hebb.weight", self.weight)
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicMixtureCacheConfig(MixtureCacheConfig):
+    """The same, both over the moving states of dynamic evaluation."""
+
+    section: ClassVar[str] = "dynamic_mixture_cache"
+
+
+def _over_dynamic(settings: MethodSettings) -> MethodSettings:
+    """Return settings whose Mixture and cache over it are those for the states of dynamic evaluation."""
+    config = settings.dynamic_mixture
+    return replace(
+        settings,
+        mixture=MixtureConfig(config.theta, config.gamma, scale=config.scale),
+        mixture_cache=settings.dynamic_mixture_cache,
+    )
+
+
+OVER_DYNAMIC = (
+    Method(
+        "dynamic+mixture",
+        "Dynamic+Mixture (ours)",
+        "ours",
+        lambda s: mixture_rule(_over_dynamic(s)),
+        ("dynamic_mixture",),
+        parts=(DYNAMIC,),
+        moving=True,
+    ),
+    Method(
+        "dynamic+mixture+hebb",
+        "Dynamic+Mixture+Hebb (ours)",
+        "ours",
+        lambda s: beside_mixture(_over_dynamic(s), hebb_rule(s), s.dynamic_mixture_hebb.weight),
+        ("dynamic_mixture", "mbpa", "hebb", "dynamic_mixture_hebb"),
+        parts=("dynamic+mixture", "hebb"),
+        moving=True,
+    ),
+    Method(
+        "dynamic+mixture+cache",
+        "Dynamic+Mixture+Cache (ours)",
+        "ours",
+        lambda s: cache_over_mixture(_over_dynamic(s)),
+        ("dynamic_mixture", "dynamic_mixture_cache"),
+        parts=("dynamic+mixture",),
+        moving=True,
+    ),
+)

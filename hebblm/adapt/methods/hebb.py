@@ -1,0 +1,258 @@
+"""Hebb: MbPA's change, and the Hebbian term on the labels of the neighbours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from hebblm.adapt import checks
+from hebblm.adapt import functional as F
+from hebblm.adapt.checks import Scale
+from hebblm.adapt.methods.mbpa import MbpaConfig, adapted_logits, mbpa_result
+from hebblm.adapt.methods.rule import Method, Needs, Rule
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from hebblm.adapt.context import EvalBatch
+    from hebblm.adapt.settings import MethodSettings
+
+RANGES = ("n1", "n2", "n4", "n8", "n16", "n32", "n64", "more")
+
+
+@dataclass(frozen=True, slots=True)
+class HebbConfig:
+    """Memory-based Hebbian parameter adaptation (Mi, Lin and Faltings 2021); its MbPA term is that of ``mbpa``.
+
+    Args:
+        beta: decay of the Hebbian term's weight with the count of a class.
+        eta: strength of the Hebbian term; relative: nats that a label at closeness 1 gains.
+        gate: gated keeps the whole MbPA change of a class without a Hebbian term; literal shrinks it by 1 - E.
+        classes: which labels make up N^new; new (not in the training vocabulary), all, or auto: new where there are new
+            words, all otherwise.
+        constant: the constant E of variant v3.
+        counts: examples that n_i counts; observed (training and stream) or memory (entries only).
+        closeness: of the Hebbian term's entries: raw as printed, or scaled to sum 1 or max 1, which bounds the term.
+        scale: closeness relative to the mean squared distance of the neighbours and the term to its value at the query
+            itself, or both absolute as printed.
+    """
+
+    beta: float = 0.99
+    eta: float = 8.0
+    gate: Literal["gated", "literal"] = "gated"
+    classes: Literal["auto", "new", "all"] = "auto"
+    constant: float = 0.5
+    counts: Literal["observed", "memory"] = "observed"
+    closeness: Literal["raw", "sum", "max"] = "max"
+    scale: Scale = "relative"
+
+    def __post_init__(self) -> None:
+        checks.decay("hebb.beta", self.beta)
+        checks.at_least("hebb.eta", self.eta, 0)
+        checks.share("hebb.constant", self.constant)
+
+
+@dataclass(frozen=True, slots=True)
+class HebbLearnedConfig:
+    """Hebb whose E_i is a step function of n_i; hebblm-tune learns it. The defaults are means of
+    what was learned on two validation texts (recipes/defaults).
+
+    Args:
+        eta: strength of the Hebbian term, as for hebb.
+        closeness: of the Hebbian term's entries, as for hebb; bounded unless raw is asked for.
+        scale: of the Hebbian term, as for hebb.
+        n1: E_i of a class with one example.
+        n2: with two.
+        n4: with three or four.
+        n8: with five to eight.
+        n16: with nine to 16.
+        n32: with 17 to 32.
+        n64: with 33 to 64.
+        more: with more.
+    """
+
+    eta: float = 15.0
+    closeness: Literal["raw", "sum", "max"] = "max"
+    scale: Scale = "relative"
+    n1: float = 0.36
+    n2: float = 0.41
+    n4: float = 0.45
+    n8: float = 0.28
+    n16: float = 0.3
+    n32: float = 0.26
+    n64: float = 0.13
+    more: float = 0.038
+
+    def __post_init__(self) -> None:
+        checks.at_least("hebb_learned.eta", self.eta, 0)
+        for name in RANGES:
+            checks.share(f"hebb_learned.{name}", getattr(self, name))
+
+    @property
+    def steps(self) -> tuple[float, ...]:
+        """E_i by ranges of counts."""
+        return tuple(getattr(self, name) for name in RANGES)
+
+    def over(self, hebb: HebbConfig) -> HebbConfig:
+        """Return the settings of the term itself; all that is not set here is that of ``hebb``."""
+        return replace(hebb, eta=self.eta, closeness=self.closeness, scale=self.scale)
+
+
+@dataclass(frozen=True, slots=True)
+class HebbianLogits:
+    """Logits after adaptation: those of ``dense`` except for the labels that have a Hebbian term.
+
+    Args:
+        dense: (N, V).
+        normalizers: (N,) their logsumexp.
+        labels: (N, K) of the neighbours.
+        present: (N, K) bool, whether an entry's label has a Hebbian term.
+        first: (N, K) bool, one entry for each label that has.
+        values: (N, K) logit of each entry's label, where present.
+    """
+
+    dense: Tensor
+    normalizers: Tensor
+    labels: Tensor
+    present: Tensor
+    first: Tensor
+    values: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Hebb:
+    """Hebb: MbPA and the Hebbian term, weighted by how often a class was seen (Eq. 4 and 7).
+
+    Args:
+        config: of the Hebbian term.
+        mbpa: of the gradient term.
+        variant: ``v1`` the Hebbian term alone, ``v2`` over all of N, ``v3`` a constant weight;
+            None for the method itself.
+        steps: weights by ranges of counts in place of those by beta, see
+            :func:`hebblm.adapt.functional.stepped_weights`.
+    """
+
+    config: HebbConfig
+    mbpa: MbpaConfig
+    variant: str | None = None
+    steps: tuple[float, ...] | None = None
+
+    def log_probs(self, batch: EvalBatch) -> Tensor:
+        """Return (N, V), nats; see :func:`hebblm.adapt.functional.hebb_logits`."""
+
+        def compute() -> Tensor:
+            found = self._adapted(batch)
+            plain = found.dense.gather(1, found.labels)  # (N, K)
+            values = found.values.where(found.present, plain)  # entries of one label carry the same value
+            return found.dense.scatter(1, found.labels, values).log_softmax(1)
+
+        return batch.shared(self, compute)
+
+    def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
+        """Return the loss (N,), nats."""
+
+        def compute() -> Tensor:
+            found = self._adapted(batch)
+            return F.replaced_losses(
+                found.dense, found.normalizers, found.labels, found.first, found.values, targets
+            )
+
+        return batch.scored(self, targets, compute)
+
+    @property
+    def needs(self) -> Needs:
+        """Neighbours, and the gradient steps on them, which v1 leaves out."""
+        return Needs(retrieval=True, descents=() if self.variant == "v1" else (self.mbpa,))
+
+    def _adapted(self, batch: EvalBatch) -> HebbianLogits:
+        """Return ``f_i + (1 - E_i) MbPA_i + E_i eta D_i . h`` (Eq. 7) for the labels, and what the others have."""
+        return batch.shared(("adapted", self), lambda: self._compute(batch))
+
+    def _compute(self, batch: EvalBatch) -> HebbianLogits:
+        from hebblm.adapt.counts import class_weights, entry_weights  # it loads torch
+
+        config = self.config
+        classes = self._classes(batch.context.new_classes)
+        term, first, summed = hebbian_sums(batch, self.mbpa, config, classes)
+        base = batch.logits.gather(1, term.labels)  # (N, K)
+        if self.variant == "v1":
+            dense, normalizers = batch.logits, batch.log_normalizers
+            values = base + config.eta * summed
+        else:
+            delta = mbpa_result(batch, self.mbpa).delta  # (N, V)
+            constant = summed.new_full(summed.shape, config.constant) if self.variant == "v3" else None
+            weights = constant  # (N, K)
+            if weights is None:
+                weights = entry_weights(batch, config, term.labels, self.steps)
+            values = base + (1 - weights) * delta.gather(1, term.labels) + config.eta * weights * summed
+            if config.gate == "gated":
+                dense, normalizers = adapted_logits(batch, self.mbpa)
+            else:
+                every = class_weights(batch, config, self.steps) if constant is None else constant[:, :1]
+                dense = batch.logits + (1 - every) * delta
+                normalizers = dense.logsumexp(1)
+        return HebbianLogits(dense, normalizers, term.labels, term.present, first & term.present, values)
+
+    def _classes(self, new: Tensor | None) -> Tensor | None:
+        """Return the classes of N^new, None for all."""
+        wanted = "all" if self.variant == "v2" else self.config.classes
+        if wanted == "all" or (wanted == "auto" and new is None):
+            return None
+        return new
+
+
+def hebbian_sums(
+    batch: EvalBatch, mbpa: MbpaConfig, hebb: HebbConfig, classes: Tensor | None
+) -> tuple[F.HebbianTerm, Tensor, Tensor]:
+    """Return the Hebbian term, which entry is the first of its label (N, K), and ``D_i . h`` of its label (N, K).
+
+    Args:
+        batch: the mini-batch.
+        mbpa: its eps is that of the closeness, in the unit of ``hebb.scale``.
+        hebb: scaling of the closeness, and the unit of the term.
+        classes: (V,) bool N^new, None for all.
+    """
+
+    def compute() -> tuple[F.HebbianTerm, Tensor, Tensor]:
+        term = F.hebbian_term(
+            batch.neighbors,
+            batch.hidden,
+            eps=mbpa.eps,
+            hebbian_classes=classes,
+            closeness_normalization=hebb.closeness,
+            bias=batch.head.bias is not None,
+            products=batch.products,
+            scale=hebb.scale,
+        )
+        return term, *F.first_and_sum(term.labels, term.bumps)
+
+    return batch.shared(("hebbian", classes is None, mbpa.eps, hebb.closeness, hebb.scale), compute)
+
+
+def hebb_rule(settings: MethodSettings, variant: str | None = None) -> Hebb:
+    """Return Hebb, or a variant of it."""
+    return Hebb(settings.hebb, settings.mbpa, variant)
+
+
+def literal_rule(settings: MethodSettings) -> Rule:
+    """Return Hebb with the gate as printed."""
+    return Hebb(replace(settings.hebb, gate="literal"), settings.mbpa)
+
+
+def learned_rule(settings: MethodSettings) -> Rule:
+    """Return Hebb with a learned weight for each range of counts."""
+    config = settings.hebb_learned
+    return Hebb(config.over(settings.hebb), settings.mbpa, steps=config.steps)
+
+
+BOTH = ("mbpa", "hebb")
+HEBB = Method("hebb", "Hebb", "paper", hebb_rule, BOTH, parts=("mbpa",))
+HEBB_LEARNED = Method(
+    "hebb-learned", "Hebb-learned (ours)", "ours", learned_rule, (*BOTH, "hebb_learned"), parts=("hebb",)
+)
+VARIANTS = (
+    Method("hebb-v1", "Hebb-v1", "variant", lambda s: hebb_rule(s, "v1"), BOTH),
+    Method("hebb-v2", "Hebb-v2", "variant", lambda s: hebb_rule(s, "v2"), BOTH),
+    Method("hebb-v3", "Hebb-v3", "variant", lambda s: hebb_rule(s, "v3"), BOTH),
+    Method("hebb-literal", "Hebb-literal", "variant", literal_rule, BOTH),
+)

@@ -1,0 +1,56 @@
+"""kNN-LM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from hebblm.adapt import checks
+from hebblm.adapt import functional as F
+from hebblm.adapt.checks import Scale, Share, Sharpness
+from hebblm.adapt.methods.lstm import Unadapted
+from hebblm.adapt.methods.remembering import Remembering, remembering
+from hebblm.adapt.methods.rule import Method
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from hebblm.adapt.context import EvalBatch
+
+
+@dataclass(frozen=True, slots=True)
+class KnnConfig:
+    """kNN-LM (Khandelwal et al. 2020).
+
+    Args:
+        temperature: T of the weights exp(-d^2 / T), a number or online: 0.6 and 2, their shares learned as gamma is.
+        gamma: share of the neighbours: learned online from the tokens already scored, or a number.
+        scale: d^2 relative to its standard deviation over the neighbours, or absolute as published.
+    """
+
+    temperature: Sharpness = "online"
+    gamma: Share = "online"
+    scale: Scale = "relative"
+
+    def __post_init__(self) -> None:
+        checks.above_zero_or_online("knn.temperature", self.temperature)
+        checks.share_or_online("knn.gamma", self.gamma)
+
+
+@dataclass(frozen=True, slots=True)
+class KnnLM(Remembering):
+    """kNN-LM: neighbours weighted by distance (Khandelwal et al. 2020)."""
+
+    sharpness: ClassVar[str] = "temperature"
+
+    config: KnnConfig
+
+    def entries(self, batch: EvalBatch) -> tuple[Tensor, Tensor, Tensor]:
+        """Return log-weights, labels and presence of the neighbours."""
+        near, config = batch.neighbors, self.config
+        scores = -near.distances.to(batch.hidden.dtype)
+        scores = F.log_weights(scores, near.mask, sharpness=1 / float(config.temperature), scale=config.scale)
+        return scores, near.values, near.mask
+
+
+KNN = Method("knn", "kNN-LM", "baseline", lambda s: remembering(KnnLM, s.knn, Unadapted()), ("knn",))

@@ -1,0 +1,37 @@
+"""The base as it is, as trained or as dynamic evaluation moves it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hebblm.adapt.methods.rule import Method, Needs
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from hebblm.adapt.context import EvalBatch
+
+DYNAMIC = "dynamic"
+
+
+@dataclass(frozen=True, slots=True)
+class Unadapted:
+    """The base language model as it is."""
+
+    def log_probs(self, batch: EvalBatch) -> Tensor:
+        """Return the base's log-probabilities (N, V), nats."""
+        return batch.log_probs
+
+    def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
+        """Return the base's loss (N,), nats."""
+        return batch.base_losses(targets)
+
+    @property
+    def needs(self) -> Needs:
+        """Nothing."""
+        return Needs()
+
+
+LSTM = Method("lstm", "LSTM", "paper", lambda settings: Unadapted())
+DYNAMIC_EVALUATION = Method(DYNAMIC, "Dynamic eval.", "baseline", lambda settings: Unadapted(), moving=True)

@@ -1,0 +1,199 @@
+"""MbPA: gradient steps on the neighbours, at a relative rate or the paper's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from random import Random
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from hebblm.adapt import checks
+from hebblm.adapt import functional as F
+from hebblm.adapt.checks import Rate, Scale
+from hebblm.adapt.methods.rule import Method, Needs
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from hebblm.adapt.context import EvalBatch
+
+MEASURED = 1000  # one query in so many is adapted by the exact form as well
+
+
+@dataclass(frozen=True, slots=True)
+class MbpaConfig:
+    """Memory-based parameter adaptation (Sprechmann et al. 2018).
+
+    Args:
+        lr: learning rate: relative, in units of 1 over the largest eigenvalue of the query's curvature, or lambda.
+        rate: relative to the curvature of each query's own problem (cannot climb for lr <= 4), absolute, or guarded:
+            absolute, and a query that diverges is run again at a stable rate, and counted.
+        steps: gradient steps a query.
+        optimizer: sgd (plain descent) or rmsprop (fresh state a query; exact and slow).
+        method: fast (a few hundred classes followed) or exact.
+        eps: constant in the closeness 1 / (eps + squared distance).
+        scale: of distances and eps: relative to the mean squared distance of a query's neighbours, or absolute.
+        closeness: raw as printed, or scaled to sum 1 or max 1; a relative rate makes all three the same.
+        pull: pull back to the base head: a step takes lr * pull of the change back.
+    """
+
+    lr: float = 8.0
+    rate: Rate = "relative"
+    steps: int = 15
+    optimizer: Literal["sgd", "rmsprop"] = "sgd"
+    method: Literal["fast", "exact"] = "fast"
+    eps: float = 3e-3
+    scale: Scale = "relative"
+    closeness: Literal["raw", "sum", "max"] = "raw"
+    pull: float = 0.0
+
+    def __post_init__(self) -> None:
+        checks.at_least("mbpa.lr", self.lr, 0)
+        checks.at_least("mbpa.steps", self.steps, 0)
+        checks.above_zero("mbpa.eps", self.eps)
+        checks.at_least("mbpa.pull", self.pull, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class MbpaAbsoluteConfig:
+    """MbPA at the paper's absolute rate, whatever comes of it.
+
+    Args:
+        lr: learning rate lambda.
+        steps: gradient steps a query.
+        eps: constant in the closeness 1 / (eps + squared distance).
+    """
+
+    section: ClassVar[str] = "mbpa_absolute"
+    rate: ClassVar[Rate] = "absolute"
+
+    lr: float = 1.0
+    steps: int = 5
+    eps: float = 1e-3
+
+    def __post_init__(self) -> None:
+        checks.at_least(f"{self.section}.lr", self.lr, 0)
+        checks.at_least(f"{self.section}.steps", self.steps, 0)
+        checks.above_zero(f"{self.section}.eps", self.eps)
+
+    def over(self, mbpa: MbpaConfig) -> MbpaConfig:
+        """Return the settings of MbPA at this rate; all that is not set here is that of ``mbpa``."""
+        return replace(
+            mbpa,
+            lr=self.lr,
+            steps=self.steps,
+            eps=self.eps,
+            rate=self.rate,
+            scale="absolute",
+            closeness="raw",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MbpaGuardedConfig(MbpaAbsoluteConfig):
+    """The same; a query that diverges is run again at a stable rate."""
+
+    section: ClassVar[str] = "mbpa_guarded"
+    rate: ClassVar[Rate] = "guarded"
+
+    lr: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Mbpa:
+    """MbPA: the head after gradient steps on the neighbours (Eq. 5)."""
+
+    config: MbpaConfig
+
+    def log_probs(self, batch: EvalBatch) -> Tensor:
+        """Return (N, V), nats; see :func:`hebblm.adapt.functional.mbpa_logits`."""
+        return batch.shared(self, lambda: adapted_logits(batch, self.config)[0].log_softmax(1))
+
+    def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
+        """Return the loss (N,), nats."""
+        logits, normalizers = adapted_logits(batch, self.config)
+        return normalizers - logits.gather(1, targets[:, None]).squeeze(1)
+
+    @property
+    def needs(self) -> Needs:
+        """Neighbours, and the gradient steps on them."""
+        return Needs(retrieval=True, descents=(self.config,))
+
+
+def mbpa_result(batch: EvalBatch, config: MbpaConfig) -> F.MbpaResult:
+    """Return the change of the logits by MbPA, computed once a mini-batch and configuration."""
+    return batch.shared(config, lambda: _mbpa(batch, config, slice(None)))
+
+
+def _mbpa(batch: EvalBatch, config: MbpaConfig, rows: slice | list[int]) -> F.MbpaResult:
+    """Return the change of the logits by MbPA for some queries of a mini-batch."""
+    return F.mbpa_delta(
+        batch.hidden[rows],
+        batch.neighbors.rows(rows),
+        batch.head,
+        batch.logits[rows],
+        lr=config.lr,
+        steps=config.steps,
+        eps=config.eps,
+        rate=config.rate,
+        method=config.method,
+        optimizer=config.optimizer,
+        pull=config.pull,
+        closeness_normalization=config.closeness,
+        scale=config.scale,
+        products=batch.products[rows],
+    )
+
+
+def adapted_logits(batch: EvalBatch, config: MbpaConfig) -> tuple[Tensor, Tensor]:
+    """Return the logits after MbPA (N, V) and their logsumexp (N,), computed once a mini-batch and configuration."""
+
+    def compute() -> tuple[Tensor, Tensor]:
+        logits = batch.logits + mbpa_result(batch, config).delta
+        return logits, logits.logsumexp(1)
+
+    return batch.shared(("adapted", config), compute)
+
+
+def fast_errors(batch: EvalBatch, config: MbpaConfig) -> Tensor:
+    """Return what the fast form of MbPA costs, measured by the exact one on one query in a thousand of the stream.
+
+    Returns:
+        (M,) nats a token for the M queries measured in this mini-batch: the mean of ``|log p - log p_exact|`` over the
+        exact distribution. Which queries are measured depends on their place in the stream alone.
+    """
+
+    def compute() -> Tensor:
+        start = int(batch.context.observed.sum())
+        rows = [row for row in range(len(batch.hidden)) if _measured(start + row)]
+        if config.method == "exact" or not rows:
+            return batch.hidden.new_zeros(0)
+        exact = (batch.logits[rows] + _mbpa(batch, replace(config, method="exact"), rows).delta).log_softmax(
+            1
+        )
+        fast = (batch.logits[rows] + mbpa_result(batch, config).delta[rows]).log_softmax(1)
+        return (exact.exp() * (fast - exact).abs()).sum(1)
+
+    return batch.shared(("fast errors", config), compute)
+
+
+def _measured(position: int) -> bool:
+    """Say whether the fast form's error is measured at a place of the stream: at a random one of every thousand."""
+    block, place = divmod(position, MEASURED)
+    return place == Random(block).randrange(MEASURED)
+
+
+MBPA = Method("mbpa", "MbPA", "paper", lambda s: Mbpa(s.mbpa), ("mbpa",))
+MBPA_ABSOLUTE = Method(
+    "mbpa-absolute",
+    "MbPA-absolute",
+    "ours",
+    lambda s: Mbpa(s.mbpa_absolute.over(s.mbpa)),
+    ("mbpa_absolute", "mbpa"),
+)
+MBPA_GUARDED = Method(
+    "mbpa-guarded",
+    "MbPA-guarded",
+    "ours",
+    lambda s: Mbpa(s.mbpa_guarded.over(s.mbpa)),
+    ("mbpa_guarded", "mbpa"),
+)

@@ -1,0 +1,114 @@
+"""Mixture, linear and as printed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from hebblm.adapt import checks
+from hebblm.adapt import functional as F
+from hebblm.adapt.checks import Scale, Share, Sharpness
+from hebblm.adapt.methods.lstm import Unadapted
+from hebblm.adapt.methods.remembering import Remembering, remembering
+from hebblm.adapt.methods.rule import Method, Needs, Rule
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from hebblm.adapt.context import EvalBatch
+    from hebblm.adapt.settings import MethodSettings
+
+
+@dataclass(frozen=True, slots=True)
+class MixtureConfig:
+    """Mixture over the retrieved neighbours.
+
+    Args:
+        theta: sharpness of the weights exp(theta h_k . h), a number or online: 2 and 0.6, their shares learned as
+            gamma is.
+        gamma: share of the neighbours: learned online from the tokens already scored, or a number.
+        form: linear (both sides normalised) or logit-sum (as the paper prints it; absolute, gamma a number).
+        scale: h_k . h relative to its standard deviation over the neighbours, or absolute as printed.
+    """
+
+    theta: Sharpness = "online"
+    gamma: Share = "online"
+    form: Literal["linear", "logit-sum"] = "linear"
+    scale: Scale = "relative"
+
+    def __post_init__(self) -> None:
+        checks.at_least_or_online("mixture.theta", self.theta, 0)
+        checks.share_or_online("mixture.gamma", self.gamma)
+        checks.logits_or_linear(self.form, self.scale, theta=self.theta, gamma=self.gamma)
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture(Remembering):
+    """Mixture: neighbours weighted by inner product (paper, section 4.2)."""
+
+    config: MixtureConfig
+
+    def entries(self, batch: EvalBatch) -> tuple[Tensor, Tensor, Tensor]:
+        """Return log-weights, labels and presence of the neighbours."""
+        near, config = batch.neighbors, self.config
+        scores = F.log_weights(batch.products, near.mask, sharpness=float(config.theta), scale=config.scale)
+        return scores, near.values, near.mask
+
+
+@dataclass(frozen=True, slots=True)
+class LogitSum:
+    """Mixture as the paper prints it: the neighbours' weights are added to ``exp(f)`` before both are normalised."""
+
+    config: MixtureConfig
+
+    def log_probs(self, batch: EvalBatch) -> Tensor:
+        """Return (N, V), nats; see :func:`hebblm.adapt.functional.mixture_log_probs`."""
+        config = self.config
+        return batch.shared(
+            self,
+            lambda: F.mixture_from(
+                batch.logits,
+                batch.products,
+                batch.neighbors,
+                theta=float(config.theta),
+                gamma=self._gamma,
+                form="logit-sum",
+                scale=config.scale,
+            ),
+        )
+
+    def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
+        """Return the loss (N,), nats."""
+        config, near = self.config, batch.neighbors
+
+        def compute() -> Tensor:
+            scores = F.log_weights(
+                batch.products, near.mask, sharpness=float(config.theta), scale=config.scale
+            )
+            taken = batch.logits.gather(1, targets[:, None]).squeeze(1)
+            return F.logit_sum_losses(
+                taken, batch.log_normalizers, scores, near.values, near.mask, self._gamma, targets
+            )
+
+        return batch.scored(self, targets, compute)
+
+    @property
+    def needs(self) -> Needs:
+        """Neighbours."""
+        return Needs(retrieval=True)
+
+    @property
+    def _gamma(self) -> float:
+        """The share, which the settings allow as a number alone in this form."""
+        return float(self.config.gamma)
+
+
+def mixture_rule(settings: MethodSettings) -> Rule:
+    """Return Mixture in the form that is set."""
+    config = settings.mixture
+    if config.form == "logit-sum":
+        return LogitSum(config)
+    return remembering(Mixture, config, Unadapted())
+
+
+MIXTURE = Method("mixture", "Mixture", "paper", mixture_rule, ("mixture",))

@@ -1,0 +1,119 @@
+"""What a method is: a rule, what it needs, and the record that says how it is built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from hebblm.adapt.checks import Share
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from hebblm.adapt.context import EvalBatch
+    from hebblm.adapt.methods.mbpa import MbpaConfig
+    from hebblm.adapt.settings import MethodSettings
+
+Origin = Literal["paper", "baseline", "ours", "variant"]
+
+
+class Rule(Protocol):
+    """A pure map from a mini-batch to log-probabilities."""
+
+    def log_probs(self, batch: EvalBatch) -> Tensor:
+        """Return (N, V) log-probabilities in nats."""
+
+    def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
+        """Return the loss (N,) in nats of ``targets`` (N,): what gathering from :meth:`log_probs` gives, for less."""
+
+    @property
+    def needs(self) -> Needs:
+        """What has to be at hand, or is counted, because of it."""
+
+
+class Blend(Protocol):
+    """A rule that mixes two distributions, with a share that may be learned."""
+
+    @property
+    def share(self) -> Share:
+        """Share of the first: a number, or learned online."""
+
+    def parts(self, batch: EvalBatch, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the losses (N,) of ``targets`` (N,) under the first and the second, nats."""
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What has to be at hand, or is counted, because of a rule; that of a combination is ``a | b``.
+
+    Args:
+        retrieval: neighbours from the memory.
+        window: how many of the latest pairs it looks back at.
+        descents: the MbPA that it rests on.
+        shares: the blends whose share is learned, those within others first.
+    """
+
+    retrieval: bool = False
+    window: int = 0
+    descents: tuple[MbpaConfig, ...] = ()
+    shares: tuple[Blend, ...] = ()
+
+    def __or__(self, other: Needs) -> Needs:
+        """Return what both need together."""
+        descents = dict.fromkeys((*self.descents, *other.descents))
+        shares = dict.fromkeys((*self.shares, *other.shares))
+        window = max(self.window, other.window)
+        return Needs(self.retrieval or other.retrieval, window, tuple(descents), tuple(shares))
+
+
+def learned(blend: Blend) -> tuple[Blend, ...]:
+    """Return the blend where its share is learned, else nothing."""
+    return (blend,) if isinstance(blend.share, str) else ()
+
+
+def weight_of(blend: Blend, batch: EvalBatch) -> float | Tensor:
+    """Return the share of a blend's first part: the number it is, or (N,) what was learned before each query."""
+    return batch.learned_share(blend) if isinstance(blend.share, str) else blend.share
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One method.
+
+    Args:
+        name: on the command line and in results.
+        label: in tables and plots.
+        origin: one of the paper's, a baseline it leaves out, ours, or a variant of the paper's for an ablation.
+        build: returns its rule.
+        settings: sections of the settings that it depends on.
+        parts: methods whose values it takes over when it is tuned.
+        moving: it reads the moving states of dynamic evaluation, a base of its own.
+    """
+
+    name: str
+    label: str
+    origin: Origin
+    build: Callable[[MethodSettings], Rule]
+    settings: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
+    moving: bool = False
+
+    def rule(self, settings: MethodSettings) -> Rule:
+        """Return its rule, at its temperature."""
+        from hebblm.adapt.methods.combine import Tempered
+
+        rule, temperature = self.build(settings), settings.tempered.of(self.name)
+        return rule if temperature == 1 else Tempered(rule, temperature)
+
+    def hyperparameters(self, settings: MethodSettings) -> dict[str, Any]:
+        """Return the settings that it depends on, as JSON."""
+        values = {section: asdict(getattr(settings, section)) for section in self.settings}
+        found = values[self.settings[0]] if len(self.settings) == 1 else values
+        temperature = settings.tempered.of(self.name)
+        return found if temperature == 1 else {**found, "tempered": {dotted(self.name): temperature}}
+
+
+def dotted(method: str) -> str:
+    """Return how a method is written in the name of a setting: ``mixture+hebb`` is ``mixture_hebb``."""
+    return method.replace("+", "_").replace("-", "_")
