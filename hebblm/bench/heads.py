@@ -8,7 +8,7 @@ from functools import partial
 import torch
 
 from hebblm.adapt import functional as F
-from hebblm.bench.accuracy import EPS
+from hebblm.bench.accuracy import EPS, Descent
 from hebblm.bench.adapt_settings import HEADS, AdaptConfig, case_of
 from hebblm.bench.machine import peak_resident_bytes
 from hebblm.bench.problem import make_batch
@@ -35,11 +35,13 @@ def head_rows(config: AdaptConfig, device: torch.device, tick: Tick) -> Iterator
         source = SyntheticSource(dim, classes, seed=config.seed, device=device)
         batch = make_batch(source, entries=min(ENTRIES, config.entries), queries=QUERIES, k=config.k)
         given = (batch.hidden, batch.neighbors, batch.head)
-        descent = {"lr": lr, "steps": steps, "eps": EPS, "rate": "relative", "method": "fast"}
+        descent: Descent = {"lr": lr, "steps": steps, "eps": EPS, "rate": "relative"}
         calls = {
             "head": partial(batch.head.logits, batch.hidden),
-            "fast_mbpa": partial(F.mbpa_logits, *given, **descent),
-            "fast_hebb": partial(F.hebb_logits, *given, **descent, eta=0.7, beta=0.6, counts=batch.counts),
+            "fast_mbpa": partial(F.mbpa_logits, *given, **descent, method="fast"),
+            "fast_hebb": partial(
+                F.hebb_logits, *given, **descent, method="fast", eta=0.7, beta=0.6, counts=batch.counts
+            ),
             "mixture": partial(F.mixture_log_probs, *given, theta=1.0, gamma=0.1),
         }
         turns = {form: stopwatch(call, QUERIES, device) for form, call in calls.items()}
