@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hebblm.files import read_json, write_json
-from hebblm.report.naming import corpus_name
+from hebblm.report.result import corpus_name
 
 Point = tuple[tuple[str, Any], ...]
 

@@ -18,7 +18,7 @@ from hebblm.evaluation.scenario import Scenario
 from hebblm.models.base import AwdBase
 from hebblm.models.dynamic import DynamicBase, DynamicConfig, gradient_mean_squares
 from hebblm.progress import bar
-from hebblm.report.forgetting import Forgetting
+from hebblm.report.result import Forgetting
 
 
 @dataclass(slots=True)

@@ -9,11 +9,10 @@ from typing import Any
 from hebblm.report.frequency import recombine
 from hebblm.report.gains import LEAST_BLOCKS, Bootstrap, Gain
 from hebblm.report.methods import DYNAMIC, name_of, ordered
-from hebblm.report.naming import corpus_name
 from hebblm.report.numbers import MISSING, perplexity
 from hebblm.report.occurrences import OCCURRENCES
 from hebblm.report.parts import ALL, KNOWN, OOV_BY_OCCURRENCE
-from hebblm.report.result import Result
+from hebblm.report.result import Result, corpus_name
 from hebblm.report.table import Cell, Column, Table
 
 _BY_RUN_NOTE = (
