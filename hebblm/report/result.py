@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -181,10 +182,10 @@ class Result:
 
     def _repr_html_(self) -> str:
         """Return verdict and table for a notebook."""
-        from hebblm.report.html import element, table_html
+        from hebblm.report.render import to_html
         from hebblm.report.summary import summary_table
 
-        return element("p", self.verdict()) + table_html(summary_table(self), level=4)
+        return f"<p>{escape(self.verdict())}</p>{to_html(summary_table(self), level=4)}"
 
     def to_pandas(self) -> pd.DataFrame:
         """Return a data frame with a row a method, the lowest loss first.
