@@ -14,7 +14,7 @@ from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.language_model import LanguageModel
 from hebblm.models.device import pick_device
 from hebblm.provenance import provenance
-from hebblm.report.frequency import DEFAULT_EDGES
+from hebblm.report.parts import DEFAULT_EDGES
 from hebblm.report.result import Result
 
 

@@ -19,7 +19,7 @@ from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.files import check_writable, write_json
 from hebblm.progress import say
 from hebblm.provenance import command_line, provenance
-from hebblm.report.frequency import validate_edges
+from hebblm.report.parts import validate_edges
 
 if TYPE_CHECKING:  # they load torch, and are imported once the command line is known to make sense
     from hebblm.evaluation.hyperparameters import Hyperparameters

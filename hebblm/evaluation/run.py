@@ -24,8 +24,7 @@ from hebblm.files import atomic_path
 from hebblm.report import MethodResult, Result
 from hebblm.report import Scenario as ScenarioRecord
 from hebblm.report.gains import Bootstrap, lead
-from hebblm.report.occurrences import occurrences_so_far
-from hebblm.report.parts import part_gains
+from hebblm.report.parts import occurrences_so_far, part_gains
 from hebblm.report.seconds import METHOD, RUN, SHARED, Part, Seconds
 
 

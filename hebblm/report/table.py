@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import Literal, NamedTuple
@@ -147,11 +147,3 @@ class Table:
     def _blocks(self) -> Iterator[tuple[int, int]]:
         """Return the first row of each block and the row behind its last."""
         return pairwise(sorted({0, *self.headings, len(self.rows)}))
-
-
-def without_empty_columns(
-    columns: Sequence[Column], rows: Sequence[Sequence[Cell]]
-) -> tuple[list[Column], list[list[Cell]]]:
-    """Drop the columns in which no row has a value."""
-    kept = [index for index in range(len(columns)) if any(row[index] is not None for row in rows)]
-    return [columns[index] for index in kept], [[row[index] for index in kept] for row in rows]

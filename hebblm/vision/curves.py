@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 
-from hebblm.report.layout import End, label_ends
+from hebblm.report.drawing import End, label_ends
 from hebblm.report.methods import Look
 
 

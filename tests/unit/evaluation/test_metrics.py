@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hebblm.evaluation.metrics import method_result
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.report import MethodResult
-from hebblm.report.frequency import recombine
+from hebblm.report.parts import recombine
 
 from ...support import toy
 

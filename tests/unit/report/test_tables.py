@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from hebblm.report import paper
-from hebblm.report.frequency import recombine
 from hebblm.report.methods import looks, name_of, ordered
+from hebblm.report.parts import recombine
 from hebblm.report.render import to_csv, to_html, to_latex, to_markdown, to_rich
 from hebblm.report.table import Column, Table
 from hebblm.report.tables import comparison_table, frequency_table, paper_tables, side_by_side
