@@ -87,10 +87,8 @@ def write_report(
         words = word_table(result, tokens)
     tables = [*_findings(result), *paper_tables(result), *([words] if words is not None else [])]
     made = plots.figures(result, plotted) if {"png", "svg", "html"} & set(chosen) else {}
-    suffixes = [suffix for suffix in ("png", "svg") if suffix in chosen]
-    written = [
-        plots.save(figure, directory / f"{name}.{to}") for to in suffixes for name, figure in made.items()
-    ]
+    linked = [suffix for suffix in ("png", "svg") if suffix in chosen]
+    written = [plots.save(made[name], directory / f"{name}.{suffix}") for suffix in linked for name in made]
     written += _write_pages(
         directory / "report",
         chosen,
@@ -98,8 +96,7 @@ def write_report(
         lines=[verdict(result), *policy_lines(result)],
         tables=tables,
         pictures=[
-            (f"{name}.{to}", _CAPTIONS[name], figure)
-            for to in suffixes[:1] or [""]
+            (f"{name}.{linked[0]}" if linked else "", _CAPTIONS[name], figure)
             for name, figure in made.items()
         ],
         facts=fact_tables(result),

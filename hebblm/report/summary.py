@@ -74,7 +74,10 @@ def summary_table(result: Result) -> Table:
     columns: list[Said] = [
         (Column("Perplexity", "perplexity", "min"), lambda _, item: item.perplexity),
         (Column("Nats", "nll", "min"), lambda _, item: item.nll),
-        (Column("Gain", "signed"), lambda name, _: (gain := gains[name]) and interval_text(gain)),
+        (
+            Column("Gain", "signed"),
+            lambda name, _: None if (gain := gains[name]) is None else interval_text(gain),
+        ),
         (Column("OOV nats", "nll", "min", decimals=3), lambda _, item: item.oov_nll),
         (Column("Word perplexity", "perplexity", "min"), lambda _, item: word_perplexity(item)),
         (Column("Tokens/s", "rate"), lambda name, _: speed(result, name)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Callable
 from importlib.resources import files
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -71,7 +72,7 @@ def source(name: str) -> str:
     return files("hebblm.report").joinpath("templates", name).read_text("utf-8")
 
 
-def _environment(escape: Callable[[str], str], **delimiters: str) -> Environment:
+def _environment(escape: Callable[[str], str], **delimiters: Any) -> Environment:
     """Return the templates with an escape for every value that is not markup already."""
     return Environment(
         loader=PackageLoader("hebblm.report"),
