@@ -16,7 +16,7 @@ from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.files import check_writable, write_json
 from hebblm.progress import say
 from hebblm.provenance import provenance
-from hebblm.report.frequency import DEFAULT_EDGES, validate_edges
+from hebblm.report.parts import DEFAULT_EDGES, validate_edges
 
 if TYPE_CHECKING:  # they load torch
     from hebblm.evaluation.scenario import Scenario

@@ -19,7 +19,7 @@ from typing import Any
 
 from hebblm.evaluation.hyperparameters import defaults as default_values
 from hebblm.files import read_json, write_json
-from hebblm.report.naming import corpus_name
+from hebblm.report.result import corpus_name
 
 Point = tuple[tuple[str, Any], ...]
 

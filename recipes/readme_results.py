@@ -19,9 +19,8 @@ from hebblm.bench.tables import training_table
 from hebblm.files import read_json
 from hebblm.report import Result
 from hebblm.report.methods import BASE, name_of, ordered
-from hebblm.report.occurrence_plot import occurrence_figure
 from hebblm.report.part_tables import gain_table, occurrence_table
-from hebblm.report.plots import save
+from hebblm.report.plots import occurrence_figure, save
 from hebblm.report.render import to_markdown
 from hebblm.report.sections import scenario_line
 from hebblm.report.table import Column, Table

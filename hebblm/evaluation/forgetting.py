@@ -15,7 +15,7 @@ from hebblm.evaluation.loop import token_losses
 from hebblm.evaluation.scenario import Scenario
 from hebblm.models.base import StreamBase
 from hebblm.progress import bar
-from hebblm.report.forgetting import Forgetting
+from hebblm.report.result import Forgetting
 from hebblm.text import EvaluationStream
 
 SEGMENT = 100  # tokens that are read and scored at once

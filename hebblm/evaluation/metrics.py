@@ -11,7 +11,7 @@ import numpy as np
 from hebblm.evaluation.loop import Scores
 from hebblm.report import MethodResult, frequency_report
 from hebblm.report.numbers import perplexity
-from hebblm.report.occurrences import occurrence_report, occurrences_so_far
+from hebblm.report.parts import occurrence_report, occurrences_so_far
 from hebblm.report.tokens import running_curve
 from hebblm.text import EvaluationStream
 

@@ -18,7 +18,7 @@ from hebblm.evaluation.scenario import Scenario
 from hebblm.models.base import StreamBase
 from hebblm.models.dynamic import DynamicBase, DynamicConfig
 from hebblm.progress import bar
-from hebblm.report.forgetting import Forgetting
+from hebblm.report.result import Forgetting
 
 
 @dataclass(slots=True)

@@ -26,8 +26,7 @@ from hebblm.report import Result
 from hebblm.report import Scenario as ScenarioRecord
 from hebblm.report.gains import Bootstrap, lead
 from hebblm.report.inspect_data import NEIGHBORS_FILE
-from hebblm.report.occurrences import occurrences_so_far
-from hebblm.report.parts import part_gains
+from hebblm.report.parts import occurrences_so_far, part_gains
 from hebblm.report.seconds import METHOD, RUN, SHARED, Part, Seconds
 from hebblm.text.dictionary import UNK
 

@@ -8,7 +8,7 @@ from hebblm.lazy import lazily
 
 if TYPE_CHECKING:
     from hebblm.report.document import print_summary, write_comparison, write_report
-    from hebblm.report.frequency import frequency_report, recombine
+    from hebblm.report.parts import frequency_report, recombine
     from hebblm.report.result import FrequencyBucket, MethodResult, Result, Scenario
     from hebblm.report.tokens import TokenLosses
 
@@ -26,4 +26,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # a name that is none stays an error for the type checker
-    __getattr__ = lazily(__name__, "result", "frequency", "tokens", "document")
+    __getattr__ = lazily(__name__, "result", "parts", "tokens", "document")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from matplotlib.figure import Figure
 from rich.console import Console
 from rich.text import Text
 
 from hebblm.errors import UserError
 from hebblm.files import write_text
-from hebblm.report import html, plots, render
+from hebblm.report import plots, render
 from hebblm.report.console import print_table
 from hebblm.report.methods import PLOTTED
 from hebblm.report.part_tables import (
@@ -26,6 +29,7 @@ from hebblm.report.sections import fact_tables, policy_lines, scenario_line
 from hebblm.report.summary import summary_table, verdict
 from hebblm.report.table import Table
 from hebblm.report.tables import comparison_table, frequency_table, paper_tables, side_by_side
+from hebblm.report.templating import HTML, MARKDOWN
 from hebblm.report.tokens import TokenLosses, with_parts, with_running, word_table
 
 FORMATS = ("md", "csv", "tex", "html", "png", "svg")
@@ -82,25 +86,21 @@ def write_report(
         result = with_parts(with_running(result, tokens), tokens)
         words = word_table(result, tokens)
     tables = [*_findings(result), *paper_tables(result), *([words] if words is not None else [])]
-    facts = fact_tables(result)
-    title = f"Language-model adaptation: {result.scenario.label}"
-    written: list[Path] = []
     made = plots.figures(result, plotted) if {"png", "svg", "html"} & set(chosen) else {}
-    for suffix in ("png", "svg"):
-        if suffix in chosen:
-            written += [plots.save(figure, directory / f"{name}.{suffix}") for name, figure in made.items()]
-    picture_suffix = next((suffix for suffix in ("png", "svg") if suffix in chosen), None)
-    links = {name: f"{name}.{picture_suffix}" for name in made} if picture_suffix else {}
-    lead, lines = verdict(result), policy_lines(result)
-    if "md" in chosen:
-        written.append(
-            _write(directory / "report.md", _markdown(title, [lead, *lines], tables, links, facts))
-        )
-    if "html" in chosen:
-        pictures = {_CAPTIONS[name]: plots.render(figure, "png") for name, figure in made.items()}
-        written.append(
-            _write(directory / "report.html", html.page(title, lines, tables, pictures, facts, lead))
-        )
+    linked = [suffix for suffix in ("png", "svg") if suffix in chosen]
+    written = [plots.save(made[name], directory / f"{name}.{suffix}") for suffix in linked for name in made]
+    written += _write_pages(
+        directory / "report",
+        chosen,
+        title=f"Language-model adaptation: {result.scenario.label}",
+        lines=[verdict(result), *policy_lines(result)],
+        tables=tables,
+        pictures=[
+            (f"{name}.{linked[0]}" if linked else "", _CAPTIONS[name], figure)
+            for name, figure in made.items()
+        ],
+        facts=fact_tables(result),
+    )
     return [*written, *_write_data(tables, directory, chosen, "tables", {"gains": gain_rows(result)})]
 
 
@@ -125,11 +125,7 @@ def write_comparison(
     table = replace(table, notes=(*table.notes, *lines))
     tables = [table, *_new_words(results)]
     title = "Language-model adaptation: several scenarios"
-    written: list[Path] = []
-    if "md" in chosen:
-        written.append(_write(directory / "scenarios.md", _markdown(title, [], tables, {}, [])))
-    if "html" in chosen:
-        written.append(_write(directory / "scenarios.html", html.page(title, [], tables, {}, [])))
+    written = _write_pages(directory / table.name, chosen, title=title, tables=tables)
     return [*written, *_write_data(tables, directory, chosen, table.name)]
 
 
@@ -167,25 +163,28 @@ def _findings(result: Result) -> list[Table]:
     ]
 
 
-def _markdown(
-    title: str,
-    lines: Sequence[str],
-    tables: Sequence[Table],
-    links: Mapping[str, str],
-    facts: Sequence[Table],
-) -> str:
-    """Return the Markdown report."""
-    pictures = [f"![{_CAPTIONS[name]}]({file})\n" for name, file in links.items()]
-    head = [f"{render.markdown_escape(line)}\n" for line in lines]
-    return "\n".join(
-        [
-            f"# {render.markdown_escape(title)}\n",
-            *head,
-            *map(render.to_markdown, tables),
-            *pictures,
-            *map(render.to_markdown, facts),
-        ]
-    )
+def _write_pages(stem: Path, formats: Sequence[str], **content: Any) -> list[Path]:
+    """Write the Markdown and the HTML page among the formats.
+
+    Args:
+        stem: of the files.
+        formats: any.
+        content: what the templates show: ``title``, ``tables``; ``lines`` above them, the first one the verdict;
+            ``pictures``, each with the file that Markdown links to; ``facts``, the tables behind the pictures.
+    """
+    return [
+        _write(
+            stem.with_suffix(f".{suffix}"),
+            pages.get_template(f"report.{suffix}.j2").render(png=_png, **content),
+        )
+        for suffix, pages in (("md", MARKDOWN), ("html", HTML))
+        if suffix in formats
+    ]
+
+
+def _png(figure: Figure) -> str:
+    """Return a figure as a page embeds it."""
+    return b64encode(plots.render(figure, "png")).decode()
 
 
 def _write_data(

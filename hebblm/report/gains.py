@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hebblm.report.fields import Fields
 from hebblm.report.methods import BASE
+from hebblm.report.record import Count
 
 Losses = NDArray[np.floating]
 LEAST_BLOCKS = 10  # a part that fewer blocks hold has no interval: resampling so few says little
@@ -62,7 +62,7 @@ class Gain:
     """
 
     part: str
-    tokens: int
+    tokens: Count
     gain: float | None
     low: float | None
     high: float | None
@@ -71,21 +71,6 @@ class Gain:
     def certain(self) -> bool:
         """Say whether the interval leaves out 0."""
         return leaves_out_zero(self.low, self.high)
-
-    @classmethod
-    def read(cls, fields: Fields) -> Gain:
-        """Read a gain from checked JSON fields."""
-        return cls(
-            fields.text("part"),
-            fields.count("tokens"),
-            fields.optional_number("gain"),
-            fields.optional_number("low"),
-            fields.optional_number("high"),
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields."""
-        return asdict(self)
 
 
 def bootstrap_gains(

@@ -6,21 +6,25 @@ import base64
 import hashlib
 import json
 from collections.abc import Sequence
-from html import escape
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 from numpy.typing import NDArray
 
 from hebblm.errors import UserError
-from hebblm.report.html import Markup, element
-from hebblm.report.inspect_assets import SCRIPT, STYLE
 from hebblm.report.inspect_data import Inspection, Neighbor
 from hebblm.report.methods import BASE, name_of, ordered
 from hebblm.report.numbers import display
 from hebblm.report.sections import policy_lines
+from hebblm.report.templating import HTML, source
 
 LEVELS = (0.05, 0.25, 1.0, 2.5)  # nats; a token's shade is the number of bounds that its gain or loss reaches
+_KEY = [
+    (f"{kind}{LEVELS.index(bound) + 1}", f"{sign}{bound:g}")
+    for kind, sign, bounds in (("l", "\u2212", LEVELS[::-1]), ("g", "+", LEVELS))
+    for bound in bounds
+]
 BLOCK = 200  # tokens a paragraph; those out of sight are not laid out
 
 
@@ -43,30 +47,23 @@ def inspect_page(run: Inspection, *, method: str | None = None, count: int = 20_
         raise UserError(f"tokens = {count} must be at least 1")
     count = min(count, run.losses.words.size)
     title = f"Token by token: {run.result.scenario.label}"
-    policy = (
-        f"default-src 'none'; style-src '{_hash(STYLE)}'; script-src '{_hash(SCRIPT)}'; base-uri 'none'; "
-        "form-action 'none'"
-    )
+    style, script = source("inspect.css"), source("inspect.js")
     data = json.dumps(_data(run, chosen, count), separators=(",", ":"), ensure_ascii=False)
-    head = Markup(
-        f'<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">'
-        f"<title>{escape(title)}</title><style>{STYLE}</style></head>"
+    return HTML.get_template("inspect.html.j2").render(
+        title=title,
+        policy=(
+            f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; base-uri 'none'; "
+            "form-action 'none'"
+        ),
+        style=Markup(style),
+        script=Markup(script),
+        lines=_lines(run, count),
+        options=_options(run),
+        key=_KEY,
+        count=count,
+        paragraphs=_paragraphs(run, chosen, count),
+        data=Markup(data.replace("<", "\\u003c")),
     )
-    body = [
-        element("h1", title),
-        *(element("p", line, class_="note") for line in _lines(run, count)),
-        _controls(run, count),
-        '<main class="columns"><div id="text" role="group" aria-label="The text; arrow keys go from token to token">',
-        *_paragraphs(run, chosen, count),
-        '</div><aside id="detail" aria-live="polite" aria-label="The chosen token">',
-        element("noscript", element("p", "Details of a token need JavaScript.", class_="note")),
-        "</aside></main>",
-        # Nothing in the data can end the element: its only special character is written as an escape.
-        f'<script type="application/json" id="data">{data.replace("<", chr(92) + "u003c")}</script>',
-        f"<script>{SCRIPT}</script>",
-    ]
-    return "\n".join(["<!DOCTYPE html>", '<html lang="en">', head, "<body>", *body, "</body>", "</html>", ""])
 
 
 def shades(gain: NDArray[np.float64]) -> list[str]:
@@ -96,48 +93,24 @@ def _lines(run: Inspection, count: int) -> list[str]:
     ]
 
 
-def _controls(run: Inspection, count: int) -> Markup:
-    """Return the choice of the method, the ways to a token, and the key to the shades."""
-    base = run.result.methods[BASE].nll
-    options = [
-        element(
-            "option",
-            f"{name_of(name)} ({display(base - run.result.methods[name].nll, 'signed', 3)})",
-            value=name,
-        )
+def _options(run: Inspection) -> list[tuple[str, str]]:
+    """Return the methods to choose from, each with how it is called and what it gains."""
+    base, methods = run.result.methods[BASE].nll, run.result.methods
+    return [
+        (name, f"{name_of(name)} ({display(base - methods[name].nll, 'signed', 3)})")
         for name in run.methods()
     ]
-    key = [
-        element("span", f"{sign}{bound:g}", class_=f"{kind}{LEVELS.index(bound) + 1}")
-        for kind, sign, bounds in (("l", "\u2212", LEVELS[::-1]), ("g", "+", LEVELS))
-        for bound in bounds
-    ]
-    return element(
-        "form",
-        element("label", "Method ", element("select", *options, id="method")),
-        element("button", "Next largest gain", type="button", id="gain"),
-        element("button", "Next largest loss", type="button", id="loss"),
-        element(
-            "label",
-            "Token ",
-            Markup(f'<input id="jump" type="number" min="0" max="{count - 1}">'),
-        ),
-        element("div", "At least, nats: ", *key, class_="key"),
-    )
 
 
-def _paragraphs(run: Inspection, method: str, count: int) -> list[str]:
-    """Return the tokens, some hundred a paragraph, with a line break behind each end of line."""
-    classes = shades(run.gain(method)[:count])
+def _paragraphs(run: Inspection, method: str, count: int) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return the tokens with the classes of each, some hundred a paragraph, behind the place of the first of them."""
     words, oov = run.losses.words[:count].tolist(), run.losses.oov[:count].tolist()
-    made = []
-    for start in range(0, count, BLOCK):
-        tokens = []
-        for at in range(start, min(start + BLOCK, count)):
-            name = " ".join(filter(None, (classes[at], "o" if oov[at] else "")))
-            tokens.append(element("span", words[at], class_=name) + ("<br>" if words[at] == "<eos>" else ""))
-        made.append(f'<p data-from="{start:,}">{" ".join(tokens)}</p>')
-    return made
+    classes = [
+        f"{shade} o".strip() if new else shade
+        for shade, new in zip(shades(run.gain(method)[:count]), oov, strict=True)
+    ]
+    tokens = list(zip(words, classes, strict=True))
+    return [(f"{start:,}", tokens[start : start + BLOCK]) for start in range(0, count, BLOCK)]
 
 
 def _data(run: Inspection, method: str, count: int) -> dict[str, Any]:

@@ -1,11 +1,9 @@
-"""Numbers on their way to a file or a page: perplexity, JSON-safe infinities, readable digits."""
+"""How every number is said: perplexity from a loss, readable digits."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
-
-from hebblm.errors import UserError
+from typing import Literal
 
 INFINITY = "inf"
 MISSING = "-"
@@ -19,51 +17,6 @@ def perplexity(nll: float) -> float:
         return math.exp(nll)
     except OverflowError:
         return math.inf
-
-
-def encode(value: Any, where: str) -> Any:
-    """Return ``value`` as plain JSON data, an infinite number as the string ``"inf"``.
-
-    A zero probability is an infinite loss, which JSON numbers cannot express.
-
-    Args:
-        value: nested dicts, lists, tuples, strings, numbers, booleans and None.
-        where: the name of the value, for the error message.
-
-    Raises:
-        UserError: a nan or minus infinity, neither of which is a result.
-    """
-    if isinstance(value, dict):
-        return {str(key): encode(item, f"{where}.{key}") for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [encode(item, f"{where}[{index}]") for index, item in enumerate(value)]
-    if isinstance(value, float) and not math.isfinite(value):
-        _refuse_undefined(value, where)
-        return INFINITY
-    return value
-
-
-def decode(value: Any, where: str) -> Any:
-    """Undo :func:`encode`: the string ``"inf"`` becomes a float, a nan is refused.
-
-    Raises:
-        UserError: a nan or minus infinity.
-    """
-    if isinstance(value, dict):
-        return {key: decode(item, f"{where}.{key}") for key, item in value.items()}
-    if isinstance(value, list):
-        return [decode(item, f"{where}[{index}]") for index, item in enumerate(value)]
-    if isinstance(value, float):
-        _refuse_undefined(value, where)
-    return math.inf if value == INFINITY else value
-
-
-def _refuse_undefined(value: float, where: str) -> None:
-    """Let everything pass but nan and minus infinity."""
-    if math.isnan(value) or value == -math.inf:
-        raise UserError(
-            f"{where} is {value}, which is no result; lower the learning rate or leave the guard on"
-        )
 
 
 def display(value: str | float | None, kind: Kind, decimals: int = 4) -> str:

@@ -6,15 +6,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from hebblm.report.frequency import recombine
 from hebblm.report.gains import LEAST_BLOCKS, Bootstrap, Gain
 from hebblm.report.methods import DYNAMIC, name_of, ordered
-from hebblm.report.naming import corpus_name
 from hebblm.report.numbers import MISSING, perplexity
-from hebblm.report.occurrences import OCCURRENCES
-from hebblm.report.parts import ALL, KNOWN, OOV_BY_OCCURRENCE
-from hebblm.report.result import Result
+from hebblm.report.parts import ALL, KNOWN, OCCURRENCES, OOV_BY_OCCURRENCE, largest_gap
+from hebblm.report.result import Result, corpus_name
 from hebblm.report.table import Cell, Column, Table
+from hebblm.report.tables import by_bucket, methods_of
 
 _BY_RUN_NOTE = (
     "With a union vocabulary every word has a row from the start. With an open one a word gets its row after it was "
@@ -25,25 +23,16 @@ _BY_RUN_NOTE = (
 
 def occurrence_table(result: Result) -> Table | None:
     """Return the loss on out-of-vocabulary words by occurrence, nats; None where there are no such words."""
-    items = {name: result.methods[name] for name in ordered(result.methods)}
-    known = {name: item for name, item in items.items() if item.oov_occurrences}
-    if not known:
+    items = [(name, item) for name, item in methods_of(result) if item.oov_occurrences]
+    if not items:
         return None
-    first = next(iter(known.values())).oov_occurrences
-    columns = [Column("Occurrence", subheader="tokens")]
-    columns += [Column(bucket.bucket, "nll", "min", bucket.tokens, 3) for bucket in first]
-    columns += [Column(ALL, "nll", "min", sum(bucket.tokens for bucket in first), 3)]
+    shape = [(bucket.bucket, bucket.tokens) for bucket in items[0][1].oov_occurrences]
     rows = tuple(
         (name_of(name), *(bucket.nll for bucket in item.oov_occurrences), item.oov_nll)
-        for name, item in known.items()
+        for name, item in items
     )
-    return Table(
-        "occurrences",
-        f"Nats on OOV words by occurrence in the stream, {result.scenario.label}",
-        tuple(columns),
-        rows,
-        (_learned_note(result),),
-    )
+    title = f"Nats on OOV words by occurrence in the stream, {result.scenario.label}"
+    return Table("occurrences", title, by_bucket("Occurrence", "nll", shape), rows, (_learned_note(result),))
 
 
 def occurrences_by_run(results: Mapping[str, Result]) -> Table | None:
@@ -55,11 +44,7 @@ def occurrences_by_run(results: Mapping[str, Result]) -> Table | None:
     rows: list[tuple[Cell, ...]] = []
     headings = []
     for name, result in results.items():
-        items = [
-            (method, item)
-            for method in ordered(result.methods)
-            if (item := result.methods[method]).oov_occurrences
-        ]
+        items = [(method, item) for method, item in methods_of(result) if item.oov_occurrences]
         if not items:
             continue
         headings.append(len(rows))
@@ -87,28 +72,22 @@ def occurrences_by_run(results: Mapping[str, Result]) -> Table | None:
 
 def gain_table(result: Result) -> Table | None:
     """Return what every method gains over the LSTM by training count, with intervals; None without the LSTM."""
-    methods = [name for name in ordered(result.methods) if result.methods[name].gains]
-    if not methods:
+    items = [(name, item) for name, item in methods_of(result) if item.gains]
+    if not items:
         return None
     # Known words are nearly all of them, and occurrences have a table of their own.
     left_out = (KNOWN, *OOV_BY_OCCURRENCE)
-    shown = [gain for gain in result.methods[methods[0]].gains if gain.part not in left_out]
-    columns = [Column("Training count", subheader="tokens")]
-    columns += [Column(gain.part, "signed", subheader=gain.tokens) for gain in shown]
-    rows = []
-    for name in methods:
-        found = {gain.part: gain for gain in result.methods[name].gains}
-        cells: list[Cell] = [
-            interval_text(found[gain.part], mark="*") if gain.part in found else None for gain in shown
-        ]
-        rows.append((name_of(name), *cells))
-    return Table(
-        "gains",
-        f"Gain over the LSTM by training count on {result.scenario.label}, nats per token",
-        tuple(columns),
-        tuple(rows),
-        (_interval_note(result),),
+    shown = [gain for gain in items[0][1].gains if gain.part not in left_out]
+    columns = (
+        Column("Training count", subheader="tokens"),
+        *(Column(gain.part, "signed", subheader=gain.tokens) for gain in shown),
     )
+    rows = []
+    for name, item in items:
+        found = {gain.part: interval_text(gain, mark="*") for gain in item.gains}
+        rows.append((name_of(name), *(found.get(gain.part) for gain in shown)))
+    title = f"Gain over the LSTM by training count on {result.scenario.label}, nats per token"
+    return Table("gains", title, columns, tuple(rows), (_interval_note(result),))
 
 
 def gain_rows(result: Result) -> Table:
@@ -131,39 +110,25 @@ def gain_rows(result: Result) -> Table:
 
 def forgetting_table(result: Result) -> Table | None:
     """Return perplexity on the source domain's text before and after; None where that was not asked for."""
-    found = {
-        name: item
-        for name in ordered(result.methods)
-        if (item := result.methods[name].forgetting) is not None
-    }
+    found = [(name, item.forgetting) for name, item in methods_of(result) if item.forgetting is not None]
     if not found:
         return None
-    columns = (
-        Column("Method"),
-        Column("Before", "perplexity", "min"),
-        Column("After", "perplexity", "min"),
-        Column("Forgotten (nats)", "signed", "min", decimals=3),
-        Column("Memory kept", "perplexity", "min"),
-        Column("Forgotten (nats), memory kept", "signed", "min", decimals=3),
-    )
-    rows = tuple(
-        (
-            name_of(name),
-            perplexity(item.before),
-            perplexity(item.after),
-            _forgotten(item.before, item.after),
-            None if item.memory_kept is None else perplexity(item.memory_kept),
-            None if item.memory_kept is None else _forgotten(item.before, item.memory_kept),
-        )
-        for name, item in found.items()
-    )
+    columns = [Column("Method"), Column("Before", "perplexity", "min")]
+    for header, gap in (("After", "Forgotten (nats)"), ("Memory kept", "Forgotten (nats), memory kept")):
+        columns += [Column(header, "perplexity", "min"), Column(gap, "signed", "min", decimals=3)]
+    rows = []
+    for name, losses in found:
+        row: list[Cell] = [name_of(name), perplexity(losses.before)]
+        for loss in (losses.after, losses.memory_kept):
+            row += [None, None] if loss is None else [perplexity(loss), _forgotten(losses.before, loss)]
+        rows.append(tuple(row))
     text = result.extra.get("forgetting", {})
     source = corpus_name(text.get("corpus", result.scenario.source))
     return Table(
         "forgetting",
         f"Perplexity on {source} before and after {result.scenario.label}",
-        columns,
-        rows,
+        tuple(columns),
+        tuple(rows),
         (_forgetting_note(text),),
     )
 
@@ -227,14 +192,8 @@ def _learned_note(result: Result) -> str:
     if segments:
         moving = ", ".join(f"{name_of(name)} every {segment}" for name, segment in segments.items())
         learned = f"{learned}, by {moving}"
-    gaps = [
-        abs(total - item.oov_nll)
-        for item in result.methods.values()
-        if item.oov_nll is not None and (total := recombine(item.oov_occurrences)) is not None
-    ]
-    finite = [gap for gap in gaps if math.isfinite(gap)]
-    largest = f"{max(finite):.1e} nats" if finite else "undefined, for want of a finite loss"
+    gap = largest_gap((item.oov_occurrences, item.oov_nll) for item in result.methods.values())
     return (
         f"Occurrences so far are counted before a token is scored; what was scored is learned {learned}. "
-        f"Token-weighted, they recombine to All; largest difference: {largest}."
+        f"Token-weighted, they recombine to All; largest difference: {gap}."
     )

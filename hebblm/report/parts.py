@@ -1,18 +1,180 @@
-"""The parts of a stream that gains are told for: all, new and known words, training counts, occurrences."""
+"""The parts of a stream: by training count, by occurrence of new words; their losses and what is gained on them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hebblm.report.frequency import bucket_indices, bucket_labels
+from hebblm.errors import UserError
 from hebblm.report.gains import Bootstrap, Gain, Losses, bootstrap_gains
-from hebblm.report.occurrences import OCCURRENCES, occurrence_masks
+from hebblm.report.result import FrequencyBucket
 
+DEFAULT_EDGES = (50, 100, 500)
+OCCURRENCES = ("1st", "2nd", "3rd", "4th-7th", "8th+")
+_EDGES = (1, 2, 3, 7)  # earlier occurrences from which on the next name holds
 ALL, OOV, KNOWN = "All", "OOV", "Known"
 OOV_BY_OCCURRENCE = tuple(f"{OOV} {name}" for name in OCCURRENCES)
+
+
+def validate_edges(edges: Sequence[int]) -> tuple[int, ...]:
+    """Return ``edges`` as a tuple.
+
+    Raises:
+        UserError: they are not strictly increasing positive whole numbers, or there are none.
+    """
+    whole = all(isinstance(edge, (int, np.integer)) and not isinstance(edge, bool) for edge in edges)
+    rising = all(low < high for low, high in pairwise(edges))
+    if not edges or not whole or edges[0] <= 0 or not rising:
+        raise UserError(
+            f"frequency edges {list(edges)} must be increasing positive whole numbers, such as 50,100,500"
+        )
+    return tuple(int(edge) for edge in edges)
+
+
+def bucket_labels(edges: Sequence[int]) -> list[str]:
+    """Return the names of the ranges that ``edges`` cut, such as ``<50``, ``50-100``, ``100-500``, ``>500``.
+
+    A count equal to an edge belongs to the range above it, so that ``>500`` stands for 500 and more.
+    """
+    middle = [f"{low}-{high}" for low, high in pairwise(edges)]
+    return [f"<{edges[0]}", *middle, f">{edges[-1]}"]
+
+
+def edges_of(labels: Sequence[str]) -> tuple[int, ...]:
+    """Return the edges that :func:`bucket_labels` was given to make ``labels``; none for other labels."""
+    edges = tuple(int(label.lstrip("<>").partition("-")[0]) for label in labels if not label.startswith("<"))
+    return edges if edges and bucket_labels(edges) == list(labels) else ()
+
+
+def frequency_report(
+    nll: NDArray[np.floating], train_counts: NDArray[np.integer], edges: Sequence[int] = DEFAULT_EDGES
+) -> list[FrequencyBucket]:
+    """Average the loss over ranges of training count (the paper's Table "frequency").
+
+    With edges e_1 < ... < e_m the ranges are c < e_1, e_i <= c < e_{i+1}, and c >= e_m. Sums are taken in
+    float64, so that :func:`recombine` gives back the mean over all tokens.
+
+    Args:
+        nll: (T,) floating point, the loss of every token in nats.
+        train_counts: (T,) integer, how often the word of that token occurred in training.
+        edges: where one range ends and the next begins.
+
+    Returns:
+        One bucket a range, in nats per token; an empty bucket has no loss.
+
+    Raises:
+        UserError: bad edges, shapes that differ, a nan loss, a negative count.
+    """
+    cuts = validate_edges(edges)
+    if nll.ndim != 1 or nll.shape != train_counts.shape:
+        raise UserError(
+            f"losses {nll.shape} and training counts {train_counts.shape} must be two equal lists"
+        )
+    if np.isnan(nll).any():
+        raise UserError(
+            f"{int(np.isnan(nll).sum())} losses are nan; lower the learning rate or leave the guard on"
+        )
+    if train_counts.size and int(train_counts.min()) < 0:
+        raise UserError(f"training count {int(train_counts.min())} is negative; counts start at 0")
+    return bucket_means(nll, bucket_indices(train_counts, cuts), bucket_labels(cuts))
+
+
+def bucket_indices(train_counts: NDArray[np.integer], edges: Sequence[int]) -> NDArray[np.intp]:
+    """Return (T,) which of the ranges that ``edges`` cut each training count (T,) belongs to, from 0."""
+    return np.searchsorted(np.asarray(edges), train_counts, side="right")
+
+
+def bucket_means(
+    nll: NDArray[np.floating], indices: NDArray[np.integer], labels: Sequence[str]
+) -> list[FrequencyBucket]:
+    """Average the loss over buckets.
+
+    Args:
+        nll: (T,) losses in nats.
+        indices: (T,) the bucket of each token, from 0.
+        labels: names of the buckets.
+
+    Returns:
+        One bucket a label, in nats per token; an empty bucket has no loss.
+    """
+    buckets = []
+    for index, label in enumerate(labels):
+        chosen = nll[indices == index]
+        mean = float(chosen.sum(dtype=np.float64)) / chosen.size if chosen.size else None
+        buckets.append(FrequencyBucket.from_nll(label, int(chosen.size), mean))
+    return buckets
+
+
+def recombine(buckets: Sequence[FrequencyBucket]) -> float | None:
+    """Return sum(tokens * nll) / sum(tokens) in nats per token, or None where there is no token."""
+    tokens = sum(bucket.tokens for bucket in buckets)
+    if tokens == 0:
+        return None
+    losses = [bucket.tokens * bucket.nll for bucket in buckets if bucket.nll is not None]
+    return math.fsum(losses) / tokens
+
+
+def largest_gap(totals: Iterable[tuple[Sequence[FrequencyBucket], float | None]]) -> str:
+    """Say how exactly buckets give back the loss over all their tokens, of all pairs of buckets and loss the worst."""
+    known = [(recombine(buckets), loss) for buckets, loss in totals]
+    gaps = [abs(total - loss) for total, loss in known if total is not None and loss is not None]
+    finite = [gap for gap in gaps if math.isfinite(gap)]
+    return f"{max(finite):.1e} nats" if finite else "undefined, for want of a finite loss"
+
+
+def occurrences_so_far(tokens: NDArray[Any]) -> NDArray[np.int64]:
+    """Return how often each token of a stream occurred before its own place.
+
+    Args:
+        tokens: (T,) ids or words, in the order of the stream.
+
+    Returns:
+        (T,) int64, 0 for a first occurrence; it depends on earlier tokens alone.
+    """
+    order = np.argsort(
+        tokens, kind="stable"
+    )  # (T,) equal tokens side by side, each in the order of the stream
+    together = tokens[order]
+    starts = np.flatnonzero(np.append(True, together[1:] != together[:-1]))
+    lengths = np.diff(np.append(starts, tokens.size))
+    seen = np.empty(tokens.size, dtype=np.int64)
+    seen[order] = np.arange(tokens.size) - np.repeat(starts, lengths)
+    return seen
+
+
+def occurrence_masks(seen: NDArray[np.integer], oov: NDArray[np.bool_]) -> list[NDArray[np.bool_]]:
+    """Return for each of :data:`OCCURRENCES`, (T,) bool, which tokens are that occurrence of an OOV word.
+
+    Args:
+        seen: (T,) integer, occurrences so far.
+        oov: (T,) bool, outside the source vocabulary.
+    """
+    index = np.searchsorted(_EDGES, seen, side="right")  # (T,)
+    return [oov & (index == at) for at in range(len(OCCURRENCES))]
+
+
+def occurrence_report(
+    nll: NDArray[np.floating], seen: NDArray[np.integer], oov: NDArray[np.bool_]
+) -> list[FrequencyBucket]:
+    """Average the loss of out-of-vocabulary tokens over which occurrence of their word they are.
+
+    Args:
+        nll: (T,) losses in nats.
+        seen: (T,) integer, occurrences so far.
+        oov: (T,) bool, outside the source vocabulary.
+
+    Returns:
+        One bucket a name of :data:`OCCURRENCES`, in nats per token, which recombine to the loss over all
+        out-of-vocabulary tokens; none without such tokens.
+    """
+    if not oov.any():
+        return []
+    return bucket_means(nll[oov], np.searchsorted(_EDGES, seen[oov], side="right"), OCCURRENCES)
 
 
 def stream_parts(

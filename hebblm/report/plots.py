@@ -17,11 +17,9 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from PIL import Image
 
 from hebblm.files import atomic_path
-from hebblm.report.drawing import STYLE, TALLEST, short
-from hebblm.report.layout import End, label_ends
+from hebblm.report.drawing import STYLE, TALLEST, End, label_ends, short
 from hebblm.report.methods import BASE, Look, best_of, looks
 from hebblm.report.numbers import display, perplexity
-from hebblm.report.occurrence_plot import occurrence_figure
 from hebblm.report.result import Result
 
 _WIDE_RANGE = 4.0  # a running curve whose extremes differ by more than this factor gets a logarithmic axis
@@ -107,6 +105,46 @@ def frequency_figure(result: Result) -> Figure | None:
         for axis in axes:
             axis.grid(visible=False, axis="x")
         handles, names = axes[0].get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside right upper")
+    return figure
+
+
+def occurrence_figure(result: Result) -> Figure | None:
+    """Return nats on new words against their occurrence, one line a method; None where there are no new words.
+
+    A loss that is infinite, or that of a diverged method, has no point.
+    """
+    losses = {name: item.oov_occurrences for name, item in result.methods.items() if item.oov_occurrences}
+    if not losses:
+        return None
+    styles = looks(losses)
+    buckets = [bucket for bucket in losses[next(iter(styles))] if bucket.tokens]
+    place = {bucket.bucket: at for at, bucket in enumerate(buckets)}
+    with rc_context(STYLE):
+        figure = Figure(figsize=(8.4, 4.4), layout="constrained")
+        axis = figure.subplots()
+        for method, look in styles.items():
+            points = [
+                (place[bucket.bucket], bucket.nll)
+                for bucket in losses[method]
+                if bucket.nll is not None and bucket.nll <= math.log(TALLEST)
+            ]
+            axis.plot(
+                [at for at, _ in points],
+                [nll for _, nll in points],
+                color=look.color,
+                linestyle=look.line,
+                linewidth=1.6,
+                marker="o",
+                markersize=3.5,
+                label=look.name,
+            )
+        axis.set_xticks(range(len(buckets)), [f"{b.bucket}\n{b.tokens:,} tokens" for b in buckets])
+        axis.set_xlabel("Occurrence of the word in the stream")
+        axis.set_ylabel("Nats per token")
+        axis.set_title(f"Loss on OOV words by occurrence, {result.scenario.label}")
+        axis.grid(visible=False, axis="x")
+        handles, names = axis.get_legend_handles_labels()
         figure.legend(handles, names, loc="outside right upper")
     return figure
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from hebblm.errors import UserError
-from hebblm.report import numbers
-from hebblm.report.fields import Fields
 from hebblm.report.gains import leaves_out_zero
 from hebblm.report.methods import name_of, ordered
-from hebblm.report.naming import scenario_label
+from hebblm.report.numbers import display
+from hebblm.report.record import decode, encode, plain, read
+from hebblm.report.result import scenario_label
 from hebblm.report.table import Cell, Column, Table
 
 SCHEMA = "hebblm-readings/1"
@@ -48,18 +48,6 @@ class Effect:
         """Say whether the interval leaves out 0."""
         return leaves_out_zero(self.low, self.high)
 
-    @classmethod
-    def read(cls, fields: Fields) -> Effect:
-        """Read an effect from checked JSON fields."""
-        return cls(
-            fields.text("reading"),
-            fields.text("method"),
-            fields.number("nll"),
-            fields.optional_number("change"),
-            fields.optional_number("low"),
-            fields.optional_number("high"),
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Readings:
@@ -89,13 +77,10 @@ class Readings:
         Raises:
             UserError: a missing key, a value of the wrong type, or no effect.
         """
-        fields = Fields(numbers.decode(value, where), where)
-        effects = tuple(Effect.read(item) for item in fields.entries("effects"))
-        if not effects:
+        found = read(cls, decode(value, where), where)
+        if not found.effects:
             raise UserError(f"{where} has no effects; evaluate at least one method that retrieves")
-        return cls(
-            fields.mapping("scenario"), fields.mapping("settings"), effects, fields.mapping("provenance")
-        )
+        return found
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON data; infinite numbers as ``"inf"``.
@@ -103,14 +88,7 @@ class Readings:
         Raises:
             UserError: a number is nan.
         """
-        plain = {
-            "schema": SCHEMA,
-            "scenario": dict(self.scenario),
-            "settings": {name: dict(values) for name, values in self.settings.items()},
-            "effects": [asdict(effect) for effect in self.effects],
-            "provenance": dict(self.provenance),
-        }
-        encoded: dict[str, Any] = numbers.encode(plain, "readings")
+        encoded: dict[str, Any] = encode({"schema": SCHEMA, **plain(self)}, "readings")
         return encoded
 
 
@@ -148,8 +126,6 @@ def _cell(effect: Effect | None) -> Cell:
     """Return the loss of the default, or the change of another reading, marked where it is certain."""
     if effect is None:
         return None
-    if effect.reading == DEFAULT:
-        return numbers.display(effect.nll, "nll", 3)
-    if effect.change is None:
-        return numbers.display(effect.nll, "nll", 3)
-    return numbers.display(effect.change, "signed", 3) + ("*" if effect.certain else "")
+    if effect.reading == DEFAULT or effect.change is None:
+        return display(effect.nll, "nll", 3)
+    return display(effect.change, "signed", 3) + ("*" if effect.certain else "")

@@ -1,4 +1,4 @@
-"""Tables as console output, Markdown, CSV and LaTeX."""
+"""Tables as console output, aligned text, Markdown, CSV, LaTeX and HTML."""
 
 from __future__ import annotations
 
@@ -11,24 +11,9 @@ from rich import box
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from hebblm.report.numbers import INFINITY, MISSING
-from hebblm.report.table import Cell, Column, Table
-
-_WIDE = 0.5  # of the line, for a column of sentences
-_LATEX_SPECIALS = {
-    "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "$": r"\$",
-    "&": r"\&",
-    "#": r"\#",
-    "^": r"\textasciicircum{}",
-    "_": r"\_",
-    "~": r"\textasciitilde{}",
-    "%": r"\%",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-}
+from hebblm.report.numbers import INFINITY
+from hebblm.report.table import Cell, Table
+from hebblm.report.templating import HTML, LATEX, MARKDOWN
 
 
 def to_rich(table: Table, widths: Sequence[int] | None = None) -> RichTable:
@@ -54,13 +39,10 @@ def to_rich(table: Table, widths: Sequence[int] | None = None) -> RichTable:
             overflow="fold",
             width=None if widths is None else widths[index],
         )
-    best = table.best_cells()
-    for at, row in enumerate(table.text()):
-        if at in table.headings:
+    for heads, cells in table.lines():
+        if heads:
             rich.add_section()
-        rich.add_row(
-            *(Text(cell, style="bold" if (at, index) in best else "") for index, cell in enumerate(row))
-        )
+        rich.add_row(*(Text(cell.text, style="bold" if cell.best else "") for cell in cells))
     return rich
 
 
@@ -74,24 +56,22 @@ def to_text(table: Table) -> str:
         [cell.ljust(w) if at else cell.rjust(w) for cell, w, at in zip(line, widths, left, strict=True)]
         for line in lines
     ]
-    return "\n".join(_markdown_row(line, escape=False) for line in (aligned[0], rules, *aligned[1:]))
+    return "\n".join(f"| {' | '.join(line)} |" for line in (aligned[0], rules, *aligned[1:]))
 
 
 def to_markdown(table: Table, *, level: int = 2) -> str:
     """Return a GitHub-flavoured Markdown table with its title as a heading of ``level`` and its notes below."""
-    best = table.best_cells()
-    rules = [":--" if column.kind == "text" else "--:" for column in table.columns]
-    lines = [_markdown_row(table.single_headers()), _markdown_row(rules, escape=False)]
-    if table.number_row() is not None:
-        lines.append(_markdown_row(table.header_row or []))
-    for at, row in enumerate(table.text()):
-        cells = [markdown_escape(cell) for cell in row]
-        if at in table.headings:
-            cells[0] = f"*{cells[0]}*"
-        bold = [f"**{cell}**" if (at, index) in best else cell for index, cell in enumerate(cells)]
-        lines.append(_markdown_row(bold, escape=False))
-    notes = "".join(f"\n{markdown_escape(note)}\n" for note in table.notes)
-    return f"{'#' * level} {markdown_escape(table.title)}\n\n" + "\n".join(lines) + "\n" + notes
+    return MARKDOWN.get_template("table.md.j2").render(table=table, level=level)
+
+
+def to_latex(table: Table) -> str:
+    """Return a LaTeX ``table`` environment for the booktabs package, every text escaped."""
+    return LATEX.get_template("table.tex.j2").render(table=table)
+
+
+def to_html(table: Table, *, level: int = 2) -> str:
+    """Return a table under its heading of ``level``, the best cells marked, its notes below; all text escaped."""
+    return HTML.get_template("table.html.j2").render(table=table, level=level)
 
 
 def to_csv(table: Table) -> str:
@@ -99,94 +79,10 @@ def to_csv(table: Table) -> str:
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(table.single_headers())
-    if (numbers := table.number_row()) is not None:
-        writer.writerow(numbers)
+    if table.counted:
+        writer.writerow([column.subheader for column in table.columns])
     writer.writerows([_csv_cell(cell) for cell in row] for row in table.rows)
     return stream.getvalue()
-
-
-def to_latex(table: Table) -> str:
-    """Return a LaTeX ``table`` environment for the booktabs package, every text escaped."""
-    best = table.best_cells()
-    lines = [_latex_row([latex_escape(column.header) for column in table.columns])]
-    if (second := table.header_row) is not None:
-        lines.append(_latex_row([latex_escape(cell) for cell in second]))
-    lines.append(r"\midrule")
-    for at, row in enumerate(table.text()):
-        if at in table.headings and at > 0:
-            lines.append(r"\midrule")
-        cells = [
-            latex_escape(cell) if column.kind == "text" else _latex_number(cell, bold=(at, index) in best)
-            for index, (cell, column) in enumerate(zip(row, table.columns, strict=True))
-        ]
-        lines.append(_latex_row(cells))
-    alignment = "".join(map(_latex_alignment, table.columns))
-    caption = " ".join(f"{latex_escape(line).rstrip('.')}." for line in (table.title, *table.notes))
-    return "\n".join(
-        [
-            r"\begin{table}",
-            r"\centering",
-            rf"\begin{{tabular}}{{{alignment}}}",
-            r"\toprule",
-            *lines,
-            r"\bottomrule",
-            r"\end{tabular}",
-            rf"\caption{{{caption}}}",
-            rf"\label{{table:{_slug(table.title)}}}",
-            r"\end{table}",
-            "",
-        ]
-    )
-
-
-def latex_escape(text: str) -> str:
-    """Return ``text`` so that LaTeX prints it character by character."""
-    return "".join(_LATEX_SPECIALS.get(character, character) for character in text)
-
-
-def markdown_escape(text: str) -> str:
-    """Return ``text`` so that Markdown neither ends a cell nor reads markup in it."""
-    for character in "\\`*_|<>[]":
-        text = text.replace(character, f"\\{character}")
-    return text.replace("\n", " ")
-
-
-def _markdown_row(cells: list[str], *, escape: bool = True) -> str:
-    """Return one line of a Markdown table."""
-    return "| " + " | ".join(markdown_escape(cell) if escape else cell for cell in cells) + " |"
-
-
-def _latex_row(cells: list[str]) -> str:
-    """Return one line of a LaTeX table."""
-    return " & ".join(cells) + r" \\"
-
-
-def _latex_number(text: str, *, bold: bool) -> str:
-    """Return a displayed number in LaTeX: true minus signs, powers of ten, the infinity sign."""
-    if text == MISSING:
-        return "--"
-    mantissa, exponent_mark, exponent = text.partition("e")
-    if INFINITY in text:
-        body = "$" + text.replace(INFINITY, r"\infty") + "$"
-    elif exponent_mark:
-        body = rf"${mantissa} \times 10^{{{int(exponent)}}}$"
-    else:
-        body = text.replace("-", "$-$")
-    if not bold:
-        return body
-    return rf"\textbf{{\boldmath {body}}}" if "$" in body else rf"\textbf{{{body}}}"
-
-
-def _latex_alignment(column: Column) -> str:
-    """Return how LaTeX sets a column."""
-    if column.wide:
-        return rf"p{{{_WIDE}\linewidth}}"
-    return "l" if column.kind == "text" else "r"
-
-
-def _slug(title: str) -> str:
-    """Return a title as a label: lower case, words joined by hyphens."""
-    return "-".join("".join(character if character.isalnum() else " " for character in title.lower()).split())
 
 
 def _csv_cell(cell: Cell) -> str | float:

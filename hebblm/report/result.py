@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from html import escape
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from hebblm.errors import UserError
 from hebblm.files import read_json, write_json
 from hebblm.report import numbers
-from hebblm.report.fields import Fields
-from hebblm.report.forgetting import Forgetting
 from hebblm.report.gains import Gain
-from hebblm.report.naming import scenario_label
+from hebblm.report.record import Count, decode, encode, plain, read
 from hebblm.report.seconds import Seconds
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "hebblm-result/1"
 FILE_NAME = "result.json"
-QUERY_COUNTS = ("rose_queries", "stabilized_queries")
+_TEXT = "text:"  # before the path of a text of one's own
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +35,7 @@ class FrequencyBucket:
     """
 
     bucket: str
-    tokens: int
+    tokens: Count
     nll: float | None
     perplexity: float | None
 
@@ -45,19 +44,20 @@ class FrequencyBucket:
         """Build a bucket whose perplexity follows from its loss."""
         return cls(bucket, tokens, nll, None if nll is None else numbers.perplexity(nll))
 
-    @classmethod
-    def read(cls, fields: Fields) -> FrequencyBucket:
-        """Read a bucket from checked JSON fields."""
-        return cls(
-            fields.text("bucket"),
-            fields.count("tokens"),
-            fields.optional_number("nll"),
-            fields.optional_number("perplexity"),
-        )
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the contract's keys."""
-        return {"bucket": self.bucket, "tokens": self.tokens, "nll": self.nll, "perplexity": self.perplexity}
+@dataclass(frozen=True, slots=True)
+class Forgetting:
+    """Mean losses on the source domain's text, which is read without learning from it; nats per token.
+
+    Args:
+        before: with the base as trained and the memory as it was at first.
+        after: with the base as the stream left it, and the memory emptied of the stream.
+        memory_kept: with the base as the stream left it, and the memory as well; None for a method without memory.
+    """
+
+    before: float
+    after: float
+    memory_kept: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +92,8 @@ class MethodResult:
     hyperparameters: Mapping[str, Any]
     seconds: float
     tokens_per_second: float
-    rose_queries: int | None = None
-    stabilized_queries: int | None = None
+    rose_queries: Count | None = None
+    stabilized_queries: Count | None = None
     words_perplexity: float | None = None
     bits_per_byte: float | None = None
     running: tuple[tuple[int, float], ...] = ()
@@ -101,54 +101,6 @@ class MethodResult:
     gains: tuple[Gain, ...] = ()
     forgetting: Forgetting | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def read(cls, fields: Fields) -> MethodResult:
-        """Read a method's entry from checked JSON fields."""
-        return cls(
-            nll=fields.number("nll"),
-            perplexity=fields.number("perplexity"),
-            oov_nll=fields.optional_number("oov_nll"),
-            in_vocabulary_nll=fields.optional_number("in_vocabulary_nll"),
-            frequency=tuple(FrequencyBucket.read(item) for item in fields.entries("frequency")),
-            hyperparameters=fields.mapping("hyperparameters"),
-            seconds=fields.number("seconds"),
-            tokens_per_second=fields.number("tokens_per_second"),
-            **{name: fields.count(name) if name in fields else None for name in QUERY_COUNTS},
-            words_perplexity=fields.number("words_perplexity") if "words_perplexity" in fields else None,
-            bits_per_byte=fields.number("bits_per_byte") if "bits_per_byte" in fields else None,
-            running=fields.curve("running") if "running" in fields else (),
-            oov_occurrences=tuple(
-                FrequencyBucket.read(item) for item in fields.optional_entries("oov_occurrences")
-            ),
-            gains=tuple(Gain.read(item) for item in fields.optional_entries("gains")),
-            forgetting=Forgetting.read(fields.nested("forgetting")) if "forgetting" in fields else None,
-            extra=fields.rest(),
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the contract's keys, and the optional ones that have a value."""
-        optional = {
-            **{name: getattr(self, name) for name in QUERY_COUNTS},
-            "words_perplexity": self.words_perplexity,
-            "bits_per_byte": self.bits_per_byte,
-            "running": [list(point) for point in self.running] or None,
-            "oov_occurrences": [bucket.to_json() for bucket in self.oov_occurrences] or None,
-            "gains": [gain.to_json() for gain in self.gains] or None,
-            "forgetting": None if self.forgetting is None else self.forgetting.to_json(),
-        }
-        return {
-            "nll": self.nll,
-            "perplexity": self.perplexity,
-            "oov_nll": self.oov_nll,
-            "in_vocabulary_nll": self.in_vocabulary_nll,
-            "frequency": [bucket.to_json() for bucket in self.frequency],
-            "hyperparameters": dict(self.hyperparameters),
-            "seconds": self.seconds,
-            "tokens_per_second": self.tokens_per_second,
-            **{key: value for key, value in optional.items() if value is not None},
-            **self.extra,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,9 +126,9 @@ class Scenario:
     split: str
     normalization: str
     vocabulary: str
-    tokens: int
-    oov_tokens: int
-    oov_types: int
+    tokens: Count
+    oov_tokens: Count
+    oov_types: Count
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -189,36 +141,18 @@ class Scenario:
         """Share of the tokens that lie outside the source vocabulary, between 0 and 1."""
         return self.oov_tokens / self.tokens if self.tokens else 0.0
 
-    @classmethod
-    def read(cls, fields: Fields) -> Scenario:
-        """Read the scenario from checked JSON fields."""
-        return cls(
-            kind=fields.text("kind"),
-            source=fields.text("source"),
-            target=fields.text("target"),
-            split=fields.text("split"),
-            normalization=fields.text("normalization"),
-            vocabulary=fields.text("vocabulary"),
-            tokens=fields.count("tokens"),
-            oov_tokens=fields.count("oov_tokens"),
-            oov_types=fields.count("oov_types"),
-            extra=fields.rest(),
-        )
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the contract's keys and the extra ones."""
-        return {
-            "kind": self.kind,
-            "source": self.source,
-            "target": self.target,
-            "split": self.split,
-            "normalization": self.normalization,
-            "vocabulary": self.vocabulary,
-            "tokens": self.tokens,
-            "oov_tokens": self.oov_tokens,
-            "oov_types": self.oov_types,
-            **self.extra,
-        }
+def corpus_name(corpus: str) -> str:
+    """Return a corpus as a reader knows it: of a text of one's own the name of its file or folder, else as it is."""
+    if not corpus.startswith(_TEXT):
+        return corpus
+    return PurePath(corpus.removeprefix(_TEXT)).name or corpus
+
+
+def scenario_label(source: str, target: str, split: str) -> str:
+    """Return a short name such as ``wt2-to-ptb test`` or ``ptb valid``."""
+    name = corpus_name(target)
+    return f"{name if source == target else f'{corpus_name(source)}-to-{name}'} {split}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,10 +182,10 @@ class Result:
 
     def _repr_html_(self) -> str:
         """Return verdict and table for a notebook."""
-        from hebblm.report.html import element, table_html
+        from hebblm.report.render import to_html
         from hebblm.report.summary import summary_table
 
-        return element("p", self.verdict()) + table_html(summary_table(self), level=4)
+        return f"<p>{escape(self.verdict())}</p>{to_html(summary_table(self), level=4)}"
 
     def to_pandas(self) -> pd.DataFrame:
         """Return a data frame with a row a method, the lowest loss first.
@@ -278,20 +212,18 @@ class Result:
             raise UserError(
                 f"{where} has schema {schema!r}, expected {SCHEMA!r}; give a file that hebblm-eval wrote"
             )
-        fields = Fields(numbers.decode(value, where), where)
-        fields.text("schema")
-        methods = {name: MethodResult.read(item) for name, item in fields.named_entries("methods").items()}
-        if not methods:
+        document = decode(value, where)
+        for key, kind in (("scenario", Scenario), ("seconds", Seconds)):
+            if key in document:
+                document[key] = read(kind, document[key], f"{where}.{key}")
+        methods = document.get("methods")
+        if methods == {}:
             raise UserError(f"{where} has no methods; evaluate at least one")
-        return cls(
-            scenario=Scenario.read(fields.nested("scenario")),
-            model=fields.mapping("model"),
-            memory=fields.mapping("memory"),
-            provenance=fields.mapping("provenance"),
-            methods=methods,
-            seconds=Seconds.read(fields.nested("seconds")) if "seconds" in fields else None,
-            extra=fields.rest(),
-        )
+        if isinstance(methods, dict):
+            document["methods"] = {
+                name: read(MethodResult, item, f"{where}.methods.{name}") for name, item in methods.items()
+            }
+        return read(cls, {key: item for key, item in document.items() if key != "schema"}, where)
 
     @classmethod
     def load(cls, path: Path) -> Result:
@@ -315,17 +247,13 @@ class Result:
         Raises:
             UserError: a number is nan.
         """
-        plain = {
+        own = {
             "schema": SCHEMA,
-            "scenario": self.scenario.to_json(),
-            "model": dict(self.model),
-            "memory": dict(self.memory),
-            "provenance": dict(self.provenance),
-            "methods": {name: method.to_json() for name, method in self.methods.items()},
-            **({} if self.seconds is None else {"seconds": self.seconds.to_json()}),
-            **self.extra,
+            **plain(self),
+            "scenario": plain(self.scenario),
+            "methods": {name: plain(item) for name, item in self.methods.items()},
         }
-        encoded: dict[str, Any] = numbers.encode(plain, "result")
+        encoded: dict[str, Any] = encode(own, "result")
         return encoded
 
     def save(self, directory: Path | str) -> Path:

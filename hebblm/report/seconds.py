@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Final, Literal
 
-from hebblm.errors import UserError
-from hebblm.report.fields import Fields
 from hebblm.report.methods import name_of
 from hebblm.report.table import Column, Table
 
-RUN, SHARED, METHOD = "run", "shared", "method"
+RUN: Final = "run"
+SHARED: Final = "shared"
+METHOD: Final = "method"
 _KINDS = {SHARED: "shared", METHOD: "own"}
 _LEAST = 0.001  # of the run: what took less is counted among the rest
 _NAMED = 4  # parts in the short form
@@ -27,21 +27,9 @@ class Part:
         seconds: each counted in one part only.
     """
 
-    kind: str
+    kind: Literal["run", "shared", "method"]
     name: str
     seconds: float
-
-    @classmethod
-    def read(cls, fields: Fields) -> Part:
-        """Read a part from checked JSON fields.
-
-        Raises:
-            UserError: an unknown kind.
-        """
-        kind = fields.text("kind")
-        if kind != RUN and kind not in _KINDS:
-            raise UserError(f"kind {kind!r} of a part of the time must be {RUN}, {', '.join(_KINDS)}")
-        return cls(kind, fields.text("name"), fields.number("seconds"))
 
     @property
     def label(self) -> str:
@@ -62,16 +50,6 @@ class Seconds:
 
     total: float
     parts: tuple[Part, ...]
-
-    @classmethod
-    def read(cls, fields: Fields) -> Seconds:
-        """Read the block from checked JSON fields."""
-        return cls(fields.number("total"), tuple(map(Part.read, fields.entries("parts"))))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the keys that :meth:`read` takes."""
-        parts = [{"kind": part.kind, "name": part.name, "seconds": part.seconds} for part in self.parts]
-        return {"total": self.total, "parts": parts}
 
     def largest(self) -> Sequence[Part]:
         """Return the parts that took a thousandth of the run or more, the longest first."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hebblm.errors import UserError
@@ -12,8 +13,8 @@ from hebblm.report.numbers import display
 from hebblm.report.part_tables import interval_text
 from hebblm.report.parts import ALL
 from hebblm.report.result import Result
-from hebblm.report.table import Cell, Column, Table, without_empty_columns
-from hebblm.report.tables import speed, word_perplexity
+from hebblm.report.table import Column, Table
+from hebblm.report.tables import Said, method_table, speed, with_values, word_perplexity
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,38 +69,31 @@ def summary_table(result: Result) -> Table:
 
     Columns in which no method has a value are left out.
     """
-    methods = by_loss(result)
-    columns = [
-        Column("Method"),
-        Column("Perplexity", "perplexity", "min"),
-        Column("Nats", "nll", "min"),
-        Column("Gain", "signed"),
-        Column("OOV nats", "nll", "min", decimals=3),
-        Column("Word perplexity", "perplexity", "min"),
-        Column("Tokens/s", "rate"),
+    items = [(name, result.methods[name]) for name in by_loss(result)]
+    gains = {name: gain_of(result, name) for name, _ in items}
+    columns: list[Said] = [
+        (Column("Perplexity", "perplexity", "min"), lambda _, item: item.perplexity),
+        (Column("Nats", "nll", "min"), lambda _, item: item.nll),
+        (
+            Column("Gain", "signed"),
+            lambda name, _: None if (gain := gains[name]) is None else interval_text(gain),
+        ),
+        (Column("OOV nats", "nll", "min", decimals=3), lambda _, item: item.oov_nll),
+        (Column("Word perplexity", "perplexity", "min"), lambda _, item: word_perplexity(item)),
+        (Column("Tokens/s", "rate"), lambda name, _: speed(result, name)),
     ]
-    gains = {name: gain_of(result, name) for name in methods}
-    rows: list[list[Cell]] = [
-        [
-            _name(name) + (_BEST if at == 0 and len(methods) > 1 else ""),
-            item.perplexity,
-            item.nll,
-            None if (gain := gains[name]) is None else interval_text(gain),
-            item.oov_nll,
-            word_perplexity(item),
-            speed(result, name),
-        ]
-        for at, name in enumerate(methods)
-        for item in (result.methods[name],)
-    ]
-    kept, cells = without_empty_columns(columns, rows)
     notes = []
     if any(gains.values()):
         known = any(gain is not None and gain.low is not None for gain in gains.values())
         half = f", ± half of the {_level(result)} % interval" if known else ""
         notes.append(f"Gain: nats a token below the LSTM{half}.")
     title = f"Methods on {result.scenario.label}, best first"
-    return Table("summary", title, tuple(kept), tuple(map(tuple, cells)), tuple(notes))
+    table = method_table("summary", title, items, with_values(items, columns), notes)
+    names = [
+        (_name(name) + (_BEST if at == 0 and len(items) > 1 else "")) for at, (name, _) in enumerate(items)
+    ]
+    rows = ((name, *row[1:]) for name, row in zip(names, table.rows, strict=True))
+    return replace(table, rows=tuple(rows))
 
 
 def frame(result: Result) -> pd.DataFrame:

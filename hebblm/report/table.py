@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise, product
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from hebblm.report.numbers import Kind, display
 
@@ -31,6 +32,20 @@ class Column:
     subheader: str | int = ""
     decimals: int = 4
     wide: bool = False
+
+
+class Written(NamedTuple):
+    """One cell as a reader sees it.
+
+    Args:
+        text: what it says.
+        numeric: whether its column holds numbers.
+        best: whether it is the best of its column.
+    """
+
+    text: str
+    numeric: bool
+    best: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,19 +81,24 @@ class Table:
             return None
         return [display(column.subheader, "count") for column in self.columns]
 
+    @property
+    def counted(self) -> bool:
+        """Whether the second header line holds numbers."""
+        return any(isinstance(column.subheader, int) for column in self.columns)
+
+    @property
+    def slug(self) -> str:
+        """The title as a label: lower case, words joined by hyphens."""
+        return "-".join(re.sub(r"[\W_]", " ", self.title.lower()).split())
+
     def single_headers(self) -> list[str]:
         """Return one title a column, for one line only: sources go into brackets, numbers are left out."""
-        if any(isinstance(column.subheader, int) for column in self.columns):
-            return [column.header for column in self.columns]
         return [
-            f"{column.header} ({column.subheader})" if column.subheader else column.header
+            f"{column.header} ({column.subheader})"
+            if column.subheader and not self.counted
+            else column.header
             for column in self.columns
         ]
-
-    def number_row(self) -> list[str | int] | None:
-        """Return the second header line if it holds numbers."""
-        has_numbers = any(isinstance(column.subheader, int) for column in self.columns)
-        return [column.subheader for column in self.columns] if has_numbers else None
 
     def text(self) -> list[list[str]]:
         """Return every cell as a reader sees it."""
@@ -88,6 +108,18 @@ class Table:
                 for cell, column in zip(row, self.columns, strict=True)
             ]
             for row in self.rows
+        ]
+
+    def lines(self) -> list[tuple[bool, list[Written]]]:
+        """Return the rows as a reader sees them, each with whether it heads a block."""
+        best = self.best_cells()
+        numeric = [column.kind != "text" for column in self.columns]
+        return [
+            (
+                at in self.headings,
+                [Written(cell, numeric[index], (at, index) in best) for index, cell in enumerate(row)],
+            )
+            for at, row in enumerate(self.text())
         ]
 
     def best_cells(self) -> frozenset[tuple[int, int]]:
@@ -115,11 +147,3 @@ class Table:
     def _blocks(self) -> Iterator[tuple[int, int]]:
         """Return the first row of each block and the row behind its last."""
         return pairwise(sorted({0, *self.headings, len(self.rows)}))
-
-
-def without_empty_columns(
-    columns: Sequence[Column], rows: Sequence[Sequence[Cell]]
-) -> tuple[list[Column], list[list[Cell]]]:
-    """Drop the columns in which no row has a value."""
-    kept = [index for index in range(len(columns)) if any(row[index] is not None for row in rows)]
-    return [columns[index] for index in kept], [[row[index] for index in kept] for row in rows]

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from hebblm.report import frequency, paper
+from hebblm.report import paper
 from hebblm.report.methods import BASE, name_of, ordered
+from hebblm.report.numbers import Kind
+from hebblm.report.parts import ALL, largest_gap
 from hebblm.report.result import MethodResult, Result
-from hebblm.report.table import Cell, Column, Table, without_empty_columns
+from hebblm.report.table import Cell, Column, Table
 
-_ALL = "All"
+Item = tuple[str, MethodResult]
+Said = tuple[Column, Callable[[str, MethodResult], Cell]]
+_Losses = Mapping[str, float]
+_METHOD = Column("Method")
+_WITHIN: tuple[tuple[str, Kind, str], ...] = (("Perplexity", "perplexity", "perplexity"),)
+_ACROSS: tuple[tuple[str, Kind, str], ...] = (("Nats", "nll", "nll"), ("OOV nats", "nll", "oov_nll"))
 _MISTIMED = ("hebb-learned", "mixture+hebb-learned")
 """Methods that were charged too little before results noted where the time went."""
 _MISTIMED_NOTE = (
@@ -20,46 +27,57 @@ _MISTIMED_NOTE = (
 _GAIN_NOTE = "Gain: loss of the LSTM minus loss of the method, each within its own column, in nats per token."
 
 
+def method_table(
+    name: str,
+    title: str,
+    items: Sequence[Item],
+    columns: Sequence[Said],
+    notes: Sequence[str] = (),
+) -> Table:
+    """Return a table with a row a method: what it is called, and what each column says of it.
+
+    Args:
+        name: of the table.
+        title: of the table.
+        items: the methods with their numbers, in the order of the rows.
+        columns: each with what it takes from a method.
+        notes: below the table.
+    """
+    rows = tuple((name_of(item[0]), *(say(*item) for _, say in columns)) for item in items)
+    return Table(name, title, (_METHOD, *(column for column, _ in columns)), rows, tuple(notes))
+
+
+def with_values(items: Sequence[Item], columns: Sequence[Said]) -> list[Said]:
+    """Return the columns in which any method has a value."""
+    return [(column, say) for column, say in columns if any(say(*item) is not None for item in items)]
+
+
 def comparison_table(result: Result) -> Table:
     """Return every method with its loss overall, on new words and on known words, and its speed."""
-    columns = [
-        Column("Method"),
-        Column("Perplexity", "perplexity", "min"),
-        Column("Nats", "nll", "min"),
-        Column("OOV nats", "nll", "min"),
-        Column("Known nats", "nll", "min"),
-        Column("Tokens/s", "rate", "max"),
-        Column("Loss rose", "count"),
-    ]
-    further = [Column("Word perplexity", "perplexity", "min"), Column("Bits/byte", "nll", "min")]
-    rows: list[list[Cell]] = []
-    extra: list[list[Cell]] = []
-    mistimed = [name for name in _MISTIMED if name in result.methods and speed(result, name) is None]
-    for method, item in _ordered_items(result.methods):
-        rows.append(
-            [
-                name_of(method),
-                item.perplexity,
-                item.nll,
-                item.oov_nll,
-                item.in_vocabulary_nll,
-                speed(result, method),
-                item.stabilized_queries if item.rose_queries is None else item.rose_queries,
-            ]
-        )
-        words = word_perplexity(item)
-        extra.append([words, None if words is None else item.bits_per_byte])
-    extra_columns, extra_rows = without_empty_columns(further, extra)
-    return Table(
-        name="comparison",
-        title=f"Methods on {result.scenario.label}",
-        columns=(*columns, *extra_columns),
-        rows=tuple((*row, *more) for row, more in zip(rows, extra_rows, strict=True)),
-        notes=(
-            *((_MISTIMED_NOTE.format(", ".join(map(name_of, mistimed))),) if mistimed else ()),
-            *_fast_notes(result),
+    items = methods_of(result)
+    columns: list[Said] = [
+        (Column("Perplexity", "perplexity", "min"), lambda _, item: item.perplexity),
+        (Column("Nats", "nll", "min"), lambda _, item: item.nll),
+        (Column("OOV nats", "nll", "min"), lambda _, item: item.oov_nll),
+        (Column("Known nats", "nll", "min"), lambda _, item: item.in_vocabulary_nll),
+        (Column("Tokens/s", "rate", "max"), lambda name, _: speed(result, name)),
+        (
+            Column("Loss rose", "count"),
+            lambda _, item: item.stabilized_queries if item.rose_queries is None else item.rose_queries,
         ),
-    )
+    ]
+    further: list[Said] = [
+        (Column("Word perplexity", "perplexity", "min"), lambda _, item: word_perplexity(item)),
+        (
+            Column("Bits/byte", "nll", "min"),
+            lambda _, item: None if word_perplexity(item) is None else item.bits_per_byte,
+        ),
+    ]
+    columns += with_values(items, further)
+    mistimed = [name_of(name) for name in _MISTIMED if name in result.methods and speed(result, name) is None]
+    notes = [_MISTIMED_NOTE.format(", ".join(mistimed))] if mistimed else []
+    title = f"Methods on {result.scenario.label}"
+    return method_table("comparison", title, items, columns, [*notes, *_fast_notes(result)])
 
 
 def speed(result: Result, method: str) -> float | None:
@@ -93,27 +111,36 @@ def frequency_table(result: Result) -> Table:
     Every method scored the same stream, so the buckets are those of the first one; a method evaluated with
     other buckets is left out and named in a note.
     """
-    items = _ordered_items(result.methods)
-    shape = [(bucket.bucket, bucket.tokens) for bucket in items[0][1].frequency]
+    items = methods_of(result)
+    shape = _shape(items[0][1])
     alike = [(method, item) for method, item in items if _shape(item) == shape]
     different = [name_of(method) for method, item in items if _shape(item) != shape]
-    total = sum(tokens for _, tokens in shape)
-    columns = [Column("Training count", subheader="tokens")]
-    columns += [Column(label, "perplexity", "min", tokens) for label, tokens in shape]
-    columns += [Column(_ALL, "perplexity", "min", total)]
     rows = [
-        (name_of(method), *(bucket.perplexity for bucket in item.frequency), item.perplexity)
-        for method, item in alike
+        (name_of(name), *(part.perplexity for part in item.frequency), item.perplexity)
+        for name, item in alike
     ]
-    notes = [_recombination_note([item for _, item in alike])]
+    gap = largest_gap((item.frequency, item.nll) for _, item in alike)
+    notes = [f"Token-weighted, the buckets recombine to All; largest difference: {gap}."]
     if different:
         notes.append(f"Evaluated with other buckets: {', '.join(different)}.")
+    title = f"Perplexity by training count on {result.scenario.label}"
     return Table(
-        "frequency",
-        f"Perplexity by training count on {result.scenario.label}",
-        tuple(columns),
-        tuple(rows),
-        tuple(notes),
+        "frequency", title, by_bucket("Training count", "perplexity", shape), tuple(rows), tuple(notes)
+    )
+
+
+def by_bucket(first: str, kind: Kind, shape: Sequence[tuple[str, int]]) -> tuple[Column, ...]:
+    """Return the columns of a table by bucket, all tokens last, the number of tokens in the header.
+
+    Args:
+        first: heads the column of the methods.
+        kind: of the numbers.
+        shape: name and tokens of each bucket.
+    """
+    buckets = (*shape, (ALL, sum(tokens for _, tokens in shape)))
+    return (
+        Column(first, subheader="tokens"),
+        *(Column(label, kind, "min", tokens, 3) for label, tokens in buckets),
     )
 
 
@@ -122,7 +149,7 @@ def paper_tables(result: Result) -> list[Table]:
     printed = paper.published(result.scenario)
     if printed is None:
         return []
-    tables = [_beside_perplexity(result, printed) if printed.perplexity else _beside_nll(result, printed)]
+    tables = [_beside_losses(result, printed)]
     if printed.frequency:
         tables.append(_beside_frequency(result, printed))
     return tables
@@ -135,28 +162,21 @@ def side_by_side(results: Mapping[str, Result]) -> Table:
         results: by label; the labels head the columns.
     """
     methods = ordered(method for result in results.values() for method in result.methods)
-    columns = [Column("Method")]
-    rows: list[list[Cell]] = [[name_of(method)] for method in methods]
-    for label, result in results.items():
-        across = result.scenario.oov_tokens > 0
-        columns.append(
-            Column("Nats", "nll", "min", label)
-            if across
-            else Column("Perplexity", "perplexity", "min", label)
-        )
-        if across:
-            columns.append(Column("OOV nats", "nll", "min", label))
-        for method, row in zip(methods, rows, strict=True):
-            item = result.methods.get(method)
-            row.append(None if item is None else item.nll if across else item.perplexity)
-            if across:
-                row.append(None if item is None else item.oov_nll)
-    return Table("scenarios", "Methods by scenario", tuple(columns), tuple(tuple(row) for row in rows))
+    shown = [
+        (result.methods, Column(header, kind, "min", label), field)
+        for label, result in results.items()
+        for header, kind, field in (_ACROSS if result.scenario.oov_tokens else _WITHIN)
+    ]
+    rows = tuple(
+        (name_of(method), *(getattr(items.get(method), field, None) for items, _, field in shown))
+        for method in methods
+    )
+    return Table("scenarios", "Methods by scenario", (_METHOD, *(column for _, column, _ in shown)), rows)
 
 
-def _ordered_items(methods: Mapping[str, MethodResult]) -> list[tuple[str, MethodResult]]:
-    """Return the methods in the project's order."""
-    return [(method, methods[method]) for method in ordered(methods)]
+def methods_of(result: Result) -> list[Item]:
+    """Return the methods of a result with their numbers, in the project's order."""
+    return [(method, result.methods[method]) for method in ordered(result.methods)]
 
 
 def _shape(item: MethodResult) -> list[tuple[str, int]]:
@@ -164,89 +184,54 @@ def _shape(item: MethodResult) -> list[tuple[str, int]]:
     return [(bucket.bucket, bucket.tokens) for bucket in item.frequency]
 
 
-def _recombination_note(items: Sequence[MethodResult]) -> str:
-    """State how exactly the buckets give back the loss over all tokens."""
-    gaps = [
-        abs(total - item.nll) for item in items if (total := frequency.recombine(item.frequency)) is not None
+def _beside_losses(result: Result, printed: paper.Published) -> Table:
+    """Return losses beside the paper's, and what each method gains: within a domain as perplexity, else in nats."""
+    nll = {method: item.nll for method, item in result.methods.items()}
+    oov = {method: item.oov_nll for method, item in result.methods.items() if item.oov_nll is not None}
+    # Header, kind and the paper's decimals; what is shown and the losses behind it, the paper's and ours.
+    parts: list[tuple[str, Kind, int, tuple[_Losses, _Losses], tuple[_Losses, _Losses]]] = [
+        ("Nats", "nll", 2, (printed.nll, nll), (printed.nll, nll)),
+        ("OOV nats", "nll", 2, (printed.oov_nll, oov), (printed.oov_nll, oov)),
     ]
-    finite = [gap for gap in gaps if gap < float("inf")]
-    largest = f"{max(finite):.1e} nats" if finite else "undefined, for want of a finite loss"
-    return f"Token-weighted, the buckets recombine to All; largest difference: {largest}."
-
-
-def _beside_perplexity(result: Result, printed: paper.Published) -> Table:
-    """Return perplexity within one domain beside the paper's, and what each method gains over the LSTM."""
-    columns = (
-        Column("Method"),
-        Column("Perplexity", "perplexity", "min", "paper"),
-        Column("Perplexity", "perplexity", "min", "here"),
-        Column("Gain", "signed", "max", "paper", 3),
-        Column("Gain", "signed", "max", "here", 3),
-    )
-    paper_nll = {method: math.log(value) for method, value in printed.perplexity.items()}
-    ours = {method: item.nll for method, item in result.methods.items()}
-    rows = tuple(
-        (
-            name_of(method),
-            printed.perplexity.get(method),
-            result.methods[method].perplexity if method in result.methods else None,
-            _gain(paper_nll, method),
-            _gain(ours, method),
-        )
-        for method in ordered([*printed.perplexity, *result.methods])
-    )
-    return _beside("paper", result, columns, rows, (_GAIN_NOTE, *printed.notes))
-
-
-def _beside_nll(result: Result, printed: paper.Published) -> Table:
-    """Return cross-entropy across domains beside the paper's, overall and on new words."""
-    parts = (
-        ("Nats", printed.nll, {method: item.nll for method, item in result.methods.items()}),
-        (
-            "OOV nats",
-            printed.oov_nll,
-            {method: item.oov_nll for method, item in result.methods.items() if item.oov_nll is not None},
-        ),
-    )
-    columns = [Column("Method")]
-    methods = ordered([*printed.nll, *result.methods])
+    if printed.perplexity:
+        theirs = {method: math.log(value) for method, value in printed.perplexity.items()}
+        ours = {method: item.perplexity for method, item in result.methods.items()}
+        parts = [("Perplexity", "perplexity", 3, (printed.perplexity, ours), (theirs, nll))]
+    columns = [_METHOD]
+    methods = ordered([*(printed.perplexity or printed.nll), *result.methods])
     rows: list[list[Cell]] = [[name_of(method)] for method in methods]
-    for header, theirs, ours in parts:
-        gain = "Gain" if header == "Nats" else "OOV gain"
-        columns += [Column(header, "nll", "min", "paper", 2), Column(header, "nll", "min", "here", 3)]
-        columns += [Column(gain, "signed", "max", "paper", 2), Column(gain, "signed", "max", "here", 3)]
+    for header, kind, decimals, shown, losses in parts:
+        gain = "OOV gain" if header.startswith("OOV") else "Gain"
+        sources = (("paper", decimals), ("here", 3))
+        columns += [Column(header, kind, "min", source, places) for source, places in sources]
+        columns += [Column(gain, "signed", "max", source, places) for source, places in sources]
         for method, row in zip(methods, rows, strict=True):
-            row += [theirs.get(method), ours.get(method), _gain(theirs, method), _gain(ours, method)]
-    return _beside(
-        "paper", result, tuple(columns), tuple(tuple(row) for row in rows), (_GAIN_NOTE, *printed.notes)
-    )
+            row += [values.get(method) for values in shown]
+            row += [_gain(values, method) for values in losses]
+    return _beside("paper", result, columns, rows, (_GAIN_NOTE, *printed.notes))
 
 
 def _beside_frequency(result: Result, printed: paper.Published) -> Table:
     """Return perplexity by training count beside the paper's, for the methods that the paper lists."""
     buckets = list(next(iter(printed.frequency.values())))
-    columns = (Column("Method"), Column("Source"), *(Column(bucket, "perplexity") for bucket in buckets))
-    rows: list[tuple[Cell, ...]] = []
+    columns = [_METHOD, Column("Source"), *(Column(bucket, "perplexity") for bucket in buckets)]
+    rows: list[list[Cell]] = []
     for method, values in printed.frequency.items():
-        rows.append((name_of(method), "paper", *(values[bucket] for bucket in buckets)))
+        rows.append([name_of(method), "paper", *(values[bucket] for bucket in buckets)])
         if method in result.methods:
             item = result.methods[method]
-            ours = {bucket.bucket: bucket.perplexity for bucket in item.frequency} | {_ALL: item.perplexity}
-            rows.append((name_of(method), "here", *(ours.get(bucket) for bucket in buckets)))
-    return _beside("paper-frequency", result, columns, tuple(rows), printed.notes)
+            ours = {bucket.bucket: bucket.perplexity for bucket in item.frequency} | {ALL: item.perplexity}
+            rows.append([name_of(method), "here", *(ours.get(bucket) for bucket in buckets)])
+    return _beside("paper-frequency", result, columns, rows, printed.notes)
 
 
 def _beside(
-    name: str,
-    result: Result,
-    columns: tuple[Column, ...],
-    rows: tuple[tuple[Cell, ...], ...],
-    notes: tuple[str, ...],
+    name: str, result: Result, columns: Sequence[Column], rows: Sequence[Sequence[Cell]], notes: Sequence[str]
 ) -> Table:
     """Return a table that stands beside the paper."""
     what = "Perplexity by training count" if name.endswith("frequency") else "Results"
     title = f"{what} on {result.scenario.label} beside the paper"
-    return Table(name, title, columns, rows, (*notes, f"Paper: {paper.SOURCE}."))
+    return Table(name, title, tuple(columns), tuple(map(tuple, rows)), (*notes, f"Paper: {paper.SOURCE}."))
 
 
 def _gain(losses: Mapping[str, float], method: str) -> float | None:

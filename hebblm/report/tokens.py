@@ -13,11 +13,17 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from hebblm.errors import UserError
-from hebblm.report.frequency import DEFAULT_EDGES, edges_of, frequency_report, validate_edges
 from hebblm.report.gains import Bootstrap, Gain
 from hebblm.report.methods import BASE, name_of, ordered
-from hebblm.report.occurrences import occurrence_report, occurrences_so_far
-from hebblm.report.parts import part_gains
+from hebblm.report.parts import (
+    DEFAULT_EDGES,
+    edges_of,
+    frequency_report,
+    occurrence_report,
+    occurrences_so_far,
+    part_gains,
+    validate_edges,
+)
 from hebblm.report.result import Result
 from hebblm.report.table import Column, Table
 

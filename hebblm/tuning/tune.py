@@ -194,7 +194,8 @@ def _take_weight(search: Search, method: str, other: Losses, every: int) -> None
 def _take_cache(search: Search, method: str, losses: Mapping[str, Losses], every: int) -> None:
     """Tune the cache over Mixture from the losses (T,) of a cache of whole share.
 
-    Before anything was observed, for the first ``every`` tokens, Mixture alone predicts. Window and scale are the cache's.
+    Before anything was observed, for the first ``every`` tokens, Mixture alone predicts. Window and scale are those of
+    the cache.
     """
     config, section = search.settings.methods.cache, dotted(method)
     mixture = search.best[method.removesuffix("+cache")].losses

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 
-from hebblm.report.layout import End, label_ends
-from hebblm.report.methods import Look
+from hebblm.report.drawing import End, label_ends
+from hebblm.report.methods import PLOTTED, Look
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +26,22 @@ class Line:
     points: Sequence[tuple[float, float | None]]
 
 
-def draw(axis: Axes, lines: Sequence[Line], *, decimals: int = 3) -> None:
+def draw(axis: Axes, lines: Sequence[Line], *, decimals: int = 3, most: int = PLOTTED) -> None:
     """Draw lines, their bands, and beside each end its name and last value.
 
     Args:
         axis: receives them.
         lines: one a method.
         decimals: of the last values.
+        most: lines that are drawn, the first one and those that end highest; a note counts the rest. 0 for all.
     """
+    if most and (rest := len(lines) - most) > 0:
+        ranked = sorted(range(len(lines)), key=lambda at: (at > 0, -lines[at].points[-1][0]))
+        lines = [lines[at] for at in sorted(ranked[:most])]
+        note = f"{rest} more: see the tables"
+        axis.text(
+            1, 1.01, note, transform=axis.transAxes, ha="right", va="bottom", fontsize=7.5, color="#666666"
+        )
     for line in lines:
         look, means = line.look, [mean for mean, _ in line.points]
         axis.plot(line.at, means, color=look.color, linestyle=look.line, linewidth=1.6)

@@ -8,9 +8,8 @@ from dataclasses import replace
 from hebblm.adapt.methods.rule import dotted
 from hebblm.models.presets import PRESETS, get_preset
 from hebblm.report import plots
-from hebblm.report.naming import scenario_label
 from hebblm.report.part_tables import forgetting_table, gain_table, occurrence_table, occurrences_by_run
-from hebblm.report.result import Result
+from hebblm.report.result import Result, scenario_label
 from hebblm.report.sections import flatten, hyperparameter_table, policy_lines, scenario_line
 from hebblm.report.table import Cell, Column, Table
 from hebblm.report.tables import comparison_table, frequency_table, paper_tables, side_by_side

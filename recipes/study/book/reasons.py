@@ -8,11 +8,10 @@ from typing import Any
 
 from hebblm.evaluation.defaults import paper_values
 from hebblm.report import paper
-from hebblm.report.frequency import recombine
 from hebblm.report.gains import Bootstrap, Gain, leaves_out_zero
 from hebblm.report.methods import BASE, name_of
 from hebblm.report.numbers import display
-from hebblm.report.parts import ALL, OOV
+from hebblm.report.parts import ALL, OOV, recombine
 from hebblm.report.result import FrequencyBucket, Result
 from hebblm.tuning.grid import Grid
 from recipes.study.book.claims import Claim

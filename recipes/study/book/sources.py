@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,10 @@ from hebblm.bench.record import BenchResult
 from hebblm.errors import UserError
 from hebblm.evaluation.defaults import TUNED_SCHEMA
 from hebblm.files import read_json, sha256
-from hebblm.report.fields import Fields
 from hebblm.report.readings import FILE_NAME as READINGS_FILE
 from hebblm.report.readings import SCHEMA as READINGS_SCHEMA
 from hebblm.report.readings import Readings
+from hebblm.report.record import read
 from hebblm.report.result import FILE_NAME, Result
 from hebblm.report.result import SCHEMA as RESULT_SCHEMA
 from hebblm.vision.schema import SCHEMA as VISION_SCHEMA
@@ -32,32 +32,27 @@ class Tuning:
         values: the best value by dotted name.
         nll: by method, nats per token at its best values, on validation text.
         scenario: source, target, tokens and policies.
-        points: by method, how many points were tried.
+        tried: by method, the points that were tried.
         provenance: command, commit, versions.
     """
 
     values: Mapping[str, Any]
     nll: Mapping[str, float]
     scenario: Mapping[str, Any]
-    points: Mapping[str, int]
+    tried: Mapping[str, Sequence[Any]]
     provenance: Mapping[str, Any]
 
-    @classmethod
-    def read(cls, document: Any, where: str) -> Tuning:
-        """Build it from parsed JSON.
+    @property
+    def points(self) -> dict[str, int]:
+        """How many points were tried, by method."""
+        return {name: len(tried) for name, tried in self.tried.items()}
 
-        Raises:
-            UserError: a key is missing or of the wrong type.
-        """
-        fields = Fields(document, where)
-        losses = fields.nested("nll")
-        return cls(
-            values=fields.mapping("values"),
-            nll={name: losses.number(name) for name in fields.mapping("nll")},
-            scenario=fields.mapping("scenario"),
-            points={name: len(tried) for name, tried in fields.mapping("tried").items()},
-            provenance=fields.mapping("provenance"),
-        )
+
+@dataclass(frozen=True, slots=True)
+class _Signed:
+    """What every file has whatever its schema."""
+
+    provenance: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +116,7 @@ def _add(sources: Sources, path: Path, place: str, name: str) -> None:
     if schema == RESULT_SCHEMA:
         sources.language[name] = Result.from_json(document, str(path))
     elif schema == TUNED_SCHEMA:
-        sources.tunings[name] = Tuning.read(document, str(path))
+        sources.tunings[name] = read(Tuning, document, str(path))
     elif schema == READINGS_SCHEMA:
         sources.readings[name] = Readings.from_json(document, str(path))
     elif schema == BENCH_SCHEMA:
@@ -131,7 +126,7 @@ def _add(sources: Sources, path: Path, place: str, name: str) -> None:
     else:
         sources.unknown[place] = repr(schema)
         return
-    by = Fields(document, str(path)).mapping("provenance")
+    by = read(_Signed, document, str(path)).provenance
     sources.origins[place] = Origin(
         schema, str(by.get("command", "")), str(by.get("commit") or "unknown")[:12], sha256(path)
     )

@@ -9,28 +9,11 @@ from pathlib import Path
 
 from hebblm.files import atomic_path, write_text
 from hebblm.report import plots
-from hebblm.report.html import Markup, element, table_html
-from hebblm.report.render import latex_escape, markdown_escape, to_latex, to_markdown
+from hebblm.report.render import to_latex, to_markdown
+from hebblm.report.templating import HTML, latex_escape, markdown_escape
 from recipes.study.book.section import Section
 
-_STYLE = """
-:root { color-scheme: light dark; --ink: #1d2228; --paper: #fff; --dim: #5d6670; --line: #d8dde2 }
-@media (prefers-color-scheme: dark) { :root { --ink: #e4e8ec; --paper: #16191d; --dim: #9aa4ae; --line: #343b43 } }
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 66rem;
-  margin: 2rem auto; padding: 0 1.2rem }
-h1 { font-size: 1.7rem } h2 { font-size: 1.35rem; margin: 3rem 0 .5rem; border-bottom: 1px solid var(--line) }
-h3 { font-size: 1.12rem; margin: 2.2rem 0 .4rem } h4 { font-size: .98rem; margin: 1.6rem 0 .4rem }
-a { color: inherit } nav ul { columns: 2; padding-left: 1.1rem; font-size: .9rem } nav .inner { margin-left: 1.2rem }
-.scroll { overflow-x: auto } table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .88rem }
-th, td { padding: .24rem .8rem .24rem 0; text-align: right; vertical-align: top }
-thead th { border-bottom: 1.5px solid var(--dim); font-weight: 600 } tbody tr { border-bottom: 1px solid var(--line) }
-th small { display: block; font-weight: 400; color: var(--dim) }
-.text { text-align: left; overflow-wrap: anywhere; min-width: 3.5rem } .text:first-child { overflow-wrap: break-word }
-td.best { font-weight: 700 } .heading td { padding-top: 1rem; font-weight: 600 }
-.note { color: var(--dim); font-size: .87rem; margin: .3rem 0; overflow-wrap: anywhere }
-figure { margin: 1.4rem 0 } img { max-width: 100%; height: auto; background: #fff; border-radius: .3rem }
-@media print { h3 { break-before: page } table, figure { break-inside: avoid } }
-"""
+_PAGE = Path(__file__).with_name("book.html.j2")
 _PREAMBLE = r"""% For pdflatex. What it needs is in TeX Live's collections latex and latexrecommended.
 \documentclass[10pt,a4paper]{article}
 \usepackage[T1]{fontenc}
@@ -146,29 +129,7 @@ def page(title: str, sections: Sequence[Section], drawn: Mapping[str, bytes]) ->
         sections: in their order.
         drawn: PNG bytes of their pictures, by name.
     """
-    entries = [
-        element(
-            "li", element("a", section.title, href=f"#s{at}"), class_="inner" if section.level > 1 else ""
-        )
-        for at, section in enumerate(sections)
-    ]
-    body = [element("h1", title), element("nav", element("ul", *entries), aria_label="Contents")]
-    for at, section in enumerate(sections):
-        body.append(element(f"h{section.level + 1}", section.title, id=f"s{at}"))
-        body += [element("p", line, class_="note") for line in section.lines]
-        body += [table_html(table, level=4) for table in section.tables]
-        body += [_figure(picture.caption, drawn[picture.name]) for picture in section.pictures]
-    head = element(
-        "head",
-        Markup('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'),
-        element("title", title),
-        element("style", Markup(_STYLE)),
+    template = HTML.from_string(_PAGE.read_text(encoding="utf-8"))
+    return template.render(
+        title=title, sections=sections, drawn=drawn, encode=lambda data: base64.b64encode(data).decode()
     )
-    return "\n".join(["<!DOCTYPE html>", '<html lang="en">', head, "<body>", *body, "</body>", "</html>", ""])
-
-
-def _figure(caption: str, data: bytes) -> Markup:
-    """Return a picture with its caption, embedded."""
-    source = f"data:image/png;base64,{base64.b64encode(data).decode()}"
-    image = Markup(element("img", src=source, alt=caption, loading="lazy").removesuffix("</img>"))
-    return element("figure", image, element("figcaption", caption, class_="note"))

@@ -13,7 +13,7 @@ from hebblm.evaluation.loop import Scores
 from hebblm.evaluation.metrics import method_result
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.report import MethodResult
-from hebblm.report.frequency import recombine
+from hebblm.report.parts import recombine
 from hebblm.text import EvaluationStream
 
 from ...support import toy

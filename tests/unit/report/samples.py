@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from hebblm.report.frequency import DEFAULT_EDGES, frequency_report
 from hebblm.report.gains import Bootstrap
 from hebblm.report.numbers import perplexity
-from hebblm.report.occurrences import occurrence_report, occurrences_so_far
-from hebblm.report.parts import part_gains
+from hebblm.report.parts import (
+    DEFAULT_EDGES,
+    frequency_report,
+    occurrence_report,
+    occurrences_so_far,
+    part_gains,
+)
 from hebblm.report.result import MethodResult, Result, Scenario
 from hebblm.report.tokens import TokenLosses, running_curve
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -11,8 +12,9 @@ from rich.console import Console
 from hebblm.errors import UserError
 from hebblm.report import print_summary, write_comparison, write_report
 from hebblm.report.document import print_comparison
-from hebblm.report.html import Markup, element
+from hebblm.report.render import to_html, to_latex, to_markdown
 from hebblm.report.sections import flatten, scenario_line
+from hebblm.report.table import Column, Table
 
 from .samples import sample_result, sample_tokens
 
@@ -111,8 +113,19 @@ def test_html_escapes_what_comes_from_outside(tmp_path: Path) -> None:
     assert "<script>alert(1)</script>" in reader.text
 
 
-def test_elements_escape_text_but_not_markup() -> None:
-    assert element("p", "a<b", Markup("<i>x</i>"), class_='q"') == '<p class="q&quot;">a&lt;b<i>x</i></p>'
+@pytest.mark.parametrize(
+    ("render", "shown"),
+    [
+        (to_html, "{{ 7 * 7 }}{% x %}&lt;/script&gt;&quot;"),
+        (to_markdown, r'{{ 7 \* 7 }}{% x %}\</script\>"'),
+        (to_latex, r'\{\{ 7 * 7 \}\}\{\% x \%\}\textless{}/script\textgreater{}"'),
+    ],
+)
+def test_no_text_of_a_table_is_markup_or_a_template(render: Callable[[Table], str], shown: str) -> None:
+    evil = '{{ 7 * 7 }}{% x %}</script>"'
+    text = render(Table("t", evil, (Column(evil, subheader=evil),), ((evil,),), (evil,)))
+    assert text.count(shown) == 5
+    assert evil not in text
 
 
 def test_an_unknown_format_writes_nothing(tmp_path: Path) -> None:

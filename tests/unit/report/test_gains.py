@@ -7,8 +7,7 @@ import pytest
 
 from hebblm.report import gains as gains_module
 from hebblm.report.gains import LEAST_BLOCKS, Bootstrap, bootstrap_gains
-from hebblm.report.occurrences import occurrences_so_far
-from hebblm.report.parts import OOV_BY_OCCURRENCE, part_gains, stream_parts
+from hebblm.report.parts import OOV_BY_OCCURRENCE, occurrences_so_far, part_gains, stream_parts
 
 CONFIG = Bootstrap(block=20, resamples=1000, seed=3)
 

@@ -18,14 +18,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from hebblm.cli.report import main
-from hebblm.report.inspect_assets import SCRIPT, STYLE
 from hebblm.report.inspect_data import NEIGHBORS_FILE, Inspection
 from hebblm.report.inspect_page import inspect_page, shades
+from hebblm.report.templating import source
 
 from .samples import sample_result, sample_tokens
 from .test_tokens import write_parquet
 
-HOSTILE = "<script>alert(1)</script>"
+STYLE, SCRIPT = source("inspect.css"), source("inspect.js")
+HOSTILE = "<script>alert(1)</script>{{ 7 * 7 }}{% raw %}"
 BROWSERS = (
     "chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome", "headless_shell",
 )  # fmt: skip
@@ -77,8 +78,8 @@ class Page(HTMLParser):
 def write_run(folder: Path, count: int = 450, *, neighbors: bool = True) -> Path:
     """Write the three files of a run, with hostile text among its words, labels and contexts."""
     tokens = sample_tokens(count)
-    words = tokens.words.astype("<U40")
-    words[3], words[5], words[7] = HOSTILE, "</script>", "<eos>"
+    words = tokens.words.astype("<U60")
+    words[3], words[5], words[7], words[11] = HOSTILE, "</script>", "<eos>", "{{"
     tokens = replace(tokens, words=words)
     folder.mkdir(parents=True, exist_ok=True)
     sample_result(count).save(folder)
@@ -251,7 +252,7 @@ def check_shown(shown: str, written: str) -> None:
     assert [at for at, name in enumerate(page.classes) if "at" in name.split()] == [9]
     detail = shown[shown.index('<aside id="detail"') : shown.index("</aside>")]
     assert "Mixture+Hebb" in detail
-    assert "&lt;script&gt;alert(1)&lt;/script&gt; before 8" in detail
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;{{ 7 * 7 }}{% raw %} before 8" in detail
     assert "<script>" not in detail
 
 

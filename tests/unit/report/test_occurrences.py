@@ -7,8 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hebblm.report.frequency import recombine
-from hebblm.report.occurrences import OCCURRENCES, occurrence_masks, occurrence_report, occurrences_so_far
+from hebblm.report.parts import (
+    OCCURRENCES,
+    occurrence_masks,
+    occurrence_report,
+    occurrences_so_far,
+    recombine,
+)
 
 
 def name_of(seen: int) -> str:

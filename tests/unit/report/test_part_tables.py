@@ -8,8 +8,8 @@ from dataclasses import replace
 from rich.console import Console
 
 from hebblm.report.gains import Gain
-from hebblm.report.occurrences import OCCURRENCES
 from hebblm.report.part_tables import gain_rows, gain_table, occurrence_table, occurrences_by_run
+from hebblm.report.parts import OCCURRENCES
 from hebblm.report.render import to_csv, to_latex, to_rich
 
 from .samples import sample_result

@@ -13,10 +13,17 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.text import Annotation
 
-from hebblm.report.layout import End, label_ends, spread
+from hebblm.report.drawing import End, label_ends, spread
 from hebblm.report.methods import name_of
-from hebblm.report.occurrence_plot import occurrence_figure
-from hebblm.report.plots import comparison_figure, figures, frequency_figure, render, running_figure, save
+from hebblm.report.plots import (
+    comparison_figure,
+    figures,
+    frequency_figure,
+    occurrence_figure,
+    render,
+    running_figure,
+    save,
+)
 
 from .samples import sample_result
 

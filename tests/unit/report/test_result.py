@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hebblm.errors import UserError
-from hebblm.report.numbers import decode, display, encode, perplexity
+from hebblm.report.numbers import display, perplexity
+from hebblm.report.record import decode, encode
 from hebblm.report.result import FrequencyBucket, Result
 
 from .samples import sample_result

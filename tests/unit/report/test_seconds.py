@@ -8,7 +8,7 @@ import pytest
 
 from hebblm.errors import UserError
 from hebblm.report import Result, write_report
-from hebblm.report.fields import Fields
+from hebblm.report.record import read
 from hebblm.report.seconds import METHOD, RUN, SHARED, Part, Seconds
 from hebblm.report.tables import comparison_table
 
@@ -28,7 +28,9 @@ def test_a_result_keeps_where_its_time_went(tmp_path: Path) -> None:
     result = replace(sample_result(300), seconds=SECONDS)
     result.save(tmp_path)
     assert Result.load(tmp_path) == result
-    assert json.loads((tmp_path / "result.json").read_text())["seconds"] == SECONDS.to_json()
+    assert json.loads((tmp_path / "result.json").read_text())["seconds"]["parts"][0] == {
+        "kind": "run", "name": "base", "seconds": 20.0,
+    }  # fmt: skip
 
 
 def test_parts_and_rest_make_up_the_run() -> None:
@@ -69,4 +71,4 @@ def test_speeds_that_left_work_out_are_not_shown() -> None:
 def test_an_unknown_kind_is_refused() -> None:
     part = {"kind": "other", "name": "x", "seconds": 1.0}
     with pytest.raises(UserError, match="'other'"):
-        Seconds.read(Fields({"total": 1.0, "parts": [part]}, "seconds"))
+        read(Seconds, {"total": 1.0, "parts": [part]}, "seconds")

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from hebblm.report import paper
-from hebblm.report.frequency import recombine
-from hebblm.report.html import table_html
 from hebblm.report.methods import looks, name_of, ordered
-from hebblm.report.render import latex_escape, to_csv, to_latex, to_markdown, to_rich
+from hebblm.report.parts import recombine
+from hebblm.report.render import to_csv, to_html, to_latex, to_markdown, to_rich
 from hebblm.report.table import Column, Table
 from hebblm.report.tables import comparison_table, frequency_table, paper_tables, side_by_side
+from hebblm.report.templating import latex_escape
 
 from .samples import sample_result
 
@@ -163,7 +163,7 @@ def test_the_best_is_sought_in_each_block_and_blocks_are_set_apart() -> None:
     body = to_latex(table).partition(r"\midrule")[2].splitlines()
     assert body.index(r"\midrule") == body.index(r"two, tokens & 2,000 \\") - 1
     assert body.count(r"\midrule") == 1
-    html = table_html(table)
+    html = to_html(table)
     assert [part.partition("</td>")[0] for part in html.split('class="heading"><td class="text">')[1:]] == [
         "one, tokens", "two, tokens",
     ]  # fmt: skip

@@ -1,46 +1,3 @@
-"""Style and behaviour of the token page. The script reads one JSON block and only ever sets text, never markup."""
-
-from __future__ import annotations
-
-STYLE = """
-:root { color-scheme: light dark; --ink: #1d2228; --paper: #fff; --dim: #5d6670; --line: #d8dde2; --mark: #1d2228;
-  --g1: #e3eefa; --g2: #bcd8f3; --g3: #86b9e8; --g4: #4d96d6; --l1: #fdeedd; --l2: #fad3a6; --l3: #f3b06c;
-  --l4: #e38a32 }
-@media (prefers-color-scheme: dark) { :root { --ink: #e4e8ec; --paper: #16191d; --dim: #9aa4ae; --line: #343b43;
-  --mark: #fff; --g1: #17293b; --g2: #1c3f61; --g3: #22598d; --g4: #2a74ba; --l1: #33251a; --l2: #5a3a17;
-  --l3: #865215; --l4: #b06c17 } }
-* { box-sizing: border-box }
-body { font: 16px/1.6 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 0 auto;
-  max-width: 84rem; padding: 1.2rem }
-h1 { font-size: 1.45rem; margin: 0 0 .2rem } h2 { font-size: 1rem; margin: 1rem 0 .3rem }
-.note { color: var(--dim); font-size: .86rem; margin: .2rem 0; overflow-wrap: anywhere }
-form { display: flex; flex-wrap: wrap; gap: .6rem 1rem; align-items: center; margin: 1rem 0 }
-button, select, input { font: inherit; color: inherit; background: var(--paper); border: 1px solid var(--dim);
-  border-radius: .3rem; padding: .15rem .5rem }
-input { width: 7rem }
-.key span { padding: 0 .5rem } .columns { display: grid; grid-template-columns: minmax(0, 1fr) 27rem; gap: 1.6rem }
-#text p { margin: 0 0 .7rem; content-visibility: auto; contain-intrinsic-size: auto 14rem }
-#text p::before { content: attr(data-from); color: var(--dim); font-size: .75rem; margin-right: .5rem }
-#text span { border-radius: .2rem; padding: 0 .12rem; cursor: pointer; overflow-wrap: anywhere }
-.o { border-bottom: 2px dotted currentColor }
-.g1 { background: var(--g1) } .g2 { background: var(--g2) } .g3 { background: var(--g3) } .g4 { background: var(--g4) }
-.l1 { background: var(--l1) } .l2 { background: var(--l2) } .l3 { background: var(--l3) } .l4 { background: var(--l4) }
-.l1, .l2, .l3, .l4 { text-decoration: underline 1px }
-#text span:focus, #text .at { outline: 2px solid var(--mark); outline-offset: 1px }
-#detail { position: sticky; top: .6rem; max-height: calc(100vh - 1.2rem); overflow: auto; align-self: start;
-  border: 1px solid var(--line); border-radius: .4rem; padding: .7rem .9rem }
-#detail table { border-collapse: collapse; width: 100%; font-size: .87rem; font-variant-numeric: tabular-nums }
-#detail th, #detail td { text-align: right; padding: .1rem .5rem .1rem 0; vertical-align: top }
-#detail th { color: var(--dim); font-weight: 500; border-bottom: 1px solid var(--line) }
-#detail .w { text-align: left; overflow-wrap: anywhere } #detail b { font-weight: 700 }
-@media (max-width: 60rem) { .columns { grid-template-columns: 1fr }
-  #detail { position: sticky; top: auto; bottom: 0; max-height: 45vh; background: var(--paper) } }
-@media print { #detail, form { display: none } .columns { display: block }
-  body { max-width: none; font-size: 10pt; padding: 0 } #text p { content-visibility: visible }
-  #text span { print-color-adjust: exact; -webkit-print-color-adjust: exact } }
-"""
-
-SCRIPT = """
 'use strict';
 const data = JSON.parse(document.getElementById('data').textContent);
 const text = document.getElementById('text'), detail = document.getElementById('detail');
@@ -89,8 +46,8 @@ function table(caption, headers, rows) {
   });
   detail.append(node('h2', caption), made);
 }
-function digits(value, places) { return Number.isFinite(value) ? value.toFixed(places) : '\\u221e'; }
-function signed(value) { return (value > 0 ? '+' : '') + digits(value, 3).replace('-', '\\u2212'); }
+function digits(value, places) { return Number.isFinite(value) ? value.toFixed(places) : '\u221e'; }
+function signed(value) { return (value > 0 ? '+' : '') + digits(value, 3).replace('-', '\u2212'); }
 function probability(value) {
   const share = Math.exp(-value);
   return share === 0 || share >= 0.001 ? share.toFixed(4) : share.toExponential(2);
@@ -161,4 +118,3 @@ if (spans.length) {
   show(linked ? Math.min(Number(linked[1]), spans.length - 1) : 0);
 }
 document.documentElement.dataset.ready = 'yes';
-"""

@@ -1,0 +1,107 @@
+"""Records of a JSON file: frozen dataclasses that msgspec reads, with errors that name place, value and remedy."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+
+from hebblm.errors import UserError
+from hebblm.report.numbers import INFINITY
+
+T = TypeVar("T")
+_WORDS = {
+    "float": "a number",
+    "int": "a whole number",
+    "str": "text",
+    "object": "an object",
+    "array": "a list",
+}
+Count = Annotated[int, msgspec.Meta(ge=0)]
+_EXTRA = "extra"  # the field, where a record has it, that keeps the keys that are none of its own
+
+
+def read(kind: type[T], value: Any, where: str) -> T:
+    """Return a record from decoded JSON; keys that the record does not know go to its ``extra``, if it has one.
+
+    Args:
+        kind: a dataclass.
+        value: as :func:`decode` returns it; records within it may stand as such already.
+        where: the place of ``value`` in the file.
+
+    Raises:
+        UserError: a key is missing or a value of another type.
+    """
+    names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    given = value
+    if isinstance(value, dict) and _EXTRA in names:
+        given = {key: item for key, item in value.items() if key in names - {_EXTRA}}
+        given[_EXTRA] = {key: item for key, item in value.items() if key not in given}
+    try:
+        return msgspec.convert(given, kind)
+    except msgspec.ValidationError as error:
+        reason, _, path = str(error).partition(" - at `$")
+        path = path.rstrip("`")
+    if "required field" in reason:
+        lacking = re.sub(r".*`(.*)`", r"'\1'", reason)
+        raise UserError(f"{where}{path} lacks {lacking}; the file is incomplete, evaluate again")
+    for key, index in re.findall(r"\.(\w+)|\[(\d+)\]", path):
+        value = value[key or int(index)]
+    expected, _, _ = reason.replace("Expected ", "").replace(">=", "of at least").partition(", got")
+    if reason.startswith("Invalid"):
+        expected = "one of those that are known"
+    words = re.sub(
+        r"`([^`]*)`", lambda kind: " or ".join(_WORDS.get(w, w) for w in kind[1].split(" | ")), expected
+    )
+    raise UserError(f"{where}{path} must be {words}, not {value!r:.60}; evaluate again or mend the file")
+
+
+def plain(record: Any) -> dict[str, Any]:
+    """Return a record as plain data: what is at its default is left out, what ``extra`` holds comes last."""
+    own = {
+        field.name: value
+        for field in fields(record)
+        if field.name != _EXTRA and (value := getattr(record, field.name)) != field.default
+    }
+    return {**msgspec.to_builtins(own), **getattr(record, _EXTRA, {})}
+
+
+def encode(value: Any, where: str) -> Any:
+    """Return ``value`` as plain JSON data, an infinite number as the string ``"inf"``.
+
+    A zero probability is an infinite loss, which JSON numbers cannot express.
+
+    Args:
+        value: nested mappings, lists, tuples, strings, numbers, booleans and None.
+        where: the name of the value, for the error message.
+
+    Raises:
+        UserError: a nan or minus infinity, neither of which is a result.
+    """
+    return _walk(value, where, math.inf, INFINITY)
+
+
+def decode(value: Any, where: str) -> Any:
+    """Undo :func:`encode`: the string ``"inf"`` becomes a float, a nan is refused.
+
+    Raises:
+        UserError: a nan or minus infinity.
+    """
+    return _walk(value, where, INFINITY, math.inf)
+
+
+def _walk(value: Any, where: str, former: Any, latter: Any) -> Any:
+    """Return nested data with one value in another's place, and refuse numbers that are no result."""
+    if isinstance(value, Mapping):
+        return {str(key): _walk(item, f"{where}.{key}", former, latter) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_walk(item, f"{where}[{at}]", former, latter) for at, item in enumerate(value)]
+    if isinstance(value, float) and (math.isnan(value) or value == -math.inf):
+        raise UserError(
+            f"{where} is {value}, which is no result; lower the learning rate or leave the guard on"
+        )
+    return latter if value == former else value
