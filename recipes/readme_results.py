@@ -26,8 +26,8 @@ from hebblm.report.render import to_markdown
 from hebblm.report.sections import scenario_line
 from hebblm.report.table import Column, Table
 from hebblm.report.tables import frequency_table, paper_tables, side_by_side
-from hebblm.vision.classes.tables import tables as class_tables
-from hebblm.vision.document import summary_table
+from hebblm.vision.new_classes.tables import tables as class_tables
+from hebblm.vision.permuted_mnist.document import summary_table
 from recipes.study.cost.record import load
 from recipes.study.cost.tables import goal_table
 

@@ -17,16 +17,16 @@ from hebblm.files import check_writable
 from hebblm.models.device import check_device, pick_device
 from hebblm.provenance import command_line, provenance
 from hebblm.text.download import cache_dir, data_dirs
-from hebblm.vision.classes.scales import SCALES as CLASS_SCALES
-from hebblm.vision.classes.scales import paper_values, scenario_of
-from hebblm.vision.options import Scale
+from hebblm.vision.new_classes.scales import SCALES as CLASS_SCALES
+from hebblm.vision.new_classes.scales import paper_values, scenario_of
+from hebblm.vision.permuted_mnist.settings import PAPER, SCALES
 from hebblm.vision.seeds import check_seeds
-from hebblm.vision.settings import PAPER, SCALES
+from hebblm.vision.settings import Scale
 
 if TYPE_CHECKING:  # they load torch, and are imported once the command line is known to make sense
-    from hebblm.vision.classes.settings import ClassSettings
-    from hebblm.vision.images import ImageDataset
-    from hebblm.vision.settings import PermutedSettings
+    from hebblm.vision.data.images import ImageDataset
+    from hebblm.vision.new_classes.settings import ClassSettings
+    from hebblm.vision.permuted_mnist.settings import PermutedSettings
 
 PROG = "hebblm-vision"
 PERMUTED_MNIST = "permuted-mnist"
@@ -134,9 +134,9 @@ def _permuted_mnist(
     config: VisionConfig, settings: PermutedSettings, folder: Path, record: Mapping[str, Any]
 ) -> None:
     """Run permuted MNIST and write result and report."""
-    from hebblm.vision import document
-    from hebblm.vision.experiment import PermutedMnist
-    from hebblm.vision.result import write_result
+    from hebblm.vision.permuted_mnist import document
+    from hebblm.vision.permuted_mnist.experiment import PermutedMnist
+    from hebblm.vision.permuted_mnist.result import write_result
 
     check_writable(folder)
     dataset = _dataset(config)
@@ -152,9 +152,9 @@ def _permuted_mnist(
 
 def _classes(config: VisionConfig, settings: ClassSettings, folder: Path, record: Mapping[str, Any]) -> None:
     """Run an experiment on new classes and write result and report."""
-    from hebblm.vision.classes import document
-    from hebblm.vision.classes.experiments import run_experiment
-    from hebblm.vision.classes.setup import Setup
+    from hebblm.vision.new_classes import document
+    from hebblm.vision.new_classes.experiments import run_experiment
+    from hebblm.vision.new_classes.setup import Setup
 
     check_writable(folder)
     device, seeds = pick_device(config.device), tuple(config.seeds)
@@ -167,10 +167,10 @@ def _classes(config: VisionConfig, settings: ClassSettings, folder: Path, record
 
 def _dataset(config: VisionConfig) -> ImageDataset:
     """Return the digits at the smallest scale, a real data set otherwise."""
-    from hebblm.vision.cifar import load_cifar100
-    from hebblm.vision.digits import load_digits
-    from hebblm.vision.hub import CIFAR100, MNIST, load_hub
-    from hebblm.vision.mnist import load_mnist
+    from hebblm.vision.data.cifar import load_cifar100
+    from hebblm.vision.data.digits import load_digits
+    from hebblm.vision.data.hub import CIFAR100, MNIST, load_hub
+    from hebblm.vision.data.mnist import load_mnist
 
     if config.scale == "smoke":
         return load_digits()

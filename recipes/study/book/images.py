@@ -9,11 +9,11 @@ from typing import Any
 
 from hebblm.errors import UserError
 from hebblm.report.table import Table
-from hebblm.vision import document as permuted
-from hebblm.vision.classes import document as classes
-from hebblm.vision.classes.experiments import OUTCOMES, TIMING
-from hebblm.vision.classes.tables import tables as class_tables
-from hebblm.vision.result import EXPERIMENT as PERMUTED_MNIST
+from hebblm.vision.new_classes import document as classes
+from hebblm.vision.new_classes.experiments import OUTCOMES, TIMING
+from hebblm.vision.new_classes.tables import tables as class_tables
+from hebblm.vision.permuted_mnist import document as permuted
+from hebblm.vision.permuted_mnist.result import EXPERIMENT as PERMUTED_MNIST
 from recipes.study.book.section import Picture, Section
 
 _PERMUTED_CAPTION = "Mean accuracy over the tasks learnt so far"

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import torch
 
-from hebblm.vision.classes.settings import (
+from hebblm.vision.data.images import ImageDataset, Images
+from hebblm.vision.new_classes.settings import (
     AdaptationSettings,
     ClassSettings,
     IncrementSettings,
@@ -15,8 +16,7 @@ from hebblm.vision.classes.settings import (
     SensitivitySettings,
     TimingSettings,
 )
-from hebblm.vision.classes.setup import Setup
-from hebblm.vision.images import ImageDataset, Images
+from hebblm.vision.new_classes.setup import Setup
 
 CPU = torch.device("cpu")
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from hebblm.vision.document import curve_figure, print_summary, summary_table, write_report
+from hebblm.vision.permuted_mnist.document import curve_figure, print_summary, summary_table, write_report
 
 MEANS = {"mlp": 0.5, "ewc": 0.8, "mbpa-5": 0.7, "hebb-5": 0.75, "mbpa-10": 0.9, "hebb-10": 0.85}
 

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from hebblm.errors import UserError
-from hebblm.vision import chain as chain_module
-from hebblm.vision.chain import train_task
-from hebblm.vision.experiment import Outcome, PermutedMnist
-from hebblm.vision.mlp import MLP
-from hebblm.vision.settings import PermutedSettings
-from hebblm.vision.tasks import TaskStream
+from hebblm.vision.permuted_mnist import chain as chain_module
+from hebblm.vision.permuted_mnist.chain import train_task
+from hebblm.vision.permuted_mnist.experiment import Outcome, PermutedMnist
+from hebblm.vision.permuted_mnist.mlp import MLP
+from hebblm.vision.permuted_mnist.settings import PermutedSettings
+from hebblm.vision.permuted_mnist.tasks import TaskStream
 
 from .samples import TINY, patterns
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from hebblm.errors import UserError
-from hebblm.vision.tasks import TaskStream, draw
+from hebblm.vision.permuted_mnist.tasks import TaskStream, draw
 
 from .samples import TINY, patterns
 
