@@ -86,11 +86,8 @@ def main(argv: list[str] | None = None) -> int:
     check_device(config.device)
     check_seeds(config.seeds)
     folder = config.output_path or Path("results/vision") / f"{config.experiment}-{config.scale}"
-    if config.experiment == PERMUTED_MNIST:
-        chosen = _permuted_settings(config)
-        _permuted_mnist(config, chosen, folder, _record(config, argv))
-    else:
-        _classes(config, _class_settings(config), folder, _record(config, argv))
+    settings = (_permuted_settings if config.experiment == PERMUTED_MNIST else _class_settings)(config)
+    _run(config, settings, folder, _record(config, argv))
     Console().print(f"results in {folder}", soft_wrap=True)
     return 0
 
@@ -130,39 +127,32 @@ def _class_settings(config: VisionConfig) -> ClassSettings:
     return settings.changed({**fixed, **parse_settings(config.set)})
 
 
-def _permuted_mnist(
-    config: VisionConfig, settings: PermutedSettings, folder: Path, record: Mapping[str, Any]
+def _run(
+    config: VisionConfig,
+    settings: PermutedSettings | ClassSettings,
+    folder: Path,
+    record: Mapping[str, Any],
 ) -> None:
-    """Run permuted MNIST and write result and report."""
-    from hebblm.vision.permuted_mnist import document
-    from hebblm.vision.permuted_mnist.experiment import PermutedMnist
-    from hebblm.vision.permuted_mnist.result import write_result
+    """Run an experiment and write result and report."""
+    from hebblm.vision.document import print_summary, write_report
+    from hebblm.vision.experiments import run_experiment
+    from hebblm.vision.new_classes.setup import ClassSetup
+    from hebblm.vision.setup import Setup
 
     check_writable(folder)
-    dataset = _dataset(config)
-    device = pick_device(config.device)
-    experiment = PermutedMnist(dataset, settings, config.seeds, device=device, folder=folder)
-    written = write_result(
-        experiment.run(), folder, scale=config.scale, settings=settings, dataset=dataset, provenance=record
+    kind: Any = Setup if config.experiment == PERMUTED_MNIST else ClassSetup
+    setup = kind(
+        _dataset(config),
+        settings,
+        tuple(config.seeds),
+        device=pick_device(config.device),
+        cache=cache_dir(),
+        folder=folder,
     )
-    experiment.clear()
-    document.print_summary(written, Console())
-    document.write_report(written, folder)
-
-
-def _classes(config: VisionConfig, settings: ClassSettings, folder: Path, record: Mapping[str, Any]) -> None:
-    """Run an experiment on new classes and write result and report."""
-    from hebblm.vision.new_classes import document
-    from hebblm.vision.new_classes.experiments import run_experiment
-    from hebblm.vision.new_classes.setup import Setup
-
-    check_writable(folder)
-    device, seeds = pick_device(config.device), tuple(config.seeds)
-    setup = Setup(_dataset(config), settings, seeds, device=device, cache=cache_dir(), folder=folder)
     written = run_experiment(config.experiment, config.scale, setup, record)
     setup.clear()
-    document.print_summary(written, Console())
-    document.write_report(written, folder)
+    print_summary(written, Console())
+    write_report(written, folder)
 
 
 def _dataset(config: VisionConfig) -> ImageDataset:

@@ -1,40 +1,76 @@
-"""What every result of an image experiment begins with."""
+"""What the results of all image experiments share: how they begin, files beside them, numbers over seeds."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-from hebblm.vision.data.images import ImageDataset
+import torch
+from torch import Tensor
+
+from hebblm.files import sha256
+from hebblm.vision.setup import Setup
+from hebblm.vision.state import digest, write_tensors
 
 SCHEMA = "hebblm-vision/1"
 RESULT_FILE = "result.json"
 
 
-def head(
-    experiment: str,
-    *,
-    scale: str,
-    settings: Mapping[str, Any],
-    dataset: ImageDataset,
-    provenance: Mapping[str, Any],
-    seeds: Sequence[int],
-) -> dict[str, Any]:
+def head(experiment: str, scale: str, setup: Setup[Any], provenance: Mapping[str, Any]) -> dict[str, Any]:
     """Return schema, experiment, scale, settings, data and provenance as JSON.
 
     Args:
         experiment: its name on the command line.
         scale: smoke, small or paper.
-        settings: of the run.
-        dataset: the pictures.
+        setup: data, settings and seeds.
         provenance: command, commit, versions, device.
-        seeds: all of them.
     """
     return {
         "schema": SCHEMA,
         "experiment": experiment,
         "scale": scale,
-        "settings": dict(settings),
-        "data": {"name": dataset.name, "sha256": dict(dataset.sha256)},
-        "provenance": {**provenance, "seeds": list(seeds)},
+        "settings": asdict(setup.settings),
+        "data": {"name": setup.dataset.name, "sha256": dict(setup.dataset.sha256)},
+        "provenance": {**provenance, "seeds": list(setup.seeds)},
     }
+
+
+def write_predictions(
+    path: Path,
+    header: Mapping[str, str],
+    *,
+    drawn: Mapping[str, Tensor],
+    labels: Tensor,
+    predictions: Mapping[str, Tensor],
+) -> dict[str, Any]:
+    """Write what a seed drew and predicted, and return what the result says of the file.
+
+    Args:
+        path: the file.
+        header: experiment and seed.
+        drawn: by name, whatever the seed decided about the pictures.
+        labels: (n,) int64 of the test pictures.
+        predictions: by method, (..., n) uint8.
+    """
+    tensors = {**drawn, "labels": labels}
+    tensors |= {f"predictions.{method}": made for method, made in predictions.items()}
+    write_tensors(path, tensors, dict(header))
+    return {
+        "file": path.name,
+        "file_sha256": sha256(path),
+        "sha256": {name: digest(tensor) for name, tensor in drawn.items()},
+    }
+
+
+def spread(values: Sequence[float | None]) -> dict[str, float | None] | None:
+    """Return mean and standard deviation over seeds.
+
+    The latter is None for a single seed, and both are undefined, None, where a seed has no value.
+    """
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return None
+    tensor = torch.tensor(known, dtype=torch.float64)
+    return {"mean": float(tensor.mean()), "std": float(tensor.std()) if len(known) > 1 else None}

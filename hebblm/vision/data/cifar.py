@@ -13,7 +13,7 @@ import torch
 
 from hebblm.errors import UserError
 from hebblm.files import sha256
-from hebblm.vision.data.fetch import Remote, fetch
+from hebblm.vision.data.fetch import Remote, find
 from hebblm.vision.data.images import ImageDataset, Images, check_labels
 from hebblm.vision.data.pickled import parse_pickle
 
@@ -51,7 +51,7 @@ def load_cifar100(folders: Sequence[Path], downloads: Path | None = None) -> Ima
         UserError: no archive, or one that is truncated, lacks a member, has records of another size or a pickle that
             holds more than pictures.
     """
-    path = _find(folders, downloads)
+    path = find(folders, ARCHIVES, OFFICIAL, downloads, put="the archive")
     members = ARCHIVES[path.name]
     parts: dict[str, Images] = {}
     try:
@@ -107,17 +107,3 @@ def _parse(data: bytes, source: str, members: Mapping[str, str]) -> Images:
     if members is PICKLED:
         return parse_pickle(data, source, SHAPE, (CLASSES, SUPERCLASSES))
     return parse_records(data, source)
-
-
-def _find(folders: Sequence[Path], downloads: Path | None) -> Path:
-    """Return the first archive that there is, downloaded where there is none."""
-    for folder in folders:
-        for name in ARCHIVES:
-            if (folder / FOLDER / name).is_file():
-                return folder / FOLDER / name
-    if downloads is not None:
-        return fetch(OFFICIAL, downloads)
-    places = ", ".join(str(folder / FOLDER) for folder in folders)
-    raise UserError(
-        f"no {next(iter(ARCHIVES))} in {places}; put the archive into {FOLDER}/ below a folder named by HEBBLM_DATA"
-    )

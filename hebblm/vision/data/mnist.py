@@ -15,7 +15,7 @@ from torch import Tensor
 
 from hebblm.errors import UserError
 from hebblm.files import sha256
-from hebblm.vision.data.fetch import Remote, fetch
+from hebblm.vision.data.fetch import Remote, find
 from hebblm.vision.data.images import ImageDataset, Images, check_labels
 
 FOLDER = "mnist"
@@ -59,7 +59,7 @@ def load_mnist(folders: Sequence[Path], downloads: Path | None = None) -> ImageD
     parts: dict[str, Images] = {}
     hashes: dict[str, str] = {}
     for part, stems in FILES.items():
-        pictures, classes = (_find(folders, stem, downloads) for stem in stems)
+        pictures, classes = (_found(folders, stem, downloads) for stem in stems)
         pixels, labels = read_idx(pictures, 3), read_idx(classes, 1)
         if pixels.shape[1:] != (SIDE, SIDE):
             size = "x".join(map(str, pixels.shape[1:]))
@@ -125,17 +125,7 @@ def _header(stream: _Readable, path: Path, dimensions: int) -> list[int]:
     return sizes
 
 
-def _find(folders: Sequence[Path], stem: str, downloads: Path | None) -> Path:
-    """Return the first of ``mnist/STEM.gz`` and ``mnist/STEM`` that there is, downloaded where there is none."""
-    for folder in folders:
-        for name in (f"{stem}.gz", stem):
-            path = folder / FOLDER / name
-            if path.is_file():
-                return path
-    if downloads is not None:
-        urls = tuple(f"{server}/{stem}.gz" for server in SERVERS)
-        return fetch(Remote(f"{FOLDER}/{stem}.gz", urls, SHA256[stem]), downloads)
-    places = ", ".join(str(folder / FOLDER) for folder in folders)
-    raise UserError(
-        f"no {stem}.gz in {places}; put MNIST's four files into {FOLDER}/ below a folder named by HEBBLM_DATA"
-    )
+def _found(folders: Sequence[Path], stem: str, downloads: Path | None) -> Path:
+    """Return ``STEM.gz`` or ``STEM``, downloaded where there is none."""
+    remote = Remote(f"{FOLDER}/{stem}.gz", tuple(f"{server}/{stem}.gz" for server in SERVERS), SHA256[stem])
+    return find(folders, (f"{stem}.gz", stem), remote, downloads, put="MNIST's four files")

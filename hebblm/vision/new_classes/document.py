@@ -1,36 +1,21 @@
-"""Tables and figures of a result on new classes."""
+"""Plots of a result on new classes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
-from rich.console import Console
 
-from hebblm.report.console import print_table
 from hebblm.report.methods import Look, looks
 from hebblm.vision.curves import Line, draw
-from hebblm.vision.document import write_documents
-from hebblm.vision.new_classes.tables import method_name, tables
+from hebblm.vision.new_classes.tables import method_name
 from hebblm.vision.new_classes.top1 import KEYS
 
 _TITLES = {"new": "New classes", "old": "Old classes", "overall": "All classes"}
 _PARAMETRIC = Look("Parametric", "#555555")
-
-
-def write_report(document: Mapping[str, Any], folder: Path) -> list[Path]:
-    """Write ``report.md``, ``tables.tex`` and the plots of a result; return the files."""
-    return write_documents(tables(document), figures(document), folder)
-
-
-def print_summary(document: Mapping[str, Any], console: Console) -> None:
-    """Print the tables."""
-    for table in tables(document):
-        print_table(table, console)
 
 
 def figures(document: Mapping[str, Any]) -> dict[str, tuple[str, Figure]]:

@@ -21,7 +21,7 @@ from hebblm.vision.new_classes.learning import (
 from hebblm.vision.new_classes.methods import METHODS, Method, given_values, methods_of
 from hebblm.vision.new_classes.pretraining import Pretrained, Pretraining
 from hebblm.vision.new_classes.reading import Block, Reading, Remembered, read
-from hebblm.vision.new_classes.setup import Outcome, Run, Setup
+from hebblm.vision.new_classes.setup import ClassSetup, Outcome, Run
 from hebblm.vision.new_classes.split import Increment, increment, predicted_order
 from hebblm.vision.new_classes.tuning import Point, left_to_choose, tune_methods, tuned_once
 from hebblm.vision.progress import stage
@@ -51,7 +51,7 @@ class Snapshot:
         return torch.cat([block.labels for block in self.blocks])
 
 
-def run_incremental(setup: Setup) -> Outcome:
+def run_incremental(setup: ClassSetup) -> Outcome:
     """Run all methods with each seed and each ratio of imbalance.
 
     Raises:
@@ -69,7 +69,7 @@ def run_incremental(setup: Setup) -> Outcome:
     return Outcome(tuple(runs), {"1:1": tried}, None)
 
 
-def _values(setup: Setup) -> tuple[dict[str, Point], dict[str, Any] | None]:
+def _values(setup: ClassSetup) -> tuple[dict[str, Point], dict[str, Any] | None]:
     """Return the hyper-parameters and what was tried for them, None where nothing was left to choose."""
     settings, seed = setup.settings, setup.seeds[0]
     if not left_to_choose(settings.increment.lr, settings.adaptation):
@@ -79,7 +79,7 @@ def _values(setup: Setup) -> tuple[dict[str, Point], dict[str, Any] | None]:
     return tuned_once(setup.cache, "incremental", run, lambda: _tune(setup, start, seed))
 
 
-def _tune(setup: Setup, start: Pretrained, seed: int) -> tuple[dict[str, Point], dict[str, Any]]:
+def _tune(setup: ClassSetup, start: Pretrained, seed: int) -> tuple[dict[str, Point], dict[str, Any]]:
     """Fine-tune with every rate and adapt with the best one, scored on held-out pictures after the reported epochs."""
     settings, held_out = setup.settings, start.pretraining.parts.held_out
     drawn = _draw(setup, start, seed, ratio=1)
@@ -102,7 +102,7 @@ def _tune(setup: Setup, start: Pretrained, seed: int) -> tuple[dict[str, Point],
 
 
 def _scores(
-    setup: Setup, snapshots: list[Snapshot], methods: Mapping[str, Method]
+    setup: ClassSetup, snapshots: list[Snapshot], methods: Mapping[str, Method]
 ) -> dict[str, dict[str, float]]:
     """Return accuracy and loss in nats of methods over several epochs alike."""
     labels = snapshots[0].labels
@@ -114,7 +114,7 @@ def _scores(
     }
 
 
-def _run_seed(setup: Setup, seed: int, ratio: int, values: dict[str, Point]) -> Run:
+def _run_seed(setup: ClassSetup, seed: int, ratio: int, values: dict[str, Point]) -> Run:
     """Return what one seed gives at one ratio, going on after the last epoch that the state has."""
     settings = setup.settings
     start = setup.start(seed, settings.old_classes)
@@ -157,7 +157,7 @@ def _run_seed(setup: Setup, seed: int, ratio: int, values: dict[str, Point]) -> 
     )
 
 
-def _draw(setup: Setup, start: Pretrained, seed: int, ratio: int) -> Increment:
+def _draw(setup: ClassSetup, start: Pretrained, seed: int, ratio: int) -> Increment:
     """Return the increment of a seed."""
     return increment(
         setup.dataset,
@@ -169,7 +169,7 @@ def _draw(setup: Setup, start: Pretrained, seed: int, ratio: int) -> Increment:
 
 
 def _fine_tuned(
-    setup: Setup,
+    setup: ClassSetup,
     start: Pretrained,
     classifier: Classifier,
     optimizer: torch.optim.Optimizer,
@@ -199,7 +199,7 @@ def _fine_tuned(
 
 
 def _snapshot(
-    setup: Setup, start: Pretrained, classifier: Classifier, drawn: Increment, part: str, order: Tensor
+    setup: ClassSetup, start: Pretrained, classifier: Classifier, drawn: Increment, part: str, order: Tensor
 ) -> Snapshot:
     """Return what the network makes of the pictures to predict, and of those it remembers."""
     train, tested = start.pictures("train", setup.device), start.pictures(part, setup.device)
@@ -220,7 +220,9 @@ def _snapshot(
     )
 
 
-def _read(setup: Setup, snapshot: Snapshot, methods: Mapping[str, Method], title: str) -> dict[str, Reading]:
+def _read(
+    setup: ClassSetup, snapshot: Snapshot, methods: Mapping[str, Method], title: str
+) -> dict[str, Reading]:
     """Let methods predict the pictures of a snapshot; nothing is observed."""
     with stage(f"{title}: adapt", len(snapshot.labels)) as progress:
         return read(

@@ -1,17 +1,19 @@
-"""The online experiment: one pass over a stream of all classes (the paper's Tables "cifar-online" and "pretrain")."""
+"""One pass over a stream of all classes (the paper's Tables "cifar-online", "pretrain" and "ablation", Fig. hyper)."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from torch import Tensor
 
-from hebblm.vision.new_classes.methods import METHODS, Method, given_values, methods_of
+from hebblm.vision.new_classes.methods import METHODS, VARIANTS, Method, given_values, methods_of, ring_names
 from hebblm.vision.new_classes.pretraining import Pretrained
 from hebblm.vision.new_classes.reading import Reading, Remembered, read
-from hebblm.vision.new_classes.setup import Outcome, Run, Setup, old_memory
+from hebblm.vision.new_classes.settings import SensitivitySettings
+from hebblm.vision.new_classes.setup import ClassSetup, Outcome, Run, old_memory
 from hebblm.vision.new_classes.split import predicted_order
 from hebblm.vision.new_classes.stream import Trajectory, stream
 from hebblm.vision.new_classes.tuning import Point, left_to_choose, tune_methods, tuned_once
@@ -21,7 +23,7 @@ from hebblm.vision.tuning import best
 
 
 def run_online(
-    setup: Setup,
+    setup: ClassSetup,
     names: Sequence[str] = METHODS,
     *,
     old_classes: Sequence[int] = (),
@@ -48,7 +50,36 @@ def run_online(
     return Outcome(tuple(runs), tuning, setup.settings.online.interval)
 
 
-def online_values(setup: Setup, old_classes: int) -> tuple[dict[str, Point], dict[str, Any] | None]:
+def run_ablation(setup: ClassSetup) -> Outcome:
+    """Run MbPA, the variants v1 to v3, Hebb with memories of fixed size, and Hebb over the stream.
+
+    v1, v2 and v3 have hyper-parameters of their own, tuned like Hebb's; Hebb-N takes over Hebb's.
+
+    Raises:
+        UserError: as :func:`run_online`.
+    """
+    return run_online(setup, ("mbpa", *VARIANTS, *ring_names(setup.settings.adaptation), "hebb"))
+
+
+def run_sensitivity(setup: ClassSetup) -> Outcome:
+    """Run Hebb with every point of the grid, and the other methods beside it, from one adaptation pass a seed.
+
+    Raises:
+        UserError: as :func:`run_online`.
+    """
+    grid = points(setup.settings.sensitivity)
+    return run_online(setup, ("parametric", "mixture", "mbpa", *grid), points=grid)
+
+
+def points(grid: SensitivitySettings) -> dict[str, Point]:
+    """Return the points of the grid by name."""
+    return {
+        f"hebb beta={beta:g} eta={eta:g}": {"beta": beta, "eta": eta}
+        for beta, eta in itertools.product(grid.beta, grid.eta)
+    }
+
+
+def online_values(setup: ClassSetup, old_classes: int) -> tuple[dict[str, Point], dict[str, Any] | None]:
     """Return the hyper-parameters of the stream and what was tried for them, None where nothing was left to choose."""
     online, adaptation, seed = setup.settings.online, setup.settings.adaptation, setup.seeds[0]
     if not left_to_choose(online.lr, adaptation):
@@ -62,7 +93,7 @@ def online_values(setup: Setup, old_classes: int) -> tuple[dict[str, Point], dic
     )
 
 
-def _tune(setup: Setup, start: Pretrained) -> tuple[dict[str, Point], dict[str, Any]]:
+def _tune(setup: ClassSetup, start: Pretrained) -> tuple[dict[str, Point], dict[str, Any]]:
     """Learn from a stream of held-out pictures with every rate, and adapt along the best one."""
     adaptation, order = setup.settings.adaptation, start.pretraining.parts.held_out
     remembered = old_memory(start, setup.device)
@@ -84,7 +115,7 @@ def _tune(setup: Setup, start: Pretrained) -> tuple[dict[str, Point], dict[str, 
 
 
 def _run_seed(
-    setup: Setup,
+    setup: ClassSetup,
     seed: int,
     old_classes: int,
     values: dict[str, Point],
@@ -126,7 +157,9 @@ def _run_seed(
     )
 
 
-def _follow(setup: Setup, start: Pretrained, part: str, order: Tensor, lr: float, title: str) -> Trajectory:
+def _follow(
+    setup: ClassSetup, start: Pretrained, part: str, order: Tensor, lr: float, title: str
+) -> Trajectory:
     """Let a copy of the network learn from a stream."""
     blocks = stream(
         start.copy(setup.device),
@@ -140,7 +173,7 @@ def _follow(setup: Setup, start: Pretrained, part: str, order: Tensor, lr: float
 
 
 def _read(
-    setup: Setup,
+    setup: ClassSetup,
     trajectory: Trajectory,
     remembered: Remembered,
     methods: Mapping[str, Method],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -24,7 +25,6 @@ from hebblm.vision.new_classes.learning import (
     training_tensors,
 )
 from hebblm.vision.new_classes.pictures import Pictures, statistics
-from hebblm.vision.new_classes.schedule import rate_at
 from hebblm.vision.new_classes.settings import ClassSettings, Precision, PretrainingSettings
 from hebblm.vision.new_classes.split import Split, split
 from hebblm.vision.progress import stage
@@ -36,6 +36,8 @@ MODEL_FILE, RECORD_FILE = "model.safetensors", "pretraining.json"
 STATISTICS = ("mean", "deviation")
 SAVE_SECONDS = 60.0
 SHARED_SEED = 1
+WARM_UP = 0.25  # share of onecycle's steps in which the rate rises
+START = 0.04  # of the peak, where onecycle begins
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +215,28 @@ def _train(
         "device": device.type,
         "seconds": seconds,
     }
+
+
+def rate_at(settings: PretrainingSettings, epoch: int, step: int, steps: int) -> float:
+    """Return the learning rate of a step.
+
+    Args:
+        settings: phases and schedule.
+        epoch: counted from 0 over all phases.
+        step: within the epoch, counted from 0.
+        steps: of an epoch.
+    """
+    if settings.schedule == "steps":
+        for epochs, lr in zip(settings.epochs, settings.lr, strict=True):
+            if epoch < epochs:
+                return lr
+            epoch -= epochs
+        raise ValueError(f"epoch {epoch} is beyond the last phase")
+    done = (epoch * steps + step) / (settings.epochs[0] * steps)
+    peak = settings.lr[0]
+    if done < WARM_UP:
+        return peak * (START + (1 - START) * done / WARM_UP)
+    return peak / 2 * (1 + math.cos(math.pi * (done - WARM_UP) / (1 - WARM_UP)))
 
 
 def _held_out(wanted: Pretraining, classifier: Classifier, pictures: Pictures) -> float:

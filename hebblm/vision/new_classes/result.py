@@ -19,26 +19,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from hebblm.files import sha256, write_json
+from hebblm.files import write_json
 from hebblm.vision.new_classes.methods import values_of
-from hebblm.vision.new_classes.sensitivity import points
-from hebblm.vision.new_classes.setup import Outcome, Run, Setup
+from hebblm.vision.new_classes.online import points
+from hebblm.vision.new_classes.setup import ClassSetup, Outcome, Run
 from hebblm.vision.new_classes.timing import Times, median_of
 from hebblm.vision.new_classes.top1 import along, over_seeds, top1
-from hebblm.vision.result import RESULT_FILE, head
-from hebblm.vision.state import digest, write_tensors
+from hebblm.vision.result import RESULT_FILE, head, write_predictions
 
 
 def write_outcome(
-    experiment: str, scale: str, outcome: Outcome, setup: Setup, provenance: Mapping[str, Any]
+    experiment: str, scale: str, outcome: Outcome, setup: ClassSetup, provenance: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Write ``result.json`` and a file of predictions for each condition and seed, and return the former."""
     document = {
-        **_head(experiment, scale, setup, provenance),
+        **head(experiment, scale, setup, provenance),
         "tuning": dict(outcome.tuning),
         "seeds": [_write_run(experiment, run, setup.folder) for run in outcome.runs],
         "methods": {
@@ -57,10 +55,10 @@ def write_outcome(
     return document
 
 
-def write_times(scale: str, times: Times, setup: Setup, provenance: Mapping[str, Any]) -> dict[str, Any]:
+def write_times(scale: str, times: Times, setup: ClassSetup, provenance: Mapping[str, Any]) -> dict[str, Any]:
     """Write ``result.json`` of the comparison of times, and return it."""
     document = {
-        **_head("timing", scale, setup, provenance),
+        **head("timing", scale, setup, provenance),
         "tuning": {str(setup.settings.old_classes): times.tuning},
         "seeds": [{"seed": setup.seeds[0], "pretraining": dict(times.pretraining)}],
         "methods": {
@@ -76,33 +74,15 @@ def write_times(scale: str, times: Times, setup: Setup, provenance: Mapping[str,
     return document
 
 
-def _head(experiment: str, scale: str, setup: Setup, provenance: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what every result begins with."""
-    return head(
-        experiment,
-        scale=scale,
-        settings=asdict(setup.settings),
-        dataset=setup.dataset,
-        provenance=provenance,
-        seeds=setup.seeds,
-    )
-
-
 def _write_run(experiment: str, run: Run, folder: Path) -> dict[str, Any]:
     """Write what a seed drew and predicted; return what the result says of it."""
     name = re.sub(r"[^0-9a-z]+", "-", run.condition)
     path = folder / f"{name}-seed-{run.seed}.safetensors"
-    tensors = {**run.drawn, "labels": run.labels}
-    tensors |= {f"predictions.{method}": made for method, made in run.predictions.items()}
-    write_tensors(
-        path, tensors, {"experiment": experiment, "condition": run.condition, "seed": str(run.seed)}
-    )
+    header = {"experiment": experiment, "condition": run.condition, "seed": str(run.seed)}
     return {
         "condition": run.condition,
         "seed": run.seed,
-        "file": path.name,
-        "file_sha256": sha256(path),
-        "sha256": {kind: digest(tensor) for kind, tensor in run.drawn.items()},
+        **write_predictions(path, header, drawn=run.drawn, labels=run.labels, predictions=run.predictions),
         "old_classes": [int(at) for at in (~run.new).nonzero()],
         "pretraining": dict(run.pretraining),
     }

@@ -1,55 +1,27 @@
-"""What the experiments on new classes share: data, settings, where to compute, where to keep."""
+"""What the experiments on new classes start from, and what they give."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from hebblm.files import hash_of
-from hebblm.vision.data.images import ImageDataset
 from hebblm.vision.new_classes.learning import features_of
 from hebblm.vision.new_classes.pretraining import Pretrained, Pretraining, pretrained
 from hebblm.vision.new_classes.reading import Remembered
 from hebblm.vision.new_classes.settings import ClassSettings
 from hebblm.vision.progress import stage
+from hebblm.vision.setup import Setup
 
-STATE = "state"
 
+class ClassSetup(Setup[ClassSettings]):
+    """An experiment on new classes before it is run."""
 
-@dataclass(frozen=True, slots=True)
-class Setup:
-    """An experiment before it is run.
-
-    Args:
-        dataset: the pictures.
-        settings: sizes and grids.
-        seeds: at least one, each once; hyper-parameters are tuned with the first.
-        device: where to compute.
-        cache: folder of pre-trained networks and of what was tuned.
-        folder: receives ``state/`` while a run lasts.
-    """
-
-    dataset: ImageDataset
-    settings: ClassSettings
-    seeds: tuple[int, ...]
-    device: torch.device
-    cache: Path
-    folder: Path
-
-    @property
-    def state(self) -> Path:
-        """Where an interrupted run keeps what it has."""
-        return self.folder / STATE
-
-    def clear(self) -> None:
-        """Remove the state of a run whose result is written."""
-        shutil.rmtree(self.state, ignore_errors=True)
+    __slots__ = ()
 
     def check(self, *old_classes: int) -> None:
         """Raise UserError for sizes that the data set does not have, before anything is trained."""

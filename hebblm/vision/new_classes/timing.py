@@ -15,7 +15,7 @@ from hebblm.vision.new_classes.methods import METHODS, methods_of
 from hebblm.vision.new_classes.online import online_values
 from hebblm.vision.new_classes.pretraining import Pretrained
 from hebblm.vision.new_classes.reading import Remembered, read
-from hebblm.vision.new_classes.setup import Setup, old_memory
+from hebblm.vision.new_classes.setup import ClassSetup, old_memory
 from hebblm.vision.new_classes.split import predicted_order
 from hebblm.vision.new_classes.stream import stream
 from hebblm.vision.new_classes.tuning import Point
@@ -46,7 +46,7 @@ class Times:
         return [own / alone for own, alone in pairs]
 
 
-def run_timing(setup: Setup) -> Times:
+def run_timing(setup: ClassSetup) -> Times:
     """Run every method by itself over the same stream, in turn, so that a change of the machine's pace hits all alike.
 
     Learning, retrieval, adaptation and writing to the memory are timed; computing the old pictures' keys is not.
@@ -88,7 +88,7 @@ def median_of(values: list[float]) -> dict[str, Any]:
 
 
 def _timed(
-    setup: Setup,
+    setup: ClassSetup,
     start: Pretrained,
     remembered: Remembered,
     name: str,

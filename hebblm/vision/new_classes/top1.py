@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hebblm.vision.permuted_mnist.metrics import spread
+from hebblm.vision.result import spread
 
 KEYS = ("new", "old", "overall")
 POINTS = 100  # of a curve
@@ -44,8 +44,4 @@ def along(classes: Tensor, labels: Tensor, new: Tensor, interval: int) -> list[d
 
 def over_seeds(scores: Sequence[Top1]) -> dict[str, dict[str, float | None] | None]:
     """Return mean and standard deviation of each accuracy; None where a seed has none."""
-    result: dict[str, dict[str, float | None] | None] = {}
-    for key in KEYS:
-        values = [value for score in scores if (value := score[key]) is not None]
-        result[key] = spread(values) if len(values) == len(scores) else None
-    return result
+    return {key: spread([score[key] for score in scores]) for key in KEYS}

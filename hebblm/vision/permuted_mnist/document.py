@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
-from rich.console import Console
 
-from hebblm.report.console import print_table
 from hebblm.report.methods import Look, name_of
 from hebblm.report.table import Cell, Column, Table
 from hebblm.vision.curves import Line, draw
-from hebblm.vision.document import write_documents
 
 FIGURE = "permuted-mnist.png"
 
@@ -26,23 +22,9 @@ _COLORS = {"mlp": "#555555", "ewc": "#332288", "mbpa": "#ddaa33", "hebb": "#cc66
 _LINES = ("-", "--", ":", "-.")  # by how much is stored, most first
 
 
-def write_report(document: Mapping[str, Any], folder: Path) -> list[Path]:
-    """Write ``report.md``, ``tables.tex`` and the curves of a result.
-
-    Args:
-        document: what ``result.json`` holds.
-        folder: where to.
-
-    Returns:
-        The files written.
-    """
-    curves = {FIGURE: ("Mean accuracy over the tasks learnt so far", curve_figure(document))}
-    return write_documents([summary_table(document)], curves, folder)
-
-
-def print_summary(document: Mapping[str, Any], console: Console) -> None:
-    """Print the table."""
-    print_table(summary_table(document), console)
+def figures(document: Mapping[str, Any]) -> dict[str, tuple[str, Figure]]:
+    """Return the plot of a result: by its file name, what it shows and the figure."""
+    return {FIGURE: ("Mean accuracy over the tasks learnt so far", curve_figure(document))}
 
 
 def summary_table(document: Mapping[str, Any]) -> Table:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from hebblm.errors import UserError
 from hebblm.files import hash_of, read_json, write_json
-from hebblm.vision.data.images import ImageDataset
 from hebblm.vision.permuted_mnist.chain import ChainState, Measure, Measured, run_chain
 from hebblm.vision.permuted_mnist.measure import network_alone, network_and_memory
 from hebblm.vision.permuted_mnist.mlp import MLP
@@ -21,9 +17,8 @@ from hebblm.vision.permuted_mnist.tasks import Draw, TaskStream, draw
 from hebblm.vision.permuted_mnist.tuning import Values, held_out_scores, tune_adaptation
 from hebblm.vision.permuted_mnist.work import Work, work
 from hebblm.vision.seeds import check_seeds
+from hebblm.vision.setup import Setup
 from hebblm.vision.tuning import best
-
-STATE = "state"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,33 +57,24 @@ class PermutedMnist:
     """A run that can be interrupted and goes on after the last finished task.
 
     Args:
-        dataset: the pictures.
-        settings: sizes and grids.
-        seeds: each draws its own tasks and networks; hyper-parameters are tuned with the first.
-        device: where to compute.
-        folder: receives ``state/`` while the run lasts.
+        setup: data, settings and seeds.
 
     Raises:
         UserError: a seed twice, none at all, or more samples asked for than there are.
     """
 
-    def __init__(
-        self,
-        dataset: ImageDataset,
-        settings: PermutedSettings,
-        seeds: Sequence[int],
-        *,
-        device: torch.device,
-        folder: Path,
-    ) -> None:
+    def __init__(self, setup: Setup[PermutedSettings]) -> None:
+        settings, dataset, seeds = setup.settings, setup.dataset, setup.seeds
         self._settings = settings
         self._seeds = check_seeds(seeds)
-        self._state = folder / STATE
-        self._streams = {seed: TaskStream(dataset, draw(dataset, settings, seed), device) for seed in seeds}
+        self._state = setup.state
+        self._streams = {
+            seed: TaskStream(dataset, draw(dataset, settings, seed), setup.device) for seed in seeds
+        }
         self._run = {
             "settings": asdict(settings),
             "data": dict(dataset.sha256),
-            "device": device.type,
+            "device": setup.device.type,
             "tuned_with": seeds[0] if settings.tuned else None,
         }
 
@@ -109,10 +95,6 @@ class PermutedMnist:
             values = self._tune(progress) if settings.tuned else Values.given(settings)
             outcomes = tuple(self._run_seed(seed, values, progress) for seed in self._seeds)
         return Outcome(values, outcomes)
-
-    def clear(self) -> None:
-        """Remove the state of a run whose result is written."""
-        shutil.rmtree(self._state, ignore_errors=True)
 
     def _tested(self, tasks: int) -> int:
         """Return how many test samples one memory size adapts to after the first ``tasks`` tasks."""

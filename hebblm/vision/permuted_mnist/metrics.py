@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 MISSING = 255
@@ -58,9 +57,3 @@ def continual_result(predictions: Tensor, labels: Tensor) -> ContinualResult:
     made = (predictions != MISSING).sum(2)  # (T, T)
     shares = (predictions == labels).sum(2).double() / made
     return ContinualResult(tuple(tuple(shares[t, : t + 1].tolist()) for t in range(len(shares))))
-
-
-def spread(values: list[float]) -> dict[str, float | None]:
-    """Return mean and standard deviation over seeds; the latter is None for a single one."""
-    tensor = torch.tensor(values, dtype=torch.float64)
-    return {"mean": float(tensor.mean()), "std": float(tensor.std()) if len(values) > 1 else None}

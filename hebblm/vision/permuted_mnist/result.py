@@ -3,51 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from hebblm.files import sha256, write_json
-from hebblm.vision.data.images import ImageDataset
+from hebblm.files import write_json
 from hebblm.vision.permuted_mnist.experiment import Outcome, SeedOutcome
-from hebblm.vision.permuted_mnist.metrics import ContinualResult, continual_result, spread
+from hebblm.vision.permuted_mnist.metrics import continual_result
 from hebblm.vision.permuted_mnist.settings import PermutedSettings
-from hebblm.vision.result import RESULT_FILE, head
-from hebblm.vision.state import write_tensors
+from hebblm.vision.result import RESULT_FILE, head, spread, write_predictions
+from hebblm.vision.setup import Setup
 
 EXPERIMENT = "permuted-mnist"
 SUMMARIES = ("average_accuracy", "forgetting", "backward_transfer")
 
 
 def write_result(
-    outcome: Outcome,
-    folder: Path,
-    *,
-    scale: str,
-    settings: PermutedSettings,
-    dataset: ImageDataset,
-    provenance: Mapping[str, Any],
+    outcome: Outcome, setup: Setup[PermutedSettings], *, scale: str, provenance: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Write ``result.json`` and ``seed-S.safetensors``, and return the former.
 
     Args:
         outcome: of the run.
-        folder: where to.
+        setup: of the run.
         scale: smoke, small or paper.
-        settings: of the run.
-        dataset: the pictures.
         provenance: command, commit, versions, device.
     """
+    settings, folder = setup.settings, setup.folder
     seeds = [_write_seed(seed, folder) for seed in outcome.seeds]
     document = {
-        **head(
-            EXPERIMENT,
-            scale=scale,
-            settings=asdict(settings),
-            dataset=dataset,
-            provenance=provenance,
-            seeds=[seed.seed for seed in outcome.seeds],
-        ),
+        **head(EXPERIMENT, scale, setup, provenance),
         "tuning": None if outcome.values.record is None else _tuning(outcome, settings),
         "seeds": seeds,
         "methods": {name: _method(outcome, name, settings) for name in outcome.seeds[0].predictions},
@@ -59,14 +43,13 @@ def write_result(
 def _write_seed(outcome: SeedOutcome, folder: Path) -> dict[str, Any]:
     """Write a seed's permutations, samples, labels and predictions; return what the result says of them."""
     path = folder / f"seed-{outcome.seed}.safetensors"
-    tensors = {**outcome.drawn.tensors(), "labels": outcome.labels}
-    tensors |= {f"predictions.{name}": made for name, made in outcome.predictions.items()}
-    write_tensors(path, tensors, {"experiment": EXPERIMENT, "seed": str(outcome.seed)})
+    header = {"experiment": EXPERIMENT, "seed": str(outcome.seed)}
+    drawn = outcome.drawn.tensors()
     return {
         "seed": outcome.seed,
-        "file": path.name,
-        "file_sha256": sha256(path),
-        "sha256": outcome.drawn.sha256(),
+        **write_predictions(
+            path, header, drawn=drawn, labels=outcome.labels, predictions=outcome.predictions
+        ),
         "training_seconds": {kind: outcome.totals[f"training-{kind}"]["seconds"] for kind in ("mlp", "ewc")},
     }
 
@@ -87,8 +70,8 @@ def _method(outcome: Outcome, name: str, settings: PermutedSettings) -> dict[str
     curves = zip(*(result.curve for result in results), strict=True)
     return {
         "hyperparameters": _hyperparameters(outcome, name, settings),
-        **{key: _over_seeds(results, key) for key in SUMMARIES},
-        "curve": [spread(list(values)) for values in curves],
+        **{key: spread([getattr(result, key) for result in results]) for key in SUMMARIES},
+        "curve": [spread(values) for values in curves],
         "seeds": [
             {
                 "seed": seed.seed,
@@ -100,12 +83,6 @@ def _method(outcome: Outcome, name: str, settings: PermutedSettings) -> dict[str
             for seed, result in zip(outcome.seeds, results, strict=True)
         ],
     }
-
-
-def _over_seeds(results: list[ContinualResult], key: str) -> dict[str, float | None] | None:
-    """Return mean and spread of a summary; None where a single task leaves it undefined."""
-    values = [getattr(result, key) for result in results]
-    return None if None in values else spread(values)
 
 
 def _hyperparameters(outcome: Outcome, name: str, settings: PermutedSettings) -> dict[str, float]:

@@ -11,7 +11,6 @@ from hebblm.errors import UserError
 from hebblm.vision.data.images import ImageDataset, Images
 from hebblm.vision.permuted_mnist.settings import PermutedSettings
 from hebblm.vision.seeds import generator
-from hebblm.vision.state import digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +37,6 @@ class Draw:
             "held_out": self.held_out,
             "test": self.test,
         }
-
-    def sha256(self) -> dict[str, str]:
-        """Return a hash of each of them, of little-endian int64."""
-        return {name: digest(tensor) for name, tensor in self.tensors().items()}
 
 
 def draw(dataset: ImageDataset, settings: PermutedSettings, seed: int) -> Draw:

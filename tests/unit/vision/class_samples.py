@@ -16,7 +16,7 @@ from hebblm.vision.new_classes.settings import (
     SensitivitySettings,
     TimingSettings,
 )
-from hebblm.vision.new_classes.setup import Setup
+from hebblm.vision.new_classes.setup import ClassSetup
 
 CPU = torch.device("cpu")
 
@@ -60,6 +60,6 @@ TINY = ClassSettings(
 )
 
 
-def setup(folder: Path, settings: ClassSettings = TINY, seeds: tuple[int, ...] = (1,)) -> Setup:
+def setup(folder: Path, settings: ClassSettings = TINY, seeds: tuple[int, ...] = (1,)) -> ClassSetup:
     """Return an experiment on the small data set; its cache is ``folder``/cache."""
-    return Setup(classes(), settings, seeds, device=CPU, cache=folder / "cache", folder=folder / "out")
+    return ClassSetup(classes(), settings, seeds, device=CPU, cache=folder / "cache", folder=folder / "out")

@@ -13,6 +13,7 @@ from hebblm.vision.permuted_mnist.experiment import Outcome, PermutedMnist
 from hebblm.vision.permuted_mnist.mlp import MLP
 from hebblm.vision.permuted_mnist.settings import PermutedSettings
 from hebblm.vision.permuted_mnist.tasks import TaskStream
+from hebblm.vision.setup import Setup
 
 from .samples import TINY, patterns
 
@@ -22,7 +23,10 @@ METHODS = ["mlp", "mbpa-5", "hebb-5", "mbpa-10", "hebb-10", "ewc"]
 def experiment(
     folder: Path, settings: PermutedSettings = TINY, seeds: tuple[int, ...] = (1,)
 ) -> PermutedMnist:
-    return PermutedMnist(patterns(), settings, seeds, device=torch.device("cpu"), folder=folder)
+    setup = Setup(
+        patterns(), settings, seeds, device=torch.device("cpu"), cache=folder / "cache", folder=folder
+    )
+    return PermutedMnist(setup)
 
 
 def same(one: Outcome, other: Outcome) -> bool:

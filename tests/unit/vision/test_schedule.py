@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from hebblm.vision.new_classes.pretraining import rate_at
 from hebblm.vision.new_classes.scales import SCALES
-from hebblm.vision.new_classes.schedule import rate_at
 from hebblm.vision.new_classes.settings import PretrainingSettings
 
 
