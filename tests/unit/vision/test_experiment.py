@@ -20,13 +20,17 @@ from .samples import TINY, patterns
 METHODS = ["mlp", "mbpa-5", "hebb-5", "mbpa-10", "hebb-10", "ewc"]
 
 
+def setup(
+    folder: Path, settings: PermutedSettings = TINY, seeds: tuple[int, ...] = (1,)
+) -> Setup[PermutedSettings]:
+    cpu = torch.device("cpu")
+    return Setup(patterns(), settings, seeds, device=cpu, cache=folder / "cache", folder=folder)
+
+
 def experiment(
     folder: Path, settings: PermutedSettings = TINY, seeds: tuple[int, ...] = (1,)
 ) -> PermutedMnist:
-    setup = Setup(
-        patterns(), settings, seeds, device=torch.device("cpu"), cache=folder / "cache", folder=folder
-    )
-    return PermutedMnist(setup)
+    return PermutedMnist(setup(folder, settings, seeds))
 
 
 def same(one: Outcome, other: Outcome) -> bool:
@@ -100,10 +104,10 @@ def test_without_a_rate_and_a_scale_adaptation_is_the_network(tmp_path: Path) ->
 
 
 def test_clears_its_state(tmp_path: Path) -> None:
-    run = experiment(tmp_path)
-    run.run()
+    own = setup(tmp_path)
+    PermutedMnist(own).run()
     assert (tmp_path / "state").is_dir()
-    run.clear()
+    own.clear()
     assert not list(tmp_path.iterdir())
 
 
