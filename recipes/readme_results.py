@@ -25,8 +25,7 @@ from hebblm.report.render import to_markdown
 from hebblm.report.sections import scenario_line
 from hebblm.report.table import Column, Table
 from hebblm.report.tables import frequency_table, paper_tables, side_by_side
-from hebblm.vision.classes.tables import tables as class_tables
-from hebblm.vision.document import summary_table
+from hebblm.vision.document import tables
 from recipes.study.cost.record import load
 from recipes.study.cost.tables import goal_table
 
@@ -147,11 +146,7 @@ def vision() -> str:
         name: json.loads((RESULTS / name / "result.json").read_text(encoding="utf-8"))
         for name in ("incremental", "online", "pretrain-classes", "ablation", "permuted-mnist")
     }
-    made = [
-        summary_table(document) if name == "permuted-mnist" else class_tables(document)[0]
-        for name, document in documents.items()
-    ]
-    return _headed([to_markdown(table) for table in made])
+    return _headed([to_markdown(tables(document)[0]) for document in documents.values()])
 
 
 PAGES: dict[Path, dict[str, Callable[[], str]]] = {

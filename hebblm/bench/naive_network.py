@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hebblm.vision.mlp import MLP
+from hebblm.vision.permuted_mnist.mlp import MLP
 
 
 def adapted_logits(

@@ -14,9 +14,9 @@ from hebblm.bench.naive_network import adapted_logits
 from hebblm.bench.record import Noted, Row, as_measured
 from hebblm.bench.timing import Tick, interleave, stopwatch
 from hebblm.memory import FlatMemory
-from hebblm.vision.adaptation import NetworkProblem, Rate, adapt
-from hebblm.vision.mlp import MLP
-from hebblm.vision.recall import Stored, recall
+from hebblm.vision.permuted_mnist.adaptation import NetworkProblem, Rate, adapt
+from hebblm.vision.permuted_mnist.mlp import MLP
+from hebblm.vision.permuted_mnist.recall import Stored, recall
 
 PIXELS, CLASSES = 784, 10  # of permuted MNIST
 RATE = 1.0

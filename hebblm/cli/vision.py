@@ -17,16 +17,16 @@ from hebblm.files import check_writable
 from hebblm.models.device import check_device, pick_device
 from hebblm.provenance import command_line, provenance
 from hebblm.text.download import cache_dir, data_dirs
-from hebblm.vision.classes.scales import SCALES as CLASS_SCALES
-from hebblm.vision.classes.scales import paper_values, scenario_of
-from hebblm.vision.options import Scale
+from hebblm.vision.new_classes.scales import SCALES as CLASS_SCALES
+from hebblm.vision.new_classes.scales import paper_values, scenario_of
+from hebblm.vision.permuted_mnist.settings import PAPER, SCALES
 from hebblm.vision.seeds import check_seeds
-from hebblm.vision.settings import PAPER, SCALES
+from hebblm.vision.settings import Scale
 
 if TYPE_CHECKING:  # they load torch, and are imported once the command line is known to make sense
-    from hebblm.vision.classes.settings import ClassSettings
-    from hebblm.vision.images import ImageDataset
-    from hebblm.vision.settings import PermutedSettings
+    from hebblm.vision.data.images import ImageDataset
+    from hebblm.vision.new_classes.settings import ClassSettings
+    from hebblm.vision.permuted_mnist.settings import PermutedSettings
 
 PROG = "hebblm-vision"
 PERMUTED_MNIST = "permuted-mnist"
@@ -86,11 +86,8 @@ def main(argv: list[str] | None = None) -> int:
     check_device(config.device)
     check_seeds(config.seeds)
     folder = config.output_path or Path("results/vision") / f"{config.experiment}-{config.scale}"
-    if config.experiment == PERMUTED_MNIST:
-        chosen = _permuted_settings(config)
-        _permuted_mnist(config, chosen, folder, _record(config, argv))
-    else:
-        _classes(config, _class_settings(config), folder, _record(config, argv))
+    settings = (_permuted_settings if config.experiment == PERMUTED_MNIST else _class_settings)(config)
+    _run(config, settings, folder, _record(config, argv))
     Console().print(f"results in {folder}", soft_wrap=True)
     return 0
 
@@ -130,47 +127,40 @@ def _class_settings(config: VisionConfig) -> ClassSettings:
     return settings.changed({**fixed, **parse_settings(config.set)})
 
 
-def _permuted_mnist(
-    config: VisionConfig, settings: PermutedSettings, folder: Path, record: Mapping[str, Any]
+def _run(
+    config: VisionConfig,
+    settings: PermutedSettings | ClassSettings,
+    folder: Path,
+    record: Mapping[str, Any],
 ) -> None:
-    """Run permuted MNIST and write result and report."""
-    from hebblm.vision import document
-    from hebblm.vision.experiment import PermutedMnist
-    from hebblm.vision.result import write_result
+    """Run an experiment and write result and report."""
+    from hebblm.vision.document import print_summary, write_report
+    from hebblm.vision.experiments import run_experiment
+    from hebblm.vision.new_classes.setup import ClassSetup
+    from hebblm.vision.setup import Setup
 
     check_writable(folder)
-    dataset = _dataset(config)
-    device = pick_device(config.device)
-    experiment = PermutedMnist(dataset, settings, config.seeds, device=device, folder=folder)
-    written = write_result(
-        experiment.run(), folder, scale=config.scale, settings=settings, dataset=dataset, provenance=record
+    kind: Any = Setup if config.experiment == PERMUTED_MNIST else ClassSetup
+    setup = kind(
+        _dataset(config),
+        settings,
+        tuple(config.seeds),
+        device=pick_device(config.device),
+        cache=cache_dir(),
+        folder=folder,
     )
-    experiment.clear()
-    document.print_summary(written, Console())
-    document.write_report(written, folder)
-
-
-def _classes(config: VisionConfig, settings: ClassSettings, folder: Path, record: Mapping[str, Any]) -> None:
-    """Run an experiment on new classes and write result and report."""
-    from hebblm.vision.classes import document
-    from hebblm.vision.classes.experiments import run_experiment
-    from hebblm.vision.classes.setup import Setup
-
-    check_writable(folder)
-    device, seeds = pick_device(config.device), tuple(config.seeds)
-    setup = Setup(_dataset(config), settings, seeds, device=device, cache=cache_dir(), folder=folder)
     written = run_experiment(config.experiment, config.scale, setup, record)
     setup.clear()
-    document.print_summary(written, Console())
-    document.write_report(written, folder)
+    print_summary(written, Console())
+    write_report(written, folder)
 
 
 def _dataset(config: VisionConfig) -> ImageDataset:
     """Return the digits at the smallest scale, a real data set otherwise."""
-    from hebblm.vision.cifar import load_cifar100
-    from hebblm.vision.digits import load_digits
-    from hebblm.vision.hub import CIFAR100, MNIST, load_hub
-    from hebblm.vision.mnist import load_mnist
+    from hebblm.vision.data.cifar import load_cifar100
+    from hebblm.vision.data.digits import load_digits
+    from hebblm.vision.data.hub import CIFAR100, MNIST, load_hub
+    from hebblm.vision.data.mnist import load_mnist
 
     if config.scale == "smoke":
         return load_digits()

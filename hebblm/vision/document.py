@@ -1,4 +1,4 @@
-"""Table and figure of permuted MNIST, beside what the paper says."""
+"""Tables and plots of a result of any image experiment, printed or as files."""
 
 from __future__ import annotations
 
@@ -7,27 +7,43 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 from rich.console import Console
 
+from hebblm.files import write_text
+from hebblm.report import plots, render
 from hebblm.report.console import print_table
-from hebblm.report.methods import Look, name_of
-from hebblm.report.table import Cell, Column, Table
-from hebblm.vision.curves import Line, draw
-from hebblm.vision.report import write_documents
+from hebblm.report.table import Table
+from hebblm.vision.new_classes import document as new_classes
+from hebblm.vision.new_classes.tables import tables as class_tables
+from hebblm.vision.permuted_mnist import document as permuted_mnist
+from hebblm.vision.permuted_mnist.result import EXPERIMENT as PERMUTED_MNIST
 
-FIGURE = "permuted-mnist.png"
+REPORT = "report.md"
+LATEX = "tables.tex"
 
-PAPER_ORDER = {"hebb": 1, "mbpa": 2, "ewc": 3, "mlp": 4}
-"""Best first, from the text on Fig. mnist, which prints no number."""
 
-_NAMES = {"mlp": "MLP", "ewc": "EWC"}
-_COLORS = {"mlp": "#555555", "ewc": "#332288", "mbpa": "#ddaa33", "hebb": "#cc6677"}
-_LINES = ("-", "--", ":", "-.")  # by how much is stored, most first
+def tables(document: Mapping[str, Any]) -> list[Table]:
+    """Return the tables of a result, in their order."""
+    if document["experiment"] == PERMUTED_MNIST:
+        return [permuted_mnist.summary_table(document)]
+    return class_tables(document)
+
+
+def figures(document: Mapping[str, Any]) -> dict[str, tuple[str, Figure]]:
+    """Return the plots of a result: by file name, what each shows and the figure."""
+    if document["experiment"] == PERMUTED_MNIST:
+        return permuted_mnist.figures(document)
+    return new_classes.figures(document)
+
+
+def print_summary(document: Mapping[str, Any], console: Console) -> None:
+    """Print the tables."""
+    for table in tables(document):
+        print_table(table, console)
 
 
 def write_report(document: Mapping[str, Any], folder: Path) -> list[Path]:
-    """Write ``report.md``, ``tables.tex`` and the curves of a result.
+    """Write ``report.md``, ``tables.tex`` and the plots.
 
     Args:
         document: what ``result.json`` holds.
@@ -36,104 +52,10 @@ def write_report(document: Mapping[str, Any], folder: Path) -> list[Path]:
     Returns:
         The files written.
     """
-    curves = {FIGURE: ("Mean accuracy over the tasks learnt so far", curve_figure(document))}
-    return write_documents([summary_table(document)], curves, folder)
-
-
-def print_summary(document: Mapping[str, Any], console: Console) -> None:
-    """Print the table."""
-    print_table(summary_table(document), console)
-
-
-def summary_table(document: Mapping[str, Any]) -> Table:
-    """Return one row a method: accuracies, forgetting and transfer, and its place here and in the paper."""
-    methods = document["methods"]
-    places = _places(document)
-    rows = tuple(
-        (
-            look.name,
-            item["average_accuracy"]["mean"],
-            item["average_accuracy"]["std"],
-            *(
-                _part(item[key], part)
-                for key in ("forgetting", "backward_transfer")
-                for part in ("mean", "std")
-            ),
-            str(places[name]),
-            str(PAPER_ORDER[name.partition("-")[0]]),
-        )
-        for name, look in _looks(document).items()
-        for item in (methods[name],)
-    )
-    columns = (
-        Column("Method"),
-        Column("Average accuracy", "nll", best="max"),
-        Column("±", "nll"),
-        Column("Forgetting", "nll", best="min"),
-        Column("±", "nll"),
-        Column("Backward transfer", "signed", best="max"),
-        Column("±", "nll"),
-        Column("Order here"),
-        Column("Order in the paper"),
-    )
-    settings, seeds = document["settings"], document["provenance"]["seeds"]
-    notes = (
-        f"{document['data']['name']}; {settings['tasks']} tasks of {settings['train_samples']:,} samples, "
-        f"{settings['epochs']} epochs. Tested on {settings['test_samples']:,} samples a task after the last one, "
-        f"{settings['curve_samples']:,} of them before, the same for every method; "
-        + ("one seed." if len(seeds) == 1 else f"{len(seeds)} seeds, ± their standard deviation."),
-        "Shares of right answers after the last task; the number behind MbPA and Hebb is the samples stored of each "
-        "task. Forgetting: best accuracy so far minus the last, earlier tasks; backward transfer: the last minus "
-        "that right after learning.",
-        "Order: each with what stores as much, MLP and EWC with what stores most. The paper shows its result as a "
-        "figure without numbers and says: EWC much better than MLP, MbPA and Hebb better than EWC, Hebb better than "
-        "MbPA.",
-        "Paper: Mi, Lin and Faltings, IJCAI 2021.",
-    )
-    return Table("permuted-mnist", f"Permuted MNIST, {document['scale']}", columns, rows, notes)
-
-
-def curve_figure(document: Mapping[str, Any]) -> Figure:
-    """Return the mean accuracy over the tasks learnt so far, one line a method (Fig. mnist)."""
-    figure = Figure(figsize=(8.4, 4.4), layout="constrained")
-    axis = figure.subplots()
-    lines = []
-    for name, look in _looks(document).items():
-        points = document["methods"][name]["curve"]
-        places = range(1, len(points) + 1)
-        lines.append(Line(look, places, [(point["mean"], point["std"]) for point in points]))
-    draw(axis, lines)
-    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axis.set_xlim(1, max(2, document["settings"]["tasks"]))
-    axis.set_xlabel("Tasks learnt so far")
-    axis.set_ylabel("Mean accuracy on them")
-    axis.set_title(f"Permuted MNIST, {document['scale']}", loc="left", fontweight="bold")
-    return figure
-
-
-def _looks(document: Mapping[str, Any]) -> dict[str, Look]:
-    """Return name, colour and line of each method: the network alone, EWC, then by what is stored."""
-    sizes = sorted(document["settings"]["stored"], reverse=True)
-    looks = {name: Look(_NAMES[name], _COLORS[name]) for name in _NAMES}
-    for kind in ("mbpa", "hebb"):
-        for size in sorted(sizes):
-            line = _LINES[sizes.index(size) % len(_LINES)]
-            looks[f"{kind}-{size}"] = Look(name_of(f"{kind}-{size}"), _COLORS[kind], line)
-    return looks
-
-
-def _places(document: Mapping[str, Any]) -> dict[str, int]:
-    """Return the place of each method by average accuracy, among those that store as much."""
-    means = {name: item["average_accuracy"]["mean"] for name, item in document["methods"].items()}
-    size = max(document["settings"]["stored"])
-
-    def rivals(name: str) -> list[float]:
-        stored = name.partition("-")[2] or str(size)
-        return [mean for other, mean in means.items() if other.partition("-")[2] in ("", stored)]
-
-    return {name: 1 + sum(mean > means[name] for mean in rivals(name)) for name in means}
-
-
-def _part(summary: Mapping[str, float | None] | None, part: str) -> Cell:
-    """Return mean or spread of a summary that a single task leaves undefined."""
-    return None if summary is None else summary[part]
+    drawn, written = figures(document), tables(document)
+    saved = [plots.save(figure, folder / name) for name, (_, figure) in drawn.items()]
+    shown = "".join(f"\n![{caption}]({name})\n" for name, (caption, _) in drawn.items())
+    write_text(folder / REPORT, "\n".join(render.to_markdown(table) for table in written) + shown)
+    latex = "\n".join(render.to_latex(table) for table in written)
+    write_text(folder / LATEX, "% Needs \\usepackage{booktabs}\n" + latex)
+    return [folder / REPORT, folder / LATEX, *saved]

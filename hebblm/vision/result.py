@@ -1,121 +1,76 @@
-"""The result of permuted MNIST as JSON, with every seed's tasks and predictions in files beside it."""
+"""What the results of all image experiments share: how they begin, files beside them, numbers over seeds."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from hebblm.files import sha256, write_json
-from hebblm.vision.experiment import Outcome, SeedOutcome
-from hebblm.vision.images import ImageDataset
-from hebblm.vision.metrics import ContinualResult, continual_result, spread
-from hebblm.vision.schema import RESULT_FILE, head
-from hebblm.vision.settings import PermutedSettings
-from hebblm.vision.state import write_tensors
+import torch
+from torch import Tensor
 
-EXPERIMENT = "permuted-mnist"
-SUMMARIES = ("average_accuracy", "forgetting", "backward_transfer")
+from hebblm.files import sha256
+from hebblm.vision.setup import Setup
+from hebblm.vision.state import digest, write_tensors
+
+SCHEMA = "hebblm-vision/1"
+RESULT_FILE = "result.json"
 
 
-def write_result(
-    outcome: Outcome,
-    folder: Path,
-    *,
-    scale: str,
-    settings: PermutedSettings,
-    dataset: ImageDataset,
-    provenance: Mapping[str, Any],
-) -> dict[str, Any]:
-    """Write ``result.json`` and ``seed-S.safetensors``, and return the former.
+def head(experiment: str, scale: str, setup: Setup[Any], provenance: Mapping[str, Any]) -> dict[str, Any]:
+    """Return schema, experiment, scale, settings, data and provenance as JSON.
 
     Args:
-        outcome: of the run.
-        folder: where to.
+        experiment: its name on the command line.
         scale: smoke, small or paper.
-        settings: of the run.
-        dataset: the pictures.
+        setup: data, settings and seeds.
         provenance: command, commit, versions, device.
     """
-    seeds = [_write_seed(seed, folder) for seed in outcome.seeds]
-    document = {
-        **head(
-            EXPERIMENT,
-            scale=scale,
-            settings=asdict(settings),
-            dataset=dataset,
-            provenance=provenance,
-            seeds=[seed.seed for seed in outcome.seeds],
-        ),
-        "tuning": None if outcome.values.record is None else _tuning(outcome, settings),
-        "seeds": seeds,
-        "methods": {name: _method(outcome, name, settings) for name in outcome.seeds[0].predictions},
-    }
-    write_json(folder / RESULT_FILE, document)
-    return document
-
-
-def _write_seed(outcome: SeedOutcome, folder: Path) -> dict[str, Any]:
-    """Write a seed's permutations, samples, labels and predictions; return what the result says of them."""
-    path = folder / f"seed-{outcome.seed}.safetensors"
-    tensors = {**outcome.drawn.tensors(), "labels": outcome.labels}
-    tensors |= {f"predictions.{name}": made for name, made in outcome.predictions.items()}
-    write_tensors(path, tensors, {"experiment": EXPERIMENT, "seed": str(outcome.seed)})
     return {
-        "seed": outcome.seed,
+        "schema": SCHEMA,
+        "experiment": experiment,
+        "scale": scale,
+        "settings": asdict(setup.settings),
+        "data": {"name": setup.dataset.name, "sha256": dict(setup.dataset.sha256)},
+        "provenance": {**provenance, "seeds": list(setup.seeds)},
+    }
+
+
+def write_predictions(
+    path: Path,
+    header: Mapping[str, str],
+    *,
+    drawn: Mapping[str, Tensor],
+    labels: Tensor,
+    predictions: Mapping[str, Tensor],
+) -> dict[str, Any]:
+    """Write what a seed drew and predicted, and return what the result says of the file.
+
+    Args:
+        path: the file.
+        header: experiment and seed.
+        drawn: by name, whatever the seed decided about the pictures.
+        labels: (n,) int64 of the test pictures.
+        predictions: by method, (..., n) uint8.
+    """
+    tensors = {**drawn, "labels": labels}
+    tensors |= {f"predictions.{method}": made for method, made in predictions.items()}
+    write_tensors(path, tensors, dict(header))
+    return {
         "file": path.name,
         "file_sha256": sha256(path),
-        "sha256": outcome.drawn.sha256(),
-        "training_seconds": {kind: outcome.totals[f"training-{kind}"]["seconds"] for kind in ("mlp", "ewc")},
+        "sha256": {name: digest(tensor) for name, tensor in drawn.items()},
     }
 
 
-def _tuning(outcome: Outcome, settings: PermutedSettings) -> dict[str, Any]:
-    """Return how the hyper-parameters were chosen."""
-    return {
-        "seed": outcome.seeds[0].seed,
-        "tasks": settings.tune_tasks,
-        "held_out_samples_a_task": {"ewc": settings.held_out, "adaptation": settings.tune_samples},
-        "tried": outcome.values.record,
-    }
+def spread(values: Sequence[float | None]) -> dict[str, float | None] | None:
+    """Return mean and standard deviation over seeds.
 
-
-def _method(outcome: Outcome, name: str, settings: PermutedSettings) -> dict[str, Any]:
-    """Return what the result says of a method: seed by seed, and over the seeds."""
-    results = [continual_result(seed.predictions[name], seed.labels) for seed in outcome.seeds]
-    curves = zip(*(result.curve for result in results), strict=True)
-    return {
-        "hyperparameters": _hyperparameters(outcome, name, settings),
-        **{key: _over_seeds(results, key) for key in SUMMARIES},
-        "curve": [spread(list(values)) for values in curves],
-        "seeds": [
-            {
-                "seed": seed.seed,
-                **{key: getattr(result, key) for key in SUMMARIES},
-                "accuracy": [list(row) for row in result.accuracy],
-                "seconds": seed.totals[name]["seconds"],
-                "rose": int(seed.totals[name]["rose"]),
-            }
-            for seed, result in zip(outcome.seeds, results, strict=True)
-        ],
-    }
-
-
-def _over_seeds(results: list[ContinualResult], key: str) -> dict[str, float | None] | None:
-    """Return mean and spread of a summary; None where a single task leaves it undefined."""
-    values = [getattr(result, key) for result in results]
-    return None if None in values else spread(values)
-
-
-def _hyperparameters(outcome: Outcome, name: str, settings: PermutedSettings) -> dict[str, float]:
-    """Return the values that a method ran with."""
-    if name == "ewc":
-        return {"lambda": outcome.values.ewc}
-    if name == "mlp":
-        return {}
-    kind, _, size = name.partition("-")
-    values = outcome.values.adaptation[int(size)]
-    hebb = {"beta": values.beta, "eta": values.eta} if kind == "hebb" else {}
-    rate = "rho" if settings.mbpa_rate == "relative" else "lambda"
-    return {rate: values.lr, **hebb, "stored": int(size)}
+    The latter is None for a single seed, and both are undefined, None, where a seed has no value.
+    """
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return None
+    tensor = torch.tensor(known, dtype=torch.float64)
+    return {"mean": float(tensor.mean()), "std": float(tensor.std()) if len(known) > 1 else None}

@@ -1,162 +1,75 @@
-"""What can be set in permuted MNIST, and its three scales."""
+"""Settings changed by name: frozen dataclasses, nested ones by dotted names, values as text."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from hebblm.adapt import checks
 from hebblm.errors import UserError
-from hebblm.vision.options import Anchor, FisherKind, Rate, Scale, changed
+from hebblm.suggest import unknown
+
+S = TypeVar("S")
+Scale = Literal["smoke", "small", "paper"]
+Anchor = Literal["latest", "separate"]
+FisherKind = Literal["labels", "predictions"]
+Rate = Literal["relative", "absolute"]
+"""Whether a learning rate is in units of 1 / the query's own curvature, or the paper's lambda as it stands."""
+TRUTH = {"true": True, "false": False}
 
 
-@dataclass(frozen=True, slots=True)
-class PermutedSettings:
-    """A run of permuted MNIST. Where several values stand, the best on held-out samples is taken.
+def changed(settings: S, values: Mapping[str, str]) -> S:
+    """Return a copy of a frozen dataclass with some values replaced.
 
     Args:
-        tasks: number of permutations learnt one after the other.
-        train_samples: samples of a task.
-        test_samples: samples of each task that every method is tested on after the last task.
-        curve_samples: how many of them after each earlier task, for the curve and for forgetting.
-        held_out: training samples that no task trains on and tuning evaluates on.
-        hidden: hidden units.
-        epochs: passes over a task.
-        batch_size: samples a step.
-        lr: Adam's learning rate.
-        stored: samples kept of each task; MbPA and Hebb run once with each.
-        k: neighbours a query.
-        steps: MbPA's steps.
-        eps: constant in the closeness 1 / (eps + squared distance).
-        fisher: of EWC, from labels or from predictions.
-        ewc_anchor: of EWC's penalty: latest, the weights after the last task, or separate, those after each; with the
-            latter tasks in the middle of a long chain are forgotten, and EWC is no better than training without it.
-        ewc_lambda: strength of EWC's penalty.
-        mbpa_rate: what MbPA's learning rate is in units of: relative, 1 / the curvature of each query's own problem
-            (:func:`hebblm.vision.curvature.curvature`), so that it fits networks and memories of any size; or absolute,
-            the paper's lambda as it stands.
-        mbpa_lambda: MbPA's learning rate.
-        hebb_beta: decay of the Hebbian term's weight.
-        hebb_eta: scale of the Hebbian term.
-        tune_tasks: how many of the tasks tuning runs through. The best ewc_lambda falls with their number: penalties
-            add up, and one that suits few tasks leaves later ones no room.
-        tune_samples: held-out samples a task on which MbPA and Hebb are tuned; EWC is on all of them.
+        settings: the dataclass; one of its fields may be a dataclass as well.
+        values: text by name, ``section.field`` for a field of a nested one; several values are separated by commas.
+
+    Raises:
+        UserError: an unknown name, or a value of the wrong type or out of range.
     """
-
-    tasks: int = 20
-    train_samples: int = 10_000
-    test_samples: int = 10_000
-    curve_samples: int = 1_000
-    held_out: int = 1_000
-    hidden: int = 1_000
-    epochs: int = 100
-    batch_size: int = 128
-    lr: float = 1e-3
-    stored: tuple[int, ...] = (250, 500)
-    k: int = 200
-    steps: int = 5
-    eps: float = 1e-3
-    fisher: FisherKind = "predictions"
-    ewc_anchor: Anchor = "latest"
-    ewc_lambda: tuple[float, ...] = (1.0, 10.0, 100.0, 1e3, 1e4)
-    mbpa_rate: Rate = "relative"
-    mbpa_lambda: tuple[float, ...] = (4.0, 8.0, 16.0, 32.0, 48.0, 64.0)
-    hebb_beta: tuple[float, ...] = (0.0, 0.5, 0.9, 0.99)
-    hebb_eta: tuple[float, ...] = (0.02, 0.2, 1.0, 2.0, 5.0, 20.0, 50.0, 200.0)
-    tune_tasks: int = 20
-    tune_samples: int = 200
-
-    def __post_init__(self) -> None:
-        """Refuse values out of range.
-
-        Raises:
-            UserError: naming the value and the remedy.
-        """
-        for name in ("tasks", "train_samples", "test_samples", "held_out", "hidden", "epochs", "batch_size"):
-            checks.at_least(name, getattr(self, name), 1)
-        for name in ("curve_samples", "k", "steps", "tune_tasks", "tune_samples"):
-            checks.at_least(name, getattr(self, name), 1)
-        checks.above_zero("lr", self.lr)
-        checks.above_zero("eps", self.eps)
-        for name in ("stored", "ewc_lambda", "mbpa_lambda", "hebb_beta", "hebb_eta"):
-            values = getattr(self, name)
-            if not values or len(set(values)) < len(values):
-                raise UserError(f"{name} = {values} must have at least one value, each once")
-        for size in self.stored:
-            checks.at_least("stored", size, 1)
-            if size > self.train_samples:
-                raise UserError(
-                    f"stored = {size} is more than train_samples = {self.train_samples}; lower it"
-                )
-        for strength in (*self.ewc_lambda, *self.mbpa_lambda, *self.hebb_eta):
-            checks.at_least("lambda or eta", strength, 0)
-        for beta in self.hebb_beta:
-            checks.decay("hebb_beta", beta)
-        if self.curve_samples > self.test_samples:
-            raise UserError(
-                f"curve_samples = {self.curve_samples} is more than test_samples = {self.test_samples}; lower it"
-            )
-        if self.tuned and self.tune_tasks > self.tasks:
-            raise UserError(f"tune_tasks = {self.tune_tasks} is more than tasks = {self.tasks}; lower it")
-        if self.tuned and self.tune_samples > self.held_out:
-            raise UserError(f"tune_samples = {self.tune_samples} is more than held_out = {self.held_out}")
-
-    def tested(self, task: int) -> int:
-        """Return how many samples of each task so far are tested after ``task``, counted from 0."""
-        return self.test_samples if task == self.tasks - 1 else self.curve_samples
-
-    @property
-    def tuned(self) -> bool:
-        """Whether anything is left to choose."""
-        return any(len(grid) > 1 for grid in (self.ewc_lambda, *self.adaptation_grids))
-
-    @property
-    def adaptation_grids(self) -> tuple[tuple[float, ...], ...]:
-        """The values of MbPA and Hebb."""
-        return self.mbpa_lambda, self.hebb_beta, self.hebb_eta
-
-    def changed(self, values: Mapping[str, str]) -> PermutedSettings:
-        """Return a copy with some values replaced.
-
-        Args:
-            values: text by name; several values are separated by commas.
-
-        Raises:
-            UserError: an unknown name, or a value of the wrong type or out of range.
-        """
-        return changed(self, values)
+    known = dict(_names(settings))
+    for name in values:
+        if name not in known:
+            raise unknown("setting", name, known, f"known are {', '.join(known)}")
+    new = {name: _convert(name, text, known[name]) for name, text in values.items()}
+    replaced: S = _replace(settings, new)
+    return replaced
 
 
-PAPER = {
-    "ewc_lambda": "1000",
-    "mbpa_rate": "absolute",
-    "mbpa_lambda": "0.05",
-    "steps": "5",
-    "hebb_beta": "0.9",
-    "hebb_eta": "0.2",
-}
-"""The paper's values (its appendix, Continual Learning)."""
+def _names(settings: Any) -> Iterator[tuple[str, Any]]:
+    """Yield every name with its type."""
+    for name, hint in get_type_hints(type(settings)).items():
+        value = getattr(settings, name)
+        if dataclasses.is_dataclass(value):
+            yield from ((f"{name}.{inner}", kind) for inner, kind in _names(value))
+        else:
+            yield name, hint
 
-SCALES: dict[Scale, PermutedSettings] = {
-    "smoke": PermutedSettings(
-        tasks=3,
-        train_samples=400,
-        test_samples=200,
-        curve_samples=100,
-        held_out=100,
-        hidden=64,
-        epochs=20,
-        batch_size=32,
-        lr=3e-3,
-        stored=(25, 50),
-        k=20,
-        ewc_lambda=(10.0, 100.0, 1e3),
-        tune_tasks=3,
-        tune_samples=50,
-    ),
-    "small": PermutedSettings(
-        test_samples=500, curve_samples=100, epochs=5, ewc_lambda=(1.0, 10.0, 100.0, 1e3), tune_samples=100
-    ),
-    "paper": PermutedSettings(),
-}
-"""Seconds on the digits of scikit-learn; under an hour for three seeds on two CPU cores; the paper's sizes on a GPU."""
+
+def _replace(settings: Any, new: Mapping[str, Any]) -> Any:
+    """Return a copy with values by dotted name."""
+    own = {name: value for name, value in new.items() if "." not in name}
+    for section in {name.partition(".")[0] for name in new if "." in name}:
+        inner = {
+            name.partition(".")[2]: value for name, value in new.items() if name.startswith(f"{section}.")
+        }
+        own[section] = _replace(getattr(settings, section), inner)
+    return dataclasses.replace(settings, **own)
+
+
+def _convert(name: str, text: str, hint: Any) -> Any:
+    """Return ``text`` as the type ``hint``."""
+    if get_origin(hint) is tuple:
+        return tuple(_convert(name, part, get_args(hint)[0]) for part in text.split(","))
+    if get_origin(hint) is Literal:
+        checks.one_of(name, text, get_args(hint))
+        return text
+    if hint is bool:
+        checks.one_of(name, text, tuple(TRUTH))
+        return TRUTH[text]
+    try:
+        return hint(text)
+    except ValueError as error:
+        raise UserError(f"{name}={text} must be a value of type {hint.__name__}") from error

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from hebblm.vision import fisher as fisher_module
-from hebblm.vision.ewc import Penalty
-from hebblm.vision.fisher import FisherKind, fisher_diagonal
-from hebblm.vision.mlp import MLP
+from hebblm.vision.permuted_mnist import fisher as fisher_module
+from hebblm.vision.permuted_mnist.ewc import Penalty
+from hebblm.vision.permuted_mnist.fisher import FisherKind, fisher_diagonal
+from hebblm.vision.permuted_mnist.mlp import MLP
 
 WIDTH, HIDDEN, CLASSES, SAMPLES = 6, 9, 4, 25
 

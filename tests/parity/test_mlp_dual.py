@@ -10,11 +10,11 @@ from hebblm.adapt.functional import closeness
 from hebblm.bench.naive_network import adapted_logits
 from hebblm.memory import FlatMemory
 from hebblm.types import Neighbors
-from hebblm.vision import recall as recall_module
-from hebblm.vision.adaptation import NetworkProblem, Rate, adapt, descend
-from hebblm.vision.curvature import curvature
-from hebblm.vision.mlp import MLP
-from hebblm.vision.recall import Stored, recall
+from hebblm.vision.permuted_mnist import recall as recall_module
+from hebblm.vision.permuted_mnist.adaptation import NetworkProblem, Rate, adapt, descend
+from hebblm.vision.permuted_mnist.curvature import curvature
+from hebblm.vision.permuted_mnist.mlp import MLP
+from hebblm.vision.permuted_mnist.recall import Stored, recall
 
 from . import reference
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from hebblm.report import paper
-from hebblm.vision.classes.scales import family_of
-from hebblm.vision.classes.tables import method_name
-from hebblm.vision.classes.top1 import KEYS
-from hebblm.vision.result import EXPERIMENT as PERMUTED_MNIST
+from hebblm.vision.new_classes.scales import family_of
+from hebblm.vision.new_classes.tables import method_name
+from hebblm.vision.new_classes.top1 import KEYS
+from hebblm.vision.permuted_mnist.result import EXPERIMENT as PERMUTED_MNIST
 from recipes.study.book.claims import Claim, pair_claims
 from recipes.study.book.images import complete
 from recipes.study.book.reasons import UNEXPLAINED

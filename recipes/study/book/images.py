@@ -8,15 +8,10 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from hebblm.errors import UserError
-from hebblm.report.table import Table
-from hebblm.vision import document as permuted
-from hebblm.vision.classes import document as classes
-from hebblm.vision.classes.experiments import OUTCOMES, TIMING
-from hebblm.vision.classes.tables import tables as class_tables
-from hebblm.vision.result import EXPERIMENT as PERMUTED_MNIST
+from hebblm.vision.document import figures, tables
+from hebblm.vision.experiments import OUTCOMES, TIMING
+from hebblm.vision.permuted_mnist.result import EXPERIMENT as PERMUTED_MNIST
 from recipes.study.book.section import Picture, Section
-
-_PERMUTED_CAPTION = "Mean accuracy over the tasks learnt so far"
 
 
 def image_sections(documents: Mapping[str, Mapping[str, Any]]) -> list[Section]:
@@ -55,16 +50,10 @@ def _experiment(name: str, document: Mapping[str, Any]) -> Section:
     experiment, by = document["experiment"], document["provenance"]
     title = f"{experiment}, {document['scale']}: {name}"
     origin = f"{by['command']}: commit {str(by['commit'])[:12]}, device {by['device']}."
-    tables: list[Table]
-    if experiment == PERMUTED_MNIST:
-        tables = [permuted.summary_table(document)]
-        figures = {permuted.FIGURE: (_PERMUTED_CAPTION, permuted.curve_figure(document))}
-    elif experiment in OUTCOMES or experiment == TIMING:
-        tables, figures = class_tables(document), classes.figures(document)
-    else:
+    if experiment not in (PERMUTED_MNIST, *OUTCOMES, TIMING):
         return Section(title, (origin, f"The book does not know the experiment {experiment!r}."), level=2)
     pictures = tuple(
         Picture(f"{name.replace('/', '-')}-{PurePosixPath(file).stem}", f"{caption}, {name}", figure)
-        for file, (caption, figure) in figures.items()
+        for file, (caption, figure) in figures(document).items()
     )
-    return Section(title, (origin,), tuple(tables), pictures, level=2)
+    return Section(title, (origin,), tuple(tables(document)), pictures, level=2)

@@ -18,7 +18,7 @@ from hebblm.report.readings import Readings
 from hebblm.report.record import read
 from hebblm.report.result import FILE_NAME, Result
 from hebblm.report.result import SCHEMA as RESULT_SCHEMA
-from hebblm.vision.schema import SCHEMA as VISION_SCHEMA
+from hebblm.vision.result import SCHEMA as VISION_SCHEMA
 from recipes.study.cost.record import load
 
 TUNED_FILE = "tuned.json"

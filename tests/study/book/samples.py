@@ -9,7 +9,7 @@ from typing import Any
 
 from hebblm.bench.record import BenchResult
 from hebblm.report.result import Result
-from hebblm.vision.classes.top1 import KEYS
+from hebblm.vision.new_classes.top1 import KEYS
 
 from ...unit.bench.rows import adapt_row
 from ...unit.report.samples import sample_result

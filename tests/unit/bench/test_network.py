@@ -7,8 +7,8 @@ from hebblm.bench import network
 from hebblm.bench.accuracy import EPS
 from hebblm.bench.adapt_settings import AdaptConfig
 from hebblm.bench.network import Pictures, network_rows
-from hebblm.vision.adaptation import NetworkProblem, Rate, adapt
-from hebblm.vision.recall import Stored, recall
+from hebblm.vision.permuted_mnist.adaptation import NetworkProblem, Rate, adapt
+from hebblm.vision.permuted_mnist.recall import Stored, recall
 
 CPU = torch.device("cpu")
 SMALL = AdaptConfig(

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import torch
 
-from hebblm.vision.classes.settings import (
+from hebblm.vision.data.images import ImageDataset, Images
+from hebblm.vision.new_classes.settings import (
     AdaptationSettings,
     ClassSettings,
     IncrementSettings,
@@ -15,8 +16,7 @@ from hebblm.vision.classes.settings import (
     SensitivitySettings,
     TimingSettings,
 )
-from hebblm.vision.classes.setup import Setup
-from hebblm.vision.images import ImageDataset, Images
+from hebblm.vision.new_classes.setup import ClassSetup
 
 CPU = torch.device("cpu")
 
@@ -60,6 +60,6 @@ TINY = ClassSettings(
 )
 
 
-def setup(folder: Path, settings: ClassSettings = TINY, seeds: tuple[int, ...] = (1,)) -> Setup:
+def setup(folder: Path, settings: ClassSettings = TINY, seeds: tuple[int, ...] = (1,)) -> ClassSetup:
     """Return an experiment on the small data set; its cache is ``folder``/cache."""
-    return Setup(classes(), settings, seeds, device=CPU, cache=folder / "cache", folder=folder / "out")
+    return ClassSetup(classes(), settings, seeds, device=CPU, cache=folder / "cache", folder=folder / "out")

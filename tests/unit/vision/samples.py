@@ -9,8 +9,8 @@ from pathlib import Path
 
 import torch
 
-from hebblm.vision.images import ImageDataset, Images
-from hebblm.vision.settings import PermutedSettings
+from hebblm.vision.data.images import ImageDataset, Images
+from hebblm.vision.permuted_mnist.settings import PermutedSettings
 
 
 def idx(sizes: tuple[int, ...], values: bytes, *, kind: int = 8) -> bytes:

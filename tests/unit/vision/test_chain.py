@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from hebblm.errors import UserError
-from hebblm.vision import chain as chain_module
-from hebblm.vision.chain import ChainState, Measured, run_chain
-from hebblm.vision.metrics import MISSING
-from hebblm.vision.mlp import MLP
-from hebblm.vision.tasks import TaskStream, draw
+from hebblm.vision.permuted_mnist import chain as chain_module
+from hebblm.vision.permuted_mnist.chain import ChainState, Measured, run_chain
+from hebblm.vision.permuted_mnist.metrics import MISSING
+from hebblm.vision.permuted_mnist.mlp import MLP
+from hebblm.vision.permuted_mnist.tasks import TaskStream, draw
 
 from .samples import TINY, patterns
 

@@ -13,21 +13,21 @@ from safetensors.torch import load_file
 
 from hebblm.errors import UserError
 from hebblm.files import sha256
-from hebblm.vision.classes import incremental, online, pretraining
-from hebblm.vision.classes import timing as timing_module
-from hebblm.vision.classes.experiments import run_experiment
-from hebblm.vision.classes.incremental import run_incremental
-from hebblm.vision.classes.online import run_online
-from hebblm.vision.classes.setup import Outcome, Setup
-from hebblm.vision.classes.stream import stream
-from hebblm.vision.classes.timing import run_timing
-from hebblm.vision.classes.top1 import along, over_seeds, top1
+from hebblm.vision.experiments import run_experiment
+from hebblm.vision.new_classes import incremental, online, pretraining
+from hebblm.vision.new_classes import timing as timing_module
+from hebblm.vision.new_classes.incremental import run_incremental
+from hebblm.vision.new_classes.online import run_online
+from hebblm.vision.new_classes.setup import ClassSetup, Outcome
+from hebblm.vision.new_classes.stream import stream
+from hebblm.vision.new_classes.timing import run_timing
+from hebblm.vision.new_classes.top1 import along, over_seeds, top1
 
 from .class_samples import TINY, setup
 
 FIXED = TINY.changed({"online.lr": "1e-3", "increment.lr": "1e-3", "adaptation.mixture_gamma": "0.1"})
 FIXED = FIXED.changed({"adaptation.hebb_eta": "1"})
-RUNS: dict[str, Callable[[Setup], Outcome]] = {"online": run_online, "incremental": run_incremental}
+RUNS: dict[str, Callable[[ClassSetup], Outcome]] = {"online": run_online, "incremental": run_incremental}
 
 
 def same(one: Outcome, other: Outcome) -> bool:

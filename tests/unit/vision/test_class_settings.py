@@ -4,8 +4,8 @@ import pytest
 
 from hebblm.errors import UserError
 from hebblm.vision.backbones import BACKBONES
-from hebblm.vision.classes.scales import SCALES, family_of, paper_values
-from hebblm.vision.classes.tuning import left_to_choose
+from hebblm.vision.new_classes.scales import SCALES, family_of, paper_values
+from hebblm.vision.new_classes.tuning import left_to_choose
 
 
 def test_paper_scale_is_the_papers() -> None:

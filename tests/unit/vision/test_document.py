@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from hebblm.vision.document import curve_figure, print_summary, summary_table, write_report
+from hebblm.vision.document import print_summary, write_report
+from hebblm.vision.permuted_mnist.document import curve_figure, summary_table
 
 MEANS = {"mlp": 0.5, "ewc": 0.8, "mbpa-5": 0.7, "hebb-5": 0.75, "mbpa-10": 0.9, "hebb-10": 0.85}
 
@@ -18,6 +19,7 @@ def document(*, seeds: int = 3, tasks: int = 4) -> dict[str, Any]:
         return {"mean": mean, "std": 0.01 if seeds > 1 else None}
 
     return {
+        "experiment": "permuted-mnist",
         "scale": "smoke",
         "data": {"name": "patterns"},
         "settings": {

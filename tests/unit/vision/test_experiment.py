@@ -7,22 +7,30 @@ import pytest
 import torch
 
 from hebblm.errors import UserError
-from hebblm.vision import chain as chain_module
-from hebblm.vision.chain import train_task
-from hebblm.vision.experiment import Outcome, PermutedMnist
-from hebblm.vision.mlp import MLP
-from hebblm.vision.settings import PermutedSettings
-from hebblm.vision.tasks import TaskStream
+from hebblm.vision.permuted_mnist import chain as chain_module
+from hebblm.vision.permuted_mnist.chain import train_task
+from hebblm.vision.permuted_mnist.experiment import Outcome, PermutedMnist
+from hebblm.vision.permuted_mnist.mlp import MLP
+from hebblm.vision.permuted_mnist.settings import PermutedSettings
+from hebblm.vision.permuted_mnist.tasks import TaskStream
+from hebblm.vision.setup import Setup
 
 from .samples import TINY, patterns
 
 METHODS = ["mlp", "mbpa-5", "hebb-5", "mbpa-10", "hebb-10", "ewc"]
 
 
+def setup(
+    folder: Path, settings: PermutedSettings = TINY, seeds: tuple[int, ...] = (1,)
+) -> Setup[PermutedSettings]:
+    cpu = torch.device("cpu")
+    return Setup(patterns(), settings, seeds, device=cpu, cache=folder / "cache", folder=folder)
+
+
 def experiment(
     folder: Path, settings: PermutedSettings = TINY, seeds: tuple[int, ...] = (1,)
 ) -> PermutedMnist:
-    return PermutedMnist(patterns(), settings, seeds, device=torch.device("cpu"), folder=folder)
+    return PermutedMnist(setup(folder, settings, seeds))
 
 
 def same(one: Outcome, other: Outcome) -> bool:
@@ -96,10 +104,10 @@ def test_without_a_rate_and_a_scale_adaptation_is_the_network(tmp_path: Path) ->
 
 
 def test_clears_its_state(tmp_path: Path) -> None:
-    run = experiment(tmp_path)
-    run.run()
+    own = setup(tmp_path)
+    PermutedMnist(own).run()
     assert (tmp_path / "state").is_dir()
-    run.clear()
+    own.clear()
     assert not list(tmp_path.iterdir())
 
 

@@ -10,8 +10,8 @@ from threading import Thread
 import pytest
 
 from hebblm.errors import UserError
-from hebblm.vision import cifar, mnist
-from hebblm.vision.fetch import Remote, fetch
+from hebblm.vision.data import cifar, mnist
+from hebblm.vision.data.fetch import Remote, fetch
 
 from .samples import mnist_files, tiny_cifar
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from hebblm.errors import UserError
-from hebblm.vision.hub import CIFAR100, MNIST, HubDataset, load_hub
+from hebblm.vision.data.hub import CIFAR100, MNIST, HubDataset, load_hub
 
 
 def rows(wanted: HubDataset, count: int, **changes: Any) -> datasets.Dataset:

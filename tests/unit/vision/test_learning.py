@@ -7,7 +7,7 @@ import torch
 
 from hebblm.errors import UserError
 from hebblm.vision.backbones import Classifier, build_classifier
-from hebblm.vision.classes.learning import (
+from hebblm.vision.new_classes.learning import (
     batches,
     features,
     features_of,
@@ -18,7 +18,7 @@ from hebblm.vision.classes.learning import (
     rmsprop,
     training_tensors,
 )
-from hebblm.vision.classes.pictures import Pictures, statistics
+from hebblm.vision.new_classes.pictures import Pictures, statistics
 
 from .class_samples import CPU, classes
 

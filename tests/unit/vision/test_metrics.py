@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from hebblm.vision.metrics import MISSING, ContinualResult, continual_result, spread
+from hebblm.vision.permuted_mnist.metrics import MISSING, ContinualResult, continual_result
+from hebblm.vision.result import spread
 
 
 def test_accuracies_by_hand() -> None:

@@ -6,7 +6,7 @@ from typing import Literal
 import pytest
 
 from hebblm.errors import UserError
-from hebblm.vision.options import changed
+from hebblm.vision.settings import changed
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from hebblm.errors import UserError
-from hebblm.vision.cifar import load_cifar100, parse_records
+from hebblm.vision.data.cifar import load_cifar100, parse_records
 
 from .samples import archive, cifar_record
 

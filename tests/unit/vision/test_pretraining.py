@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from hebblm.errors import UserError
-from hebblm.vision.classes import pretraining as module
-from hebblm.vision.classes.learning import learn_epoch
-from hebblm.vision.classes.pretraining import Pretrained, Pretraining, pretrained
+from hebblm.vision.new_classes import pretraining as module
+from hebblm.vision.new_classes.learning import learn_epoch
+from hebblm.vision.new_classes.pretraining import Pretrained, Pretraining, pretrained
 
 from .class_samples import CPU, TINY, classes
 

@@ -7,9 +7,9 @@ from torch import Tensor
 from hebblm.adapt.functional import hebb_logits, mbpa_logits, mixture_log_probs
 from hebblm.memory import FlatMemory
 from hebblm.types import Neighbors, OutputHead
-from hebblm.vision.classes.methods import METHODS, VARIANTS, methods_of, values_of
-from hebblm.vision.classes.reading import Block, Reading, Remembered, read
-from hebblm.vision.classes.settings import AdaptationSettings
+from hebblm.vision.new_classes.methods import METHODS, VARIANTS, methods_of, values_of
+from hebblm.vision.new_classes.reading import Block, Reading, Remembered, read
+from hebblm.vision.new_classes.settings import AdaptationSettings
 
 SETTINGS = AdaptationSettings(k=5, rings=(4,))
 VALUES = {

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from hebblm.vision.classes.scales import SCALES
-from hebblm.vision.classes.schedule import rate_at
-from hebblm.vision.classes.settings import PretrainingSettings
+from hebblm.vision.new_classes.pretraining import rate_at
+from hebblm.vision.new_classes.scales import SCALES
+from hebblm.vision.new_classes.settings import PretrainingSettings
 
 
 def test_the_papers_phases() -> None:

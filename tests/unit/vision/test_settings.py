@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from hebblm.errors import UserError
-from hebblm.vision.settings import PAPER, SCALES, PermutedSettings
+from hebblm.vision.permuted_mnist.settings import PAPER, SCALES, PermutedSettings
 
 
 def test_paper_values_leave_nothing_to_tune() -> None:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from hebblm.errors import UserError
-from hebblm.vision.classes.split import Split, increment, predicted_order, split
+from hebblm.vision.new_classes.split import Split, increment, predicted_order, split
 
 from .class_samples import classes
 

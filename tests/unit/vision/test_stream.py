@@ -5,9 +5,9 @@ from pathlib import Path
 import torch
 
 from hebblm.vision.backbones import Classifier, build_classifier
-from hebblm.vision.classes.learning import features, learn, rmsprop
-from hebblm.vision.classes.pictures import Pictures, statistics
-from hebblm.vision.classes.stream import Trajectory, stream
+from hebblm.vision.new_classes.learning import features, learn, rmsprop
+from hebblm.vision.new_classes.pictures import Pictures, statistics
+from hebblm.vision.new_classes.stream import Trajectory, stream
 
 from .class_samples import CPU, classes
 

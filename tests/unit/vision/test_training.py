@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from hebblm.errors import UserError
-from hebblm.vision.ewc import Penalty
-from hebblm.vision.fisher import fisher_diagonal
-from hebblm.vision.mlp import MLP
+from hebblm.vision.permuted_mnist.ewc import Penalty
+from hebblm.vision.permuted_mnist.fisher import fisher_diagonal
+from hebblm.vision.permuted_mnist.mlp import MLP
+from hebblm.vision.permuted_mnist.tasks import TaskStream, draw
+from hebblm.vision.permuted_mnist.training import train_task
 from hebblm.vision.seeds import generator
-from hebblm.vision.tasks import TaskStream, draw
-from hebblm.vision.training import train_task
 
 from .samples import TINY, patterns
 

@@ -1,0 +1,85 @@
+"""MNIST and CIFAR-100 as the Hugging Face hub has them."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from hebblm.errors import UserError
+from hebblm.vision.data.images import ImageDataset, Images, check_labels
+
+
+@dataclass(frozen=True, slots=True)
+class HubDataset:
+    """Where a data set lies on the hub, and how it has to look.
+
+    Args:
+        identifier: on the hub.
+        name: as tables write it.
+        picture: the column of pictures.
+        label: the column of classes.
+        shape: planes, rows and columns of a picture.
+        classes: how many.
+    """
+
+    identifier: str
+    name: str
+    picture: str
+    label: str
+    shape: tuple[int, int, int]
+    classes: int
+
+
+MNIST = HubDataset("ylecun/mnist", "MNIST", "image", "label", (1, 28, 28), 10)
+CIFAR100 = HubDataset("uoft-cs/cifar100", "CIFAR-100", "img", "fine_label", (3, 32, 32), 100)
+
+
+def load_hub(wanted: HubDataset) -> ImageDataset:
+    """Return a data set from the hub, or from what ``datasets`` has of it in its cache.
+
+    Raises:
+        UserError: neither, a column or a part is missing, or a picture or a class is of another kind.
+    """
+    import datasets  # takes a second, so only where it is needed
+
+    logging.getLogger("huggingface_hub").setLevel(
+        logging.ERROR
+    )  # its retries would bury the one line that tells
+    try:
+        loaded = datasets.load_dataset(wanted.identifier)
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = str(error).strip().split("\n", maxsplit=1)[0]
+        raise UserError(
+            f"cannot load {wanted.identifier} from the hub ({reason}); check the network, or use --data files"
+        ) from error
+    parts, hashes = {}, {}
+    for part in ("train", "test"):
+        if part not in loaded:
+            raise UserError(f"{wanted.identifier} has no part {part!r}; use --data files")
+        parts[part] = _images(loaded[part], wanted, part)
+        read = parts[part].pixels.numpy().tobytes() + parts[part].labels.numpy().astype("<i8").tobytes()
+        hashes[f"{wanted.identifier}: pixels and labels of {part}"] = hashlib.sha256(read).hexdigest()
+    return ImageDataset(wanted.name, parts["train"], parts["test"], wanted.classes, hashes)
+
+
+def _images(rows: Any, wanted: HubDataset, part: str) -> Images:
+    """Return the pictures of one part."""
+    source = f"{wanted.identifier}, {part}"
+    for column in (wanted.picture, wanted.label):
+        if column not in rows.column_names:
+            raise UserError(f"{source} has no column {column!r}; use --data files")
+    pixels = torch.empty(len(rows), *wanted.shape, dtype=torch.uint8)
+    height, width = wanted.shape[1:]
+    for at, row in enumerate(rows):
+        picture = np.asarray(row[wanted.picture])
+        if picture.dtype != np.uint8 or picture.size != pixels[0].numel():
+            raise UserError(f"{source}: picture {at} is not of {height}x{width} pixels; use --data files")
+        pixels[at] = torch.from_numpy(picture.reshape(height, width, -1).copy()).permute(2, 0, 1)
+    labels = torch.tensor(rows[wanted.label][:], dtype=torch.int64)
+    check_labels(labels, wanted.classes, source)
+    return Images(pixels, labels)

@@ -1,0 +1,259 @@
+"""A backbone and its head learn the old classes, once for all experiments that ask for the same."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hebblm.errors import UserError
+from hebblm.files import atomic_path, hash_of, read_json, sha256, write_json
+from hebblm.vision.backbones import Classifier, build_classifier
+from hebblm.vision.data.images import ImageDataset
+from hebblm.vision.new_classes.learning import (
+    batches,
+    features_of,
+    learn_epoch,
+    restore,
+    training_tensors,
+)
+from hebblm.vision.new_classes.pictures import Pictures, statistics
+from hebblm.vision.new_classes.settings import ClassSettings, Precision, PretrainingSettings
+from hebblm.vision.new_classes.split import Split, split
+from hebblm.vision.progress import stage
+from hebblm.vision.seeds import generator
+from hebblm.vision.state import load_state, load_tensors, save_state, write_tensors
+
+FOLDER = "vision"
+MODEL_FILE, RECORD_FILE = "model.safetensors", "pretraining.json"
+STATISTICS = ("mean", "deviation")
+SAVE_SECONDS = 60.0
+SHARED_SEED = 1
+WARM_UP = 0.25  # share of onecycle's steps in which the rate rises
+START = 0.04  # of the peak, where onecycle begins
+
+
+@dataclass(frozen=True, slots=True)
+class Pretraining:
+    """Which pre-training is meant: everything that decides about its numbers.
+
+    Args:
+        dataset: the pictures.
+        backbone: name.
+        precision: of its convolutions.
+        settings: rates and epochs.
+        parts: classes and pictures.
+        seed: of the weights and the order.
+    """
+
+    dataset: ImageDataset
+    backbone: str
+    precision: Precision
+    settings: PretrainingSettings
+    parts: Split
+    seed: int
+
+    @classmethod
+    def of(cls, dataset: ImageDataset, settings: ClassSettings, old_classes: int, seed: int) -> Pretraining:
+        """Return what a seed of an experiment starts from.
+
+        Raises:
+            UserError: more classes or pictures asked for than there are.
+        """
+        own = SHARED_SEED if settings.pretrainings == "shared" else seed
+        parts = split(dataset, old_classes, settings.held_out, own)
+        return cls(dataset, settings.backbone, settings.precision, settings.pretraining, parts, own)
+
+    @property
+    def run(self) -> str:
+        """Return a hash of it."""
+        return hash_of(
+            {
+                "backbone": self.backbone,
+                "precision": self.precision,
+                "settings": asdict(self.settings),
+                "old": self.parts.old_classes,
+                "train": hash_of(self.parts.train.tolist()),
+                "seed": self.seed,
+                "data": dict(self.dataset.sha256),
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Pretrained:
+    """A trained network and where it comes from.
+
+    Args:
+        pretraining: what it was asked for.
+        classifier: not to be changed; see :meth:`copy`.
+        mean: (3,) see :class:`Pictures`.
+        deviation: (3,) see :class:`Pictures`.
+        record: what a result says about it: epochs, held-out accuracy, seconds.
+    """
+
+    pretraining: Pretraining
+    classifier: Classifier
+    mean: Tensor
+    deviation: Tensor
+    record: Mapping[str, Any]
+
+    def copy(self, device: torch.device) -> Classifier:
+        """Return a network of the same weights that may be trained on."""
+        other = _empty(self.pretraining)
+        other.load_state_dict(self.classifier.state_dict())
+        return _placed(other, device, self.pretraining.precision)
+
+    def pictures(self, part: str, device: torch.device) -> Pictures:
+        """Return the training or the test part as this network reads it."""
+        images = self.pretraining.dataset.train if part == "train" else self.pretraining.dataset.test
+        return Pictures.of(images, self.mean, self.deviation, device)
+
+
+def pretrained(
+    wanted: Pretraining, cache: Path, device: torch.device, *, save_seconds: float = SAVE_SECONDS
+) -> Pretrained:
+    """Return a pre-trained network from the cache, trained first if it is not there, or to its end.
+
+    Args:
+        wanted: which.
+        cache: folder of all caches.
+        device: where to train; a network trained elsewhere is taken as it is.
+        save_seconds: least time between two states on disk.
+
+    Raises:
+        UserError: training diverged, or what the cache has is damaged.
+    """
+    name = f"{wanted.backbone}-{len(wanted.parts.old_classes)}-{wanted.run}"
+    folder = cache / FOLDER / name
+    if not folder.exists():
+        state = cache / FOLDER / f"{name}.state.safetensors"
+        classifier, record = _train(wanted, state, device, save_seconds)
+        mean, deviation = statistics(wanted.dataset.train, wanted.parts.train)
+        tensors = {**classifier.state_dict(), "mean": mean, "deviation": deviation}
+        with atomic_path(folder, directory=True) as temporary:
+            write_tensors(temporary / MODEL_FILE, tensors, {"run": wanted.run})
+            write_json(temporary / RECORD_FILE, {**record, "file_sha256": sha256(temporary / MODEL_FILE)})
+        state.unlink(missing_ok=True)
+    return _load(wanted, folder, device)
+
+
+def _load(wanted: Pretraining, folder: Path, device: torch.device) -> Pretrained:
+    """Read a network and check that it is the one that was written."""
+    record = read_json(folder / RECORD_FILE)
+    path = folder / MODEL_FILE
+    if not path.exists() or not isinstance(record, dict) or record.get("file_sha256") != sha256(path):
+        raise UserError(f"{path} is missing or was altered; delete {folder} to pre-train anew")
+    tensors = load_tensors(path)
+    mean, deviation = (tensors.pop(name) for name in STATISTICS)
+    classifier = _empty(wanted)
+    classifier.load_state_dict(tensors)
+    return Pretrained(wanted, _placed(classifier, device, wanted.precision), mean, deviation, record)
+
+
+def _train(
+    wanted: Pretraining, path: Path, device: torch.device, save_seconds: float
+) -> tuple[Classifier, dict[str, Any]]:
+    """Train to the end, or go on after the last epoch that ``path`` has."""
+    settings, samples = wanted.settings, wanted.parts.train
+    mean, deviation = statistics(wanted.dataset.train, samples)
+    pictures = Pictures.of(wanted.dataset.train, mean, deviation, device)
+    classifier = _placed(_empty(wanted), device, wanted.precision)
+    optimizer = torch.optim.SGD(
+        classifier.parameters(),
+        lr=settings.lr[0],
+        momentum=settings.momentum,
+        weight_decay=settings.weight_decay,
+    )
+    done, seconds = 0, 0.0
+    found = load_state(path, wanted.run, remedy="delete {path} to start anew")
+    if found is not None:
+        tensors, record = found
+        restore(classifier, optimizer, tensors)
+        done, seconds = record["epochs"], record["seconds"]
+    epochs, steps = sum(settings.epochs), len(list(batches(samples, settings.batch_size)))
+    title = f"pre-train {wanted.backbone} on {len(wanted.parts.old_classes)} classes"
+    with stage(title, epochs * len(samples), done=done * len(samples)) as progress:
+        begin = saved = time.perf_counter()
+        for epoch in range(done, epochs):
+            learn_epoch(
+                classifier,
+                optimizer,
+                pictures,
+                samples,
+                batch_size=settings.batch_size,
+                padding=settings.padding,
+                flip=settings.flip,
+                generator=generator(wanted.seed, f"epoch {epoch} of pre-training"),
+                rate=lambda step, epoch=epoch: rate_at(settings, epoch, step, steps),  # type: ignore[misc]
+                progress=progress,
+            )
+            now = time.perf_counter()
+            if now - saved >= save_seconds and epoch + 1 < epochs:
+                spent = seconds + now - begin
+                tensors = training_tensors(classifier, optimizer)
+                save_state(path, tensors, {"run": wanted.run, "epochs": epoch + 1, "seconds": spent})
+                saved = time.perf_counter()
+        seconds += time.perf_counter() - begin
+    return classifier, {
+        "run": wanted.run,
+        "backbone": wanted.backbone,
+        "precision": "bfloat16" if classifier.reduced else "float32",
+        "parameters": sum(parameter.numel() for parameter in classifier.parameters()),
+        "seed": wanted.seed,
+        "old_classes": wanted.parts.old_classes,
+        "pictures": len(samples),
+        "settings": json.loads(json.dumps(asdict(settings))),
+        "held_out_top1": _held_out(wanted, classifier, pictures),
+        "device": device.type,
+        "seconds": seconds,
+    }
+
+
+def rate_at(settings: PretrainingSettings, epoch: int, step: int, steps: int) -> float:
+    """Return the learning rate of a step.
+
+    Args:
+        settings: phases and schedule.
+        epoch: counted from 0 over all phases.
+        step: within the epoch, counted from 0.
+        steps: of an epoch.
+    """
+    if settings.schedule == "steps":
+        for epochs, lr in zip(settings.epochs, settings.lr, strict=True):
+            if epoch < epochs:
+                return lr
+            epoch -= epochs
+        raise ValueError(f"epoch {epoch} is beyond the last phase")
+    done = (epoch * steps + step) / (settings.epochs[0] * steps)
+    peak = settings.lr[0]
+    if done < WARM_UP:
+        return peak * (START + (1 - START) * done / WARM_UP)
+    return peak / 2 * (1 + math.cos(math.pi * (done - WARM_UP) / (1 - WARM_UP)))
+
+
+def _held_out(wanted: Pretraining, classifier: Classifier, pictures: Pictures) -> float:
+    """Return the share of the old classes' held-out pictures that is classified rightly, among all outputs."""
+    held_out = wanted.parts.held_out
+    old = held_out[~wanted.parts.new[wanted.dataset.train.labels[held_out]]]
+    made = classifier.head().logits(features_of(classifier, pictures, old)).argmax(1).cpu()
+    return float((made == wanted.dataset.train.labels[old]).double().mean())
+
+
+def _empty(wanted: Pretraining) -> Classifier:
+    """Return the network before training, with one output for every class."""
+    return build_classifier(wanted.backbone, wanted.dataset.classes, wanted.seed)
+
+
+def _placed(classifier: Classifier, device: torch.device, precision: Precision) -> Classifier:
+    """Return the network on a device, its maps in the order that convolutions are fastest with."""
+    placed: Classifier = classifier.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    placed.reduced = precision == "bfloat16" or (precision == "auto" and device.type == "cuda")
+    return placed

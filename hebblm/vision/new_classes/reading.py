@@ -1,0 +1,125 @@
+"""Predict, score, and only then observe: what every method makes of a network and what it remembers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from hebblm.adapt import Context
+from hebblm.adapt.safeguards import Safeguards
+from hebblm.memory import FlatMemory, RingMemory
+from hebblm.types import OutputHead
+from hebblm.vision.new_classes.methods import Method
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Pictures that one state of the network predicts.
+
+    Args:
+        head: the softmax layer at that moment.
+        hidden: (n, D) their features at that moment.
+        labels: (n,) int64.
+    """
+
+    head: OutputHead
+    hidden: Tensor
+    labels: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What is known before the first picture.
+
+    Args:
+        keys: (m, D) features of the training pictures, as the network gave them when they were stored.
+        labels: (m,) int64 of them.
+        counts: (C,) int64 different training pictures of each class so far, n_i.
+        new: (C,) bool, the classes that pre-training did not see.
+    """
+
+    keys: Tensor
+    labels: Tensor
+    counts: Tensor
+    new: Tensor
+
+    def context(self, head: OutputHead, k: int, capacity: int | None) -> Context:
+        """Return a context over all of it, or over an empty memory that up to ``capacity`` observed pairs go to."""
+        width, device = self.keys.shape[1], self.keys.device
+        memory: FlatMemory | RingMemory
+        if capacity is None:
+            memory = FlatMemory(width, device=device)
+            memory.add(self.keys, self.labels)
+        elif capacity == 0:
+            memory = FlatMemory(width, device=device)
+        else:
+            memory = RingMemory(width, capacity, device=device)
+        return Context(head, memory, k=k, train_counts=self.counts, new_classes=self.new)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one method predicted.
+
+    Args:
+        classes: (n,) uint8 the likeliest class of each picture.
+        losses: (n,) float32 nats of the right one.
+        stabilized: queries whose adaptation diverged and was run at a smaller rate.
+    """
+
+    classes: Tensor
+    losses: Tensor
+    stabilized: int
+
+    def score(self, labels: Tensor) -> dict[str, float]:
+        """Return ``accuracy`` and mean ``loss`` in nats, given the labels (n,)."""
+        right = (self.classes == labels.cpu()).double()
+        return {"accuracy": float(right.mean()), "loss": float(self.losses.double().mean())}
+
+
+@torch.no_grad()
+def read(
+    blocks: Iterable[Block],
+    remembered: Remembered,
+    methods: Mapping[str, Method],
+    *,
+    k: int,
+    observes: bool,
+    progress: Callable[[int], None] = lambda pictures: None,
+) -> dict[str, Reading]:
+    """Let every method predict every block; all of them share retrieval and adaptation.
+
+    Args:
+        blocks: in their order; each is predicted and scored before any of it is observed.
+        remembered: the memory and counts to begin with.
+        methods: by name.
+        k: neighbours K a query.
+        observes: whether a block, once it is scored, goes to the memories and counts.
+        progress: told how many pictures were read.
+    """
+    capacities = {method.capacity for method in methods.values()}
+    contexts: dict[int | None, Context] = {}
+    classes: dict[str, list[Tensor]] = {name: [] for name in methods}
+    losses: dict[str, list[Tensor]] = {name: [] for name in methods}
+    stabilized = dict.fromkeys(methods, 0)
+    for block in blocks:
+        for capacity in capacities:
+            if capacity not in contexts:
+                contexts[capacity] = remembered.context(block.head, k, capacity)
+            contexts[capacity].set_head(block.head)
+        for name, method in methods.items():
+            batch = contexts[method.capacity].batch(block.hidden)
+            log_probs = method.rule.log_probs(batch)  # (n, C)
+            classes[name].append(log_probs.argmax(1).to(torch.uint8).cpu())
+            losses[name].append(-log_probs.gather(1, block.labels[:, None]).squeeze(1).float().cpu())
+            stabilized[name] += int(Safeguards.of(method.rule, batch).stabilized.sum())
+        if observes:
+            for capacity, context in contexts.items():
+                context.observe(block.hidden, block.labels, write=capacity != 0)
+        progress(len(block.labels))
+    return {
+        name: Reading(torch.cat(classes[name]), torch.cat(losses[name]), stabilized[name]) for name in methods
+    }

@@ -1,0 +1,111 @@
+"""The results as JSON, with every seed's classes, pictures and predictions in files beside it.
+
+Beside what every result begins with (:mod:`hebblm.vision.result`)::
+
+    "tuning":  {condition: {method: [{hyper-parameters, "accuracy", "loss"}, ...]} or null}
+    "seeds":   [{"condition", "seed", "file", "file_sha256", "sha256", "old_classes", "pretraining"}, ...]
+    "methods": {method: {"conditions": {condition: {
+                   "hyperparameters", "new", "old", "overall": {"mean", "std"},
+                   "curve": [{"at", "new", "old", "overall": {"mean", "std"}}, ...],
+                   "seeds": [{"seed", "new", "old", "overall", "curve", "stabilized"}, ...]}}}}
+    "grid":    {method: {"beta", "eta"}}, for sensitivity alone
+
+Accuracies are shares within [0, 1], null where there is no such picture; ``at`` counts epochs in the incremental
+experiment and pictures in the others. A condition is a ratio such as ``2:1``, or a number of old classes. For timing,
+a method has ``hyperparameters``, and ``seconds`` and ``ratio`` with ``median``, ``min``, ``max`` and ``rounds``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hebblm.files import write_json
+from hebblm.vision.new_classes.methods import values_of
+from hebblm.vision.new_classes.online import points
+from hebblm.vision.new_classes.setup import ClassSetup, Outcome, Run
+from hebblm.vision.new_classes.timing import Times, median_of
+from hebblm.vision.new_classes.top1 import along, over_seeds, top1
+from hebblm.vision.result import RESULT_FILE, head, write_predictions
+
+
+def write_outcome(
+    experiment: str, scale: str, outcome: Outcome, setup: ClassSetup, provenance: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Write ``result.json`` and a file of predictions for each condition and seed, and return the former."""
+    document = {
+        **head(experiment, scale, setup, provenance),
+        "tuning": dict(outcome.tuning),
+        "seeds": [_write_run(experiment, run, setup.folder) for run in outcome.runs],
+        "methods": {
+            name: {
+                "conditions": {
+                    condition: _summary(outcome.of(condition), name, outcome.interval)
+                    for condition in outcome.conditions
+                }
+            }
+            for name in outcome.runs[0].predictions
+        },
+    }
+    if experiment == "sensitivity":
+        document["grid"] = {name: dict(point) for name, point in points(setup.settings.sensitivity).items()}
+    write_json(setup.folder / RESULT_FILE, document)
+    return document
+
+
+def write_times(scale: str, times: Times, setup: ClassSetup, provenance: Mapping[str, Any]) -> dict[str, Any]:
+    """Write ``result.json`` of the comparison of times, and return it."""
+    document = {
+        **head("timing", scale, setup, provenance),
+        "tuning": {str(setup.settings.old_classes): times.tuning},
+        "seeds": [{"seed": setup.seeds[0], "pretraining": dict(times.pretraining)}],
+        "methods": {
+            name: {
+                "hyperparameters": values_of(name, times.values),
+                "seconds": median_of(seconds),
+                "ratio": median_of(times.ratios(name)),
+            }
+            for name, seconds in times.seconds.items()
+        },
+    }
+    write_json(setup.folder / RESULT_FILE, document)
+    return document
+
+
+def _write_run(experiment: str, run: Run, folder: Path) -> dict[str, Any]:
+    """Write what a seed drew and predicted; return what the result says of it."""
+    name = re.sub(r"[^0-9a-z]+", "-", run.condition)
+    path = folder / f"{name}-seed-{run.seed}.safetensors"
+    header = {"experiment": experiment, "condition": run.condition, "seed": str(run.seed)}
+    return {
+        "condition": run.condition,
+        "seed": run.seed,
+        **write_predictions(path, header, drawn=run.drawn, labels=run.labels, predictions=run.predictions),
+        "old_classes": [int(at) for at in (~run.new).nonzero()],
+        "pretraining": dict(run.pretraining),
+    }
+
+
+def _summary(runs: list[Run], name: str, interval: int | None) -> dict[str, Any]:
+    """Return what the result says of a method under a condition: over the seeds, and seed by seed."""
+    last = [top1(run.predictions[name][-1], run.labels, run.new) for run in runs]
+    curves = [_curve(run, name, interval) for run in runs]
+    return {
+        "hyperparameters": values_of(name, runs[0].values),
+        **over_seeds(last),
+        "curve": [{"at": each[0]["at"], **over_seeds(list(each))} for each in zip(*curves, strict=True)],
+        "seeds": [
+            {"seed": run.seed, **scores, "curve": curve, "stabilized": run.stabilized[name]}
+            for run, scores, curve in zip(runs, last, curves, strict=True)
+        ],
+    }
+
+
+def _curve(run: Run, name: str, interval: int | None) -> list[dict[str, Any]]:
+    """Return accuracies after each epoch, or over the first pictures of the stream."""
+    made = run.predictions[name]
+    if interval is not None:
+        return along(made[0], run.labels, run.new, interval)
+    return [{"at": at + 1, **top1(each, run.labels, run.new)} for at, each in enumerate(made)]

@@ -1,0 +1,263 @@
+"""What can be set in the experiments on new classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from hebblm.adapt import checks
+from hebblm.errors import UserError
+from hebblm.vision.backbones import check_backbone
+from hebblm.vision.settings import changed
+
+Precision = Literal["auto", "float32", "bfloat16"]
+
+
+@dataclass(frozen=True, slots=True)
+class PretrainingSettings:
+    """How a backbone and its head learn the old classes: SGD over cropped and flipped pictures.
+
+    Args:
+        epochs: passes over the pictures, phase by phase.
+        lr: learning rate of each phase.
+        schedule: steps keeps each phase's rate; onecycle has one phase, whose rate rises for a quarter of the steps to
+            ``lr`` and falls to zero along a cosine.
+        batch_size: pictures a step.
+        momentum: of SGD.
+        weight_decay: of SGD, on every parameter.
+        padding: black pixels around a picture before it is cropped to its size again.
+        flip: whether half of the pictures are mirrored.
+    """
+
+    epochs: tuple[int, ...] = (150, 100, 100)
+    lr: tuple[float, ...] = (0.1, 0.01, 0.001)
+    schedule: Literal["steps", "onecycle"] = "steps"
+    batch_size: int = 128
+    momentum: float = 0.9
+    weight_decay: float = 5e-4
+    padding: int = 4
+    flip: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse values out of range."""
+        if len(self.epochs) != len(self.lr):
+            raise UserError(
+                f"pretraining.epochs = {self.epochs} and pretraining.lr = {self.lr} must be as many values"
+            )
+        if self.schedule == "onecycle" and len(self.epochs) > 1:
+            raise UserError(f"pretraining.epochs = {self.epochs} must be one value with schedule=onecycle")
+        for epochs, lr in zip(self.epochs, self.lr, strict=True):
+            checks.at_least("pretraining.epochs", epochs, 1)
+            checks.above_zero("pretraining.lr", lr)
+        checks.at_least("pretraining.batch_size", self.batch_size, 2)
+        checks.decay("pretraining.momentum", self.momentum)
+        checks.at_least("pretraining.weight_decay", self.weight_decay, 0)
+        checks.at_least("pretraining.padding", self.padding, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class IncrementSettings:
+    """A small set of all classes on which the whole network is fine-tuned by RMSprop.
+
+    The paper calls the set small and does not say how small. With 50 pictures a class an epoch has 39 steps, which is
+    of the order that its 2 % on new classes after one epoch asks for; with all 500 it would be ten times as many.
+
+    Args:
+        samples: pictures a class.
+        ratios: one run each; half of the new classes have so many times fewer pictures.
+        epochs: passes over the set; every method is tested after each.
+        reported: the epochs of the table, and those that tuning looks at.
+        batch_size: pictures a step.
+        lr: of RMSprop.
+        tested: test pictures, drawn at random, that every method predicts after each epoch.
+    """
+
+    samples: int = 50
+    ratios: tuple[int, ...] = (1, 2, 5)
+    epochs: int = 10
+    reported: tuple[int, ...] = (1, 3, 10)
+    batch_size: int = 128
+    lr: tuple[float, ...] = (5e-5, 1e-4, 5e-4, 1e-3)
+    tested: int = 10_000
+
+    def __post_init__(self) -> None:
+        """Refuse values out of range."""
+        checks.at_least("increment.tested", self.tested, 1)
+        _grid("increment.ratios", self.ratios, 1)
+        _grid("increment.reported", self.reported, 1)
+        _grid("increment.lr", self.lr, 0)
+        checks.at_least("increment.epochs", self.epochs, 1)
+        checks.at_least("increment.batch_size", self.batch_size, 2)
+        if max(self.reported) > self.epochs:
+            raise UserError(
+                f"increment.reported = {self.reported} is beyond increment.epochs = {self.epochs}; lower it"
+            )
+        if self.samples < max(self.ratios):
+            raise UserError(
+                f"increment.samples = {self.samples} leaves no picture at a ratio of {max(self.ratios)}:1; raise it"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class OnlineSettings:
+    """A stream of pictures of all classes: predict some, score them, learn from them.
+
+    Args:
+        interval: pictures predicted between two updates of network and memory.
+        lr: of RMSprop, one step an interval.
+        streamed: test pictures in the stream, drawn at random.
+    """
+
+    interval: int = 100
+    lr: tuple[float, ...] = (5e-5, 1e-4, 5e-4, 1e-3)
+    streamed: int = 10_000
+
+    def __post_init__(self) -> None:
+        """Refuse values out of range."""
+        checks.at_least("online.interval", self.interval, 2)
+        checks.at_least("online.streamed", self.streamed, 1)
+        _grid("online.lr", self.lr, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class AdaptationSettings:
+    """What the methods run with. Where several values stand, the best on held-out pictures is taken.
+
+    The grids hold the paper's and go beyond them, for every method alike.
+
+    Args:
+        k: neighbours a query.
+        eps: constant in the closeness 1 / (eps + squared distance).
+        mixture_theta: sharpness of Mixture.
+        mixture_gamma: share of the memory in Mixture.
+        mbpa_lambda: learning rate of MbPA, which follows RMSprop with a fresh state for each query.
+        mbpa_steps: its steps.
+        hebb_beta: decay of the Hebbian term's weight.
+        hebb_eta: scale of the Hebbian term.
+        hebb_constant: the weight in variant v3.
+        rings: capacities of the memories of Hebb-N.
+    """
+
+    k: int = 200
+    eps: float = 1e-3
+    mixture_theta: tuple[float, ...] = (0.05, 0.2, 0.4, 0.6, 0.8, 1.0)
+    mixture_gamma: tuple[float, ...] = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
+    mbpa_lambda: tuple[float, ...] = (1e-4, 1e-3, 1e-2)
+    mbpa_steps: tuple[int, ...] = (1, 5, 10)
+    hebb_beta: tuple[float, ...] = (0.4, 0.5, 0.6, 0.7, 0.8, 0.95)
+    hebb_eta: tuple[float, ...] = (0.05, 0.1, 0.2, 0.5, 0.7, 0.9, 1.1, 1.3, 1.5)
+    hebb_constant: tuple[float, ...] = (0.2, 0.4, 0.6, 0.8)
+    rings: tuple[int, ...] = (250, 500)
+
+    def __post_init__(self) -> None:
+        """Refuse values out of range."""
+        checks.at_least("adaptation.k", self.k, 1)
+        checks.above_zero("adaptation.eps", self.eps)
+        for name in ("mixture_theta", "mbpa_lambda", "hebb_eta"):
+            _grid(f"adaptation.{name}", getattr(self, name), 0)
+        _grid("adaptation.mbpa_steps", self.mbpa_steps, 1)
+        _grid("adaptation.rings", self.rings, 1)
+        for name in ("mixture_gamma", "hebb_constant"):
+            _grid(f"adaptation.{name}", getattr(self, name), 0)
+            for value in getattr(self, name):
+                checks.share(f"adaptation.{name}", value)
+        _grid("adaptation.hebb_beta", self.hebb_beta, 0)
+        for beta in self.hebb_beta:
+            checks.decay("adaptation.hebb_beta", beta)
+
+
+@dataclass(frozen=True, slots=True)
+class SensitivitySettings:
+    """The grid of the heat map (the paper's Fig. hyper); each point is read from one adaptation pass.
+
+    Args:
+        beta: decay of the Hebbian term's weight.
+        eta: scale of the Hebbian term.
+    """
+
+    beta: tuple[float, ...] = (0.4, 0.5, 0.6, 0.7, 0.8)
+    eta: tuple[float, ...] = (0.5, 0.7, 0.9, 1.1, 1.3, 1.5)
+
+    def __post_init__(self) -> None:
+        """Refuse values out of range."""
+        _grid("sensitivity.beta", self.beta, 0)
+        _grid("sensitivity.eta", self.eta, 0)
+        for beta in self.beta:
+            checks.decay("sensitivity.beta", beta)
+
+
+@dataclass(frozen=True, slots=True)
+class TimingSettings:
+    """How computation time is compared.
+
+    Args:
+        rounds: each runs every method once, in turn.
+        samples: pictures of a run.
+    """
+
+    rounds: int = 5
+    samples: int = 10_000
+
+    def __post_init__(self) -> None:
+        """Refuse values out of range."""
+        checks.at_least("timing.rounds", self.rounds, 1)
+        checks.at_least("timing.samples", self.samples, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class ClassSettings:
+    """A run of an experiment on new classes.
+
+    Args:
+        backbone: name of the network.
+        old_classes: how many classes the network is pre-trained on.
+        varied: the numbers of old classes that pretrain-classes compares.
+        pretrainings: own splits the classes and pre-trains anew for each seed; shared does so once, and the seeds
+            draw other samples and orders.
+        precision: of the backbone's convolutions: float32, bfloat16 (twice as fast on processors that have it, slow on
+            others) or auto, bfloat16 on a GPU.
+        held_out: pictures of each class, of the training part, that nothing is trained on; tuning is done on them.
+        pretraining: of the backbone.
+        increment: of the incremental experiment.
+        online: of all others.
+        adaptation: of the methods.
+        sensitivity: of the heat map.
+        timing: of the comparison of times.
+    """
+
+    backbone: str = "resnet50"
+    old_classes: int = 50
+    varied: tuple[int, ...] = (30, 50, 70)
+    pretrainings: Literal["own", "shared"] = "own"
+    precision: Precision = "auto"
+    held_out: int = 50
+    pretraining: PretrainingSettings = field(default_factory=PretrainingSettings)
+    increment: IncrementSettings = field(default_factory=IncrementSettings)
+    online: OnlineSettings = field(default_factory=OnlineSettings)
+    adaptation: AdaptationSettings = field(default_factory=AdaptationSettings)
+    sensitivity: SensitivitySettings = field(default_factory=SensitivitySettings)
+    timing: TimingSettings = field(default_factory=TimingSettings)
+
+    def __post_init__(self) -> None:
+        """Refuse values out of range.
+
+        Raises:
+            UserError: naming the value and the remedy.
+        """
+        check_backbone(self.backbone)
+        checks.at_least("old_classes", self.old_classes, 1)
+        _grid("varied", self.varied, 1)
+        checks.at_least("held_out", self.held_out, 1)
+
+    def changed(self, values: Mapping[str, str]) -> ClassSettings:
+        """Return a copy with some values replaced; see :func:`hebblm.vision.settings.changed`."""
+        return changed(self, values)
+
+
+def _grid(name: str, values: tuple[float, ...], low: float) -> None:
+    """Refuse an empty grid, a value twice, and one below ``low``."""
+    if not values or len(set(values)) < len(values):
+        raise UserError(f"{name} = {values} must have at least one value, each once")
+    for value in values:
+        checks.at_least(name, value, low)

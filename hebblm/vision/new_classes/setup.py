@@ -1,0 +1,114 @@
+"""What the experiments on new classes start from, and what they give."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hebblm.files import hash_of
+from hebblm.vision.new_classes.learning import features_of
+from hebblm.vision.new_classes.pretraining import Pretrained, Pretraining, pretrained
+from hebblm.vision.new_classes.reading import Remembered
+from hebblm.vision.new_classes.settings import ClassSettings
+from hebblm.vision.progress import stage
+from hebblm.vision.setup import Setup
+
+
+class ClassSetup(Setup[ClassSettings]):
+    """An experiment on new classes before it is run."""
+
+    __slots__ = ()
+
+    def check(self, *old_classes: int) -> None:
+        """Raise UserError for sizes that the data set does not have, before anything is trained."""
+        for count in old_classes:
+            for seed in self.seeds:
+                Pretraining.of(self.dataset, self.settings, count, seed)
+
+    def start(self, seed: int, old_classes: int) -> Pretrained:
+        """Return the network that a seed starts from, trained first where the cache does not have it."""
+        wanted = Pretraining.of(self.dataset, self.settings, old_classes, seed)
+        return pretrained(wanted, self.cache, self.device)
+
+    def run_of(self, start: Pretrained, seed: int, **further: Any) -> str:
+        """Return a hash of everything that decides about the numbers of a stage."""
+        settings = asdict(self.settings)
+        # The grid of the heat map and the size of the timing decide about no prediction.
+        decides = {name: settings[name] for name in ("increment", "online", "adaptation")}
+        return hash_of(
+            {
+                **decides,
+                "pretraining": start.pretraining.run,
+                "held_out": self.settings.held_out,
+                "seed": seed,
+                "device": self.device.type,
+                **further,
+            }
+        )
+
+
+def old_memory(start: Pretrained, device: torch.device) -> Remembered:
+    """Return the pairs of pre-training, keys as the pre-trained network gives them."""
+    samples = start.pretraining.parts.train
+    pictures = start.pictures("train", device)
+    classifier = start.copy(device)
+    with stage("keys of the pre-training pictures", len(samples)) as progress:
+        keys = features_of(classifier, pictures, samples, progress)
+    labels = pictures.labels[samples.to(device)]
+    new = start.pretraining.parts.new.to(device)
+    return Remembered(keys, labels, torch.bincount(labels, minlength=len(new)), new)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one seed gave under one condition.
+
+    Args:
+        condition: e.g. ``50`` old classes, or ``2:1``.
+        seed: the seed.
+        values: hyper-parameters by method.
+        pretraining: what is recorded about the network it started from.
+        new: (C,) bool.
+        labels: (n,) int64 of the test pictures, in the order in which they were predicted.
+        predictions: by method, (E, n) uint8: after each epoch, or once (E = 1) on the way through the stream.
+        stabilized: by method, queries that were adapted at a smaller rate because they diverged.
+        drawn: by name, whatever else the seed decided about the pictures.
+    """
+
+    condition: str
+    seed: int
+    values: Mapping[str, Mapping[str, float]]
+    pretraining: Mapping[str, Any]
+    new: Tensor
+    labels: Tensor
+    predictions: Mapping[str, Tensor]
+    stabilized: Mapping[str, int]
+    drawn: Mapping[str, Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an experiment gave.
+
+    Args:
+        runs: by condition and seed.
+        tuning: by condition, what was tried; None where nothing was left to choose.
+        interval: pictures between two points of a curve over the stream; None where predictions are by epoch.
+    """
+
+    runs: tuple[Run, ...]
+    tuning: Mapping[str, Any]
+    interval: int | None
+
+    @property
+    def conditions(self) -> list[str]:
+        """The conditions, in their order."""
+        return list(dict.fromkeys(run.condition for run in self.runs))
+
+    def of(self, condition: str) -> list[Run]:
+        """Return the runs of a condition, seed by seed."""
+        return [run for run in self.runs if run.condition == condition]

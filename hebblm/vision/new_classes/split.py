@@ -1,0 +1,131 @@
+"""Which classes are old, and which pictures go where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from hebblm.errors import UserError
+from hebblm.vision.data.images import ImageDataset
+from hebblm.vision.seeds import generator
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """What is decided before pre-training; positions count within the training part.
+
+    Args:
+        new: (C,) bool, the classes that pre-training does not see.
+        train: (n,) int64 pictures of old classes, for pre-training.
+        spare: (m,) int64 pictures of new classes, for later.
+        held_out: (h,) int64 pictures of all classes that nothing is trained on, in random order.
+    """
+
+    new: Tensor
+    train: Tensor
+    spare: Tensor
+    held_out: Tensor
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the same by name."""
+        return {"new": self.new, "train": self.train, "spare": self.spare, "held_out": self.held_out}
+
+    @property
+    def old_classes(self) -> list[int]:
+        """The old classes, ascending."""
+        return [int(at) for at in (~self.new).nonzero()]
+
+
+def split(dataset: ImageDataset, old_classes: int, held_out: int, seed: int) -> Split:
+    """Draw the old classes, and ``held_out`` pictures of every class.
+
+    Raises:
+        UserError: no class is left to be new, or a class has no picture left to train on.
+    """
+    if old_classes >= dataset.classes:
+        raise UserError(
+            f"{old_classes} pre-training classes leave no new one of the {dataset.classes} of {dataset.name}; choose "
+            f"at most {dataset.classes - 1}"
+        )
+    new = torch.ones(dataset.classes, dtype=torch.bool)
+    new[torch.randperm(dataset.classes, generator=generator(seed, "classes"))[:old_classes]] = False
+    kept, out = [], []
+    for name, pictures in enumerate(by_class(dataset.train.labels, dataset.classes)):
+        if len(pictures) <= held_out:
+            raise UserError(
+                f"held_out = {held_out} leaves none of the {len(pictures)} training pictures of class {name} of "
+                f"{dataset.name}; lower it"
+            )
+        order = pictures[
+            torch.randperm(len(pictures), generator=generator(seed, f"held out of class {name}"))
+        ]
+        out.append(order[:held_out])
+        kept.append(order[held_out:])
+    everything = torch.cat(kept)
+    is_new = new[dataset.train.labels[everything]]
+    stream = torch.cat(out)
+    return Split(
+        new,
+        everything[~is_new],
+        everything[is_new],
+        stream[torch.randperm(len(stream), generator=generator(seed, "held-out stream"))],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Increment:
+    """The pictures of the incremental phase.
+
+    Args:
+        samples: (n,) int64 positions in the training part, class by class.
+        fewer: (C,) bool, the new classes that have fewer of them.
+    """
+
+    samples: Tensor
+    fewer: Tensor
+
+
+def increment(dataset: ImageDataset, parts: Split, *, samples: int, ratio: int, seed: int) -> Increment:
+    """Draw ``samples`` pictures of every class, and ``ratio`` times fewer of half of the new classes.
+
+    The pictures of old classes are among those of pre-training. For one seed, the pictures and the half are the same
+    whatever the ratio: a larger one leaves some of them out.
+
+    Raises:
+        UserError: a class has fewer pictures.
+    """
+    available = torch.cat([parts.train, parts.spare])
+    new = parts.new.nonzero().squeeze(1)
+    fewer = torch.zeros_like(parts.new)
+    fewer[new[torch.randperm(len(new), generator=generator(seed, "imbalance"))[: len(new) // 2]]] = True
+    chosen = []
+    for name, own in enumerate(by_class(dataset.train.labels[available], dataset.classes)):
+        if len(own) < samples:
+            raise UserError(
+                f"increment.samples = {samples} is more than the {len(own)} pictures of class {name} of {dataset.name} "
+                "that are not held out; lower it"
+            )
+        order = own[torch.randperm(len(own), generator=generator(seed, f"increment of class {name}"))]
+        chosen.append(available[order[: samples // ratio if fewer[name] else samples]])
+    return Increment(torch.cat(chosen), fewer if ratio > 1 else torch.zeros_like(fewer))
+
+
+def predicted_order(dataset: ImageDataset, count: int, seed: int) -> Tensor:
+    """Return ``count`` positions (n,) int64 of the test part in random order.
+
+    Raises:
+        UserError: there are fewer.
+    """
+    if count > len(dataset.test):
+        raise UserError(
+            f"{count:,} test pictures were asked for, but {dataset.name} has {len(dataset.test):,}; lower "
+            "online.streamed, increment.tested or timing.samples"
+        )
+    return torch.randperm(len(dataset.test), generator=generator(seed, "test"))[:count]
+
+
+def by_class(labels: Tensor, classes: int) -> list[Tensor]:
+    """Return the positions (n_c,) int64 of each class, ascending, in labels (N,)."""
+    return [(labels == name).nonzero().squeeze(1) for name in range(classes)]

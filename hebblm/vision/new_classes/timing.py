@@ -1,0 +1,119 @@
+"""What a method costs in the online experiment, beside the network alone (the paper's Table "time")."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from hebblm.files import read_json, write_json
+from hebblm.vision.new_classes.methods import METHODS, methods_of
+from hebblm.vision.new_classes.online import online_values
+from hebblm.vision.new_classes.pretraining import Pretrained
+from hebblm.vision.new_classes.reading import Remembered, read
+from hebblm.vision.new_classes.setup import ClassSetup, old_memory
+from hebblm.vision.new_classes.split import predicted_order
+from hebblm.vision.new_classes.stream import stream
+from hebblm.vision.new_classes.tuning import Point
+from hebblm.vision.progress import stage
+
+WARM_UP_BLOCKS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """What was measured.
+
+    Args:
+        values: hyper-parameters by method.
+        tuning: what was tried for them, None where nothing was left to choose.
+        pretraining: what is recorded about the network.
+        seconds: by method, of a run in each round.
+    """
+
+    values: Mapping[str, Point]
+    tuning: dict[str, Any] | None
+    pretraining: Mapping[str, Any]
+    seconds: Mapping[str, list[float]]
+
+    def ratios(self, name: str) -> list[float]:
+        """Return a method's time over that of the network alone in the same round, round by round."""
+        pairs = zip(self.seconds[name], self.seconds["parametric"], strict=True)
+        return [own / alone for own, alone in pairs]
+
+
+def run_timing(setup: ClassSetup) -> Times:
+    """Run every method by itself over the same stream, in turn, so that a change of the machine's pace hits all alike.
+
+    Learning, retrieval, adaptation and writing to the memory are timed; computing the old pictures' keys is not.
+
+    Raises:
+        UserError: as :func:`hebblm.vision.new_classes.online.run_online`.
+    """
+    settings, seed = setup.settings, setup.seeds[0]
+    setup.check(settings.old_classes)
+    predicted_order(setup.dataset, settings.timing.samples, seed)
+    values, tuning = online_values(setup, settings.old_classes)
+    start = setup.start(seed, settings.old_classes)
+    remembered = old_memory(start, setup.device)
+    run = setup.run_of(start, seed, values=values, samples=settings.timing.samples)
+    path = setup.state / f"timing-{run}.json"
+    seconds: dict[str, list[float]] = read_json(path) if path.exists() else {name: [] for name in METHODS}
+    done = len(seconds[METHODS[0]])
+    total = (settings.timing.rounds - done) * len(METHODS) * settings.timing.samples
+    with stage("time every method in turn", max(0, total)) as progress:
+        for name in METHODS:
+            _timed(setup, start, remembered, name, values, WARM_UP_BLOCKS * settings.online.interval)
+        for turn in range(done, settings.timing.rounds):
+            shift = turn % len(METHODS)
+            for name in METHODS[shift:] + METHODS[:shift]:
+                seconds[name].append(_timed(setup, start, remembered, name, values, settings.timing.samples))
+                progress(settings.timing.samples)
+            write_json(path, seconds)
+    return Times(values, tuning, start.record, seconds)
+
+
+def median_of(values: list[float]) -> dict[str, Any]:
+    """Return median and extremes of repeated measurements, and these themselves."""
+    return {
+        "median": statistics.median(values),
+        "min": min(values),
+        "max": max(values),
+        "rounds": values,
+    }
+
+
+def _timed(
+    setup: ClassSetup,
+    start: Pretrained,
+    remembered: Remembered,
+    name: str,
+    values: Mapping[str, Point],
+    samples: int,
+) -> float:
+    """Return the seconds of one run of one method."""
+    settings = setup.settings
+    order = predicted_order(setup.dataset, min(samples, len(setup.dataset.test)), setup.seeds[0])
+    blocks = stream(
+        start.copy(setup.device),
+        start.pictures("test", setup.device),
+        order,
+        interval=settings.online.interval,
+        lr=values["parametric"]["lr"],
+    )
+    methods = methods_of((name,), values, settings.adaptation)
+    _wait(setup.device)
+    begin = time.perf_counter()
+    read(blocks, remembered, methods, k=settings.adaptation.k, observes=True)
+    _wait(setup.device)
+    return time.perf_counter() - begin
+
+
+def _wait(device: torch.device) -> None:
+    """Wait until a GPU has done what it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

@@ -1,0 +1,1 @@
+"""Permuted MNIST: tasks learnt one after the other, and which method forgets least."""

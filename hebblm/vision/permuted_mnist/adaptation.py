@@ -1,0 +1,136 @@
+"""MbPA over a whole one-hidden-layer network, each query by its own copy, without making a copy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from hebblm.adapt.solvers.problem import rose
+from hebblm.vision.permuted_mnist.curvature import curvature
+from hebblm.vision.permuted_mnist.mlp import MLP
+from hebblm.vision.settings import Rate as Rate
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkProblem:
+    """Maximise ``sum_k w_k log P(y_k | x_k)`` over a query's own copy of all parameters (Eq. 5).
+
+    What the base network makes of the neighbours is given, because an entry of the memory goes through it only once.
+
+    Args:
+        model: the base network, which stays as it is.
+        points: (n, K + 1, D) pixels of the neighbours and, as a last row, of the query.
+        inputs: (n, K + 1, H) ``W x + b`` of the same.
+        logits: (n, C, K + 1) ``V relu(W x + b) + v`` of the same.
+        labels: (n, K) int64.
+        weights: (n, K) ``w_k = c_k / |N|``; zero takes an entry out of every sum.
+    """
+
+    model: MLP
+    points: Tensor
+    inputs: Tensor
+    logits: Tensor
+    labels: Tensor
+    weights: Tensor
+
+    def gram(self) -> Tensor:
+        """Return ``G = X' X^T + 1`` (n, K + 1, K), X the K neighbours and X' the query as well."""
+        gram = torch.bmm(self.points, self.points[:, :-1].transpose(1, 2))
+        gram += 1
+        return gram
+
+
+@torch.no_grad()
+def descend(problem: NetworkProblem, gram: Tensor, rates: Tensor, *, steps: int) -> tuple[Tensor, Tensor]:
+    """Follow S steps of plain descent on both layers exactly; the first layer's change is never formed.
+
+    A step changes W by ``-D^T X``, in the span of the neighbours' pixels, so that it is enough to follow what
+    the hidden units receive, Z, for the K neighbours and, as a last row, for the query. With ``a = lr w``, ``X'`` the K
+    neighbours and the query, and ``G = X' X^T + 1``::
+
+        Z = X' W^T + b, then in each step, R and D for the K neighbours alone:
+        H = relu(Z)    R = (softmax(H V^T + v) - Y) a    D = (R V) [Z > 0]
+        V -= R^T H     v -= sum R     Z -= G D
+
+    Args:
+        problem: the queries and their neighbours.
+        gram: G (n, K + 1, K).
+        rates: (n,) learning rates.
+        steps: number S of steps, at least 1.
+
+    Returns:
+        The change of the logits (n, C), and whether the neighbours' loss rose (n,) bool.
+    """
+    head, labels, weights = problem.model.head, problem.labels, problem.weights
+    assert head.bias is not None  # an MLP always has one
+    n, count = labels.shape
+    scale = (rates.unsqueeze(1) * weights).unsqueeze(1)  # a (n, 1, K)
+    chosen, minus = labels.unsqueeze(1), weights.new_full((n, 1, count), -1)
+    hidden = problem.inputs.relu()  # H (n, K + 1, H)
+    near, across = hidden[:, :count], hidden.transpose(1, 2)
+
+    def residual(logits: Tensor) -> Tensor:
+        # The few classes come first: along a last dimension this short, a softmax is several times as slow.
+        found = logits[:, :, :count].softmax(1).scatter_add_(1, chosen, minus)
+        return found.mul_(scale)  # R^T (n, C, K)
+
+    # The first step starts from the V that all queries share, and from a problem that has to stay as it is.
+    now = residual(problem.logits)
+    change = now.transpose(1, 2).reshape(n * count, -1).mm(head.weight).view(n, count, -1)  # D (n, K, H)
+    change = _masked_gradient(change, near)
+    output = torch.baddbmm(head.weight.unsqueeze(0), now, near, alpha=-1)  # V (n, C, H)
+    offset = head.bias.unsqueeze(1) - now.sum(2, keepdim=True)  # v (n, C, 1)
+    inputs = torch.baddbmm(problem.inputs, gram, change, alpha=-1)  # Z (n, K + 1, H)
+    torch.clamp(inputs, min=0, out=hidden)
+    logits = torch.baddbmm(offset, output, across)  # (n, C, K + 1)
+    for _ in range(steps - 1):
+        now = residual(logits)
+        torch.bmm(now.transpose(1, 2), output, out=change)
+        change = _masked_gradient(change, near)
+        output.baddbmm_(now, near, alpha=-1)
+        offset -= now.sum(2, keepdim=True)
+        inputs.baddbmm_(gram, change, alpha=-1)
+        torch.clamp(inputs, min=0, out=hidden)
+        torch.baddbmm(offset, output, across, out=logits)
+    before = _loss(problem.logits[:, :, :count], labels, weights)
+    after = _loss(logits[:, :, :count], labels, weights)
+    return logits[:, :, count] - problem.logits[:, :, count], rose(before, after)
+
+
+def _loss(logits: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+    """Return ``-sum_k w_k log P(y_k | x_k)`` (n,) in nats for logits (n, C, K)."""
+    losses = torch.nn.functional.cross_entropy(logits, labels, reduction="none")  # (n, K)
+    return torch.where(weights > 0, weights * losses, 0).sum(1)
+
+
+def _masked_gradient(change: Tensor, hidden: Tensor) -> Tensor:
+    """Return ``D [H > 0]`` in the place of D (n, K, H), in one pass: what torch does backwards through a ReLU."""
+    found: Tensor = torch.ops.aten.threshold_backward.grad_input(change, hidden, 0, grad_input=change)
+    return found
+
+
+def adapt(problem: NetworkProblem, *, lr: float, rate: Rate, steps: int) -> tuple[Tensor, Tensor]:
+    """Run the descent at each query's own rate.
+
+    Args:
+        problem: the queries and their neighbours.
+        lr: at least 0; lambda itself where the rate is absolute, rho of ``rho / lambda_max`` where it is relative
+            (:func:`hebblm.vision.permuted_mnist.curvature.curvature`).
+        rate: which of the two.
+        steps: number S of steps, at least 0.
+
+    Returns:
+        The change of the logits (n, C), zero where it was not finite, and whether the neighbours' loss rose (n,) bool.
+    """
+    if lr == 0 or steps == 0:
+        nothing = torch.zeros_like(problem.logits[:, :, -1])
+        return nothing, torch.zeros_like(nothing[:, 0], dtype=torch.bool)
+    gram = problem.gram()
+    rates = torch.full_like(problem.weights[:, 0], lr)
+    if rate == "relative":
+        unit = curvature(problem.inputs[:, :-1], gram[:, :-1], problem.weights, problem.model.head.weight)
+        rates = torch.where(unit > 0, rates / unit, 0)
+    delta, rises = descend(problem, gram, rates, steps=steps)
+    return torch.where(delta.isfinite().all(1, keepdim=True), delta, 0), rises

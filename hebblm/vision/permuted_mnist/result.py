@@ -1,0 +1,98 @@
+"""The result of permuted MNIST as JSON, with every seed's tasks and predictions in files beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hebblm.files import write_json
+from hebblm.vision.permuted_mnist.experiment import Outcome, SeedOutcome
+from hebblm.vision.permuted_mnist.metrics import continual_result
+from hebblm.vision.permuted_mnist.settings import PermutedSettings
+from hebblm.vision.result import RESULT_FILE, head, spread, write_predictions
+from hebblm.vision.setup import Setup
+
+EXPERIMENT = "permuted-mnist"
+SUMMARIES = ("average_accuracy", "forgetting", "backward_transfer")
+
+
+def write_result(
+    outcome: Outcome, setup: Setup[PermutedSettings], *, scale: str, provenance: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Write ``result.json`` and ``seed-S.safetensors``, and return the former.
+
+    Args:
+        outcome: of the run.
+        setup: of the run.
+        scale: smoke, small or paper.
+        provenance: command, commit, versions, device.
+    """
+    settings, folder = setup.settings, setup.folder
+    seeds = [_write_seed(seed, folder) for seed in outcome.seeds]
+    document = {
+        **head(EXPERIMENT, scale, setup, provenance),
+        "tuning": None if outcome.values.record is None else _tuning(outcome, settings),
+        "seeds": seeds,
+        "methods": {name: _method(outcome, name, settings) for name in outcome.seeds[0].predictions},
+    }
+    write_json(folder / RESULT_FILE, document)
+    return document
+
+
+def _write_seed(outcome: SeedOutcome, folder: Path) -> dict[str, Any]:
+    """Write a seed's permutations, samples, labels and predictions; return what the result says of them."""
+    path = folder / f"seed-{outcome.seed}.safetensors"
+    header = {"experiment": EXPERIMENT, "seed": str(outcome.seed)}
+    drawn = outcome.drawn.tensors()
+    return {
+        "seed": outcome.seed,
+        **write_predictions(
+            path, header, drawn=drawn, labels=outcome.labels, predictions=outcome.predictions
+        ),
+        "training_seconds": {kind: outcome.totals[f"training-{kind}"]["seconds"] for kind in ("mlp", "ewc")},
+    }
+
+
+def _tuning(outcome: Outcome, settings: PermutedSettings) -> dict[str, Any]:
+    """Return how the hyper-parameters were chosen."""
+    return {
+        "seed": outcome.seeds[0].seed,
+        "tasks": settings.tune_tasks,
+        "held_out_samples_a_task": {"ewc": settings.held_out, "adaptation": settings.tune_samples},
+        "tried": outcome.values.record,
+    }
+
+
+def _method(outcome: Outcome, name: str, settings: PermutedSettings) -> dict[str, Any]:
+    """Return what the result says of a method: seed by seed, and over the seeds."""
+    results = [continual_result(seed.predictions[name], seed.labels) for seed in outcome.seeds]
+    curves = zip(*(result.curve for result in results), strict=True)
+    return {
+        "hyperparameters": _hyperparameters(outcome, name, settings),
+        **{key: spread([getattr(result, key) for result in results]) for key in SUMMARIES},
+        "curve": [spread(values) for values in curves],
+        "seeds": [
+            {
+                "seed": seed.seed,
+                **{key: getattr(result, key) for key in SUMMARIES},
+                "accuracy": [list(row) for row in result.accuracy],
+                "seconds": seed.totals[name]["seconds"],
+                "rose": int(seed.totals[name]["rose"]),
+            }
+            for seed, result in zip(outcome.seeds, results, strict=True)
+        ],
+    }
+
+
+def _hyperparameters(outcome: Outcome, name: str, settings: PermutedSettings) -> dict[str, float]:
+    """Return the values that a method ran with."""
+    if name == "ewc":
+        return {"lambda": outcome.values.ewc}
+    if name == "mlp":
+        return {}
+    kind, _, size = name.partition("-")
+    values = outcome.values.adaptation[int(size)]
+    hebb = {"beta": values.beta, "eta": values.eta} if kind == "hebb" else {}
+    rate = "rho" if settings.mbpa_rate == "relative" else "lambda"
+    return {rate: values.lr, **hebb, "stored": int(size)}
