@@ -79,6 +79,7 @@ class Reader:
             raise UserError(
                 f"a reader's base stays as trained, not base.lr={values.base.lr}; use hebblm.evaluate"
             )
+        self.model = model
         self.method = method
         self.update_every = update_every
         self.vocabulary = vocabulary
@@ -89,6 +90,7 @@ class Reader:
         opened = Opened() if memory is None else open_reader(Path(memory), self._owner, device)
         vocabulary.include(opened.words)
         self._base.grow(len(vocabulary.words))
+        self._beginning = self._base.state()
         self._last = torch.tensor([vocabulary.start], device=device)
         empty = build_memory(model.head.weight.shape[1], values.memory, device)
         self._memory = empty if opened.memory is None else opened.memory
@@ -109,12 +111,14 @@ class Reader:
         self,
         text: str | Sequence[int] | Tensor,
         *,
+        learn: bool = True,
         progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> Scores:
         """Predict, score, then learn a text, going on from the last call.
 
         Args:
             text: a string, each line break of which is an ``<eos>``, or the ids of known words, (T,).
+            learn: whether it is remembered; otherwise only the place in the text moves on.
             progress: called with the number of tokens done and T after each interval.
 
         Returns:
@@ -123,7 +127,7 @@ class Reader:
         Raises:
             UserError: an id that the vocabulary does not have.
         """
-        encoded, size = self._encoded(text)
+        encoded, size = self._encoded(text, include=learn)
         ids = self._last.new_tensor(encoded.ids)  # (T,)
         adapted, base, new = [self._base.head.weight.new_zeros(0)], [self._base.head.weight.new_zeros(0)], []
         for start in range(0, len(ids), self.update_every):
@@ -136,12 +140,42 @@ class Reader:
             adapted.append(self._rule.score(batch, targets))
             base.append(batch.base_losses(targets))
             new.append(labels >= rows)
-            self._learn(hidden, labels, rows)
+            if learn:
+                self._learn(hidden, labels, rows)
+            self._last = labels[-1:]
             progress(start + len(labels), len(ids))
         flags = torch.cat(new) if new else torch.zeros(0, dtype=torch.bool)
         losses = [torch.cat(part).float().cpu() for part in (adapted, base)]
         unadapted = Scores(encoded.tokens, losses[1], flags.cpu(), size, encoded.words)
         return Scores(encoded.tokens, losses[0], flags.cpu(), size, encoded.words, unadapted)
+
+    def begin(self) -> None:
+        """Stand at the beginning of a text; what was learned stays."""
+        self._base.restore(self._beginning)
+        self._last = self._last.new_tensor([self.vocabulary.start])
+
+    @torch.no_grad()
+    def predict(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """Return log-probabilities (N, V) in nats, adapted and of the base, behind hidden states (N, D)."""
+        batch = EvalBatch(hidden.to(self._last.device, self._base.head.weight.dtype), self._context)
+        return self._rule.log_probs(batch), batch.log_probs
+
+    def log_probs(self, ids: Sequence[int] | Tensor, *, last: int = 1) -> Tensor:
+        """Return what is expected behind the last tokens of a text of its own; learns nothing.
+
+        Args:
+            ids: (T,) from its beginning, nothing before them.
+            last: N, behind how many of them.
+
+        Returns:
+            (N, V) adapted log-probabilities, nats.
+        """
+        with self._base.aside():
+            self._base.restore(self._beginning)
+            hidden = self._base.read(torch.as_tensor(ids, dtype=torch.int64, device=self._last.device))
+        return torch.cat(
+            [self.predict(part)[0] for part in torch.split(hidden[len(hidden) - last :], self.update_every)]
+        )
 
     def suggest(self, context: str = "", n: int = 5) -> list[Suggestion]:
         """Return the most probable next words after what was read and some further words; learns nothing.
@@ -160,15 +194,20 @@ class Reader:
             raise UserError(f"n = {n} must be at least 1 word")
         with self._base.aside():
             hidden = self._base.read(self._ids(context))
-        batch = EvalBatch(hidden[-1:], self._context)
-        adapted, base = self._rule.log_probs(batch)[0].exp(), batch.log_probs[0].exp()
+        adapted, base = (found[0].exp() for found in self.predict(hidden[-1:]))
         if self.vocabulary.unknown is not None:
             adapted[self.vocabulary.unknown] = -1.0
         best = adapted.topk(min(n, int((adapted >= 0).sum()))).indices.tolist()
         return [Suggestion(self.vocabulary[i], float(adapted[i]), float(base[i])) for i in best]
 
     def generate(
-        self, prompt: str = "", *, max_new_tokens: int = 20, temperature: float = 1.0, seed: int = 0
+        self,
+        prompt: str = "",
+        *,
+        max_new_tokens: int = 20,
+        temperature: float = 1.0,
+        seed: int = 0,
+        until: Sequence[str] = (),
     ) -> str:
         """Return words drawn one after the other behind a prompt, which goes on from what was read; learns nothing.
 
@@ -177,6 +216,7 @@ class Reader:
             max_new_tokens: how many are drawn.
             temperature: of the draw, ``P^(1/T)``; 0 takes the most probable word each time.
             seed: of the draw.
+            until: strings before which the answer ends.
 
         Raises:
             UserError: a negative temperature.
@@ -188,7 +228,7 @@ class Reader:
         with self._base.aside():
             hidden = self._base.read(self._ids(prompt))
             while len(drawn) < max_new_tokens:
-                scores = self._rule.log_probs(EvalBatch(hidden[-1:], self._context))[0].cpu()
+                scores = self.predict(hidden[-1:])[0][0].cpu()
                 if self.vocabulary.unknown is not None:
                     scores[self.vocabulary.unknown] = -torch.inf
                 if temperature == 0:
@@ -199,6 +239,10 @@ class Reader:
                 if chosen == self.vocabulary.end:
                     break
                 drawn.append(chosen)
+                text = self.vocabulary.join(drawn) if until else ""
+                ends = [text.index(end) for end in until if end and end in text]
+                if ends:
+                    return text[: min(ends)]
                 hidden = self._base.read(self._last.new_tensor([chosen]))
         return self.vocabulary.join(drawn)
 
@@ -220,7 +264,12 @@ class Reader:
                 observed,
                 recent,
             ),
-            {"method": self.method, "k": self._context.k, "update_every": self.update_every},
+            {
+                "method": self.method,
+                "k": self._context.k,
+                "update_every": self.update_every,
+                "known": self.vocabulary.known,
+            },
         )
 
     def __len__(self) -> int:
@@ -236,17 +285,16 @@ class Reader:
         self._base.grow(max(0, int(labels.max()) + 1 - rows))
         self._context.set_head(self._base.head)
         self._context.observe(hidden, labels)
-        self._last = labels[-1:]
 
     def _ids(self, text: str) -> Tensor:
         """Return the last token read and those of a text behind it (N,); new words read ``<unk>``."""
         ids = self.vocabulary.encode(text, include=False).ids
         return torch.cat([self._last, self._last.new_tensor(ids)])
 
-    def _encoded(self, text: str | Sequence[int] | Tensor) -> tuple[Encoded, int]:
-        """Return tokens and ids of a text, and its bytes; words met for the first time get their ids."""
+    def _encoded(self, text: str | Sequence[int] | Tensor, *, include: bool) -> tuple[Encoded, int]:
+        """Return tokens and ids of a text, and its bytes; words met for the first time get ids if they are included."""
         if isinstance(text, str):
-            return self.vocabulary.encode(text, include=True), len(text.encode())
+            return self.vocabulary.encode(text, include=include), len(text.encode())
         ids = torch.as_tensor(text, dtype=torch.int64).tolist()
         for index in ids:
             if not 0 <= index < len(self.vocabulary):

@@ -14,6 +14,7 @@ from awd_lstm.checkpoint import file_sha256, save_file
 from hebblm.errors import UserError
 from hebblm.files import atomic_path, read_json, write_json
 from hebblm.memory import AnyMemory, load_memory
+from hebblm.memory.persistence import read_about
 from hebblm.models.base import State
 
 SCHEMA = "hebblm-reader/1"
@@ -106,7 +107,7 @@ def open_reader(folder: Path, owner: Owner, device: torch.device) -> Opened:
         return load_memory(where, model_hash=owner.model, dictionary_hash=owner.dictionary, device=device)
 
     if not (folder / READER).is_file():
-        return Opened(remembered(folder))
+        return Opened(remembered(folder), tuple(read_about(folder).get("words", ())))
     document = read_json(folder / READER)
     if document.get("schema") != SCHEMA:
         raise UserError(

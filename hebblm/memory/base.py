@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from hebblm.files import write_json
 from hebblm.memory.faiss_index import TrainedIndex
 from hebblm.memory.gather import gather
 from hebblm.memory.manifest import SCHEMA, Manifest
 from hebblm.memory.nearest import Ranked
-from hebblm.memory.persistence import replacing, write_entries
+from hebblm.memory.persistence import ABOUT, replacing, write_entries
 from hebblm.memory.store import Entries, EntryStore
 from hebblm.types import Neighbors
 
@@ -103,19 +105,24 @@ class AnyMemory(ABC):
         """Return the fields of a manifest that not every memory has."""
         return self.settings()
 
-    def save(self, folder: Path, *, model_hash: str, dictionary_hash: str) -> None:
+    def save(
+        self, folder: Path, *, model_hash: str, dictionary_hash: str, about: Mapping[str, Any] | None = None
+    ) -> None:
         """Write the entries to a folder, whole or not at all; they do not change.
 
         Args:
             folder: created, or replaced if it holds a saved memory.
             model_hash: of the model that made the keys.
             dictionary_hash: of the dictionary that the values refer to.
+            about: what stands beside them, see :func:`hebblm.memory.persistence.read_about`.
 
         Raises:
             UserError: ``folder`` holds something else, or cannot be written.
         """
         trained, parts = self.refresh(), self.parts()
         with replacing(folder) as temporary:
+            if about is not None:
+                write_json(temporary / ABOUT, dict(about))
             Manifest(
                 schema=SCHEMA,
                 kind=self.kind,

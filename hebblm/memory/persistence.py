@@ -5,19 +5,21 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from hebblm.errors import UserError
-from hebblm.files import atomic_path
+from hebblm.files import atomic_path, read_json
 from hebblm.memory.arrays import from_numpy, to_numpy
 from hebblm.memory.faiss_index import TrainedIndex, load_faiss
 from hebblm.memory.manifest import DTYPES, IndexManifest, Manifest, describe_files, read_manifest
 from hebblm.memory.store import Entries, EntryStore
 
 CHUNK = 65_536
+ABOUT = "about.json"
 
 
 @contextlib.contextmanager
@@ -27,6 +29,17 @@ def replacing(folder: Path) -> Iterator[Path]:
     Raises:
         UserError: ``folder`` holds something else than a memory, or cannot be written.
     """
+    check_replaceable(folder)
+    with atomic_path(folder, directory=True) as temporary:
+        yield temporary
+
+
+def check_replaceable(folder: Path) -> None:
+    """Refuse to write a memory where something else stands.
+
+    Raises:
+        UserError: there does.
+    """
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; name a folder for the memory")
     if folder.exists() and any(folder.iterdir()):
@@ -34,8 +47,14 @@ def replacing(folder: Path) -> Iterator[Path]:
             read_manifest(folder)
         except UserError as error:
             raise UserError(f"{folder} holds something else than a memory; choose another folder") from error
-    with atomic_path(folder, directory=True) as temporary:
-        yield temporary
+
+
+def read_about(folder: Path) -> dict[str, Any]:
+    """Return what stands beside the entries of a saved memory, empty where nothing was said.
+
+    Among it are ``words``, the new ones behind the ``known`` classes of the model.
+    """
+    return read_json(folder / ABOUT) if (folder / ABOUT).is_file() else {}
 
 
 def write_entries(
