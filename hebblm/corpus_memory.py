@@ -15,7 +15,7 @@ from torch import Tensor
 from hebblm.errors import UserError
 from hebblm.evaluation.parts import Parts
 from hebblm.files import hash_of, read_json, sha256
-from hebblm.memory import AnyMemory, MemoryConfig, build_memory, load_memory
+from hebblm.memory import AnyMemory, MemoryConfig, build_memory, load_memory, save_memory
 from hebblm.memory.manifest import Manifest, check_files, read_manifest
 from hebblm.memory.persistence import CHUNK, check_replaceable, read_about
 from hebblm.models.base import TrainedModel, device_of
@@ -72,11 +72,11 @@ def build(
     check_replaceable(folder)
     memory = build_memory(model.head.weight.shape[1], config, device_of(model))
     sources = [{"path": str(path), "bytes": path.stat().st_size, "sha256": sha256(path)} for path in files]
-    owner = {"model_hash": model.sha256, "dictionary_hash": vocabulary.hash()}
-    identity = hash_of([*owner.values(), model.reading(), asdict(config), [s["sha256"] for s in sources]])
+    owner = (model.sha256, vocabulary.hash())
+    identity = hash_of([*owner, model.reading(), asdict(config), [s["sha256"] for s in sources]])
     if read_about(folder).get("identity") == identity:
         say(f"{folder} holds this memory already")
-        return load_memory(folder, **owner)
+        return load_memory(folder, model_hash=owner[0], dictionary_hash=owner[1])
     parts = Parts(folder.with_name(f".{folder.name}.{identity[:12]}.parts"))
     with parts.held():
         count = _read(model, vocabulary, files, parts, memory.dtype)
@@ -94,7 +94,7 @@ def build(
             "texts": sources,
             "identity": identity,
         }
-        memory.save(folder, **owner, about=about)
+        save_memory(memory, folder, model_hash=owner[0], dictionary_hash=owner[1], about=about)
     shutil.rmtree(parts.folder)
     return memory
 
@@ -199,10 +199,7 @@ def merge(first: Path, second: Path, folder: Path) -> AnyMemory:
     """
     check_replaceable(folder)
     both = [Held.of(first), Held.of(second)]
-    owner = {
-        "model_hash": both[0].manifest.model_hash,
-        "dictionary_hash": both[0].manifest.dictionary_hash,
-    }
+    owner = (both[0].manifest.model_hash, both[0].manifest.dictionary_hash)
     if both[0].manifest.dtype != both[1].manifest.dtype:
         kinds = [f"{held.folder} keeps its keys as {held.manifest.dtype}" for held in both]
         raise UserError(f"{' and '.join(kinds)}; build one of them anew with --set memory.dtype of the other")
@@ -215,7 +212,7 @@ def merge(first: Path, second: Path, folder: Path) -> AnyMemory:
             raise UserError(
                 f"{held.folder.parent} does not say where its new words begin; read and save it anew"
             )
-        for part in load_memory(held.folder, **owner).parts():
+        for part in load_memory(held.folder, model_hash=owner[0], dictionary_hash=owner[1]).parts():
             for begin in range(0, len(part), CHUNK):
                 some = slice(begin, begin + CHUNK)
                 labels, logs = part.values[some], part.log_normalizers
@@ -227,5 +224,5 @@ def merge(first: Path, second: Path, folder: Path) -> AnyMemory:
     texts = [text for held in both for text in held.about.get("texts", [{"path": str(held.folder)}])]
     known = next((held.known for held in both if held.known is not None), None)
     about = {"model": both[0].about.get("model"), "known": known, "words": words, "texts": texts}
-    memory.save(folder, **owner, about=about)
+    save_memory(memory, folder, model_hash=owner[0], dictionary_hash=owner[1], about=about)
     return memory
