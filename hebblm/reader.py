@@ -267,7 +267,12 @@ class Reader:
                 recent,
                 self._context.known_shares,
             ),
-            {"method": self.method, "k": self._context.k, "update_every": self.update_every},
+            {
+                "method": self.method,
+                "k": self._context.k,
+                "update_every": self.update_every,
+                "known": self.vocabulary.known,
+            },
         )
 
     def __len__(self) -> int:

@@ -14,7 +14,8 @@ from torch import Tensor
 from awd_lstm.checkpoint import file_sha256, save_file
 from hebblm.errors import UserError
 from hebblm.files import atomic_path, read_json, write_json
-from hebblm.memory import AnyMemory, load_memory
+from hebblm.memory import AnyMemory, load_memory, save_memory
+from hebblm.memory.persistence import read_about
 from hebblm.models.base import State
 
 SCHEMA = "hebblm-reader/1"
@@ -83,7 +84,9 @@ def save_reader(folder: Path, owner: Owner, known: Opened, made: dict[str, Any])
         **{f"state.{name.replace(' ', '.')}": tensor for name, tensor in known.state.items()},
     }
     with atomic_path(folder, directory=True) as temporary:
-        known.memory.save(temporary / MEMORY, model_hash=owner.model, dictionary_hash=owner.dictionary)
+        save_memory(
+            known.memory, temporary / MEMORY, model_hash=owner.model, dictionary_hash=owner.dictionary
+        )
         save_file(
             {name: value.detach().cpu().contiguous() for name, value in place.items()}, temporary / PLACE, {}
         )
@@ -110,7 +113,7 @@ def open_reader(folder: Path, owner: Owner, device: torch.device) -> Opened:
         return load_memory(where, model_hash=owner.model, dictionary_hash=owner.dictionary, device=device)
 
     if not (folder / READER).is_file():
-        return Opened(remembered(folder))
+        return Opened(remembered(folder), tuple(read_about(folder).get("words", ())))
     document = read_json(folder / READER)
     if document.get("schema") != SCHEMA:
         raise UserError(

@@ -17,7 +17,7 @@ from hebblm.adapt.solvers.problem import key_products
 from hebblm.adapt.window import Window, WindowView
 from hebblm.adapt.work import Stopwatch, Work, clock_of, name_of
 from hebblm.errors import UserError
-from hebblm.memory import AnyMemory
+from hebblm.memory.base import AnyMemory
 from hebblm.memory.causal import WrittenBlock
 from hebblm.memory.nearest import Ranked
 from hebblm.types import Neighbors, OutputHead

@@ -39,7 +39,8 @@ class ReadConfig:
         words: how many words are suggested.
         new_tokens: how many words are generated.
         temperature: of generation; 0 takes the most probable word each time.
-        memory: folder of --save of an earlier reading, to go on from there.
+        memory: folder of --save of an earlier reading, to go on from there, or of hebblm-memory.
+        read_only: score the texts without learning from them.
         save: folder for memory, new words and place.
         update_every: tokens between two updates.
         k: neighbours a query.
@@ -60,6 +61,7 @@ class ReadConfig:
     new_tokens: int = 20
     temperature: float = 0.7
     memory: Path | None = None
+    read_only: bool = False
     save: Path | None = None
     update_every: int = 10
     k: int = 200
@@ -126,7 +128,7 @@ def main(argv: list[str] | None = None) -> int:
         ask("before reading")
     for path, text in zip(config.files, texts, strict=True):
         known = len(reader.vocabulary.words)
-        scores = _read(reader, path, text)
+        scores = _read(reader, path, text, learn=not config.read_only)
         assert scores.unadapted is not None, "a reader scores the base as well"
         console.print(
             f"{path}: {len(scores):,} tokens, perplexity {scores.perplexity:.1f} "
@@ -143,12 +145,12 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def _read(reader: Reader, path: Path, text: str) -> Scores:
+def _read(reader: Reader, path: Path, text: str, *, learn: bool) -> Scores:
     """Read a text under a progress bar."""
     with bar() as progress:
         task = progress.add_task(f"read {path.name}", total=None, unit="tokens")
         return reader.read(
-            text, progress=lambda done, total: progress.update(task, completed=done, total=total)
+            text, learn=learn, progress=lambda done, total: progress.update(task, completed=done, total=total)
         )
 
 

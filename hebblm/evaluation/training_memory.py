@@ -12,7 +12,7 @@ from torch import Tensor
 from hebblm.adapt.functional import log_normalizers, with_rows
 from hebblm.evaluation.parts import Parts, packed_state, unpacked_state
 from hebblm.files import hash_of
-from hebblm.memory import AnyMemory, MemoryConfig, build_memory, load_memory
+from hebblm.memory import AnyMemory, MemoryConfig, build_memory, load_memory, save_memory
 from hebblm.models.base import Ids, TrainedModel, device_of
 from hebblm.progress import bar, say, track
 from hebblm.text.download import cache_dir
@@ -60,7 +60,9 @@ def training_memory(
                     f".{folder.name}.*"
                 ):  # of a process that was killed while it saved
                     shutil.rmtree(half)
-                save = partial(memory.save, folder, model_hash=model_hash, dictionary_hash=dictionary_hash)
+                save = partial(
+                    save_memory, memory, folder, model_hash=model_hash, dictionary_hash=dictionary_hash
+                )
                 _build(memory, model, ids, parts, normalized=head is not None, save=save)
     else:
         say(f"the memory of the training text is there from an earlier run ({folder})")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from hebblm.memory.exact import FlatMemory, RingMemory
     from hebblm.memory.factory import build_memory, load_memory
     from hebblm.memory.hybrid import HybridMemory
+    from hebblm.memory.persistence import save_memory
     from hebblm.memory.pq import FaissMemory
 
 __all__ = [
@@ -27,7 +28,8 @@ __all__ = [
     "RingMemory",
     "build_memory",
     "load_memory",
+    "save_memory",
 ]
 
 if not TYPE_CHECKING:  # a name that is none stays an error for the type checker
-    __getattr__ = lazily(__name__, "base", "config", "exact", "factory", "hybrid", "pq")
+    __getattr__ = lazily(__name__, "config", "base", "exact", "factory", "hybrid", "persistence", "pq")

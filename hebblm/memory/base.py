@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -11,9 +10,7 @@ from torch import Tensor
 
 from hebblm.memory.faiss_index import TrainedIndex
 from hebblm.memory.gather import gather
-from hebblm.memory.manifest import SCHEMA, Manifest
 from hebblm.memory.nearest import Ranked
-from hebblm.memory.persistence import replacing, write_entries
 from hebblm.memory.store import Entries, EntryStore
 from hebblm.types import Neighbors
 
@@ -95,38 +92,9 @@ class AnyMemory(ABC):
         dtype = str(self.dtype).removeprefix("torch.")
         return {"kind": self.kind, "dtype": dtype, "entries": len(self), **self.settings()}
 
-    def settings(self) -> dict[str, object]:
-        """Return how entries are kept and searched, beside what every memory has."""
+    def settings(self) -> dict[str, Any]:
+        """Return how entries are kept and searched, beside what every memory has, for results and manifests."""
         return {}
-
-    def manifest_settings(self) -> dict[str, Any]:
-        """Return the fields of a manifest that not every memory has."""
-        return self.settings()
-
-    def save(self, folder: Path, *, model_hash: str, dictionary_hash: str) -> None:
-        """Write the entries to a folder, whole or not at all; they do not change.
-
-        Args:
-            folder: created, or replaced if it holds a saved memory.
-            model_hash: of the model that made the keys.
-            dictionary_hash: of the dictionary that the values refer to.
-
-        Raises:
-            UserError: ``folder`` holds something else, or cannot be written.
-        """
-        trained, parts = self.refresh(), self.parts()
-        with replacing(folder) as temporary:
-            Manifest(
-                schema=SCHEMA,
-                kind=self.kind,
-                model_hash=model_hash,
-                dictionary_hash=dictionary_hash,
-                dtype=str(parts[0].keys.dtype).removeprefix("torch."),
-                count=len(self),
-                dim=self.dim,
-                **self.manifest_settings(),
-                files=write_entries(temporary, parts, trained),
-            ).write(temporary)
 
 
 class StoredMemory(AnyMemory):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -133,6 +135,6 @@ class RingMemory(StoredMemory):
         else:
             self._store = self._base_store.copy(self.capacity)
 
-    def settings(self) -> dict[str, object]:
+    def settings(self) -> dict[str, Any]:
         """Return the capacity."""
         return {"capacity": self.capacity}

@@ -97,13 +97,9 @@ class HybridMemory(AnyMemory):
         """Bring the index of the bulk up to date."""
         return self.bulk.refresh()
 
-    def settings(self) -> dict[str, object]:
+    def settings(self) -> dict[str, Any]:
         """Return those of the bulk, and when entries move to it."""
         return {**self.bulk.settings(), "flush_at": self.flush_at}
-
-    def manifest_settings(self) -> dict[str, Any]:
-        """Return those of the bulk, and when entries move to it."""
-        return {**self.bulk.manifest_settings(), "flush_at": self.flush_at}
 
     def _flush(self) -> None:
         entries = self.recent.entries()

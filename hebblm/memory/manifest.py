@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from hebblm.errors import UserError
 from hebblm.files import read_json, sha256, write_json
+from hebblm.memory.faiss_index import TrainedIndex
 
 SCHEMA = "hebblm-memory/1"
 NAME = "manifest.json"
@@ -38,6 +41,12 @@ class IndexManifest:
     nprobe: int | None
     spec: str | None
     trained: int
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any], trained: TrainedIndex | None) -> IndexManifest:
+        """Return them from a memory's settings and its index."""
+        spec, count = (None, 0) if trained is None else (trained.spec, trained.trained)
+        return cls(settings["factory"], settings["rescore"], settings["nprobe"], spec, count)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,30 +2,78 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from hebblm.errors import UserError
-from hebblm.files import atomic_path
+from hebblm.files import atomic_path, read_json, write_json
 from hebblm.memory.arrays import from_numpy, to_numpy
+from hebblm.memory.base import AnyMemory
 from hebblm.memory.faiss_index import TrainedIndex, load_faiss
-from hebblm.memory.manifest import DTYPES, IndexManifest, Manifest, describe_files, read_manifest
-from hebblm.memory.store import Entries, EntryStore
+from hebblm.memory.manifest import DTYPES, SCHEMA, IndexManifest, Manifest, describe_files, read_manifest
+from hebblm.memory.store import EntryStore
 
 CHUNK = 65_536
+ABOUT = "about.json"
 
 
-@contextlib.contextmanager
-def replacing(folder: Path) -> Iterator[Path]:
-    """Yield a new folder that takes the place of ``folder`` only if the block succeeds.
+def save_memory(
+    memory: AnyMemory,
+    folder: Path,
+    *,
+    model_hash: str,
+    dictionary_hash: str,
+    about: Mapping[str, Any] | None = None,
+) -> None:
+    """Write the entries of a memory to a folder, whole or not at all; they do not change.
+
+    Args:
+        memory: what to save; recent entries of a :class:`HybridMemory` belong to its bulk when loaded.
+        folder: created, or replaced if it holds a saved memory.
+        model_hash: of the model that made the keys.
+        dictionary_hash: of the dictionary that the values refer to.
+        about: what stands beside them, see :func:`read_about`.
 
     Raises:
-        UserError: ``folder`` holds something else than a memory, or cannot be written.
+        UserError: ``folder`` holds something else, or cannot be written.
+    """
+    check_replaceable(folder)
+    trained, parts, settings = memory.refresh(), memory.parts(), memory.settings()
+    with atomic_path(folder, directory=True) as temporary:
+        _write_rows(temporary / "keys.bin", [part.keys for part in parts])
+        _write_rows(temporary / "values.bin", [part.values for part in parts])
+        logs = [part.log_normalizers for part in parts if part.log_normalizers is not None]
+        if len(logs) == len(parts):
+            _write_rows(temporary / "log_normalizers.bin", logs)
+        if trained is not None:
+            _write_index(trained, temporary / "index.faiss")
+        if about is not None:
+            write_json(temporary / ABOUT, dict(about))
+        Manifest(
+            schema=SCHEMA,
+            kind=memory.kind,
+            model_hash=model_hash,
+            dictionary_hash=dictionary_hash,
+            dtype=str(parts[0].keys.dtype).removeprefix("torch."),
+            count=len(memory),
+            dim=memory.dim,
+            capacity=settings.get("capacity"),
+            flush_at=settings.get("flush_at"),
+            index=IndexManifest.of(settings, trained) if "factory" in settings else None,
+            files=describe_files(temporary),
+        ).write(temporary)
+
+
+def check_replaceable(folder: Path) -> None:
+    """Refuse to write a memory where something else stands.
+
+    Raises:
+        UserError: there does.
     """
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; name a folder for the memory")
@@ -34,22 +82,14 @@ def replacing(folder: Path) -> Iterator[Path]:
             read_manifest(folder)
         except UserError as error:
             raise UserError(f"{folder} holds something else than a memory; choose another folder") from error
-    with atomic_path(folder, directory=True) as temporary:
-        yield temporary
 
 
-def write_entries(
-    folder: Path, parts: list[Entries], trained: TrainedIndex | None
-) -> dict[str, tuple[int, str]]:
-    """Write entries, oldest first, and the index over them; return the size and sha256 of each file."""
-    _write_rows(folder / "keys.bin", [part.keys for part in parts])
-    _write_rows(folder / "values.bin", [part.values for part in parts])
-    logs = [part.log_normalizers for part in parts if part.log_normalizers is not None]
-    if len(logs) == len(parts):
-        _write_rows(folder / "log_normalizers.bin", logs)
-    if trained is not None:
-        _write_index(trained, folder / "index.faiss")
-    return describe_files(folder)
+def read_about(folder: Path) -> dict[str, Any]:
+    """Return what stands beside the entries of a saved memory, empty where nothing was said.
+
+    Among it are ``words``, the new ones behind the ``known`` classes of the model.
+    """
+    return read_json(folder / ABOUT) if (folder / ABOUT).is_file() else {}
 
 
 def read_entries(manifest: Manifest, folder: Path, *, mmap: bool, device: torch.device) -> EntryStore:

@@ -12,7 +12,6 @@ from hebblm.memory import faiss_index
 from hebblm.memory.base import StoredMemory
 from hebblm.memory.faiss_index import TrainedIndex
 from hebblm.memory.gather import checked
-from hebblm.memory.manifest import IndexManifest
 from hebblm.memory.nearest import Ranked, block_rows, compute_dtype, error_bound, nearest, pad, rank
 from hebblm.memory.store import SPILL_BYTES, Entries, EntryStore
 
@@ -140,7 +139,7 @@ class FaissMemory(StoredMemory):
         super().reset()
         self._trained = self._base_trained
 
-    def settings(self) -> dict[str, object]:
+    def settings(self) -> dict[str, Any]:
         """Return how the index is made and searched."""
         return {
             "factory": self.factory,
@@ -148,11 +147,6 @@ class FaissMemory(StoredMemory):
             "rescore": self.rescore,
             "nprobe": self.nprobe,
         }
-
-    def manifest_settings(self) -> dict[str, Any]:
-        """Return the settings of the index, and of the one that was trained."""
-        spec, trained = (None, 0) if self._trained is None else (self._trained.spec, self._trained.trained)
-        return {"index": IndexManifest(self.factory, self.rescore, self.nprobe, spec, trained)}
 
 
 def _rescore(queries: Tensor, entries: Entries, ids: Tensor, wanted: int) -> Ranked:

@@ -19,6 +19,7 @@ from hebblm.memory import (
     HybridMemory,
     RingMemory,
     load_memory,
+    save_memory,
 )
 from hebblm.types import Memory, Neighbors
 
@@ -216,7 +217,7 @@ def test_save_and_load(make: Make, tmp_path: Path) -> None:
     memory.add(reals(1, 100), torch.arange(100) * 7, logs)
     queries = reals(2, 5)
     before = memory.search(queries, 9)
-    memory.save(tmp_path / "memory", model_hash="m", dictionary_hash="d")
+    save_memory(memory, tmp_path / "memory", model_hash="m", dictionary_hash="d")
     assert_same(memory.search(queries, 9), before)
     for mmap in (True, False):
         loaded = load_memory(tmp_path / "memory", model_hash="m", dictionary_hash="d", mmap=mmap)

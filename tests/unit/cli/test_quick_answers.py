@@ -37,6 +37,7 @@ def answer(*words: str) -> tuple[int, str, str]:
 @pytest.mark.parametrize(
     "command",
     ["eval", "tune", "train", "preprocess", "report", "report inspect", "report book", "vision", "bench"]
+    + [f"memory {name}" for name in ("build", "info", "merge")]
     + [f"bench {name}" for name in ("adapt", "retrieve", "eval", "train", "table", "plot")],
 )
 def test_help_loads_nothing_heavy(command: str) -> None:

@@ -13,8 +13,9 @@ import torch
 from awd_lstm.model import NewRows, grow_vocabulary
 from hebblm.errors import UserError
 from hebblm.evaluation import parts
+from hebblm.evaluation import training_memory as module
 from hebblm.evaluation.training_memory import training_memory, training_states
-from hebblm.memory import AnyMemory, MemoryConfig
+from hebblm.memory import MemoryConfig
 from hebblm.models.awd import AwdModel
 from hebblm.models.awd_segments import SEGMENT, STREAMS, WARM_UP
 from hebblm.types import OutputHead
@@ -131,7 +132,7 @@ def interrupt(*args: object, **options: object) -> None:
 
 # In writing the first part's tensors, the third's hash, the last part, and when all are there.
 @pytest.mark.parametrize(("name", "call", "done"), [
-    ("save_file", 1, 0), ("write_json", 3, 2), ("save_file", 6, 5), ("save", 1, 6),
+    ("save_file", 1, 0), ("write_json", 3, 2), ("save_file", 6, 5), ("save_memory", 1, 6),
 ])  # fmt: skip
 @pytest.mark.parametrize("config", [{}, {"index": "IVF4,PQ4x4fs", "dtype": "float16"}, {"capacity": 700}])
 def test_an_interrupted_build_goes_on_to_the_same_bytes(
@@ -143,7 +144,7 @@ def test_an_interrupted_build_goes_on_to_the_same_bytes(
     monkeypatch.setenv("HEBBLM_CACHE", str(tmp_path / "whole"))
     ask(model, ids, "a" * 64, head, **config)
     monkeypatch.setenv("HEBBLM_CACHE", str(tmp_path / "cut"))
-    place = AnyMemory if name == "save" else parts
+    place = module if name == "save_memory" else parts
     original, calls = getattr(place, name), itertools.count(1)
     with monkeypatch.context() as during:
         during.setattr(place, name, lambda *a, **o: (interrupt if next(calls) == call else original)(*a, **o))
@@ -172,7 +173,7 @@ def test_parts_are_not_left_behind_nor_trusted_when_changed(
     monkeypatch.setenv("HEBBLM_CACHE", str(tmp_path))
     model, ids = forgetful(), toy.tokens(1, 600, toy.SOURCE)
     with monkeypatch.context() as during:
-        during.setattr(AnyMemory, "save", interrupt)
+        during.setattr(module, "save_memory", interrupt)
         with pytest.raises(KeyboardInterrupt):
             ask(model, ids, "a" * 64)
     [folder] = (tmp_path / "memory").iterdir()

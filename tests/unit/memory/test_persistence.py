@@ -17,6 +17,7 @@ from hebblm.memory import (
     faiss_index,
     load_memory,
     persistence,
+    save_memory,
 )
 from hebblm.memory.manifest import SCHEMA
 
@@ -28,7 +29,7 @@ def rows(seed: int, count: int, dim: int = 8) -> torch.Tensor:
 def saved(folder: Path) -> Path:
     memory = FaissMemory(8, "IVF4,PQ4x4fs", dtype=torch.float16, rescore=7, nprobe=2)
     memory.add(rows(0, 200), torch.arange(200))
-    memory.save(folder, model_hash="model", dictionary_hash="dictionary")
+    save_memory(memory, folder, model_hash="model", dictionary_hash="dictionary")
     return folder
 
 
@@ -63,7 +64,7 @@ def test_bfloat16_keys_are_kept_bit_for_bit_at_half_the_size(tmp_path: Path, mma
     folder, keys, queries = tmp_path / "memory", rows(0, 60), rows(1, 6)
     memory = FlatMemory(8, dtype=torch.bfloat16)
     memory.add(keys, torch.arange(60))
-    memory.save(folder, model_hash="model", dictionary_hash="dictionary")
+    save_memory(memory, folder, model_hash="model", dictionary_hash="dictionary")
     assert (folder / "keys.bin").stat().st_size == 60 * 8 * 2
     loaded = load_memory(folder, model_hash="model", dictionary_hash="dictionary", mmap=mmap)
     assert loaded.dtype == torch.bfloat16
@@ -87,20 +88,20 @@ def test_hybrid_and_ring_keep_their_settings(tmp_path: Path) -> None:
     hybrid = HybridMemory(FlatMemory(8), FlatMemory(8), flush_at=33)
     hybrid.add(rows(0, 40), torch.arange(40))
     hybrid.add(rows(1, 20), torch.arange(20))
-    hybrid.save(tmp_path / "h", model_hash="model", dictionary_hash="dictionary")
+    save_memory(hybrid, tmp_path / "h", model_hash="model", dictionary_hash="dictionary")
     assert len(hybrid.recent) == 20
     loaded = load(tmp_path / "h")
     assert (len(loaded.bulk), len(loaded.recent), loaded.flush_at) == (60, 0, 33)
     ring = RingMemory(8, 15)
     ring.add(rows(0, 40), torch.arange(40))
-    ring.save(tmp_path / "r", model_hash="model", dictionary_hash="dictionary")
+    save_memory(ring, tmp_path / "r", model_hash="model", dictionary_hash="dictionary")
     loaded = load(tmp_path / "r")
     assert loaded.capacity == 15
     assert loaded.entries().values.tolist() == list(range(25, 40))
 
 
 def test_an_empty_memory_survives(tmp_path: Path) -> None:
-    FlatMemory(8).save(tmp_path / "m", model_hash="model", dictionary_hash="dictionary")
+    save_memory(FlatMemory(8), tmp_path / "m", model_hash="model", dictionary_hash="dictionary")
     loaded = load(tmp_path / "m")
     assert len(loaded) == 0
     assert loaded.dim == 8
@@ -167,7 +168,7 @@ def test_an_index_of_other_keys_is_refused(tmp_path: Path) -> None:
     folder = saved(tmp_path / "memory")
     other = FaissMemory(8, "IVF4,PQ4x4fs")
     other.add(rows(0, 300), torch.arange(300))
-    other.save(tmp_path / "other", model_hash="model", dictionary_hash="dictionary")
+    save_memory(other, tmp_path / "other", model_hash="model", dictionary_hash="dictionary")
     (folder / "index.faiss").write_bytes((tmp_path / "other" / "index.faiss").read_bytes())
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["files"]["index.faiss"] = json.loads((tmp_path / "other" / "manifest.json").read_text())[
@@ -180,14 +181,14 @@ def test_an_index_of_other_keys_is_refused(tmp_path: Path) -> None:
 
 def test_saving_replaces_a_memory_but_nothing_else(tmp_path: Path) -> None:
     folder = saved(tmp_path / "memory")
-    load(folder).save(folder, model_hash="new", dictionary_hash="dictionary")
+    save_memory(load(folder), folder, model_hash="new", dictionary_hash="dictionary")
     assert len(load(folder, model_hash="new")) == 200
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter").write_text("x")
     with pytest.raises(UserError, match="something else than a memory"):
-        load(folder, model_hash="new").save(tmp_path / "thesis", model_hash="m", dictionary_hash="d")
+        save_memory(load(folder, model_hash="new"), tmp_path / "thesis", model_hash="m", dictionary_hash="d")
     with pytest.raises(UserError, match="is a file"):
-        FlatMemory(2).save(tmp_path / "thesis" / "chapter", model_hash="m", dictionary_hash="d")
+        save_memory(FlatMemory(2), tmp_path / "thesis" / "chapter", model_hash="m", dictionary_hash="d")
     assert (tmp_path / "thesis" / "chapter").read_text() == "x"
 
 
@@ -200,6 +201,6 @@ def test_a_failed_save_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(persistence, "_write_index", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        load(folder).save(folder, model_hash="new", dictionary_hash="dictionary")
+        save_memory(load(folder), folder, model_hash="new", dictionary_hash="dictionary")
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     assert [path.name for path in tmp_path.iterdir()] == ["memory"]

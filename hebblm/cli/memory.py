@@ -1,0 +1,165 @@
+"""``hebblm-memory``: memories of many texts: built, told about, merged."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+
+from hebblm.cli.common import guarded, parse
+from hebblm.errors import UserError
+from hebblm.evaluation.hyperparameters import Hyperparameters, parse_settings
+from hebblm.models.catalog import model_folder
+from hebblm.models.device import check_device
+from hebblm.suggest import unknown
+
+PROG = "hebblm-memory"
+
+
+@dataclass(frozen=True)
+class BuildConfig:
+    """Which model remembers which texts, and how.
+
+    Args:
+        model: name of a model that ships, folder of a checkpoint, or a causal language model of transformers by hub id
+            or folder.
+        text: UTF-8 files, or folders of .txt files.
+        out: folder of the memory.
+        set: how entries are kept and searched, e.g. --set memory.index=exact memory.dtype=float16.
+        context: tokens of the window that a model of transformers reads in.
+        stride: tokens by which that window moves on.
+        dtype: of the weights of such a model: auto, float32, bfloat16 or float16.
+        device: auto, cpu or cuda.
+    """
+
+    model: Path
+    text: list[Path] = field(metadata={"nargs": "+"})
+    out: Path
+    set: list[str] = field(default_factory=list, metadata={"nargs": "+"})
+    context: int | None = None
+    stride: int | None = None
+    dtype: str = "auto"
+    device: str = "auto"
+
+
+@dataclass(frozen=True)
+class InfoConfig:
+    """Which memory is told about.
+
+    Args:
+        folder: of hebblm-memory, or of a reader.
+    """
+
+    folder: Path = field(metadata={"positional": True})
+
+
+@dataclass(frozen=True)
+class MergeConfig:
+    """Which memories become one.
+
+    Args:
+        first: folder of hebblm-memory, or of a reader; the merged memory is kept and searched as this one.
+        second: another, of the same model.
+        out: folder of the merged memory.
+    """
+
+    first: Path = field(metadata={"positional": True})
+    second: Path = field(metadata={"positional": True})
+    out: Path
+
+
+@guarded(PROG)
+def main(argv: list[str] | None = None) -> int:
+    """Build, tell about, or merge."""
+    arguments = sys.argv[1:] if argv is None else argv
+    subcommands = {"build": _build, "info": _info, "merge": _merge}
+    name, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
+    if name in ("-h", "--help"):
+        print(f"usage: {PROG} {{{','.join(subcommands)}}} [options]   (each has its own --help)")
+        return 0
+    if name not in subcommands:
+        raise unknown("subcommand", name, subcommands, f"choose {', '.join(subcommands)}")
+    subcommands[name](rest, Console(highlight=False, soft_wrap=True, markup=False))
+    return 0
+
+
+def _build(argv: list[str], console: Console) -> None:
+    """Fill a memory with texts."""
+    config = parse(
+        BuildConfig,
+        argv,
+        prog=f"{PROG} build",
+        description="Remember texts: hidden states of a model and the words that followed. Interrupted, it goes on.",
+        example=f"{PROG} build --model small-wt2-raw --text novels/ --out memories/novels",
+    )
+    check_device(config.device)
+    model_folder(config.model)
+    settings = parse_settings(config.set)
+    for name in settings:
+        if not name.startswith("memory."):
+            raise UserError(f"--set {name} changes no memory; what does begins with memory.")
+    kept = Hyperparameters().changed(settings).memory
+    from hebblm.corpus_memory import build, text_files
+    from hebblm.language_model import load
+
+    text_files(config.text)
+    lm = load(
+        config.model, device=config.device, dtype=config.dtype, context=config.context, stride=config.stride
+    )
+    vocabulary = lm.vocabulary.fresh()
+    memory = build(lm.model, vocabulary, config.text, config.out, kept, name=lm.name)
+    console.print(
+        f"{len(memory):,} entries in {config.out}; hebblm-read {config.model} --memory {config.out}"
+    )
+
+
+def _info(argv: list[str], console: Console) -> None:
+    """Tell what a memory holds."""
+    config = parse(
+        InfoConfig,
+        argv,
+        prog=f"{PROG} info",
+        description="Tell what a memory holds, and check that its files are whole.",
+        example=f"{PROG} info memories/novels",
+    )
+    from hebblm.corpus_memory import Held
+
+    held = Held.of(config.folder)
+    manifest, texts = held.manifest, held.about.get("texts", [])
+    index = (
+        "compares all entries" if manifest.index is None or not manifest.index.spec else manifest.index.spec
+    )
+    rows: dict[str, object] = {
+        "entries": f"{manifest.count:,} of width {manifest.dim:,}, {manifest.dtype}",
+        "kept": "all" if manifest.capacity is None else f"the latest {manifest.capacity:,}",
+        "search": index,
+        "size": f"{sum(size for size, _ in manifest.files.values()) / 1e6:,.1f} MB, all files whole",
+        "model": f"{held.about.get('model') or 'unnamed'}, weights {manifest.model_hash[:12]}",
+        "vocabulary": f"{manifest.dictionary_hash[:12]}, {len(held.words):,} new words",
+        "texts": len(texts) or "not recorded",
+    }
+    for name, value in rows.items():
+        console.print(f"{name:<12}{value}")
+    for text in texts:
+        size = f" ({text['bytes']:,} bytes)" if "bytes" in text else ""
+        console.print(f"  {text['path']}{size}")
+
+
+def _merge(argv: list[str], console: Console) -> None:
+    """Make one memory of two."""
+    config = parse(
+        MergeConfig,
+        argv,
+        prog=f"{PROG} merge",
+        description="Make one memory of two of the same model, the second's entries behind the first's.",
+        example=f"{PROG} merge memories/novels memories/letters --out memories/both",
+    )
+    from hebblm.corpus_memory import merge
+
+    console.print(f"{len(merge(config.first, config.second, config.out)):,} entries in {config.out}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

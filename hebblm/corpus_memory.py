@@ -1,0 +1,228 @@
+"""Memories of any number of texts, in folders: built, told about, merged."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hebblm.errors import UserError
+from hebblm.evaluation.parts import Parts
+from hebblm.files import hash_of, read_json, sha256
+from hebblm.memory import AnyMemory, MemoryConfig, build_memory, load_memory, save_memory
+from hebblm.memory.manifest import Manifest, check_files, read_manifest
+from hebblm.memory.persistence import CHUNK, check_replaceable, read_about
+from hebblm.models.base import TrainedModel, device_of
+from hebblm.progress import bar, say
+from hebblm.reader_state import MEMORY, READER
+from hebblm.text.vocabulary import Vocabulary
+
+PIECE = 1 << 18  # characters that are read at once: what an interrupted build computes again at most
+
+
+def text_files(paths: Sequence[Path]) -> list[Path]:
+    """Return the files themselves and the ``.txt`` files below the folders, each folder's by name.
+
+    Raises:
+        UserError: a path that is not there, or a folder without such files.
+    """
+    files: list[Path] = []
+    for path in paths:
+        found = sorted(path.rglob("*.txt")) if path.is_dir() else [path] if path.is_file() else []
+        if not found:
+            reason = "holds no .txt file" if path.is_dir() else "is not there"
+            raise UserError(f"{path} {reason}; name text files, or folders of them")
+        files += found
+    return files
+
+
+def build(
+    model: TrainedModel,
+    vocabulary: Vocabulary,
+    texts: Sequence[Path],
+    folder: Path,
+    config: MemoryConfig,
+    *,
+    name: str,
+) -> AnyMemory:
+    """Fill a memory with texts and save it; an interrupted build goes on where it was.
+
+    Texts are read in pieces of some 260,000 characters, each from an end of line or what else a text begins with, and
+    kept beside ``folder`` until all are there. Keys are the hidden states with which a reader would predict the tokens.
+
+    Args:
+        model: gives the keys.
+        vocabulary: of the model, without new words; those of the texts are added and saved with the entries.
+        texts: files and folders, see :func:`text_files`.
+        folder: created, or replaced if it holds a memory of other texts.
+        config: how entries are kept and searched.
+        name: of the model, for people.
+
+    Raises:
+        UserError: no such text, one that is not UTF-8, none at all, or a folder that cannot be written or holds
+            something else.
+    """
+    files = text_files(texts)
+    check_replaceable(folder)
+    memory = build_memory(model.head.weight.shape[1], config, device_of(model))
+    sources = [{"path": str(path), "bytes": path.stat().st_size, "sha256": sha256(path)} for path in files]
+    owner = (model.sha256, vocabulary.hash())
+    identity = hash_of([*owner, model.reading(), asdict(config), [s["sha256"] for s in sources]])
+    if read_about(folder).get("identity") == identity:
+        say(f"{folder} holds this memory already")
+        return load_memory(folder, model_hash=owner[0], dictionary_hash=owner[1])
+    parts = Parts(folder.with_name(f".{folder.name}.{identity[:12]}.parts"))
+    with parts.held():
+        count = _read(model, vocabulary, files, parts, memory.dtype)
+        for index in range(count):
+            part = parts.load(index)
+            memory.add(part["keys"], part["labels"])
+        if not len(memory):
+            raise UserError(
+                f"{', '.join(map(str, texts))}: no text to remember; name files that are not empty"
+            )
+        about = {
+            "model": name,
+            "known": vocabulary.known,
+            "words": list(vocabulary.words),
+            "texts": sources,
+            "identity": identity,
+        }
+        save_memory(memory, folder, model_hash=owner[0], dictionary_hash=owner[1], about=about)
+    shutil.rmtree(parts.folder)
+    return memory
+
+
+def _read(
+    model: TrainedModel, vocabulary: Vocabulary, files: Sequence[Path], parts: Parts, dtype: torch.dtype
+) -> int:
+    """Save the entries of all pieces that are not there yet; return how many pieces there are."""
+    done, index = parts.finished(), 0
+    parts.check(done)
+    with bar() as progress:
+        whence = f", going on from piece {done + 1:,}" if done else ""
+        total = sum(path.stat().st_size for path in files)
+        task = progress.add_task(f"memory{whence}", total=total, unit="bytes")
+        for text in (piece for path in files for piece in _pieces(path)):
+            # Those that are done are encoded again: new words get the ids that they had.
+            ids = np.array([vocabulary.start, *vocabulary.encode(text, include=True).ids], dtype=np.int64)
+            if index >= done:
+                keys, labels = _entries(model, vocabulary, ids)
+                parts.save(index, {"keys": keys.to(dtype), "labels": labels})
+            progress.advance(task, len(text.encode()))
+            index += 1
+    return index
+
+
+def _pieces(path: Path) -> Iterator[str]:
+    """Yield a text in pieces that end with a line where lines are not longer than a piece."""
+    try:
+        with path.open(encoding="utf-8") as stream:
+            while text := stream.read(PIECE):
+                yield text + stream.readline(PIECE)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not UTF-8 ({error.reason}); convert it first") from error
+
+
+def _entries(model: TrainedModel, vocabulary: Vocabulary, ids: np.ndarray[Any, Any]) -> tuple[Tensor, Tensor]:
+    """Return the hidden states (T, D) and the labels (T,) of a piece (T + 1,), what it begins with first."""
+    total = len(ids) - 1
+    if not total:
+        return model.head.weight[:0], torch.zeros(0, dtype=torch.int64)
+    unknown = vocabulary.unknown
+    readable = ids if unknown is None else np.where(ids < vocabulary.known, ids, unknown)
+    keys = torch.cat([segment.keys for segment in model.segments(readable)])
+    return keys, torch.from_numpy(ids[model.label_places(total)])
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a folder holds: a memory by itself, or a reader's with its words.
+
+    Args:
+        folder: of the memory.
+        manifest: of the memory.
+        words: new ones, in the order of their ids.
+        known: classes of the model, behind which the new words' begin; None where that was not written down.
+        about: what else was.
+    """
+
+    folder: Path
+    manifest: Manifest
+    words: tuple[str, ...]
+    known: int | None
+    about: dict[str, Any]
+
+    @classmethod
+    def of(cls, folder: Path) -> Held:
+        """Return what a folder says of itself.
+
+        Raises:
+            UserError: it holds no memory, or a file is missing, truncated or changed.
+        """
+        reader = (folder / READER).is_file()
+        place = folder / MEMORY if reader else folder
+        manifest = read_manifest(place)
+        check_files(manifest, place)
+        about = read_json(folder / READER) if reader else read_about(place)
+        return cls(place, manifest, tuple(about.get("words", ())), about.get("known"), about)
+
+    def config(self) -> MemoryConfig:
+        """Return how its entries are kept and searched."""
+        manifest, index = self.manifest, self.manifest.index
+        if index is None:
+            return MemoryConfig("exact", manifest.capacity, manifest.dtype)
+        return MemoryConfig(
+            index.factory, manifest.capacity, manifest.dtype, nprobe=index.nprobe, rescore=index.rescore
+        )
+
+
+def merge(first: Path, second: Path, folder: Path) -> AnyMemory:
+    """Save the entries of two memories as one, the first's before the second's; kept and searched as the first's are.
+
+    Args:
+        first: folder of a memory or a reader.
+        second: another, of the same model.
+        folder: created, or replaced if it holds a memory.
+
+    Raises:
+        UserError: they are of different models, dictionaries or types of keys, one does not say where its new words
+            begin, or a folder holds something else.
+    """
+    check_replaceable(folder)
+    both = [Held.of(first), Held.of(second)]
+    owner = (both[0].manifest.model_hash, both[0].manifest.dictionary_hash)
+    if both[0].manifest.dtype != both[1].manifest.dtype:
+        kinds = [f"{held.folder} keeps its keys as {held.manifest.dtype}" for held in both]
+        raise UserError(f"{' and '.join(kinds)}; build one of them anew with --set memory.dtype of the other")
+    words = list(dict.fromkeys(word for held in both for word in held.words))
+    place = {word: index for index, word in enumerate(words)}
+    memory = build_memory(both[0].manifest.dim, both[0].config())
+    for held in both:
+        ids = torch.tensor([place[word] for word in held.words], dtype=torch.int64)
+        if held.words and held.known is None:
+            raise UserError(
+                f"{held.folder.parent} does not say where its new words begin; read and save it anew"
+            )
+        for part in load_memory(held.folder, model_hash=owner[0], dictionary_hash=owner[1]).parts():
+            for begin in range(0, len(part), CHUNK):
+                some = slice(begin, begin + CHUNK)
+                labels, logs = part.values[some], part.log_normalizers
+                if held.known is not None and len(ids):
+                    new = labels >= held.known
+                    labels = labels.clone()
+                    labels[new] = held.known + ids[labels[new] - held.known]
+                memory.add(part.keys[some], labels, None if logs is None else logs[some])
+    texts = [text for held in both for text in held.about.get("texts", [{"path": str(held.folder)}])]
+    known = next((held.known for held in both if held.known is not None), None)
+    about = {"model": both[0].about.get("model"), "known": known, "words": words, "texts": texts}
+    save_memory(memory, folder, model_hash=owner[0], dictionary_hash=owner[1], about=about)
+    return memory

@@ -1,0 +1,184 @@
+"""hebblm-memory: texts are remembered once, go on after an interruption, and can be read with and merged."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import hebblm
+from hebblm import corpus_memory
+from hebblm.cli.memory import main
+from hebblm.cli.read import main as read
+from hebblm.memory import load_memory
+
+from ..unit.models.architectures import random_model, tokenizer
+from .conftest import sentences
+
+MODEL = "tiny-pydoc-raw"
+FIRST = "The function frobnitz returns a list .\nCall frobnitz with two arguments .\n"
+SECOND = "If quux fails , the frobnitz method returns None .\n"
+EXACT = ["--set", "memory.index=exact", "--device", "cpu"]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "texts" / "more").mkdir(parents=True)
+    (tmp_path / "texts" / "a.txt").write_text(FIRST)
+    (tmp_path / "texts" / "more" / "b.txt").write_text(SECOND)
+    (tmp_path / "texts" / "c.png").write_bytes(b"\xff")
+    return tmp_path
+
+
+def build(text: str, out: str, *options: str, model: str = MODEL) -> None:
+    assert main(["build", "--model", model, "--text", text, "--out", out, *EXACT, *options]) == 0
+
+
+def held(folder: str) -> tuple[torch.Tensor, torch.Tensor, tuple[str, ...]]:
+    """Return keys, labels and new words of a folder."""
+    found = corpus_memory.Held.of(Path(folder))
+    manifest = found.manifest
+    owner = {"model_hash": manifest.model_hash, "dictionary_hash": manifest.dictionary_hash}
+    [part] = load_memory(found.folder, **owner).parts()
+    return part.keys, part.values, found.words
+
+
+def test_a_reader_would_have_remembered_the_same(place: Path) -> None:
+    text = "The function returns a list .\nIf it fails , the method returns None .\n"
+    (place / "known.txt").write_text(text)
+    build("known.txt", "built")
+    reader = hebblm.load(MODEL, device="cpu").reader("lstm", settings={"memory.index": "exact"})
+    reader.read(text)
+    reader.save(place / "read")
+    (keys, labels, words), (wanted, ids, _) = held("built"), held("read")
+    torch.testing.assert_close(keys, wanted, rtol=1e-4, atol=1e-5)
+    assert torch.equal(labels, ids)
+    assert words == ()
+
+
+def test_a_model_of_transformers_remembers(place: Path) -> None:
+    random_model("Llama").save_pretrained(place / "model")
+    tokenizer().save_pretrained(place / "model")
+    text = "\n".join(sentences(3, 1, 40)) + "\n"
+    (place / "known.txt").write_text(text)
+    build("known.txt", "built", "--context", "32", "--stride", "8", model="model")
+    lm = hebblm.load(place / "model", device="cpu", context=32, stride=8)
+    reader = lm.reader("knn", memory=place / "built")
+    assert len(reader) == len(lm.vocabulary.encode(text, include=False).ids)
+    keys, labels, _ = held("built")
+    assert torch.equal(labels, torch.tensor(lm.vocabulary.encode(text, include=False).ids))
+    base = lm.model.base()
+    inputs = torch.cat([torch.tensor([lm.vocabulary.start]), labels[:-1]])
+    torch.testing.assert_close(keys[:20], base.read(inputs[:20]), rtol=1e-3, atol=1e-4)
+
+
+def test_what_was_remembered_is_expected_and_stays_as_it_is_when_only_read(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    build("texts", "known")
+    before = {path.name: path.read_bytes() for path in (place / "known").iterdir()}
+    build("texts", "known")
+    assert "holds this memory already" in capsys.readouterr().err
+    reader = hebblm.load(MODEL, device="cpu").reader("mixture+hebb", memory="known")
+    assert reader.vocabulary.words == ["frobnitz", "quux"]
+    assert "frobnitz" in [word for word, _, _ in reader.suggest("Call", 3)]
+    ask = [MODEL, "texts/a.txt", "--memory", "known", "--device", "cpu"]
+    assert read([*ask, "--read-only", "--save", "same"]) == 0
+    assert read([*ask, "--save", "grown"]) == 0
+    sizes = [len(held(name)[1]) for name in ("known", "same", "grown")]
+    assert sizes[0] == sizes[1] < sizes[2]
+    assert {path.name: path.read_bytes() for path in (place / "known").iterdir()} == before
+
+
+@pytest.mark.parametrize("call", [1, 3])
+def test_an_interrupted_build_goes_on_to_the_same_bytes(
+    place: Path, call: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(corpus_memory, "PIECE", 20)
+    build("texts", "whole")
+    original, calls = corpus_memory._entries, itertools.count(1)
+
+    def entries(*arguments: Any) -> Any:
+        if next(calls) == call:
+            raise KeyboardInterrupt
+        return original(*arguments)
+
+    monkeypatch.setattr(corpus_memory, "_entries", entries)
+    arguments = ["build", "--model", MODEL, "--text", "texts", "--out", "cut", *EXACT]
+    assert main(arguments) == 130
+    assert not (place / "cut").exists()
+    capsys.readouterr()
+    assert main(arguments) == 0
+    assert (f"going on from piece {call}" in capsys.readouterr().err) == (call > 1)
+    assert next(calls) == 6, "two pieces of each text, and the interrupted one"
+    for path in (place / "whole").iterdir():
+        assert (place / "cut" / path.name).read_bytes() == path.read_bytes(), path.name
+    assert {path.name for path in place.iterdir()} == {"texts", "whole", "cut"}
+
+
+@pytest.mark.parametrize("index", ["exact", "auto"])
+def test_merged_memories_hold_both_with_one_number_a_word(
+    place: Path, index: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    build("texts/a.txt", "one", "--set", f"memory.index={index}")
+    build("texts/more", "two")
+    reader = hebblm.load(MODEL, device="cpu").reader("lstm", memory="two")
+    reader.read("Call quux .")
+    reader.save(place / "read")
+    assert main(["merge", "one", "read", "--out", "both"]) == 0
+    (first, labels, words), (second, others, other_words), (keys, values, merged) = map(
+        held, ("one", "read", "both")
+    )
+    assert (words, other_words, merged) == (("frobnitz",), ("quux", "frobnitz"), ("frobnitz", "quux"))
+    assert torch.equal(keys, torch.cat([first, second]))
+    known = hebblm.load(MODEL, device="cpu").vocabulary.known
+    swapped = others.clone()
+    swapped[others == known], swapped[others == known + 1] = known + 1, known
+    assert torch.equal(values, torch.cat([labels, swapped]))
+    capsys.readouterr()
+    assert main(["info", "both"]) == 0
+    told = capsys.readouterr().out
+    assert f"{len(keys)} of width" in told
+    assert "2 new words" in told
+    assert "texts/a.txt" in told
+    assert MODEL in told
+    assert str(Path("read") / "memory") in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("bild", "did you mean build"),
+        ("build --model tiny-pydc --text texts --out m", "did you mean tiny-pydoc-raw"),
+        (f"build --model {MODEL} --text nowhere --out m", "nowhere is not there"),
+        (f"build --model {MODEL} --text empty --out m", "empty holds no .txt file"),
+        (f"build --model {MODEL} --text blank.txt --out m", "no text to remember"),
+        (f"build --model {MODEL} --text texts/c.png --out m", "texts/c.png is not UTF-8"),
+        (f"build --model {MODEL} --text texts --out texts", "texts holds something else than a memory"),
+        (f"build --model {MODEL} --text texts --out m --set hebb.beta=0.5", "hebb.beta changes no memory"),
+        (f"build --model {MODEL} --text texts --out m --set memory.indx=exact", "memory.index"),
+        ("info texts", "texts holds no saved memory"),
+        ("merge one texts --out m", "texts holds no saved memory"),
+        ("merge one other --out m", "belongs to another model"),
+        ("merge one half --out m", "one keeps its keys as float32 and half keeps its keys as float16"),
+        ("merge one one --out texts", "texts holds something else than a memory"),
+    ],
+)
+def test_bad_input_gets_one_line(
+    place: Path, arguments: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "empty").mkdir()
+    (place / "blank.txt").touch()
+    if arguments.startswith("merge"):
+        build("texts", "one")
+        build("texts", "half", "--set", "memory.index=exact", "memory.dtype=float16")
+        build("texts", "other", model="small-ptb-raw")
+        capsys.readouterr()
+    assert main([*arguments.split(), *(["--device", "cpu"] if arguments.startswith("build") else [])]) == 2
+    captured = capsys.readouterr()
+    assert told in captured.err
+    assert [line for line in captured.err.splitlines() if "error:" in line] == captured.err.splitlines()[-1:]
