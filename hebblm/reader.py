@@ -90,7 +90,7 @@ class Reader:
         vocabulary.include(opened.words)
         self._base.grow(len(vocabulary.words))
         self._last = torch.tensor([vocabulary.start], device=device)
-        empty = build_memory(model.head.weight.shape[1], values.memory, device)
+        empty = build_memory(model.key_width, values.memory, device)
         self._memory = empty if opened.memory is None else opened.memory
         self._context = Context(
             self._base.head,

@@ -31,7 +31,7 @@ class EvalBatch:
     ``stopwatch`` knows what each shared piece took and who rests on it, the base's logits apart.
 
     Args:
-        hidden: (N, D) queries.
+        hidden: (N, D) queries; behind them, where the memory has keys of another layer, these (N, D + D_key).
         context: head, memory and counts as they are before the batch is observed.
         block: where the queries are rows of the stream of which later ones come after earlier ones were observed;
             None if all come before anything is observed.
@@ -41,7 +41,11 @@ class EvalBatch:
     def __init__(
         self, hidden: Tensor, context: Context, block: Block | None = None, ranked: Ranked | None = None
     ) -> None:
-        self.hidden = hidden
+        width = context.head.weight.shape[1]
+        self.states = hidden
+        self.keyed = hidden.shape[1] > width
+        self.hidden = hidden[:, :width] if self.keyed else hidden
+        self.queries = hidden[:, width:] if self.keyed else hidden
         self.context = context
         self.block = block
         self.ranked = ranked
@@ -86,7 +90,7 @@ class EvalBatch:
     def _search(self) -> Neighbors:
         written = self.written
         if written is None:
-            found = self.context.memory.search(self.hidden, self.context.k)
+            found = self.context.memory.search(self.queries, self.context.k)
         else:
             found = written.search(self.context.k) if self.ranked is None else written.gather(self.ranked)
         return found if self.context.fixed else replace(found, log_normalizers=None)  # those kept are stale
@@ -98,8 +102,19 @@ class EvalBatch:
         if block is None or (self.ranked is None and not (block.written and block.causal)):
             return None
         return WrittenBlock(
-            self.context.memory, self.hidden, block.labels, block.in_memory, self.key_normalizers
+            self.context.memory, self.queries, block.labels, block.in_memory, self.key_normalizers
         )
+
+    def check_keys(self, method: str) -> None:
+        """Refuse a method that adapts the head with neighbours whose keys are of another layer.
+
+        Raises:
+            UserError: naming it.
+        """
+        if self.keyed:
+            raise UserError(
+                f"{method} adapts the output layer with what enters it; use --key last, or knn or mixture"
+            )
 
     def window(self, size: int) -> WindowView:
         """Return what the queries see of the ``size`` latest pairs of the stream."""
@@ -108,7 +123,7 @@ class EvalBatch:
     @property
     def products(self) -> Tensor:
         """(N, K) ``h_k . h``."""
-        return self.shared("products", lambda: key_products(self.hidden, self.neighbors.keys))
+        return self.shared("products", lambda: key_products(self.queries, self.neighbors.keys))
 
     def scored(self, rule: Hashable, targets: Tensor, compute: Callable[[], Tensor]) -> Tensor:
         """Return ``compute()``, the loss (N,) of ``targets`` under a rule, computed once for all that build on it."""
@@ -179,7 +194,7 @@ class Context:
             ranked: see :class:`EvalBatch`.
         """
         known = self._batch
-        if known is None or known.hidden is not hidden or known.block is not block:
+        if known is None or known.states is not hidden or known.block is not block:
             self._batch = known = EvalBatch(hidden, self, block, ranked)
         return known
 
@@ -187,12 +202,12 @@ class Context:
         """Take scored pairs (N, D), (N,) into counts, window and, unless ``write`` is False, memory."""
         if write and self.fixed:
             known = self._batch
-            batch = known if known is not None and known.hidden is hidden else EvalBatch(hidden, self)
+            batch = known if known is not None and known.states is hidden else EvalBatch(hidden, self)
             self.memory.add(hidden, targets, batch.key_normalizers)
         elif write:
-            self.memory.add(hidden, targets)
+            self.memory.add(EvalBatch(hidden, self).queries, targets)
         self.observed += torch.bincount(targets, minlength=len(self.observed))
-        self.recent.append(hidden, targets)
+        self.recent.append(hidden[:, : self.head.weight.shape[1]], targets)
         self._batch = None
 
     def recall(self, observed: Tensor, keys: Tensor, labels: Tensor) -> None:

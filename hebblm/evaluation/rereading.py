@@ -41,9 +41,11 @@ class Rereading:
         plan = sweep_plan(scenario, settings)
         with bar() as progress:
             task = progress.add_task("states and neighbours", total=len(scenario.stream), unit="tokens")
-            sweep = prepare_sweep(
-                base, memory, scenario.stream, plan, lambda tokens: progress.advance(task, tokens)
-            )
+            sweep = None
+            if not scenario.model.keyed:
+                sweep = prepare_sweep(
+                    base, memory, scenario.stream, plan, lambda tokens: progress.advance(task, tokens)
+                )
             progress.update(task, visible=sweep is not None)
         return cls(scenario, base, scenario.context(base, memory, settings.methods.cache.window), sweep)
 
