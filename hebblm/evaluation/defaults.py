@@ -45,7 +45,7 @@ def start_of(config: ScenarioConfig, start: str) -> Start:
     source, target = config.corpora()
     name = f"{source}-to-{target}" if source != target else target
     if start == "default":
-        own = name in ("ptb", "wt2", "wt2-to-ptb") and config.checkpoint is None
+        own = name in ("ptb", "wt2", "wt2-to-ptb") and config.checkpoint is None and config.model is None
         return Start(
             {}, "" if own else "the default ones, found on validation text of ptb, wt2 and wt2-to-ptb"
         )
@@ -58,6 +58,7 @@ def start_of(config: ScenarioConfig, start: str) -> Start:
             file = models_path() / "tuned" / f"{scenario}.json"
             if file.is_file():
                 lender = "" if scenario == name else f"those of {scenario} (none were tuned for {name})"
+                lender = lender if config.model is None else f"those that an LSTM has for {scenario}"
                 return Start(read_tuned(file), lender)
         return Start({}, "the default ones, since none were tuned")
     if not Path(start).is_file():
