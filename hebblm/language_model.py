@@ -79,6 +79,7 @@ def load(
     context: int | None = None,
     stride: int | None = None,
     learns: Sequence[str] | None = None,
+    key: str | int = "last",
     **options: Any,
 ) -> LanguageModel:
     """Return a language model.
@@ -93,20 +94,27 @@ def load(
         stride: tokens by which the window moves on; None for half of it.
         learns: parts of the names of those weights that learn in dynamic evaluation; None for all, or of a model above
             100 million parameters for lm_head, norm and bias.
+        key: whose states its memories keep: last (those that enter the output layer), ffn-input (those that enter the
+            last feed-forward layer), or the number of a layer; methods that adapt the output layer need the first.
         options: more for ``AutoModelForCausalLM.from_pretrained``, e.g. ``device_map``.
 
     Raises:
         UserError: no such model, or one of its files is missing, truncated or altered, or it cannot be adapted.
     """
     chosen = pick_device(device)
-    causal = {"context": context, "stride": stride, "learns": learns}
+    causal = {"context": context, "stride": stride, "learns": learns, "key": key}
     if isinstance(name, tuple):
         return _causal(type(name[0]).__name__, *name, None, causal)
     folder = model_folder(Path(name))
     if folder is None or is_causal(folder):
         model, tokenizer = load_causal(folder or name, device=chosen, dtype=dtype, **options)
         return _causal(str(name), model, tokenizer, folder, causal)
-    asked = {**causal, **options, "dtype": None if dtype == "auto" else dtype}
+    asked = {
+        **causal,
+        **options,
+        "dtype": None if dtype == "auto" else dtype,
+        "key": None if key == "last" else key,
+    }
     for option, value in asked.items():
         if value is not None:
             raise UserError(

@@ -92,7 +92,7 @@ class Reader:
         self._base.grow(len(vocabulary.words))
         self._beginning = self._base.state()
         self._last = torch.tensor([vocabulary.start], device=device)
-        empty = build_memory(model.head.weight.shape[1], values.memory, device)
+        empty = build_memory(model.key_width, values.memory, device)
         self._memory = empty if opened.memory is None else opened.memory
         self._context = Context(
             self._base.head,

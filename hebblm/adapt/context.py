@@ -36,7 +36,7 @@ class EvalBatch:
     ``stopwatch`` knows what each shared piece took and who rests on it, the base's logits apart.
 
     Args:
-        hidden: (N, D) queries.
+        hidden: (N, D) queries; behind them, where the memory has keys of another layer, these (N, D + D_key).
         context: head, memory and counts as they are before the batch is observed.
         block: where the queries are rows of the stream of which later ones come after earlier ones were observed;
             None if all come before anything is observed.
@@ -46,7 +46,11 @@ class EvalBatch:
     def __init__(
         self, hidden: Tensor, context: Context, block: Block | None = None, ranked: Ranked | None = None
     ) -> None:
-        self.hidden = hidden
+        width = context.head.weight.shape[1]
+        self.states = hidden
+        self.keyed = hidden.shape[1] > width
+        self.hidden = hidden[:, :width] if self.keyed else hidden
+        self.queries = hidden[:, width:] if self.keyed else hidden
         self.context = context
         self.block = block
         self.ranked = ranked
@@ -91,7 +95,7 @@ class EvalBatch:
     def _search(self) -> Neighbors:
         written = self.written
         if written is None:
-            found = self.context.memory.search(self.hidden, self.context.k)
+            found = self.context.memory.search(self.queries, self.context.k)
         else:
             found = written.search(self.context.k) if self.ranked is None else written.gather(self.ranked)
         return found if self.context.fixed else replace(found, log_normalizers=None)  # those kept are stale
@@ -103,8 +107,19 @@ class EvalBatch:
         if block is None or (self.ranked is None and not (block.written and block.causal)):
             return None
         return WrittenBlock(
-            self.context.memory, self.hidden, block.labels, block.in_memory, self.key_normalizers
+            self.context.memory, self.queries, block.labels, block.in_memory, self.key_normalizers
         )
+
+    def check_keys(self, method: str) -> None:
+        """Refuse a method that adapts the head with neighbours whose keys are of another layer.
+
+        Raises:
+            UserError: naming it.
+        """
+        if self.keyed:
+            raise UserError(
+                f"{method} adapts the output layer with what enters it; use --key last, or knn or mixture"
+            )
 
     def window(self, size: int) -> WindowView:
         """Return what the queries see of the ``size`` latest pairs of the stream."""
@@ -113,7 +128,7 @@ class EvalBatch:
     @property
     def products(self) -> Tensor:
         """(N, K) ``h_k . h``."""
-        return self.shared("products", lambda: key_products(self.hidden, self.neighbors.keys))
+        return self.shared("products", lambda: key_products(self.queries, self.neighbors.keys))
 
     def learned_share(self, blend: Blend) -> Tensor:
         """Return the share (N,) of a blend's first part, float64: for each query what was learned before it."""
@@ -244,9 +259,9 @@ class Context:
         """
         self.shares = batch.shares_behind(targets)
         if write and self.fixed:
-            self.memory.add(batch.hidden, targets, batch.key_normalizers)
+            self.memory.add(batch.queries, targets, batch.key_normalizers)
         elif write:
-            self.memory.add(batch.hidden, targets)
+            self.memory.add(batch.queries, targets)
         self.observed += torch.bincount(targets, minlength=len(self.observed))
         self.recent.append(batch.hidden, targets)
 

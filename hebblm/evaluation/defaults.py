@@ -83,7 +83,7 @@ def _start(config: ScenarioConfig, start: str) -> tuple[dict[str, Any], str]:
     name = f"{source}-to-{target}" if source != target else target
     paper = paper_values(source or "", target)
     if start == "default":
-        own = name in ("ptb", "wt2", "wt2-to-ptb") and config.checkpoint is None
+        own = name in ("ptb", "wt2", "wt2-to-ptb") and config.checkpoint is None and config.model is None
         return {}, "" if own else "the default ones, found on validation text of ptb, wt2 and wt2-to-ptb"
     if start == "tune":  # the default ones, beside the published window of the cache, which is not tuned
         return {name: paper[name] for name in ("cache.window",) if name in paper}, ""
@@ -95,6 +95,7 @@ def _start(config: ScenarioConfig, start: str) -> tuple[dict[str, Any], str]:
             file = models_path() / "tuned" / f"{scenario}.json"
             if file.is_file():
                 lender = "" if scenario == name else f"those of {scenario} (none were tuned for {name})"
+                lender = lender if config.model is None else f"those that an LSTM has for {scenario}"
                 return TunedFile.read(file).values, lender
         return {}, "the default ones, since none were tuned"
     if not Path(start).is_file():

@@ -87,7 +87,7 @@ def _positions(batch: EvalBatch) -> Ranked:
         return batch.ranked
     if batch.written is not None:
         return batch.written.nearest(batch.context.k)
-    ranked: Ranked = batch.context.memory.nearest(batch.hidden, batch.context.k)
+    ranked: Ranked = batch.context.memory.nearest(batch.queries, batch.context.k)
     return ranked
 
 

@@ -163,11 +163,11 @@ class Scenario:
 
     def fixed_head(self, settings: Hyperparameters) -> bool:
         """Say whether the base's softmax layer stays as it is while the stream is read."""
-        return settings.base.lr == 0 and self.config.vocabulary == "union"
+        return settings.base.lr == 0 and self.config.vocabulary == "union" and not self.model.keyed
 
     def empty_memory(self, settings: Hyperparameters) -> AnyMemory:
         """Return a memory without entries."""
-        return build_memory(self.model.head.weight.shape[1], settings.memory, self.device)
+        return build_memory(self.model.key_width, settings.memory, self.device)
 
     def training_ids(self) -> Ids:
         """Return the source's training stream (T,).
@@ -197,7 +197,7 @@ class Scenario:
             train_counts=counts,
             new_classes=new,
             window=window,
-            fixed=not base.moving and self.config.vocabulary == "union",
+            fixed=not base.moving and self.config.vocabulary == "union" and not self.model.keyed,
         )
 
 

@@ -54,6 +54,8 @@ class ScenarioConfig:
         dtype: of the weights of such a model: auto (as they are stored), float32, bfloat16 or float16.
         dynamic_parameters: comma-separated parts of the names of those of its weights that learn in dynamic evaluation;
             by default all, or of a model above 100 million parameters lm_head,norm,bias.
+        key: whose states memories keep for such a model: last (those that enter its output layer), ffn-input (those
+            that enter its last feed-forward layer) or the number of a layer; methods that adapt the head need last.
         device: auto, cpu or cuda.
         seed: of training and of uniform rows.
     """
@@ -81,6 +83,7 @@ class ScenarioConfig:
     stride: int | None = None
     dtype: str = "auto"
     dynamic_parameters: str | None = None
+    key: str = "last"
     device: str = "auto"
     seed: int = 1111
 

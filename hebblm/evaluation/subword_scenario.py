@@ -71,6 +71,7 @@ def open_subwords(
             context=config.context,
             stride=config.stride,
             learns=None if learns is None else tuple(learns.split(",")),
+            key=config.key,
             origin="folder" if Path(config.model).is_dir() else "hub",
         )
     else:

@@ -53,7 +53,7 @@ def training_memory(
     folder = folders[head is not None or folders[1].exists()]
     parts = Parts(folder.with_name(f"{folder.name}.parts"))
     if not folder.exists():
-        memory = build_memory(model.head.weight.shape[1], config, device)
+        memory = build_memory(model.key_width, config, device)
         with parts.held():
             if not folder.exists():  # another process may have built it meanwhile
                 for half in folder.parent.glob(

@@ -127,6 +127,16 @@ class AwdModel:
         """The tied softmax."""
         return model_head(self.model)
 
+    @property
+    def keyed(self) -> bool:
+        """Memories keep the states of the softmax layer."""
+        return False
+
+    @property
+    def key_width(self) -> int:
+        """Width of these states."""
+        return self.model.config.embedding_dim
+
     def base(
         self, *, rows: int = 0, init: NewRows = "zero", update: BaseUpdate | None = None, seed: int = 0
     ) -> AwdBase:

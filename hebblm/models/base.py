@@ -28,7 +28,10 @@ class Base(Protocol):
         """The softmax layer as it is now."""
 
     def read(self, inputs: Tensor) -> Tensor:
-        """Return the hidden states (N, D) after each of the tokens (N,), going on from the last call."""
+        """Return the hidden states (N, D) after each of the tokens (N,), going on from the last call.
+
+        Where memories keep another layer's states, these stand behind: (N, D + D_key).
+        """
 
     def learn(self, targets: Tensor) -> None:
         """Learn from the labels (N,) of the tokens read last; called after they were scored."""
@@ -91,6 +94,14 @@ class TrainedModel(Protocol):
     @property
     def head(self) -> OutputHead:
         """The softmax layer as trained, (V, D)."""
+
+    @property
+    def keyed(self) -> bool:
+        """Whether memories keep another layer's states, which bases give behind those of the softmax layer."""
+
+    @property
+    def key_width(self) -> int:
+        """Width of what memories keep of a state."""
 
     def base(
         self, *, rows: int = 0, init: NewRows = "zero", update: BaseUpdate | None = None, seed: int = 0

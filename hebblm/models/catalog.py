@@ -10,11 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from awd_lstm.document import CONFIG, read_config
+from hebblm.files import read_json
 from hebblm.installation import models_path
 from hebblm.suggest import closest, unknown
 
 HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 """What the hub could know a model by."""
+
+RECORD = "training.json"
+"""What a model of ``transformers`` was trained on: ``corpus``, ``parameters``, ``scores``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +30,7 @@ class ShippedModel:
         corpus: that it was trained on.
         normalization: ``raw`` or ``lower``.
         parameters: how many it has, with the tied softmax counted once.
-        valid_perplexity: on the validation text, as recorded when it was trained.
+        valid_perplexity: a word of the validation text, as recorded when it was trained.
     """
 
     name: str
@@ -41,17 +45,15 @@ def shipped_models() -> list[ShippedModel]:
     found = []
     for folder in _shipped_folders():
         corpus, document = trained_on(folder), read_config(folder)
-        told = document.get("training") or document.get("hebblm", {})
-        shape = document.get("config")
-        found.append(
-            ShippedModel(
-                folder.name,
-                str(corpus.get("name", "")),
-                str(corpus.get("normalization", "")),
-                _parameters(shape) if shape else int(told.get("parameters", 0)),
-                float(told.get("valid_perplexity", math.nan)),
-            )
-        )
+        if is_causal(folder):
+            record = _record(folder)
+            size = int(record.get("parameters", 0))
+            perplexity = record.get("scores", {}).get("valid", {}).get("word_perplexity", math.nan)
+        else:
+            size = _parameters(document["config"])
+            perplexity = document["training"].get("valid_perplexity", math.nan)
+        name, policy = (str(corpus.get(key, "")) for key in ("name", "normalization"))
+        found.append(ShippedModel(folder.name, name, policy, size, float(perplexity)))
     return found
 
 
@@ -103,11 +105,20 @@ def is_causal(folder: Path) -> bool:
 def trained_on(folder: Path) -> dict[str, Any]:
     """Return what a checkpoint records of its corpus: ``name``, ``normalization`` and more; empty if nothing.
 
-    A model of ``transformers`` records it in its ``config.json`` under ``hebblm``.
+    Beside a model of ``transformers`` it is the ``corpus`` of :data:`RECORD`, a name.
     """
-    document = read_config(folder)
-    corpus: dict[str, Any] = (document.get("training") or document.get("hebblm", {})).get("corpus", {})
+    if is_causal(folder):
+        name = _record(folder).get("corpus")
+        return {"name": name, "normalization": "raw"} if isinstance(name, str) else {}
+    corpus: dict[str, Any] = read_config(folder).get("training", {}).get("corpus", {})
     return corpus
+
+
+def _record(folder: Path) -> dict[str, Any]:
+    """Return what lies in a folder of a model of ``transformers`` about its training; empty if nothing."""
+    path = folder / RECORD
+    document = read_json(path) if path.is_file() else {}
+    return document if isinstance(document, dict) else {}
 
 
 def _parameters(config: dict[str, Any]) -> int:

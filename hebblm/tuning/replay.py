@@ -48,9 +48,11 @@ class Replay:
         plan = sweep_plan(scenario, settings)
         with bar() as progress:
             task = progress.add_task("states and neighbours", total=len(scenario.stream), unit="tokens")
-            sweep = prepare_sweep(
-                base, memory, scenario.stream, plan, lambda tokens: progress.advance(task, tokens)
-            )
+            sweep = None
+            if not scenario.model.keyed:
+                sweep = prepare_sweep(
+                    base, memory, scenario.stream, plan, lambda tokens: progress.advance(task, tokens)
+                )
             progress.update(task, visible=sweep is not None)
         context = scenario.context(base, memory, settings.methods.cache.window)
         return cls(scenario, base, context, scenario.config.update_every, plan.write, sweep)

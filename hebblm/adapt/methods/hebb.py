@@ -213,6 +213,8 @@ def hebbian_sums(
         classes: (V,) bool N^new, None for all.
     """
 
+    batch.check_keys("Hebb")
+
     def compute() -> tuple[F.HebbianTerm, Tensor, Tensor]:
         term = F.hebbian_term(
             batch.neighbors,

@@ -121,6 +121,7 @@ class Mbpa:
 
 def mbpa_result(batch: EvalBatch, config: MbpaConfig) -> F.MbpaResult:
     """Return the change of the logits by MbPA, computed once a mini-batch and configuration."""
+    batch.check_keys("MbPA")
     return batch.shared(config, lambda: _mbpa(batch, config, slice(None)))
 
 

@@ -82,10 +82,9 @@ class HuggingFaceBase(GradientBase):
                 room = (trained.context - len(self._window)) or trained.stride
                 parts.append(self._advance(inputs[:room]))
                 inputs = inputs[room:]
-            hidden = (
-                torch.cat(parts) if parts else trained.head.weight.new_zeros(0, trained.head.weight.shape[1])
-            )
-        self._hidden = hidden if self.tracked else None
+            width = trained.head.weight.shape[1] + trained.key_width * trained.keyed
+            hidden = torch.cat(parts) if parts else trained.head.weight.new_zeros(0, width)
+        self._hidden = hidden[:, : trained.head.weight.shape[1]] if self.tracked else None
         return hidden.detach()
 
     def loss(self, targets: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ from hebblm.models.base import Ids, NewRows, Segment, State
 from hebblm.models.huggingface.base import HuggingFaceBase
 from hebblm.models.huggingface.cache import ARGUMENTS, tensors_of
 from hebblm.models.huggingface.head import FoundHead, find_head, states_before
+from hebblm.models.huggingface.key import LAST, Key, find_key
 from hebblm.models.update import BaseUpdate
 from hebblm.progress import track
 from hebblm.types import OutputHead
@@ -56,6 +57,8 @@ class HuggingFaceModel:
         steps: how many tokens can be read behind what is carried: many, one, or none, so that all is read anew.
         differentiable: whether gradients can be taken where something is carried.
         probe_ids: (T,) a few tokens.
+        key: whose states memories keep.
+        key_width: width of these states.
         origin: ``hub``, ``folder`` or ``held`` (by the caller).
         sha256: what tells the weights from others.
     """
@@ -72,8 +75,15 @@ class HuggingFaceModel:
     steps: Steps
     differentiable: bool
     probe_ids: Tensor
+    key: Key
+    key_width: int
     origin: str
     sha256: str
+
+    @property
+    def keyed(self) -> bool:
+        """Whether memories keep other states than those that enter the softmax layer."""
+        return not self.key.last
 
     def base(
         self, *, rows: int = 0, init: NewRows = "zero", update: BaseUpdate | None = None, seed: int = 0
@@ -88,6 +98,8 @@ class HuggingFaceModel:
     ) -> tuple[Tensor, object]:
         """Return the hidden states (B, T, D) that enter the softmax layer, and what is carried behind them.
 
+        Where memories keep another layer's states, these stand behind: (B, T, D + D_key).
+
         Args:
             ids: (B, T) tokens.
             carried: behind the tokens before them, None at the beginning.
@@ -96,13 +108,17 @@ class HuggingFaceModel:
         """
         ids = ids.to(self.model.get_input_embeddings().weight.device)
         options = {} if self.carries is None else {self.carries: carried, "use_cache": carry}
-        with states_before(self.found.module) as found:
+        with states_before(self.found.module) as found, self.key.noted() as keys:
             if own:
                 out = functional_call(self.model, {**self.parameters, **own}, (ids,), options)
             else:
                 out = self.model(ids, **options)
         head = self.head.weight
-        return found[0].to(head.device, head.dtype), getattr(out, self.carries or "", None)
+        parts = [
+            states.reshape(*ids.shape, -1).to(head.device, head.dtype)  # some layers flatten them
+            for states in (found[0], *keys[:1])
+        ]
+        return torch.cat(parts, -1), getattr(out, self.carries or "", None)
 
     @torch.no_grad()
     def segments(self, ids: Ids, done: int = 0, state: State | None = None) -> Iterator[Segment]:
@@ -133,7 +149,7 @@ class HuggingFaceModel:
                 keep[row, start - first : stop - first] = True
                 labels.append(stream[start + 1 : stop + 1])
             hidden, _ = self.states(block, None, {}, carry=False)
-            yield Segment(hidden[keep.to(device)], torch.cat(labels).to(device), {})
+            yield Segment(hidden[keep.to(device)][:, -self.key_width :], torch.cat(labels).to(device), {})
 
     def segment_count(self, total: int) -> int:
         """Return in how many segments ``total`` labels are given."""
@@ -160,7 +176,7 @@ class HuggingFaceModel:
             stop = min(start + segment, width - 1)
             hidden, _ = self.states(block[:, start - segment : stop], None, parameters, carry=False)
             head = self.found.of({**self.parameters, **parameters})
-            logits = head.logits(hidden[:, segment:])
+            logits = head.logits(hidden[:, segment:, : head.weight.shape[1]])
             targets = block[:, start + 1 : stop + 1].to(logits.device)
             loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
             for total, g in zip(sums, torch.autograd.grad(loss, list(parameters.values())), strict=True):
@@ -181,6 +197,7 @@ class HuggingFaceModel:
             "dtype": str(self.model.dtype).removeprefix("torch."),
             "context": None if self.recurrent else self.context,
             "stride": None if self.recurrent else self.stride,
+            "key": self.key.name,
             "logit_scale": self.found.scale,
             "logit_cap": self.found.cap,
             "parameters": count,
@@ -201,6 +218,7 @@ def open_causal(
     context: int | None = None,
     stride: int | None = None,
     learns: tuple[str, ...] | None = None,
+    key: str | int = LAST,
     origin: str = "held",
 ) -> HuggingFaceModel:
     """Return a causal language model as hebblm reads it, after a few tokens have shown how.
@@ -211,11 +229,13 @@ def open_causal(
         stride: tokens by which the window moves on; None for half of it.
         learns: parts of the names of those weights that learn in dynamic evaluation; None for all, or of a model above
             100 million parameters for lm_head, norm and bias.
+        key: whose states memories keep: last (those that enter the output layer), ffn-input (those that enter the last
+            feed-forward layer), or the number of a layer whose output it is.
         origin: where it comes from.
 
     Raises:
-        UserError: the model is none, or computes its logits in a way that cannot be adapted, or cannot have that
-            context, or no weight has such a name.
+        UserError: the model is none, or has no such layer, or computes its logits in a way that cannot be adapted, or
+            cannot have that context, or no weight has such a name.
     """
     if not hasattr(model, "get_output_embeddings") or not hasattr(model, "config"):
         raise UserError(
@@ -231,10 +251,11 @@ def open_causal(
     ids = ids[: min(PROBE, context)].to(model.get_input_embeddings().weight.device)
     found = find_head(model, ids[None])
     head = found.of(parameters)
+    chosen = find_key(model, str(key))
     carries = next((n for n in ARGUMENTS if n in inspect.signature(model.forward).parameters), None)
     opened = HuggingFaceModel(
         model, found, head, parameters, _learning(model, found, learns), context, stride, carries,
-        False, "none", True, ids, origin, fingerprint(model),
+        False, "none", True, ids, chosen, head.weight.shape[1], origin, fingerprint(model, chosen.name),
     )  # fmt: skip
     return _probed(opened)
 
@@ -252,6 +273,7 @@ def _probed(opened: HuggingFaceModel) -> HuggingFaceModel:
             f"{type(opened.model).__name__} lets later tokens change what comes before them: it is no causal "
             "language model"
         )
+    opened = replace(opened, key_width=whole.shape[2] - opened.head.weight.shape[1] * opened.keyed)
     if carried is None:
         return replace(opened, carries=None)
     sizes = [sum(tensor.numel() for _, tensor in tensors_of(item)) for item in (carried, behind_all)]
@@ -333,9 +355,14 @@ def _learning(model: Any, found: FoundHead, asked: tuple[str, ...] | None) -> tu
     return tuple(name for name in floating if name in chosen)
 
 
-def fingerprint(model: Any) -> str:
-    """Return what tells a model's weights, and their type, from others: a hash of shapes and of some of the numbers."""
-    digest = hashlib.sha256()
+def fingerprint(model: Any, key: str) -> str:
+    """Return what tells a model's weights, and their type, from others: a hash of shapes and of some of the numbers.
+
+    Args:
+        model: of ``transformers``.
+        key: whose states memories keep.
+    """
+    digest = hashlib.sha256(b"" if key == LAST else key.encode())
     for name, weight in model.named_parameters():
         flat = weight.detach().flatten()
         some = flat[:: max(1, len(flat) // SAMPLE)][:SAMPLE]

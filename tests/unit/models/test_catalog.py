@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,17 +10,37 @@ from hebblm.cli.eval import main
 from hebblm.errors import UserError
 from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.installation import models_path
-from hebblm.models.catalog import checkpoint_folder, shipped_models
+from hebblm.models.catalog import ShippedModel, checkpoint_folder, is_causal, shipped_models
 
 
 def test_the_models_that_ship_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--models"]) == 0
     said = capsys.readouterr().out
     for model in shipped_models():
-        config = AWDLSTMConfig(**read_config(models_path() / model.name)["config"])
-        assert model.parameters == sum(p.numel() for p in AWDLSTM(config).parameters())
         assert f"{model.parameters:,}" in said
         assert f"{model.valid_perplexity:.2f}" in said
+        if is_causal(models_path() / model.name):
+            continue
+        config = AWDLSTMConfig(**read_config(models_path() / model.name)["config"])
+        assert model.parameters == sum(p.numel() for p in AWDLSTM(config).parameters())
+
+
+def test_a_model_of_transformers_says_what_it_was_trained_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "llama-wt2"
+    folder.mkdir()
+    (folder / "config.json").write_text('{"model_type": "llama"}')
+    record = {"corpus": "wt2", "parameters": 12, "scores": {"valid": {"word_perplexity": 34.5}}}
+    (folder / "training.json").write_text(json.dumps(record))
+    monkeypatch.setattr("hebblm.models.catalog.models_path", lambda: tmp_path)
+    assert shipped_models() == [ShippedModel("llama-wt2", "wt2", "raw", 12, 34.5)]
+    for name in ("llama-wt2", str(folder)):
+        config = ScenarioConfig(model=name, target="ptb").completed()
+        assert (config.model, config.corpora(), config.normalization) == (str(folder), ("wt2", "ptb"), "raw")
+        assert config == ScenarioConfig(checkpoint=Path(name), target="ptb").completed() == config.completed()
+    (folder / "training.json").unlink()
+    assert ScenarioConfig(model="llama-wt2", target="ptb").completed().corpora() == (None, "ptb")
 
 
 @pytest.mark.parametrize("folder", [False, True])

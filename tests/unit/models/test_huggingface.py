@@ -254,3 +254,29 @@ def test_a_folder_is_loaded_and_bad_ones_get_one_line(
     monkeypatch.setitem(__import__("sys").modules, "transformers", None)
     with pytest.raises(UserError, match=r"hebblm\[hf\]"):
         hebblm.load(folder)
+
+
+@pytest.mark.parametrize("key", ["ffn-input", "0", -1])
+@pytest.mark.parametrize("name", ["Llama", "GPT2", "OPT", "GPTNeoX"])
+@torch.no_grad()
+def test_memories_keep_another_layer_s_states(name: str, key: str | int) -> None:
+    lm = opened(name, key=key)
+    model = lm.model
+    assert isinstance(model, HuggingFaceModel)
+    plain = opened(name)
+    unadapted, expected = (one.reader("base", update_every=5).read(TEXT) for one in (lm, plain))
+    torch.testing.assert_close(unadapted.nll, expected.nll)
+    reader = lm.reader("knn")
+    assert (reader.read(TEXT).nll - plain.reader("knn").read(TEXT).nll).abs().max() > 1e-3
+    ids = torch.tensor(tokenizer()(TEXT, add_special_tokens=False)["input_ids"])[:CONTEXT]
+    out = model.model(ids[None], output_hidden_states=True)
+    found = model.states(ids[None], None, {})[0][..., -model.key_width :]
+    if key == "0":
+        torch.testing.assert_close(found, out.hidden_states[1])
+    [segment] = model.segments(ids.numpy()[:STRIDE])
+    torch.testing.assert_close(segment.keys, found[0, : STRIDE - 1])
+    assert model.sha256 != plain.model.sha256
+    with pytest.raises(UserError, match="--key last"):
+        lm.reader("mixture+mbpa").read(TEXT)
+    with pytest.raises(UserError, match="'9'"):
+        opened(name, key="9")
