@@ -198,6 +198,13 @@ def _factored(problem: Problem) -> tuple[Tensor, Tensor]:
 
 
 def _loss(logits: Tensor, scale: Tensor, labels: Tensor, sizes: Tensor) -> Tensor:
-    """Return ``-sum_k a_k log p_k(y_k)`` (n,), nats, for logits (n, K, A) in bits of normaliser ``1 / scale`` (n, K)."""
+    """Return ``-sum_k a_k log p_k(y_k)`` (n,) in nats.
+
+    Args:
+        logits: (n, K, A) in bits.
+        scale: (n, K) one over their normaliser.
+        labels: (n, K) places in A.
+        sizes: (n, K) a.
+    """
     taken = logits.gather(2, labels.unsqueeze(2)).squeeze(2) / LOG2_E + scale.log()
     return -torch.where(sizes > 0, sizes * taken, 0).sum(1)
