@@ -6,7 +6,8 @@ The files are those of hebblm-tune, with every point that was tried; of several 
 on the methods that it tried. With ``--shipped`` nothing is chosen: the points are those of the values that hebblm has
 as its defaults, of each method whose own was tried on every text. Otherwise a point's loss is the mean of its losses
 over the texts it is chosen on. What it loses on a text is its loss there less that of the text's own best point, nats
-a token. Texts under ``--transfer`` are looked at with the chosen points and have no part in choosing them.
+a token. Texts under ``--transfer`` are looked at with the chosen points, as far as those were tried on them, and have no
+part in choosing them.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def main() -> int:
     documents = [read_json(path) for path in (*options.tuned, *options.transfer)]
     tuned, others = documents[: len(options.tuned)], documents[len(options.tuned) :]
     texts, looked_at = by_text(tuned), by_text(others)
-    chosen = shipped({**texts, **looked_at}) if options.shipped else choose(texts)
+    chosen = shipped(texts) if options.shipped else choose(texts)
     result = {
         "schema": "hebblm-defaults/1",
         "values": {name: value for _, point in sorted(chosen.items()) for name, value in point},

@@ -111,7 +111,7 @@ def carried() -> str:
     texts = {**document["chosen_on"], **document["transfer"]}
     columns = (Column("Method"), *(Column(text, "nll", decimals=3) for text in texts))
     rows = tuple(
-        (name_of(name), *(losses[name]["lost"] for losses in texts.values()))
+        (name_of(name), *(losses.get(name, {}).get("lost") for losses in texts.values()))
         for name in ordered(texts["ptb"])
     )
     return _body(Table("carried", "", columns, rows))

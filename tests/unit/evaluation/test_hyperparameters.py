@@ -83,9 +83,10 @@ def test_single_changes_are_name_equals_value() -> None:
 
 
 def test_values_that_only_go_together_are_set_together() -> None:
-    changes = {"mixture.form": "logit-sum", "mixture.scale": "absolute", "mixture.gamma": 0.3}
+    numbers = {"mixture.theta": 1.0, "mixture.gamma": 0.3}
+    changes = {"mixture.form": "logit-sum", "mixture.scale": "absolute", **numbers}
     for names in (list(changes), list(changes)[::-1]):
         mixture = Hyperparameters().changed({name: changes[name] for name in names}).methods.mixture
         assert (mixture.form, mixture.scale) == ("logit-sum", "absolute")
     with pytest.raises(UserError, match=r"set mixture.scale=absolute"):
-        Hyperparameters().changed({"mixture.form": "logit-sum", "mixture.gamma": 0.3})
+        Hyperparameters().changed({"mixture.form": "logit-sum", **numbers})
