@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 
 from awd_lstm import AWDLSTM, AWDLSTMConfig
-from hebblm.adapt import Context, MethodSettings
+from hebblm.adapt import Context, MethodSettings, Rule
 from hebblm.adapt.learned import HebbLearnedConfig, MixtureHebbLearnedConfig
 from hebblm.adapt.settings import (
     CacheConfig,
@@ -26,8 +27,9 @@ from hebblm.adapt.settings import (
     MixtureHebbConfig,
     MixtureMbpaConfig,
 )
-from hebblm.evaluation.vocabulary import Vocabulary
-from hebblm.memory import AnyMemory
+from hebblm.evaluation.loop import Observer, evaluate
+from hebblm.evaluation.vocabulary import UnionVocabulary, Vocabulary
+from hebblm.memory import AnyMemory, FlatMemory
 from hebblm.models.base import AwdBase, Base, BaseUpdate
 from hebblm.text import Corpus, EvaluationStream, PreparedCorpus, prepare
 from hebblm.text.tokenizers import WhitespaceTokenizer
@@ -171,3 +173,13 @@ def alone(base: Base, stream: EvaluationStream, vocabulary: Vocabulary, *, segme
         if new := vocabulary.new_rows(labels, rows):
             base.grow(new)
     return np.array(nll, dtype=np.float32)
+
+
+def losses_of(
+    rules: Mapping[str, Rule], stream: EvaluationStream, *observers: Observer
+) -> dict[str, np.ndarray]:
+    """Return the losses (T,) of some rules, in double precision, updated every 20 tokens."""
+    base = base_of(tiny_model().double())
+    context = context_of(base, FlatMemory(DIM, dtype=torch.float64), stream)
+    found = evaluate(base, context, rules, stream, UnionVocabulary(), update_every=20, observers=observers)
+    return {name: nll.astype(float) for name, nll in found.nll.items()}
