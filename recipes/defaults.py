@@ -6,8 +6,8 @@ The files are those of hebblm-tune, with every point that was tried; of several 
 on the methods that it tried. With ``--shipped`` nothing is chosen: the points are those of the values that hebblm has
 as its defaults, of each method whose own was tried on every text. Otherwise a point's loss is the mean of its losses
 over the texts it is chosen on. What it loses on a text is its loss there less that of the text's own best point, nats
-a token. Texts under ``--transfer`` are looked at with the chosen points, as far as those were tried on them, and have no
-part in choosing them.
+a token. Texts under ``--transfer`` are looked at with the chosen points, as far as those were tried on them, and have
+no part in choosing them.
 """
 
 from __future__ import annotations

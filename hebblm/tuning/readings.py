@@ -28,7 +28,12 @@ CHOICES: dict[str, dict[str, Any]] = {
     "smaller eps": {"mbpa.eps": 1e-5},
     "literal gate": {"hebb.gate": "literal"},
     "n_i of the memory": {"hebb.counts": "memory"},
-    "Mixture as printed": {"mixture.form": "logit-sum", "mixture.scale": "absolute"},
+    "Mixture as printed": {
+        "mixture.form": "logit-sum",
+        "mixture.scale": "absolute",
+        "mixture.theta": 0.4,
+        "mixture.gamma": 0.15,
+    },
 }
 """Hyper-parameters by reading; what the memory holds is a reading too, which changes the neighbours."""
 

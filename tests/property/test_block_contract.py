@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from hebblm.adapt import METHODS, STATIC_METHODS, MethodSettings
-from hebblm.evaluation import blocks
+from hebblm.evaluation import pace
 from hebblm.evaluation.loop import evaluate
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import AnyMemory, FaissMemory, FlatMemory, HybridMemory, RingMemory
@@ -58,8 +58,8 @@ def run(
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "BLOCK", BLOCK)
-    monkeypatch.setattr(blocks, "READ_AHEAD", 2 * BLOCK)
+    monkeypatch.setattr(pace, "BLOCK", BLOCK)
+    monkeypatch.setattr(pace, "READ_AHEAD", 2 * BLOCK)
 
 
 @pytest.mark.parametrize("make", MEMORIES.values(), ids=MEMORIES.keys())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 
 from awd_lstm import AWDLSTM, AWDLSTMConfig
-from hebblm.adapt import Context, MethodSettings
+from hebblm.adapt import Context, MethodSettings, Rule
 from hebblm.adapt.methods.cache import CacheConfig, MixtureCacheConfig
 from hebblm.adapt.methods.combine import MixtureHebbConfig, MixtureHebbLearnedConfig, MixtureMbpaConfig
 from hebblm.adapt.methods.dynamic import (
@@ -23,8 +24,9 @@ from hebblm.adapt.methods.hebb import HebbConfig, HebbLearnedConfig
 from hebblm.adapt.methods.knn import KnnConfig
 from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.adapt.methods.mixture import MixtureConfig
-from hebblm.evaluation.vocabulary import Vocabulary
-from hebblm.memory import AnyMemory
+from hebblm.evaluation.loop import Observer, evaluate
+from hebblm.evaluation.vocabulary import UnionVocabulary, Vocabulary
+from hebblm.memory import AnyMemory, FlatMemory
 from hebblm.models.awd import AwdBase
 from hebblm.models.base import Base, BaseUpdate
 from hebblm.text import Corpus, EvaluationStream, PreparedCorpus, prepare
@@ -183,3 +185,13 @@ def alone(base: Base, stream: EvaluationStream, vocabulary: Vocabulary, *, segme
         if new := vocabulary.new_rows(labels, rows):
             base.grow(new)
     return np.array(nll, dtype=np.float32)
+
+
+def losses_of(
+    rules: Mapping[str, Rule], stream: EvaluationStream, *observers: Observer
+) -> dict[str, np.ndarray]:
+    """Return the losses (T,) of some rules, in double precision, updated every 20 tokens."""
+    base = base_of(tiny_model().double())
+    context = context_of(base, FlatMemory(DIM, dtype=torch.float64), stream)
+    found = evaluate(base, context, rules, stream, UnionVocabulary(), update_every=20, observers=observers)
+    return {name: nll.astype(float) for name, nll in found.nll.items()}

@@ -9,9 +9,6 @@ import torch
 from hebblm.adapt import HebbConfig, HebbLearnedConfig, MbpaConfig
 from hebblm.adapt.methods.hebb import RANGES, Hebb
 from hebblm.adapt.methods.mbpa import Mbpa
-from hebblm.evaluation.loop import evaluate
-from hebblm.evaluation.vocabulary import UnionVocabulary
-from hebblm.memory import FlatMemory
 from hebblm.tuning import count_weights as module
 from hebblm.tuning.count_weights import TermObserver, Terms, learn_weights
 
@@ -99,15 +96,7 @@ def test_a_range_of_which_little_was_seen_follows_its_neighbours() -> None:
     assert np.ptp(few) < np.ptp(many)
 
 
-def run(rules, *observers):  # type: ignore[no-untyped-def]
-    """Return the losses of some rules on a short stream."""
-    stream = toy.stream_of(toy.tokens(0, 200))
-    base = toy.base_of(toy.tiny_model().double())
-    context = toy.context_of(base, FlatMemory(toy.DIM, dtype=torch.float64), stream)
-    found = evaluate(
-        base, context, rules, stream, UnionVocabulary(), update_every=20, observers=observers
-    ).nll
-    return {name: nll.astype(float) for name, nll in found.items()}
+STREAM = toy.stream_of(toy.tokens(0, 200))
 
 
 @pytest.mark.parametrize("gate", ["gated", "literal"])
@@ -115,11 +104,12 @@ def test_equal_weights_are_those_of_the_constant_variant_and_weights_of_one_thos
     gate: str,
 ) -> None:
     config = replace(HEBB, eta=ETA, gate=gate, constant=0.4, beta=0.0)
-    found = run(
+    found = toy.losses_of(
         {
             "equal": Hebb(config, MBPA, steps=(0.4,) * 8), "v3": Hebb(config, MBPA, "v3"),
             "ones": Hebb(config, MBPA, steps=(1.0,) * 8), "beta": Hebb(config, MBPA),
-        }
+        },
+        STREAM,
     )  # fmt: skip
     if gate == "gated":  # the constant variant shrinks classes that were never seen too
         np.testing.assert_allclose(found["equal"], found["v3"], atol=1e-6)
@@ -129,12 +119,12 @@ def test_equal_weights_are_those_of_the_constant_variant_and_weights_of_one_thos
 
 def test_what_was_learned_is_what_the_method_scores() -> None:
     noted = TermObserver(MBPA, HEBB)
-    nll = run({"mbpa": Mbpa(MBPA)}, noted)
+    nll = toy.losses_of({"mbpa": Mbpa(MBPA)}, STREAM, noted)
     weights, losses = learn_weights(noted.terms(), ETA)
     config = HebbLearnedConfig(ETA, "max", "absolute", **dict(zip(RANGES, weights, strict=True)))
     rule = Hebb(config.over(HEBB), MBPA, steps=config.steps)
     betas = {f"{beta}": Hebb(replace(HEBB, eta=ETA, beta=beta), MBPA) for beta in (0.0, 0.5, 0.9)}
-    found = run({"learned": rule, **betas})
+    found = toy.losses_of({"learned": rule, **betas}, STREAM)
     np.testing.assert_allclose(found["learned"], losses, atol=1e-5)
     assert found["learned"].mean() < min(found[name].mean() for name in betas)
     assert found["learned"].mean() < nll["mbpa"].mean()

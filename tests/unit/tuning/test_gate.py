@@ -8,9 +8,6 @@ from hebblm.adapt import MixtureGatedConfig
 from hebblm.adapt.methods.gated import GatedMixture
 from hebblm.adapt.methods.lstm import Unadapted
 from hebblm.adapt.methods.mixture import Mixture, MixtureConfig
-from hebblm.evaluation.loop import evaluate
-from hebblm.evaluation.vocabulary import UnionVocabulary
-from hebblm.memory import FlatMemory
 from hebblm.tuning import gate as module
 from hebblm.tuning.gate import GateFeatures, learn_gate
 
@@ -90,19 +87,12 @@ def test_what_was_learned_is_what_the_method_scores() -> None:
     stream = toy.stream_of(toy.tokens(0, 150))
     theta = 0.6
 
-    def run(rules, *observers):  # type: ignore[no-untyped-def]
-        base = toy.base_of(toy.tiny_model().double())
-        context = toy.context_of(base, FlatMemory(toy.DIM, dtype=torch.float64), stream)
-        found = evaluate(
-            base, context, rules, stream, UnionVocabulary(), update_every=20, observers=observers
-        ).nll
-        return {name: nll.astype(float) for name, nll in found.items()}
-
     features = GateFeatures((0.3, theta), "relative")
-    nll = run({"base": Unadapted(), "memory": Mixture(MixtureConfig(theta, 1.0))}, features)
+    rules = {"base": Unadapted(), "memory": Mixture(MixtureConfig(theta, 1.0))}
+    nll = toy.losses_of(rules, stream, features)
     learned = learn_gate(nll["memory"], nll["base"], features.features(theta))
     distance, entropy, peak = learned.coefficients.tolist()
     config = MixtureGatedConfig(theta, learned.bias, distance, entropy, peak)
-    found = run({"gated": GatedMixture(config)})["gated"]
+    found = toy.losses_of({"gated": GatedMixture(config)}, stream)["gated"]
     np.testing.assert_allclose(found, learned.losses, atol=1e-4)
     assert found.mean() < min(nll["base"].mean(), nll["memory"].mean())

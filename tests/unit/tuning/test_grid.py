@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -159,6 +161,17 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str, scale: str) -> No
         return float(nll.astype(float).mean())
 
     chosen: dict[str, float | str] = {}
+
+    def compare(
+        spaces: dict[str, dict[str, Any]], loss: Callable[[str, dict[str, float | str]], float]
+    ) -> None:
+        for method, space in spaces.items():
+            points = [dict(zip(space, values, strict=True)) for values in product(*space.values())]
+            best = min((loss(method, {**chosen, **point}), i) for i, point in enumerate(points))
+            assert tuned.best[method].loss == pytest.approx(best[0], abs=1e-5), method
+            assert tuned.best[method].values == points[best[1]], method
+            chosen.update(points[best[1]])
+
     spaces: dict[str, dict[str, tuple[float | str, ...]]] = {
         "lstm": {},
         "mixture": {"mixture.scale": (scale,), "mixture.theta": grid.theta, "mixture.gamma": grid.gamma},
@@ -182,12 +195,7 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str, scale: str) -> No
             "mixture_cache.gamma": grid.gamma,
         },
     }
-    for method, space in spaces.items():
-        points = [dict(zip(space, values, strict=True)) for values in product(*space.values())]
-        best = min((loss(method, {**chosen, **point}), i) for i, point in enumerate(points))
-        assert tuned.best[method].loss == pytest.approx(best[0], abs=1e-5), method
-        assert tuned.best[method].values == points[best[1]], method
-        chosen |= points[best[1]]
+    compare(spaces, loss)
     assert chosen.items() <= tuned.values.items()
     assert len(tuned.best["dynamic"].tried) == 4
     learned = tuned.best["hebb-learned"]
@@ -225,11 +233,7 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str, scale: str) -> No
             "dynamic_mixture_cache.gamma": grid.gamma,
         },
     }
-    for method, space in spaces.items():
-        points = [dict(zip(space, values, strict=True)) for values in product(*space.values())]
-        best = min((dynamic_loss(method, point), i) for i, point in enumerate(points))
-        assert tuned.best[method].loss == pytest.approx(best[0], abs=1e-5), method
-        assert tuned.best[method].values == points[best[1]], method
+    compare(spaces, dynamic_loss)
 
 
 def test_a_fixed_value_is_taken_and_the_others_are_tried_all_the_same() -> None:
