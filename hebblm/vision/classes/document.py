@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from rich.console import Console
 
 from hebblm.report.console import print_table
-from hebblm.report.methods import Look, looks
+from hebblm.report.methods import PLOTTED, Look, looks
 from hebblm.vision.classes.tables import method_name, tables
 from hebblm.vision.classes.top1 import KEYS
 from hebblm.vision.curves import Line, draw
@@ -33,8 +33,8 @@ def print_summary(document: Mapping[str, Any], console: Console) -> None:
         print_table(table, console)
 
 
-def figures(document: Mapping[str, Any]) -> dict[str, tuple[str, Figure]]:
-    """Return the plots of a result: by file name, what each shows and the figure."""
+def figures(document: Mapping[str, Any], most: int = PLOTTED) -> dict[str, tuple[str, Figure]]:
+    """Return the plots of a result: by file name, what each shows and the figure, of ``most`` lines (0 for all)."""
     experiment = document["experiment"]
     if experiment == "timing":
         return {}
@@ -43,17 +43,18 @@ def figures(document: Mapping[str, Any]) -> dict[str, tuple[str, Figure]]:
         return {"sensitivity.png": (caption, heat_map(document))}
     if experiment == "incremental":
         caption = "Top-1 accuracy after each epoch, by imbalance"
-        return {"incremental.png": (caption, curve_figure(document, "After epoch"))}
+        return {"incremental.png": (caption, curve_figure(document, "After epoch", most))}
     caption = "Top-1 accuracy over the pictures predicted so far"
-    return {f"{experiment}.png": (caption, curve_figure(document, "Pictures predicted so far"))}
+    return {f"{experiment}.png": (caption, curve_figure(document, "Pictures predicted so far", most))}
 
 
-def curve_figure(document: Mapping[str, Any], along: str) -> Figure:
+def curve_figure(document: Mapping[str, Any], along: str, most: int = PLOTTED) -> Figure:
     """Return accuracies on new classes and on all, a row each, and a column a condition (Fig. cifar-incre).
 
     Args:
         document: a result with curves.
         along: what the horizontal axis counts.
+        most: lines in each plot, 0 for all.
     """
     methods = document["methods"]
     conditions = list(next(iter(methods.values()))["conditions"])
@@ -74,7 +75,7 @@ def curve_figure(document: Mapping[str, Any], along: str) -> Figure:
                 ]
                 if parts:
                     lines.append(Line(look, [at for at, _ in known], parts))
-            draw(axis, lines, decimals=1)
+            draw(axis, lines, decimals=1, most=most)
             axis.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
             axis.set_ylabel(f"{_TITLES[key]}, Top-1 in %")
             axis.set_xlabel(along)

@@ -60,7 +60,7 @@ def _experiment(name: str, document: Mapping[str, Any]) -> Section:
         tables = [permuted.summary_table(document)]
         figures = {permuted.FIGURE: (_PERMUTED_CAPTION, permuted.curve_figure(document))}
     elif experiment in OUTCOMES or experiment == TIMING:
-        tables, figures = class_tables(document), classes.figures(document)
+        tables, figures = class_tables(document), classes.figures(document, 0)
     else:
         return Section(title, (origin, f"The book does not know the experiment {experiment!r}."), level=2)
     pictures = tuple(
