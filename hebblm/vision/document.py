@@ -12,6 +12,7 @@ from rich.console import Console
 from hebblm.files import write_text
 from hebblm.report import plots, render
 from hebblm.report.console import print_table
+from hebblm.report.methods import PLOTTED
 from hebblm.report.table import Table
 from hebblm.vision.new_classes import document as new_classes
 from hebblm.vision.new_classes.tables import tables as class_tables
@@ -29,11 +30,11 @@ def tables(document: Mapping[str, Any]) -> list[Table]:
     return class_tables(document)
 
 
-def figures(document: Mapping[str, Any]) -> dict[str, tuple[str, Figure]]:
-    """Return the plots of a result: by file name, what each shows and the figure."""
+def figures(document: Mapping[str, Any], *, most: int = PLOTTED) -> dict[str, tuple[str, Figure]]:
+    """Return the plots of a result: by file name, what each shows and the figure, of ``most`` lines (0 for all)."""
     if document["experiment"] == PERMUTED_MNIST:
         return permuted_mnist.figures(document)
-    return new_classes.figures(document)
+    return new_classes.figures(document, most)
 
 
 def print_summary(document: Mapping[str, Any], console: Console) -> None:

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from hebblm.report.methods import Look, looks
+from hebblm.report.methods import PLOTTED, Look, looks
 from hebblm.vision.curves import Line, draw
 from hebblm.vision.new_classes.tables import method_name
 from hebblm.vision.new_classes.top1 import KEYS
@@ -18,8 +18,8 @@ _TITLES = {"new": "New classes", "old": "Old classes", "overall": "All classes"}
 _PARAMETRIC = Look("Parametric", "#555555")
 
 
-def figures(document: Mapping[str, Any]) -> dict[str, tuple[str, Figure]]:
-    """Return the plots of a result: by file name, what each shows and the figure."""
+def figures(document: Mapping[str, Any], most: int = PLOTTED) -> dict[str, tuple[str, Figure]]:
+    """Return the plots of a result: by file name, what each shows and the figure, of ``most`` lines (0 for all)."""
     experiment = document["experiment"]
     if experiment == "timing":
         return {}
@@ -28,17 +28,18 @@ def figures(document: Mapping[str, Any]) -> dict[str, tuple[str, Figure]]:
         return {"sensitivity.png": (caption, heat_map(document))}
     if experiment == "incremental":
         caption = "Top-1 accuracy after each epoch, by imbalance"
-        return {"incremental.png": (caption, curve_figure(document, "After epoch"))}
+        return {"incremental.png": (caption, curve_figure(document, "After epoch", most))}
     caption = "Top-1 accuracy over the pictures predicted so far"
-    return {f"{experiment}.png": (caption, curve_figure(document, "Pictures predicted so far"))}
+    return {f"{experiment}.png": (caption, curve_figure(document, "Pictures predicted so far", most))}
 
 
-def curve_figure(document: Mapping[str, Any], along: str) -> Figure:
+def curve_figure(document: Mapping[str, Any], along: str, most: int = PLOTTED) -> Figure:
     """Return accuracies on new classes and on all, a row each, and a column a condition (Fig. cifar-incre).
 
     Args:
         document: a result with curves.
         along: what the horizontal axis counts.
+        most: lines in each plot, 0 for all.
     """
     methods = document["methods"]
     conditions = list(next(iter(methods.values()))["conditions"])
@@ -59,7 +60,7 @@ def curve_figure(document: Mapping[str, Any], along: str) -> Figure:
                 ]
                 if parts:
                     lines.append(Line(look, [at for at, _ in known], parts))
-            draw(axis, lines, decimals=1)
+            draw(axis, lines, decimals=1, most=most)
             axis.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
             axis.set_ylabel(f"{_TITLES[key]}, Top-1 in %")
             axis.set_xlabel(along)

@@ -54,6 +54,6 @@ def _experiment(name: str, document: Mapping[str, Any]) -> Section:
         return Section(title, (origin, f"The book does not know the experiment {experiment!r}."), level=2)
     pictures = tuple(
         Picture(f"{name.replace('/', '-')}-{PurePosixPath(file).stem}", f"{caption}, {name}", figure)
-        for file, (caption, figure) in figures(document).items()
+        for file, (caption, figure) in figures(document, most=0).items()
     )
     return Section(title, (origin,), tuple(tables(document)), pictures, level=2)
