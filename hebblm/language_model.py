@@ -12,7 +12,8 @@ from hebblm.models.base import TrainedModel
 from hebblm.models.catalog import is_causal, model_folder, trained_on
 from hebblm.models.device import pick_device
 from hebblm.models.huggingface.load import load_causal
-from hebblm.models.huggingface.model import HuggingFaceModel, open_causal
+from hebblm.models.huggingface.model import HuggingFaceModel
+from hebblm.models.huggingface.open import open_causal
 from hebblm.models.shipped import open_model
 from hebblm.models.store import prepared_corpus
 from hebblm.reader import Reader

@@ -10,7 +10,8 @@ import torch
 from hebblm.errors import UserError
 from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.models.huggingface.load import load_causal
-from hebblm.models.huggingface.model import HuggingFaceModel, open_causal
+from hebblm.models.huggingface.model import HuggingFaceModel
+from hebblm.models.huggingface.open import open_causal
 from hebblm.progress import say
 from hebblm.text import EvaluationStream, foreign_text, resolve
 from hebblm.text.normalize import Normalization

@@ -84,7 +84,10 @@ class HuggingFaceBase(GradientBase):
                 inputs = inputs[room:]
             width = trained.head.weight.shape[1] + trained.key_width * trained.keyed
             hidden = torch.cat(parts) if parts else trained.head.weight.new_zeros(0, width)
-        self._hidden = hidden[:, : trained.head.weight.shape[1]] if self.tracked else None
+            entering = hidden[
+                :, : trained.head.weight.shape[1]
+            ]  # a view made under no_grad would lose its graph
+        self._hidden = entering if self.tracked else None
         return hidden.detach()
 
     def loss(self, targets: Tensor) -> Tensor:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -15,34 +13,23 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from hebblm.errors import UserError
 from hebblm.models.base import Ids, NewRows, Segment, State
 from hebblm.models.huggingface.base import HuggingFaceBase
-from hebblm.models.huggingface.cache import ARGUMENTS, tensors_of
-from hebblm.models.huggingface.head import FoundHead, find_head, states_before
-from hebblm.models.huggingface.key import LAST, Key, find_key
+from hebblm.models.huggingface.head import FoundHead, states_before
+from hebblm.models.huggingface.key import Key
 from hebblm.models.update import BaseUpdate
 from hebblm.progress import track
 from hebblm.types import OutputHead
 
-CONTEXT = 1024
-"""Tokens of a window where none are asked for; less where the model was trained with less."""
-LARGE = 100_000_000
-"""Parameters above which only some learn in dynamic evaluation."""
-LEARNS = ("lm_head", "norm", "bias")
-"""Which of a large model's do; the output layer, whatever its name, counts as ``lm_head``."""
 Steps = Literal["many", "one", "none"]
 """How many tokens can be read behind what a model carries."""
 TOGETHER = 4096  # tokens of the training text read at once
 STREAMS = 20  # of the training text, for the size of gradients
-PROBE = 12  # tokens that show how a model is read
-BEHIND = 7  # of them that are read behind what the others left
-SAMPLE = 512  # numbers of a parameter that tell it from another
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HuggingFaceModel:
-    """A causal language model and how it is read; see :func:`open_causal`.
+    """A causal language model and how it is read; see :func:`hebblm.models.huggingface.open.open_causal`.
 
     Args:
         model: of ``transformers``, in evaluation mode.
@@ -210,166 +197,3 @@ class HuggingFaceModel:
     def _together(self) -> int:
         """Windows read at once."""
         return max(1, TOGETHER // self.context)
-
-
-def open_causal(
-    model: Any,
-    *,
-    context: int | None = None,
-    stride: int | None = None,
-    learns: tuple[str, ...] | None = None,
-    key: str | int = LAST,
-    origin: str = "held",
-) -> HuggingFaceModel:
-    """Return a causal language model as hebblm reads it, after a few tokens have shown how.
-
-    Args:
-        model: of ``transformers``; it is set to evaluation mode.
-        context: tokens of a window, at most what the model was trained with; None for that, but at most 1,024.
-        stride: tokens by which the window moves on; None for half of it.
-        learns: parts of the names of those weights that learn in dynamic evaluation; None for all, or of a model above
-            100 million parameters for lm_head, norm and bias.
-        key: whose states memories keep: last (those that enter the output layer), ffn-input (those that enter the last
-            feed-forward layer), or the number of a layer whose output it is.
-        origin: where it comes from.
-
-    Raises:
-        UserError: the model is none, or has no such layer, or computes its logits in a way that cannot be adapted, or
-            cannot have that context, or no weight has such a name.
-    """
-    if not hasattr(model, "get_output_embeddings") or not hasattr(model, "config"):
-        raise UserError(
-            f"{type(model).__name__} is no language model of transformers; give (model, tokenizer)"
-        )
-    model.eval()
-    context, stride = _window(model.config, context, stride)
-    parameters = {name: weight.detach() for name, weight in model.named_parameters()}
-    size = model.get_input_embeddings().weight.shape[0]
-    ids = (torch.arange(PROBE) * 7919 + 3) % size
-    pad = getattr(model.config, "pad_token_id", None)
-    ids = torch.where(ids == pad, (ids + 1) % size, ids) if pad is not None else ids
-    ids = ids[: min(PROBE, context)].to(model.get_input_embeddings().weight.device)
-    found = find_head(model, ids[None])
-    head = found.of(parameters)
-    chosen = find_key(model, str(key))
-    carries = next((n for n in ARGUMENTS if n in inspect.signature(model.forward).parameters), None)
-    opened = HuggingFaceModel(
-        model, found, head, parameters, _learning(model, found, learns), context, stride, carries,
-        False, "none", True, ids, chosen, head.weight.shape[1], origin, fingerprint(model, chosen.name),
-    )  # fmt: skip
-    return _probed(opened)
-
-
-@torch.no_grad()
-def _probed(opened: HuggingFaceModel) -> HuggingFaceModel:
-    """Return the model with what reading a few tokens shows: that it is causal, and how its state goes on."""
-    ids = opened.probe_ids
-    whole, behind_all = opened.states(ids[None], None, {})
-    tolerance = 64 * torch.finfo(opened.model.dtype).eps * max(1.0, float(whole.abs().max()))
-    first = len(ids) - min(BEHIND, len(ids) - 1)
-    begun, carried = opened.states(ids[None, :first], None, {})
-    if float((begun - whole[:, :first]).abs().max()) > tolerance:
-        raise UserError(
-            f"{type(opened.model).__name__} lets later tokens change what comes before them: it is no causal "
-            "language model"
-        )
-    opened = replace(opened, key_width=whole.shape[2] - opened.head.weight.shape[1] * opened.keyed)
-    if carried is None:
-        return replace(opened, carries=None)
-    sizes = [sum(tensor.numel() for _, tensor in tensors_of(item)) for item in (carried, behind_all)]
-    recurrent = sizes[0] == sizes[1] > 0
-    ways: tuple[tuple[Steps, int], ...] = (("many", len(ids)), ("one", 1))
-    for steps, width in ways:
-        carried = opened.states(ids[None, :first], None, {})[1]
-        parts = []
-        try:
-            for part in torch.split(ids[first:], width):
-                hidden, carried = opened.states(part[None], carried, {})
-                parts.append(hidden)
-        except (
-            RuntimeError,
-            ValueError,
-            NotImplementedError,
-            IndexError,
-        ):  # it reads one token at a time, or none
-            continue
-        if float((torch.cat(parts, 1) - whole[:, first:]).abs().max()) <= tolerance:
-            ready = replace(opened, recurrent=recurrent, steps=steps)
-            return replace(ready, differentiable=_has_gradients(ready)) if recurrent else ready
-    return replace(opened, carries=None)
-
-
-def _has_gradients(opened: HuggingFaceModel) -> bool:
-    """Say whether gradients reach the first weight although a state is carried: some models overwrite theirs."""
-    first = opened.learns[0]
-    own = {first: torch.nn.Parameter(opened.parameters[first].clone())}
-    with torch.enable_grad():
-        hidden, _ = opened.states(opened.probe_ids[None], None, own)
-        try:
-            torch.autograd.grad(hidden.sum(), list(own.values()), allow_unused=True)
-        except RuntimeError:
-            return False
-    return True
-
-
-def _window(config: Any, context: int | None, stride: int | None) -> tuple[int, int]:
-    """Return context and stride as asked for, within what a model can have.
-
-    Raises:
-        UserError: they are not.
-    """
-    longest = getattr(config.get_text_config(), "max_position_embeddings", None)
-    limit = longest if isinstance(longest, int) and longest > 0 else None
-    if context is None:
-        context = CONTEXT if limit is None else min(CONTEXT, limit)
-    if context < 2 or (limit is not None and context > limit):
-        raise UserError(f"context = {context} must lie between 2 and the model's {limit or 'memory'} tokens")
-    stride = max(1, context // 2) if stride is None else stride
-    if not 1 <= stride < context:
-        raise UserError(f"stride = {stride} must lie between 1 and {context - 1}, one less than the context")
-    return context, stride
-
-
-def _learning(model: Any, found: FoundHead, asked: tuple[str, ...] | None) -> tuple[str, ...]:
-    """Return the names of the weights that learn where a base moves.
-
-    Raises:
-        UserError: a part that no name has.
-    """
-    weights = dict(model.named_parameters())
-    floating = [name for name, weight in weights.items() if weight.is_floating_point()]
-    if asked is None:
-        if sum(weight.numel() for weight in weights.values()) <= LARGE:
-            return tuple(floating)
-        asked = LEARNS
-    norms = [name for name, module in model.named_modules() if "norm" in type(module).__name__.lower()]
-    kinds: dict[str, list[str]] = {part: [name for name in floating if part in name] for part in asked}
-    if "lm_head" in kinds:
-        kinds["lm_head"] += [name for name in (found.weight, found.bias) if name]
-    if "norm" in kinds:
-        kinds["norm"] += [name for name in floating if name.rpartition(".")[0] in norms]
-    for part, names in kinds.items():
-        if not names and part not in LEARNS:
-            raise UserError(f"no weight of {type(model).__name__} has {part!r} in its name")
-    chosen = {name for names in kinds.values() for name in names}
-    return tuple(name for name in floating if name in chosen)
-
-
-def fingerprint(model: Any, key: str) -> str:
-    """Return what tells a model's weights, and their type, from others: a hash of shapes and of some of the numbers.
-
-    Args:
-        model: of ``transformers``.
-        key: whose states memories keep.
-    """
-    digest = hashlib.sha256(b"" if key == LAST else key.encode())
-    for name, weight in model.named_parameters():
-        flat = weight.detach().flatten()
-        some = flat[:: max(1, len(flat) // SAMPLE)][:SAMPLE]
-        digest.update(f"{name} {tuple(weight.shape)} {weight.dtype}".encode())
-        digest.update(
-            some.double().cpu().numpy().tobytes()
-            if some.is_floating_point()
-            else some.cpu().numpy().tobytes()
-        )
-    return digest.hexdigest()

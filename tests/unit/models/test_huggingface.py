@@ -13,7 +13,8 @@ from torch import Tensor
 
 import hebblm
 from hebblm.errors import UserError
-from hebblm.models.huggingface.model import HuggingFaceModel, open_causal
+from hebblm.models.huggingface.model import HuggingFaceModel
+from hebblm.models.huggingface.open import open_causal
 
 from .architectures import ARCHITECTURES, random_model, tokenizer
 
@@ -150,7 +151,8 @@ def test_dynamic_evaluation_learns_and_returns(name: str, rule: str) -> None:
     def run() -> list[float]:
         losses = []
         for start in range(0, len(ids) - 10, 10):
-            hidden = base.read(ids[start : start + 10])
+            with torch.no_grad():  # as the evaluation reads
+                hidden = base.read(ids[start : start + 10])
             labels = ids[start + 1 : start + 11]
             losses.append(float(torch.nn.functional.cross_entropy(base.head.logits(hidden), labels)))
             base.learn(labels)
@@ -166,7 +168,7 @@ def test_dynamic_evaluation_learns_and_returns(name: str, rule: str) -> None:
 def test_only_named_weights_of_a_large_model_learn(monkeypatch: pytest.MonkeyPatch) -> None:
     model = random_model("GPT2")
     assert len(open_causal(model).learns) == len(list(model.named_parameters()))
-    monkeypatch.setattr("hebblm.models.huggingface.model.LARGE", 1000)
+    monkeypatch.setattr("hebblm.models.huggingface.open.LARGE", 1000)
     chosen = open_causal(model).learns
     assert {"transformer.wte.weight", "transformer.h.0.ln_1.weight", "transformer.h.1.mlp.c_fc.bias"} <= set(
         chosen
