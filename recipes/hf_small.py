@@ -10,6 +10,7 @@ import json
 import math
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -23,11 +24,27 @@ from transformers import (
 )
 from transformers.trainer_utils import get_last_checkpoint
 
-from hebblm.files import write_json
+from hebblm.files import write_json, write_text
 from hebblm.provenance import command_line, provenance
 from hebblm.text.corpora import Corpus, resolve
 
 LIMIT = 20_000_000  # bytes; models travel with the source
+CARD = """---
+library_name: transformers
+pipeline_tag: text-generation
+license: cc-by-sa-3.0
+---
+# A small Llama-shaped model of {corpus}
+
+{parameters:,} parameters, a byte-level BPE of {pieces:,} pieces, context {context}; trained by `{command}`
+([training.json](training.json) says with which versions and settings). `<unk>` of the text is one piece.
+
+| text | perplexity a word | bits a byte |
+| --- | --- | --- |
+{rows}
+
+Windows overlap by half; an end of line counts as a word. Trained on WikiText-2, whose licence is CC BY-SA 3.0.
+"""
 END, UNKNOWN = "<|endoftext|>", "<unk>"
 
 
@@ -102,6 +119,22 @@ def measure(
     }
 
 
+def card(record: dict[str, Any], pieces: int) -> str:
+    """Return what the hub shows of the model."""
+    rows = [
+        f"| {split} | {scores['word_perplexity']:.2f} | {scores['bits_per_byte']:.4f} |"
+        for split, scores in record["scores"].items()
+    ]
+    return CARD.format(
+        corpus=record["corpus"],
+        parameters=record["parameters"],
+        pieces=pieces,
+        context=record["settings"]["context"],
+        command=record["command"],
+        rows="\n".join(rows),
+    )
+
+
 def parsed(argv: list[str] | None) -> argparse.Namespace:
     """Return the options."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -113,7 +146,7 @@ def parsed(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--context", type=int, default=256)
     parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--epochs", type=float, default=4)
+    parser.add_argument("--epochs", type=float, default=3)
     parser.add_argument("--lr", type=float, default=2e-3)
     parser.add_argument("--seed", type=int, default=1111)
     parser.add_argument(
@@ -167,7 +200,7 @@ def main(argv: list[str] | None = None) -> None:
     )
     trainer.train(resume_from_checkpoint=get_last_checkpoint(str(given.run)) if given.run.is_dir() else None)
     model.eval()
-    record = {
+    record: dict[str, Any] = {
         "command": command_line("python recipes/hf_small.py", argv),
         "provenance": provenance("python recipes/hf_small.py", device=str(model.device), seed=given.seed),
         "parameters": model.num_parameters(),
@@ -188,9 +221,15 @@ def main(argv: list[str] | None = None) -> None:
         },
     }
     folder = given.destination or given.run / "model"
+    model.config.hebblm = {
+        "corpus": {"name": corpus.name, "normalization": "raw"},
+        "parameters": model.num_parameters(),
+        "valid_perplexity": record["scores"]["valid"]["word_perplexity"],
+    }
     model.half().save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     write_json(folder / "training.json", record)
+    write_text(folder / "README.md", card(record, len(tokenizer)))
     print(json.dumps(record["scores"], indent=1))
     size = sum(path.stat().st_size for path in folder.iterdir())
     if size > LIMIT:
