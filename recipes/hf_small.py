@@ -226,6 +226,7 @@ def main(argv: list[str] | None = None) -> None:
         "parameters": model.num_parameters(),
         "valid_perplexity": record["scores"]["valid"]["word_perplexity"],
     }
+    model.config.use_cache = True  # training has no use for one
     model.half().save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     write_json(folder / "training.json", record)
