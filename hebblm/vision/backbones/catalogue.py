@@ -5,13 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from hebblm.vision.backbones.classifier import Backbone, Classifier, initialize
+from torch import nn
+
+from hebblm.vision.backbones.classifier import Backbone, Classifier, convolution, initialize
 from hebblm.vision.backbones.densenet import densenet
 from hebblm.vision.backbones.mobilenet import mobilenet_v2
 from hebblm.vision.backbones.names import check_backbone
-from hebblm.vision.backbones.plain import plain
 from hebblm.vision.backbones.resnet import resnet50
 from hebblm.vision.seeds import generator
+
+
+def plain(width: int) -> Backbone:
+    """Return two convolutions with a halving between them, for pictures of a few pixels; D = 4 width.
+
+    Args:
+        width: maps of the first one.
+    """
+    layers = [*convolution(3, width, 3), nn.MaxPool2d(2), *convolution(width, 4 * width, 3)]
+    return Backbone(nn.Sequential(*layers), 4 * width)
+
 
 BACKBONES: dict[str, Callable[[], Backbone]] = {
     "resnet50": resnet50,

@@ -64,6 +64,23 @@ class BranchEnd(nn.BatchNorm2d):
     """The norm that ends a residual branch: zero at first, so that a block begins as its shortcut (Goyal 2017)."""
 
 
+def convolution(
+    maps_in: int,
+    maps_out: int,
+    size: int,
+    *,
+    stride: int = 1,
+    groups: int = 1,
+    activation: type[nn.ReLU] | type[nn.ReLU6] = nn.ReLU,
+) -> list[nn.Module]:
+    """Return a convolution that keeps height and width but for its stride, its norm and its activation."""
+    return [
+        nn.Conv2d(maps_in, maps_out, size, stride=stride, padding=size // 2, groups=groups, bias=False),
+        nn.BatchNorm2d(maps_out),
+        activation(inplace=True),
+    ]
+
+
 def initialize(module: nn.Module, generator: torch.Generator) -> None:
     """Draw every weight anew: convolutions as He et al. 2015 (fan-out), norms the identity, a linear layer uniform.
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import cast
 
 from torch import Tensor, nn
 
-from hebblm.vision.backbones.classifier import Backbone
+from hebblm.vision.backbones.classifier import Backbone, convolution
 
 STAGES = (  # expansion, maps, blocks, stride of the first block
     (1, 16, 1, 1),
@@ -19,6 +20,7 @@ STAGES = (  # expansion, maps, blocks, stride of the first block
 )
 STEM, LAST = 32, 1280
 DIVISOR = 8
+_convolution = partial(convolution, activation=nn.ReLU6)
 
 
 class InvertedResidual(nn.Module):
@@ -61,17 +63,6 @@ def mobilenet_v2(*, multiplier: float = 1.0) -> Backbone:
             maps = wide
     last = _scaled(LAST, max(1.0, multiplier))
     return Backbone(nn.Sequential(*layers, *_convolution(maps, last, 1)), last)
-
-
-def _convolution(
-    maps_in: int, maps_out: int, size: int, *, stride: int = 1, groups: int = 1
-) -> list[nn.Module]:
-    """Return a convolution, its norm and its ReLU6."""
-    return [
-        nn.Conv2d(maps_in, maps_out, size, stride=stride, padding=size // 2, groups=groups, bias=False),
-        nn.BatchNorm2d(maps_out),
-        nn.ReLU6(inplace=True),
-    ]
 
 
 def _scaled(maps: int, multiplier: float) -> int:

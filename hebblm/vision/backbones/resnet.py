@@ -6,7 +6,7 @@ from typing import cast
 
 from torch import Tensor, nn
 
-from hebblm.vision.backbones.classifier import Backbone, BranchEnd
+from hebblm.vision.backbones.classifier import Backbone, BranchEnd, convolution
 
 EXPANSION = 4  # a block gives four times the maps it convolves
 
@@ -24,20 +24,14 @@ class Bottleneck(nn.Module):
         super().__init__()
         maps_out = EXPANSION * inner
         self.residual = nn.Sequential(
-            nn.Conv2d(maps_in, inner, 1, bias=False),
-            nn.BatchNorm2d(inner),
-            nn.ReLU(inplace=True),
-            nn.Conv2d(inner, inner, 3, stride=stride, padding=1, bias=False),
-            nn.BatchNorm2d(inner),
-            nn.ReLU(inplace=True),
+            *convolution(maps_in, inner, 1),
+            *convolution(inner, inner, 3, stride=stride),
             nn.Conv2d(inner, maps_out, 1, bias=False),
             BranchEnd(maps_out),
         )
         self.shortcut: nn.Module = nn.Identity()
         if stride != 1 or maps_in != maps_out:
-            self.shortcut = nn.Sequential(
-                nn.Conv2d(maps_in, maps_out, 1, stride=stride, bias=False), nn.BatchNorm2d(maps_out)
-            )
+            self.shortcut = nn.Sequential(*convolution(maps_in, maps_out, 1, stride=stride)[:-1])
 
     def forward(self, maps: Tensor) -> Tensor:
         """Return maps (N, 4 inner, H / stride, W / stride)."""
@@ -50,11 +44,7 @@ def resnet50(*, width: int = 64) -> Backbone:
     Args:
         width: maps of the stem and within the first blocks; 64 is the published network.
     """
-    layers: list[nn.Module] = [
-        nn.Conv2d(3, width, 3, padding=1, bias=False),
-        nn.BatchNorm2d(width),
-        nn.ReLU(inplace=True),
-    ]
+    layers = convolution(3, width, 3)
     maps = width
     for stage, blocks in enumerate((3, 4, 6, 3)):
         inner = width << stage

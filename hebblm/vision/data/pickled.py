@@ -60,15 +60,7 @@ def parse_pickle(data: bytes, source: str, shape: tuple[int, int, int], labels: 
     """
     try:
         found = _Unpickler(io.BytesIO(data), encoding="bytes").load()
-    except (
-        pickle.UnpicklingError,
-        EOFError,
-        ValueError,
-        TypeError,
-        KeyError,
-        IndexError,
-        AttributeError,
-    ) as error:
+    except (pickle.UnpicklingError, EOFError, ValueError, TypeError, LookupError, AttributeError) as error:
         raise UserError(f"{source} is no pickle of CIFAR-100 ({error}); get the file again") from error
     if not isinstance(found, dict) or any(field not in found for field in FIELDS):
         raise UserError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from hebblm.adapt import Hebb, HebbConfig, Mbpa, MbpaConfig, Mixture, MixtureConfig, Rule, Unadapted
 from hebblm.vision.new_classes.settings import AdaptationSettings
@@ -36,17 +37,25 @@ def ring_names(settings: AdaptationSettings) -> tuple[str, ...]:
     return tuple(f"hebb-{capacity}" for capacity in settings.rings)
 
 
-def given_values(lr: float, settings: AdaptationSettings) -> dict[str, dict[str, float]]:
-    """Return the first value of every grid."""
-    beta, eta = settings.hebb_beta[0], settings.hebb_eta[0]
+def grids(lr: tuple[float, ...], settings: AdaptationSettings) -> dict[str, dict[str, tuple[float, ...]]]:
+    """Return the values to choose from by method and hyper-parameter; ``lr`` are those of training."""
+    beta, eta = settings.hebb_beta, settings.hebb_eta
     return {
         "parametric": {"lr": lr},
-        "mixture": {"theta": settings.mixture_theta[0], "gamma": settings.mixture_gamma[0]},
-        "mbpa": {"rate": settings.mbpa_lambda[0], "steps": settings.mbpa_steps[0]},
+        "mixture": {"theta": settings.mixture_theta, "gamma": settings.mixture_gamma},
+        "mbpa": {"rate": settings.mbpa_lambda, "steps": settings.mbpa_steps},
         "hebb": {"beta": beta, "eta": eta},
         "hebb-v1": {"eta": eta},
         "hebb-v2": {"beta": beta, "eta": eta},
-        "hebb-v3": {"constant": settings.hebb_constant[0], "eta": eta},
+        "hebb-v3": {"constant": settings.hebb_constant, "eta": eta},
+    }
+
+
+def given_values(lr: float, settings: AdaptationSettings) -> dict[str, dict[str, float]]:
+    """Return the first value of every grid."""
+    return {
+        name: {key: values[0] for key, values in grid.items()}
+        for name, grid in grids((lr,), settings).items()
     }
 
 
@@ -60,51 +69,32 @@ def values_of(name: str, values: Values) -> dict[str, float]:
 
 def methods_of(names: Sequence[str], values: Values, settings: AdaptationSettings) -> dict[str, Method]:
     """Return methods by name with their hyper-parameters."""
-    return {name: _method(name, values, settings) for name in names}
+    return {name: method_of(name, values, settings) for name in names}
 
 
-def mixture_config(values: Mapping[str, float]) -> MixtureConfig:
-    """Return Mixture with both sides normalised."""
-    return MixtureConfig(theta=values["theta"], gamma=values["gamma"], scale="absolute")
-
-
-def mbpa_config(values: Mapping[str, float], settings: AdaptationSettings) -> MbpaConfig:
-    """Return MbPA for images: exact RMSprop with a fresh state for each query."""
-    return MbpaConfig(
-        lr=values["rate"],
+def method_of(name: str, values: Values, settings: AdaptationSettings) -> Method:
+    """Return one method with its hyper-parameters."""
+    if name == "parametric":
+        return Method(Unadapted(), 0)
+    if name == "mixture":  # both sides normalised
+        mixture = values[name]
+        return Method(
+            Mixture(MixtureConfig(theta=mixture["theta"], gamma=mixture["gamma"], scale="absolute"))
+        )
+    mbpa = MbpaConfig(  # exact RMSprop with a fresh state for each query
+        lr=values["mbpa"]["rate"],
         rate="guarded",
-        steps=int(values["steps"]),
+        steps=int(values["mbpa"]["steps"]),
         optimizer="rmsprop",
         method="exact",
         eps=settings.eps,
         scale="absolute",
     )
-
-
-def hebb_config(values: Mapping[str, float]) -> HebbConfig:
-    """Return Hebb over the new classes; a value that a variant has no use for keeps its default."""
-    plain = HebbConfig()
-    return HebbConfig(
-        beta=values.get("beta", plain.beta),
-        eta=values["eta"],
-        constant=values.get("constant", plain.constant),
-        classes="new",
-        scale="absolute",
-        closeness="raw",
-    )
-
-
-def _method(name: str, values: Values, settings: AdaptationSettings) -> Method:
-    """Return one method."""
-    if name == "parametric":
-        return Method(Unadapted(), 0)
-    if name == "mixture":
-        return Method(Mixture(mixture_config(values[name])))
-    mbpa = mbpa_config(values["mbpa"], settings)
     if name == "mbpa":
         return Method(Mbpa(mbpa))
+    own: dict[str, Any] = {**values.get(name, values["hebb"])}
+    # A value that a variant has no use for keeps its default.
+    hebb = HebbConfig(**own, classes="new", scale="absolute", closeness="raw")
     if name in VARIANTS:
-        return Method(Hebb(hebb_config(values[name]), mbpa, name.removeprefix("hebb-")))
-    if name in values:
-        return Method(Hebb(hebb_config(values[name]), mbpa))
-    return Method(Hebb(hebb_config(values["hebb"]), mbpa), int(name.removeprefix("hebb-")))
+        return Method(Hebb(hebb, mbpa, name.removeprefix("hebb-")))
+    return Method(Hebb(hebb, mbpa), None if name in values else int(name.removeprefix("hebb-")))

@@ -50,7 +50,7 @@ def split(dataset: ImageDataset, old_classes: int, held_out: int, seed: int) -> 
             f"at most {dataset.classes - 1}"
         )
     new = torch.ones(dataset.classes, dtype=torch.bool)
-    new[torch.randperm(dataset.classes, generator=generator(seed, "classes"))[:old_classes]] = False
+    new[shuffled(torch.arange(dataset.classes), seed, "classes")[:old_classes]] = False
     kept, out = [], []
     for name, pictures in enumerate(by_class(dataset.train.labels, dataset.classes)):
         if len(pictures) <= held_out:
@@ -58,20 +58,13 @@ def split(dataset: ImageDataset, old_classes: int, held_out: int, seed: int) -> 
                 f"held_out = {held_out} leaves none of the {len(pictures)} training pictures of class {name} of "
                 f"{dataset.name}; lower it"
             )
-        order = pictures[
-            torch.randperm(len(pictures), generator=generator(seed, f"held out of class {name}"))
-        ]
+        order = shuffled(pictures, seed, f"held out of class {name}")
         out.append(order[:held_out])
         kept.append(order[held_out:])
     everything = torch.cat(kept)
     is_new = new[dataset.train.labels[everything]]
-    stream = torch.cat(out)
-    return Split(
-        new,
-        everything[~is_new],
-        everything[is_new],
-        stream[torch.randperm(len(stream), generator=generator(seed, "held-out stream"))],
-    )
+    stream = shuffled(torch.cat(out), seed, "held-out stream")
+    return Split(new, everything[~is_new], everything[is_new], stream)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +92,7 @@ def increment(dataset: ImageDataset, parts: Split, *, samples: int, ratio: int, 
     available = torch.cat([parts.train, parts.spare])
     new = parts.new.nonzero().squeeze(1)
     fewer = torch.zeros_like(parts.new)
-    fewer[new[torch.randperm(len(new), generator=generator(seed, "imbalance"))[: len(new) // 2]]] = True
+    fewer[shuffled(new, seed, "imbalance")[: len(new) // 2]] = True
     chosen = []
     for name, own in enumerate(by_class(dataset.train.labels[available], dataset.classes)):
         if len(own) < samples:
@@ -107,7 +100,7 @@ def increment(dataset: ImageDataset, parts: Split, *, samples: int, ratio: int, 
                 f"increment.samples = {samples} is more than the {len(own)} pictures of class {name} of {dataset.name} "
                 "that are not held out; lower it"
             )
-        order = own[torch.randperm(len(own), generator=generator(seed, f"increment of class {name}"))]
+        order = shuffled(own, seed, f"increment of class {name}")
         chosen.append(available[order[: samples // ratio if fewer[name] else samples]])
     return Increment(torch.cat(chosen), fewer if ratio > 1 else torch.zeros_like(fewer))
 
@@ -123,7 +116,12 @@ def predicted_order(dataset: ImageDataset, count: int, seed: int) -> Tensor:
             f"{count:,} test pictures were asked for, but {dataset.name} has {len(dataset.test):,}; lower "
             "online.streamed, increment.tested or timing.samples"
         )
-    return torch.randperm(len(dataset.test), generator=generator(seed, "test"))[:count]
+    return shuffled(torch.arange(len(dataset.test)), seed, "test")[:count]
+
+
+def shuffled(positions: Tensor, seed: int, what: str) -> Tensor:
+    """Return positions (n,) in an order that the seed draws for ``what`` alone."""
+    return positions[torch.randperm(len(positions), generator=generator(seed, what))]
 
 
 def by_class(labels: Tensor, classes: int) -> list[Tensor]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from hebblm.adapt import Hebb, Mbpa, Mixture, Rule
 from hebblm.files import read_json, write_json
-from hebblm.vision.new_classes.methods import Method, given_values, hebb_config, mbpa_config, mixture_config
+from hebblm.vision.new_classes.methods import VARIANTS, Method, given_values, grids, method_of
 from hebblm.vision.new_classes.pretraining import FOLDER
 from hebblm.vision.new_classes.settings import AdaptationSettings
 from hebblm.vision.tuning import Chosen, best
@@ -21,7 +20,7 @@ Evaluate = Callable[[Mapping[str, Method]], Mapping[str, Mapping[str, float]]]
 
 def left_to_choose(lr: tuple[float, ...], settings: AdaptationSettings) -> bool:
     """Say whether any grid has more than one value."""
-    return any(len(grid) > 1 for grid in (lr, *_grids(settings)))
+    return any(len(values) > 1 for grid in grids(lr, settings).values() for values in grid.values())
 
 
 def tuned_once(
@@ -56,66 +55,23 @@ def tune_methods(
     Returns:
         The best values by method, and every point that was tried.
     """
-    chosen = {"parametric": parametric}
-    chosen |= _choose(evaluate, {"mixture": _mixtures(settings), "mbpa": _mbpas(settings)})
-    chosen |= _choose(evaluate, _hebbs(chosen["mbpa"].values, settings))
-    values = given_values(parametric.values["lr"], settings)
-    for name, choice in chosen.items():
-        values[name] = choice.values
-    return values, {name: choice.tried for name, choice in chosen.items()}
+    lr = parametric.values["lr"]
+    values, tried = given_values(lr, settings), {"parametric": parametric.tried}
+    # Hebb and its variants come after MbPA, whose values they take over; they share one adaptation pass.
+    for names in (("mixture", "mbpa"), ("hebb", *VARIANTS)):
+        points = {name: _points(grids((lr,), settings)[name]) for name in names}
+        methods = {
+            f"{name}/{at}": method_of(name, {**values, name: point}, settings)
+            for name in names
+            for at, point in enumerate(points[name])
+        }
+        scores = evaluate(methods)
+        for name in names:
+            choice = best([{**point, **scores[f"{name}/{at}"]} for at, point in enumerate(points[name])])
+            values[name], tried[name] = choice.values, choice.tried
+    return values, tried
 
 
-def _choose(evaluate: Evaluate, grids: Mapping[str, list[tuple[Point, Rule]]]) -> dict[str, Chosen]:
-    """Test all points of some grids at once and return the best of each."""
-    methods = {
-        f"{name}/{at}": Method(rule) for name, grid in grids.items() for at, (_, rule) in enumerate(grid)
-    }
-    scores = evaluate(methods)
-    return {
-        name: best([{**point, **scores[f"{name}/{at}"]} for at, (point, _) in enumerate(grid)])
-        for name, grid in grids.items()
-    }
-
-
-def _grids(settings: AdaptationSettings) -> tuple[tuple[float, ...], ...]:
-    return (
-        settings.mixture_theta,
-        settings.mixture_gamma,
-        settings.mbpa_lambda,
-        settings.mbpa_steps,
-        settings.hebb_beta,
-        settings.hebb_eta,
-        settings.hebb_constant,
-    )
-
-
-def _points(**grids: tuple[float, ...]) -> Iterator[Point]:
-    """Yield every combination."""
-    for values in itertools.product(*grids.values()):
-        yield dict(zip(grids, values, strict=True))
-
-
-def _mixtures(settings: AdaptationSettings) -> list[tuple[Point, Rule]]:
-    points = _points(theta=settings.mixture_theta, gamma=settings.mixture_gamma)
-    return [(point, Mixture(mixture_config(point))) for point in points]
-
-
-def _mbpas(settings: AdaptationSettings) -> list[tuple[Point, Rule]]:
-    points = _points(rate=settings.mbpa_lambda, steps=settings.mbpa_steps)
-    return [(point, Mbpa(mbpa_config(point, settings))) for point in points]
-
-
-def _hebbs(mbpa_values: Point, settings: AdaptationSettings) -> dict[str, list[tuple[Point, Rule]]]:
-    """Return the grids of Hebb and its variants; they share one adaptation pass."""
-    mbpa = mbpa_config(mbpa_values, settings)
-
-    def grid(variant: str | None, **grids: tuple[float, ...]) -> list[tuple[Point, Rule]]:
-        return [(point, Hebb(hebb_config(point), mbpa, variant)) for point in _points(**grids)]
-
-    beta, eta = settings.hebb_beta, settings.hebb_eta
-    return {
-        "hebb": grid(None, beta=beta, eta=eta),
-        "hebb-v1": grid("v1", eta=eta),
-        "hebb-v2": grid("v2", beta=beta, eta=eta),
-        "hebb-v3": grid("v3", constant=settings.hebb_constant, eta=eta),
-    }
+def _points(grid: Mapping[str, tuple[float, ...]]) -> list[Point]:
+    """Return every combination of a grid."""
+    return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
