@@ -16,8 +16,9 @@ def test_the_models_that_ship_are_listed(capsys: pytest.CaptureFixture[str]) -> 
     assert main(["--models"]) == 0
     said = capsys.readouterr().out
     for model in shipped_models():
-        config = AWDLSTMConfig(**read_config(models_path() / model.name)["config"])
-        assert model.parameters == sum(p.numel() for p in AWDLSTM(config).parameters())
+        shape = read_config(models_path() / model.name).get("config")
+        if shape is not None:  # tests/unit/models/test_llama_wt2_small.py counts those of transformers
+            assert model.parameters == sum(p.numel() for p in AWDLSTM(AWDLSTMConfig(**shape)).parameters())
         assert f"{model.parameters:,}" in said
         assert f"{model.valid_perplexity:.2f}" in said
 
