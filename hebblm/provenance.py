@@ -20,6 +20,8 @@ PACKAGES = (
     "sentencepiece",
     "safetensors",
     "scikit-learn",
+    "transformers",
+    "tokenizers",
 )
 
 

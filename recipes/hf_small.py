@@ -201,7 +201,7 @@ def main(argv: list[str] | None = None) -> None:
     trainer.train(resume_from_checkpoint=get_last_checkpoint(str(given.run)) if given.run.is_dir() else None)
     model.eval()
     record: dict[str, Any] = {
-        "command": command_line("python recipes/hf_small.py", argv),
+        "command": f"python {command_line('recipes/hf_small.py', argv)}",
         "provenance": provenance("python recipes/hf_small.py", device=str(model.device), seed=given.seed),
         "parameters": model.num_parameters(),
         "corpus": corpus.name,
@@ -221,11 +221,6 @@ def main(argv: list[str] | None = None) -> None:
         },
     }
     folder = given.destination or given.run / "model"
-    model.config.hebblm = {
-        "corpus": {"name": corpus.name, "normalization": "raw"},
-        "parameters": model.num_parameters(),
-        "valid_perplexity": record["scores"]["valid"]["word_perplexity"],
-    }
     model.config.use_cache = True  # training has no use for one
     model.half().save_pretrained(folder)
     tokenizer.save_pretrained(folder)
