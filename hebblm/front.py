@@ -225,7 +225,7 @@ class _Asked:
         named: dict[str, Any] = {"text": target} if isinstance(target, Path) else {"target": target}
         held = None if model is None or isinstance(model, str | Path) else model.held()
         if isinstance(model, str | Path):
-            named["checkpoint"] = Path(model)
+            named["model"] = str(model)
         elif model is not None:
             named |= {"checkpoint": model.folder} if held is None else {"model": model.name}
         plain = ScenarioConfig(**{**named, **options})

@@ -28,11 +28,3 @@ def test_a_mistake_is_told_before_anything_is_opened(
 ) -> None:
     with pytest.raises(UserError, match=words):
         function(intra_domain="ptb", **options)
-
-
-def test_a_model_without_a_folder_is_refused() -> None:
-    class Loaded:
-        folder = None
-
-    with pytest.raises(UserError, match="has no folder"):
-        hebblm.evaluate(Loaded(), "numpy")  # type: ignore[arg-type]

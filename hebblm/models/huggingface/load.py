@@ -27,7 +27,8 @@ def load_causal(
     Args:
         name: hub id or folder.
         device: where to compute, unless ``options`` have a ``device_map``.
-        dtype: of the weights: auto (as they are stored), float32, bfloat16 or float16.
+        dtype: of the weights: auto (as they are stored, but float32 for float16 on a CPU, which has no arithmetic of
+            that type: products would be slow, and gradients overflow), float32, bfloat16 or float16.
         options: more for ``AutoModelForCausalLM.from_pretrained``, e.g. ``device_map`` or ``quantization_config``.
 
     Raises:
@@ -51,7 +52,8 @@ def load_causal(
     except UserError as error:
         raise UserError(f"{error}; give hebblm.load((model, tokenizer)) where it lies elsewhere") from error
     if "device_map" not in options:
-        torch.nn.Module.to(model, device)
+        half = dtype == "auto" and device.type == "cpu" and model.dtype == torch.float16
+        torch.nn.Module.to(model, device, torch.float32 if half else None)
     return model, tokenizer
 
 

@@ -40,7 +40,10 @@ def _losses(tunings: Mapping[str, Tuning]) -> Table:
 def _values(name: str, tuning: Tuning) -> Table:
     """Return the chosen values beside the paper's."""
     source, target = tuning.scenario.get("source"), tuning.scenario.get("target")
-    printed = PAPER.get(str(target) if source == target else "cross", {})
+    starts = PAPER.get(str(target) if source == target else "cross", {})
+    printed = {
+        key: value for key, value in starts.items() if not key.startswith("knn.")
+    }  # none of the paper's
     rows: list[tuple[Cell, ...]] = [
         (key, _text(tuning.values.get(key)), _text(printed.get(key)))
         for key in dict.fromkeys([*tuning.values, *printed])

@@ -15,6 +15,7 @@ ADAPT = [
     "adapt", "--dim", "16", "--vocabulary", "600", "--k", "12", "--batch", "10", "--neighbors", "6", "--steps", "1",
     "5", "--windows", "30", "--entries", "150", "--naive-tokens", "2", "--exact-tokens", "3", "--error-tokens", "6",
     "--network-hidden", "12", "--network-entries", "30", "--network-neighbors", "5", "--network-steps", "1",
+    "--heads", "gpt2",
 ]  # fmt: skip
 RETRIEVE = [
     "retrieve", "--dim", "16", "--k", "10", "--batch", "8", "--entries", "300", "--recall-queries", "30",
@@ -49,6 +50,7 @@ def test_mbpa_and_what_hebb_adds(tmp_path: Path, capsys: pytest.CaptureFixture[s
     rest = json.loads((tmp_path / "bench.json").read_text())["rows"][2:]
     assert {row["name"]: list(row.get("floors", {})) for row in rest} == {
         "cache": [],
+        "large_head": [],
         "neighbors": [],
         "network": ["dual"],
     }
