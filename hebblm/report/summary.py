@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hebblm.errors import UserError
 from hebblm.report.gains import LEAST_BLOCKS, Bootstrap, Gain, leaves_out_zero
 from hebblm.report.methods import BASE, name_of, ordered
-from hebblm.report.numbers import display
+from hebblm.report.numbers import display, perplexity
 from hebblm.report.part_tables import interval_text
 from hebblm.report.parts import ALL
 from hebblm.report.result import Result
@@ -172,7 +172,7 @@ def _lead(result: Result, others: list[str]) -> tuple[bool, str]:
 
 def _measured(result: Result, method: str, gain: Gain) -> str:
     """Return a gain in nats with its interval, in perplexity, and what it costs."""
-    share = 100 * math.expm1(-_value(gain))
+    share = 100 * (perplexity(-_value(gain)) - 1)
     change = f"{abs(share):.1f} % {'less' if share <= 0 else 'more'}"
     text = (
         f"{_nats(result, gain)}, perplexity {_perplexity(result, method)} instead of "

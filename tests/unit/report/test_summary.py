@@ -124,6 +124,12 @@ def test_what_cannot_be_compared(nll: dict[str, float], said: str) -> None:
     assert len(result.table().splitlines()) == 2 + len(nll)
 
 
+def test_a_loss_whose_perplexity_no_float_holds_is_told_too() -> None:
+    said = made({"lstm": 5.0, "hebb": 1005.0}, {"hebb": (-1001.0, -999.0)}).verdict()
+    assert "1000.000 nats a token above the LSTM" in said
+    assert "perplexity inf instead of 148.41 (inf % more)" in said
+
+
 def test_the_table_is_sorted_and_has_no_empty_column() -> None:
     across, within = sample_result(3000), sample_result(3000, source="ptb", target="ptb")
     table = summary_table(across)
