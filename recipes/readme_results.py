@@ -35,6 +35,7 @@ PICTURE = DOCS / "new-words.png"
 PICTURED = ("lstm", "cache", "mbpa", "hebb", "mixture+hebb")
 RESULTS = ROOT / "recipes" / "results"
 DEFAULTS = ROOT / "recipes" / "defaults"
+TRANSFORMER = [ROOT / "recipes" / "huggingface" / f"llama-{name}.json" for name in ("wt2", "ptb", "numpy")]
 WITHIN, LARGER, ACROSS = (
     DEFAULTS / f"result-{name}.json" for name in ("intra-ptb", "intra-wt2", "wt2-to-ptb")
 )
@@ -117,6 +118,41 @@ def carried() -> str:
     return _body(Table("carried", "", columns, rows))
 
 
+def transformer() -> str:
+    """Return what the default methods gain for the small Llama that ships, on three texts."""
+    found = {path: Result.load(path) for path in TRANSFORMER}
+    columns = (
+        Column("Method"),
+        *(
+            Column(f"{result.scenario.target}, {what}", kind, best, decimals=decimals)
+            for result in found.values()
+            for what, kind, best, decimals in (
+                ("bits a byte", "nll", "min", 3),
+                ("nats a word gained", "nll", None, 3),
+            )
+        ),
+    )
+    rows = tuple(
+        (
+            name_of(name),
+            *(
+                value
+                for result in found.values()
+                for value in (
+                    result.methods[name].bits_per_byte,
+                    None if name == BASE else result.methods[BASE].nll - result.methods[name].nll,
+                )
+            ),
+        )
+        for name in DEFAULT_METHODS
+    )
+    lines = "\n".join(
+        f"- {scenario_line(result.scenario)}: {_origin(path.stem, path, result, '../')}"
+        for path, result in found.items()
+    )
+    return f"{_body(Table('transformer', '', columns, rows))}\n{lines}\n"
+
+
 def tuned() -> str:
     """Return the Markdown of the results at tuned values, in a fixed order."""
     found = {name: Result.load(RESULTS / name) for name in ORDER}
@@ -153,6 +189,7 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
     README: {"needs": needs, "defaults": defaults},
     DOCS / "results.md": {"defaults": at_defaults, "carried": carried, "tuned": tuned},
     DOCS / "cost.md": {"cost": cost},
+    DOCS / "huggingface.md": {"transformer": transformer},
     DOCS / "vision.md": {"images": vision},
 }
 
