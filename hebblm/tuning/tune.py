@@ -79,9 +79,11 @@ def tune_static(search: Search, replay: Replay) -> None:
         "cache": points("cache", scale=[methods.cache.scale], theta=grid.theta),
         "knn": points("knn", scale=[methods.knn.scale], temperature=grid.temperature),
     }
+    newton = methods.mbpa.optimizer == "newton"
+    descents = points("mbpa", lr=grid.mbpa_lr, steps=grid.mbpa_steps)
     tried = {
         **recalling,
-        "mbpa": points("mbpa", lr=grid.mbpa_lr, steps=grid.mbpa_steps),
+        "mbpa": points("mbpa", pull=grid.mbpa_pull) if newton else descents,
         "mbpa-absolute": points("mbpa_absolute", lr=grid.absolute_lr, steps=[methods.mbpa_absolute.steps]),
         "mbpa-guarded": points("mbpa_guarded", lr=grid.absolute_lr, steps=[methods.mbpa_guarded.steps]),
     }

@@ -14,16 +14,15 @@ from hebblm.adapt.checks import Rate, Scale
 from hebblm.adapt.functional.blocks import blocks
 from hebblm.adapt.functional.kernel import Normalization, closeness
 from hebblm.adapt.solvers.exact import solve_exact
-from hebblm.adapt.solvers.fast import active_size, solve_fast
+from hebblm.adapt.solvers.fast import active_size, narrow, solve_fast
+from hebblm.adapt.solvers.newton import solve_newton
 from hebblm.adapt.solvers.problem import Descent, Problem, Solution, key_products
 from hebblm.adapt.solvers.rmsprop import backtracked, solve_rmsprop
 from hebblm.errors import UserError
 from hebblm.types import Neighbors, OutputHead
 
 Method = Literal["exact", "fast"]
-Optimizer = Literal["sgd", "rmsprop"]
-
-NARROW = 2  # a vocabulary of fewer times the active set is followed whole
+Optimizer = Literal["newton", "sgd", "rmsprop"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,7 @@ def mbpa_delta(
     weights = weights.to(hidden.dtype) / neighbors.mask.sum(1, keepdim=True).clamp_min(1)  # c_k / |N| (N, K)
     delta = torch.zeros_like(base_logits)
     rises = torch.zeros_like(neighbors.mask[:, 0])
-    if lr == 0 or steps == 0:
+    if steps == 0 or (lr == 0 and optimizer != "newton"):
         return MbpaResult(delta, rises, rises.clone())
     for some, part in _parts(hidden, neighbors, head, base_logits, weights, products, method, optimizer):
         found = _solve(part, lr=lr, steps=steps, rate=rate, method=method, optimizer=optimizer, pull=pull)
@@ -112,8 +111,10 @@ def mbpa_logits(
             rises, or is not finite, is run again at a stable rate.
         method: ``exact`` agrees with automatic differentiation up to rounding; ``fast`` follows a few hundred classes,
             and all of a small vocabulary.
-        optimizer: ``sgd`` is plain descent; ``rmsprop`` has a fresh state for each query and is slow.
-        pull: pull back to the base head, in the unit of the rate: a step takes ``lr pull`` of the change back.
+        optimizer: ``newton`` goes to the optimum with a pull and knows no rate, see :func:`solve_newton`; ``sgd`` is
+            plain descent; ``rmsprop`` has a fresh state for each query and is slow.
+        pull: pull back to the base head: of descent a step takes ``lr pull`` of the change back, in the unit of the
+            rate; of newton, above 0 and in units of lambda_max.
         closeness_normalization: ``raw`` c_k, or scaled to ``sum`` 1 or ``max`` 1.
         scale: of distances and eps in c_k, see :func:`closeness`.
 
@@ -186,9 +187,9 @@ def _solve(
         if rate == "guarded":
             return backtracked(problem, lr, steps=steps, pull=pull)
         return solve_rmsprop(problem, torch.full_like(problem.hidden[:, 0], lr), steps=steps, pull=pull)
-    followed = active_size(problem.labels.shape[1])
-    fast = method == "fast" and problem.head.weight.shape[0] >= NARROW * followed
-    solve = solve_fast if fast else solve_exact
+    if optimizer == "newton":
+        return solve_newton(problem, steps=steps, pull=pull, exact=method == "exact")
+    solve = solve_exact if method == "exact" or narrow(problem) else solve_fast
     found = solve(problem, Descent.at(problem, lr, steps, pull, rate))
     if rate == "guarded" and bool(found.rose.any()):
         part = problem.rows(found.rose)
@@ -206,7 +207,9 @@ def _check(
     checks.at_least("pull", pull, 0)
     checks.one_of("rate", rate, ("relative", "absolute", "guarded"))
     checks.one_of("method", method, ("exact", "fast"))
-    checks.one_of("optimizer", optimizer, ("sgd", "rmsprop"))
+    checks.one_of("optimizer", optimizer, ("newton", "sgd", "rmsprop"))
+    if optimizer == "newton":
+        checks.above_zero("pull", pull)
     if method == "fast" and optimizer == "rmsprop":
         raise UserError("method = 'fast' follows plain descent only; choose method = 'exact' for rmsprop")
     if rate == "relative" and optimizer == "rmsprop":

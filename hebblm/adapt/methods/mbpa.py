@@ -1,4 +1,4 @@
-"""MbPA: gradient steps on the neighbours, at a relative rate or the paper's."""
+"""MbPA: the head adapted to the neighbours, to the optimum of their loss or by the paper's gradient steps."""
 
 from __future__ import annotations
 
@@ -24,33 +24,38 @@ class MbpaConfig:
     """Memory-based parameter adaptation (Sprechmann et al. 2018).
 
     Args:
-        lr: learning rate: relative, in units of 1 over the largest eigenvalue of the query's curvature, or lambda.
+        optimizer: newton (to the optimum of the loss with a pull; knows no rate), sgd (plain descent: some 15 steps
+            and no pull serve it best) or rmsprop (fresh state a query; exact and slow).
+        lr: learning rate of sgd and rmsprop: relative, in units of 1 over the largest eigenvalue of the query's
+            curvature, or lambda.
         rate: relative to the curvature of each query's own problem (cannot climb for lr <= 4), absolute, or guarded:
             absolute, and a query that diverges is run again at a stable rate, and counted.
-        steps: gradient steps a query.
-        optimizer: sgd (plain descent) or rmsprop (fresh state a query; exact and slow).
+        steps: steps a query.
         method: fast (a few hundred classes followed) or exact.
         eps: constant in the closeness 1 / (eps + squared distance).
         scale: of distances and eps: relative to the mean squared distance of a query's neighbours, or absolute.
         closeness: raw as printed, or scaled to sum 1 or max 1; a relative rate makes all three the same.
-        pull: pull back to the base head: a step takes lr * pull of the change back.
+        pull: pull back to the base head, in units of the largest eigenvalue; a step of sgd takes lr * pull of the
+            change back.
     """
 
+    optimizer: Literal["newton", "sgd", "rmsprop"] = "newton"
     lr: float = 8.0
     rate: Rate = "relative"
-    steps: int = 15
-    optimizer: Literal["sgd", "rmsprop"] = "sgd"
+    steps: int = 3
     method: Literal["fast", "exact"] = "fast"
     eps: float = 3e-3
     scale: Scale = "relative"
     closeness: Literal["raw", "sum", "max"] = "raw"
-    pull: float = 0.0
+    pull: float = 0.005
 
     def __post_init__(self) -> None:
         checks.at_least("mbpa.lr", self.lr, 0)
         checks.at_least("mbpa.steps", self.steps, 0)
         checks.above_zero("mbpa.eps", self.eps)
         checks.at_least("mbpa.pull", self.pull, 0)
+        if self.optimizer == "newton":
+            checks.above_zero("mbpa.pull", self.pull)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +84,8 @@ class MbpaAbsoluteConfig:
         """Return the settings of MbPA at this rate; all that is not set here is that of ``mbpa``."""
         return replace(
             mbpa,
+            optimizer="sgd",
+            pull=0.0,
             lr=self.lr,
             steps=self.steps,
             eps=self.eps,

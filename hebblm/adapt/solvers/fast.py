@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -22,6 +24,11 @@ def active_size(k: int) -> int:
     return max(ACTIVE, k + SPARE)
 
 
+def narrow(problem: Problem) -> bool:
+    """Say whether a vocabulary is so small that it is followed whole: fewer than two active sets."""
+    return problem.head.weight.shape[0] < 2 * active_size(problem.labels.shape[1])
+
+
 def choose(base_logits: Tensor, labels: Tensor, present: Tensor, size: int) -> Tensor:
     """Return the classes to follow (n, size) int64 in ascending order: all labels, then the base's top classes.
 
@@ -38,80 +45,108 @@ def choose(base_logits: Tensor, labels: Tensor, present: Tensor, size: int) -> T
     return boosted.topk(size, dim=1, sorted=False).indices.sort(dim=1).values
 
 
-def solve_fast(problem: Problem, descent: Descent) -> Solution:
-    """Follow S steps of descent on an active set A of classes; an approximation of ``solve_exact``.
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """The classes of some queries that are followed, and their probabilities at the keys.
 
-    A key's probability on A is ``exp(Z_k - lse_k)`` with its stored log-normaliser. What is left of 1 makes up one
-    more class, the tail, which moves as its classes do in the mean: by ``sum_v q_v^2`` of what its residual would do to
-    a single class, q the shape of the query's own tail. For v outside A the change is ``-(sum_k s_k) q_v``, with s_k
-    the tail mass of neighbour k times alpha_k, summed over the steps. ``H H^T + 1`` is taken as ``U U^T + diag(e)``: a
-    few directions that the keys share, and what these leave of each key's own length.
+    Args:
+        labels: (n, K) int64 places of the neighbours' labels among the classes.
+        logits: (n, K, C) log-probabilities at the keys in nats; the last of the C places is the tail, if there is one.
+        shares: (n, K, C) their exponentials.
+        classes: (n, C - 1) int64 the active set, or None where all classes are followed and there is no tail.
+        shape: (n, V) of the query's own tail, q, zero on the active set; empty without a tail.
+        overlap: (n, 1) ``sum_v q_v^2``: the mean of the tail's classes moves by so much of what its mass would do to a
+            single class. 1 without a tail.
+    """
+
+    labels: Tensor
+    logits: Tensor
+    shares: Tensor
+    classes: Tensor | None
+    shape: Tensor
+    overlap: Tensor
+
+    def spread(self, change: Tensor) -> Tensor:
+        """Return the change of all logits (n, V) for that of the places followed (n, C); overwrites the shape."""
+        if self.classes is None:
+            return change
+        return self.shape.mul_(change[:, -1:]).scatter_(1, self.classes, change[:, :-1])
+
+
+def follow(problem: Problem, present: Tensor, *, whole: bool = False) -> Followed:
+    """Return what is followed: an active set A and a tail, or all classes.
+
+    A key's probability on A is ``exp(Z_k - lse_k)`` with its stored log-normaliser; the tail holds what is left of 1.
 
     Args:
         problem: the queries and their neighbours. Normalisers that are not known are estimated, see
             :func:`_estimated_normalizers`.
+        present: (n, K) bool, which neighbours weigh anything.
+        whole: follow all classes.
+    """
+    if whole:
+        logits = problem.head.logits(problem.keys).log_softmax(2)
+        ones = torch.ones_like(problem.weights[:, :1])
+        return Followed(problem.labels, logits, logits.exp(), None, ones[:, :0], ones)
+    size = active_size(problem.labels.shape[1])
+    probs = problem.base_logits.softmax(1)  # p_x (n, V)
+    chosen = choose(problem.base_logits, problem.labels, present, size)  # A (n, A)
+    mass = probs.gather(1, chosen).sum(1, keepdim=True)  # of the query on A (n, 1)
+    shape = probs.scatter_(1, chosen, 0.0).div_((1 - mass).clamp_min(TAIL))  # q (n, V)
+    # A label without an entry may lie outside A; it weighs nothing, so any place serves.
+    labels = torch.searchsorted(chosen, problem.labels).clamp_max_(chosen.shape[1] - 1)  # (n, K) places in A
+    logits = _log_shares(problem, chosen, shape)  # Z - lse, the tail's place last (n, K, A + 1)
+    shares = logits.exp()
+    shares[:, :, -1] = (1 - shares.sum(2)).clamp_min_(torch.finfo(logits.dtype).tiny)
+    logits[:, :, -1] = shares[:, :, -1].log()
+    overlap = torch.linalg.vector_norm(shape, dim=1, keepdim=True).square_()
+    return Followed(labels, logits, shares, chosen, shape, overlap)
+
+
+def solve_fast(problem: Problem, descent: Descent) -> Solution:
+    """Follow S steps of descent on an active set A of classes; an approximation of ``solve_exact``.
+
+    The tail moves as its classes do in the mean: by ``sum_v q_v^2`` of what its residual would do to a single class, q
+    the shape of the query's own tail. For v outside A the change is ``-(sum_k s_k) q_v``, with s_k the tail mass of
+    neighbour k times alpha_k, summed over the steps. ``H H^T + 1`` is taken as ``U U^T + diag(e)``: a few directions
+    that the keys share, and what these leave of each key's own length.
+
+    Args:
+        problem: the queries and their neighbours.
         descent: step sizes a, pull and number of steps.
 
     Returns:
         The change of the logits (n, V) in nats, and whether the neighbours' loss rose.
     """
-    size = active_size(problem.labels.shape[1])
-    probs = problem.base_logits.softmax(1)  # p_x (n, V)
-    chosen = choose(problem.base_logits, problem.labels, descent.sizes > 0, size)  # A (n, A)
-    mass = probs.gather(1, chosen).sum(1)  # of the query on A (n,)
-    shape = probs.scatter_(1, chosen, 0.0).div_((1 - mass).clamp_min(TAIL).unsqueeze(1))  # q (n, V)
-    change, rises = _follow(problem, descent, chosen, mass, shape)
-    return Solution(shape.mul_(change[:, -1:]).scatter_(1, chosen, change[:, :-1]), rises)
+    followed = follow(problem, descent.sizes > 0)
+    change, rises = _descend(problem, descent, followed)
+    return Solution(followed.spread(change), rises)
 
 
-def _follow(
-    problem: Problem, descent: Descent, chosen: Tensor, mass: Tensor, shape: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Return the change on A and, minus the mass moved, of the tail (n, A + 1), and whether the loss rose (n,).
-
-    Args:
-        problem: the queries and their neighbours.
-        descent: as in :func:`solve_fast`.
-        chosen: (n, A) the active set.
-        mass: (n,) of the query on A.
-        shape: (n, V) of its tail.
-    """
+def _descend(problem: Problem, descent: Descent, followed: Followed) -> tuple[Tensor, Tensor]:
+    """Return the change on A and, minus the mass moved, of the tail (n, A + 1), and whether the loss rose (n,)."""
     sizes, steps, last_step = descent.sizes, descent.steps, descent.steps + descent.finish
-    # A label without an entry may lie outside A; it weighs nothing, so any place serves.
-    labels = torch.searchsorted(chosen, problem.labels).clamp_max_(chosen.shape[1] - 1)  # (n, K) places in A
+    labels, logits, shares = followed.labels, followed.logits, followed.shares
     alpha = sizes * (problem.products + problem.one)  # (n, K)
-    logits = _log_shares(problem, chosen, shape)  # Z - lse, the tail's place last (n, K, A + 1)
-    shares = logits.exp()  # (n, K, A + 1)
     if last_step == 1:
         drawn = torch.bmm(alpha.unsqueeze(1), shares).squeeze(1)  # (n, A + 1)
-        drawn[:, -1] = alpha.sum(1) - drawn[:, :-1].sum(1)
-        return drawn.neg_().scatter_add_(1, labels, alpha), torch.zeros_like(mass, dtype=torch.bool)
-    shares[:, :, -1] = (1 - shares.sum(2)).clamp_min_(torch.finfo(logits.dtype).tiny)
-    logits[:, :, -1] = shares[:, :, -1].log()
-    factor, own = _factored(problem)  # U (n, K, r), e (n, K)
+        return drawn.neg_().scatter_add_(1, labels, alpha), torch.zeros_like(sizes[:, 0], dtype=torch.bool)
+    factor, _, own = factored(problem)  # U (n, K, r), e (n, K)
     own = (LOG2_E * own * sizes).unsqueeze(2)  # (n, K, 1)
     # What a step multiplies with R = Y - P: alpha, which gives the change, and U^T diag(a).
     rows = torch.cat([alpha.unsqueeze(1), (factor * sizes.unsqueeze(2)).transpose(1, 2)], 1)  # (n, 1 + r, K)
-    observed = rows.new_zeros(*rows.shape[:2], logits.shape[2])  # the rows' products with Y (n, 1 + r, A + 1)
-    observed.scatter_add_(2, labels.unsqueeze(1).expand_as(rows), rows)
+    observed = observations(rows, followed)  # the rows' products with Y (n, 1 + r, A + 1)
     # From here on logits count in bits: 2^x takes a third of the time of e^x.
     logits.mul_(LOG2_E)
     factor = LOG2_E * factor
     pulled = bool((descent.keep != 1).any())
     base, shrink = logits.clone() if pulled else logits, descent.keep.view(-1, 1, 1)
-    overlap = torch.linalg.vector_norm(shape, dim=1, keepdim=True).square_()  # sum_v q_v^2 (n, 1)
     change = torch.zeros_like(observed[:, 0])  # (n, A + 1)
-    first = last = torch.zeros_like(mass)
+    first = last = torch.zeros_like(sizes[:, 0])
     for step in range(last_step):
-        if step:
-            torch.exp2(logits, out=shares)
-        scale = shares.sum(2).reciprocal_()  # 1 / sum_v exp Z (n, K)
-        far = ~((scale > 1 / FAR) & (scale < FAR)).all(1)  # (n,) queries of too large a rate
-        if bool(far.any()):  # as exact does, and for these alone: no query's rounding depends on another
-            logits.sub_(torch.where(far.view(-1, 1, 1), logits.amax(2, keepdim=True), 0))
-            scale = torch.exp2(logits, out=shares).sum(2).reciprocal_()
+        scale = normalised(logits, shares, fresh=step > 0)  # (n, K)
         if step in (0, last_step - 1):
-            last = _loss(logits, scale, labels, sizes)
+            last = neighbor_loss(logits, scale, labels, sizes)
             first = first if step else last
         if step == steps:
             break
@@ -122,14 +157,38 @@ def _follow(
         if step + 1 < last_step:
             if pulled:
                 logits.sub_(base).mul_(shrink).add_(base)
-            # The mean of the tail's classes moves by sum_v q_v^2 of what its mass would do to a single class.
-            products[:, 1:, -1] *= overlap
-            shares[:, :, -1] *= overlap
+            products[:, 1:, -1] *= followed.overlap
+            shares[:, :, -1] *= followed.overlap
             logits.baddbmm_(factor, products[:, 1:])
             logits.addcmul_(own * scale.unsqueeze(2), shares, value=-1).scatter_add_(
                 2, labels.unsqueeze(2), own
             )
     return change, rose(first, last)
+
+
+def observations(rows: Tensor, followed: Followed) -> Tensor:
+    """Return the products (n, m, C) of some rows (n, m, K) with the labels Y of the neighbours."""
+    found = rows.new_zeros(*rows.shape[:2], followed.logits.shape[2])
+    return found.scatter_add_(2, followed.labels.unsqueeze(1).expand_as(rows), rows)
+
+
+def normalised(logits: Tensor, shares: Tensor, *, fresh: bool) -> Tensor:
+    """Return one over the keys' normalisers (n, K) and, if asked to, make their shares afresh.
+
+    Args:
+        logits: (n, K, C) in bits; those of a query that a step took too far lose their largest, as in a softmax, and
+            those alone: no query's rounding depends on another.
+        shares: (n, K, C) overwritten with 2 to the logits.
+        fresh: whether they are not that already.
+    """
+    if fresh:
+        torch.exp2(logits, out=shares)
+    scale = shares.sum(2).reciprocal_()
+    far = ~((scale > 1 / FAR) & (scale < FAR)).all(1)  # (n,)
+    if bool(far.any()):
+        logits.sub_(torch.where(far.view(-1, 1, 1), logits.amax(2, keepdim=True), 0))
+        scale = torch.exp2(logits, out=shares).sum(2).reciprocal_()
+    return scale
 
 
 def _log_shares(problem: Problem, chosen: Tensor, shape: Tensor) -> Tensor:
@@ -173,11 +232,11 @@ def _estimated_normalizers(problem: Problem, logits: Tensor, shape: Tensor) -> T
     return torch.logaddexp(logits.logsumexp(2), tail)
 
 
-def _factored(problem: Problem) -> tuple[Tensor, Tensor]:
-    """Return U (n, K, r) and e (n, K) with ``U U^T + diag(e)`` near ``H H^T + 1``, and equal on the diagonal.
+def factored(problem: Problem) -> tuple[Tensor, Tensor, Tensor]:
+    """Return U (n, K, r), u (n, r) and e (n, K): ``U U^T + diag(e)`` is near ``H H^T + 1``, and equal on the diagonal.
 
-    U holds the keys on the span of some of them after one round of subspace iteration (Halko et al. 2011), and the
-    bias's share: ``U = H X^T L^-T`` with ``X X^T = L L^T``.
+    U and u hold the keys and the query on the span of some keys after one round of subspace iteration (Halko et al.
+    2011), and the bias's share: ``U = H X^T L^-T`` with ``X X^T = L L^T``.
     """
     keys, count = problem.keys, problem.keys.shape[1]
     some = torch.linspace(0, count - 1, min(RANK, count), device=keys.device).long()
@@ -188,16 +247,17 @@ def _factored(problem: Problem) -> tuple[Tensor, Tensor]:
     gram = torch.bmm(main, main.transpose(1, 2))
     gram.diagonal(dim1=1, dim2=2).add_(RIDGE)
     lower = torch.linalg.cholesky_ex(gram).L
-    products = torch.bmm(keys, main.transpose(1, 2))  # (n, K, r)
+    query = torch.bmm(problem.hidden.unsqueeze(1), main.transpose(1, 2))  # (n, 1, r)
+    products = torch.cat([torch.bmm(keys, main.transpose(1, 2)), query], 1)  # (n, K + 1, r)
     factor: Tensor = torch.linalg.solve_triangular(lower.transpose(1, 2), products, upper=True, left=False)
     lengths = torch.linalg.vector_norm(keys, dim=2).square_()  # (n, K)
-    own = (lengths - factor.square().sum(2)).clamp_min_(0)
+    own = (lengths - factor[:, :-1].square().sum(2)).clamp_min_(0)
     if problem.one:
         factor = torch.cat([factor, factor.new_ones(*factor.shape[:2], 1)], 2)
-    return factor, own
+    return factor[:, :-1], factor[:, -1], own
 
 
-def _loss(logits: Tensor, scale: Tensor, labels: Tensor, sizes: Tensor) -> Tensor:
+def neighbor_loss(logits: Tensor, scale: Tensor, labels: Tensor, sizes: Tensor) -> Tensor:
     """Return ``-sum_k a_k log p_k(y_k)`` (n,) in nats.
 
     Args:

@@ -86,10 +86,7 @@ class Descent:
         keep = torch.full_like(weights[:, 0], 1 - lr * pull)
         if rate != "relative":
             return cls(lr * weights, keep, steps, finish=rate == "guarded")
-        # Scaled to 1 first, so that neither a tiny nor a huge closeness leaves the range of the dtype.
-        weights = weights / weights.amax(1, keepdim=True).clamp_min(torch.finfo(weights.dtype).tiny)
-        largest = curvature(problem.keys, weights, problem.one).unsqueeze(1)
-        return cls(torch.where(largest > 0, lr * weights / largest, 0), keep, steps)
+        return cls(lr * relative_weights(problem), keep, steps)
 
     @classmethod
     def stable(cls, problem: Problem, lr: float, steps: int, pull: float) -> Descent:
@@ -146,6 +143,15 @@ def curvature(keys: Tensor, weights: Tensor, one: float) -> Tensor:
     squares = torch.where(weights > 0, image.square() / weights, 0).sum(1)  # |v|^2
     product = mean.square().sum(1) + one * image.sum(1).square()  # v^T A^1/2 (H H^T + 1) A^1/2 v
     return product / squares.clamp_min(torch.finfo(squares.dtype).tiny)
+
+
+def relative_weights(problem: Problem) -> Tensor:
+    """Return ``w_k / lambda_max`` (n, K), of a largest curvature of 1; 0 for a query without entries."""
+    # Scaled to 1 first, so that neither a tiny nor a huge closeness leaves the range of the dtype.
+    weights = problem.weights
+    weights = weights / weights.amax(1, keepdim=True).clamp_min(torch.finfo(weights.dtype).tiny)
+    largest = curvature(problem.keys, weights, problem.one).unsqueeze(1)
+    return torch.where(largest > 0, weights / largest, 0)
 
 
 def rose(before: Tensor, after: Tensor) -> Tensor:
