@@ -88,11 +88,15 @@ def test_keys_of_few_directions_are_factored_without_loss_and_lengths_always_kep
     for noise, tolerance in ((0.0, 1e-3), (0.3, torch.inf)):
         problem = as_problem(*make_problem(62, k=70, d=40), eps=10.0)
         keys = problem.keys[:, :, : fast.RANK - 4] @ plane + noise * problem.keys
-        factor, own = fast._factored(replace(problem, keys=keys))
+        factor, query, own = fast.factored(replace(problem, keys=keys))
         gram = keys @ keys.transpose(1, 2) + 1
         taken = factor @ factor.transpose(1, 2) + torch.diag_embed(own)
         torch.testing.assert_close(taken.diagonal(dim1=1, dim2=2), gram.diagonal(dim1=1, dim2=2))
         assert (taken - gram).abs().max() < tolerance * gram.abs().max()
+        if not noise:  # and so is a query of these directions
+            again = fast.factored(replace(problem, keys=keys, hidden=keys[:, 3]))[1]
+            torch.testing.assert_close(again, factor[:, 3], rtol=1e-3, atol=1e-3)
+        assert query.shape == factor[:, 0].shape
 
 
 @pytest.fixture(scope="module")

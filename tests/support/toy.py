@@ -45,7 +45,7 @@ SETTINGS = MethodSettings(
     cache=CacheConfig(window=30, theta=0.7, gamma=0.2),
     knn=KnnConfig(temperature=0.5, gamma=0.3),
     mixture=MixtureConfig(theta=0.8, gamma=0.25),
-    mbpa=MbpaConfig(lr=0.3, steps=3),
+    mbpa=MbpaConfig(optimizer="sgd", lr=0.3, steps=3, pull=0.0),
     hebb=HebbConfig(beta=0.6, eta=0.4, closeness="raw"),
     mixture_mbpa=MixtureMbpaConfig(0.35),
     mixture_hebb=MixtureHebbConfig(0.45),

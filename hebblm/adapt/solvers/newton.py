@@ -20,6 +20,7 @@ from hebblm.adapt.solvers.fast import (
 from hebblm.adapt.solvers.problem import Problem, Solution, relative_weights, rose
 
 SMALL = 1e-9  # a direction of so much less curvature than the first is not followed
+DAMPED = 0.5  # what is done of a step that turns back
 LEVEL = 1e-2  # shares that differ by less have their arithmetic mean for the logarithmic one
 OWN = 0.25  # curvature taken in each key's own direction: the most that a probability's p (1 - p) can be
 
@@ -56,11 +57,11 @@ def solve_newton(problem: Problem, *, steps: int, pull: float, exact: bool) -> S
     Its curvature is c times lambda_i, with c the share of the class among the neighbours, ``sum_k a_k u_ki^2 p_kv /
     lambda_i``: cross-entropy's Hessian ``diag(p) - p p^T`` is at most ``diag(p)``. As the share is on its way to that
     of the labels, c is the mean of both; the logarithmic mean where it rises, with which one step from f to g is
-    ``log(g / f)``.
+    ``log(g / f)``. A coordinate that turns back went too far, and goes back half of the way.
 
     Args:
         problem: the queries and their neighbours.
-        steps: number S of steps, at least 1; three come near the optimum, ten reach it.
+        steps: number S of steps, at least 1; on states of a language model three come near the optimum.
         pull: above 0, in units of the largest curvature.
         exact: follow all classes in all directions of the keys, not a few hundred classes in 16 directions and, with a
             curvature of 1/4, each key's own.
@@ -88,7 +89,7 @@ def _descend(
     wanted = observed.chunk(2, 1)[1]  # (n, r, C)
     base, shares = followed.logits.mul_(LOG2_E), followed.shares  # in bits, as in solve_fast (n, K, C)
     keys, logits = LOG2_E * along.keys, base
-    theta = torch.zeros_like(wanted)  # (n, r, C)
+    theta, moved = torch.zeros_like(wanted), torch.zeros_like(wanted)  # (n, r, C)
     # A key's own direction has a coordinate alpha_kv; its step solves a curvature of 1/4 together with the pull.
     alpha = torch.zeros_like(base)
     step_size = (sizes / (OWN * sizes * along.own + pull)).unsqueeze(2)  # (n, K, 1)
@@ -100,7 +101,9 @@ def _descend(
             losses.append(neighbor_loss(logits, scale, followed.labels, sizes))
         products = torch.baddbmm(observed, rows * scale.unsqueeze(1), shares, alpha=-1)  # rows (Y - P)
         gradients, missing = products.chunk(2, 1)
-        theta += (gradients - pull * theta) / (curvatures * _mean(wanted - missing, wanted) + pull)
+        move = (gradients - pull * theta) / (curvatures * _mean(wanted - missing, wanted) + pull)
+        moved = torch.where(move * moved < 0, DAMPED * move, move)  # where it turns back it went too far
+        theta += moved
         alpha.mul_(kept).addcmul_(step_size * scale.unsqueeze(2), shares, value=-1)
         alpha.scatter_add_(2, labels, step_size)
         if step + 1 < steps:

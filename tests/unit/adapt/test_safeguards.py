@@ -16,7 +16,7 @@ from hebblm.types import OutputHead
 from ...support import toy
 
 CLASSES = 1100  # more than twice what the fast form follows
-FAR = MbpaConfig(lr=300.0, steps=4)  # a relative rate that climbs
+FAR = MbpaConfig(optimizer="sgd", lr=300.0, steps=4, pull=0.0)  # a relative rate that climbs
 
 
 def observed(fixed: bool = True, entries: int = 40) -> Context:

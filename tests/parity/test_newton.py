@@ -1,0 +1,95 @@
+"""MbPA by Newton steps beside the optimum that automatic differentiation finds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from hebblm.adapt import functional
+from hebblm.adapt.solvers import fast
+from hebblm.adapt.solvers.newton import solve_newton
+from hebblm.adapt.solvers.problem import Problem, relative_weights
+
+from .problems import as_problem, language_like, make_problem
+
+
+def optimum(problem: Problem, row: int, pull: float) -> torch.Tensor:
+    """Return the change of a query's logits (V,) at the minimum of the pulled loss, over a head of its own."""
+    weight, bias = problem.head.weight, problem.head.bias
+    dw = torch.zeros_like(weight, requires_grad=True)
+    db = torch.zeros(len(weight), dtype=weight.dtype, requires_grad=bias is not None)
+    free = [dw] if bias is None else [dw, db]
+    sizes = relative_weights(problem)[row]
+    descent = torch.optim.LBFGS(
+        free, max_iter=2000, tolerance_grad=1e-12, tolerance_change=1e-15, line_search_fn="strong_wolfe"
+    )
+
+    def loss() -> torch.Tensor:
+        descent.zero_grad()
+        logits = problem.head.logits(problem.keys[row]) + problem.keys[row] @ dw.t() + db
+        losses = torch.nn.functional.cross_entropy(logits, problem.labels[row], reduction="none")
+        value = (sizes * losses).sum() + pull / 2 * sum(part.square().sum() for part in free)
+        value.backward()  # type: ignore[no-untyped-call]
+        return value
+
+    descent.step(loss)  # type: ignore[arg-type]
+    return (problem.hidden[row] @ dw.t() + db).detach()
+
+
+@pytest.mark.parametrize("pull", [0.02, 0.1])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("classes", [13, 4])
+def test_many_steps_reach_the_optimum(pull: float, bias: bool, classes: int) -> None:
+    problem = as_problem(*make_problem(5, k=9, v=classes, bias=bias), eps=1.0)
+    found = solve_newton(problem, steps=400, pull=pull, exact=True)
+    for row in range(5):
+        torch.testing.assert_close(found.delta[row], optimum(problem, row, pull), rtol=0, atol=1e-6)
+    assert (found.delta[2] == 0).all()  # no neighbours
+    assert not found.rose.any()
+
+
+def test_three_steps_come_near_the_optimum() -> None:
+    problem = as_problem(*language_like(33, n=12, k=60, d=40, v=700), eps=3e-3)
+    base = problem.base_logits.log_softmax(1)
+    found = solve_newton(problem, steps=3, pull=0.005, exact=True)
+    best = torch.stack([optimum(problem, row, 0.005) for row in range(12)])
+    wanted = (problem.base_logits + best).log_softmax(1)
+
+    def distance(log_probs: torch.Tensor) -> float:
+        return float((wanted.exp() * (log_probs - wanted).abs()).sum(1).mean())
+
+    assert distance((problem.base_logits + found.delta).log_softmax(1)) < 0.1 * distance(base)
+    assert not found.rose.any()
+
+
+@pytest.mark.parametrize("stored", [True, False])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("steps", [1, 4])
+def test_fast_equals_exact_where_all_classes_and_directions_are_followed(
+    stored: bool, bias: bool, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fast, "RIDGE", 1e-13)  # 1e-5 of a direction's length else
+    monkeypatch.setattr(fast, "narrow", lambda problem: False)
+    hidden, neighbors, head = make_problem(31, k=9, d=12, v=fast.active_size(9), labels=4, bias=bias)
+    problem = as_problem(hidden, neighbors, head, eps=1.0)
+    if not stored:
+        problem = replace(problem, log_normalizers=None)
+    found, exact = (solve_newton(problem, steps=steps, pull=0.01, exact=exact) for exact in (False, True))
+    torch.testing.assert_close(found.delta, exact.delta, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("stored", [True, False])
+@pytest.mark.parametrize("classes", [4000, 300])
+def test_fast_is_near_exact_on_language_like_states(stored: bool, classes: int) -> None:
+    hidden, neighbors, head = language_like(33, n=24, k=60, d=40, v=classes)
+    if not stored:
+        neighbors = replace(neighbors, log_normalizers=None)
+    options = {"optimizer": "newton", "lr": 1.0, "steps": 3, "pull": 0.005, "eps": 3e-3, "scale": "relative"}
+    exact = functional.mbpa_logits(hidden, neighbors, head, **options).log_softmax(1)
+    found = functional.mbpa_logits(hidden, neighbors, head, method="fast", **options).log_softmax(1)
+    base = head.logits(hidden).log_softmax(1)
+    expected = (exact.exp() * (found - exact).abs()).sum(1).mean()
+    moved = (exact.exp() * (exact - base).abs()).sum(1).mean()
+    assert expected < 0.1 * moved
