@@ -13,7 +13,7 @@ from rich.text import Text
 
 from hebblm.errors import UserError
 from hebblm.files import write_bytes, write_text
-from hebblm.report import plots, render
+from hebblm.report import render
 from hebblm.report.console import print_table
 from hebblm.report.methods import PLOTTED
 from hebblm.report.part_tables import (
@@ -79,6 +79,8 @@ def write_report(
     Raises:
         UserError: an unknown format, token losses of another run, or a place that cannot be written to.
     """
+    from hebblm.report import plots  # a run that writes no report need not wait for matplotlib
+
     chosen = check_formats(formats)
     words = None
     if tokens is not None:

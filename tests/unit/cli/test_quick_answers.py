@@ -84,6 +84,11 @@ def test_a_mistyped_name_is_put_right_at_once(
     assert len(said) < 900, "one line that can be read"
 
 
+def test_what_prints_a_result_draws_nothing() -> None:
+    program = "import sys, hebblm.report.document; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
 def test_the_names_are_those_of_what_they_name() -> None:
     assert tuple(BACKBONES) == NAMES
 
