@@ -83,6 +83,13 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8", newline="\n")
 
 
+def write_bytes(path: Path, data: bytes) -> Path:
+    """Write ``data`` atomically and return its path."""
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(data)
+    return path
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write ``value`` as indented JSON, atomically; a nan or infinity is refused rather than written."""
     write_text(path, json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False) + "\n")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hebblm.errors import UserError
-from hebblm.models.base import TrainedModel
+from hebblm.models.base import Ids, TrainedModel
 from hebblm.models.catalog import is_causal, model_folder, trained_on
 from hebblm.models.device import pick_device
 from hebblm.models.huggingface.load import load_causal
@@ -17,9 +17,10 @@ from hebblm.models.huggingface.open import open_causal
 from hebblm.models.shipped import open_model
 from hebblm.models.store import prepared_corpus
 from hebblm.reader import Reader
-from hebblm.text import Dictionary, load_tokenizer
+from hebblm.text import Dictionary, load_tokenizer, resolve
 from hebblm.text.growing import GrowingVocabulary, is_cased
 from hebblm.text.prepared import DICTIONARY_FILE
+from hebblm.text.subword_corpus import SubwordCorpus
 from hebblm.text.subwords import Subwords
 from hebblm.text.tokenizers import Tokenizer
 from hebblm.text.vocabulary import Vocabulary
@@ -47,7 +48,7 @@ class LanguageModel:
         *,
         memory: str | Path | None = None,
         k: int = 200,
-        update_every: int = 10,
+        update_every: int | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> Reader:
         """Return a reader with a memory of its own; the arguments are those of :class:`hebblm.Reader`."""
@@ -59,7 +60,30 @@ class LanguageModel:
             k=k,
             update_every=update_every,
             settings=settings,
+            training=self.training_ids,
         )
+
+    def training_ids(self) -> Ids:
+        """Return the text that the model was trained on, (T,).
+
+        Raises:
+            UserError: the model does not say which it was, or it cannot be had.
+        """
+        corpus = {} if self.folder is None else trained_on(self.folder)
+        try:
+            if "name" not in corpus:
+                raise UserError("its checkpoint names none")
+            name, policy = corpus["name"], corpus.get("normalization", "raw")
+            if isinstance(self.vocabulary, Subwords):
+                return SubwordCorpus(resolve(name), self.vocabulary, policy).tokens("train")
+            prepared = prepared_corpus(name, policy)
+            if prepared.dictionary.hash() != self.vocabulary.hash():
+                raise UserError(f"{name} has another dictionary")
+            return prepared.tokens("train")
+        except UserError as error:
+            raise UserError(
+                f"the training text of {self.name} is needed, but {error}; dynamic.rule=sgd does without it"
+            ) from error
 
     def held(self) -> tuple[HuggingFaceModel, Subwords] | None:
         """Return model and pieces of a model of ``transformers``, None for another."""

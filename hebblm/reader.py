@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,9 @@ from hebblm.adapt.methods import unaliased
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.memory import build_memory
-from hebblm.models.base import TrainedModel, device_of
+from hebblm.models.base import Ids, TrainedModel, device_of
+from hebblm.models.dynamic import DynamicBase
+from hebblm.reader_base import ReaderBase
 from hebblm.reader_state import Opened, Owner, open_reader, save_reader
 from hebblm.scores import Scores
 from hebblm.text.vocabulary import Encoded, Vocabulary
@@ -40,7 +43,8 @@ class Reader:
 
     Every token is predicted from what was learned before its interval; when an interval of ``update_every`` tokens has
     been scored, or a call of :meth:`read` ends, its hidden states and words go into the memory, and words met for the
-    first time get a row of zeros in the softmax layer. The base stays as it was trained.
+    first time get a row of zeros in the softmax layer. The base stays as it was trained; by the methods of dynamic
+    evaluation a copy of its weights learns from each interval as well.
 
     Args:
         model: as it was trained; it never changes.
@@ -49,10 +53,14 @@ class Reader:
         memory: folder that :meth:`save` wrote, to go on from there; None starts with an empty memory.
         k: neighbours a query.
         update_every: most tokens between two updates; 1 learns from each token at once, more tokens take less time.
+            None for 10, and for ``dynamic.segment`` by the methods of dynamic evaluation.
         settings: hyper-parameters by dotted name, e.g. ``{"hebb.beta": 0.9}``.
+        training: returns the ids (T,) that the model was trained on, from which dynamic evaluation's rms rule takes the
+            size of gradients.
 
     Raises:
-        UserError: an unknown method or setting, a base that would have to learn, or a memory of another model.
+        UserError: an unknown method or setting, a base that would have to learn for all methods, a memory of another
+            model, or the rms rule without the training text.
     """
 
     def __init__(
@@ -63,18 +71,18 @@ class Reader:
         *,
         memory: str | Path | None = None,
         k: int = 200,
-        update_every: int = 10,
+        update_every: int | None = None,
         settings: Mapping[str, Any] | None = None,
+        training: Callable[[], Ids] | None = None,
     ) -> None:
         method = unaliased(method)
         check_methods([method])
-        if METHODS[method].moving:
-            raise UserError(
-                f"a reader's base stays as trained, which {method!r} does not allow; use hebblm.evaluate"
-            )
+        values = Hyperparameters().changed(settings or {})
+        self.moving = METHODS[method].moving
+        if update_every is None:
+            update_every = values.dynamic.segment if self.moving else 10
         if update_every < 1:
             raise UserError(f"update_every = {update_every} must be at least 1 token")
-        values = Hyperparameters().changed(settings or {})
         if values.base.lr:
             raise UserError(
                 f"a reader's base stays as trained, not base.lr={values.base.lr}; use hebblm.evaluate"
@@ -85,11 +93,19 @@ class Reader:
         self.vocabulary = vocabulary
         self._owner = Owner(model.sha256, vocabulary.hash())
         self._rule = METHODS[method].rule(values.methods)
-        self._base = model.base()
+        self._base = ReaderBase(model.base())
+        if self.moving:
+            config, squares = replace(values.dynamic, segment=update_every), None
+            if config.rule == "rms":
+                if training is None:
+                    raise UserError("dynamic.rule=rms needs the training text; use dynamic.rule=sgd")
+                squares = model.mean_squares(training()[: config.statistics], update_every)
+            self._base = ReaderBase(DynamicBase(model.base(), config, squares), model.base())
         device = device_of(model)
         opened = Opened() if memory is None else open_reader(Path(memory), self._owner, device)
         vocabulary.include(opened.words)
         self._base.grow(len(vocabulary.words))
+        self._base.take_over(opened.weights)
         self._beginning = self._base.state()
         self._last = torch.tensor([vocabulary.start], device=device)
         empty = build_memory(model.key_width, values.memory, device)
@@ -140,10 +156,10 @@ class Reader:
             batch = EvalBatch(hidden, self._context)
             targets = self._readable(labels, rows)
             adapted.append(self._rule.score(batch, targets))
-            base.append(batch.base_losses(targets))
+            base.append(self._base.trained_losses(batch, targets))
             new.append(labels >= rows)
             if learn:
-                self._learn(batch, labels, rows)
+                self._learn(batch, labels, targets)
             self._last = labels[-1:]
             progress(start + len(labels), len(ids))
         flags = torch.cat(new) if new else torch.zeros(0, dtype=torch.bool)
@@ -158,8 +174,8 @@ class Reader:
 
     @torch.no_grad()
     def predict(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        """Return log-probabilities (N, V) in nats, adapted and of the base, behind hidden states (N, D)."""
-        batch = EvalBatch(hidden.to(self._last.device, self._base.head.weight.dtype), self._context)
+        """Return log-probabilities (N, V) in nats, adapted and of the base as it is, behind hidden states (N, D)."""
+        batch = self._batch(hidden)
         return self._rule.log_probs(batch), batch.log_probs
 
     def log_probs(self, ids: Sequence[int] | Tensor, *, last: int = 1) -> Tensor:
@@ -179,6 +195,7 @@ class Reader:
             [self.predict(part)[0] for part in torch.split(hidden[len(hidden) - last :], self.update_every)]
         )
 
+    @torch.no_grad()
     def suggest(self, context: str = "", n: int = 5) -> list[Suggestion]:
         """Return the most probable next words after what was read and some further words; learns nothing.
 
@@ -196,7 +213,8 @@ class Reader:
             raise UserError(f"n = {n} must be at least 1 word")
         with self._base.aside():
             hidden = self._base.read(self._ids(context))
-        adapted, base = (found[0].exp() for found in self.predict(hidden[-1:]))
+        batch = self._batch(hidden[-1:])
+        adapted, base = self._rule.log_probs(batch)[0].exp(), self._base.trained_log_probs(batch)[0].exp()
         if self.vocabulary.unknown is not None:
             adapted[self.vocabulary.unknown] = -1.0
         best = adapted.topk(min(n, int((adapted >= 0).sum()))).indices.tolist()
@@ -266,6 +284,7 @@ class Reader:
                 observed,
                 recent,
                 self._context.known_shares,
+                self._base.weights(),
             ),
             {
                 "method": self.method,
@@ -283,9 +302,20 @@ class Reader:
         """Name the method and what is remembered."""
         return f"Reader({self.method!r}, {len(self):,} entries, {len(self.vocabulary.words):,} new words)"
 
-    def _learn(self, batch: EvalBatch, labels: Tensor, rows: int) -> None:
-        """Take a scored interval into memory and counts, words met for the first time with rows of their own."""
-        self._base.grow(max(0, int(labels.max()) + 1 - rows))
+    def _batch(self, hidden: Tensor) -> EvalBatch:
+        """Return the shared quantities of hidden states (N, D), wherever they come from."""
+        return EvalBatch(hidden.to(self._last.device, self._base.head.weight.dtype), self._context)
+
+    def _learn(self, batch: EvalBatch, labels: Tensor, targets: Tensor) -> None:
+        """Take a scored interval into weights, memory and counts, words met for the first time with rows of their own.
+
+        Args:
+            batch: that was scored.
+            labels: (N,) what came.
+            targets: (N,) the same with ``<unk>`` in place of words that have no row yet.
+        """
+        self._base.learn(targets)
+        self._base.grow(max(0, int(labels.max()) + 1 - len(self._base.head.weight)))
         self._context.set_head(self._base.head)
         self._context.learn(batch, labels)
 

@@ -22,6 +22,8 @@ SCHEMA = "hebblm-reader/1"
 READER = "reader.json"
 PLACE = "place.safetensors"
 MEMORY = "memory"
+WEIGHT = "weight."
+"""What the names of weights begin with in the file of the place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,7 @@ class Opened:
         observed: (V,) int64, how often each word was read.
         recent: states (W, D) and labels (W,) of the window.
         shares: what was learned of each share, by what it mixes.
+        weights: by name, those that learned; none where the base stays as trained.
     """
 
     memory: AnyMemory | None = None
@@ -58,6 +61,7 @@ class Opened:
     observed: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
     recent: tuple[Tensor, Tensor] = field(default_factory=lambda: (torch.zeros(0, 0), torch.zeros(0)))
     shares: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    weights: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 def save_reader(folder: Path, owner: Owner, known: Opened, made: dict[str, Any]) -> None:
@@ -82,6 +86,7 @@ def save_reader(folder: Path, owner: Owner, known: Opened, made: dict[str, Any])
         "recent.keys": known.recent[0],
         "recent.labels": known.recent[1],
         **{f"state.{name.replace(' ', '.')}": tensor for name, tensor in known.state.items()},
+        **{f"{WEIGHT}{name}": tensor for name, tensor in known.weights.items()},
     }
     with atomic_path(folder, directory=True) as temporary:
         save_memory(
@@ -136,4 +141,5 @@ def open_reader(folder: Path, owner: Owner, device: torch.device) -> Opened:
         (place["recent.keys"], place["recent.labels"]),
         # A reader of an earlier version learned no shares.
         {name: (owned, tokens) for name, (owned, tokens) in document.get("shares", {}).items()},
+        {name.removeprefix(WEIGHT): tensor for name, tensor in place.items() if name.startswith(WEIGHT)},
     )

@@ -42,7 +42,7 @@ class ReadConfig:
         memory: folder of --save of an earlier reading, to go on from there, or of hebblm-memory.
         read_only: score the texts without learning from them.
         save: folder for memory, new words and place.
-        update_every: tokens between two updates.
+        update_every: tokens between two updates; by default 10, and dynamic.segment by methods of dynamic evaluation.
         k: neighbours a query.
         set: hyper-parameters, e.g. --set hebb.beta=0.5.
         context: tokens of the window that a model of transformers reads in.
@@ -63,7 +63,7 @@ class ReadConfig:
     memory: Path | None = None
     read_only: bool = False
     save: Path | None = None
-    update_every: int = 10
+    update_every: int | None = None
     k: int = 200
     set: list[str] = field(default_factory=list, metadata={"nargs": "+"})
     context: int | None = None

@@ -26,7 +26,8 @@ class AdaptedLogitsProcessor(LogitsProcessor):
         weight: w, share of the adapted distribution; 0 changes nothing.
 
     Raises:
-        UserError: a weight outside [0, 1], or a reader of a model that is none of ``transformers``.
+        UserError: a weight outside [0, 1], a reader of a model that is none of ``transformers``, or one whose weights
+            move.
     """
 
     def __init__(self, reader: Reader, *, weight: float = 1.0) -> None:
@@ -34,6 +35,8 @@ class AdaptedLogitsProcessor(LogitsProcessor):
             raise UserError(f"weight = {weight} must lie between 0 and 1")
         if not isinstance(reader.model, HuggingFaceModel):
             raise UserError("the reader's model is none of transformers, and has no generate of its own")
+        if reader.moving:
+            raise UserError(f"the model generates as trained, and the weights of {reader.method!r} move")
         self.reader = reader
         self.weight = weight
         self._hidden: Tensor | None = None

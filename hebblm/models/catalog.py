@@ -83,20 +83,6 @@ def model_folder(name: Path) -> Path | None:
     raise unknown("checkpoint", str(name), known, remedy)
 
 
-def checkpoint_folder(name: Path) -> Path:
-    """Return the folder of a model that is on this machine, as :func:`model_folder` finds it.
-
-    Raises:
-        UserError: there is none.
-    """
-    folder = model_folder(name)
-    if folder is None:
-        known = [shipped.name for shipped in _shipped_folders()]
-        remedy = f"name the folder of a checkpoint, or a model that ships: {', '.join(known)}"
-        raise unknown("checkpoint", str(name), known, remedy)
-    return folder
-
-
 def is_causal(folder: Path) -> bool:
     """Say whether a folder holds a model of ``transformers``, by its configuration."""
     return "model_type" in read_config(folder)

@@ -8,13 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from matplotlib.figure import Figure
 from rich.console import Console
 from rich.text import Text
 
 from hebblm.errors import UserError
-from hebblm.files import write_text
-from hebblm.report import plots, render
+from hebblm.files import write_bytes, write_text
+from hebblm.report import render
 from hebblm.report.console import print_table
 from hebblm.report.methods import PLOTTED
 from hebblm.report.part_tables import (
@@ -80,15 +79,25 @@ def write_report(
     Raises:
         UserError: an unknown format, token losses of another run, or a place that cannot be written to.
     """
+    from hebblm.report import plots  # a run that writes no report need not wait for matplotlib
+
     chosen = check_formats(formats)
     words = None
     if tokens is not None:
         result = with_parts(with_running(result, tokens), tokens)
         words = word_table(result, tokens)
     tables = [*_findings(result), *paper_tables(result), *([words] if words is not None else [])]
-    made = plots.figures(result, plotted) if {"png", "svg", "html"} & set(chosen) else {}
-    linked = [suffix for suffix in ("png", "svg") if suffix in chosen]
-    written = [plots.save(made[name], directory / f"{name}.{suffix}") for suffix in linked for name in made]
+    made = plots.figures(result, plotted) if {*plots.KINDS, "html"} & set(chosen) else {}
+    linked = [kind for kind in plots.KINDS if kind in chosen]
+    drawn = {
+        (name, kind): plots.render(figure, kind)
+        for kind in plots.KINDS
+        if kind in chosen or (kind == "png" and "html" in chosen)
+        for name, figure in made.items()
+    }
+    written = [
+        write_bytes(directory / f"{name}.{kind}", drawn[name, kind]) for kind in linked for name in made
+    ]
     written += _write_pages(
         directory / "report",
         chosen,
@@ -96,8 +105,8 @@ def write_report(
         lines=[verdict(result), *policy_lines(result)],
         tables=tables,
         pictures=[
-            (f"{name}.{linked[0]}" if linked else "", _CAPTIONS[name], figure)
-            for name, figure in made.items()
+            (f"{name}.{linked[0]}" if linked else "", _CAPTIONS[name], _embedded(drawn.get((name, "png"))))
+            for name in made
         ],
         facts=fact_tables(result),
     )
@@ -170,21 +179,22 @@ def _write_pages(stem: Path, formats: Sequence[str], **content: Any) -> list[Pat
         stem: of the files.
         formats: any.
         content: what the templates show: ``title``, ``tables``; ``lines`` above them, the first one the verdict;
-            ``pictures``, each with the file that Markdown links to; ``facts``, the tables behind the pictures.
+            ``pictures``, each as the file that Markdown links to, caption, and what HTML embeds; ``facts``, the tables
+            behind the pictures.
     """
     return [
         _write(
             stem.with_suffix(f".{suffix}"),
-            pages.get_template(f"report.{suffix}.j2").render(png=_png, **content),
+            pages.get_template(f"report.{suffix}.j2").render(**content),
         )
         for suffix, pages in (("md", MARKDOWN), ("html", HTML))
         if suffix in formats
     ]
 
 
-def _png(figure: Figure) -> str:
-    """Return a figure as a page embeds it."""
-    return b64encode(plots.render(figure, "png")).decode()
+def _embedded(picture: bytes | None) -> str:
+    """Return a picture as a page embeds it; nothing where no page does."""
+    return "" if picture is None else b64encode(picture).decode()
 
 
 def _write_data(

@@ -61,7 +61,9 @@ def label_ends(axis: Axes, ends: Sequence[End]) -> None:
     """
     figure = axis.get_figure(root=True)
     assert figure is not None  # whoever draws has a figure
-    figure.draw_without_rendering()
+    engine = figure.get_layout_engine()
+    assert engine is not None  # nor are labels placed where none lays the axes out
+    engine.execute(figure)
     gap = _LINE / 72 * figure.dpi / axis.get_window_extent().height
     transform = axis.transData + axis.transAxes.inverted()
     heights = (float(transform.transform((axis.get_xlim()[1], end.value))[1]) for end in ends)

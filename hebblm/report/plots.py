@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from PIL import Image
 
-from hebblm.files import atomic_path
+from hebblm.files import write_bytes
 from hebblm.report.drawing import STYLE, TALLEST, End, label_ends, short
 from hebblm.report.methods import BASE, Look, best_of, looks
 from hebblm.report.numbers import display, perplexity
@@ -24,6 +24,10 @@ from hebblm.report.result import Result
 
 _WIDE_RANGE = 4.0  # a running curve whose extremes differ by more than this factor gets a logarithmic axis
 _WARM_UP = 0.02  # share of the stream whose running mean is too noisy to set the scale
+
+
+Kind = Literal["png", "svg"]
+KINDS: tuple[Kind, ...] = ("png", "svg")
 
 
 def figures(result: Result, most: int = 0) -> dict[str, Figure]:
@@ -232,18 +236,18 @@ def comparison_figure(result: Result) -> Figure | None:
     return figure
 
 
-def render(figure: Figure, kind: Literal["png", "svg"]) -> bytes:
+def render(figure: Figure, kind: Kind) -> bytes:
     """Return a figure as the bytes of an image file, the same bytes for the same figure.
 
     PNG has a palette of 256 colours, which no eye tells from millions in a plot and which takes a third of the bytes.
     """
     stream = io.BytesIO()
-    metadata = {"Software": None} if kind == "png" else {"Date": None}
     FigureCanvasAgg(figure)
     with rc_context(STYLE):
-        figure.savefig(stream, format=kind, dpi=160, metadata=metadata)
-    if kind == "svg":
-        return stream.getvalue()
+        if kind == "svg":
+            figure.savefig(stream, format="svg", dpi=160, metadata={"Date": None})
+            return stream.getvalue()
+        figure.savefig(stream, format="png", dpi=160, pil_kwargs={"compress_level": 0})
     few = io.BytesIO()
     with Image.open(stream) as picture:
         indexed = picture.convert("RGB").quantize(256, dither=Image.Dither.NONE)
@@ -253,10 +257,7 @@ def render(figure: Figure, kind: Literal["png", "svg"]) -> bytes:
 
 def save(figure: Figure, path: Path) -> Path:
     """Write a figure atomically as ``.png`` or ``.svg`` by the suffix of ``path``."""
-    data = render(figure, "svg" if path.suffix == ".svg" else "png")
-    with atomic_path(path) as temporary:
-        temporary.write_bytes(data)
-    return path
+    return write_bytes(path, render(figure, "svg" if path.suffix == ".svg" else "png"))
 
 
 def _grouped_bars(axis: Axes, values: Mapping[str, list[float | None]], styles: Mapping[str, Look]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 
 from awd_lstm import AWDLSTM, AWDLSTMConfig, save_checkpoint
 from hebblm.bench import adapt
+from hebblm.bench.adapt_settings import HEADS
 from hebblm.bench.source import filled, open_source, read_together
 from hebblm.cli.bench import MEASUREMENTS, SMOKE, main
 from hebblm.cli.common import parse
@@ -22,6 +24,7 @@ ADAPT = [
     "adapt", "--dim", "16", "--vocabulary", "600", "700", "--k", "12", "--batch", "10", "--neighbors", "6",
     "--windows", "30", "40", "--entries", "150", "--naive-tokens", "2", "--exact-tokens", "3", "--error-tokens", "6",
     "--network-hidden", "12", "--network-entries", "30", "--network-neighbors", "5", "--network-steps", "1",
+    "--heads", "gpt2",
 ]  # fmt: skip
 RETRIEVE = [
     "retrieve", "--dim", "16", "--k", "10", "--batch", "8", "--entries", "300", "200", "--recall-queries", "30",
@@ -31,6 +34,14 @@ EVAL = [
     "300", "--tokens", "40", "--currency-tokens", "40", "--stream-tokens", "250", "--index", "exact",
 ]  # fmt: skip
 TRAIN = ["train", "--preset", "tiny", "--vocabulary", "200", "--segments", "1"]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_heads() -> Iterator[None]:
+    """Let a large softmax layer be a small one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(HEADS, "gpt2", (500, 16))
+        yield
 
 
 def run(tmp_path: Path, arguments: list[str]) -> dict[str, Any]:
@@ -99,6 +110,7 @@ def test_adapt_measures_every_form_and_its_error(measured: dict[str, dict[str, A
     for row in named(document, "cache"):
         assert row["values"]["difference_max"] < 1e-5
     assert list(named(document, "neighbors")[0]["timings"]) == ["6", "12"]
+    assert [row["case"]["head"] for row in named(document, "large_head")] == ["gpt2"]
 
 
 def test_retrieve_finds_the_neighbours(measured: dict[str, dict[str, Any]]) -> None:

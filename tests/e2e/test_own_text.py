@@ -27,6 +27,8 @@ from .conftest import World
 EVERY = list(METHODS)
 BUCKETS = ["<50", "50-100", "100-500", ">500"]
 CPU = ["--device", "cpu"]
+TOKENS = 100
+LITTLE = ["--max-tokens", str(TOKENS), "--set", "dynamic.statistics=2000", *CPU]
 
 
 def read(folder: Path) -> dict[str, Any]:
@@ -44,7 +46,7 @@ def losses(folder: Path) -> dict[str, float]:
 def intra(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Evaluate every method on the novel's own test split."""
     out = tmp_path_factory.mktemp("intra")
-    arguments = ["--checkpoint", str(world.model), "--max-tokens", "200", "--log-samples", *CPU]
+    arguments = ["--checkpoint", str(world.model), "--log-samples", *LITTLE]
     chosen = ["--intra-domain", str(world.prepared), "--methods", ",".join(EVERY), "--output-path", str(out)]
     assert evaluate([*chosen, *arguments]) == 0
     return out
@@ -57,7 +59,7 @@ def test_the_result_keeps_its_contract(world: World, intra: Path) -> None:
     assert scenario["kind"] == "intra-domain"
     assert scenario["source"] == scenario["target"] == str(world.prepared)
     assert (scenario["split"], scenario["normalization"], scenario["vocabulary"]) == ("test", "raw", "union")
-    assert scenario["tokens"] == 200
+    assert scenario["tokens"] == TOKENS
     assert {"oov_tokens", "oov_types"} <= set(scenario)
     assert {"command", "commit", "versions", "device", "seed", "data_sha256"} <= set(result["provenance"])
     assert result["model"]["arch"] == "awd_lstm"
@@ -67,16 +69,16 @@ def test_the_result_keeps_its_contract(world: World, intra: Path) -> None:
         assert math.isfinite(method["nll"]), name
         assert float(method["perplexity"]) == pytest.approx(perplexity(method["nll"]))  # inf beyond e^709
         assert {"oov_nll", "in_vocabulary_nll", "hyperparameters"} <= set(method)
-        assert method["tokens_per_second"] == pytest.approx(200 / method["seconds"])
+        assert method["tokens_per_second"] == pytest.approx(TOKENS / method["seconds"])
 
 
 def test_frequency_buckets_recombine_to_all(intra: Path) -> None:
     for method in read(intra)["methods"].values():
         buckets = method["frequency"]
         assert [bucket["bucket"] for bucket in buckets] == BUCKETS
-        assert sum(bucket["tokens"] for bucket in buckets) == 200
+        assert sum(bucket["tokens"] for bucket in buckets) == TOKENS
         total = sum(bucket["tokens"] * bucket["nll"] for bucket in buckets if bucket["tokens"])
-        assert total / 200 == pytest.approx(method["nll"], abs=1e-9)
+        assert total / TOKENS == pytest.approx(method["nll"], abs=1e-9)
 
 
 def test_tokens_are_logged_one_a_row(intra: Path) -> None:
@@ -84,7 +86,7 @@ def test_tokens_are_logged_one_a_row(intra: Path) -> None:
     columns = ["position", "token", "train_count", "is_oov", "seen"]
     assert list(table) == [*columns, *(f"nll_{name}" for name in EVERY)]
     assert table["seen"] == [table["token"][:at].count(token) for at, token in enumerate(table["token"])]
-    assert table["position"] == list(range(200))
+    assert table["position"] == list(range(TOKENS))
     for name, nll in losses(intra).items():
         assert np.mean(np.array(table[f"nll_{name}"], dtype=np.float64)) == pytest.approx(nll, abs=1e-6)
 
@@ -96,16 +98,9 @@ def test_the_report_stands_beside_the_result(intra: Path) -> None:
 
 
 def test_the_same_command_gives_the_same_numbers(world: World, intra: Path, tmp_path: Path) -> None:
-    arguments = [
-        "--intra-domain",
-        str(world.prepared),
-        "--checkpoint",
-        str(world.model),
-        "--max-tokens",
-        "200",
-    ]
+    arguments = ["--intra-domain", str(world.prepared), "--checkpoint", str(world.model), *LITTLE]
     methods = ["--methods", ",".join(EVERY), "--output-path", str(tmp_path)]
-    assert evaluate([*arguments, *methods, *CPU]) == 0
+    assert evaluate([*arguments, *methods]) == 0
     assert losses(tmp_path) == losses(intra)
 
 
@@ -200,7 +195,8 @@ def test_tuned_values_serve_an_evaluation(world: World, tmp_path: Path) -> None:
     tuned = json.loads((tmp_path / "tuned" / "tuned.json").read_text())
     assert tuned["schema"] == "hebblm-tuned/1"
     assert tuned["scenario"]["memory_content"] == "both"
-    small = [*scenario, "--max-tokens", "30", "--methods", ",".join(["mixture", "hebb", *OUR_METHODS])]
+    few = ["--max-tokens", "30", "--set", "dynamic.rule=sgd"]
+    small = [*scenario, *few, "--methods", ",".join(["mixture", "hebb", *OUR_METHODS])]
     given: dict[str, Callable[[], list[str]]] = {
         "config": lambda: ["--config", str(tmp_path / "tuned" / "config.json")],
         "hyperparameters": lambda: ["--hyperparameters", str(tmp_path / "tuned" / "tuned.json")],

@@ -129,7 +129,6 @@ def test_what_does_not_fit_is_refused(lm: hebblm.LanguageModel, tmp_path: Path) 
     for wrong, words in (
         (lambda: hebblm.load("tiny-pydc"), "did you mean tiny-pydoc-raw"),
         (lambda: lm.reader("heb"), "did you mean hebb"),
-        (lambda: lm.reader("dynamic"), "use hebblm.evaluate"),
         (lambda: lm.reader(settings={"base.lr": 0.1}), "base.lr=0.1"),
         (lambda: lm.reader(update_every=0), "update_every = 0"),
         (lambda: lm.reader().read([-1]), "id -1"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -159,12 +159,8 @@ class AdaptationSettings:
         _grid("adaptation.mbpa_steps", self.mbpa_steps, 1)
         _grid("adaptation.rings", self.rings, 1)
         for name in ("mixture_gamma", "hebb_constant"):
-            _grid(f"adaptation.{name}", getattr(self, name), 0)
-            for value in getattr(self, name):
-                checks.share(f"adaptation.{name}", value)
-        _grid("adaptation.hebb_beta", self.hebb_beta, 0)
-        for beta in self.hebb_beta:
-            checks.decay("adaptation.hebb_beta", beta)
+            _grid(f"adaptation.{name}", getattr(self, name), 0, checks.share)
+        _grid("adaptation.hebb_beta", self.hebb_beta, 0, checks.decay)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,10 +177,8 @@ class SensitivitySettings:
 
     def __post_init__(self) -> None:
         """Refuse values out of range."""
-        _grid("sensitivity.beta", self.beta, 0)
+        _grid("sensitivity.beta", self.beta, 0, checks.decay)
         _grid("sensitivity.eta", self.eta, 0)
-        for beta in self.beta:
-            checks.decay("sensitivity.beta", beta)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,9 +249,13 @@ class ClassSettings:
         return changed(self, values)
 
 
-def _grid(name: str, values: tuple[float, ...], low: float) -> None:
-    """Refuse an empty grid, a value twice, and one below ``low``."""
+def _grid(
+    name: str, values: tuple[float, ...], low: float, check: Callable[[str, float], None] | None = None
+) -> None:
+    """Refuse an empty grid, a value twice, one below ``low``, and one that ``check`` refuses."""
     if not values or len(set(values)) < len(values):
         raise UserError(f"{name} = {values} must have at least one value, each once")
     for value in values:
         checks.at_least(name, value, low)
+        if check is not None:
+            check(name, value)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hebblm.files import atomic_path, write_text
+from hebblm.files import write_bytes, write_text
 from hebblm.report import plots
 from hebblm.report.render import to_latex, to_markdown
 from hebblm.report.templating import HTML, latex_escape, markdown_escape
@@ -61,10 +61,7 @@ def write_book(title: str, sections: Sequence[Section], directory: Path) -> list
     }
     written = []
     for name, data in drawn.items():
-        path = directory / _FIGURES / f"{name}.png"
-        with atomic_path(path) as temporary:
-            temporary.write_bytes(data)
-        written.append(path)
+        written.append(write_bytes(directory / _FIGURES / f"{name}.png", data))
     for former in _shown_by(directory / _MARKDOWN) - drawn.keys():
         (directory / _FIGURES / f"{former}.png").unlink(missing_ok=True)
     for name, text in (

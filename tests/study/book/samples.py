@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from matplotlib.figure import Figure
+from PIL import Image
 
 from hebblm.bench.record import BenchResult
 from hebblm.report.result import Result
@@ -144,3 +148,12 @@ def write(path: Path, document: Any) -> None:
     """Write JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document), encoding="utf-8")
+
+
+def blank(figure: Figure, kind: str) -> bytes:
+    """Return an empty picture of a figure's proportions, where what it shows does not matter and drawing takes long."""
+    assert kind == "png"
+    width, height = figure.get_size_inches()
+    stream = io.BytesIO()
+    Image.new("P", (int(10 * width), int(10 * height))).save(stream, "PNG")
+    return stream.getvalue()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hebblm.report import plots
 from recipes.study.book import contents, load_sources
 from recipes.study.book.contents import TITLE
 from recipes.study.book.language import preset_of
@@ -16,7 +17,7 @@ from recipes.study.book.writing import latex, markdown
 from recipes.study.command import main
 
 from ...unit.report.samples import sample_result
-from .samples import COMMIT, permuted, readings, tuned, within, write, write_results
+from .samples import COMMIT, blank, permuted, readings, tuned, within, write, write_results
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +131,10 @@ def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
         assert path.read_bytes() == (tmp_path / "second" / path.relative_to(tmp_path / "first")).read_bytes()
 
 
-def test_pictures_of_results_that_are_gone_go_and_nothing_else(tmp_path: Path) -> None:
+def test_pictures_of_results_that_are_gone_go_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plots, "render", blank)
     results, book = tmp_path / "results", tmp_path / "book"
     for name in ("kept", "renamed"):
         within().save(results / name)
@@ -330,9 +334,11 @@ def test_a_bad_file_is_one_line_and_no_book(
     assert not out.exists()
 
 
-def test_the_committed_book_is_that_of_the_committed_results() -> None:
+def test_committed_results_make_the_committed_book() -> None:
     recipes = Path(__file__).resolve().parents[3] / "recipes"
-    sections = contents(load_sources(recipes / "results"))
+    root = recipes / "results"
+    sources = load_sources(root)
+    sections = contents(sources)
     written = (recipes / "book" / "book.md").read_text(encoding="utf-8")
     assert markdown(TITLE, sections) == written, (
         "run python -m recipes.study book recipes/results --output-path recipes/book"
@@ -340,12 +346,6 @@ def test_the_committed_book_is_that_of_the_committed_results() -> None:
     check_latex(latex(TITLE, sections))
     drawn = {f"{picture.name}.png" for section in sections for picture in section.pictures}
     assert {path.name for path in (recipes / "book" / "figures").iterdir()} == drawn
-
-
-def test_committed_results_make_a_book() -> None:
-    root = Path(__file__).resolve().parents[3] / "recipes" / "results"
-    sources = load_sources(root)
-    sections = contents(sources)
     assert not sources.unknown
     assert set(sources.origins) == {path.relative_to(root).as_posix() for path in root.rglob("*.json")}
     numbers = json.loads((root / "intra-ptb" / "result.json").read_text())["methods"]

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from hebblm.report import write_report
+from hebblm.report import plots, write_report
 from recipes.study.book import contents, load_sources
 from recipes.study.book.contents import TITLE
 from recipes.study.book.writing import write_book
 
 from ...unit.report.samples import sample_result
-from .samples import write_results
+from .samples import blank, write_results
 
 PACKAGES = ("booktabs", "float", "geometry", "graphicx")
 
@@ -43,7 +43,8 @@ def typeset(command: str, path: Path) -> str:
     return said
 
 
-def test_the_book_fits_its_pages(pdflatex: str, tmp_path: Path) -> None:
+def test_the_book_fits_its_pages(pdflatex: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plots, "render", blank)
     results = write_results(tmp_path / "results")
     sample_result(3000).save(results / "sample")
     write_book(TITLE, contents(load_sources(results)), tmp_path / "book")

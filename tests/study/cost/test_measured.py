@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from hebblm.bench.adapt_settings import HEADS
 from recipes.study.command import main
 
 ADAPT = [
@@ -36,7 +37,10 @@ def run(folder: Path, arguments: list[str], name: str) -> list[dict[str, Any]]:
     return [row for row in document["rows"] if row["name"] == name]
 
 
-def test_mbpa_and_what_hebb_adds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mbpa_and_what_hebb_adds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(HEADS, "gpt2", (500, 16))
     rows = run(tmp_path, ADAPT, "adapt")
     assert len(rows) == 2
     for row in rows:

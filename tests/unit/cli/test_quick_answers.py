@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -13,66 +13,80 @@ from hebblm.vision.backbones import BACKBONES
 from hebblm.vision.backbones.names import NAMES
 
 HEAVY = ["torch", "pandas", "pyarrow", "faiss", "matplotlib", "scipy", "datasets", "sklearn", "sacremoses"]
+HELP = [
+    *("eval", "tune", "train", "preprocess", "report", "report inspect", "report book", "vision", "bench"),
+    *(f"memory {name}" for name in ("build", "info", "merge")),
+    *(f"bench {name}" for name in ("adapt", "retrieve", "eval", "train", "table", "plot")),
+]
+MISTYPED = {
+    "eval --intra-domain ptb --methods heb": "unknown method 'heb'; did you mean hebb?",
+    "eval --intra-domain pbt": "unknown corpus 'pbt'; did you mean ptb?",
+    "eval --intra-domain ptb --set hebb.bta=1": "unknown setting 'hebb.bta'; did you mean hebb.beta?",
+    "eval --intra-domain ptb --set heb.beta=1": "did you mean hebb.beta?",
+    "eval --intra-domain ptb --set hebb.beta=7": "hebb.beta = 7.0",
+    "eval --intra-domain ptb --preset smal": "unknown preset 'smal'; did you mean small?",
+    "eval --intra-domain ptb --device cdua": "unknown device 'cdua'; did you mean cuda?",
+    "eval --intra-domain ptb --mehtods lstm": "unknown option '--mehtods'; did you mean --methods?",
+    "eval --checkpoint small-wt-raw --target ptb": "did you mean small-wt2-raw?",
+    "tune --intra-domain ptb --methods mixtur": "did you mean mixture?",
+    "tune --intra-domain ptb --methods hebb-v1": "hebb-v1 has no values of its own to tune",
+    "train --corpus ptb --preset papr": "did you mean paper?",
+    "train --corpus ptb --arch awd_lstm_smal": "did you mean awd_lstm_small?",
+    "preprocess --text x --destdr y": "did you mean --destdir?",
+    "vision online --backbone resnet5": "did you mean resnet50?",
+    "vision permuted-mnist --set epohcs=3": "did you mean epochs?",
+    "bench adpt": "unknown subcommand 'adpt'; did you mean adapt?",
+}
 PROGRAM = f"""
-import sys
+import contextlib, io, json, sys
 from importlib import import_module
-try:
-    status = import_module("hebblm.cli." + sys.argv[1]).main(sys.argv[2:])
-except SystemExit as error:
-    status = error.code
-print("loaded:", *(name for name in {HEAVY} if name in sys.modules))
-sys.exit(status)
+answers = {{}}
+for command in json.load(sys.stdin):
+    name, *words = command.split()
+    with contextlib.redirect_stdout(io.StringIO()) as said, contextlib.redirect_stderr(said):
+        try:
+            status = import_module("hebblm.cli." + name).main(words)
+        except SystemExit as error:
+            status = error.code
+    answers[command] = status, [name for name in {HEAVY} if name in sys.modules], said.getvalue()
+print(json.dumps(answers))
 """
 
 
-def answer(*words: str) -> tuple[int, str, str]:
-    """Return exit status, what was loaded, and what was said."""
+@pytest.fixture(scope="module")
+def answers() -> dict[str, tuple[int, list[str], str]]:
+    """Return exit status, what is loaded by then, and what was said: all commands in one process, one by one."""
+    commands = [*(f"{command} --help" for command in HELP), *MISTYPED]
     found = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *words], capture_output=True, text=True, check=False
+        [sys.executable, "-c", PROGRAM],
+        input=json.dumps(commands),
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    loaded = next(line for line in found.stdout.splitlines() if line.startswith("loaded:"))
-    return found.returncode, loaded.removeprefix("loaded:").strip(), found.stdout + found.stderr
+    return {command: tuple(answer) for command, answer in json.loads(found.stdout).items()}
 
 
-@pytest.mark.parametrize(
-    "command",
-    ["eval", "tune", "train", "preprocess", "report", "report inspect", "report book", "vision", "bench"]
-    + [f"memory {name}" for name in ("build", "info", "merge")]
-    + [f"bench {name}" for name in ("adapt", "retrieve", "eval", "train", "table", "plot")],
-)
-def test_help_loads_nothing_heavy(command: str) -> None:
-    status, loaded, said = answer(*command.split(), "--help")
-    assert (status, loaded) == (0, "")
+@pytest.mark.parametrize("command", HELP)
+def test_help_loads_nothing_heavy(command: str, answers: dict[str, tuple[int, list[str], str]]) -> None:
+    status, loaded, said = answers[f"{command} --help"]
+    assert (status, loaded) == (0, [])
     assert "usage:" in said
 
 
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [
-        ("eval --intra-domain ptb --methods heb", "unknown method 'heb'; did you mean hebb?"),
-        ("eval --intra-domain pbt", "unknown corpus 'pbt'; did you mean ptb?"),
-        ("eval --intra-domain ptb --set hebb.bta=1", "unknown setting 'hebb.bta'; did you mean hebb.beta?"),
-        ("eval --intra-domain ptb --set heb.beta=1", "did you mean hebb.beta?"),
-        ("eval --intra-domain ptb --set hebb.beta=7", "hebb.beta = 7.0"),
-        ("eval --intra-domain ptb --preset smal", "unknown preset 'smal'; did you mean small?"),
-        ("eval --intra-domain ptb --device cdua", "unknown device 'cdua'; did you mean cuda?"),
-        ("eval --intra-domain ptb --mehtods lstm", "unknown option '--mehtods'; did you mean --methods?"),
-        ("eval --checkpoint small-wt-raw --target ptb", "did you mean small-wt2-raw?"),
-        ("tune --intra-domain ptb --methods mixtur", "did you mean mixture?"),
-        ("tune --intra-domain ptb --methods hebb-v1", "hebb-v1 has no values of its own to tune"),
-        ("train --corpus ptb --preset papr", "did you mean paper?"),
-        ("train --corpus ptb --arch awd_lstm_smal", "did you mean awd_lstm_small?"),
-        ("preprocess --text x --destdr y", "did you mean --destdir?"),
-        ("vision online --backbone resnet5", "did you mean resnet50?"),
-        ("vision permuted-mnist --set epohcs=3", "did you mean epochs?"),
-        ("bench adpt", "unknown subcommand 'adpt'; did you mean adapt?"),
-    ],
-)
-def test_a_mistyped_name_is_put_right_at_once(command: str, words: str, tmp_path: Path) -> None:
-    status, loaded, said = answer(*command.split())
-    assert (status, loaded) == (2, "")
+@pytest.mark.parametrize(("command", "words"), MISTYPED.items())
+def test_a_mistyped_name_is_put_right_at_once(
+    command: str, words: str, answers: dict[str, tuple[int, list[str], str]]
+) -> None:
+    status, loaded, said = answers[command]
+    assert (status, loaded) == (2, [])
     assert words in said
     assert len(said) < 900, "one line that can be read"
+
+
+def test_what_prints_a_result_draws_nothing() -> None:
+    program = "import sys, hebblm.report.document; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 def test_the_names_are_those_of_what_they_name() -> None:

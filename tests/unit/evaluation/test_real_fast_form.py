@@ -27,7 +27,7 @@ pytestmark = [
 @pytest.mark.parametrize("moving", [False, True])
 def test_both_forms_give_the_same_perplexity(lr: float, steps: int, moving: bool) -> None:
     asked = ScenarioConfig(
-        intra_domain="ptb", split="valid", memory_content="test", k=100, max_tokens=300, update_every=50
+        intra_domain="ptb", split="valid", memory_content="test", k=100, max_tokens=150, update_every=50
     )
     scenario = open_scenario(asked, torch.device("cpu"), {})
     settings = Hyperparameters()

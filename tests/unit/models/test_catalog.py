@@ -10,7 +10,7 @@ from hebblm.cli.eval import main
 from hebblm.errors import UserError
 from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.installation import models_path
-from hebblm.models.catalog import ShippedModel, checkpoint_folder, is_causal, shipped_models
+from hebblm.models.catalog import ShippedModel, is_causal, model_folder, shipped_models
 
 
 def test_the_models_that_ship_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -62,12 +62,12 @@ def test_what_is_said_wins_over_what_the_model_knows() -> None:
 def test_no_checkpoint_names_those_that_ship() -> None:
     for name in ("small-pbt", "small-wt2"):  # the second fits two
         with pytest.raises(UserError, match=f"unknown checkpoint '{name}'; did you mean small-"):
-            checkpoint_folder(Path(name))
+            model_folder(Path(name))
 
 
 def test_the_beginning_of_a_name_is_enough_where_it_fits_one_model() -> None:
-    assert checkpoint_folder(Path("small-ptb")) == models_path() / "small-ptb-raw"
-    assert checkpoint_folder(Path("tiny")) == models_path() / "tiny-pydoc-raw"
+    assert model_folder(Path("small-ptb")) == models_path() / "small-ptb-raw"
+    assert model_folder(Path("tiny")) == models_path() / "tiny-pydoc-raw"
 
 
 def test_a_scenario_is_named_by_its_options() -> None:

@@ -1,0 +1,112 @@
+"""What a reader reads with: the base as trained, or that of dynamic evaluation with the trained one beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+
+import torch
+from torch import Tensor
+
+from hebblm.adapt import EvalBatch
+from hebblm.errors import UserError
+from hebblm.models.base import LearningBase, State, StreamBase
+from hebblm.models.dynamic import DynamicBase
+from hebblm.types import OutputHead
+
+_TRAINED = "trained "
+"""What the names of the trained base's place begin with where another one moves."""
+
+
+class ReaderBase:
+    """A base, and the same as trained beside it where it moves: both read every text.
+
+    Args:
+        base: reads the text.
+        trained: reads along where ``base`` learns, None where it does not.
+    """
+
+    def __init__(self, base: LearningBase | DynamicBase, trained: StreamBase | None = None) -> None:
+        self._base = base
+        self._trained = trained
+        self._logits = base.head.weight.new_zeros(0, 0)
+
+    @property
+    def head(self) -> OutputHead:
+        """The softmax layer as it is now."""
+        return self._base.head
+
+    @property
+    def _both(self) -> list[LearningBase | DynamicBase | StreamBase]:
+        return [self._base] if self._trained is None else [self._base, self._trained]
+
+    def read(self, inputs: Tensor) -> Tensor:
+        """Return the hidden states (N, D) after each of the tokens (N,), going on from the last call."""
+        if self._trained is not None:
+            head = self._trained.head
+            with torch.no_grad():
+                self._logits = head.logits(self._trained.read(inputs)[:, : head.weight.shape[1]])
+        return self._base.read(inputs)
+
+    def trained_losses(self, batch: EvalBatch, targets: Tensor) -> Tensor:
+        """Return the loss (N,) in nats of targets (N,) under the base as trained, of the tokens read last."""
+        if self._trained is None:
+            return batch.base_losses(targets)
+        return -self._logits.log_softmax(1).gather(1, targets[:, None]).squeeze(1)
+
+    def trained_log_probs(self, batch: EvalBatch) -> Tensor:
+        """Return log-probabilities (N, V) in nats of the base as trained, behind the last N of the tokens read last."""
+        if self._trained is None:
+            return batch.log_probs
+        return self._logits[-len(batch.hidden) :].log_softmax(1)
+
+    def learn(self, targets: Tensor) -> None:
+        """Let the base learn from the labels (N,) of the tokens read last, if it moves."""
+        with torch.enable_grad():
+            self._base.learn(targets)
+
+    def grow(self, rows: int) -> None:
+        """Append rows for words that were observed for the first time."""
+        for base in self._both if rows else ():
+            base.grow(rows)
+
+    def state(self) -> State:
+        """Return where it stands in the stream, weights apart."""
+        beside = {} if self._trained is None else self._trained.state()
+        return {**self._base.state(), **{f"{_TRAINED}{name}": value for name, value in beside.items()}}
+
+    def restore(self, state: State) -> None:
+        """Go on from such a state, of a base that moves or not; the weights stay as they are."""
+        moving = {name: value for name, value in state.items() if not name.startswith(_TRAINED)}
+        trained = {
+            name.removeprefix(_TRAINED): value for name, value in state.items() if name.startswith(_TRAINED)
+        }
+        for base in self._both:
+            base.restore(moving if base is self._base and self._trained is not None else trained or moving)
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Let what is read inside be forgotten behind: the stream goes on from where it stood."""
+        with ExitStack() as stack:
+            for base in self._both:
+                stack.enter_context(base.aside())
+            yield
+
+    def weights(self) -> dict[str, Tensor]:
+        """Return the weights that learn, by name; none where the base stays as trained."""
+        return {} if self._trained is None else dict(self._base.parameters())
+
+    @torch.no_grad()
+    def take_over(self, weights: Mapping[str, Tensor]) -> None:
+        """Go on with weights that :meth:`weights` gave; a base that stays as trained has no use for them.
+
+        Raises:
+            UserError: they are other ones than those that learn.
+        """
+        own = self.weights()
+        if weights and own and weights.keys() != own.keys():
+            raise UserError(
+                f"other weights learned there ({', '.join(weights)}); load the model as it was then"
+            )
+        for name, weight in own.items() if weights else ():
+            weight.copy_(weights[name])

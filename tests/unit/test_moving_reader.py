@@ -1,0 +1,147 @@
+"""A reader by the methods of dynamic evaluation: the numbers of ``hebblm-eval``, and weights of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+import hebblm
+from awd_lstm import AWDLSTM, AWDLSTMConfig, save_checkpoint
+from hebblm.adapt.methods import DYNAMIC_METHODS
+from hebblm.errors import UserError
+
+from ..support import toy
+from .models.architectures import random_model, tokenizer
+
+SETTINGS = {"dynamic.segment": 7, "dynamic.statistics": 200, "dynamic.lr": 0.01}
+FAST = {**SETTINGS, "dynamic.rule": "sgd", "dynamic.lr": 0.5}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a checkpoint with its corpus beside it."""
+    root = tmp_path_factory.mktemp("moving")
+    prepared = toy.corpus(root / "corpus")
+    torch.manual_seed(0)
+    save_checkpoint(
+        root / "model",
+        AWDLSTM(AWDLSTMConfig(len(prepared.dictionary), 12, 16, 2)),
+        dictionary_sha256=prepared.meta.dictionary_hash,
+        training={"corpus": {"name": str(root / "corpus"), "normalization": "raw"}},
+    )
+    return root / "model"
+
+
+@pytest.fixture
+def lm(folder: Path) -> hebblm.LanguageModel:
+    return hebblm.load(folder, device="cpu")
+
+
+def words(lm: hebblm.LanguageModel, count: int, seed: int = 0) -> str:
+    """Return lines of words that the model knows."""
+    vocabulary = lm.vocabulary
+    known = [vocabulary[i] for i in range(vocabulary.known) if not vocabulary[i].startswith("<")]
+    places = torch.randint(len(known), (count,), generator=torch.Generator().manual_seed(seed)).tolist()
+    lines = [" ".join(known[i] for i in places[at : at + 9]) for at in range(0, count, 9)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def same_as_evaluated(
+    lm: hebblm.LanguageModel, text: str, where: Path, settings: dict[str, object], methods: list[str]
+) -> None:
+    """Compare what readers and :func:`hebblm.evaluate` charge for a text, token by token."""
+    (where / "notes.txt").write_text(text)
+    hebblm.evaluate(
+        lm, where / "notes.txt", ["lstm", *methods], settings=settings, memory_content="test", device="cpu",
+        output_path=where / "out", log_samples=True,
+    )  # fmt: skip
+    expected = pq.read_table(where / "out" / "tokens.parquet").to_pydict()
+    plain = torch.tensor(expected["nll_lstm"])
+    for method in methods:
+        scores = lm.reader(method, settings=settings).read(text)
+        torch.testing.assert_close(scores.nll, torch.tensor(expected[f"nll_{method}"]), atol=2e-5, rtol=1e-5)
+        assert scores.unadapted is not None
+        torch.testing.assert_close(scores.unadapted.nll, plain, atol=2e-5, rtol=1e-5)
+        assert (scores.nll - plain).abs().max() > 1e-2
+
+
+@pytest.mark.parametrize("rule", ["rms", "sgd"])
+def test_its_losses_are_those_of_the_evaluation(lm: hebblm.LanguageModel, tmp_path: Path, rule: str) -> None:
+    settings = FAST if rule == "sgd" else SETTINGS
+    same_as_evaluated(lm, words(lm, 90), tmp_path, settings, list(DYNAMIC_METHODS))
+
+
+def test_a_model_of_transformers_has_them_too(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    lm = hebblm.load((random_model("Llama"), tokenizer()), device="cpu", context=16, stride=6)
+    text = "the cat in a hat.\nThe fin the the Abc in the fog, a fan.\n" * 2
+    settings = {**FAST, "dynamic.lr": 0.1}
+    reader = lm.reader("dynamic", settings=settings)
+    before = {name: weight.clone() for name, weight in lm.model.parameters.items()}
+    scores = reader.read(text)
+    assert len(scores) > 2 * 16
+    assert all(torch.equal(weight, before[name]) for name, weight in lm.model.parameters.items())
+    (tmp_path / "notes.txt").write_text(text)
+    result = hebblm.evaluate(
+        lm, tmp_path / "notes.txt", ["dynamic"], settings=settings, memory_content="test"
+    )
+    total = float(scores.nll.double().sum())
+    assert scores.unadapted is not None
+    assert total < float(scores.unadapted.nll.double().sum()) - 1
+    found = result.methods["dynamic"]
+    assert found.nll * result.scenario.tokens == pytest.approx(total, rel=1e-5)
+    reader.save(tmp_path / "known")
+    again = lm.reader("dynamic", memory=tmp_path / "known", settings=settings)
+    first, second = (one.suggest("the", 3) for one in (reader, again))
+    assert [item.word for item in first] == [item.word for item in second]
+    # The window is read anew by the weights as they are now.
+    assert first[0].probability == pytest.approx(second[0].probability, rel=0.2)
+
+
+@pytest.mark.parametrize("method", ["dynamic", "dynamic+mixture"])
+def test_the_model_stays_as_trained_and_a_saved_reader_goes_on(
+    lm: hebblm.LanguageModel, method: str, tmp_path: Path
+) -> None:
+    text, rest = words(lm, 60) + "frobnitz quux frobnitz\n", words(lm, 30, 1) + "frobnitz\n"
+    before = {name: weight.clone() for name, weight in lm.model.model.state_dict().items()}
+    plain = lm.reader("lstm", update_every=7)
+    plain.read(text)
+    asked = plain.suggest("frobnitz", 3)[0]
+    reader = lm.reader(method, settings=SETTINGS)
+    reader.read(text)
+    reader.save(tmp_path / "known")
+    best = {item.word: item for item in reader.suggest("frobnitz", len(lm.vocabulary))}
+    assert best[asked.word].unadapted == pytest.approx(asked.unadapted, rel=1e-5)
+    assert reader.generate("frobnitz", max_new_tokens=3) == reader.generate("frobnitz", max_new_tokens=3)
+    again = lm.reader(method, memory=tmp_path / "known", settings=SETTINGS)
+    assert again.suggest("frobnitz", 3) == reader.suggest("frobnitz", 3)
+    fixed = lm.reader("mixture", memory=tmp_path / "known")
+    torch.testing.assert_close(fixed.read(rest).unadapted.nll, plain.read(rest).nll, msg="place as trained")
+    first, second = reader.read(rest), again.read(rest)
+    assert torch.equal(first.nll, second.nll)
+    assert torch.equal(first.unadapted.nll, second.unadapted.nll)
+    assert all(torch.equal(weight, before[name]) for name, weight in lm.model.model.state_dict().items())
+    plain.save(tmp_path / "plain")
+    moved = lm.reader("dynamic", memory=tmp_path / "plain", settings=SETTINGS).read(rest)
+    last = plain.read(rest)
+    torch.testing.assert_close(moved.unadapted.nll, last.nll)
+    torch.testing.assert_close(moved.nll[:7], last.nll[:7])
+    assert (moved.nll - last.nll)[7:].abs().max() > 1e-3
+
+
+def test_what_is_not_learned_moves_no_weight(lm: hebblm.LanguageModel) -> None:
+    reader = lm.reader("dynamic", settings=FAST)
+    scores = reader.read(words(lm, 60), learn=False)
+    assert scores.unadapted is not None
+    torch.testing.assert_close(scores.nll, scores.unadapted.nll, atol=1e-5, rtol=1e-5)
+
+
+def test_the_rms_rule_asks_for_the_training_text(lm: hebblm.LanguageModel) -> None:
+    with pytest.raises(UserError, match=r"dynamic\.rule=rms needs the training text; use dynamic\.rule=sgd"):
+        hebblm.Reader(lm.model, lm.vocabulary.fresh(), "dynamic")
+    pytest.importorskip("transformers")
+    with pytest.raises(UserError, match=r"held.* is needed, but .*names none; dynamic\.rule=sgd"):
+        hebblm.LanguageModel("held", lm.model, lm.vocabulary, None).reader("dynamic")
