@@ -112,6 +112,7 @@ def run_scenario(
         shared = shared_pass(scenario, rules, settings, log=log, probe=probe)
     if moving:
         dynamic = dynamic_pass(scenario, moving, settings, probe=probe)
+        settings = replace(settings, dynamic=dynamic.dynamic or settings.dynamic)
     passes = {name: dynamic if name in moving else shared for name in methods}
     nll = {name: found.scores.nll[name] for name, found in passes.items()}
     stream, config = scenario.stream.reported, scenario.config

@@ -178,7 +178,7 @@ class Scenario:
         if self.train is None:
             raise UserError(
                 f"the training text of {self.source} is needed; name it with --source, or use --memory-content test "
-                "and leave dynamic evaluation with the rms rule out"
+                "and leave dynamic evaluation out, or --set dynamic.rule=sgd dynamic.lr=0.01"
             )
         return self.train.tokens("train")
 

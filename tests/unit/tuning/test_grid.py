@@ -139,7 +139,7 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str, scale: str) -> No
     )  # fmt: skip
     start = Hyperparameters(
         methods=toy.exact(toy.SETTINGS),
-        dynamic=DynamicConfig("sgd", segment=20),
+        dynamic=DynamicConfig("sgd", lr=1.0, segment=20),
         memory=MemoryConfig("exact"),
     ).changed({f"{section}.scale": scale for section in ("mixture", "cache", "knn", "hebb")})
     learning = kind == "cross-domain" and scale == "relative"
@@ -263,7 +263,7 @@ def test_the_cache_over_dynamic_evaluation_leaves_the_first_segment_to_mixture(
         return memory
 
     monkeypatch.setattr(Scenario, "memory", of_training)
-    start = Hyperparameters(methods=toy.exact(toy.SETTINGS), dynamic=DynamicConfig("sgd", segment=20))
+    start = Hyperparameters(methods=toy.exact(toy.SETTINGS), dynamic=DynamicConfig("sgd", lr=1.0, segment=20))
     scenario = scenario_of("intra-domain", 60)
     grid = Grid(theta=(0.5,), gamma=(0.3,), dynamic_lr=(0.1,), dynamic_decay=(0.0,), tempered=())
     names = ("dynamic", "dynamic+mixture", "dynamic+mixture+cache")
@@ -282,7 +282,7 @@ def test_a_temperature_is_chosen_for_the_methods_beyond_the_paper() -> None:
     }  # fmt: skip
     start = Hyperparameters(
         methods=toy.exact(toy.SETTINGS),
-        dynamic=DynamicConfig("sgd", segment=20),
+        dynamic=DynamicConfig("sgd", lr=1.0, segment=20),
         memory=MemoryConfig("exact"),
     )
     scenario = scenario_of("intra-domain", 80)
