@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container
+from math import ceil
 from typing import NamedTuple
 
 from hebblm.errors import UserError
@@ -61,7 +62,7 @@ def measure_beginning(
         read = found[:left]
         share, left = len(read) / len(found), left - len(read)
         lines += len(read) == len(found)
-        words += round(share * corpus.tokenizer.words(line))
+        words += ceil(share * corpus.tokenizer.words(line))
         size += round(share * (len(line.encode()) + 1))
         for word in read:
             if word in known or word in (EOS, UNK):
