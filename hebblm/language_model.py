@@ -9,7 +9,7 @@ from typing import Any
 
 from hebblm.errors import UserError
 from hebblm.models.base import Ids, TrainedModel
-from hebblm.models.catalog import is_causal, model_folder, trained_on
+from hebblm.models.catalog import check_configured, is_causal, model_folder, trained_on
 from hebblm.models.device import pick_device
 from hebblm.models.huggingface.load import load_causal
 from hebblm.models.huggingface.model import HuggingFaceModel
@@ -131,6 +131,8 @@ def load(
     if isinstance(name, tuple):
         return _causal(type(name[0]).__name__, *name, None, causal)
     folder = model_folder(Path(name))
+    if folder is not None:
+        check_configured(folder)
     if folder is None or is_causal(folder):
         model, tokenizer = load_causal(folder or name, device=chosen, dtype=dtype, **options)
         return _causal(str(name), model, tokenizer, folder, causal)

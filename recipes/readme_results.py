@@ -163,7 +163,9 @@ def tuned() -> str:
         f"- {_origin(name, RESULTS / name / 'result.json', result, '../')}" for name, result in found.items()
     ]
     parts += ["", *(to_markdown(paper_tables(found[name])[0]) for name in BESIDE_THE_PAPER)]
-    parts.append(to_markdown(frequency_table(found[FIRST])))
+    by_count = frequency_table(found[FIRST])
+    assert by_count is not None, "its training text is known"
+    parts.append(to_markdown(by_count))
     picture = f"../recipes/results/{FIRST}/frequency.png"
     parts.append(f"![Perplexity by training count, {found[FIRST].scenario.label}]({picture})")
     return _headed(parts)

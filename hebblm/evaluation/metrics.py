@@ -41,14 +41,14 @@ def method_result(
     seconds, errors = scores.seconds[name], scores.errors[name]
     oov = stream.oov
     mean = float(losses.mean())
-    total = float(losses.sum())
+    total, counts = float(losses.sum()), stream.target_counts
     units = stream.words + stream.lines  # a word count leaves out ends of line; token perplexity scores them
     return MethodResult(
         nll=mean,
         perplexity=perplexity(mean),
         oov_nll=float(losses[oov].mean()) if oov.any() else None,
         in_vocabulary_nll=None if oov.all() else float(losses[~oov].mean()),
-        frequency=tuple(frequency_report(losses, stream.train_counts[stream.targets], tuple(edges))),
+        frequency=() if counts is None else tuple(frequency_report(losses, counts, tuple(edges))),
         hyperparameters=hyperparameters,
         seconds=seconds,
         tokens_per_second=len(losses) / seconds if seconds else 0.0,

@@ -94,7 +94,10 @@ def _positions(batch: EvalBatch) -> Ranked:
 def write_neighbors(log: NeighborLog, scenario: Scenario, path: Path) -> None:
     """Write one row a neighbour: position, rank, from_stream, place, label, distance, closeness, context.
 
-    ``place`` is that of the label in the stream or in the training text, ``context`` the words before it.
+    ``place`` is that of the label in the stream or in the training text, ``context`` the words before it. Where tokens
+    are pieces of words, ``position`` and a ``place`` in the stream are those of words, as in the table of tokens: a
+    word has the neighbours of its pieces, those of the first piece first. Labels and contexts are pieces, and a place
+    in the training text counts them.
 
     Args:
         log: of an evaluation of the scenario.
@@ -113,12 +116,19 @@ def write_neighbors(log: NeighborLog, scenario: Scenario, path: Path) -> None:
         place = np.where(from_stream, place, order[np.minimum(place, -1)])
     symbols = np.asarray(stream.symbols, dtype=object)
     contexts = [
-        " ".join(symbols[(stream.targets if here else train)[max(0, at - CONTEXT) : at]])
+        (" " if stream.word_of is None else "").join(
+            symbols[(stream.targets if here else train)[max(0, at - CONTEXT) : at]]
+        )
         for at, here in zip(place.tolist(), from_stream.tolist(), strict=True)
     ]
+    position, rank = columns["position"].astype(np.int64), columns["rank"].astype(np.int64)
+    if stream.word_of is not None:
+        word = stream.word_of[position]
+        rank = rank + KEPT * (position - np.searchsorted(stream.word_of, word))
+        position, place = word, np.where(from_stream, stream.word_of[np.where(from_stream, place, 0)], place)
     table = {
-        "position": columns["position"],
-        "rank": columns["rank"],
+        "position": position,
+        "rank": rank,
         "from_stream": from_stream,
         "place": place,
         "label": symbols[columns["label"].astype(np.int64)].astype(str),

@@ -30,12 +30,14 @@ class Pass:
         memory: description of the memory behind the stream.
         forgetting: by method, where it was asked for.
         preparation: what was done besides reading the stream.
+        dynamic: of a pass of dynamic evaluation, its values as they were used.
     """
 
     scores: Scores
     memory: dict[str, Any] = field(default_factory=dict)
     forgetting: dict[str, Forgetting] = field(default_factory=dict)
     preparation: list[Work] = field(default_factory=list)
+    dynamic: DynamicConfig | None = None
 
 
 def shared_pass(
@@ -74,23 +76,24 @@ def dynamic_pass(
         probe: the source's text before and after, None for nothing.
 
     Raises:
-        UserError: the rms rule without the training text.
+        UserError: the rms rule, or a rate that is to be measured, without the training text.
     """
     config = settings.dynamic
     with Stopwatch(clock_of(scenario.device)).time("gradient statistics") as statistics:
         base = dynamic_base(scenario, config, gradient_statistics(scenario, config))
     found = _run(scenario, base, rules, settings, config.segment, "dynamic evaluation", None, probe)
     found.preparation.append(statistics)
+    found.dynamic = base.config
     return found
 
 
 def gradient_statistics(scenario: Scenario, config: DynamicConfig) -> list[Tensor] | None:
-    """Return what the rms rule needs to know of the training text, one tensor a parameter; None for another rule.
+    """Return what dynamic evaluation needs to know of the training text, one tensor a parameter; None for nothing.
 
     Raises:
         UserError: the training text is not at hand.
     """
-    if config.rule != "rms":
+    if not config.needs_statistics:
         return None
     return scenario.model.mean_squares(scenario.training_ids()[: config.statistics], config.segment)
 

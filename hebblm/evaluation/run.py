@@ -58,12 +58,12 @@ class Evaluation:
     def write_tokens(self, path: Path) -> None:
         """Write one row a token: position, token, counts in training and stream so far, is_oov, losses in nats."""
         stream = self.scenario.stream.reported
-        targets = stream.targets
+        targets, counts = stream.targets, stream.target_counts
         symbols = pa.array(stream.symbols, type=pa.string())
         columns = {
             "position": pa.array(np.arange(len(stream), dtype=np.int64)),
             "token": symbols.take(pa.array(targets)),
-            "train_count": pa.array(stream.train_counts[targets]),
+            "train_count": pa.array(counts) if counts is not None else pa.nulls(len(stream), pa.int64()),
             "is_oov": pa.array(stream.oov),
             "seen": pa.array(occurrences_so_far(targets)),
             **{f"nll_{name}": pa.array(values) for name, values in self.nll.items()},
@@ -112,12 +112,13 @@ def run_scenario(
         shared = shared_pass(scenario, rules, settings, log=log, probe=probe)
     if moving:
         dynamic = dynamic_pass(scenario, moving, settings, probe=probe)
+        settings = replace(settings, dynamic=dynamic.dynamic or settings.dynamic)
     passes = {name: dynamic if name in moving else shared for name in methods}
     nll = {name: found.scores.nll[name] for name, found in passes.items()}
     stream, config = scenario.stream.reported, scenario.config
     bootstrap = Bootstrap(seed=config.seed)
-    counts, seen = stream.train_counts[stream.targets], occurrences_so_far(stream.targets)
-    gains = part_gains(nll, counts, seen, stream.oov, edges, bootstrap)
+    seen = occurrences_so_far(stream.targets)
+    gains = part_gains(nll, stream.target_counts, seen, stream.oov, edges, bootstrap)
     results = {}
     for name, found in passes.items():
         values, adapts = _hyperparameters(name, settings), bool(built[name].needs.descents)

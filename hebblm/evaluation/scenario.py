@@ -36,7 +36,9 @@ from hebblm.text import (
     foreign_text,
     load_tokenizer,
     prepare,
+    resolve,
 )
+from hebblm.text.beginning import Beginning, measure_beginning
 from hebblm.text.download import cache_dir
 from hebblm.text.fitting import fitting
 from hebblm.text.normalize import Normalization
@@ -75,6 +77,7 @@ class Scenario:
         split: what was read: test, valid, or all of a text of the user's own.
         part: the same in words.
         tokenizer: specification of what split the target into tokens.
+        beginning: how much text the stream is, where it is words and a part of the split whose lines are at hand.
     """
 
     kind: str
@@ -93,6 +96,7 @@ class Scenario:
     split: str = "test"
     part: str = ""
     tokenizer: Mapping[str, Any] = field(default_factory=dict)
+    beginning: Beginning | None = None
 
     @property
     def closed(self) -> bool:
@@ -102,7 +106,7 @@ class Scenario:
     @property
     def measured(self) -> bool:
         """Whether the stream's words and bytes are those of what was read."""
-        return self.whole or self.closed
+        return self.whole or self.closed or self.beginning is not None
 
     @property
     def training_tokenizer(self) -> Mapping[str, Any] | None:
@@ -112,9 +116,9 @@ class Scenario:
         return None if self.train is None else self.train.meta.tokenizer
 
     def pieces(self) -> dict[str, Any]:
-        """Return what a result by word records of the pieces that were scored; nothing where tokens are words."""
+        """Return what a result records of the pieces that were scored or, where tokens are words, of a part's text."""
         if not self.closed:
-            return {}
+            return {} if self.beginning is None else {"text": self.beginning._asdict()}
         return {"pieces": len(self.stream), "words_counted_in": None if self.train is None else self.source}
 
     def source_stream(self) -> EvaluationStream | None:
@@ -178,7 +182,7 @@ class Scenario:
         if self.train is None:
             raise UserError(
                 f"the training text of {self.source} is needed; name it with --source, or use --memory-content test "
-                "and leave dynamic evaluation with the rms rule out"
+                "and leave dynamic evaluation out, or --set dynamic.rule=sgd dynamic.lr=0.01"
             )
         return self.train.tokens("train")
 
@@ -248,9 +252,17 @@ def open_scenario(
         preset = config.preset or _default_preset(train)
         model = obtain_model(train, preset, seed=config.seed, device=device, provenance=provenance)
     stream = encode_target(dictionary, read, config.split or "test", config.vocabulary)
-    whole = config.max_tokens is None or config.max_tokens >= len(stream)
-    if not whole:
+    whole, beginning = config.max_tokens is None or config.max_tokens >= len(stream), None
+    if config.max_tokens is not None and not whole:
         stream = dataclasses.replace(stream, ids=stream.ids[: config.max_tokens])
+        text = resolve(target) if file is None else foreign_text(file, read.tokenizer(), whole=split == ALL)
+        if text.prepared is None:
+            beginning = measure_beginning(
+                text, config.split or "test", len(stream), policy, dictionary, read.dictionary
+            )
+            stream = dataclasses.replace(
+                stream, lines=beginning.lines, words=beginning.words, bytes=beginning.bytes
+            )
     _warn_of_unknown(stream, dictionary.unk_index, target)
     vocabulary: Vocabulary = UnionVocabulary()
     if config.vocabulary == "open":
@@ -278,6 +290,7 @@ def open_scenario(
         split=split,
         part=_part(target, split),
         tokenizer=read.meta.tokenizer,
+        beginning=beginning,
     )
 
 

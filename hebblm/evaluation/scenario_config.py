@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, Self
 
 from hebblm.errors import UserError
-from hebblm.models.catalog import is_causal, model_folder, trained_on
+from hebblm.models.catalog import check_configured, is_causal, model_folder, trained_on
 from hebblm.models.device import check_device
 from hebblm.models.presets import check_preset
 from hebblm.text.corpora import check_name
@@ -147,6 +147,8 @@ class ScenarioConfig:
         if name is None:
             return self
         folder = model_folder(Path(name))
+        if self.model is not None and folder is not None:
+            check_configured(folder)
         if folder is None or is_causal(folder):
             return self._of_causal(str(name), folder)
         corpus = trained_on(folder)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from awd_lstm.document import CONFIG, read_config
+from hebblm.errors import UserError
 from hebblm.files import read_json
 from hebblm.installation import models_path
 from hebblm.suggest import closest, unknown
@@ -81,6 +82,16 @@ def model_folder(name: Path) -> Path | None:
         return None
     remedy = f"name the folder of a checkpoint, a hub id, or a model that ships: {', '.join(known)}"
     raise unknown("checkpoint", str(name), known, remedy)
+
+
+def check_configured(folder: Path) -> None:
+    """Refuse a folder that no model was saved to.
+
+    Raises:
+        UserError: it has no configuration.
+    """
+    if not (folder / CONFIG).is_file():
+        raise UserError(f"{folder} has no {CONFIG}, so it holds no model; name the folder of one")
 
 
 def is_causal(folder: Path) -> bool:

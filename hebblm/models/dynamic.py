@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from hebblm.models.base import LearningBase, State, StreamBase
+from hebblm.models.update import MEASURED, PREDICTED_GAIN
 from hebblm.models.update import DynamicConfig as DynamicConfig
 from hebblm.types import OutputHead
 
@@ -24,16 +26,16 @@ class DynamicBase:
     Args:
         base: at the beginning of its stream, with no learning of its own.
         config: rule and rates.
-        mean_squares: for the rms rule, one tensor a parameter of ``base``; see
+        mean_squares: where ``config`` needs them, one tensor a parameter of ``base``; see
             :meth:`hebblm.models.base.TrainedModel.mean_squares`. A row appended to the trained ones has no gradient
             statistics of its own: it takes the mean of theirs.
     """
 
     def __init__(self, base: LearningBase, config: DynamicConfig, mean_squares: list[Tensor] | None) -> None:
-        self.config = config
+        self.config = config = with_rate(config, mean_squares)
         self._base = base
         base.tracked = True
-        self._mean_squares = mean_squares
+        self._mean_squares = mean_squares = mean_squares if config.rule == "rms" else None
         # One average for all parameters: a new row, which takes the mean of the trained ones, does not move it.
         self._average = 0.0
         if mean_squares is not None:
@@ -91,16 +93,16 @@ class DynamicBase:
 
     def learn(self, targets: Tensor) -> None:
         """Take one step on the segment read last."""
-        parameters = list(self.parameters().values())
+        lr, parameters = float(self.config.lr), list(self.parameters().values())
         gradients = torch.autograd.grad(self._base.loss(targets), parameters)
         with torch.no_grad():
             for index, (p, g, origin) in enumerate(zip(parameters, gradients, self._origin, strict=True)):
                 # Both terms start from the parameters as they are, so the pull comes before the step.
                 if self._mean_squares is None:
-                    p.lerp_(origin, self.config.decay).add_(g, alpha=-self.config.lr)
+                    p.lerp_(origin, self.config.decay).add_(g, alpha=-lr)
                     continue
                 scales = self._scales[index]
-                p.lerp_(origin, scales.pull).addcdiv_(g, scales.size, value=-self.config.lr)
+                p.lerp_(origin, scales.pull).addcdiv_(g, scales.size, value=-lr)
 
     def _start(self) -> None:
         """Take the weights as they are for the trained ones."""
@@ -116,6 +118,29 @@ class DynamicBase:
             rms = _fit(mean_squares, p.shape[0]).sqrt()
             pull = (rms * (self.config.decay / self._average)).clamp_(max=1.0)
             self._scales.append(_Scales(pull, rms.add_(self.config.epsilon)))
+
+
+def with_rate(config: DynamicConfig, mean_squares: Sequence[Tensor] | None) -> DynamicConfig:
+    """Return dynamic evaluation with a number for its rate.
+
+    To first order a step of rate eta lowers the loss of the segment whose gradient is g by eta g . s, with s the step
+    at rate 1: g itself, or g / (RMS + epsilon). On training text that is eta times the sum of RMS^2, or of
+    RMS^2 / (RMS + epsilon), in nats whatever the model; the rate is measured by choosing it.
+
+    Args:
+        config: rule and rates.
+        mean_squares: of the gradients of training segments, one tensor a parameter; not needed for a rate that is
+            a number.
+    """
+    if config.lr != MEASURED:
+        return config
+    assert mean_squares is not None, "a rate is measured on the gradients of training text"
+    gains = (
+        squares if config.rule == "sgd" else squares / (squares.sqrt() + config.epsilon)
+        for squares in mean_squares
+    )
+    gain = float(sum(part.sum(dtype=torch.float64) for part in gains))
+    return replace(config, lr=float(f"{PREDICTED_GAIN / gain:.0e}") if gain > 0 else 0.0)
 
 
 @dataclass(frozen=True, slots=True)

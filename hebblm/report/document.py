@@ -164,10 +164,14 @@ def _new_words(results: Mapping[str, Result]) -> list[Table]:
 
 def _findings(result: Result) -> list[Table]:
     """Return the tables of what was found, those that the result has data for."""
-    optional = (gain_table(result), occurrence_table(result), forgetting_table(result))
+    optional = (
+        frequency_table(result),
+        gain_table(result),
+        occurrence_table(result),
+        forgetting_table(result),
+    )
     return [
         comparison_table(result),
-        frequency_table(result),
         *(table for table in optional if table is not None),
     ]
 

@@ -116,13 +116,14 @@ def _paragraphs(run: Inspection, method: str, count: int) -> list[tuple[str, lis
 def _data(run: Inspection, method: str, count: int) -> dict[str, Any]:
     """Return what the script needs beside the words, as plain JSON; losses in thousandths of a nat."""
     texts: dict[str, int] = {}
+    counts = run.losses.train_counts
     return {
         "base": BASE,
         "chosen": method,
         "levels": LEVELS,
         "methods": [[name, name_of(name)] for name in ordered(run.result.methods)],
         "nll": {name: _thousandths(run.losses.nll[name][:count]) for name in ordered(run.result.methods)},
-        "counts": run.losses.train_counts[:count].tolist(),
+        "counts": None if counts is None else counts[:count].tolist(),
         "oov": np.flatnonzero(run.losses.oov[:count]).tolist(),
         "logged": bool(run.neighbors),
         "neighbors": {

@@ -78,15 +78,17 @@ def gain_table(result: Result) -> Table | None:
     # Known words are nearly all of them, and occurrences have a table of their own.
     left_out = (KNOWN, *OOV_BY_OCCURRENCE)
     shown = [gain for gain in items[0][1].gains if gain.part not in left_out]
+    counted = any(gain.part != ALL for gain in shown)
     columns = (
-        Column("Training count", subheader="tokens"),
+        Column("Training count" if counted else "Method", subheader="tokens"),
         *(Column(gain.part, "signed", subheader=gain.tokens) for gain in shown),
     )
     rows = []
     for name, item in items:
         found = {gain.part: interval_text(gain, mark="*") for gain in item.gains}
         rows.append((name_of(name), *(found.get(gain.part) for gain in shown)))
-    title = f"Gain over the LSTM by training count on {result.scenario.label}, nats per token"
+    by = " by training count" if counted else ""
+    title = f"Gain over the LSTM{by} on {result.scenario.label}, nats per token"
     return Table("gains", title, columns, tuple(rows), (_interval_note(result),))
 
 

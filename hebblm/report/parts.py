@@ -178,7 +178,7 @@ def occurrence_report(
 
 
 def stream_parts(
-    train_counts: NDArray[np.integer],
+    train_counts: NDArray[np.integer] | None,
     seen: NDArray[np.integer],
     oov: NDArray[np.bool_],
     edges: Sequence[int],
@@ -186,7 +186,7 @@ def stream_parts(
     """Return the parts by name, (T,) bool each; those of new words only where there are any.
 
     Args:
-        train_counts: (T,) how often each token's word occurred in training.
+        train_counts: (T,) how often each token's word occurred in training, None where that is not known.
         seen: (T,) how often it occurred in the stream so far.
         oov: (T,) bool, outside the source vocabulary.
         edges: bounds of the frequency buckets.
@@ -194,8 +194,9 @@ def stream_parts(
     parts = {ALL: np.ones(oov.size, dtype=np.bool_)}
     if oov.any():
         parts |= {OOV: oov, KNOWN: ~oov}
-    indices = bucket_indices(train_counts, edges)  # (T,)
-    parts |= {label: indices == at for at, label in enumerate(bucket_labels(edges))}
+    if train_counts is not None:
+        indices = bucket_indices(train_counts, edges)  # (T,)
+        parts |= {label: indices == at for at, label in enumerate(bucket_labels(edges))}
     if oov.any():
         parts |= dict(zip(OOV_BY_OCCURRENCE, occurrence_masks(seen, oov), strict=True))
     return parts
@@ -203,7 +204,7 @@ def stream_parts(
 
 def part_gains(
     nll: Mapping[str, Losses],
-    train_counts: NDArray[np.integer],
+    train_counts: NDArray[np.integer] | None,
     seen: NDArray[np.integer],
     oov: NDArray[np.bool_],
     edges: Sequence[int],

@@ -89,6 +89,8 @@ def _facts(name: str, title: str, facts: list[tuple[str, str]]) -> Table:
 def _oov(scenario: Scenario) -> str:
     """Return the out-of-vocabulary tokens as count, rate and number of words, and the unknown ones beside them."""
     unk = scenario.extra.get("unk_tokens")
+    if scenario.extra.get("words_counted_in", "") is None:
+        return "training counts and new words not known (--source CORPUS names a text to count words in)"
     rate = 100 * unk / scenario.tokens if unk and scenario.tokens else 0.0
     text = "" if unk is None else f", {unk:,} <unk> in the text ({rate:.2f} %)"
     return f"{scenario.oov_tokens:,} OOV tokens ({100 * scenario.oov_rate:.2f} %, {scenario.oov_types:,} types){text}"

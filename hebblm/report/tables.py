@@ -105,14 +105,16 @@ def _fast_notes(result: Result) -> tuple[str, ...]:
     )
 
 
-def frequency_table(result: Result) -> Table:
-    """Return perplexity by method and training count, and over all tokens; tokens a bucket in the header.
+def frequency_table(result: Result) -> Table | None:
+    """Return perplexity by method and training count, and over all tokens; None where the counts are not known.
 
-    Every method scored the same stream, so the buckets are those of the first one; a method evaluated with
-    other buckets is left out and named in a note.
+    Tokens a bucket stand in the header. Every method scored the same stream, so the buckets are those of the first one;
+    a method evaluated with other buckets is left out and named in a note.
     """
     items = methods_of(result)
     shape = _shape(items[0][1])
+    if not shape:
+        return None
     alike = [(method, item) for method, item in items if _shape(item) == shape]
     different = [name_of(method) for method, item in items if _shape(item) != shape]
     rows = [

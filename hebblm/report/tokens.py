@@ -39,13 +39,13 @@ class TokenLosses:
 
     Args:
         words: (T,) str.
-        train_counts: (T,) int64, how often each word occurred in training.
+        train_counts: (T,) int64, how often each word occurred in training, None where that is not known.
         oov: (T,) bool, outside the source vocabulary.
         nll: by method, (T,) float64 in nats.
     """
 
     words: NDArray[np.str_]
-    train_counts: NDArray[np.int64]
+    train_counts: NDArray[np.int64] | None
     oov: NDArray[np.bool_]
     nll: Mapping[str, NDArray[np.float64]]
 
@@ -73,9 +73,10 @@ class TokenLosses:
         undefined = [method for method, losses in nll.items() if np.isnan(losses).any()]
         if undefined:
             raise UserError(f"{path} holds a nan or an empty loss for {undefined[0]!r}; evaluate again")
+        counts = table.column("train_count")
         return cls(
             words=np.asarray(table.column("token").to_pylist(), dtype=np.str_),
-            train_counts=table.column("train_count").to_numpy().astype(np.int64),
+            train_counts=None if counts.null_count else counts.to_numpy().astype(np.int64),
             oov=table.column("is_oov").to_numpy().astype(np.bool_),
             nll=nll,
         )
@@ -85,15 +86,19 @@ def with_edges(result: Result, tokens: TokenLosses, edges: Sequence[int]) -> Res
     """Return the result with its frequency report made anew over other ranges of training count.
 
     Raises:
-        UserError: bad edges, or token losses of another run.
+        UserError: bad edges, token losses of another run, or a run without a text to count words in.
     """
     _check_same_run(result, tokens)
-    edges = validate_edges(edges)
+    edges, counts = validate_edges(edges), tokens.train_counts
+    if counts is None:
+        raise UserError(
+            "how often words occurred in training is not known of this run; evaluate with --source CORPUS"
+        )
     gains = _gains(result, tokens, edges)
     methods = {
         name: replace(
             item,
-            frequency=tuple(frequency_report(tokens.nll[name], tokens.train_counts, edges)),
+            frequency=tuple(frequency_report(tokens.nll[name], counts, edges)),
             gains=gains.get(name, ()),
         )
         for name, item in result.methods.items()
@@ -177,7 +182,7 @@ def word_table(result: Result, tokens: TokenLosses, top: int = 15) -> Table | No
         (
             str(words[index]),
             int(times[index]),
-            int(tokens.train_counts[first[index]]),
+            None if tokens.train_counts is None else int(tokens.train_counts[first[index]]),
             "yes" if tokens.oov[first[index]] else "no",
             float(totals[index]),
             float(totals[index] / times[index]),

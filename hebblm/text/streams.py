@@ -36,6 +36,7 @@ class EvaluationStream:
         word_of: (T,) int64, ascending, which of the words of ``by_word`` each token is a piece of; None where tokens
             are words.
         by_word: the same text as words, which is what a report is about; None where tokens are words.
+        counted: whether the counts are known; otherwise they are 0, and no word is new.
     """
 
     ids: Ids
@@ -50,6 +51,7 @@ class EvaluationStream:
     bytes: int
     word_of: Ids | None = None
     by_word: EvaluationStream | None = None
+    counted: bool = True
 
     @property
     def reported(self) -> EvaluationStream:
@@ -65,6 +67,11 @@ class EvaluationStream:
     def __len__(self) -> int:
         """Return the number of tokens T."""
         return len(self.ids)
+
+    @property
+    def target_counts(self) -> Ids | None:
+        """(T,) counts of the tokens in the model's training text, None where they are not known."""
+        return self.train_counts[self.ids] if self.counted else None
 
     @property
     def inputs(self) -> Ids:

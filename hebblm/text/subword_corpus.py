@@ -171,6 +171,7 @@ def encode_subwords(
         lines=lines,
         words=count,
         bytes=size,
+        counted=counted is not None,
     )
     subwords = read.subwords
     return EvaluationStream(

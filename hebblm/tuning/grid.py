@@ -31,7 +31,7 @@ class Grid:
         eta: scale of the Hebbian term.
         closeness: scaling of the Hebbian term's closeness.
         weight: share of Mixture in Mixture+MbPA and Mixture+Hebb.
-        dynamic_lr: rate of dynamic evaluation.
+        dynamic_lr: rate of dynamic evaluation, in times of the one that is the default for the model.
         dynamic_decay: its decay.
         tempered: temperature of a whole distribution, beside 1; none, as not every method could have one.
     """
@@ -48,7 +48,7 @@ class Grid:
     eta: Values = (0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 15.0)
     closeness: tuple[Literal["raw", "sum", "max"], ...] = ("raw", "sum", "max")
     weight: tuple[Share, ...] = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, ONLINE)
-    dynamic_lr: Values = (1e-3, 2e-3, 4e-3, 8e-3)
+    dynamic_lr: Values = (0.5, 1.0, 2.0, 4.0)
     dynamic_decay: Values = (0.005, 0.02)
     tempered: Values = ()
 

@@ -14,6 +14,7 @@ from hebblm.evaluation.defaults import TUNED_SCHEMA
 from hebblm.evaluation.hyperparameters import Hyperparameters, defaults
 from hebblm.evaluation.scenario import Scenario
 from hebblm.files import write_json
+from hebblm.models.update import MEASURED
 from hebblm.tuning.best import Best, Losses
 from hebblm.tuning.grid import Grid, Point
 from hebblm.tuning.replay import describe
@@ -29,6 +30,7 @@ class Search:
         wanted: the methods that are tuned.
         fixed: values by dotted name that are taken as they are.
         best: by method, its best point.
+        usual: the default values of this model.
     """
 
     start: Hyperparameters
@@ -36,6 +38,17 @@ class Search:
     wanted: set[str]
     fixed: Mapping[str, float | str]
     best: dict[str, Best] = field(default_factory=dict)
+    usual: dict[str, Any] = field(default_factory=defaults)
+
+    def __post_init__(self) -> None:
+        if self.start.dynamic.lr == MEASURED:
+            self.usual["dynamic.lr"] = MEASURED
+
+    def note_rate(self, lr: float) -> None:
+        """Take the rate of dynamic evaluation that was measured on the model for its default one."""
+        if self.start.dynamic.lr == MEASURED:
+            self.usual["dynamic.lr"] = lr
+            self.start = self.start.changed({"dynamic.lr": lr})
 
     @property
     def values(self) -> Point:
@@ -52,7 +65,7 @@ class Search:
 
         The points of a combination are tried over the best values of its parts, so these must be the default ones too.
         """
-        usual = defaults()
+        usual = self.usual
         parts = [self.best[name] for name in with_parts([method]) - {method} if name in self.best]
         found = {name: value for part in parts for name, value in part.values.items()}
         if any(usual[name] != value for name, value in found.items()):

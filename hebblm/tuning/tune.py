@@ -17,6 +17,7 @@ from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.passes import dynamic_base, gradient_statistics
 from hebblm.evaluation.scenario import Scenario
 from hebblm.models.base import StreamBase
+from hebblm.models.dynamic import with_rate
 from hebblm.tuning.best import Best, Losses, with_shares
 from hebblm.tuning.count_weights import TermObserver, Terms, learn_weights
 from hebblm.tuning.gate import GateFeatures, learn_gate
@@ -130,7 +131,8 @@ def tune_dynamic(search: Search, scenario: Scenario) -> None:
     """Tune dynamic evaluation, and the methods that read its moving states."""
     grid, wanted, config = search.grid, search.wanted, search.settings.dynamic
     squares = gradient_statistics(scenario, config)
-    rates = points("dynamic", lr=grid.dynamic_lr, decay=grid.dynamic_decay)
+    search.note_rate(usual := float(with_rate(config, squares).lr))
+    rates = points("dynamic", lr=[usual * times for times in grid.dynamic_lr], decay=grid.dynamic_decay)
 
     def base_of(settings: Hyperparameters) -> StreamBase:
         return dynamic_base(scenario, settings.dynamic, squares)

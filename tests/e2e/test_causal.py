@@ -16,6 +16,10 @@ from hebblm.cli.eval import main as evaluate
 from hebblm.cli.read import main as read
 from hebblm.cli.tune import main as tune
 from hebblm.errors import UserError
+from hebblm.evaluation.neighbors import KEPT
+from hebblm.report.inspect_data import Inspection
+from hebblm.report.inspect_page import inspect_page
+from hebblm.report.tokens import with_edges
 
 from ..unit.models.architectures import random_model, tokenizer
 from .conftest import sentences
@@ -69,9 +73,10 @@ def test_every_method_is_reported_by_word(place: Path, capsys: pytest.CaptureFix
 
 
 def test_the_front_door_evaluates_a_model_that_the_caller_holds(place: Path) -> None:
-    lm = hebblm.load((random_model("Llama"), tokenizer()), context=32, stride=16)
+    lm, out = hebblm.load((random_model("Llama"), tokenizer()), context=32, stride=16), place / "held"
+    logged = {"output_path": out, "log_samples": True, "log_neighbors": 120}
     found = hebblm.evaluate(
-        lm, place / "text.txt", ["base", "mixture"], device="cpu", max_tokens=150, update_every=20
+        lm, place / "text.txt", ["base", "mixture"], device="cpu", max_tokens=150, update_every=20, **logged
     )
     assert found.scenario.extra["pieces"] == 150
     assert found.scenario.oov_tokens == 0
@@ -81,6 +86,26 @@ def test_the_front_door_evaluates_a_model_that_the_caller_holds(place: Path) -> 
     scores = lm.reader("lstm").read(text.read_text())
     bits = float(scores.nll[:150].double().sum()) / math.log(2)
     assert found.methods["lstm"].bits_per_byte == pytest.approx(bits / len("".join(pieces)), rel=1e-5)
+    # No text to count words in: no bucket, no new word, and a report that says so.
+    assert all(not item.frequency for item in found.methods.values())
+    assert [gain.part for gain in found.methods["mixture"].gains] == ["All"]
+    assert "training counts and new words not known" in (out / "report.md").read_text()
+    assert "Training count" not in (out / "report.md").read_text()
+    run = Inspection.load(out)
+    assert run.losses.train_counts is None
+    assert Inspection.load(out).methods() == ["mixture"]
+    assert '"counts":null' in inspect_page(run)
+    with pytest.raises(UserError, match="--source CORPUS"):
+        with_edges(run.result, run.losses, [1])
+    # Neighbours stand at their words: as many as the pieces of a word have together.
+    table = pq.read_table(out / "neighbors.parquet").to_pydict()
+    words = run.losses.words
+    assert max(table["position"]) < words.size < 120
+    assert len({*zip(table["position"], table["rank"], strict=True)}) == len(table["rank"])
+    assert max(table["rank"]) > KEPT
+    assert all(place < at for place, at in zip(table["place"], table["position"], strict=True))
+    for at, label in list(zip(table["place"], table["label"], strict=True))[:50]:
+        assert label.strip() in words[at].replace("<eos>", "\n")
     with pytest.raises(UserError, match="context is set"):
         hebblm.evaluate(lm, text, ["lstm"], device="cpu", context=8)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,6 +45,10 @@ def load_causal(
     folder = Path(name)
     if folder.is_dir():
         _check_weights(folder)
+    elif folder.is_absolute() or str(name).startswith((".", "~")) or len(folder.parts) > 2:
+        raise UserError(
+            f"{name} is no folder; name a folder of save_pretrained, or a model of the hub as OWNER/NAME"
+        )
     with _told(str(name)), _quiet():
         model = AutoModelForCausalLM.from_pretrained(str(name), dtype=dtype, use_safetensors=True, **options)
     try:
@@ -75,17 +80,20 @@ def _check_weights(folder: Path) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Leave the bar out under which weights are loaded."""
+    """Leave out the bar under which weights are loaded, and what the hub says of each try to reach it."""
     from transformers import utils
 
-    logging: Any = utils.logging
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
+    transformers_logging: Any = utils.logging
+    shown, hub = transformers_logging.is_progress_bar_enabled(), logging.getLogger("huggingface_hub")
+    level = hub.level
+    transformers_logging.disable_progress_bar()
+    hub.setLevel(logging.ERROR)
     try:
         yield
     finally:
+        hub.setLevel(level)
         if shown:
-            logging.enable_progress_bar()
+            transformers_logging.enable_progress_bar()
 
 
 @contextmanager
@@ -106,6 +114,12 @@ def _told(name: str) -> Iterator[None]:
         told = lines[0]
         if "Unrecognized configuration class" in told or "not a causal" in told:
             told = "it is not a causal language model"
+        elif type(error).__name__ == "SafetensorError":
+            told = f"its weights are cut short or damaged ({told}); get them anew"
+        elif "instantiate the backend tokenizer" in told:
+            told = "there is none, or none that is fast; save it there with save_pretrained"
+        elif isinstance(error, KeyError):
+            told = f"it is damaged, {told} is missing; get it anew"
         elif "safetensors" in str(error) and "pickle" not in told:
             told = f"it has no safetensors weights; {CONVERT}"
         elif "not a local folder" in told or "connect" in told.lower() or "offline" in told.lower():

@@ -80,11 +80,15 @@ def _run(name: str, result: Result) -> Section:
     """Return everything about one run."""
     by = result.provenance
     origin = f"{by.get('command')}: commit {str(by.get('commit'))[:12]}, base model {preset_of(result)}."
-    optional = (gain_table(result), occurrence_table(result), forgetting_table(result))
+    optional = (
+        frequency_table(result),
+        gain_table(result),
+        occurrence_table(result),
+        forgetting_table(result),
+    )
     tables = [
         *paper_tables(result),
         comparison_table(result),
-        frequency_table(result),
         *(table for table in optional if table is not None),
         hyperparameter_table(result),
     ]

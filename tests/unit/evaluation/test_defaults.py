@@ -25,6 +25,17 @@ def resolved(
     return resolve_settings(config, start, values or {}, named)[0]
 
 
+def test_the_rate_of_dynamic_evaluation_is_measured_on_a_model_of_transformers(tmp_path: Path) -> None:
+    causal, own = ScenarioConfig(model="someone/model", target="ptb"), tmp_path / "own.json"
+    assert resolved(CROSS, "default").dynamic.lr == 0.002
+    assert resolved(CROSS, "tuned").dynamic.lr != 0.002
+    for start in ("default", "tuned", "paper", "tune"):  # no rate that was found for an LSTM
+        assert resolved(causal, start).dynamic.lr == "measured"
+    assert resolved(causal, "default", dynamic__lr="1e-4").dynamic.lr == 1e-4
+    write_json(own, {"schema": TUNED_SCHEMA, "values": {"dynamic.lr": 3e-4}})
+    assert resolved(causal, str(own)).dynamic.lr == 3e-4
+
+
 @pytest.mark.parametrize("config", [INTRA, CROSS])
 def test_the_base_stays_and_the_rate_is_relative_unless_one_asks(config: ScenarioConfig) -> None:
     plain = resolved(config, "default")

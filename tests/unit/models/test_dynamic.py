@@ -11,7 +11,8 @@ from hebblm.errors import UserError
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.models.awd import AwdBase
 from hebblm.models.awd_segments import gradient_mean_squares
-from hebblm.models.dynamic import DynamicBase, DynamicConfig
+from hebblm.models.dynamic import DynamicBase, DynamicConfig, with_rate
+from hebblm.models.update import MEASURED, PREDICTED_GAIN
 
 from ...support import toy
 
@@ -137,11 +138,26 @@ def test_gradient_statistics_are_the_mean_square_over_segments() -> None:
     assert all(torch.allclose(a, b, rtol=1e-9, atol=1e-18) for a, b in zip(found, sums, strict=True))
 
 
+@pytest.mark.parametrize("rule", ["sgd", "rms"])
+def test_a_measured_rate_is_predicted_to_gain_as_much_on_every_network(rule: str) -> None:
+    squares = [toy.randn(7, 30, 4).square(), toy.randn(8, 5).square()]
+    config = DynamicConfig(rule, lr=MEASURED)  # type: ignore[arg-type]
+    for times in (1.0, 100.0):
+        larger = [times * part for part in squares]
+        found = with_rate(config, larger)
+        steps = [part if rule == "sgd" else part / (part.sqrt() + config.epsilon) for part in larger]
+        gain = float(found.lr) * sum(float(step.sum()) for step in steps)
+        assert gain == pytest.approx(PREDICTED_GAIN, rel=0.34)  # the rate has one digit
+        assert with_rate(found, None) == found
+    assert with_rate(config, [torch.zeros(3)]).lr == 0.0
+
+
 @pytest.mark.parametrize(
-    ("field", "value"), [("lr", -1.0), ("decay", 1.5), ("epsilon", 0.0), ("segment", 0), ("statistics", 0)]
+    ("field", "value"),
+    [("lr", -1.0), ("lr", "fast"), ("decay", 1.5), ("epsilon", 0.0), ("segment", 0), ("statistics", 0)],
 )
-def test_values_out_of_range_are_refused(field: str, value: float) -> None:
-    with pytest.raises(UserError, match=f"dynamic.{field} = {value}"):
+def test_values_out_of_range_are_refused(field: str, value: float | str) -> None:
+    with pytest.raises(UserError, match=f"dynamic.{field} ?= ?'?{value}"):
         DynamicConfig(**{field: value})  # type: ignore[arg-type]
 
 

@@ -241,9 +241,17 @@ def test_a_folder_is_loaded_and_bad_ones_get_one_line(
     other = tmp_path / "other"
     transformers.T5Config(d_model=8).save_pretrained(other)
     (other / "model.safetensors").write_bytes(b"")
+    bare = saved(tmp_path / "bare")
+    (bare / "config.json").unlink()
+    speechless, damaged = saved(tmp_path / "speechless"), saved(tmp_path / "damaged")
+    for path in speechless.glob("tokenizer*"):
+        path.unlink()
+    (damaged / "tokenizer.json").write_text("{}")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     for name, told in (
-        (pickled, "pickled.*save_pretrained"), (empty, "no weights"), (cut, "cut"), (other, "not a causal"),
+        (pickled, "pickled.*save_pretrained"), (empty, "no weights"), (cut, "cut short or damaged"),
+        (other, "not a causal"), (bare, "no config.json"), (speechless, "none that is fast"), (damaged, "is damaged"),
+        ("./nowhere", "is no folder"), ("a/b/c", "a/b/c"),
         ("someone/nothing-there", "someone/nothing-there"),
     ):  # fmt: skip
         with pytest.raises(UserError, match=told) as error:

@@ -139,7 +139,7 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str, scale: str) -> No
     )  # fmt: skip
     start = Hyperparameters(
         methods=toy.exact(toy.SETTINGS),
-        dynamic=DynamicConfig("sgd", segment=20),
+        dynamic=DynamicConfig("sgd", lr=1.0, segment=20),
         memory=MemoryConfig("exact"),
     ).changed({f"{section}.scale": scale for section in ("mixture", "cache", "knn", "hebb")})
     learning = kind == "cross-domain" and scale == "relative"
@@ -253,6 +253,18 @@ def test_a_fixed_value_that_is_not_tried_is_refused() -> None:
         tune(scenario, start, narrow, dynamic=False, fixed={"mbpa.lr": 0.7})
 
 
+def test_a_rate_that_is_measured_counts_as_the_default_one() -> None:
+    search = Search(Hyperparameters().changed({"dynamic.lr": "measured"}), Grid(), {"dynamic"}, {})
+    search.note_rate(5e-5)
+    assert search.start.dynamic.lr == search.usual["dynamic.lr"] == 5e-5
+    search.take("dynamic", [({"dynamic.lr": 1e-4, "dynamic.decay": 0.02}, np.ones(3))])
+    assert search.default_loss("dynamic") is None
+    search.take("dynamic", [({"dynamic.lr": 5e-5, "dynamic.decay": 0.02}, np.full(3, 2.0))])
+    assert search.default_loss("dynamic") == 2.0
+    search.note_rate(1.0)  # a number stays as it is
+    assert search.start.dynamic.lr == 5e-5
+
+
 def test_the_cache_over_dynamic_evaluation_leaves_the_first_segment_to_mixture(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -263,7 +275,7 @@ def test_the_cache_over_dynamic_evaluation_leaves_the_first_segment_to_mixture(
         return memory
 
     monkeypatch.setattr(Scenario, "memory", of_training)
-    start = Hyperparameters(methods=toy.exact(toy.SETTINGS), dynamic=DynamicConfig("sgd", segment=20))
+    start = Hyperparameters(methods=toy.exact(toy.SETTINGS), dynamic=DynamicConfig("sgd", lr=1.0, segment=20))
     scenario = scenario_of("intra-domain", 60)
     grid = Grid(theta=(0.5,), gamma=(0.3,), dynamic_lr=(0.1,), dynamic_decay=(0.0,), tempered=())
     names = ("dynamic", "dynamic+mixture", "dynamic+mixture+cache")
@@ -282,7 +294,7 @@ def test_a_temperature_is_chosen_for_the_methods_beyond_the_paper() -> None:
     }  # fmt: skip
     start = Hyperparameters(
         methods=toy.exact(toy.SETTINGS),
-        dynamic=DynamicConfig("sgd", segment=20),
+        dynamic=DynamicConfig("sgd", lr=1.0, segment=20),
         memory=MemoryConfig("exact"),
     )
     scenario = scenario_of("intra-domain", 80)
