@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from awd_lstm.checkpoint import file_sha256, save_file
+from awd_lstm.files import file_sha256, save_file
 from hebblm.errors import UserError
 from hebblm.files import atomic_path, read_json, write_json
 from hebblm.memory import AnyMemory, load_memory, save_memory
