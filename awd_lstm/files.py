@@ -27,6 +27,10 @@ def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary sibling that replaces ``path`` when the block succeeds and vanishes when it fails."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    for left in path.parent.glob(f".{path.name}.*"):  # of a process that was killed
+        number = left.suffix[1:]
+        if number.isdecimal() and Path("/proc/self").exists() and not Path("/proc", number).exists():
+            left.unlink(missing_ok=True)
     try:
         yield temporary
         os.replace(temporary, path)

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hebblm.errors import UserError
+from hebblm.errors import UserError, unreadable
 from hebblm.evaluation.parts import Parts
 from hebblm.files import hash_of, read_json, sha256
 from hebblm.memory import AnyMemory, MemoryConfig, build_memory, load_memory, save_memory
@@ -127,7 +127,7 @@ def _pieces(path: Path) -> Iterator[str]:
             while text := stream.read(PIECE):
                 yield text + stream.readline(PIECE)
     except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
+        raise unreadable(path, error) from error
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not UTF-8 ({error.reason}); convert it first") from error
 
