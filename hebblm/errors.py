@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 
+MOST = 1 << 53
+"""The largest whole number of a setting: it is exact as a float, and sums of it fit 64 bits."""
+
 LONGEST = 300  # characters of a word, such as the name of a file, that are shown
 
 
