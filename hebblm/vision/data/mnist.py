@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from hebblm.errors import UserError
-from hebblm.files import sha256
-from hebblm.vision.data.fetch import Remote, find
+from hebblm.vision.data.fetch import Remote, checked, find
 from hebblm.vision.data.images import ImageDataset, Images, check_labels
 
 FOLDER = "mnist"
@@ -71,7 +70,7 @@ def load_mnist(folders: Sequence[Path], downloads: Path | None = None) -> ImageD
         labels = labels.to(torch.int64)
         check_labels(labels, CLASSES, classes)
         parts[part] = Images(pixels.unsqueeze(1), labels)
-        hashes |= {path.name: sha256(path) for path in (pictures, classes)}
+        hashes |= {path.name: checked(path, SHA256.get(path.stem)) for path in (pictures, classes)}
     return ImageDataset("MNIST", parts["train"], parts["test"], CLASSES, hashes)
 
 
