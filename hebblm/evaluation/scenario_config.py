@@ -18,6 +18,9 @@ from hebblm.text.prepared import DICTIONARY_FILE
 Content = Literal["both", "train", "test"]
 
 
+MOST_NEIGHBORS = 100_000
+
+
 @dataclass(frozen=True)
 class ScenarioConfig:
     """Which model meets which text.
@@ -92,6 +95,10 @@ class ScenarioConfig:
             value = getattr(self, name)
             if value is not None and not 1 <= value <= MOST:
                 raise UserError(f"{name} = {value} must be at least 1 and at most {MOST}")
+        if self.k > MOST_NEIGHBORS:
+            raise UserError(
+                f"k = {self.k} must be at most {MOST_NEIGHBORS:,}, so that a query's neighbours fit"
+            )
         if not 0 <= self.seed <= MOST:
             raise UserError(f"seed = {self.seed} must be at least 0 and at most {MOST}")
         if not 0 < self.unk_share < 1:

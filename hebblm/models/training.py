@@ -10,7 +10,7 @@ import torch
 
 from awd_lstm import AWDLSTM, Event, Trainer, load_checkpoint, read_config, training_seconds
 from awd_lstm.state import STATE
-from hebblm.errors import UserError
+from hebblm.errors import UserError, reason
 from hebblm.files import sha256
 from hebblm.models.allocator import keep_freed_memory
 from hebblm.models.presets import Preset
@@ -81,7 +81,7 @@ def train_model(
         (folder / STATE).unlink(missing_ok=True)
     except OSError as error:
         raise UserError(
-            f"cannot write {folder}: {error.strerror}; choose a place with space and permission"
+            f"cannot write {folder}: {reason(error)}; choose a place with space and permission"
         ) from error
     except ValueError as error:
         raise UserError(str(error)) from error

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from hebblm.errors import UserError
+from hebblm.errors import UserError, unreadable
 from hebblm.vision.data.fetch import Remote, checked, find
 from hebblm.vision.data.images import ImageDataset, Images, check_labels
 from hebblm.vision.data.pickled import parse_pickle
@@ -77,7 +77,7 @@ def load_cifar100(folders: Sequence[Path], downloads: Path | None = None) -> Ima
     except (tarfile.TarError, lzma.LZMAError, EOFError, zlib.error) as error:
         raise UserError(f"{path} is truncated or no archive ({error}); get the file again") from error
     except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+        raise unreadable(path, error) from error
     for name, part in members.items():
         if part not in parts:
             raise UserError(f"{path} has no {name}; get CIFAR-100's own")

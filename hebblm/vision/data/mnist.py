@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hebblm.errors import UserError
+from hebblm.errors import UserError, unreadable
 from hebblm.vision.data.fetch import Remote, checked, find
 from hebblm.vision.data.images import ImageDataset, Images, check_labels
 
@@ -98,7 +98,7 @@ def read_idx(path: Path, dimensions: int) -> Tensor:
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UserError(f"{path} is truncated or damaged ({error}); get the file again") from error
     except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+        raise unreadable(path, error) from error
     if len(values) != expected:
         found = "more" if len(values) > expected else f"only {len(values):,}"
         raise UserError(
