@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hebblm.errors import UserError
 from hebblm.report import tokens
-from hebblm.report.logged import read_table
+from hebblm.report.logged import read_table, recorded
 from hebblm.report.methods import BASE, ordered
 from hebblm.report.result import Result
 from hebblm.report.tokens import TokenLosses
@@ -114,7 +114,7 @@ def load_neighbors(path: Path, total: int, result: Result | None = None) -> dict
     Raises:
         UserError: it is unreadable, was changed, lacks a column, or is of another run.
     """
-    if not path.exists():
+    if not path.exists() and not path.is_symlink() and (result is None or recorded(path, result) is None):
         return {}
     table = read_table(path, _KINDS, result)
     found: dict[int, list[Neighbor]] = {}

@@ -62,13 +62,18 @@ def read_table(path: Path, kinds: Mapping[str, str], result: Result | None) -> p
     return table
 
 
+def recorded(path: Path, result: Result) -> str | None:
+    """Return the sha256 that a result has of a file beside it, None where it has none."""
+    files = result.extra.get(FILES, {})
+    return files.get(path.name) if isinstance(files, Mapping) else None
+
+
 def _compare(path: Path, result: Result) -> None:
     """Refuse a file that is not the one of the result, and say so where that cannot be told."""
-    files = result.extra.get(FILES, {})
-    recorded = files.get(path.name) if isinstance(files, Mapping) else None
-    if recorded is None:
+    written = recorded(path, result)
+    if written is None:
         say(f"{path} is not verified: the result beside it has no hash of it")
-    elif sha256(path) != recorded:
+    elif sha256(path) != written:
         raise UserError(f"{path} is not the file that the result beside it was written with; {_REMEDY}")
 
 

@@ -49,7 +49,7 @@ def load_state(
     Raises:
         UserError: truncated, another format, or the state of another run.
     """
-    if not path.exists():
+    if not path.exists() and not path.is_symlink():
         return None
     remedy = remedy.format(folder=path.parent, path=path)
     tensors, header = _read(path, remedy)
@@ -73,10 +73,14 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
 def _read(path: Path, remedy: str) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Return tensors and header of a safetensors file."""
     try:
+        if not path.is_file():
+            raise UserError(f"{path} is no file; {remedy}")
         with safe_open(path, framework="pt") as stream:
             header = json.loads((stream.metadata() or {}).get(HEADER, "{}"))
             tensors = {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, ValueError) as error:
+        if isinstance(error, UserError):
+            raise
         raise UserError(f"{path} is truncated or unreadable; {remedy}") from error
     recorded = header.pop(HASH, None)  # one of an earlier version has none
     if recorded is not None and recorded != _hash(tensors, header):
