@@ -2,52 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import json
-import os
-import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors import torch as safetensors_torch
+from torch import Tensor
 
 from awd_lstm.config import AWDLSTMConfig
-from awd_lstm.document import CONFIG, CheckpointError, read_config
+from awd_lstm.document import CONFIG, CheckpointError, read_config, sealed
+from awd_lstm.files import HASH, file_sha256, read_file, replacing, save_file
 from awd_lstm.model import AWDLSTM
 
 FORMAT = "awd-lstm/1"
 WEIGHTS = "model.safetensors"
-
-
-@contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary sibling that replaces ``path`` when the block succeeds and vanishes when it fails."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        yield temporary
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def save_file(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[str, str]) -> None:
-    """Write a safetensors file.
-
-    Raises:
-        OSError: it cannot be written; safetensors has an exception of its own, which hides the cause in its text.
-    """
-    try:
-        safetensors_torch.save_file(tensors, path, metadata)
-    except SafetensorError as error:
-        number = re.search(r"os error (\d+)", str(error))
-        if number is None:
-            raise
-        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
+REMEDY = "restore or retrain it"
 
 
 def save_checkpoint(
@@ -89,7 +59,7 @@ def save_checkpoint(
             "dtype": str(dtype).removeprefix("torch."),
             "training": training,
         }
-        config.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        config.write_text(json.dumps(sealed(document), indent=2) + "\n", encoding="utf-8")
         # Weights without config.json load, weights beside another's do not: so a kill in between is harmless.
         (folder / CONFIG).unlink(missing_ok=True)
 
@@ -104,41 +74,46 @@ def load_checkpoint(folder: Path, *, dictionary_sha256: str | None = None) -> AW
     Raises:
         CheckpointError: missing, truncated or altered file, another format, or another dictionary.
     """
-    header, tensors = _read(folder / WEIGHTS)
+    path = folder / WEIGHTS
+    if not path.exists():
+        raise CheckpointError(f"no checkpoint at {path}; train one with hebblm-train or name another folder")
+    header, tensors = read_file(path, REMEDY)
     if header.get("format") != FORMAT:
-        raise CheckpointError(
-            f"{folder / WEIGHTS} has format {header.get('format')!r}, not {FORMAT!r}; retrain it"
-        )
-    stored = header["dictionary_sha256"]
+        raise CheckpointError(f"{path} has format {header.get('format')!r}, not {FORMAT!r}; retrain it")
+    stored = header.get("dictionary_sha256", "")
     if dictionary_sha256 is not None and stored != dictionary_sha256:
         raise CheckpointError(
             f"checkpoint {folder} was trained with dictionary {stored[:12]}, not {dictionary_sha256[:12]}; "
             "use the corpus and normalisation it was trained on"
         )
     recorded = read_config(folder).get("weights_sha256")
-    if recorded is not None and recorded != file_sha256(folder / WEIGHTS):
-        raise CheckpointError(
-            f"{folder / WEIGHTS} does not match the sha256 in {CONFIG}; restore or retrain it"
-        )
-    model = AWDLSTM(AWDLSTMConfig(**json.loads(header["config"])))
+    if recorded is None and HASH not in header:
+        raise CheckpointError(f"{folder / CONFIG} is missing or has no hash of {path}; {REMEDY}")
+    if recorded is not None and recorded != file_sha256(path):
+        raise CheckpointError(f"{path} does not match the sha256 in {CONFIG}; {REMEDY}")
+    model = AWDLSTM(_fitting(header.get("config", ""), tensors, path))
     model.load_state_dict({name: value.float() for name, value in tensors.items()})
     return model.eval()
 
 
-def _read(path: Path) -> tuple[dict[str, str], dict[str, torch.Tensor]]:
-    """Return header and tensors of a safetensors file."""
-    if not path.is_file():
-        raise CheckpointError(f"no checkpoint at {path}; train one with hebblm-train or name another folder")
+def _fitting(text: str, tensors: dict[str, Tensor], path: Path) -> AWDLSTMConfig:
+    """Return the shape of a model, whose tensors are exactly those at hand; nothing is allocated to find out.
+
+    Raises:
+        CheckpointError: no shape of a model, or tensors are missing, too many, or of other shapes.
+    """
     try:
-        with safe_open(path, framework="pt") as stream:
-            return stream.metadata() or {}, {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise CheckpointError(
-            f"{path} is truncated or not a safetensors file; restore or retrain it"
-        ) from error
-
-
-def file_sha256(path: Path) -> str:
-    """Return the sha256 of a file as hexadecimal."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+        config = msgspec.json.decode(text, type=AWDLSTMConfig)
+    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        raise CheckpointError(f"the header of {path} says no shape of a model ({error}); {REMEDY}") from error
+    longest = max((size for tensor in tensors.values() for size in tensor.shape), default=0)
+    wanted: dict[str, tuple[int, ...]] = {}
+    # No weight of a model is shorter than its sizes, nor are there fewer of them than layers.
+    if config.layers <= len(tensors) and longest >= max(
+        config.vocabulary_size, *(width for widths in config.layer_sizes() for width in widths)
+    ):
+        with torch.device("meta"):
+            wanted = {name: tuple(tensor.shape) for name, tensor in AWDLSTM(config).state_dict().items()}
+    if {name: tuple(tensor.shape) for name, tensor in tensors.items()} != wanted:
+        raise CheckpointError(f"{path} has other tensors than its header says; {REMEDY}")
+    return config

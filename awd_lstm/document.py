@@ -2,27 +2,88 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypedDict
+
+import msgspec
 
 CONFIG = "config.json"
+LONGEST = 1 << 24  # bytes; the curve of a long training has some hundred thousand
+SEAL = "document_sha256"
 
 
 class CheckpointError(ValueError):
     """A checkpoint that cannot be used: missing, truncated, of another format, or for another dictionary."""
 
 
+class _Corpus(TypedDict, total=False):
+    name: str
+    normalization: Literal["raw", "lower"]
+    tokenizer: dict[str, Any]
+    train_tokens: int
+    dictionary_file_sha256: str
+
+
+class _Training(TypedDict, total=False):
+    config: dict[str, Any]
+    corpus: _Corpus
+    epoch: int
+    seconds: float
+    valid_perplexity: float
+
+
+class _Document(TypedDict, total=False):
+    """What is asked of a document, where it has it."""
+
+    format: str
+    config: dict[str, Any]
+    dictionary_sha256: str
+    weights_sha256: str
+    dtype: str
+    training: _Training
+
+
+def sealed(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a document with the hash of its content."""
+    return {**document, SEAL: _digest(document)}
+
+
 def read_config(folder: Path) -> dict[str, Any]:
-    """Return the JSON document of a checkpoint, empty if there is none."""
+    """Return the JSON document of a checkpoint, empty if there is none.
+
+    Raises:
+        CheckpointError: it is no JSON object, was changed since it was written, or a value is of another type.
+    """
+    path, remedy = folder / CONFIG, "restore or retrain the checkpoint"
     try:
-        document = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        if path.exists() and not path.is_file():
+            raise CheckpointError(f"{path} is no file; {remedy}")
+        if path.exists() and path.stat().st_size > LONGEST:
+            raise CheckpointError(f"{path} has more than {LONGEST >> 20} MiB; {remedy}")
+        document = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    except ValueError as error:
-        raise CheckpointError(
-            f"{folder / CONFIG} is not valid JSON; restore or retrain the checkpoint"
-        ) from error
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error.strerror or error}; {remedy}") from error
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, CheckpointError):
+            raise
+        raise CheckpointError(f"{path} is not valid JSON; {remedy}") from error
     if not isinstance(document, dict):
-        raise CheckpointError(f"{folder / CONFIG} is not a JSON object; restore or retrain the checkpoint")
+        raise CheckpointError(f"{path} is not a JSON object; {remedy}")
+    if SEAL in document and document.pop(SEAL) != _digest(document):
+        raise CheckpointError(f"{path} has changed since it was written; {remedy}")
+    if "model_type" not in document:  # a document of another library, which reads it itself
+        try:
+            msgspec.convert(document, _Document)
+        except msgspec.ValidationError as error:
+            raise CheckpointError(f"{path} does not fit ({error}); {remedy}") from error
     return document
+
+
+def _digest(document: dict[str, Any]) -> str:
+    """Return the sha256 of a JSON document, whatever the order of its keys."""
+    plain = json.loads(json.dumps(document))
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()

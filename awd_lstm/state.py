@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from torch.optim import Optimizer
 
-from awd_lstm.checkpoint import replacing, save_file
 from awd_lstm.document import CheckpointError
+from awd_lstm.files import read_file, replacing, save_file
 
 STATE = "training.safetensors"
 STATE_FORMAT = "awd-lstm-training/1"
@@ -31,16 +31,17 @@ def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read what :func:`save_state` wrote.
 
     Raises:
-        CheckpointError: truncated file or another format.
+        CheckpointError: truncated or changed file, or another format.
     """
+    remedy = "delete it to start anew"
+    header, tensors = read_file(path, remedy)
+    if header.get("format") != STATE_FORMAT:
+        raise CheckpointError(f"{path} is not the state of a training run; {remedy}")
     try:
-        with safe_open(path, framework="pt") as stream:
-            header = stream.metadata() or {}
-            if header.get("format") != STATE_FORMAT:
-                raise CheckpointError(f"{path} is not the state of a training run; delete it to start anew")
-            return {name: stream.get_tensor(name) for name in stream.keys()}, json.loads(header["record"])  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{path} is truncated or unreadable; delete it to start anew") from error
+        record = msgspec.json.decode(header["record"], type=dict[str, Any])
+    except (KeyError, msgspec.DecodeError) as error:
+        raise CheckpointError(f"{path} has no record of its run; {remedy}") from error
+    return tensors, record
 
 
 def pack_optimizer(optimizer: Optimizer) -> dict[str, Tensor]:

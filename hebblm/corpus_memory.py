@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hebblm.errors import UserError
+from hebblm.errors import UserError, unreadable
 from hebblm.evaluation.parts import Parts
-from hebblm.files import hash_of, read_json, sha256
+from hebblm.files import hash_of, sha256
 from hebblm.memory import AnyMemory, MemoryConfig, build_memory, load_memory, save_memory
 from hebblm.memory.manifest import Manifest, check_files, read_manifest
 from hebblm.memory.persistence import CHUNK, check_replaceable, read_about
@@ -127,7 +127,7 @@ def _pieces(path: Path) -> Iterator[str]:
             while text := stream.read(PIECE):
                 yield text + stream.readline(PIECE)
     except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
+        raise unreadable(path, error) from error
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not UTF-8 ({error.reason}); convert it first") from error
 
@@ -172,7 +172,7 @@ class Held:
         place = folder / MEMORY if reader else folder
         manifest = read_manifest(place)
         check_files(manifest, place)
-        about = read_json(folder / READER) if reader else read_about(place)
+        about = read_about(folder, READER) if reader else read_about(place)
         return cls(place, manifest, tuple(about.get("words", ())), about.get("known"), about)
 
     def config(self) -> MemoryConfig:

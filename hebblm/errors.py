@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
+MOST = 1 << 53
+"""The largest whole number of a setting: it is exact as a float, and sums of it fit 64 bits."""
+
+LONGEST = 300  # characters of a word, such as the name of a file, that are shown
+
 
 class UserError(ValueError):
     """A mistake in the input: one line that names the offending value and the remedy.
@@ -10,4 +17,17 @@ class UserError(ValueError):
     """
 
     def __init__(self, message: str) -> None:
-        super().__init__(" ".join(message.split()))
+        words = (word if len(word) <= LONGEST else f"{word[:LONGEST]}..." for word in message.split())
+        super().__init__(" ".join(words))
+
+
+def reason(error: OSError) -> str:
+    """Return why the system refused, without the names of files, which may be temporary ones."""
+    return os.strerror(error.errno) if error.errno else str(error) or type(error).__name__
+
+
+def unreadable(path: object, error: OSError) -> UserError:
+    """Return the error for a file that the system does not let be read."""
+    if isinstance(error, FileNotFoundError):
+        return UserError(f"{path} does not exist")
+    return UserError(f"cannot read {path}: {reason(error)}; check the path and its permissions")

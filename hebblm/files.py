@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import hashlib
 import json
 import os
 import shutil
+import socket
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
-from hebblm.errors import UserError
+import msgspec
+
+from hebblm.errors import UserError, reason, unreadable
+
+T = TypeVar("T")
+Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 62))]
+"""A whole number that counts something."""
+
+SEAL = "document_sha256"
+"""The key of a JSON object's hash of all its other keys."""
+
+_LONGEST = 1 << 26  # bytes of a JSON file
+_HOST = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:6]
 
 
 @contextlib.contextmanager
@@ -29,10 +44,12 @@ def atomic_path(path: Path, *, directory: bool = False) -> Iterator[Path]:
     temporary: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        _sweep(path)
+        prefix = f".{path.name}.{_HOST}-{os.getpid()}."
         if directory:
-            temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+            temporary = Path(tempfile.mkdtemp(prefix=prefix, dir=path.parent))
         else:
-            handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+            handle, name = tempfile.mkstemp(prefix=prefix, dir=path.parent)
             os.close(handle)
             temporary = Path(name)
         # mkstemp gives 0600; a result should be as readable as any other new file.
@@ -40,9 +57,11 @@ def atomic_path(path: Path, *, directory: bool = False) -> Iterator[Path]:
         os.umask(umask)
         temporary.chmod((0o777 if directory else 0o666) & ~umask)
         yield temporary
+        former = temporary.with_name(f"{temporary.name}.former")
         if directory and path.is_dir():
-            shutil.rmtree(path)
+            os.replace(path, former)
         os.replace(temporary, path)
+        _remove(former)
     except OSError as error:
         _remove(temporary)
         if (
@@ -51,8 +70,9 @@ def atomic_path(path: Path, *, directory: bool = False) -> Iterator[Path]:
             and not _concerns(error.filename, path, temporary)
         ):
             raise
-        reason = error.strerror or str(error)
-        raise UserError(f"cannot write {path}: {reason}; choose a place with space and permission") from error
+        raise UserError(
+            f"cannot write {path}: {reason(error)}; choose a place with space and permission"
+        ) from error
     except BaseException:
         _remove(temporary)
         raise
@@ -65,6 +85,14 @@ def _concerns(filename: object, path: Path, temporary: Path | None) -> bool:
     return named is not None and (
         named in places or named.parent in places[:1] or named.parent == path.parent
     )
+
+
+def _sweep(path: Path) -> None:
+    """Delete what processes of this machine that were killed left beside ``path``."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.{_HOST}-*"):
+        number = left.name.removeprefix(f".{path.name}.{_HOST}-").partition(".")[0]
+        if number.isdecimal() and not Path("/proc", number).exists() and Path("/proc/self").exists():
+            _remove(left)
 
 
 def _remove(path: Path | None) -> None:
@@ -90,23 +118,80 @@ def write_bytes(path: Path, data: bytes) -> Path:
     return path
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Write ``value`` as indented JSON, atomically; a nan or infinity is refused rather than written."""
+def write_json(path: Path, value: Any, *, seal: bool = False) -> None:
+    """Write ``value`` as indented JSON, atomically; a nan or infinity is refused rather than written.
+
+    Args:
+        path: the file.
+        value: plain data.
+        seal: of an object, add the hash of its content, which :func:`read_json` compares.
+    """
+    if seal:
+        value = {**value, SEAL: _seal_of(value)}
     write_text(path, json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False) + "\n")
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file.
+    """Read a JSON file; the seal of an object that has one is compared and left out.
 
     Raises:
-        UserError: the file is missing or is not JSON.
+        UserError: the file is missing, unreadable, not JSON, or was changed since it was sealed.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise UserError(f"{path} does not exist") from error
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        value = json.loads(read_bytes(path, _LONGEST).decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, UserError):
+            raise
         raise UserError(f"{path} is not valid JSON ({error}); restore or recreate it") from error
+    if isinstance(value, dict) and SEAL in value and value.pop(SEAL) != _seal_of(value):
+        raise UserError(f"{path} was changed since it was written; restore or recreate it")
+    return value
+
+
+def read_record(kind: type[T], path: Path, remedy: str, schema: str | None = None) -> T:
+    """Read a JSON file as a dataclass, a msgspec struct or another type that msgspec knows.
+
+    Args:
+        kind: the type.
+        path: the file.
+        remedy: what to do about another file.
+        schema: what stands under the key of this name, if anything has to.
+
+    Raises:
+        UserError: as :func:`read_json`, another schema, a key is missing, or a value of another type or out of range.
+    """
+    value = read_json(path)
+    found = value.get("schema") if isinstance(value, dict) else None
+    if schema is not None and found != schema:
+        raise UserError(f"{path} is not of schema {schema} but {found!r:.60}; {remedy}")
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise UserError(f"{path} does not fit ({error}); {remedy}") from error
+
+
+def read_bytes(path: Path, most: int) -> bytes:
+    """Return the content of a plain file; a pipe or a device, which may never end, is refused.
+
+    Raises:
+        UserError: it is missing, unreadable, something else than a file, or has more than ``most`` bytes.
+    """
+    try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            what = "a folder" if stat.S_ISDIR(found.st_mode) else "no plain file"
+            raise UserError(f"{path} is {what}; name a file")
+        if found.st_size > most:
+            raise UserError(f"{path} has {found.st_size:,} bytes, more than {most:,}; name another file")
+        return path.read_bytes()
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def _seal_of(value: dict[str, Any]) -> str:
+    """Return the sha256 of a JSON object, whatever the order of its keys."""
+    plain = json.loads(json.dumps(value))
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 
 def sha256(path: Path) -> str:
@@ -133,7 +218,7 @@ def check_writable(folder: Path) -> None:
             pass
     except OSError as error:
         raise UserError(
-            f"cannot write {folder}: {error.strerror}; choose a place with space and permission"
+            f"cannot write {folder}: {reason(error)}; choose a place with space and permission"
         ) from error
     finally:
         for place in made:

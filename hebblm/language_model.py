@@ -9,7 +9,13 @@ from typing import Any
 
 from hebblm.errors import UserError
 from hebblm.models.base import Ids, TrainedModel
-from hebblm.models.catalog import check_configured, is_causal, model_folder, trained_on
+from hebblm.models.catalog import (
+    check_configured,
+    checkpoint_dictionary,
+    is_causal,
+    model_folder,
+    trained_on,
+)
 from hebblm.models.device import pick_device
 from hebblm.models.huggingface.load import load_causal
 from hebblm.models.huggingface.model import HuggingFaceModel
@@ -170,4 +176,4 @@ def _words(folder: Path, corpus: dict[str, Any]) -> tuple[Dictionary, Tokenizer]
         prepared = prepared_corpus(corpus["name"], corpus.get("normalization"))
         return prepared.dictionary, prepared.tokenizer()
     spec = corpus.get("tokenizer", {"name": "whitespace"})
-    return Dictionary.load(folder / DICTIONARY_FILE), load_tokenizer(spec, folder)
+    return checkpoint_dictionary(folder), load_tokenizer(spec, folder)

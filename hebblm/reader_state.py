@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from awd_lstm.checkpoint import file_sha256, save_file
+from awd_lstm.files import file_sha256, save_file
 from hebblm.errors import UserError
-from hebblm.files import atomic_path, read_json, write_json
+from hebblm.files import atomic_path, read_record, write_json
 from hebblm.memory import AnyMemory, load_memory, save_memory
 from hebblm.memory.persistence import read_about
 from hebblm.models.base import State
@@ -24,6 +25,14 @@ PLACE = "place.safetensors"
 MEMORY = "memory"
 WEIGHT = "weight."
 """What the names of weights begin with in the file of the place."""
+
+
+class _Document(msgspec.Struct):
+    """What is read of :data:`READER`."""
+
+    words: list[str]
+    place_sha256: str
+    shares: dict[str, tuple[float, float]] = {}  # a reader of an earlier version learned none
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +113,7 @@ def save_reader(folder: Path, owner: Owner, known: Opened, made: dict[str, Any])
                 "words": list(known.words),
                 "place_sha256": file_sha256(temporary / PLACE),
             },
+            seal=True,
         )
 
 
@@ -119,12 +129,8 @@ def open_reader(folder: Path, owner: Owner, device: torch.device) -> Opened:
 
     if not (folder / READER).is_file():
         return Opened(remembered(folder), tuple(read_about(folder).get("words", ())))
-    document = read_json(folder / READER)
-    if document.get("schema") != SCHEMA:
-        raise UserError(
-            f"{folder / READER} has schema {document.get('schema')!r}, not {SCHEMA!r}; read the text anew"
-        )
-    if not (folder / PLACE).is_file() or file_sha256(folder / PLACE) != document["place_sha256"]:
+    document = read_record(_Document, folder / READER, "read the text anew", SCHEMA)
+    if not (folder / PLACE).is_file() or file_sha256(folder / PLACE) != document.place_sha256:
         raise UserError(f"{folder / PLACE} is missing or was changed; read the text anew")
     place = {name: value.to(device) for name, value in load_file(folder / PLACE).items()}
     state = {
@@ -134,12 +140,11 @@ def open_reader(folder: Path, owner: Owner, device: torch.device) -> Opened:
     }
     return Opened(
         remembered(folder / MEMORY),
-        tuple(document["words"]),
+        tuple(document.words),
         state,
         place["last"],
         place["observed"],
         (place["recent.keys"], place["recent.labels"]),
-        # A reader of an earlier version learned no shares.
-        {name: (owned, tokens) for name, (owned, tokens) in document.get("shares", {}).items()},
+        document.shares,
         {name.removeprefix(WEIGHT): tensor for name, tensor in place.items() if name.startswith(WEIGHT)},
     )

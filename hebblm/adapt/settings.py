@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 
-from hebblm.adapt import checks
 from hebblm.adapt.methods.cache import CacheConfig, MixtureCacheConfig
 from hebblm.adapt.methods.combine import MixtureHebbConfig, MixtureHebbLearnedConfig, MixtureMbpaConfig
 from hebblm.adapt.methods.dynamic import (
@@ -18,6 +17,9 @@ from hebblm.adapt.methods.knn import KnnConfig
 from hebblm.adapt.methods.mbpa import MbpaAbsoluteConfig, MbpaConfig, MbpaGuardedConfig
 from hebblm.adapt.methods.mixture import MixtureConfig
 from hebblm.adapt.methods.rule import dotted
+from hebblm.errors import UserError
+
+COLDEST = 0.01  # a loss is divided by the temperature, and has to stay a number that a table can show
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,11 @@ class TemperedConfig:
 
     def __post_init__(self) -> None:
         for field_ in fields(self):
-            checks.above_zero(f"tempered.{field_.name}", getattr(self, field_.name))
+            value = getattr(self, field_.name)
+            if not COLDEST <= value <= 1 / COLDEST:
+                raise UserError(
+                    f"tempered.{field_.name} = {value} is out of range; choose it within [{COLDEST:g}, {1 / COLDEST:g}]"
+                )
 
     def of(self, method: str) -> float:
         """Return the temperature of a method; 1 for one that has none."""

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
+import os
 import sys
 from argparse import ArgumentError, RawDescriptionHelpFormatter
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar, get_args, get_type_hints
+from typing import Any, Protocol, TextIO, TypeVar, get_args, get_type_hints
 
 import docstring_parser
 from jsonargparse import ArgumentParser, DefaultHelpFormatter
 
 from awd_lstm.document import CheckpointError
-from hebblm.errors import UserError
+from hebblm.cli.plain import ConfigFile, check_numbers
+from hebblm.errors import UserError, reason
 from hebblm.suggest import unknown
 
 C = TypeVar("C")
@@ -54,7 +57,9 @@ def parse(config: type[C], argv: list[str] | None, *, prog: str, description: st
         formatter_class=_Formatter,
         exit_on_error=False,
     )
-    parser.add_argument("--config", action="config", help="file with any of the options below (YAML or JSON)")
+    parser.add_argument(
+        "--config", action=ConfigFile, help="file with any of the options below (YAML or JSON)"
+    )
     hints, docs = get_type_hints(config), _field_docs(config)
     fields = dataclasses.fields(config)  # type: ignore[arg-type]
     for field in fields:
@@ -75,10 +80,16 @@ def parse(config: type[C], argv: list[str] | None, *, prog: str, description: st
     arguments = sys.argv[1:] if argv is None else argv
     try:
         namespace = parser.instantiate(parser.parse_args(arguments))
-        return config(**{field.name: namespace[field.name] for field in fields})
-    except (ArgumentError, TypeError, ValueError) as error:
-        if isinstance(error, UserError):
-            raise
+        values = {field.name: namespace[field.name] for field in fields}
+        for name, value in values.items():
+            check_numbers(f"--{name.replace('_', '-')}", value)
+        return config(**values)
+    except (ArgumentError, TypeError, ValueError, OSError, RecursionError) as error:
+        cause: BaseException | None = error
+        while cause is not None:
+            if isinstance(cause, UserError):
+                raise cause from error
+            cause = cause.__cause__ or cause.__context__
         known = parser._option_string_actions
         for option in (item.partition("=")[0] for item in arguments if item.startswith("--")):
             if option.partition(".")[0] not in known:
@@ -93,10 +104,17 @@ def guarded(prog: str) -> Callable[[Main], Main]:
         @functools.wraps(main)
         def wrapped(argv: list[str] | None = None) -> int:
             try:
-                return main(argv)
+                status = main(argv)
+                sys.stdout.flush()
+                return status
             except (UserError, CheckpointError) as error:
-                print(f"{prog}: error: {error}", file=sys.stderr)
-                return 2
+                return _told(prog, error)
+            except OSError as error:
+                _close_if_unwritable(sys.stdout)
+                place = f"cannot use {error.filename}: " if error.filename else ""
+                return _told(
+                    prog, UserError(f"{place}{reason(error)}; choose a place with space and permission")
+                )
             except KeyboardInterrupt:
                 print(f"{prog}: interrupted; what was finished is kept", file=sys.stderr)
                 return 130
@@ -104,6 +122,21 @@ def guarded(prog: str) -> Callable[[Main], Main]:
         return wrapped
 
     return decorate
+
+
+def _told(prog: str, error: Exception) -> int:
+    """Print an error and return the status that a command ends with."""
+    print(f"{prog}: error: {error}", file=sys.stderr)
+    return 2
+
+
+def _close_if_unwritable(stream: TextIO) -> None:
+    """Let what a stream still holds go nowhere if it cannot be written, lest the interpreter tries again at its end."""
+    try:
+        stream.flush()
+    except OSError:
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _field_docs(config: type) -> dict[str, str]:

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from hebblm.adapt.methods import check_methods, unaliased
 from hebblm.cli.common import guarded, parse
-from hebblm.errors import UserError
+from hebblm.errors import UserError, unreadable
 from hebblm.evaluation.hyperparameters import parse_settings
 from hebblm.models.catalog import model_folder
 from hebblm.models.device import check_device
@@ -163,7 +163,7 @@ def _text(path: Path) -> str:
     try:
         return path.read_bytes().decode("utf-8")
     except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
+        raise unreadable(path, error) from error
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not UTF-8 at byte {error.start}; convert it first") from error
 

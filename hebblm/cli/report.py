@@ -136,7 +136,7 @@ def _load(path: Path, edges: list[int] | None) -> tuple[Result, TokenLosses | No
     file = _folder(path) / tokens.FILE_NAME
     if not file.exists() and edges is None:
         return result, None
-    losses = TokenLosses.load(file)
+    losses = TokenLosses.load(file, result)
     return (result if edges is None else tokens.with_edges(result, losses, edges)), losses
 
 

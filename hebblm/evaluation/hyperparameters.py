@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 
 from hebblm.adapt import MethodSettings
-from hebblm.errors import UserError
+from hebblm.errors import MOST, UserError
 from hebblm.memory import MemoryConfig
 from hebblm.models.update import BaseUpdate, DynamicConfig
 from hebblm.suggest import closest
@@ -139,6 +139,6 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
     except msgspec.ValidationError as error:
         wanted = f"a number, or {choice}" if words else f"a value of type {kinds[0].__name__}"
         raise UserError(f"{name}={value} must be {wanted}") from error
-    if found != found:
-        raise UserError(f"{name}={value} must be a number")
+    if isinstance(found, (int, float)) and not abs(found) <= MOST:
+        raise UserError(f"{name}={value} must be a number of at most {MOST:.0e}")
     return found

@@ -13,7 +13,7 @@ from rich.console import Console
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from hebblm.errors import UserError
+from hebblm.errors import UserError, reason
 from hebblm.files import atomic_path, read_json, sha256, write_json
 from hebblm.models.base import State
 
@@ -73,7 +73,7 @@ class Parts:
             lock = (self.folder / "lock").open("w")
         except OSError as error:
             raise UserError(
-                f"cannot write {self.folder}: {error.strerror}; choose a place with space and permission"
+                f"cannot write {self.folder}: {reason(error)}; choose a place with space and permission"
             ) from error
         with lock:
             try:

@@ -23,7 +23,7 @@ from hebblm.files import hash_of, sha256
 from hebblm.memory import AnyMemory, build_memory
 from hebblm.models.allocator import keep_freed_memory
 from hebblm.models.base import Ids, LearningBase, StreamBase, TrainedModel
-from hebblm.models.catalog import trained_on
+from hebblm.models.catalog import checkpoint_dictionary, trained_on
 from hebblm.models.huggingface.model import HuggingFaceModel
 from hebblm.models.shipped import obtain_model, open_model
 from hebblm.models.store import prepared_corpus
@@ -388,7 +388,7 @@ def _checkpoint_dictionary(folder: Path, policy: Normalization) -> tuple[Diction
     if not path.is_file():
         raise UserError(f"{folder} has no {DICTIONARY_FILE}; name the corpus it was trained on with --source")
     corpus = read_config(folder).get("training", {}).get("corpus", {})
-    return Dictionary.load(path), corpus.get("normalization", policy)
+    return checkpoint_dictionary(folder), corpus.get("normalization", policy)
 
 
 def _default_normalization(source: str | None, target: str) -> Normalization:

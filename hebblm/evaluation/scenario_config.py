@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Literal, Self
 
-from hebblm.errors import UserError
+from hebblm.errors import MOST, UserError
 from hebblm.models.catalog import check_configured, is_causal, model_folder, trained_on
 from hebblm.models.device import check_device
 from hebblm.models.presets import check_preset
@@ -16,6 +16,9 @@ from hebblm.text.manifest import file_corpora
 from hebblm.text.prepared import DICTIONARY_FILE
 
 Content = Literal["both", "train", "test"]
+
+
+MOST_NEIGHBORS = 100_000
 
 
 @dataclass(frozen=True)
@@ -90,8 +93,14 @@ class ScenarioConfig:
     def __post_init__(self) -> None:
         for name in ("training_entries", "k", "update_every", "max_tokens"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UserError(f"{name} = {value} must be at least 1")
+            if value is not None and not 1 <= value <= MOST:
+                raise UserError(f"{name} = {value} must be at least 1 and at most {MOST}")
+        if self.k > MOST_NEIGHBORS:
+            raise UserError(
+                f"k = {self.k} must be at most {MOST_NEIGHBORS:,}, so that a query's neighbours fit"
+            )
+        if not 0 <= self.seed <= MOST:
+            raise UserError(f"seed = {self.seed} must be at least 0 and at most {MOST}")
         if not 0 < self.unk_share < 1:
             raise UserError(f"unk_share = {self.unk_share} must lie in (0, 1)")
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from hebblm.errors import UserError
+from hebblm.errors import UserError, reason
 
 
 def to_numpy(tensor: Tensor) -> npt.NDArray[Any]:
@@ -99,7 +99,7 @@ class MappedArray:
             self._file.flush()
         except OSError as error:
             raise UserError(
-                f"the memory does not fit in {tempfile.gettempdir()}: {error.strerror}; "
+                f"the memory does not fit in {tempfile.gettempdir()}: {reason(error)}; "
                 "point TMPDIR to a larger disk"
             ) from error
         self._map(self._length + len(rows))

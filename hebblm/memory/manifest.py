@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+import msgspec
 import torch
 
 from hebblm.errors import UserError
-from hebblm.files import read_json, sha256, write_json
+from hebblm.files import Count, read_record, sha256, write_json
 from hebblm.memory.faiss_index import TrainedIndex
 
 SCHEMA = "hebblm-memory/1"
@@ -21,7 +22,7 @@ DTYPES = {
     "float32": torch.float32,
     "float64": torch.float64,
 }
-KINDS = ("exact", "ring", "faiss", "hybrid")
+Some = Annotated[int, msgspec.Meta(ge=1, le=1 << 62)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +38,10 @@ class IndexManifest:
     """
 
     factory: str
-    rescore: int
-    nprobe: int | None
+    rescore: Some
+    nprobe: Some | None
     spec: str | None
-    trained: int
+    trained: Count
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], trained: TrainedIndex | None) -> IndexManifest:
@@ -54,20 +55,20 @@ class Manifest:
     """See the module; ``files`` maps each name to its size in bytes and its sha256."""
 
     schema: str
-    kind: str
+    kind: Literal["exact", "ring", "faiss", "hybrid"]
     model_hash: str
     dictionary_hash: str
-    dtype: str
-    count: int
-    dim: int
-    capacity: int | None = None
-    flush_at: int | None = None
+    dtype: Literal["float16", "bfloat16", "float32", "float64"]
+    count: Count
+    dim: Count
+    capacity: Some | None = None
+    flush_at: Some | None = None
     index: IndexManifest | None = None
-    files: dict[str, tuple[int, str]]
+    files: dict[str, tuple[Count, str]]
 
     def write(self, folder: Path) -> None:
         """Write ``manifest.json`` into ``folder``."""
-        write_json(folder / NAME, asdict(self))
+        write_json(folder / NAME, asdict(self), seal=True)
 
 
 def describe_files(folder: Path) -> dict[str, tuple[int, str]]:
@@ -84,16 +85,7 @@ def read_manifest(folder: Path) -> Manifest:
     path = folder / NAME
     if not path.is_file():
         raise UserError(f"{folder} holds no saved memory: {NAME} is missing; save one there first")
-    raw = read_json(path)
-    schema = raw.get("schema") if isinstance(raw, dict) else None
-    if schema != SCHEMA:
-        raise UserError(f"{path} has schema {schema!r}, not {SCHEMA!r}; build the memory anew")
-    try:
-        index = None if raw["index"] is None else IndexManifest(**raw["index"])
-        files = {str(name): (int(size), str(digest)) for name, (size, digest) in raw["files"].items()}
-        manifest = Manifest(**{**raw, "index": index, "files": files})
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UserError(f"{path} is malformed ({error}); build the memory anew") from error
+    manifest = read_record(Manifest, path, "build the memory anew", SCHEMA)
     _check_fields(manifest, path)
     return manifest
 
@@ -135,13 +127,9 @@ def check_files(manifest: Manifest, folder: Path) -> None:
 
 def _check_fields(manifest: Manifest, path: Path) -> None:
     """Refuse values from which no memory can be made."""
-    numbers = (manifest.count, manifest.dim)
     sound = (
-        manifest.kind in KINDS
-        and manifest.dtype in DTYPES
-        and all(isinstance(number, int) and number >= 0 for number in numbers)
-        and (manifest.kind != "ring" or isinstance(manifest.capacity, int))
-        and (manifest.kind != "hybrid" or isinstance(manifest.flush_at, int))
+        (manifest.kind != "ring" or manifest.capacity is not None)
+        and (manifest.kind != "hybrid" or manifest.flush_at is not None)
         and (manifest.kind != "faiss" or manifest.index is not None)
         and all(Path(name).name == name for name in manifest.files)
     )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from hebblm.errors import UserError
-from hebblm.files import atomic_path, read_json, write_json
+from hebblm.files import Count, atomic_path, read_record, write_json
 from hebblm.memory.arrays import from_numpy, to_numpy
 from hebblm.memory.base import AnyMemory
 from hebblm.memory.faiss_index import TrainedIndex, load_faiss
@@ -20,6 +20,16 @@ from hebblm.memory.store import EntryStore
 
 CHUNK = 65_536
 ABOUT = "about.json"
+
+
+class About(TypedDict, total=False):
+    """What stands beside the entries of a saved memory."""
+
+    model: str | None
+    known: Count | None
+    words: list[str]
+    texts: list[dict[str, Any]]
+    identity: str
 
 
 def save_memory(
@@ -53,7 +63,7 @@ def save_memory(
         if trained is not None:
             _write_index(trained, temporary / "index.faiss")
         if about is not None:
-            write_json(temporary / ABOUT, dict(about))
+            write_json(temporary / ABOUT, dict(about), seal=True)
         Manifest(
             schema=SCHEMA,
             kind=memory.kind,
@@ -84,12 +94,14 @@ def check_replaceable(folder: Path) -> None:
             raise UserError(f"{folder} holds something else than a memory; choose another folder") from error
 
 
-def read_about(folder: Path) -> dict[str, Any]:
+def read_about(folder: Path, name: str = ABOUT) -> dict[str, Any]:
     """Return what stands beside the entries of a saved memory, empty where nothing was said.
 
     Among it are ``words``, the new ones behind the ``known`` classes of the model.
     """
-    return read_json(folder / ABOUT) if (folder / ABOUT).is_file() else {}
+    if not (folder / name).is_file():
+        return {}
+    return dict(read_record(About, folder / name, "build the memory anew"))
 
 
 def read_entries(manifest: Manifest, folder: Path, *, mmap: bool, device: torch.device) -> EntryStore:

@@ -14,6 +14,8 @@ from hebblm.errors import UserError
 from hebblm.files import read_json
 from hebblm.installation import models_path
 from hebblm.suggest import closest, unknown
+from hebblm.text.dictionary import Dictionary
+from hebblm.text.prepared import DICTIONARY_FILE
 
 HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 """What the hub could know a model by."""
@@ -109,6 +111,20 @@ def trained_on(folder: Path) -> dict[str, Any]:
         return {"name": name, "normalization": "raw"} if isinstance(name, str) else {}
     corpus: dict[str, Any] = read_config(folder).get("training", {}).get("corpus", {})
     return corpus
+
+
+def checkpoint_dictionary(folder: Path) -> Dictionary:
+    """Return the dictionary beside a model, whose counts are those of the text that the model was trained on.
+
+    Raises:
+        UserError: missing, malformed, or changed since the model was trained.
+    """
+    corpus, path = trained_on(folder), folder / DICTIONARY_FILE
+    dictionary = Dictionary.load(path, corpus.get("dictionary_file_sha256"))
+    counted, tokens = sum(dictionary.counts), corpus.get("train_tokens")
+    if tokens not in (None, counted):  # an earlier version wrote no more than this of the counts
+        raise UserError(f"{path} counts {counted:,} tokens, {folder / CONFIG} says {tokens:,}; restore it")
+    return dictionary
 
 
 def _record(folder: Path) -> dict[str, Any]:

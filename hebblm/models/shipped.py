@@ -9,7 +9,8 @@ import torch
 from rich.console import Console
 
 from awd_lstm import load_checkpoint, read_config
-from awd_lstm.checkpoint import WEIGHTS, file_sha256
+from awd_lstm.checkpoint import WEIGHTS
+from awd_lstm.files import file_sha256
 from hebblm.models.awd import AwdModel
 from hebblm.models.presets import get_preset
 from hebblm.models.store import model_folder, shipped_folder

@@ -10,7 +10,8 @@ import torch
 
 from awd_lstm import AWDLSTM, Event, Trainer, load_checkpoint, read_config, training_seconds
 from awd_lstm.state import STATE
-from hebblm.errors import UserError
+from hebblm.errors import UserError, reason
+from hebblm.files import sha256
 from hebblm.models.allocator import keep_freed_memory
 from hebblm.models.presets import Preset
 from hebblm.progress import bar, duration, say
@@ -69,7 +70,7 @@ def train_model(
             folder,
             dictionary_sha256=dictionary,
             device=device,
-            provenance={**provenance, "corpus": _describe(prepared)},
+            provenance={**provenance, "corpus": _describe(prepared, sha256(folder / DICTIONARY_FILE))},
         )
         if trainer.record.segments:
             say(
@@ -80,21 +81,27 @@ def train_model(
         (folder / STATE).unlink(missing_ok=True)
     except OSError as error:
         raise UserError(
-            f"cannot write {folder}: {error.strerror}; choose a place with space and permission"
+            f"cannot write {folder}: {reason(error)}; choose a place with space and permission"
         ) from error
     except ValueError as error:
         raise UserError(str(error)) from error
     return load_checkpoint(folder, dictionary_sha256=dictionary)
 
 
-def _describe(prepared: PreparedCorpus) -> dict[str, Any]:
-    """Return what a checkpoint records about its text: enough to read another text the same way."""
+def _describe(prepared: PreparedCorpus, dictionary: str) -> dict[str, Any]:
+    """Return what a checkpoint records about its text: enough to read another text the same way.
+
+    Args:
+        prepared: the text.
+        dictionary: sha256 of the file beside the weights.
+    """
     meta = prepared.meta
     return {
         "name": meta.name,
         "normalization": meta.normalization,
         "tokenizer": meta.tokenizer,
         "train_tokens": prepared.split("train").tokens,
+        "dictionary_file_sha256": dictionary,
         "provenance": meta.provenance,
     }
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hebblm.files import Count
 from hebblm.report.methods import BASE
-from hebblm.report.record import Count
 
 Losses = NDArray[np.floating]
 LEAST_BLOCKS = 10  # a part that fewer blocks hold has no interval: resampling so few says little

@@ -6,18 +6,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from hebblm.errors import UserError
 from hebblm.report import tokens
+from hebblm.report.logged import read_table, recorded
 from hebblm.report.methods import BASE, ordered
 from hebblm.report.result import Result
 from hebblm.report.tokens import TokenLosses
 
 NEIGHBORS_FILE = "neighbors.parquet"
-_COLUMNS = ("position", "rank", "from_stream", "place", "label", "distance", "closeness", "context")
+_KINDS = {
+    **dict.fromkeys(("position", "rank", "place"), "whole numbers"),
+    "from_stream": "true or false",
+    **dict.fromkeys(("label", "context"), "text"),
+    **dict.fromkeys(("distance", "closeness"), "numbers"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +67,9 @@ class Inspection:
             UserError: a file is missing or unreadable, or they are not of one run.
         """
         result = Result.load(folder)
-        losses = TokenLosses.load(folder / tokens.FILE_NAME)
+        losses = TokenLosses.load(folder / tokens.FILE_NAME, result)
         tokens.with_running(result, losses)  # refuses the losses of another run
-        return cls(result, losses, load_neighbors(folder / NEIGHBORS_FILE, losses.words.size))
+        return cls(result, losses, load_neighbors(folder / NEIGHBORS_FILE, losses.words.size, result))
 
     def methods(self) -> list[str]:
         """Return the methods that can be held against the base.
@@ -99,28 +103,23 @@ class Inspection:
         return np.where(both, 0.0, np.where(both, 0.0, base) - np.where(both, 0.0, other))
 
 
-def load_neighbors(path: Path, total: int) -> dict[int, tuple[Neighbor, ...]]:
+def load_neighbors(path: Path, total: int, result: Result | None = None) -> dict[int, tuple[Neighbor, ...]]:
     """Read the file that ``hebblm-eval --log-neighbors`` wrote; without the file there are no neighbours.
 
     Args:
         path: of the file.
         total: tokens of the stream.
+        result: of the same run, whose hash of the file is compared.
 
     Raises:
-        UserError: it is unreadable, lacks a column, or is of another run.
+        UserError: it is unreadable, was changed, lacks a column, or is of another run.
     """
-    if not path.exists():
+    if not path.exists() and not path.is_symlink() and (result is None or recorded(path, result) is None):
         return {}
-    try:
-        table = pq.read_table(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise UserError(f"{path} is not a readable parquet file ({error}); evaluate again") from error
-    absent = [name for name in _COLUMNS if name not in table.column_names]
-    if absent:
-        raise UserError(f"{path} lacks the column {absent[0]!r}; evaluate again")
+    table = read_table(path, _KINDS, result)
     found: dict[int, list[Neighbor]] = {}
     order = table.sort_by([("position", "ascending"), ("rank", "ascending")])
-    for row in order.select(["position", *_COLUMNS[2:]]).to_pylist():
+    for row in order.select([name for name in _KINDS if name != "rank"]).to_pylist():
         found.setdefault(row.pop("position"), []).append(Neighbor(**row))
     if found and not 0 <= min(found) <= max(found) < total:
         raise UserError(

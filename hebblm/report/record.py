@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -21,7 +21,7 @@ _WORDS = {
     "object": "an object",
     "array": "a list",
 }
-Count = Annotated[int, msgspec.Meta(ge=0)]
+
 _EXTRA = "extra"  # the field, where a record has it, that keeps the keys that are none of its own
 
 

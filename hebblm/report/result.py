@@ -9,10 +9,10 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from hebblm.errors import UserError
-from hebblm.files import read_json, write_json
+from hebblm.files import Count, read_json, write_json
 from hebblm.report import numbers
 from hebblm.report.gains import Gain
-from hebblm.report.record import Count, decode, encode, plain, read
+from hebblm.report.record import decode, encode, plain, read
 from hebblm.report.seconds import Seconds
 
 if TYPE_CHECKING:
@@ -233,13 +233,7 @@ class Result:
             UserError: the file is missing, truncated, of another schema, or unreadable.
         """
         file = path / FILE_NAME if path.is_dir() else path
-        try:
-            value = read_json(file)
-        except OSError as error:
-            raise UserError(
-                f"cannot read {file}: {error.strerror}; check the path and its permissions"
-            ) from error
-        return cls.from_json(value, str(file))
+        return cls.from_json(read_json(file), str(file))
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON data; infinite numbers as ``"inf"``.
@@ -259,5 +253,5 @@ class Result:
     def save(self, directory: Path | str) -> Path:
         """Write ``directory/result.json`` atomically and return its path."""
         path = Path(directory) / FILE_NAME
-        write_json(path, self.to_json())
+        write_json(path, self.to_json(), seal=True)
         return path

@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from hebblm.errors import UserError
 from hebblm.report.gains import Bootstrap, Gain
+from hebblm.report.logged import read_table
 from hebblm.report.methods import BASE, name_of, ordered
 from hebblm.report.parts import (
     DEFAULT_EDGES,
@@ -29,6 +28,7 @@ from hebblm.report.table import Column, Table
 
 FILE_NAME = "tokens.parquet"
 _PREFIX = "nll_"
+_KINDS = {"token": "text", "train_count": "whole numbers", "is_oov": "true or false", _PREFIX: "numbers"}
 _POINTS = 400
 _TOLERANCE = 1e-5  # losses may be stored in single precision
 
@@ -50,25 +50,18 @@ class TokenLosses:
     nll: Mapping[str, NDArray[np.float64]]
 
     @classmethod
-    def load(cls, path: Path) -> TokenLosses:
+    def load(cls, path: Path, result: Result | None = None) -> TokenLosses:
         """Read the file that ``hebblm-eval --log-samples`` wrote.
 
+        Args:
+            path: of the file.
+            result: of the same run, whose hash of the file is compared.
+
         Raises:
-            UserError: the file is missing, truncated, lacks a column, or holds a nan.
+            UserError: the file is missing, truncated or changed, lacks a column, or holds a nan.
         """
-        try:
-            table = pq.read_table(path)
-        except FileNotFoundError as error:
-            raise UserError(f"{path} does not exist; evaluate with --log-samples to get it") from error
-        except (pa.ArrowInvalid, OSError) as error:
-            raise UserError(f"{path} is not a readable parquet file ({error}); evaluate again") from error
-        names: list[str] = table.column_names
-        absent = [name for name in ("token", "train_count", "is_oov") if name not in names]
-        methods = [name.removeprefix(_PREFIX) for name in names if name.startswith(_PREFIX)]
-        if absent or not methods:
-            raise UserError(
-                f"{path} lacks the column {(absent or [_PREFIX + '<method>'])[0]!r}; evaluate again"
-            )
+        table = read_table(path, _KINDS, result)
+        methods = [name.removeprefix(_PREFIX) for name in table.column_names if name.startswith(_PREFIX)]
         nll = {method: table.column(_PREFIX + method).to_numpy().astype(np.float64) for method in methods}
         undefined = [method for method, losses in nll.items() if np.isnan(losses).any()]
         if undefined:

@@ -93,7 +93,7 @@ def prepare(
             provenance=dict(corpus.provenance),
             splits=splits,
         )
-        write_json(folder / CORPUS_FILE, meta.to_json())
+        write_json(folder / CORPUS_FILE, meta.to_json(), seal=True)
     return PreparedCorpus(destdir, dictionary, meta)
 
 

@@ -148,6 +148,8 @@ def foreign_text(path: Path, tokenizer: Tokenizer, *, whole: bool) -> Corpus:
     Raises:
         UserError: the file is missing or empty, or has too few lines to split.
     """
+    if path.is_dir():
+        raise UserError(f"{path} is a folder; name a UTF-8 text file")
     if not path.is_file():
         raise UserError(f"{path} does not exist; name a UTF-8 text file")
     if path.stat().st_size == 0:

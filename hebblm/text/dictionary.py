@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Literal
 
 from hebblm.errors import UserError
-from hebblm.files import write_text
+from hebblm.files import read_bytes, sha256, write_text
 
 UNK = "<unk>"
 EOS = "<eos>"
 FAIRSEQ_SPECIALS = ("<s>", "<pad>", "</s>", UNK)
 OVERWRITE = "#fairseq:overwrite"
+
+LONGEST = 1 << 28  # bytes of a file
+DIGITS = 18  # of a count, so that sums fit 64 bits
 
 Scheme = Literal["words", "fairseq"]
 
@@ -173,15 +176,21 @@ class Dictionary:
         write_text(path, "".join(lines))
 
     @classmethod
-    def load(cls, path: Path) -> Dictionary:
+    def load(cls, path: Path, recorded: str | None = None) -> Dictionary:
         """Read a dictionary file, one of ours or one of fairseq's.
 
         The file itself tells which: ours lists ``<unk>`` as a plain entry, which fairseq would refuse as a
         duplicate of its own special.
 
+        Args:
+            path: the file.
+            recorded: its sha256, where it was written down; counts are under no other hash.
+
         Raises:
-            UserError: the file is missing, is not UTF-8, or a line is not ``symbol count``.
+            UserError: the file is missing, was changed, is not UTF-8, or a line is not ``symbol count``.
         """
+        if recorded is not None and path.is_file() and sha256(path) != recorded:
+            raise UserError(f"{path} was changed since it was written; restore it, or make it anew")
         entries = _read_entries(path)
         ours = any(word == UNK and not overwrite for word, _, overwrite in entries)
         dictionary = cls("words" if ours else "fairseq")
@@ -205,9 +214,7 @@ class Dictionary:
 def _read_entries(path: Path) -> list[tuple[str, int, bool]]:
     """Return (symbol, count, overwrite) of each line of a dictionary file."""
     try:
-        text = path.read_bytes().decode("utf-8")
-    except OSError as error:
-        raise UserError(f"cannot read the dictionary {path}: {error.strerror}") from error
+        text = read_bytes(path, LONGEST).decode("utf-8")
     except UnicodeDecodeError as error:
         raise UserError(
             f"the dictionary {path} is not UTF-8 (byte {error.start}); save it as UTF-8"
@@ -218,7 +225,8 @@ def _read_entries(path: Path) -> list[tuple[str, int, bool]]:
         overwrite = fields[-1] == OVERWRITE
         fields = fields[:-1] if overwrite else fields
         # isdecimal alone would let other scripts' digits through.
-        if len(fields) < 2 or not (fields[-1].isascii() and fields[-1].isdecimal()):
+        number_like = fields[-1].isascii() and fields[-1].isdecimal() and len(fields[-1]) <= DIGITS
+        if len(fields) < 2 or not number_like:
             raise UserError(f"{path}, line {number}: {line[:60]!r} is not `symbol count`")
         entries.append((" ".join(fields[:-1]), int(fields[-1]), overwrite))
     return entries

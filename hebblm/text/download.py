@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hebblm.download import download
-from hebblm.errors import UserError
+from hebblm.errors import UserError, unreadable
 from hebblm.files import sha256
 from hebblm.text.manifest import CorpusEntry, FileEntry
 
@@ -47,7 +47,7 @@ def _verified(path: Path, file: FileEntry) -> Path:
     try:
         found = sha256(path)
     except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
+        raise unreadable(path, error) from error
     if found != file.sha256:
         raise UserError(
             f"{path} has sha256 {found}, not {file.sha256}; remove it or put the original file there"

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
+
+import msgspec
 
 from hebblm.errors import UserError
-from hebblm.files import read_json
+from hebblm.files import Count, read_json
 from hebblm.installation import manifest_path
 
 SCHEMA = "hebblm-corpora/1"
@@ -31,9 +33,9 @@ class FileEntry:
     path: str
     urls: tuple[str, ...]
     sha256: str
-    bytes: int
-    lines: int
-    tokens: int
+    bytes: Count
+    lines: Count
+    tokens: Count
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,29 +74,14 @@ def load_manifest(path: Path | None = None) -> dict[str, CorpusEntry]:
     document = read_json(path)
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise UserError(f"{path} is not a list of corpora of schema {SCHEMA}; restore it")
+    without: dict[str, object] = {"files": {}, "types": None}
     try:
-        return {name: _entry(name, fields) for name, fields in document["corpora"].items()}
-    except (KeyError, TypeError) as error:
+        listed = {name: {**without, **fields, "name": name} for name, fields in document["corpora"].items()}
+        return msgspec.convert(listed, dict[str, CorpusEntry])
+    except (KeyError, TypeError, AttributeError, msgspec.ValidationError) as error:
         raise UserError(f"{path} is incomplete ({error}); restore it") from error
 
 
 def file_corpora() -> list[str]:
     """Return the names of the corpora whose bytes are known, the same on every machine."""
     return [name for name, entry in load_manifest().items() if entry.kind == "files"]
-
-
-def _entry(name: str, fields: dict[str, Any]) -> CorpusEntry:
-    """Return one corpus of the manifest."""
-    files = {
-        split: FileEntry(**{**file, "urls": tuple(file["urls"])})
-        for split, file in fields.get("files", {}).items()
-    }
-    return CorpusEntry(
-        name=name,
-        title=fields["title"],
-        kind=fields["kind"],
-        licence=fields["licence"],
-        citation=fields["citation"],
-        files=files,
-        types=fields.get("types"),
-    )

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from hebblm.errors import UserError
-from hebblm.files import read_json, sha256
+from hebblm.files import Count, read_record, sha256
 from hebblm.text.corpora import CORPUS_FILE
 from hebblm.text.dictionary import Dictionary
 from hebblm.text.normalize import Normalization
@@ -19,10 +19,11 @@ from hebblm.text.tokenizers import Tokenizer, load_tokenizer
 
 SCHEMA = "hebblm-corpus/1"
 DICTIONARY_FILE = "dict.txt"
-DTYPES = ("uint8", "uint16", "int32")
+Dtype = Literal["uint8", "uint16", "int32"]
+DTYPES: tuple[Dtype, ...] = get_args(Dtype)
 
 
-def smallest_dtype(vocabulary_size: int) -> str:
+def smallest_dtype(vocabulary_size: int) -> Dtype:
     """Return the smallest integer type that holds every id below ``vocabulary_size``."""
     for name in DTYPES:
         if vocabulary_size - 1 <= np.iinfo(name).max:
@@ -47,12 +48,12 @@ class SplitMeta:
 
     file: str
     sha256: str
-    tokens: int
-    lines: int
-    words: int
-    bytes: int
-    unknown: int
-    literal: int | None = None
+    tokens: Count
+    lines: Count
+    words: Count
+    bytes: Count
+    unknown: Count
+    literal: Count | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +76,8 @@ class CorpusMeta:
     name: str
     normalization: Normalization
     tokenizer: Mapping[str, Any]
-    dtype: str
-    vocabulary_size: int
+    dtype: Dtype
+    vocabulary_size: Count
     dictionary_hash: str
     min_count: int
     max_words: int | None
@@ -86,14 +87,6 @@ class CorpusMeta:
     def to_json(self) -> dict[str, Any]:
         """Return the content of ``corpus.json``."""
         return {"schema": SCHEMA, **asdict(self)}
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> CorpusMeta:
-        """Read the content of ``corpus.json``."""
-        fields = {name: value for name, value in document.items() if name != "schema"}
-        return cls(
-            **{**fields, "splits": {name: SplitMeta(**meta) for name, meta in fields["splits"].items()}}
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,26 +134,29 @@ def load_prepared(folder: Path) -> PreparedCorpus:
     Raises:
         UserError: the folder is none, is of another version, or a file is missing, cut short or changed.
     """
-    path = folder / CORPUS_FILE
-    document = read_json(path)
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise UserError(f"{path} is not of schema {SCHEMA}; write it again with hebblm-preprocess")
-    try:
-        meta = CorpusMeta.from_json(document)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path} is incomplete ({error}); write it again with hebblm-preprocess") from error
-    if meta.dtype not in DTYPES:
-        raise UserError(
-            f"{path} names the type {meta.dtype!r}, not one of {', '.join(DTYPES)}; write it again"
-        )
+    path, remedy = folder / CORPUS_FILE, "write it again with hebblm-preprocess"
+    meta = read_record(CorpusMeta, path, remedy, SCHEMA)
     dictionary = Dictionary.load(folder / DICTIONARY_FILE)
     if dictionary.hash() != meta.dictionary_hash or len(dictionary) != meta.vocabulary_size:
         raise UserError(
             f"{folder / DICTIONARY_FILE} is not the dictionary of {path}; preprocess the corpus again"
         )
-    for split in meta.splits.values():
+    found = PreparedCorpus(folder, dictionary, meta)
+    for name, split in meta.splits.items():
+        if Path(split.file).name != split.file:
+            raise UserError(f"{path} names {split.file!r}, which is no file beside it; {remedy}")
         _verify(folder / split.file, split, np.dtype(meta.dtype).itemsize)
-    return PreparedCorpus(folder, dictionary, meta)
+        if meta.tokenizer.get("name") == "whitespace" and split.words != split.tokens - split.lines:
+            raise UserError(f"{path} counts other words of {name} than {split.file} holds; {remedy}")
+        # The hash of a dictionary leaves its counts out, but they are those of the training text.
+        counts = np.bincount(found.tokens(name), minlength=len(dictionary))
+        if len(counts) > len(dictionary):
+            raise UserError(f"{folder / split.file} has ids beyond {DICTIONARY_FILE}; {remedy}")
+        if name == "train" and not np.array_equal(counts, dictionary.counts):
+            raise UserError(
+                f"the counts of {folder / DICTIONARY_FILE} are not those of {split.file}; {remedy}"
+            )
+    return found
 
 
 def _verify(path: Path, split: SplitMeta, itemsize: int) -> None:
@@ -168,7 +164,7 @@ def _verify(path: Path, split: SplitMeta, itemsize: int) -> None:
     if not path.is_file():
         raise UserError(f"{path} is missing; preprocess the corpus again")
     size = path.stat().st_size
-    if size != split.tokens * itemsize:
+    if size != split.tokens * itemsize or not size:
         raise UserError(
             f"{path} has {size} bytes, not {split.tokens * itemsize}; preprocess the corpus again"
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from hebblm.errors import UserError
+from hebblm.errors import UserError, unreadable
 from hebblm.files import sha256
 
 MAX_LINE_BYTES = 1 << 26
@@ -94,7 +94,7 @@ def _raw_lines(path: Path) -> Iterator[bytes]:
                     )
                 yield raw
     except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
+        raise unreadable(path, error) from error
 
 
 def _decode(raw: bytes, path: Path, offset: int) -> str:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from hebblm.adapt.checks import Share
 from hebblm.adapt.functional.shares import LearnedShare
-from hebblm.errors import UserError
+from hebblm.errors import UserError, reason
 from hebblm.tuning.grid import Point
 
 Losses = npt.NDArray[np.float64]
@@ -42,7 +42,7 @@ class LossTable:
             self._file.write(np.ascontiguousarray(losses.T, dtype=np.float32).tobytes())
         except OSError as error:
             raise UserError(
-                f"the losses of the grid do not fit in {tempfile.gettempdir()}: {error.strerror}; "
+                f"the losses of the grid do not fit in {tempfile.gettempdir()}: {reason(error)}; "
                 "point TMPDIR to a larger disk"
             ) from error
 

@@ -17,6 +17,7 @@ from hebblm.files import atomic_path
 
 FORMAT = "hebblm-vision-state/1"
 HEADER = "hebblm-vision"
+HASH = "sha256"
 
 
 def save_state(path: Path, tensors: dict[str, Tensor], record: dict[str, Any]) -> None:
@@ -27,7 +28,7 @@ def save_state(path: Path, tensors: dict[str, Tensor], record: dict[str, Any]) -
 def write_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, str]) -> None:
     """Write a safetensors file, atomically; the same bytes for the same content."""
     # One entry alone: the library writes several in an order that changes from run to run.
-    metadata = {HEADER: json.dumps(header, sort_keys=True)}
+    metadata = {HEADER: json.dumps({**header, HASH: _hash(tensors, header)}, sort_keys=True)}
     with atomic_path(path) as temporary:
         # As bytes: the library's own writing to a file hides the cause of a failure in its text.
         temporary.write_bytes(
@@ -48,7 +49,7 @@ def load_state(
     Raises:
         UserError: truncated, another format, or the state of another run.
     """
-    if not path.exists():
+    if not path.exists() and not path.is_symlink():
         return None
     remedy = remedy.format(folder=path.parent, path=path)
     tensors, header = _read(path, remedy)
@@ -72,11 +73,28 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
 def _read(path: Path, remedy: str) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Return tensors and header of a safetensors file."""
     try:
+        if not path.is_file():
+            raise UserError(f"{path} is no file; {remedy}")
         with safe_open(path, framework="pt") as stream:
             header = json.loads((stream.metadata() or {}).get(HEADER, "{}"))
-            return {name: stream.get_tensor(name) for name in stream.keys()}, header  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
+            tensors = {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError) as error:
+        if isinstance(error, UserError):
+            raise
         raise UserError(f"{path} is truncated or unreadable; {remedy}") from error
+    recorded = header.pop(HASH, None)  # one of an earlier version has none
+    if recorded is not None and recorded != _hash(tensors, header):
+        raise UserError(f"{path} was changed since it was written; {remedy}")
+    return tensors, header
+
+
+def _hash(tensors: dict[str, Tensor], header: dict[str, str]) -> str:
+    """Return the sha256 of tensors, their names, types and shapes, and the header beside them."""
+    found = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+    for name, tensor in sorted(tensors.items()):
+        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        found.update(tensor.cpu().contiguous().view(-1).view(torch.uint8).numpy())
+    return found.hexdigest()
 
 
 def digest(tensor: Tensor) -> str:

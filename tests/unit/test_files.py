@@ -3,12 +3,22 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from hebblm.errors import UserError
-from hebblm.files import atomic_path, check_writable, hash_of, read_json, sha256, write_json, write_text
+from hebblm.files import (
+    atomic_path,
+    check_writable,
+    hash_of,
+    read_json,
+    read_record,
+    sha256,
+    write_json,
+    write_text,
+)
 from hebblm.provenance import command_line, provenance
 
 
@@ -96,3 +106,48 @@ def test_a_result_says_where_it_came_from() -> None:
     assert {"python", "hebblm", "torch", "numpy"} <= set(record["versions"])
     assert record["commit"] is None or len(record["commit"].rstrip("+")) == 40
     assert command_line("hebblm-eval", ["--text", "a b.txt"]) == "hebblm-eval --text 'a b.txt'"
+
+
+def test_what_a_killed_process_left_is_swept_away(tmp_path: Path) -> None:
+    path, killed = tmp_path / "x.json", 2**22 + 1  # beyond the largest number of a process
+    with atomic_path(path) as temporary:
+        mine = temporary.name.replace(str(os.getpid()), str(killed))
+        other = temporary.name.replace(f"-{os.getpid()}.", f"-{os.getppid()}.")
+        temporary.write_text("1")
+    for left in (mine, other):
+        (tmp_path / left).write_text("half")
+    write_json(path, {})
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted([other, "x.json"])
+
+
+def test_a_sealed_document_that_was_edited_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    write_json(path, {"b": 1.5, "a": {"2": [1, "é"]}}, seal=True)
+    assert read_json(path) == {"b": 1.5, "a": {"2": [1, "é"]}}
+    path.write_text(path.read_text().replace("1.5", "1.6"))
+    with pytest.raises(UserError, match="was changed since it was written"):
+        read_json(path)
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda path: path.mkdir(), "is a folder; name a file"),
+        (os.mkfifo, "is no plain file"),
+        (lambda path: path.symlink_to(path.name), "cannot read .*levels of symbolic links"),
+        (lambda path: path.write_text("[" * 100_000), "not valid JSON"),
+        (lambda path: path.write_text("1" * 10_000), "not valid JSON"),
+        (lambda path: path.write_bytes(b"\xff"), "not valid JSON"),
+        (lambda path: path.write_text('{"a": "x"}'), "does not fit .*remedy"),
+    ],
+)
+def test_what_is_no_record_is_refused_in_one_line(
+    tmp_path: Path, make: Callable[[Path], object], told: str
+) -> None:
+    make(tmp_path / "x.json")
+    with pytest.raises(UserError, match=told):
+        read_record(dict[str, int], tmp_path / "x.json", "remedy")
+
+
+def test_a_long_name_is_cut() -> None:
+    assert len(str(UserError(f"cannot read {'x' * 5000}"))) < 400

@@ -11,9 +11,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from hebblm.errors import UserError
-from hebblm.files import sha256
-from hebblm.vision.data.fetch import Remote, find
+from hebblm.errors import UserError, unreadable
+from hebblm.vision.data.fetch import Remote, checked, find
 from hebblm.vision.data.images import ImageDataset, Images, check_labels
 from hebblm.vision.data.pickled import parse_pickle
 
@@ -26,10 +25,16 @@ ARCHIVES = {
     "cifar-100-python.tar.gz": PICKLED,
 }
 """By file name, the members that are read and the part that each holds."""
+KNOWN = {
+    "cifar-100-binary.tar.gz": "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
+    "cifar-100-binary-rebuilt.tar.xz": "c3012c370652f8ec7443d26c3fcb28ed3044e1700cb585588dcaf500a9aea76d",
+    "cifar-100-python.tar.gz": "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
+}
+"""The sha256 of each."""
 OFFICIAL = Remote(
     f"{FOLDER}/cifar-100-binary.tar.gz",
     ("https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",),
-    "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
+    KNOWN["cifar-100-binary.tar.gz"],
 )
 CLASSES = 100
 SUPERCLASSES = 20
@@ -48,11 +53,12 @@ def load_cifar100(folders: Sequence[Path], downloads: Path | None = None) -> Ima
         downloads: where to put the official archive where no folder has any; None downloads nothing.
 
     Raises:
-        UserError: no archive, or one that is truncated, lacks a member, has records of another size or a pickle that
-            holds more than pictures.
+        UserError: no archive, or one that is truncated, lacks a member, has records of another size, or of pickles one
+            that is not the official one.
     """
     path = find(folders, ARCHIVES, OFFICIAL, downloads, put="the archive")
     members = ARCHIVES[path.name]
+    found = checked(path, KNOWN[path.name], required=members is PICKLED)
     parts: dict[str, Images] = {}
     try:
         # As a stream: the members are met in one pass, and nothing is written to disk.
@@ -71,11 +77,11 @@ def load_cifar100(folders: Sequence[Path], downloads: Path | None = None) -> Ima
     except (tarfile.TarError, lzma.LZMAError, EOFError, zlib.error) as error:
         raise UserError(f"{path} is truncated or no archive ({error}); get the file again") from error
     except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+        raise unreadable(path, error) from error
     for name, part in members.items():
         if part not in parts:
             raise UserError(f"{path} has no {name}; get CIFAR-100's own")
-    return ImageDataset("CIFAR-100", parts["train"], parts["test"], CLASSES, {path.name: sha256(path)})
+    return ImageDataset("CIFAR-100", parts["train"], parts["test"], CLASSES, {path.name: found})
 
 
 def parse_records(data: bytes, source: str) -> Images:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hebblm.download import download
-from hebblm.errors import UserError
+from hebblm.errors import UserError, unreadable
+from hebblm.files import sha256
+from hebblm.progress import say
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,28 @@ def fetch(remote: Remote, folder: Path) -> Path:
         target.name, target, place=remote.path, mirrored=remote.path, urls=remote.urls, sha256=remote.sha256
     )
     return target
+
+
+def checked(path: Path, known: str | None, *, required: bool = False) -> str:
+    """Return the sha256 of a file, and say so where it is not the known one.
+
+    Args:
+        path: the file.
+        known: sha256 of the original, None where there is none.
+        required: no other file may be read, such as one whose format can do harm.
+
+    Raises:
+        UserError: unreadable, or another file where the original is required.
+    """
+    try:
+        found = sha256(path)
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if known is not None and found != known:
+        if required:
+            raise UserError(f"{path} has sha256 {found}, not {known}; get the original file")
+        say(f"{path} is not the original file (its sha256 is {found}, not {known})")
+    return found
 
 
 def find(

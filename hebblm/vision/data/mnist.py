@@ -13,9 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hebblm.errors import UserError
-from hebblm.files import sha256
-from hebblm.vision.data.fetch import Remote, find
+from hebblm.errors import UserError, unreadable
+from hebblm.vision.data.fetch import Remote, checked, find
 from hebblm.vision.data.images import ImageDataset, Images, check_labels
 
 FOLDER = "mnist"
@@ -71,7 +70,7 @@ def load_mnist(folders: Sequence[Path], downloads: Path | None = None) -> ImageD
         labels = labels.to(torch.int64)
         check_labels(labels, CLASSES, classes)
         parts[part] = Images(pixels.unsqueeze(1), labels)
-        hashes |= {path.name: sha256(path) for path in (pictures, classes)}
+        hashes |= {path.name: checked(path, SHA256.get(path.stem)) for path in (pictures, classes)}
     return ImageDataset("MNIST", parts["train"], parts["test"], CLASSES, hashes)
 
 
@@ -99,7 +98,7 @@ def read_idx(path: Path, dimensions: int) -> Tensor:
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UserError(f"{path} is truncated or damaged ({error}); get the file again") from error
     except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+        raise unreadable(path, error) from error
     if len(values) != expected:
         found = "more" if len(values) > expected else f"only {len(values):,}"
         raise UserError(

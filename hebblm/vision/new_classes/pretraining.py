@@ -140,7 +140,8 @@ def pretrained(
         tensors = {**classifier.state_dict(), "mean": mean, "deviation": deviation}
         with atomic_path(folder, directory=True) as temporary:
             write_tensors(temporary / MODEL_FILE, tensors, {"run": wanted.run})
-            write_json(temporary / RECORD_FILE, {**record, "file_sha256": sha256(temporary / MODEL_FILE)})
+            record["file_sha256"] = sha256(temporary / MODEL_FILE)
+            write_json(temporary / RECORD_FILE, record, seal=True)
         state.unlink(missing_ok=True)
     return _load(wanted, folder, device)
 

@@ -73,7 +73,7 @@ def run_timing(setup: ClassSetup) -> Times:
             for name in METHODS[shift:] + METHODS[:shift]:
                 seconds[name].append(_timed(setup, start, remembered, name, values, settings.timing.samples))
                 progress(settings.timing.samples)
-            write_json(path, seconds)
+            write_json(path, seconds, seal=True)
     return Times(values, tuning, start.record, seconds)
 
 

@@ -37,7 +37,7 @@ def tuned_once(
     path = cache / FOLDER / f"tuning-{name}-{run}.json"
     if not path.exists():
         values, tried = tune()
-        write_json(path, {"values": values, "tried": tried})
+        write_json(path, {"values": values, "tried": tried}, seal=True)
     found = read_json(path)
     return found["values"], found["tried"]
 

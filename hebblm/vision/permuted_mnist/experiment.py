@@ -134,7 +134,7 @@ class PermutedMnist:
             for size in settings.stored:
                 mbpa, hebb = tune_adaptation(stream, settings, model, size, progress.queries)
                 tried |= {f"mbpa-{size}": mbpa.tried, f"hebb-{size}": hebb.tried}
-            write_json(path, {"run": run, "tried": tried})
+            write_json(path, {"run": run, "tried": tried}, seal=True)
         adaptation = {
             size: (best(tried[f"mbpa-{size}"]), best(tried[f"hebb-{size}"])) for size in settings.stored
         }

@@ -11,7 +11,9 @@ import torch
 from safetensors.torch import save_file
 
 from awd_lstm import AWDLSTM, AWDLSTMConfig, CheckpointError, checkpoint, grow_vocabulary
-from awd_lstm.checkpoint import load_checkpoint, read_config, replacing, save_checkpoint
+from awd_lstm.checkpoint import load_checkpoint, read_config, save_checkpoint
+from awd_lstm.files import file_sha256, read_file, replacing
+from awd_lstm.files import save_file as sealed_file
 
 HASH = "ab" * 32
 
@@ -81,13 +83,13 @@ def test_a_truncated_file_is_refused(tmp_path: Path, share: float) -> None:
     path = tmp_path / "model.safetensors"
     content = path.read_bytes()
     path.write_bytes(content[: int(len(content) * share)])
-    with pytest.raises(CheckpointError, match="truncated or not a safetensors file"):
+    with pytest.raises(CheckpointError, match="truncated or"):
         load_checkpoint(tmp_path)
 
 
 def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"PK\x03\x04 a zip archive, say from torch.save" * 9)
-    with pytest.raises(CheckpointError, match="truncated or not a safetensors file"):
+    with pytest.raises(CheckpointError, match="truncated or"):
         load_checkpoint(tmp_path)
 
 
@@ -103,13 +105,28 @@ def test_a_missing_checkpoint_names_its_place(tmp_path: Path) -> None:
         load_checkpoint(tmp_path / "nowhere")
 
 
-def test_weights_that_are_not_those_of_the_json_are_refused(tmp_path: Path) -> None:
+def of_an_earlier_version(folder: Path) -> Path:
+    """Write the weights again as the library does, without a hash in their header."""
+    path = folder / "model.safetensors"
+    header, tensors = read_file(path, "")
+    document = read_config(folder)
+    save_file(tensors, path, {name: text for name, text in header.items() if name != "sha256"})
+    document["weights_sha256"] = file_sha256(path)
+    (folder / "config.json").write_text(json.dumps(document))
+    return path
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+@pytest.mark.parametrize("json_there", [False, True])
+def test_weights_that_were_changed_are_refused(tmp_path: Path, earlier: bool, json_there: bool) -> None:
     saved(tmp_path)
-    path = tmp_path / "model.safetensors"
+    path = of_an_earlier_version(tmp_path) if earlier else tmp_path / "model.safetensors"
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    with pytest.raises(CheckpointError, match=r"does not match the sha256 in config\.json"):
+    if not json_there:
+        (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(CheckpointError, match=r"changed since|sha256 in config\.json|has no hash of"):
         load_checkpoint(tmp_path)
 
 
@@ -118,6 +135,93 @@ def test_weights_without_their_json_load(tmp_path: Path) -> None:
     (tmp_path / "config.json").unlink()
     assert torch.equal(load_checkpoint(tmp_path).embedding, model.embedding)
     assert read_config(tmp_path) == {}
+
+
+def test_weights_of_an_earlier_version_load(tmp_path: Path) -> None:
+    model = saved(tmp_path)
+    of_an_earlier_version(tmp_path)
+    assert torch.equal(load_checkpoint(tmp_path).embedding, model.embedding)
+
+
+def test_the_same_model_is_the_same_bytes_of_the_usual_mode(tmp_path: Path) -> None:
+    for name in "ab":
+        saved(tmp_path / name)
+    one, other = (tmp_path / name / "model.safetensors" for name in "ab")
+    assert one.read_bytes() == other.read_bytes()
+    assert one.stat().st_mode == (tmp_path / "a" / "config.json").stat().st_mode
+
+
+def change(tensors: dict[str, torch.Tensor], header: dict[str, str], kind: str) -> None:
+    """Make a file that does not fit."""
+    config = json.loads(header["config"])
+    match kind:
+        case "missing":
+            del tensors["bias"]
+        case "extra":
+            tensors["more"] = torch.ones(1)
+        case "misshapen":
+            tensors["bias"] = torch.ones(3)
+        case "wide":
+            header["config"] = json.dumps({**config, "embedding_dim": 10**8})
+        case "deep":
+            header["config"] = json.dumps({**config, "layers": 10**9})
+        case "text":
+            header["config"] = json.dumps({**config, "layers": "two"})
+        case "rate":
+            header["config"] = json.dumps({**config, "dropout": 7})
+        case _:
+            del header[kind]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "missing",
+        "extra",
+        "misshapen",
+        "wide",
+        "deep",
+        "text",
+        "rate",
+        "config",
+        "format",
+        "dictionary_sha256",
+    ],
+)
+def test_a_file_that_does_not_fit_is_refused(tmp_path: Path, kind: str) -> None:
+    saved(tmp_path)
+    path = tmp_path / "model.safetensors"
+    header, tensors = read_file(path, "")
+    change(tensors, header, kind)
+    sealed_file(tensors, path, {name: text for name, text in header.items() if name != "sha256"})
+    (tmp_path / "config.json").unlink()
+    told = "has other tensors|says no shape|has format None|was trained with dictionary"
+    with pytest.raises(CheckpointError, match=told):
+        load_checkpoint(tmp_path, dictionary_sha256=HASH)
+
+
+@pytest.mark.parametrize(
+    "training", [[], {"corpus": 3}, {"corpus": {"normalization": "upper"}}, {"epoch": "9"}]
+)
+def test_a_json_with_other_types_is_refused(tmp_path: Path, training: object) -> None:
+    saved(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({"format": "awd-lstm/1", "training": training}))
+    with pytest.raises(CheckpointError, match="does not fit"):
+        read_config(tmp_path)
+
+
+def test_a_json_that_was_edited_is_refused(tmp_path: Path) -> None:
+    saved(tmp_path, seed=1)
+    path = tmp_path / "config.json"
+    path.write_text(path.read_text().replace('"seed": 1', '"seed": 2'))
+    with pytest.raises(CheckpointError, match="changed since it was written"):
+        read_config(tmp_path)
+
+
+def test_a_folder_in_place_of_the_json_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "config.json").mkdir()
+    with pytest.raises(CheckpointError, match="is no file"):
+        read_config(tmp_path)
 
 
 @pytest.mark.parametrize(("text", "complaint"), [("{", "not valid JSON"), ("[1]", "not a JSON object")])
@@ -185,4 +289,6 @@ def test_replacing_keeps_the_old_file_until_the_new_one_is_whole(tmp_path: Path)
 
 def test_the_config_is_plain_json(tmp_path: Path) -> None:
     saved(tmp_path)
-    assert json.loads((tmp_path / "config.json").read_text(encoding="utf-8")) == read_config(tmp_path)
+    plain = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
+    assert plain.pop("document_sha256")
+    assert plain == read_config(tmp_path)

@@ -61,7 +61,7 @@ def test_a_combination_may_be_written_with_a_plus() -> None:
         ("mbpa.steps", math.inf, "mbpa.steps=inf"),
         ("mbpa.lr", "fast", "mbpa.lr=fast must be a value of type float"),
         ("mbpa.lr", "nan", "mbpa.lr=nan"),
-        ("mbpa.lr", "inf", "mbpa.lr = inf"),
+        ("mbpa.lr", "inf", "mbpa.lr=inf"),
         ("mbpa.lr", [1], "mbpa.lr=.1. must be a value of type float"),
         ("mbpa.lr", True, "mbpa.lr=True"),
         ("mbpa.lr", "-1", "mbpa.lr = -1"),

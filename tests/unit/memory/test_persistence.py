@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ import pytest
 import torch
 
 from hebblm.errors import UserError
+from hebblm.files import read_json, write_json
 from hebblm.memory import (
     FaissMemory,
     FlatMemory,
@@ -136,13 +136,15 @@ Change = Callable[[dict[str, Any]], object]
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        (lambda m: m.update(schema="hebblm-memory/2"), f"schema 'hebblm-memory/2', not '{SCHEMA}'"),
-        (lambda m: m.pop("count"), "malformed"),
-        (lambda m: m.update(files=[]), "malformed"),
-        (lambda m: m.update(index={"surprise": 1}), "malformed"),
-        (lambda m: m.update(kind="octree"), "contradicts itself"),
+        (lambda m: m.update(schema="hebblm-memory/2"), f"not of schema {SCHEMA} but 'hebblm-memory/2'"),
+        (lambda m: m.pop("count"), "does not fit"),
+        (lambda m: m.update(files=[]), "does not fit"),
+        (lambda m: m.update(index={"surprise": 1}), "does not fit"),
+        (lambda m: m.update(kind="octree"), "does not fit"),
         (lambda m: m.update(kind="ring"), "contradicts itself"),
-        (lambda m: m.update(dtype="int8"), "contradicts itself"),
+        (lambda m: m.update(dtype="int8"), "does not fit"),
+        (lambda m: m.update(dim=-8), "does not fit"),
+        (lambda m: m.update(count=1 << 80), "does not fit"),
         (lambda m: m.update(count=199), "contradicts itself"),
         (lambda m: m.update(dim=9), "contradicts itself"),
         (lambda m: m.update(index=None), "contradicts itself"),
@@ -152,9 +154,9 @@ Change = Callable[[dict[str, Any]], object]
 )
 def test_bad_manifests_are_refused(tmp_path: Path, change: Change, match: str) -> None:
     folder = saved(tmp_path / "memory")
-    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest = read_json(folder / "manifest.json")
     change(manifest)
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    write_json(folder / "manifest.json", manifest)
     with pytest.raises(UserError, match=match):
         load(folder)
 
@@ -170,11 +172,9 @@ def test_an_index_of_other_keys_is_refused(tmp_path: Path) -> None:
     other.add(rows(0, 300), torch.arange(300))
     save_memory(other, tmp_path / "other", model_hash="model", dictionary_hash="dictionary")
     (folder / "index.faiss").write_bytes((tmp_path / "other" / "index.faiss").read_bytes())
-    manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["files"]["index.faiss"] = json.loads((tmp_path / "other" / "manifest.json").read_text())[
-        "files"
-    ]["index.faiss"]
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    manifest, others = (read_json(place / "manifest.json") for place in (folder, tmp_path / "other"))
+    manifest["files"]["index.faiss"] = others["files"]["index.faiss"]
+    write_json(folder / "manifest.json", manifest)
     with pytest.raises(UserError, match="does not belong to the keys"):
         load(folder)
 

@@ -9,8 +9,15 @@ from awd_lstm import AWDLSTM, AWDLSTMConfig, read_config
 from hebblm.cli.eval import main
 from hebblm.errors import UserError
 from hebblm.evaluation.scenario_config import ScenarioConfig
+from hebblm.files import sha256
 from hebblm.installation import models_path
-from hebblm.models.catalog import ShippedModel, is_causal, model_folder, shipped_models
+from hebblm.models.catalog import (
+    ShippedModel,
+    checkpoint_dictionary,
+    is_causal,
+    model_folder,
+    shipped_models,
+)
 
 
 def test_the_models_that_ship_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,3 +80,17 @@ def test_the_beginning_of_a_name_is_enough_where_it_fits_one_model() -> None:
 def test_a_scenario_is_named_by_its_options() -> None:
     config = ScenarioConfig(checkpoint=Path("m"), text=Path("my text.txt"), k=50, max_tokens=9, split="valid")
     assert config.arguments() == ["--checkpoint", "m", "--text", "my text.txt", "--k", "50"]
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_changed_counts_of_a_checkpoints_dictionary_are_refused(tmp_path: Path, earlier: bool) -> None:
+    path = tmp_path / "dict.txt"
+    path.write_text("a 3\n<eos> 2\n<unk> 0\n")
+    corpus = {"train_tokens": 5} if earlier else {"dictionary_file_sha256": sha256(path)}
+    (tmp_path / "config.json").write_text(
+        json.dumps({"format": "awd-lstm/1", "training": {"corpus": corpus}})
+    )
+    assert checkpoint_dictionary(tmp_path).counts == (3, 2, 0)
+    path.write_text("a 5\n<eos> 2\n<unk> 0\n")
+    with pytest.raises(UserError, match=r"restore it"):
+        checkpoint_dictionary(tmp_path)

@@ -18,8 +18,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from hebblm.cli.report import main
+from hebblm.files import sha256
+from hebblm.report import Result
 from hebblm.report.inspect_data import NEIGHBORS_FILE, Inspection
 from hebblm.report.inspect_page import inspect_page, shades
+from hebblm.report.logged import FILES
 from hebblm.report.templating import source
 
 from .samples import sample_result, sample_tokens
@@ -229,10 +232,25 @@ def test_bad_input_is_one_line(
             table = pq.read_table(near)
             pq.write_table(table.set_column(0, "position", pa.array([900] * len(table))), near)
     assert main(["inspect", str(folder), *arguments]) == 2
-    error = capsys.readouterr().err
+    *notes, error = capsys.readouterr().err.strip().splitlines()
     assert named in error
-    assert len(error.strip().splitlines()) == 1
+    assert all("is not verified" in note for note in notes)
     assert not (folder / "inspect.html").exists()
+
+
+@pytest.mark.parametrize("name", ["tokens.parquet", NEIGHBORS_FILE])
+def test_a_table_of_another_run_is_refused_by_its_hash(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_run(tmp_path)
+    files = {path.name: sha256(path) for path in folder.glob("*.parquet")}
+    replace(Result.load(folder), extra={FILES: files}).save(folder)
+    assert main(["inspect", str(folder)]) == 0
+    assert "not verified" not in capsys.readouterr().err
+    table = pq.read_table(folder / name)
+    pq.write_table(table.take(list(reversed(range(len(table))))), folder / name)
+    assert main(["inspect", str(folder)]) == 2
+    assert f"{name} is not the file that the result" in capsys.readouterr().err
 
 
 def browser() -> list[str]:

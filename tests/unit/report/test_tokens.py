@@ -47,7 +47,7 @@ def test_bad_token_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="not a readable parquet"):
         TokenLosses.load(path)
     pq.write_table(pa.table({"token": ["a"], "train_count": [1], "is_oov": [False]}), path)
-    with pytest.raises(UserError, match="nll_<method>"):
+    with pytest.raises(UserError, match="nll_"):
         TokenLosses.load(path)
     pq.write_table(pa.table({"token": ["a"], "train_count": [1], "nll_lstm": [1.0]}), path)
     with pytest.raises(UserError, match="'is_oov'"):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -169,11 +171,30 @@ def test_a_prepared_folder_is_a_corpus_with_its_case_settled(tmp_path: Path) -> 
         prepare(again, normalization="raw", destdir=tmp_path / "unused")
 
 
-@pytest.mark.parametrize("damage", ["cut", "change", "remove", "schema", "fields", "dtype", "dict", "json"])
-def test_damage_is_found_when_loading(tmp_path: Path, damage: str) -> None:
+WRONG: dict[str, Callable[[dict[str, Any]], object]] = {
+    "schema": lambda meta: meta.update(schema="other/1"),
+    "fields": lambda meta: meta["splits"]["train"].pop("sha256"),
+    "dtype": lambda meta: meta.update(dtype="int16"),
+    "type": lambda meta: meta.update(vocabulary_size="5"),
+    "words": lambda meta: meta["splits"]["test"].update(words=7),
+    "place": lambda meta: meta["splits"]["test"].update(file="../out/test.bin"),
+}
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+@pytest.mark.parametrize(
+    "damage", ["cut", "change", "remove", *WRONG, "dict", "counts", "digits", "json", "folder"]
+)
+def test_damage_is_found_when_loading(tmp_path: Path, damage: str, sealed: bool) -> None:
     out = tmp_path / "out"
     prepare(corpus(["a b c"]), normalization="raw", destdir=out)
-    ids, meta = out / "train.bin", json.loads((out / "corpus.json").read_text())
+    ids, words, about = (out / name for name in ("train.bin", "dict.txt", "corpus.json"))
+    meta = json.loads(about.read_text())
+    if not sealed:  # as an earlier version wrote it
+        del meta["document_sha256"]
+    if damage in WRONG:
+        WRONG[damage](meta)
+    about.write_text(json.dumps(meta))
     if damage == "cut":
         ids.write_bytes(ids.read_bytes()[:-1])
     elif damage == "change":
@@ -181,18 +202,23 @@ def test_damage_is_found_when_loading(tmp_path: Path, damage: str) -> None:
     elif damage == "remove":
         ids.unlink()
     elif damage == "dict":
-        (out / "dict.txt").write_text("z 1\n<unk> 0\n<eos> 1\n")
-    elif damage == "json":
-        (out / "corpus.json").write_text("{")
-    else:
-        wrong = {
-            "schema": {"schema": "other/1"},
-            "fields": {"splits": {"train": {}}},
-            "dtype": {"dtype": "int16"},
-        }
-        (out / "corpus.json").write_text(json.dumps({**meta, **wrong[damage]}))
-    with pytest.raises(UserError, match=r"again|recreate"):
+        words.write_text("z 1\n<unk> 0\n<eos> 1\n")
+    elif damage in ("counts", "digits"):
+        words.write_text(words.read_text().replace("a 1", f"a {5 if damage == 'counts' else '1' * 5000}"))
+    elif damage in ("json", "folder"):
+        about.unlink()
+        about.mkdir() if damage == "folder" else about.write_text("{")
+    with pytest.raises(UserError, match=r"again|recreate|name a file|is not `symbol count`"):
         load_prepared(out)
+
+
+def test_a_corpus_of_an_earlier_version_loads(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    prepared = prepare(corpus(["a b c"]), normalization="raw", destdir=out)
+    meta = json.loads((out / "corpus.json").read_text())
+    del meta["document_sha256"]
+    (out / "corpus.json").write_text(json.dumps(meta))
+    assert load_prepared(out).meta == prepared.meta
 
 
 def test_a_missing_split_is_named(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def test_a_line_too_long_to_hold_is_refused(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="cannot read"):
+    with pytest.raises(UserError, match="does not exist"):
         list(FileLines((tmp_path / "absent",)).lines())
 
 

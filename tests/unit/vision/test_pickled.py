@@ -10,6 +10,8 @@ import pytest
 import torch
 
 from hebblm.errors import UserError
+from hebblm.files import sha256
+from hebblm.vision.data import cifar
 from hebblm.vision.data.cifar import load_cifar100, parse_records
 
 from .samples import archive, cifar_record
@@ -34,7 +36,22 @@ def write(folder: Path, train: bytes, name: str = "train") -> Path:
         f"cifar-100-python/{name}": train,
         "cifar-100-python/test": pickle.dumps(content(), protocol=2),
     }
-    return archive(folder / "cifar-100" / "cifar-100-python.tar.gz", members)
+    path = archive(folder / "cifar-100" / "cifar-100-python.tar.gz", members)
+    cifar.KNOWN[path.name] = sha256(path)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def original(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let what a test writes pass for the official archive."""
+    monkeypatch.setattr(cifar, "KNOWN", dict(cifar.KNOWN))
+
+
+def test_another_archive_of_pickles_is_never_opened(tmp_path: Path) -> None:
+    write(tmp_path, pickle.dumps(content(), protocol=2))
+    cifar.KNOWN["cifar-100-python.tar.gz"] = "0" * 64
+    with pytest.raises(UserError, match=r"python\.tar\.gz has sha256 .*get the original file"):
+        load_cifar100([tmp_path])
 
 
 @pytest.mark.parametrize("protocol", [2, 4])

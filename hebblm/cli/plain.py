@@ -1,0 +1,87 @@
+"""Options from files: YAML or JSON of plain values, small and shallow enough that reading it takes no time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jsonargparse import ActionConfigFile, get_loader, set_loader
+
+from hebblm.errors import MOST, UserError
+from hebblm.files import read_bytes
+
+LONGEST = 1 << 20  # bytes
+DEEPEST = 20  # mappings and lists within each other
+REFUSED = (yaml.YAMLError, ValueError, RecursionError)
+_LOAD = get_loader("yaml")
+
+
+def load(text: str, **options: Any) -> Any:
+    """Return what a text says: plain values, of which none stands for another.
+
+    Raises:
+        yaml.YAMLError: not YAML, too long, too deep, or it has anchors or aliases, by which few bytes say much.
+        ValueError: a number of too many digits.
+    """
+    if len(text) > LONGEST:
+        raise yaml.YAMLError(f"more than {LONGEST:,} characters")
+    depth = 0
+    for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+        if getattr(event, "anchor", None) is not None:
+            raise yaml.YAMLError("anchors and aliases are not read")
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            raise yaml.YAMLError(f"nested more than {DEEPEST} deep")
+    return _LOAD(text, **options)
+
+
+set_loader("yaml", load, REFUSED)
+
+
+class ConfigFile(ActionConfigFile):
+    """The option that names a file of options; what the file holds is never shown."""
+
+    def __call__(self, parser: Any, cfg: Any, values: Any, option_string: str | None = None) -> None:
+        """Check the file, or the JSON object in its place, before the parser reads it.
+
+        Raises:
+            UserError: missing, no plain file, too long, or no YAML of plain values.
+        """
+        inline = values.lstrip().startswith("{")
+        place = "the text of --config" if inline else values
+        try:
+            text = values if inline else read_bytes(Path(values), LONGEST).decode("utf-8")
+            found = load(text)
+        except REFUSED as error:
+            if isinstance(error, UserError):
+                raise
+            mark = getattr(error, "problem_mark", None)
+            told = f"line {mark.line + 1} cannot be read" if mark else str(error).partition(":")[0]
+            raise UserError(
+                f"{place} is no YAML or JSON of plain values ({told}); write name: value"
+            ) from error
+        if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
+            raise UserError(f"{place} holds no options; write name: value")
+        super().__call__(parser, cfg, values, option_string)
+
+
+def check_numbers(name: str, value: Any) -> None:
+    """Refuse numbers that no option can mean, within lists and mappings too.
+
+    Raises:
+        UserError: nan or infinity, a whole number below 0 where it counts or seeds, or of more than 53 bits.
+    """
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            check_numbers(f"{name}.{key}", item)
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        for item in value:
+            check_numbers(name, item)
+    elif isinstance(value, float) and not abs(value) < float("inf"):
+        raise UserError(f"{name} = {value} must be a finite number")
+    elif isinstance(value, int) and abs(value) > MOST:
+        raise UserError(f"{name} is a number of more than 53 bits; choose a smaller one")
+    elif name.endswith(("seed", "seeds")) and isinstance(value, int) and value < 0:
+        raise UserError(f"{name} = {value} must be at least 0")
