@@ -164,7 +164,9 @@ class EvalBatch:
             values = torch.empty(len(self.hidden), dtype=torch.float64, device=self.hidden.device)
             for stream, rows, own in block.by_stream():
                 shares = self._shares(blend, stream, own, evidence[rows][: own.used].tolist())
-                values[rows] = self._numbers(shares)[own.visible.unique_consecutive(return_inverse=True)[1]]
+                values[rows] = self._numbers(shares)[
+                    torch.unique_consecutive(own.visible, return_inverse=True)[1]
+                ]
             return values
 
         return self.shared(("share", blend), compute)

@@ -55,7 +55,7 @@ class Block:
         if self.streams is None:
             yield 0, slice(None), self
             return
-        for stream in self.streams.unique().tolist():
+        for stream in torch.unique(self.streams).tolist():
             rows = (self.streams == stream).nonzero().squeeze(1)
             visible = torch.searchsorted(rows, self.visible[rows].contiguous())
             yield stream, rows, Block(self.labels[rows], visible, int(visible[-1]), self.written)

@@ -121,7 +121,7 @@ class Context:
         if write:
             self.memory.add(lesson.queries, labels, lesson.key_normalizers)
         self.observed += torch.bincount(labels, minlength=len(self.observed))
-        streams = [(0, slice(None))]
+        streams: list[tuple[int, Tensor | slice]] = [(0, slice(None))]
         if lesson.block is not None:
             streams = [(stream, rows) for stream, rows, _ in lesson.block.by_stream()]
         for stream, rows in streams:

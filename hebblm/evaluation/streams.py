@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +13,8 @@ from torch import Tensor
 
 from hebblm.adapt.block import Block
 from hebblm.errors import UserError
+from hebblm.evaluation.scenario_config import MemoryScope
 
-MemoryScope = Literal["shared", "stream"]
 ROWS = 200  # tokens of several streams that are scored at once, unless one stream has more
 
 

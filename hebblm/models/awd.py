@@ -34,7 +34,7 @@ class AwdBase(GradientBase):
         init: initial value of new rows.
         update: how it learns while it reads.
         seed: of ``uniform`` rows.
-        streams: B, how many are read.
+        streams: B, how many are read; several must not move.
     """
 
     def __init__(

@@ -73,10 +73,16 @@ class HuggingFaceModel:
         return not self.key.last
 
     def base(
-        self, *, rows: int = 0, init: NewRows = "zero", update: BaseUpdate | None = None, seed: int = 0
+        self,
+        *,
+        rows: int = 0,
+        init: NewRows = "zero",
+        update: BaseUpdate | None = None,
+        seed: int = 0,
+        streams: int = 1,
     ) -> HuggingFaceBase:
         """Return a base at the beginning of a stream; its vocabulary is closed, so that there are no further rows."""
-        base = HuggingFaceBase(self, update)
+        base = HuggingFaceBase(self, update, streams=streams)
         base.grow(rows)
         return base
 
