@@ -84,6 +84,9 @@ def evaluate(
             f"--log-neighbors {log_neighbors} must be at least 0, and needs --log-samples beside it"
         )
     source, read = asked.config.corpora()
+    if forgetting is not None or log_neighbors:
+        option = "--forgetting" if log_neighbors == 0 else "--log-neighbors"
+        _one_stream(asked.config, f"{option} follows a single stream")
     if forgetting is not None and source == read:
         raise UserError(
             f"--forgetting compares two domains, and {read} is the only one; use --cross-domain A-to-B"
@@ -128,6 +131,7 @@ def compare_readings(
     methods = [unaliased(name) for name in methods]
     check_methods(methods)
     asked = _Asked.of(model, target, output_path=output_path, **options)
+    _one_stream(asked.config, "readings are compared on a single stream")
     scenario, record = asked.open("front.compare_readings", command)
     from hebblm.report.readings import FILE_NAME
     from hebblm.tuning import readings
@@ -175,6 +179,7 @@ def tune(
     methods = tuple(unaliased(name) for name in methods)
     with_parts(methods)
     asked = _Asked.of(model, target, "tune", None, settings, output_path, **options)
+    _one_stream(asked.config, "values are tuned on a single stream and serve any number")
     scenario, record = asked.open("tune", command)
     from hebblm.tuning.grid import Grid
     from hebblm.tuning.search import write_tuned
@@ -190,6 +195,16 @@ def tune(
     if asked.folder is not None:
         write_tuned(found, scenario, record, asked.folder)
     return found
+
+
+def _one_stream(config: ScenarioConfig, why: str) -> None:
+    """Refuse several streams.
+
+    Raises:
+        UserError: saying why.
+    """
+    if config.streams > 1:
+        raise UserError(f"streams = {config.streams} cannot be had here: {why}; leave --streams out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +247,8 @@ class _Asked:
         config = plain.completed()
         config.check()
         chosen, lender = resolve_settings(config, hyperparameters, values or {}, settings or {})
+        if chosen.base.lr:
+            _one_stream(config, f"base.lr={chosen.base.lr} lets the base follow a single stream")
         place = None if output_path is None else Path(output_path)
         if place is not None:
             check_writable(place)

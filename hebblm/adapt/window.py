@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +17,7 @@ class WindowView:
 
     Args:
         products: (N, W) ``h_k . h``.
-        labels: (W,) int64.
+        labels: (N, W) int64, or (1, W) where all queries look back at the same pairs.
         seen: (N, W) bool, the entries a query sees.
     """
 
@@ -74,7 +75,7 @@ class Window:
         keys, labels = self.latest(size)
         if block is None or not block.causal:
             products = hidden @ keys.t()
-            return WindowView(products, labels, torch.ones_like(products, dtype=torch.bool))
+            return WindowView(products, labels[None], torch.ones_like(products, dtype=torch.bool))
         used = block.used
         products = hidden.new_empty(len(hidden), len(keys) + used)
         torch.mm(hidden, keys.t(), out=products[:, : len(keys)])
@@ -85,4 +86,30 @@ class Window:
         seen[:, len(keys) :] = place[len(keys) :] < stop
         leaving = max(0, products.shape[1] - size)  # as rows of the block come in, the oldest pairs go
         seen[:, :leaving] &= place[:leaving] >= stop - size
-        return WindowView(products, torch.cat([labels, block.labels[:used]]), seen)
+        return WindowView(products, torch.cat([labels, block.labels[:used]])[None], seen)
+
+
+def view_of(windows: Sequence[Window], hidden: Tensor, size: int, block: Block | None) -> WindowView:
+    """Return what queries see of the ``size`` latest pairs of their own streams; see :meth:`Window.view`.
+
+    Args:
+        windows: by stream.
+        hidden: (N, D) queries.
+        size: W.
+        block: says which stream each query is of.
+    """
+    if block is None or block.streams is None:
+        return windows[0].view(hidden, size, block)
+    found = [(rows, windows[stream].view(hidden[rows], size, own)) for stream, rows, own in block.by_stream()]
+    shape = len(hidden), max(view.products.shape[1] for _, view in found)
+    whole = WindowView(
+        hidden.new_zeros(shape),
+        torch.zeros(shape, dtype=torch.int64, device=hidden.device),
+        torch.zeros(shape, dtype=torch.bool, device=hidden.device),
+    )
+    for rows, view in found:
+        width = view.products.shape[1]
+        whole.products[rows, :width] = view.products
+        whole.labels[rows, :width] = view.labels.expand_as(view.products)
+        whole.seen[rows, :width] = view.seen
+    return whole

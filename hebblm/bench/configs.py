@@ -51,6 +51,7 @@ class EvalConfig(StatesConfig):
         tokens: of the stream, for the cost by memory size.
         currency_tokens: of the stream on which an update at every token is compared with one a mini-batch.
         stream_tokens: of the stream over which the cost a token is followed.
+        streams: in how many parts side by side the same tokens are read, beside one.
     """
 
     arch: str = "awd_lstm_ptb"
@@ -62,12 +63,14 @@ class EvalConfig(StatesConfig):
     tokens: int = 1000
     currency_tokens: int = 500
     stream_tokens: int = 10_000
+    streams: list[int] = field(default_factory=lambda: [8, 32], metadata={"nargs": "+"})
 
     def __post_init__(self) -> None:
         super().__post_init__()
         each_at_least(1, vocabulary=self.vocabulary, memory_sizes=self.memory_sizes)
         each_at_least(1, tokens=self.tokens, currency_tokens=self.currency_tokens)
         each_at_least(2 * self.batch, stream_tokens=self.stream_tokens)
+        each_at_least(2, streams=self.streams)
         if self.arch not in ARCHITECTURES:
             raise UserError(f"unknown arch {self.arch!r}; choose from {', '.join(ARCHITECTURES)}")
         for name in self.names():

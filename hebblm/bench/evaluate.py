@@ -32,13 +32,14 @@ PARTS = 10  # of the stream, each with its own cost
 
 def case_count(config: EvalConfig) -> int:
     """Return the number of rows that :func:`measure` yields."""
-    return len(config.memory_sizes) + 3
+    return len(config.memory_sizes) + 4
 
 
 def measure(
     config: EvalConfig, device: torch.device, tick: Tick, noted: Noted = as_measured
 ) -> Iterator[Row]:
-    """Return one row a memory size, smallest first, then the price of currency, the stream, dynamic evaluation.
+    """Return one row a memory size, smallest first, then the price of currency, the stream, many streams, dynamic
+    evaluation.
 
     Args:
         config: sizes and settings.
@@ -85,6 +86,7 @@ def _rows(
         yield noted(Row("evaluation", case, timings, {}, values), bench)
     yield _currency(config, bench, tick)
     yield _stream(config, bench, tick)
+    yield _streams(config, bench, unadapted, tick)
     yield _dynamic(config, bench, unadapted, tick)
 
 
@@ -153,6 +155,19 @@ def _stream(config: EvalConfig, bench: Harness, tick: Tick) -> Row:
         {},
         {"last_over_first": last / first},
     )
+
+
+def _streams(config: EvalConfig, bench: Harness, unadapted: dict[str, Rule], tick: Tick) -> Row:
+    """Read the same tokens as one stream and as several side by side, with the model alone and with all methods."""
+    rules = {"lstm": unadapted, "all": bench.rules}
+    turns = {
+        f"{name} {streams}": bench.turn(chosen, config.stream_tokens, config.batch, streams)
+        for streams in (1, *config.streams)
+        for name, chosen in rules.items()
+    }
+    timings = interleave(turns, config.repeats, tick)
+    single = {f"{name} {streams}": f"{name} 1" for streams in config.streams for name in rules}
+    return Row("streams", bench.case(batch=config.batch, tokens=config.stream_tokens), timings, single)
 
 
 def _dynamic(config: EvalConfig, bench: Harness, unadapted: dict[str, Rule], tick: Tick) -> Row:

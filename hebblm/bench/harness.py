@@ -14,8 +14,10 @@ from hebblm.bench.source import Source
 from hebblm.bench.stand_in import Reading
 from hebblm.bench.timing import Turn, stopwatch
 from hebblm.evaluation.loop import Scores, evaluate
+from hebblm.evaluation.streams import Layout
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import AnyMemory, MemoryConfig, build_memory
+from hebblm.models.base import Base
 from hebblm.text import EvaluationStream
 
 
@@ -43,6 +45,8 @@ class Harness:
     memory: AnyMemory = field(init=False)
     described: dict[str, object] = field(init=False)
     scores: Scores = field(init=False)
+    base: Base = field(init=False)
+    bases: dict[Layout, Base] = field(init=False, default_factory=dict)
 
     @torch.no_grad()
     def fill(self, size: int) -> None:
@@ -54,26 +58,44 @@ class Harness:
         self.memory.mark_base()
         self.described = self.memory.describe()
 
-    def turn(self, rules: dict[str, Rule], tokens: int, update_every: int) -> Turn:
-        """Return a turn that evaluates ``rules`` over the first tokens, from the state before the stream."""
+    def turn(self, rules: dict[str, Rule], tokens: int, update_every: int, streams: int = 1) -> Turn:
+        """Return a turn that evaluates ``rules`` over the first tokens, from the state before the stream or streams."""
         stream = replace(self.reading.stream, ids=self.reading.stream.ids[:tokens])
+        layout = Layout.of(tokens, streams)
 
         def once() -> tuple[float, int]:
-            context = self.context()
-            timed = stopwatch(
-                lambda: self.evaluate(context, rules, stream, update_every), tokens, self.device
-            )
-            return timed()
+            context = self.context(layout)
+            return stopwatch(
+                lambda: self.evaluate(context, rules, stream, update_every, layout=layout),
+                tokens,
+                self.device,
+            )()
 
         return once
 
-    def context(self) -> Context:
-        """Return base and memory to where they were before the stream, and give the state of the methods."""
+    def context(self, layout: Layout | None = None) -> Context:
+        """Return memory and base to where they were before the stream, and give the state of the methods.
+
+        Args:
+            layout: the streams that are read; None for a single one.
+        """
         self.memory.reset()
-        self.reading.base.reset()
+        if layout is None or layout.streams == 1:
+            layout = Layout.of(len(self.reading.stream))
+        if layout not in self.bases:
+            self.bases[layout] = self.reading.open(layout)
+        self.base = self.bases[layout]
+        self.base.reset()
         counts = torch.from_numpy(self.reading.stream.train_counts).to(self.device)
-        head = self.reading.base.head
-        return Context(head, self.memory, k=self.k, train_counts=counts, window=self.window, fixed=True)
+        return Context(
+            self.base.head,
+            self.memory,
+            k=self.k,
+            train_counts=counts,
+            window=self.window,
+            fixed=True,
+            streams=layout.streams,
+        )
 
     def evaluate(
         self,
@@ -83,11 +105,12 @@ class Harness:
         update_every: int,
         *,
         read_ahead: bool = True,
+        layout: Layout | None = None,
         progress: Callable[[int], None] = lambda tokens: None,
     ) -> Scores:
-        """Read the stream."""
+        """Read the stream with the base of the context that was given last."""
         self.scores = evaluate(
-            self.reading.base,
+            self.base,
             context,
             rules,
             stream,
@@ -95,6 +118,7 @@ class Harness:
             update_every=update_every,
             write=any(rule.needs.retrieval for rule in rules.values()),
             read_ahead=read_ahead,
+            layout=layout,
             progress=progress,
         )
         return self.scores

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from awd_lstm import AWDLSTM, AWDLSTMConfig
 from hebblm.bench.source import ModelSource, Source
+from hebblm.evaluation.streams import Layout
 from hebblm.models.awd import AwdBase
 from hebblm.models.base import Base
 from hebblm.text import EvaluationStream
@@ -28,10 +30,12 @@ class StandInBase:
         model: untrained, of the architecture whose time is wanted.
         head: of the source.
         states: (T, D) given out in order.
+        layout: where the streams that are read lie among them.
     """
 
-    def __init__(self, model: AWDLSTM, head: OutputHead, states: Tensor) -> None:
-        self._base = AwdBase(model)
+    def __init__(self, model: AWDLSTM, head: OutputHead, states: Tensor, layout: Layout) -> None:
+        self._base = AwdBase(model, streams=layout.streams)
+        self._layout = layout
         self._head = head
         self._states = states
         self._position = 0
@@ -42,10 +46,10 @@ class StandInBase:
         return self._head
 
     def read(self, inputs: Tensor) -> Tensor:
-        """Read the tokens (N,), and return the source's next states (N, D)."""
+        """Read the tokens (N,) or (B, N), and return the source's next states (N, D) or (B, N, D)."""
         self._base.read(inputs)
-        start, self._position = self._position, self._position + len(inputs)
-        return self._states[start : self._position]
+        start, self._position = self._position, self._position + inputs.shape[-1]
+        return self._layout.cut(self._states, start, self._position)
 
     def learn(self, targets: Tensor) -> None:
         """A fixed base learns nothing."""
@@ -65,13 +69,13 @@ class Reading:
     """A stream and what reads it.
 
     Args:
-        base: fixed.
+        open: returns a base, fixed, at the beginning of some streams of the text.
         model: that base's model, whose own head takes part in dynamic evaluation.
         stream: the tokens to be scored.
         describe: what a measurement records about the input.
     """
 
-    base: Base
+    open: Callable[[Layout], Base]
     model: AWDLSTM
     stream: EvaluationStream
     describe: dict[str, object]
@@ -91,14 +95,15 @@ def synthetic_reading(source: Source, architecture: AWDLSTMConfig, tokens: int, 
     states, targets = source.queries(tokens)
     describe = {**source.describe(), "reading": "untrained weights, for their time alone"}
     stream = _stream(targets.cpu().numpy(), source.head.weight.shape[0])
-    return Reading(StandInBase(model, source.head, states), model, stream, describe)
+    return Reading(lambda layout: StandInBase(model, source.head, states, layout), model, stream, describe)
 
 
 def model_reading(source: ModelSource, tokens: int) -> Reading:
     """Return the beginning of the validation text, read by the source's own model."""
     ids = source.corpus.tokens("valid")[:tokens].astype(np.int64)
     stream = _stream(ids, source.head.weight.shape[0], source.corpus.dictionary.eos_index)
-    return Reading(source.base, source.base.model, stream, source.describe())
+    model = source.base.model
+    return Reading(lambda layout: AwdBase(model, streams=layout.streams), model, stream, source.describe())
 
 
 def _stream(

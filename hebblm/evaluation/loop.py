@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from hebblm.adapt import Context, EvalBatch, Rule
-from hebblm.adapt.block import Block
 from hebblm.adapt.context import SEARCH
 from hebblm.adapt.safeguards import Safeguards
 from hebblm.adapt.work import Work, clock_of
 from hebblm.evaluation.pace import Pace
+from hebblm.evaluation.streams import Layout
 from hebblm.evaluation.vocabulary import UnionVocabulary, Vocabulary
 from hebblm.memory.nearest import Ranked
 from hebblm.models.base import Base
@@ -94,12 +94,13 @@ class Scores:
 @torch.no_grad()
 def evaluate(
     base: Base,
-    context: Context,
+    context: Context | Sequence[Context],
     rules: Mapping[str, Rule],
     stream: EvaluationStream,
     vocabulary: Vocabulary,
     *,
     update_every: int,
+    layout: Layout | None = None,
     write: bool = True,
     read_ahead: bool = False,
     known: Known | None = None,
@@ -121,13 +122,16 @@ def evaluate(
     retrieval, and earlier rows of the block under a mask (:mod:`hebblm.memory.causal`). A memory that has no such
     search, and a base that learns or grows, take one interval at a time.
 
+    Of streams that are read side by side, the intervals of all are scored before any of them is observed.
+
     Args:
         base: reads the stream; may learn after scoring, for every method alike.
-        context: its head must be the base's.
+        context: its head must be the base's; one for each stream where they share no memory.
         rules: by name.
         stream: the tokens.
         vocabulary: how unseen words are charged.
-        update_every: tokens between two updates of memory and base.
+        update_every: tokens of a stream between two updates of memory and base.
+        layout: the streams that the text is cut into, as many as the base reads; None for a single one.
         write: add observed pairs to the memory; False evaluates with what it holds. It is searched if a rule asks.
         read_ahead: read and predict more than one interval at a time; only for a fixed base of fixed vocabulary.
         known: states and neighbours of this very stream, base and memory, where they were computed before; the base is
@@ -139,47 +143,60 @@ def evaluate(
     Returns:
         Losses of all tokens, in order, nats.
     """
-    device = context.head.weight.device
+    contexts = [context] if isinstance(context, Context) else list(context)
+    total, device = len(stream), contexts[0].head.weight.device
+    layout = layout or Layout.of(total)
     inputs = torch.from_numpy(stream.inputs).to(device)
     targets = torch.from_numpy(stream.targets).to(device)
-    context.learn_shares(rules.values())
-    total = len(stream)
-    pace = Pace.of(update_every, ahead=read_ahead)
+    for each in contexts:
+        each.learn_shares(rules.values())
+    pace = Pace.of(update_every, ahead=read_ahead, streams=layout.together)
+    memories = [each.memory for each in contexts] if write else []
     scores = Scores({name: np.empty(total, dtype=np.float32) for name in rules})
     clock, update_seconds, retrieving = clock_of(device), 0.0, set[str]()
-    for begin in range(0, total, pace.ahead):
+    for begin in range(0, layout.longest, pace.ahead):
         started = clock()
-        end = min(begin + pace.ahead, total)
+        end = min(begin + pace.ahead, layout.longest)
         if known is None:
-            states = base.read(vocabulary.readable(inputs[begin:end], context.head.weight.shape[0]))
+            rows = contexts[0].head.weight.shape[0]
+            states = base.read(vocabulary.readable(layout.cut(inputs, begin, end), rows))
         else:
             states = known.states(begin, end)
+        states = states if layout.streams > 1 else states[None]  # (B, n, D)
         scores.base_seconds += clock() - started
-        for start, stop in pace.blocks(begin, end, context.memory if write else None):
-            hidden, labels = states[start - begin : stop - begin], targets[start:stop]  # (N, D), (N,)
-            ranked = None if known is None else known.ranked(start, stop)
-            batch = context.batch(hidden, Block.of(labels, update_every, write), ranked)
+        for start, stop in pace.blocks(begin, end, memories):
+            lessons = []
+            for group in layout.groups(start, stop, update_every):
+                own, places = contexts[group.owner], layout.places(group)
+                hidden = layout.states(group, states, begin)  # (N, D)
+                labels = layout.labels(group, targets)  # (N,)
+                ranked = None if known is None else known.ranked(start, stop)
+                batch = own.batch(hidden, layout.block(group, labels, update_every, written=write), ranked)
+                started = clock()
+                _ = batch.log_normalizers
+                scores.base_seconds += clock() - started
+                works: dict[str, Work] = {}
+                for name, rule in rules.items():
+                    with batch.stopwatch.time(name) as works[name]:
+                        losses = token_losses(rule, batch, labels, vocabulary)
+                        scores.nll[name][places] = losses.float().cpu().numpy()
+                        if safeguards:
+                            scores.count(name, Safeguards.of(rule, batch))
+                for observer in observers:
+                    observer.watch(batch, labels)
+                retrieving |= scores.charge(works)
+                started = clock()
+                lessons.append((own, batch.lesson(labels)))
+                update_seconds += clock() - started
             started = clock()
-            _ = batch.log_normalizers
-            scores.base_seconds += clock() - started
-            works: dict[str, Work] = {}
-            for name, rule in rules.items():
-                with batch.stopwatch.time(name) as works[name]:
-                    scores.nll[name][start:stop] = (
-                        token_losses(rule, batch, labels, vocabulary).float().cpu().numpy()
-                    )
-                    if safeguards:
-                        scores.count(name, Safeguards.of(rule, batch))
-            for observer in observers:
-                observer.watch(batch, labels)
-            retrieving |= scores.charge(works)
-            started = clock()
-            _advance(base, labels, vocabulary)
-            context.set_head(base.head)
+            _advance(base, torch.cat([lesson.labels for _, lesson in lessons]), vocabulary)
+            for each in contexts:
+                each.set_head(base.head)
             scores.base_seconds += (now := clock()) - started
-            context.learn(batch, labels, write=write)
+            for own, lesson in lessons:
+                own.take(lesson, write=write)
             update_seconds += clock() - now
-            progress(stop - start)
+            progress(sum(len(lesson.labels) for _, lesson in lessons))
     scores.retrieval_seconds = scores.shared_seconds.pop(SEARCH, 0.0) + update_seconds
     for name in rules:
         scores.seconds[name] += scores.base_seconds + (update_seconds if name in retrieving else 0.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hebblm.memory import AnyMemory
@@ -16,33 +16,36 @@ class Pace:
     """How many tokens are taken at once.
 
     Args:
-        every: tokens between two updates.
-        block: the most tokens that are predicted together, a multiple of ``every``.
-        ahead: tokens that the base reads together, a multiple of ``block``.
+        every: tokens of a stream between two updates.
+        block: the most tokens of a stream that are predicted together, a multiple of ``every``.
+        ahead: tokens of a stream that the base reads together, a multiple of ``block``.
+        streams: how many write to one memory.
     """
 
     every: int
     block: int
     ahead: int
+    streams: int = 1
 
     @classmethod
-    def of(cls, every: int, *, ahead: bool) -> Pace:
+    def of(cls, every: int, *, ahead: bool, streams: int = 1) -> Pace:
         """Return the pace of a base that may read and be predicted from ``ahead`` of updates, or may not."""
         if not ahead:
-            return cls(every, every, every)
-        block = max(1, BLOCK // every) * every
-        return cls(every, block, max(1, READ_AHEAD // block) * block)
+            return cls(every, every, every, streams)
+        block = max(1, BLOCK // (every * streams)) * every
+        return cls(every, block, max(1, READ_AHEAD // block) * block, streams)
 
-    def blocks(self, begin: int, end: int, memory: AnyMemory | None) -> Iterator[tuple[int, int]]:
-        """Yield begin and end of what is predicted together, between two tokens of the stream.
+    def blocks(self, begin: int, end: int, memories: Sequence[AnyMemory]) -> Iterator[tuple[int, int]]:
+        """Yield begin and end of what is predicted together, between two places of the streams.
 
         Args:
             begin: first token; an update precedes it.
             end: behind the last one.
-            memory: asked, as it is when a block begins, how long that may be; None if nothing is written to one.
+            memories: that are written to, asked, as they are when a block begins, how long that may be.
         """
+        rows = self.every * self.streams
         while begin < end:
-            span = None if memory is None else memory.span(self.every)
-            stop = min(begin + (self.block if span is None else min(self.block, span)), end)
+            spans = [span // self.streams for memory in memories if (span := memory.span(rows)) is not None]
+            stop = min(begin + min([self.block, *spans]), end)
             yield begin, stop
             begin = stop

@@ -15,9 +15,10 @@ from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import Scores, evaluate
 from hebblm.evaluation.neighbors import NeighborLog
 from hebblm.evaluation.scenario import Scenario
+from hebblm.evaluation.streams import Layout
 from hebblm.models.base import StreamBase
 from hebblm.models.dynamic import DynamicBase, DynamicConfig
-from hebblm.progress import bar
+from hebblm.progress import bar, say
 from hebblm.report.result import Forgetting
 
 
@@ -57,9 +58,10 @@ def shared_pass(
         log: notes neighbours, None for nothing.
         probe: the source's text before and after, None for nothing.
     """
-    every = scenario.config.update_every
+    every, layout = scenario.config.update_every, scenario.layout()
+    base = scenario.base(settings, streams=layout.streams)
     title = f"evaluate {len(rules)} methods"
-    return _run(scenario, scenario.base(settings), rules, settings, every, title, log, probe)
+    return _run(scenario, base, rules, settings, every, title, log, probe, layout)
 
 
 def dynamic_pass(
@@ -79,9 +81,21 @@ def dynamic_pass(
         UserError: the rms rule, or a rate that is to be measured, without the training text.
     """
     config = settings.dynamic
+    if scenario.config.streams > 1:
+        say("dynamic evaluation reads the text as one stream: its weights follow what was read last")
     with Stopwatch(clock_of(scenario.device)).time("gradient statistics") as statistics:
         base = dynamic_base(scenario, config, gradient_statistics(scenario, config))
-    found = _run(scenario, base, rules, settings, config.segment, "dynamic evaluation", None, probe)
+    found = _run(
+        scenario,
+        base,
+        rules,
+        settings,
+        config.segment,
+        "dynamic evaluation",
+        None,
+        probe,
+        Layout.of(len(scenario.stream)),
+    )
     found.preparation.append(statistics)
     found.dynamic = base.config
     return found
@@ -112,6 +126,7 @@ def _run(
     title: str,
     log: NeighborLog | None,
     probe: Probe | None,
+    layout: Layout,
 ) -> Pass:
     """Read the stream once by ``base``, updated ``every`` so many tokens, and score it by every rule."""
     config, stream = scenario.config, scenario.stream
@@ -122,7 +137,11 @@ def _run(
     watch = Stopwatch(clock_of(scenario.device))
     with watch.time("memory of the training text") as opening:
         memory = scenario.memory(settings) if retrieve else scenario.empty_memory(settings)
-    context = scenario.context(base, memory, window)
+    memories = [memory]
+    if layout.streams > layout.together:
+        memories = scenario.memories(memory, settings)
+    contexts = [scenario.context(base, each, window, streams=layout.together) for each in memories]
+    context = contexts[0]
     context.learn_shares(rules.values())
     found = Pass(Scores({}), preparation=[opening])
 
@@ -131,18 +150,19 @@ def _run(
             task = progress.add_task(title, total=len(stream), unit="tokens")
             found.scores = evaluate(
                 base,
-                context,
+                contexts,
                 rules,
                 stream,
                 scenario.vocabulary,
                 update_every=every,
+                layout=layout,
                 write=retrieve and config.memory_content != "train",
                 read_ahead=not base.moving and config.vocabulary == "union",
                 observers=[] if log is None else [log],
                 progress=lambda tokens: progress.advance(task, tokens),
             )
         found.scores.nll = {name: stream.word_losses(nll) for name, nll in found.scores.nll.items()}
-        found.memory = dict(memory.describe())
+        found.memory = dict(memories[0].describe())
 
     if probe is None:
         read()

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from hebblm.adapt import DYNAMIC, METHODS
 from hebblm.errors import UserError
+from hebblm.evaluation.documents import by_document
 from hebblm.evaluation.forgetting import Probe
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import Scores
@@ -153,6 +154,11 @@ def run_scenario(
             "tokenizer": scenario.training_tokenizer,
             "target_tokenizer": scenario.tokenizer,
             **scenario.pieces(),
+            **(
+                {}
+                if config.streams == 1
+                else {"streams": config.streams, "memory_scope": config.memory_scope}
+            ),
         },
     )
     return Evaluation(
@@ -171,6 +177,7 @@ def run_scenario(
                 "bootstrap": bootstrap.to_json(),
                 "lead": lead(nll, bootstrap),
                 **({} if probe is None else {"forgetting": probe.describe()}),
+                **({} if not scenario.documents else {"documents": by_document(scenario.documents, nll)}),
             },
         ),
         nll,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,15 @@ import torch
 from awd_lstm import read_config
 from hebblm.adapt import Context
 from hebblm.errors import UserError
+from hebblm.evaluation.documents import Document, borders, documents_of
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.scenario_config import ScenarioConfig as ScenarioConfig
+from hebblm.evaluation.streams import Layout
 from hebblm.evaluation.subword_scenario import open_subwords
 from hebblm.evaluation.training_memory import training_memory
 from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary, Vocabulary
 from hebblm.files import hash_of, sha256
-from hebblm.memory import AnyMemory, build_memory
+from hebblm.memory import AnyMemory, HybridMemory, build_memory
 from hebblm.models.allocator import keep_freed_memory
 from hebblm.models.base import Ids, LearningBase, StreamBase, TrainedModel
 from hebblm.models.catalog import checkpoint_dictionary, trained_on
@@ -78,6 +80,7 @@ class Scenario:
         part: the same in words.
         tokenizer: specification of what split the target into tokens.
         beginning: how much text the stream is, where it is words and a part of the split whose lines are at hand.
+        documents: that the stream is made of, found where it is read in several parts.
     """
 
     kind: str
@@ -97,6 +100,7 @@ class Scenario:
     part: str = ""
     tokenizer: Mapping[str, Any] = field(default_factory=dict)
     beginning: Beginning | None = None
+    documents: Sequence[Document] = ()
 
     @property
     def closed(self) -> bool:
@@ -137,14 +141,30 @@ class Scenario:
             return 0
         return self.stream.vocabulary_size - self.stream.source_size
 
-    def base(self, settings: Hyperparameters | None = None) -> LearningBase:
-        """Return a fresh base that reads the stream, and learns as the settings have it; not at all without any."""
+    def base(self, settings: Hyperparameters | None = None, *, streams: int = 1) -> LearningBase:
+        """Return a fresh base of so many streams, which learns as the settings have it; not at all without any."""
         return self.model.base(
             rows=self.novel_rows,
             init=self.config.new_rows,
             update=None if settings is None else settings.base,
             seed=self.config.seed,
+            streams=streams,
         )
+
+    def layout(self) -> Layout:
+        """Return the streams that the text is read in."""
+        config = self.config
+        places = borders(self.stream, self.documents)
+        return Layout.of(len(self.stream), config.streams, scope=config.memory_scope, borders=places)
+
+    def memories(self, memory: AnyMemory, settings: Hyperparameters) -> list[AnyMemory]:
+        """Return the memory of each stream where each has its own; all begin with the entries of ``memory``."""
+        streams, content = self.config.streams, self.config.memory_content
+        if content == "train":
+            return [memory] * streams
+        if content == "test":
+            return [memory, *(self.empty_memory(settings) for _ in range(1, streams))]
+        return [HybridMemory.over(memory) for _ in range(streams)]
 
     def memory(self, settings: Hyperparameters) -> AnyMemory:
         """Return the memory as it is before the stream is read."""
@@ -186,8 +206,8 @@ class Scenario:
             )
         return self.train.tokens("train")
 
-    def context(self, base: StreamBase, memory: AnyMemory, window: int) -> Context:
-        """Return the shared state of all methods at the start of the stream."""
+    def context(self, base: StreamBase, memory: AnyMemory, window: int, *, streams: int = 1) -> Context:
+        """Return the shared state of all methods at the start of the streams that share it."""
         head = base.head
         rows = head.weight.shape[0]
         counts = torch.from_numpy(self.stream.train_counts[:rows].copy()).to(self.device)
@@ -202,6 +222,7 @@ class Scenario:
             new_classes=new,
             window=window,
             fixed=not base.moving and self.config.vocabulary == "union" and not self.model.keyed,
+            streams=streams,
         )
 
 
@@ -291,6 +312,7 @@ def open_scenario(
         part=_part(target, split),
         tokenizer=read.meta.tokenizer,
         beginning=beginning,
+        documents=_documents(config, stream, target),
     )
 
 
@@ -322,7 +344,16 @@ def _of_subwords(
         split=split,
         part=_part(target, split),
         tokenizer=opened.tokenizer,
+        documents=_documents(config, opened.stream, target),
     )
+
+
+def _documents(config: ScenarioConfig, stream: EvaluationStream, target: str) -> list[Document]:
+    """Return the documents of what is read where it is read in several parts."""
+    if config.streams == 1:
+        return []
+    source = None if _own_file(target) else resolve(target).sources.get(config.split or "test")
+    return documents_of(stream, source)
 
 
 def _own_file(target: str) -> Path | None:

@@ -16,6 +16,7 @@ from hebblm.text.manifest import file_corpora
 from hebblm.text.prepared import DICTIONARY_FILE
 
 Content = Literal["both", "train", "test"]
+MemoryScope = Literal["shared", "stream"]
 
 
 MOST_NEIGHBORS = 100_000
@@ -50,6 +51,9 @@ class ScenarioConfig:
             long text stays bounded.
         k: neighbours a query.
         update_every: tokens between two updates of memory and base; 1 is the reference.
+        streams: contiguous parts of the text that are read side by side, cut between documents where it has enough of
+            them; each has its own state and window. Dynamic evaluation reads one all the same.
+        memory_scope: whether the streams remember together (shared) or each for itself (stream), counts included.
         max_tokens: read only so many tokens of the split.
         context: tokens of the window that a model of transformers reads in; by default what it was trained with, at
             most 1,024.
@@ -81,6 +85,8 @@ class ScenarioConfig:
     training_entries: int = 4_000_000
     k: int = 200
     update_every: int = 100
+    streams: int = 1
+    memory_scope: MemoryScope = "shared"
     max_tokens: int | None = None
     context: int | None = None
     stride: int | None = None
@@ -91,7 +97,7 @@ class ScenarioConfig:
     seed: int = 1111
 
     def __post_init__(self) -> None:
-        for name in ("training_entries", "k", "update_every", "max_tokens"):
+        for name in ("training_entries", "k", "update_every", "max_tokens", "streams"):
             value = getattr(self, name)
             if value is not None and not 1 <= value <= MOST:
                 raise UserError(f"{name} = {value} must be at least 1 and at most {MOST}")
@@ -103,6 +109,11 @@ class ScenarioConfig:
             raise UserError(f"seed = {self.seed} must be at least 0 and at most {MOST}")
         if not 0 < self.unk_share < 1:
             raise UserError(f"unk_share = {self.unk_share} must lie in (0, 1)")
+        if self.streams > 1 and self.vocabulary == "open":
+            raise UserError(
+                f"streams = {self.streams} do not go with vocabulary open, which numbers words by their first "
+                "appearance; use --vocabulary union"
+            )
 
     def corpora(self) -> tuple[str | None, str]:
         """Return source (None where the checkpoint says it) and target.

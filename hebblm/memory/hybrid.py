@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import torch
@@ -100,6 +101,21 @@ class HybridMemory(AnyMemory):
     def settings(self) -> dict[str, Any]:
         """Return those of the bulk, and when entries move to it."""
         return {**self.bulk.settings(), "flush_at": self.flush_at}
+
+    @classmethod
+    def over(cls, shared: AnyMemory) -> HybridMemory:
+        """Return a memory of its own entries, found exactly, beside those of another that is only read.
+
+        Raises:
+            UserError: a memory that forgets.
+        """
+        bulk = shared.bulk if isinstance(shared, HybridMemory) else shared
+        if not isinstance(bulk, FaissMemory | FlatMemory):
+            raise UserError(
+                f"a memory of kind {shared.kind} cannot be shared below others; leave memory.capacity unset"
+            )
+        own = FlatMemory(bulk.dim, dtype=bulk.dtype, device=bulk.parts()[0].keys.device)
+        return cls(bulk, own, flush_at=sys.maxsize)
 
     def _flush(self) -> None:
         entries = self.recent.entries()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from hebblm.types import OutputHead
 
 
 class AwdBase(GradientBase):
-    """An AWD-LSTM that reads one stream, fixed or moving.
+    """An AWD-LSTM that reads one stream, fixed or moving, or several side by side.
 
     Args:
         model: as trained; it is copied, never changed.
@@ -33,6 +34,7 @@ class AwdBase(GradientBase):
         init: initial value of new rows.
         update: how it learns while it reads.
         seed: of ``uniform`` rows.
+        streams: B, how many are read; several must not move.
     """
 
     def __init__(
@@ -43,12 +45,14 @@ class AwdBase(GradientBase):
         init: NewRows = "zero",
         update: BaseUpdate | None = None,
         seed: int = 0,
+        streams: int = 1,
     ) -> None:
         super().__init__(update)
         self.init = init
         self.seed = seed
         self._trained = model
         self._rows = rows
+        self._streams = streams
         self.reset()
 
     def reset(self) -> None:
@@ -57,7 +61,7 @@ class AwdBase(GradientBase):
         self._generator = torch.Generator(self.model.bias.device).manual_seed(self.seed)
         self._hidden: Tensor | None = None
         self._optimizer = None
-        self._state = self.model.initial_state(1)
+        self._state = self.model.initial_state(self._streams)
         self.grow(self._rows)
 
     @property
@@ -70,10 +74,15 @@ class AwdBase(GradientBase):
         return dict(self.model.named_parameters())
 
     def read(self, inputs: Tensor) -> Tensor:
-        """Return the hidden states (N, D) after each of the tokens (N,); a moving base keeps their graph."""
-        with torch.set_grad_enabled(self.tracked), one_thread_if_small(self.model.layers):
-            out = self.model(inputs[None], self._state)
-            hidden: Tensor = out.hidden[0]  # within the block: a view made under no_grad would lose its graph
+        """Return the hidden states (N, D) after each of the tokens (N,); a moving base keeps their graph.
+
+        Where several streams are read, (B, N, D) after (B, N).
+        """
+        alone = nullcontext() if self._streams > 1 else one_thread_if_small(self.model.layers)
+        with torch.set_grad_enabled(self.tracked), alone:
+            out = self.model(inputs.view(self._streams, -1), self._state)
+            hidden: Tensor = out.hidden  # within the block: a view made under no_grad would lose its graph
+            hidden = hidden if self._streams > 1 else hidden[0]
         self._state = detach(out.state)
         self._hidden = hidden if self.tracked else None
         states = hidden.detach()
@@ -138,10 +147,16 @@ class AwdModel:
         return self.model.config.embedding_dim
 
     def base(
-        self, *, rows: int = 0, init: NewRows = "zero", update: BaseUpdate | None = None, seed: int = 0
+        self,
+        *,
+        rows: int = 0,
+        init: NewRows = "zero",
+        update: BaseUpdate | None = None,
+        seed: int = 0,
+        streams: int = 1,
     ) -> AwdBase:
-        """Return a base at the beginning of a stream; the arguments are those of :class:`AwdBase`."""
-        return AwdBase(self.model, rows=rows, init=init, update=update, seed=seed)
+        """Return a base at the beginning of its streams; the arguments are those of :class:`AwdBase`."""
+        return AwdBase(self.model, rows=rows, init=init, update=update, seed=seed, streams=streams)
 
     def mean_squares(self, train: Ids, segment: int) -> list[Tensor]:
         """Return the mean square of the gradient of a segment's mean loss, by parameter."""

@@ -21,7 +21,7 @@ State = dict[str, Tensor]
 
 
 class Base(Protocol):
-    """Reads a stream once, in order."""
+    """Reads a stream once, in order, or several side by side."""
 
     @property
     def head(self) -> OutputHead:
@@ -30,7 +30,8 @@ class Base(Protocol):
     def read(self, inputs: Tensor) -> Tensor:
         """Return the hidden states (N, D) after each of the tokens (N,), going on from the last call.
 
-        Where memories keep another layer's states, these stand behind: (N, D + D_key).
+        Where memories keep another layer's states, these stand behind: (N, D + D_key). A base of B streams takes
+        (B, N) and returns (B, N, D); what a stream that has ended is given to fill up does no harm.
         """
 
     def learn(self, targets: Tensor) -> None:
@@ -104,7 +105,13 @@ class TrainedModel(Protocol):
         """Width of what memories keep of a state."""
 
     def base(
-        self, *, rows: int = 0, init: NewRows = "zero", update: BaseUpdate | None = None, seed: int = 0
+        self,
+        *,
+        rows: int = 0,
+        init: NewRows = "zero",
+        update: BaseUpdate | None = None,
+        seed: int = 0,
+        streams: int = 1,
     ) -> LearningBase:
         """Return a base at the beginning of a stream.
 
@@ -113,6 +120,7 @@ class TrainedModel(Protocol):
             init: initial value of new rows.
             update: how it learns while it reads; None for not at all.
             seed: of ``uniform`` rows.
+            streams: how many it reads side by side; it must not learn where there are several.
         """
 
     def mean_squares(self, train: Ids, segment: int) -> list[Tensor]:

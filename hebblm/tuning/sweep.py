@@ -190,7 +190,7 @@ def _blocks(
     states: Tensor, begin: int, memory: AnyMemory, stream: EvaluationStream, plan: SweepPlan
 ) -> Iterator[tuple[Tensor, Block]]:
     """Yield states (N, D) and block of what is predicted together, from the states that stand at ``begin``."""
-    for first, last in plan.pace.blocks(begin, begin + len(states), memory if plan.write else None):
+    for first, last in plan.pace.blocks(begin, begin + len(states), [memory] if plan.write else []):
         labels = torch.from_numpy(stream.targets[first:last]).to(states.device)
         yield states[first - begin : last - begin], Block.of(labels, plan.pace.every, plan.write)
 

@@ -68,7 +68,7 @@ class Cache(Remembering):
         """Return log-weights, labels and visibility of the window's pairs."""
         past, config = batch.window(self.config.window), self.config
         scores = F.log_weights(past.products, past.seen, sharpness=float(config.theta), scale=config.scale)
-        return scores, past.labels[None], past.seen
+        return scores, past.labels, past.seen
 
     @property
     def needs(self) -> Needs:

@@ -1,4 +1,4 @@
-"""A causal language model of ``transformers`` that reads one stream, longer than its context, fixed or moving."""
+"""A causal language model of ``transformers`` that reads streams longer than its context, fixed or moving."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOKENS = "tokens"
 
 
 class HuggingFaceBase(GradientBase):
-    """Reads one stream.
+    """Reads one stream, or several side by side.
 
     A model with attention reads in windows: when ``context`` tokens lie behind it, it goes on from the last
     ``context - stride`` of them, read anew, so that each token is predicted once, with at least that many before it. A
@@ -36,6 +36,7 @@ class HuggingFaceBase(GradientBase):
         model: as trained; it is never changed.
         update: how the base learns while it reads.
         own: weights in place of the model's, by name.
+        streams: B, how many are read; several must not move.
     """
 
     def __init__(
@@ -43,8 +44,10 @@ class HuggingFaceBase(GradientBase):
         model: HuggingFaceModel,
         update: BaseUpdate | None = None,
         own: dict[str, nn.Parameter] | None = None,
+        streams: int = 1,
     ) -> None:
         super().__init__(update)
+        self._streams = streams
         self._trained = model
         self._given = own or {}
         self._cache: object = None
@@ -73,20 +76,24 @@ class HuggingFaceBase(GradientBase):
         return self._own
 
     def read(self, inputs: Tensor) -> Tensor:
-        """Return the hidden states (N, D) after each of the tokens (N,); a moving base keeps their graph."""
+        """Return the hidden states (N, D) after each of the tokens (N,); a moving base keeps their graph.
+
+        Where several streams are read, (B, N, D) after (B, N).
+        """
         if self.tracked:
             self.parameters()
-        trained, parts = self._trained, []
+        trained, parts, ids = self._trained, [], inputs.view(self._streams, -1)  # (B, N)
         with torch.set_grad_enabled(self.tracked):
-            while len(inputs):
-                room = (trained.context - len(self._window)) or trained.stride
-                parts.append(self._advance(inputs[:room]))
-                inputs = inputs[room:]
+            while ids.shape[1]:
+                room = (trained.context - self._window.shape[1]) or trained.stride
+                parts.append(self._advance(ids[:, :room]))
+                ids = ids[:, room:]
             width = trained.head.weight.shape[1] + trained.key_width * trained.keyed
-            hidden = torch.cat(parts) if parts else trained.head.weight.new_zeros(0, width)
-            entering = hidden[
-                :, : trained.head.weight.shape[1]
-            ]  # a view made under no_grad would lose its graph
+            hidden = trained.head.weight.new_zeros(self._streams, 0, width)
+            hidden = torch.cat(parts, 1) if parts else hidden  # (B, N, D)
+            hidden = hidden if self._streams > 1 else hidden[0]
+            # A view made under no_grad would lose its graph.
+            entering = hidden[..., : trained.head.weight.shape[1]]
         self._hidden = entering if self.tracked else None
         return hidden.detach()
 
@@ -104,19 +111,23 @@ class HuggingFaceBase(GradientBase):
     def state(self) -> State:
         """Return the tokens of the window, which are read anew on return; of a recurrent model what it carries."""
         carried = {} if not self._recurrent or self._cache is None else dict(tensors_of(self._cache))
-        return {TOKENS: self._window.clone(), **{name: tensor.clone() for name, tensor in carried.items()}}
+        window = self._window if self._streams > 1 else self._window[0]
+        return {TOKENS: window.clone(), **{name: tensor.clone() for name, tensor in carried.items()}}
 
     def restore(self, state: State) -> None:
         """Go on from such a state."""
         self._begin()
         carried = {name: tensor for name, tensor in state.items() if name != TOKENS}
+        window = state[TOKENS].view(self._streams, -1)
         with torch.no_grad():
             if carried:
-                self._advance(self._trained.probe_ids[:1])  # makes what holds the tensors
+                self._advance(
+                    self._trained.probe_ids[:1].expand(self._streams, 1)
+                )  # makes what holds the tensors
                 replace_tensors(self._cache, lambda name, _: carried[name].clone())
-            elif len(state[TOKENS]):
-                self._advance(state[TOKENS])
-        self._window = state[TOKENS].clone()
+            elif window.shape[1]:
+                self._advance(window)
+        self._window = window.clone()
 
     def frozen(self) -> HuggingFaceBase:
         """Return a base with the weights as they are now, which learns nothing, at the beginning of a stream."""
@@ -135,7 +146,8 @@ class HuggingFaceBase(GradientBase):
 
     def _begin(self) -> None:
         """Stand at the beginning of a stream."""
-        self._window = torch.zeros(0, dtype=torch.int64, device=self._trained.head.weight.device)
+        device = self._trained.head.weight.device
+        self._window = torch.zeros(self._streams, 0, dtype=torch.int64, device=device)
         self._cache = None
 
     @property
@@ -152,24 +164,24 @@ class HuggingFaceBase(GradientBase):
         return self._trained.found.of({**self._trained.parameters, **self._own})
 
     def _advance(self, ids: Tensor) -> Tensor:
-        """Return the states (N, D) after tokens (N,) that fit into the window, or begin the next one."""
+        """Return the states (B, N, D) after tokens (B, N) that fit into the window, or begin the next one."""
         trained, held = self._trained, self._window
-        if len(held) == trained.context:
-            held, self._cache = held[trained.stride :], None
-        fed = ids if self._cache is not None else torch.cat([held, ids])
+        if held.shape[1] == trained.context:
+            held, self._cache = held[:, trained.stride :], None
+        fed = ids if self._cache is not None else torch.cat([held, ids], 1)
         if not self._anew and trained.steps == "one" and self._cache is not None:
-            states = torch.cat([self._forward(token[None]) for token in fed])
+            states = torch.cat([self._forward(token) for token in torch.split(fed, 1, 1)], 1)
         else:
             states = self._forward(fed)
         if not self._recurrent:
-            self._window = torch.cat([held, ids])
-        return states[-len(ids) :]
+            self._window = torch.cat([held, ids], 1)
+        return states[:, -ids.shape[1] :]
 
     def _forward(self, ids: Tensor) -> Tensor:
-        """Return the states (N, D) after tokens (N,) behind the cache, which goes on."""
-        hidden, self._cache = self._trained.states(ids[None], self._cache, self._own, carry=not self._anew)
+        """Return the states (B, N, D) after tokens (B, N) behind the cache, which goes on."""
+        hidden, self._cache = self._trained.states(ids, self._cache, self._own, carry=not self._anew)
         if self._anew:
             self._cache = None
         elif self.tracked and self._cache is not None:
             self._cache = replace_tensors(self._cache, lambda _, tensor: tensor.detach())
-        return hidden[0]
+        return hidden

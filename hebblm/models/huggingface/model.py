@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.nn import functional as F
 
+from hebblm.errors import UserError
 from hebblm.models.base import Ids, NewRows, Segment, State
 from hebblm.models.huggingface.base import HuggingFaceBase
 from hebblm.models.huggingface.head import FoundHead, states_before
@@ -73,10 +74,25 @@ class HuggingFaceModel:
         return not self.key.last
 
     def base(
-        self, *, rows: int = 0, init: NewRows = "zero", update: BaseUpdate | None = None, seed: int = 0
+        self,
+        *,
+        rows: int = 0,
+        init: NewRows = "zero",
+        update: BaseUpdate | None = None,
+        seed: int = 0,
+        streams: int = 1,
     ) -> HuggingFaceBase:
-        """Return a base at the beginning of a stream; its vocabulary is closed, so that there are no further rows."""
-        base = HuggingFaceBase(self, update)
+        """Return a base at the beginning of its streams; its vocabulary is closed, so that there are no further rows.
+
+        Raises:
+            UserError: several streams, and an architecture that gets other states for them than for each alone.
+        """
+        base = HuggingFaceBase(self, update, streams=streams)
+        if streams > 1 and not self._in_streams():
+            raise UserError(
+                f"{type(self.model).__name__} gets other states for several streams at once than for each alone; "
+                "leave --streams out"
+            )
         base.grow(rows)
         return base
 
@@ -192,6 +208,21 @@ class HuggingFaceModel:
             "origin": self.origin,
             "weights_fingerprint": self.sha256,
         }
+
+    def _in_streams(self) -> bool:
+        """Say whether two streams side by side, read on by a single token, have the states that each has alone."""
+        rows = torch.stack([self.probe_ids, self.probe_ids.flip(0)])  # (2, T)
+        beside, alone = HuggingFaceBase(self, streams=2), [HuggingFaceBase(self) for _ in rows]
+        for part in (slice(0, -1), slice(-1, None)):
+            expected = torch.stack([base.read(row[part]) for base, row in zip(alone, rows, strict=True)])
+            try:
+                found = beside.read(rows[:, part])
+            except (RuntimeError, ValueError, IndexError):
+                return False
+            tolerance = 64 * torch.finfo(self.model.dtype).eps * max(1.0, float(expected.abs().max()))
+            if found.shape != expected.shape or float((found - expected).abs().max()) > tolerance:
+                return False
+        return True
 
     @property
     def _together(self) -> int:

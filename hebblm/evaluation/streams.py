@@ -1,0 +1,180 @@
+"""Streams that are read side by side: where each lies in the text, and what is scored together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from hebblm.adapt.block import Block
+from hebblm.errors import UserError
+from hebblm.evaluation.scenario_config import MemoryScope
+
+ROWS = 200  # tokens of several streams that are scored at once, unless one stream has more
+
+
+class Run(NamedTuple):
+    """Consecutive tokens of a stream, counted from its beginning."""
+
+    stream: int
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Tokens that are scored at once, all from what was observed before.
+
+    Args:
+        owner: stream whose own memory they are scored with, 0 where all streams share one.
+        intervals: one or more; their runs are of different streams each.
+    """
+
+    owner: int
+    intervals: tuple[tuple[Run, ...], ...]
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """The runs, in the order of the tokens."""
+        return tuple(run for interval in self.intervals for run in interval)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The streams of a text.
+
+    Args:
+        begins: (B,) place of each stream's first token in the text.
+        lengths: (B,) tokens of each.
+        scope: whether they share memory and counts.
+    """
+
+    begins: tuple[int, ...]
+    lengths: tuple[int, ...]
+    scope: MemoryScope = "shared"
+
+    @classmethod
+    def of(
+        cls, total: int, streams: int = 1, *, scope: MemoryScope = "shared", borders: Sequence[int] = ()
+    ) -> Layout:
+        """Cut a text into contiguous streams of about the same length.
+
+        Args:
+            total: T, tokens of the text.
+            streams: B.
+            scope: whether they share memory and counts.
+            borders: where documents begin; the cuts are made there if there are enough of them.
+
+        Raises:
+            UserError: more streams than tokens.
+        """
+        if streams > total:
+            raise UserError(f"streams = {streams} are more than the {total:,} tokens of the text")
+        cuts = np.arange(1, streams) * total // streams
+        places = np.unique([place for place in borders if 0 < place < total])
+        if streams > 1 and len(places) >= streams - 1:
+            cuts = _nearest(cuts, places)
+        begins = np.array([0, *cuts])
+        lengths = np.diff([*begins, total])
+        return cls(tuple(begins.tolist()), tuple(lengths.tolist()), scope)
+
+    @property
+    def streams(self) -> int:
+        """B."""
+        return len(self.begins)
+
+    @property
+    def together(self) -> int:
+        """Streams that are written to one memory."""
+        return self.streams if self.scope == "shared" else 1
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest stream."""
+        return max(self.lengths)
+
+    def cut(self, ids: Tensor, begin: int, end: int) -> Tensor:
+        """Return some tokens of each stream, (B, n) of ids (T,), or (n,) of a single stream.
+
+        Behind the end of a stream stand others, which only fill up.
+        """
+        if self.streams == 1:
+            return ids[begin:end]
+        begins = torch.tensor(self.begins, device=ids.device)[:, None]
+        return ids[(begins + torch.arange(begin, end, device=ids.device)).clamp_max(len(ids) - 1)]
+
+    def groups(self, begin: int, end: int, every: int) -> Iterator[Group]:
+        """Yield the tokens of all streams between two places, of which an interval of ``every`` is observed at once."""
+        starts = range(begin, end, every)
+        intervals = [self._runs(start, min(start + every, end)) for start in starts]
+        if self.scope == "stream":
+            for stream in range(self.streams):
+                own = [tuple(run for run in runs if run.stream == stream) for runs in intervals]
+                if own[0]:
+                    yield Group(stream, tuple(runs for runs in own if runs))
+        elif len(intervals) > 1:
+            yield Group(0, tuple(intervals))
+        else:
+            yield from (Group(0, (runs,)) for runs in _packed(intervals[0]))
+
+    def _runs(self, begin: int, end: int) -> tuple[Run, ...]:
+        """Return what the streams have of an interval; those that have ended have nothing."""
+        ends = (min(end, length) for length in self.lengths)
+        return tuple(Run(stream, begin, stop) for stream, stop in enumerate(ends) if stop > begin)
+
+    def block(self, group: Group, labels: Tensor, every: int, *, written: bool) -> Block:
+        """Return the block that a group's labels (N,) are."""
+        if self.together == 1:
+            return Block.of(labels, every, written)
+        sizes = [{run.stream: run.end - run.begin for run in interval} for interval in group.intervals]
+        return Block.beside(labels, sizes, written)
+
+    def states(self, group: Group, states: Tensor, begin: int) -> Tensor:
+        """Return a group's hidden states (N, D) from those of all streams (B, n, D) from place ``begin`` on."""
+        return _joined([states[run.stream, run.begin - begin : run.end - begin] for run in group.runs])
+
+    def labels(self, group: Group, targets: Tensor) -> Tensor:
+        """Return a group's labels (N,) from those of the text (T,)."""
+        return _joined([targets[slice(*self._place(run))] for run in group.runs])
+
+    def places(self, group: Group) -> npt.NDArray[np.int64]:
+        """Return where a group's tokens stand in the text, (N,)."""
+        return np.concatenate([np.arange(*self._place(run)) for run in group.runs])
+
+    def _place(self, run: Run) -> tuple[int, int]:
+        """Return begin and end of a run in the text."""
+        begin = self.begins[run.stream]
+        return begin + run.begin, begin + run.end
+
+
+def _packed(runs: Sequence[Run]) -> Iterator[tuple[Run, ...]]:
+    """Yield runs of an interval together as far as they are not too many tokens."""
+    held: list[Run] = []
+    for run in runs:
+        if held and sum(one.end - one.begin for one in held) + run.end - run.begin > ROWS:
+            yield tuple(held)
+            held = []
+        held.append(run)
+    if held:
+        yield tuple(held)
+
+
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    """Return tensors one behind the other; a single one as it lies."""
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts))
+
+
+def _nearest(cuts: npt.NDArray[np.int64], places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return for each of the cuts (n,) the place (m,) closest to it, none twice, in ascending order; m >= n."""
+    chosen, low = [], 0
+    for index, cut in enumerate(cuts):
+        high = len(places) - (len(cuts) - index - 1)  # so that enough are left for the others
+        low += int(np.abs(places[low:high] - cut).argmin())
+        chosen.append(int(places[low]))
+        low += 1
+    return np.array(chosen, dtype=np.int64)

@@ -1,0 +1,134 @@
+"""Streams that are read side by side give what a plain loop gives that reads each with a base of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from hebblm.adapt import METHODS, STATIC_METHODS, MethodSettings, Rule
+from hebblm.adapt.context import Context
+from hebblm.evaluation import pace, streams
+from hebblm.evaluation.loop import evaluate
+from hebblm.evaluation.streams import Layout
+from hebblm.evaluation.vocabulary import UnionVocabulary
+from hebblm.memory import AnyMemory, FlatMemory, HybridMemory, RingMemory
+from hebblm.models.awd import AwdBase
+from hebblm.models.base import BaseUpdate
+from hebblm.text import EvaluationStream
+
+from ..support import toy
+
+Make = Callable[[], AnyMemory]
+DOUBLE = torch.float64
+MEMORIES: dict[str, Make] = {
+    "flat": lambda: FlatMemory(toy.DIM, dtype=DOUBLE),
+    "ring": lambda: RingMemory(toy.DIM, 13, dtype=DOUBLE),
+    "hybrid": lambda: HybridMemory(
+        FlatMemory(toy.DIM, dtype=DOUBLE), FlatMemory(toy.DIM, dtype=DOUBLE), flush_at=11
+    ),
+}
+TOKENS = 101
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pace, "BLOCK", 24)
+    monkeypatch.setattr(pace, "READ_AHEAD", 48)
+    monkeypatch.setattr(streams, "ROWS", 33)
+
+
+def text() -> EvaluationStream:
+    return toy.stream_of(np.concatenate([toy.tokens(1, 40), toy.tokens(2, 21), toy.tokens(1, 40)]))
+
+
+def rules_of(settings: MethodSettings) -> dict[str, Rule]:
+    return {method: METHODS[method].rule(toy.exact(settings)) for method in STATIC_METHODS}
+
+
+def base_of(count: int = 1) -> AwdBase:
+    model = toy.tiny_model().double()
+    return AwdBase(model, rows=toy.NOVEL, init="uniform", update=BaseUpdate(), streams=count)
+
+
+def context_of(memory: AnyMemory, *, count: int = 1) -> Context:
+    """Return a context whose window is shorter than a stream."""
+    stream = text()
+    counts = torch.from_numpy(stream.train_counts)
+    new = torch.arange(toy.WORDS) >= toy.SOURCE
+    head = base_of().head
+    return Context(
+        head, memory, k=9, train_counts=counts, new_classes=new, window=17, fixed=True, streams=count
+    )
+
+
+def one_by_one(layout: Layout, rules: dict[str, Rule], make: Make, every: int) -> dict[str, np.ndarray]:
+    """Read chunk by chunk: every stream is predicted and scored, then all are learned from, in their order."""
+    stream = text()
+    inputs, targets = torch.from_numpy(stream.inputs), torch.from_numpy(stream.targets)
+    bases = [base_of() for _ in layout.begins]
+    contexts = [context_of(make()) for _ in layout.begins]
+    for context in contexts:
+        context.learn_shares(rules.values())
+        if layout.scope == "shared":
+            context.memory, context.observed = contexts[0].memory, contexts[0].observed
+    nll = {name: np.full(len(stream), np.nan) for name in rules}
+    for start in range(0, max(layout.lengths), every):
+        scored = []
+        for base, context, first, length in zip(bases, contexts, layout.begins, layout.lengths, strict=True):
+            place = slice(first + start, first + min(start + every, length))
+            labels = targets[place]
+            if not len(labels) or start >= length:
+                continue
+            batch = context.batch(base.read(inputs[place]))
+            for name, rule in rules.items():
+                nll[name][place] = rule.score(batch, labels).numpy()
+            scored.append((context, batch.lesson(labels)))
+        for context, lesson in scored:
+            context.take(lesson)
+    return nll
+
+
+def side_by_side(layout: Layout, rules: dict[str, Rule], make: Make, every: int) -> dict[str, np.ndarray]:
+    """Read them as the evaluation does."""
+    if layout.scope == "shared":
+        contexts = context_of(make(), count=layout.streams)
+    else:
+        contexts = [context_of(make()) for _ in layout.begins]
+    return evaluate(
+        base_of(layout.streams), contexts, rules, text(), UnionVocabulary(),
+        update_every=every, read_ahead=True, layout=layout,
+    ).nll  # fmt: skip
+
+
+@pytest.mark.parametrize("make", MEMORIES.values(), ids=MEMORIES.keys())
+@pytest.mark.parametrize("scope", ["shared", "stream"])
+@pytest.mark.parametrize("every", [1, 7, 20])
+@pytest.mark.parametrize("settings", [toy.SETTINGS, toy.LEARNED], ids=["numbers", "learned"])
+def test_side_by_side_equals_one_by_one(  # type: ignore[no-untyped-def]
+    make: Make, scope, every: int, settings: MethodSettings
+) -> None:
+    rules = rules_of(settings)
+    for layout in (
+        Layout.of(TOKENS, 3, scope=scope),
+        Layout((0, 5, 60, 62), (5, 55, 2, 39), scope),  # documents of any length
+    ):
+        slow, fast = (read(layout, rules, make, every) for read in (one_by_one, side_by_side))
+        for method in rules:
+            np.testing.assert_allclose(fast[method], slow[method], rtol=1e-6, atol=1e-6, err_msg=method)
+
+
+def test_what_is_shared_matters() -> None:
+    """Else nothing above would mean much."""
+    rules = rules_of(toy.SETTINGS)
+    one, shared, apart = (
+        side_by_side(layout, rules, MEMORIES["flat"], 1)
+        for layout in (Layout.of(TOKENS), Layout.of(TOKENS, 3), Layout.of(TOKENS, 3, scope="stream"))
+    )
+    for method in rules:
+        assert np.abs(one[method] - shared[method]).max() > 1e-2, method
+        if method not in ("lstm", "cache"):
+            assert np.abs(apart[method] - shared[method]).max() > 1e-2, method
+    assert np.array_equal(apart["cache"], shared["cache"])
