@@ -26,16 +26,16 @@ from hebblm.report.sections import scenario_line
 from hebblm.report.table import Column, Table
 from hebblm.report.tables import frequency_table, paper_tables, side_by_side
 from hebblm.vision.document import tables
+from recipes import causal_tables as causal
+from recipes.markdown import ROOT, body, origin_of
 from recipes.study.cost.record import load
 from recipes.study.cost.tables import goal_table
 
-ROOT = Path(__file__).resolve().parents[1]
 README, DOCS = ROOT / "README.md", ROOT / "docs"
 PICTURE = DOCS / "new-words.png"
 PICTURED = ("lstm", "cache", "mbpa", "hebb", "mixture+hebb")
 RESULTS = ROOT / "recipes" / "results"
 DEFAULTS = ROOT / "recipes" / "defaults"
-TRANSFORMER = [ROOT / "recipes" / "huggingface" / f"llama-{name}.json" for name in ("wt2", "ptb", "numpy")]
 WITHIN, LARGER, ACROSS = (
     DEFAULTS / f"result-{name}.json" for name in ("intra-ptb", "intra-wt2", "wt2-to-ptb")
 )
@@ -75,10 +75,10 @@ def defaults() -> str:
         for name in DEFAULT_METHODS
     )
     lines = "\n".join(
-        f"- {scenario_line(result.scenario)}: {_origin(path.stem, path, result, '')}"
+        f"- {scenario_line(result.scenario)}: {origin_of(path.stem, path, result, '')}"
         for path, result in ((WITHIN, within), (LARGER, larger), (ACROSS, across))
     )
-    return f"{_body(Table('defaults', '', columns, rows))}\n{lines}\n"
+    return f"{body(Table('defaults', '', columns, rows))}\n{lines}\n"
 
 
 def needs() -> str:
@@ -93,7 +93,7 @@ def needs() -> str:
         )
         for need, names in NEEDS
     )
-    return _body(Table("needs", "", columns, rows)).replace("\\`", "`")
+    return body(Table("needs", "", columns, rows)).replace("\\`", "`")
 
 
 def at_defaults() -> str:
@@ -115,42 +115,7 @@ def carried() -> str:
         (name_of(name), *(losses.get(name, {}).get("lost") for losses in texts.values()))
         for name in ordered(texts["ptb"])
     )
-    return _body(Table("carried", "", columns, rows))
-
-
-def transformer() -> str:
-    """Return what the default methods gain for the small Llama that ships, on three texts."""
-    found = {path: Result.load(path) for path in TRANSFORMER}
-    columns = (
-        Column("Method"),
-        *(
-            Column(f"{result.scenario.target}, {what}", kind, best, decimals=decimals)
-            for result in found.values()
-            for what, kind, best, decimals in (
-                ("bits a byte", "nll", "min", 3),
-                ("nats a word gained", "nll", None, 3),
-            )
-        ),
-    )
-    rows = tuple(
-        (
-            name_of(name),
-            *(
-                value
-                for result in found.values()
-                for value in (
-                    result.methods[name].bits_per_byte,
-                    None if name == BASE else result.methods[BASE].nll - result.methods[name].nll,
-                )
-            ),
-        )
-        for name in DEFAULT_METHODS
-    )
-    lines = "\n".join(
-        f"- {scenario_line(result.scenario)}: {_origin(path.stem, path, result, '../')}"
-        for path, result in found.items()
-    )
-    return f"{_body(Table('transformer', '', columns, rows))}\n{lines}\n"
+    return body(Table("carried", "", columns, rows))
 
 
 def tuned() -> str:
@@ -160,7 +125,8 @@ def tuned() -> str:
     parts += [f"- {scenario_line(result.scenario)}" for result in found.values()]
     parts.append("")
     parts += [
-        f"- {_origin(name, RESULTS / name / 'result.json', result, '../')}" for name, result in found.items()
+        f"- {origin_of(name, RESULTS / name / 'result.json', result, '../')}"
+        for name, result in found.items()
     ]
     parts += ["", *(to_markdown(paper_tables(found[name])[0]) for name in BESIDE_THE_PAPER)]
     by_count = frequency_table(found[FIRST])
@@ -191,7 +157,14 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
     README: {"needs": needs, "defaults": defaults},
     DOCS / "results.md": {"defaults": at_defaults, "carried": carried, "tuned": tuned},
     DOCS / "cost.md": {"cost": cost},
-    DOCS / "huggingface.md": {"transformer": transformer},
+    DOCS / "huggingface.md": {
+        "transformer": causal.transformer,
+        "transformer-tuned": causal.transformer_tuned,
+        "rates": causal.rates,
+        "beside-words": causal.beside_words,
+        "keys": causal.keys,
+        "heads": causal.heads,
+    },
     DOCS / "vision.md": {"images": vision},
 }
 
@@ -219,21 +192,9 @@ def draw() -> None:
     save(figure, PICTURE)
 
 
-def _origin(name: str, path: Path, result: Result, up: str) -> str:
-    """Return what made a result, with a link to it from a page ``up`` folders below the root."""
-    by = result.provenance
-    where = f"{up}{path.relative_to(ROOT).as_posix()}"
-    return f"[{name}]({where}), `{by['command']}`, commit `{str(by['commit'])[:12]}`, seed {by['seed']}"
-
-
 def _cost(result: Result, name: str) -> float:
     """Return the time a token of a method in times of the base's alone."""
     return result.methods[BASE].tokens_per_second / result.methods[name].tokens_per_second
-
-
-def _body(table: Table) -> str:
-    """Return a table as Markdown without its title."""
-    return to_markdown(table).partition("\n\n")[2]
 
 
 def _headed(parts: Iterable[str]) -> str:

@@ -1,0 +1,239 @@
+"""The tables of docs/huggingface.md: a small Llama under every method, its rates and keys, large output layers.
+
+Usage: python -m recipes.causal_tables RESULTS, which takes what hf_results.sh made into recipes/huggingface,
+without their running curves.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from hebblm.adapt import DEFAULT_METHODS
+from hebblm.bench.tables import origin
+from hebblm.files import read_json, write_json
+from hebblm.report import Result
+from hebblm.report.methods import BASE, name_of
+from hebblm.report.sections import scenario_line
+from hebblm.report.table import Column, Table
+from recipes.markdown import body, origin_of
+from recipes.study.cost.record import load
+
+CAUSAL = Path(__file__).with_name("huggingface")
+TEXTS = ("wt2", "ptb", "numpy")
+KINDS = (("llama", ""), ("llama", "-tuned"), ("llama", "-ffn-input"), ("awd", ""))
+TRANSFORMER = [CAUSAL / f"llama-{name}.json" for name in TEXTS]
+
+
+def transformer() -> str:
+    """Return what the default methods gain for the small Llama that ships, on three texts."""
+    found = {path: Result.load(path) for path in TRANSFORMER}
+    columns = (
+        Column("Method"),
+        *(
+            Column(f"{result.scenario.target}, {what}", kind, best, decimals=decimals)
+            for result in found.values()
+            for what, kind, best, decimals in (
+                ("bits a byte", "nll", "min", 3),
+                ("nats a word gained", "nll", None, 3),
+            )
+        ),
+    )
+    rows = tuple(
+        (
+            name_of(name),
+            *(
+                value
+                for result in found.values()
+                for value in (
+                    result.methods[name].bits_per_byte,
+                    None if name == BASE else result.methods[BASE].nll - result.methods[name].nll,
+                )
+            ),
+        )
+        for name in DEFAULT_METHODS
+    )
+    lines = "\n".join(
+        f"- {scenario_line(result.scenario)}: {origin_of(path.stem, path, result, '../')}"
+        for path, result in found.items()
+    )
+    return f"{body(Table('transformer', '', columns, rows))}\n{lines}\n"
+
+
+def transformer_tuned() -> str:
+    """Return what values found on validation text change for the Llama that ships, where they were found."""
+    found = {name: CAUSAL / f"llama-{name}-tuned.json" for name in TEXTS}
+    results = {
+        name: (path, Result.load(path), Result.load(CAUSAL / f"llama-{name}.json"))
+        for name, path in found.items()
+        if path.is_file()
+    }
+    columns = (
+        Column("Method"),
+        *(
+            column
+            for name in results
+            for column in (
+                Column(f"{name}, bits a byte", "nll", "min", decimals=3),
+                Column(f"{name}, nats a word over the values above", "signed", decimals=3),
+            )
+        ),
+    )
+    rows = tuple(
+        (
+            name_of(name),
+            *(
+                value
+                for _, result, usual in results.values()
+                for value in (
+                    result.methods[name].bits_per_byte,
+                    None if name == BASE else usual.methods[name].nll - result.methods[name].nll,
+                )
+            ),
+        )
+        for name in DEFAULT_METHODS
+    )
+    lines = "\n".join(
+        f"- {origin_of(path.stem, path, result, '../')}" for path, result, _ in results.values()
+    )
+    return f"{body(Table('transformer-tuned', '', columns, rows))}\n{lines}\n"
+
+
+def rates() -> str:
+    """Return the loss on validation text by the rate of dynamic evaluation, of every text that was tuned on."""
+    tried = {name: read_json(path) for name in TEXTS if (path := CAUSAL / f"tuned-{name}.json").is_file()}
+    found = {
+        name: {
+            point["dynamic.lr"]: point["nll"]
+            for point in document["tried"]["dynamic"]
+            if point["dynamic.decay"] == 0.02
+        }
+        for name, document in tried.items()
+    }
+    every = sorted({rate for losses in found.values() for rate in losses})
+    columns = (Column("Rate"), *(Column(f"{name}, nats a piece", "nll", "min", decimals=3) for name in found))
+    rows = (
+        ("0, unadapted", *(tried[name]["nll"][BASE] for name in found)),
+        *((f"{rate:g}", *(losses.get(rate) for losses in found.values())) for rate in every),
+    )
+    lines = "\n".join(
+        f"- [tuned-{name}](../recipes/huggingface/tuned-{name}.json), `{document['provenance']['command']}`, "
+        f"commit `{document['provenance']['commit'][:12]}`"
+        for name, document in tried.items()
+    )
+    return f"{body(Table('rates', '', columns, rows))}\n{lines}\n"
+
+
+def beside_words() -> str:
+    """Return bits per byte of the Llama beside those of the AWD-LSTM of the same training text, on the same words."""
+    found = {name: CAUSAL / f"awd-{name}.json" for name in TEXTS}
+    results = {
+        name: (Result.load(CAUSAL / f"llama-{name}.json"), Result.load(path))
+        for name, path in found.items()
+        if path.is_file()
+    }
+    columns = (
+        Column("Method"),
+        *(
+            Column(f"{name}, {whose}", "nll", decimals=3)
+            for name in results
+            for whose in ("Llama", "AWD-LSTM at least", "and at most")
+        ),
+    )
+
+    def row(name: str) -> Iterator[float | None]:
+        for pieces, words in results.values():
+            low, text = words.methods[name].bits_per_byte, words.scenario.extra["text"]
+            yield pieces.methods[name].bits_per_byte
+            yield low
+            yield None if low is None else low + 8 * text["spelling"] / text["bytes"]
+
+    rows = tuple((name_of(name), *row(name)) for name in DEFAULT_METHODS)
+    lines = []
+    for name, (_, words) in results.items():
+        text, path = words.scenario.extra["text"], found[name]
+        share = 100 * text["unspelled"] / text["bytes"]
+        lines.append(
+            f"- {scenario_line(words.scenario)}; {text['bytes']:,} bytes, {share:.1f} % of them in words that the "
+            f"model does not spell: {origin_of(path.stem, path, words, '../')}"
+        )
+    return body(Table("beside-words", "", columns, rows)) + "\n" + "\n".join(lines) + "\n"
+
+
+def keys() -> str:
+    """Return what memories of the states that enter the last feed-forward layer gain over the usual ones."""
+    found = {name: CAUSAL / f"llama-{name}-ffn-input.json" for name in TEXTS}
+    results = {
+        name: (Result.load(CAUSAL / f"llama-{name}.json"), Result.load(path)) for name, path in found.items()
+    }
+    columns = (
+        Column("Method"),
+        *(
+            Column(f"{name}, {what}", kind, decimals=decimals)
+            for name in results
+            for what, kind, decimals in (("`last`", "nll", 3), ("gain of `ffn-input`", "signed", 4))
+        ),
+    )
+    rows = tuple(
+        (
+            name_of(name),
+            *(
+                value
+                for last, other in results.values()
+                for value in (last.methods[name].nll, last.methods[name].nll - other.methods[name].nll)
+            ),
+        )
+        for name in ("knn", "mixture")
+    )
+    lines = "\n".join(
+        f"- {origin_of(found[name].stem, found[name], other, '../')}" for name, (_, other) in results.items()
+    )
+    return f"{body(Table('keys', '', columns, rows))}\n{lines}\n".replace("\\`", "`")
+
+
+def heads() -> str:
+    """Return the cost of adaptation on output layers of the sizes of large models, beside the layer's own product."""
+    measured = load(CAUSAL / "heads.json")
+    columns = (
+        Column("Output layer of"),
+        Column("V", "count"),
+        Column("D", "count"),
+        Column("its product, ms a token", "nll", decimals=2),
+        *(Column(f"{form}, times that", "rate") for form in ("MbPA", "Hebb", "Mixture")),
+        Column("its weights, GB", "nll", decimals=2),
+        Column("keys of a token's neighbours, MB", "nll", decimals=2),
+    )
+    rows = tuple(
+        (
+            row.case["head"],
+            row.case["vocabulary"],
+            row.case["dim"],
+            row.timings["head"].milliseconds().median,
+            *(row.values[f"{form}_over_head"] for form in ("fast_mbpa", "fast_hebb", "mixture")),
+            row.values["head_bytes"] / 1e9,
+            row.values["key_bytes_per_token"] / 1e6,
+        )
+        for row in measured.rows
+        if row.name == "large_head"
+    )
+    table = body(Table("heads", "", columns, rows, (origin(measured),)))
+    return f"{table}\n[heads](../recipes/huggingface/heads.json)\n"
+
+
+def collect(results: Path) -> None:
+    """Take what there is of the results in a folder, each one file, without running curves."""
+    for text in TEXTS:
+        names = {f"{kind}-{text}{more}": f"{kind}-{text}{more}/result.json" for kind, more in KINDS}
+        for name, place in {**names, f"tuned-{text}": f"tuned-llama-{text}/tuned.json"}.items():
+            if (results / place).is_file():
+                document = read_json(results / place)
+                for item in document.get("methods", {}).values():
+                    item["running"] = []
+                write_json(CAUSAL / f"{name}.json", document)
+    if (results / "heads.json").is_file():
+        write_json(CAUSAL / "heads.json", read_json(results / "heads.json"))
+
+
+if __name__ == "__main__":
+    collect(Path(sys.argv[1]))

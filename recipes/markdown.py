@@ -1,0 +1,23 @@
+"""What the pages that are written from results share: a table's body, and what made a result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hebblm.report import Result
+from hebblm.report.render import to_markdown
+from hebblm.report.table import Table
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def origin_of(name: str, path: Path, result: Result, up: str) -> str:
+    """Return what made a result, with a link to it from a page ``up`` folders below the root."""
+    by = result.provenance
+    where = f"{up}{path.relative_to(ROOT).as_posix()}"
+    return f"[{name}]({where}), `{by['command']}`, commit `{str(by['commit'])[:12]}`, seed {by['seed']}"
+
+
+def body(table: Table) -> str:
+    """Return a table as Markdown without its title."""
+    return to_markdown(table).partition("\n\n")[2]
