@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-from jsonargparse import ActionConfigFile, get_loader, set_loader
+import yaml  # type: ignore[import-untyped]
+from jsonargparse import ActionConfigFile, get_loader, set_loader  # type: ignore[attr-defined]
 
 from hebblm.errors import MOST, UserError
 from hebblm.files import read_bytes
@@ -64,7 +64,7 @@ class ConfigFile(ActionConfigFile):
             ) from error
         if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
             raise UserError(f"{place} holds no options; write name: value")
-        super().__call__(parser, cfg, values, option_string)
+        super().__call__(parser, cfg, values, option_string)  # type: ignore[no-untyped-call]
 
 
 def check_numbers(name: str, value: Any) -> None:

@@ -93,7 +93,7 @@ def _hash(tensors: dict[str, Tensor], header: dict[str, str]) -> str:
     found = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
     for name, tensor in sorted(tensors.items()):
         found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        found.update(tensor.cpu().contiguous().view(-1).view(torch.uint8).numpy())
+        found.update(tensor.cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
     return found.hexdigest()
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +24,18 @@ RECORD, PAGE = ROOT / "recipes" / "reliability.json", ROOT / "docs" / "reliabili
 BEGIN, END = "<!-- figures -->", "<!-- end of figures -->"
 
 
-def measure(damaged: int, kills: int) -> dict[str, Any]:
-    """Return the figures: how many were tried, and what came of them."""
-    found: dict[str, Any] = {"damaged": {}, "killed": {}}
+def measure(record: dict[str, Any], damaged: int, kills: int) -> Iterator[None]:
+    """Put figures into a record, one group at a time: how many were tried, and what came of them."""
     with tempfile.TemporaryDirectory() as scratch:
         for number, form in enumerate(FORMATS if damaged else ()):
             counts, defects = campaign(form, Path(scratch) / str(number), damaged)
-            found["damaged"][form.name] = {"hashed": form.hashed, **counts, "defects": defects[:20]}
+            record["damaged"][form.name] = {"hashed": form.hashed, **counts, "defects": defects[:20]}
             print(form.name, dict(counts), *defects[:5], sep="\n  ", flush=True)
+            yield
         for name in JOBS if kills else ():
-            found["killed"][name] = kill(name, Path(scratch) / name.replace(" ", "-"), kills)
-            print(name, found["killed"][name], flush=True)
-    return found
+            record["killed"][name] = kill(name, Path(scratch) / name.replace(" ", "-"), kills)
+            print(name, record["killed"][name], flush=True)
+            yield
 
 
 def table(record: dict[str, Any]) -> str:
@@ -64,11 +65,10 @@ def main() -> None:
     )
     parser.add_argument("--kills", type=int, default=100, help="of each command; 0 keeps the last figures")
     asked = parser.parse_args()
-    found = measure(asked.damaged, asked.kills)
     last = read_json(RECORD) if RECORD.is_file() else {}
-    kept = {name: value or last.get(name, {}) for name, value in found.items()}
-    record = {**kept, "commit": commit(), "versions": versions()}
-    write_json(RECORD, record)
+    record = {"damaged": {}, "killed": {}, **last, "commit": commit(), "versions": versions()}
+    for _ in measure(record, asked.damaged, asked.kills):
+        write_json(RECORD, record)
     page = PAGE.read_text(encoding="utf-8")
     before, _, rest = page.partition(BEGIN)
     write_text(PAGE, f"{before}{BEGIN}\n{table(record)}\n{END}{rest.partition(END)[2]}")
