@@ -47,7 +47,7 @@ class MbpaConfig:
     eps: float = 3e-3
     scale: Scale = "relative"
     closeness: Literal["raw", "sum", "max"] = "raw"
-    pull: float = 0.005
+    pull: float = 0.0025
 
     def __post_init__(self) -> None:
         checks.at_least("mbpa.lr", self.lr, 0)
