@@ -33,14 +33,14 @@ class Directions:
         keys: (n, K, r) U, the coordinates of the keys in r unit directions: ``U^T diag(a) U = diag(lambda)``.
         queries: (n, r) those of the query.
         curvatures: (n, r) lambda; the largest of all directions is 1.
-        own: (n, K) e, squared length that the directions leave of each key.
+        own: (n, K) e, squared length that the directions leave of each key, or None where all are followed.
         rest: (n, K) what they leave of the products of the keys and the query.
     """
 
     keys: Tensor
     queries: Tensor
     curvatures: Tensor
-    own: Tensor
+    own: Tensor | None
     rest: Tensor
 
 
@@ -90,10 +90,11 @@ def _descend(
     base, shares = followed.logits.mul_(LOG2_E), followed.shares  # in bits, as in solve_fast (n, K, C)
     keys, logits = LOG2_E * along.keys, base
     theta, moved = torch.zeros_like(wanted), torch.zeros_like(wanted)  # (n, r, C)
-    # A key's own direction has a coordinate alpha_kv; its step solves a curvature of 1/4 together with the pull.
-    alpha = torch.zeros_like(base)
-    step_size = (sizes / (OWN * sizes * along.own + pull)).unsqueeze(2)  # (n, K, 1)
-    kept, lengths = OWN * step_size * along.own.unsqueeze(2), LOG2_E * along.own.unsqueeze(2)
+    own = None if along.own is None else along.own.unsqueeze(2)  # (n, K, 1)
+    if own is not None:
+        # A key's own direction has a coordinate alpha_kv; its step solves a curvature of 1/4 together with the pull.
+        alpha = torch.zeros_like(base)
+        step_size = sizes.unsqueeze(2) / (OWN * sizes.unsqueeze(2) * own + pull)
     losses = []
     for step in range(steps):
         scale = normalised(logits, shares, fresh=step > 0)  # (n, K)
@@ -104,15 +105,19 @@ def _descend(
         move = (gradients - pull * theta) / (curvatures * _mean(wanted - missing, wanted) + pull)
         moved = torch.where(move * moved < 0, DAMPED * move, move)  # where it turns back it went too far
         theta += moved
-        alpha.mul_(kept).addcmul_(step_size * scale.unsqueeze(2), shares, value=-1)
-        alpha.scatter_add_(2, labels, step_size)
+        if own is not None:
+            alpha.mul_(OWN * step_size * own).addcmul_(step_size * scale.unsqueeze(2), shares, value=-1)
+            alpha.scatter_add_(2, labels, step_size)
         if step + 1 < steps:
             logits = torch.baddbmm(
                 base, keys, torch.cat([theta[:, :, :-1], theta[:, :, -1:] * overlap.unsqueeze(2)], 2)
             )
-            logits.addcmul_(lengths, alpha)
-            logits[:, :, -1] -= (1 - overlap) * lengths.squeeze(2) * alpha[:, :, -1]
-    change = torch.bmm(along.queries.unsqueeze(1), theta).baddbmm_(along.rest.unsqueeze(1), alpha)
+            if own is not None:
+                logits.addcmul_(LOG2_E * own, alpha)
+                logits[:, :, -1] -= (1 - overlap) * LOG2_E * own.squeeze(2) * alpha[:, :, -1]
+    change = torch.bmm(along.queries.unsqueeze(1), theta)
+    if own is not None:
+        change.baddbmm_(along.rest.unsqueeze(1), alpha)
     return change.squeeze(1), rose(losses[0], losses[-1])
 
 
@@ -132,8 +137,7 @@ def _all_directions(problem: Problem, sizes: Tensor) -> Directions:
     inverse = torch.where(values > 0, values.rsqrt(), 0)
     mixing = roots.unsqueeze(2) * vectors * inverse.unsqueeze(1)  # a direction is a sum of keys (n, K, r)
     products = (problem.products + problem.one).unsqueeze(1)  # (n, 1, K)
-    nothing = torch.zeros_like(sizes)
-    return Directions(gram @ mixing, (products @ mixing).squeeze(1), values, nothing, nothing)
+    return Directions(gram @ mixing, (products @ mixing).squeeze(1), values, None, torch.zeros_like(sizes))
 
 
 def _few_directions(problem: Problem, sizes: Tensor) -> Directions:
