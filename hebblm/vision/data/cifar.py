@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import lzma
 import tarfile
 import zlib
@@ -61,8 +62,8 @@ def load_cifar100(folders: Sequence[Path], downloads: Path | None = None) -> Ima
     found = checked(path, KNOWN[path.name], required=members is PICKLED)
     parts: dict[str, Images] = {}
     try:
-        # As a stream: the members are met in one pass, and nothing is written to disk.
-        with tarfile.open(path, "r|*") as archive:
+        # The members are met in one pass, and nothing is written to disk.
+        with tarfile.open(path, "r:*") as archive:
             for member in archive:
                 part = members.get(member.name)
                 if part is None or not member.isreg():
@@ -72,9 +73,9 @@ def load_cifar100(folders: Sequence[Path], downloads: Path | None = None) -> Ima
                 stream = archive.extractfile(member)
                 assert stream is not None  # a regular file always has one
                 parts[part] = _parse(stream.read(), f"{path}: {member.name}", members)
-                if len(parts) == len(members):
-                    break
-    except (tarfile.TarError, lzma.LZMAError, EOFError, zlib.error) as error:
+            while archive.fileobj is not None and archive.fileobj.read(1 << 20):
+                pass  # to the end, where the checksum of the archive is compared
+    except (tarfile.TarError, lzma.LZMAError, gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UserError(f"{path} is truncated or no archive ({error}); get the file again") from error
     except OSError as error:
         raise unreadable(path, error) from error
