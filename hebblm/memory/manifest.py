@@ -50,15 +50,19 @@ class IndexManifest:
         return cls(settings["factory"], settings["rescore"], settings["nprobe"], spec, count)
 
 
+Kind = Literal["exact", "ring", "faiss", "hybrid"]
+Dtype = Literal["float16", "bfloat16", "float32", "float64"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """See the module; ``files`` maps each name to its size in bytes and its sha256."""
 
     schema: str
-    kind: Literal["exact", "ring", "faiss", "hybrid"]
+    kind: Kind
     model_hash: str
     dictionary_hash: str
-    dtype: Literal["float16", "bfloat16", "float32", "float64"]
+    dtype: Dtype
     count: Count
     dim: Count
     capacity: Some | None = None

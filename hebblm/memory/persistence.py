@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 import numpy as np
 import torch
@@ -15,7 +15,16 @@ from hebblm.files import Count, atomic_path, read_record, write_json
 from hebblm.memory.arrays import from_numpy, to_numpy
 from hebblm.memory.base import AnyMemory
 from hebblm.memory.faiss_index import TrainedIndex, load_faiss
-from hebblm.memory.manifest import DTYPES, SCHEMA, IndexManifest, Manifest, describe_files, read_manifest
+from hebblm.memory.manifest import (
+    DTYPES,
+    SCHEMA,
+    Dtype,
+    IndexManifest,
+    Kind,
+    Manifest,
+    describe_files,
+    read_manifest,
+)
 from hebblm.memory.store import EntryStore
 
 CHUNK = 65_536
@@ -66,10 +75,10 @@ def save_memory(
             write_json(temporary / ABOUT, dict(about), seal=True)
         Manifest(
             schema=SCHEMA,
-            kind=memory.kind,
+            kind=cast(Kind, memory.kind),
             model_hash=model_hash,
             dictionary_hash=dictionary_hash,
-            dtype=str(parts[0].keys.dtype).removeprefix("torch."),
+            dtype=cast(Dtype, str(parts[0].keys.dtype).removeprefix("torch.")),
             count=len(memory),
             dim=memory.dim,
             capacity=settings.get("capacity"),
