@@ -17,6 +17,9 @@ from hebblm.report.result import Result
 FILES = "files"
 """Key of a result: sha256 by name of each table beside it."""
 
+UNKNOWN = ("train_count",)
+"""Columns that are empty where the training text is not known."""
+
 _REMEDY = "evaluate again with --log-samples"
 _KINDS: dict[str, Callable[[Any], bool]] = {
     "whole numbers": pa.types.is_integer,
@@ -57,7 +60,7 @@ def read_table(path: Path, kinds: Mapping[str, str], result: Result | None) -> p
             raise
         raise UserError(f"{path} is not a readable parquet file; {_REMEDY}") from error
     for name in table.column_names:
-        if table.column(name).null_count:
+        if table.column(name).null_count and name not in UNKNOWN:
             raise UserError(f"{path} lacks values in the column {name!r}; {_REMEDY}")
     return table
 

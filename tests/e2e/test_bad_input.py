@@ -18,6 +18,7 @@ from hebblm.cli.preprocess import main as preprocess
 from hebblm.cli.report import main as report
 from hebblm.cli.train import main as train
 from hebblm.cli.tune import main as tune
+from hebblm.files import SEAL, write_json
 from hebblm.text.download import cache_dir
 
 from .conftest import World
@@ -84,7 +85,7 @@ def files_no_longer_than(size: int) -> Iterator[None]:
         (["--intra-domain", "ptb", "--set", "hebb.eta=-1"], "hebb.eta = -1.0 is out of range"),
         (["--intra-domain", "ptb", "--set", "mbpa.lr=-0.1"], "mbpa.lr = -0.1 is out of range"),
         (["--intra-domain", "ptb", "--set", "mbpa.lr=fast"], "mbpa.lr=fast must be a value of type float"),
-        (["--intra-domain", "ptb", "--set", "mbpa.optimizer=adam"], "must be one of sgd, rmsprop"),
+        (["--intra-domain", "ptb", "--set", "mbpa.optimizer=adam"], "must be one of newton, sgd, rmsprop"),
         (["--intra-domain", "ptb", "--set", "mixture.gamma=1.5"], "mixture.gamma = 1.5 is out of range"),
         (["--intra-domain", "ptb", "--set", "knn.gamma=-0.5"], "knn.gamma = -0.5 is out of range"),
         (["--intra-domain", "ptb", "--set", "base.lr=-1"], "base.lr = -1.0 is out of range"),
@@ -302,7 +303,8 @@ def test_a_memory_of_another_model(
     assert evaluate(arguments) == 0
     (manifest,) = (cache_dir() / "memory").glob("*/manifest.json")
     document = json.loads(manifest.read_text())
-    manifest.write_text(json.dumps({**document, "model_hash": "0" * 64}))
+    del document[SEAL]
+    write_json(manifest, {**document, "model_hash": "0" * 64}, seal=True)
     refused(
         evaluate, [*arguments, "--output-path", "out"], capsys, "belongs to another model", work_before=True
     )

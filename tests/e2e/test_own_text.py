@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.torch import load_file
 
-from hebblm.adapt import DEFAULT_METHODS, METHODS, OUR_METHODS
+from hebblm.adapt import DEFAULT_METHODS, METHODS, OUR_METHODS, MbpaConfig
 from hebblm.cli.eval import main as evaluate
 from hebblm.cli.preprocess import main as preprocess
 from hebblm.cli.report import main as report
@@ -291,7 +291,7 @@ def test_the_command_that_tuning_prints_works_as_it_stands(
     document = json.loads((tmp_path / "tuned" / "tuned.json").read_text())
     assert set(document["nll"]) == {"lstm", "mixture", "mbpa", "mixture+mbpa"}
     table = next(line.split("│") for line in said.out.splitlines() if line.startswith("│ mbpa "))
-    usual = next(p["nll"] for p in document["tried"]["mbpa"] if (p["mbpa.lr"], p["mbpa.steps"]) == (8.0, 15))
+    usual = next(p["nll"] for p in document["tried"]["mbpa"] if p["mbpa.pull"] == MbpaConfig().pull)
     assert float(table[3]) == pytest.approx(usual, abs=1e-4), (
         "what the default values cost stands beside the best"
     )

@@ -28,7 +28,7 @@ def test_a_text_is_read_and_gone_on_from(tmp_path: Path, capsys: pytest.CaptureF
     ("arguments", "told"),
     [
         (["tiny-pydc"], "did you mean tiny-pydoc-raw"),
-        (["tiny-pydoc-raw", "nowhere.txt"], "cannot read nowhere.txt"),
+        (["tiny-pydoc-raw", "nowhere.txt"], "nowhere.txt does not exist"),
         (["tiny-pydoc-raw", "--method", "mxture"], "did you mean mixture"),
         (["tiny-pydoc-raw", "--words", "0"], "words = 0"),
         (["tiny-pydoc-raw", "--memory", "nowhere"], "nowhere"),

@@ -43,10 +43,10 @@ def test_the_shipped_point_of_the_later_of_two_files_for_a_text(tmp_path: Path) 
     first = tuned(tmp_path / "a.json", "wt2", {4.0: 3.0, 8.0: 3.1})
     later = tuned(tmp_path / "b.json", "wt2", {4.0: 3.5, 8.0: 3.75})
     for path in (first, later):
-        path.write_text(path.read_text().replace('"mbpa.steps": 5', '"mbpa.steps": 15'))
+        path.write_text(path.read_text().replace('"mbpa.steps": 5', '"mbpa.steps": 3'))
     output = tmp_path / "defaults.json"
     command = [sys.executable, SCRIPT, first, later, "--shipped", "--output", output]
     subprocess.run(command, check=True, capture_output=True)
     found = json.loads(output.read_text())
-    assert found["values"] == {"mbpa.lr": 8.0, "mbpa.steps": 15}
+    assert found["values"] == {"mbpa.lr": 8.0, "mbpa.steps": 3}
     assert found["chosen_on"]["wt2"]["mbpa"] == {"default": 3.75, "tuned": 3.5, "lost": 0.25}

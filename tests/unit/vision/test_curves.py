@@ -14,7 +14,7 @@ def test_the_first_line_and_the_highest_are_drawn_and_the_rest_counted(most: int
         Line(Look(name, "#000000"), (1, 2), [(0.1, None), (at / 10, None)])
         for at, name in enumerate("abcdefgh")
     ]
-    axis = Figure(figsize=(6, 4)).subplots()
+    axis = Figure(figsize=(6, 4), layout="constrained").subplots()
     draw(axis, lines, most=most)
     assert len(axis.get_lines()) == len(names)
     labels = [text.get_text()[0] for text in axis.texts if isinstance(text, Annotation)]
