@@ -95,10 +95,11 @@ def mbpa_logits(
 ) -> Tensor:
     """Return each query's logits after memory-based parameter adaptation (Eq. 5, Sprechmann et al. 2018).
 
-    Starting from the base head, ``steps`` gradient steps maximise ``1/|N| sum_k c_k log P(y_k | h_k)`` over (W, b) for
-    one query; the change is thrown away afterwards. The rate of a step is ``lr``, or, relative to the curvature of the
-    query's own problem, ``lr / lambda_max(A^1/2 (H H^T + 1) A^1/2)`` with ``A = diag(c_k / |N|)``: then it has no unit
-    of the model's, does not depend on the scale of c_k, and cannot climb for lr <= 4.
+    Starting from the base head, ``steps`` steps of the optimizer maximise ``1/|N| sum_k c_k log P(y_k | h_k)`` over
+    (W, b) for one query; the change is thrown away afterwards. The rate of a step of ``sgd`` is ``lr``, or, relative to
+    the curvature of the query's own problem, ``lr / lambda_max(A^1/2 (H H^T + 1) A^1/2)`` with
+    ``A = diag(c_k / |N|)``: then it has no unit of the model's, does not depend on the scale of c_k, and cannot climb
+    for lr <= 4.
 
     Args:
         hidden: (N, D) queries.

@@ -161,7 +161,7 @@ class Hebb:
 
     @property
     def needs(self) -> Needs:
-        """Neighbours, and the gradient steps on them, which v1 leaves out."""
+        """Neighbours, and the adaptation to them, which v1 leaves out."""
         return Needs(retrieval=True, descents=() if self.variant == "v1" else (self.mbpa,))
 
     def _adapted(self, batch: EvalBatch) -> HebbianLogits:

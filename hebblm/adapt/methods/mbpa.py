@@ -107,7 +107,7 @@ class MbpaGuardedConfig(MbpaAbsoluteConfig):
 
 @dataclass(frozen=True, slots=True)
 class Mbpa:
-    """MbPA: the head after gradient steps on the neighbours (Eq. 5)."""
+    """MbPA: the head adapted to the neighbours (Eq. 5)."""
 
     config: MbpaConfig
 
@@ -122,7 +122,7 @@ class Mbpa:
 
     @property
     def needs(self) -> Needs:
-        """Neighbours, and the gradient steps on them."""
+        """Neighbours, and the adaptation to them."""
         return Needs(retrieval=True, descents=(self.config,))
 
 
