@@ -27,8 +27,8 @@ def test_equals_exact_where_all_classes_and_directions_are_followed(
     steps: int, pull: float, stored: bool, bias: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fast, "RIDGE", 1e-13)  # 1e-5 of a direction's length else
-    size = fast.active_size(9)
-    hidden, neighbors, head = make_problem(31, k=9, d=12, v=size, labels=4, zero_rows=2, bias=bias)
+    hidden, neighbors, head = make_problem(31, k=9, d=12, v=95, labels=4, zero_rows=2, bias=bias)
+    assert fast.active_sizes(neighbors.values, neighbors.mask).tolist() == [95] * len(hidden)
     problem = as_problem(hidden, neighbors, head)
     if not stored:
         problem = replace(problem, log_normalizers=None)
@@ -38,7 +38,7 @@ def test_equals_exact_where_all_classes_and_directions_are_followed(
     assert torch.equal(found.rose, exact.rose)
 
 
-@pytest.mark.parametrize("classes", [13, 509])
+@pytest.mark.parametrize("classes", [13, 205])
 def test_small_vocabulary_takes_the_exact_path(classes: int) -> None:
     hidden, neighbors, head = make_problem(32, v=classes)
     options = {"lr": 0.1, "steps": 5, "eps": 1e-3}
@@ -79,7 +79,24 @@ def test_classes_followed_are_every_label_and_then_the_most_probable() -> None:
         labels = set(neighbors.values[row].tolist())
         others = [i for i in logits[row].argsort(descending=True).tolist() if i not in labels]
         assert set(chosen[row].tolist()) == labels | set(others[: 64 - len(labels)])
-    assert fast.active_size(300) == 332  # room for as many labels as neighbours
+
+
+def test_number_of_classes_followed_is_of_a_query_s_own_labels() -> None:
+    labels = torch.tensor([[5] * 40, [*range(1, 32)] + [31] * 9, list(range(40))])
+    present = torch.ones_like(labels, dtype=torch.bool)
+    assert fast.active_sizes(labels, present).tolist() == [95, 95, 127]
+    present[2, 8:] = False  # eight labels, however many places
+    assert fast.active_sizes(labels, present).tolist() == [95, 95, 95]
+
+
+def test_queries_of_different_sizes_are_each_adapted_as_if_alone() -> None:
+    hidden, neighbors, head = language_like(35, n=30, k=60, d=20, v=900)
+    neighbors.values[::3] %= 7  # few labels, so that sizes differ
+    together = functional.mbpa_logits(hidden, neighbors, head, method="fast", **RELATIVE)
+    for row in range(len(hidden)):
+        some = slice(row, row + 1)
+        alone = functional.mbpa_logits(hidden[some], neighbors.rows(some), head, method="fast", **RELATIVE)
+        torch.testing.assert_close(together[some], alone, rtol=1e-9, atol=1e-9)
 
 
 def test_keys_of_few_directions_are_factored_without_loss_and_lengths_always_kept() -> None:

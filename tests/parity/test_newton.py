@@ -72,7 +72,7 @@ def test_fast_equals_exact_where_all_classes_and_directions_are_followed(
 ) -> None:
     monkeypatch.setattr(fast, "RIDGE", 1e-13)  # 1e-5 of a direction's length else
     monkeypatch.setattr(fast, "narrow", lambda problem: False)
-    hidden, neighbors, head = make_problem(31, k=9, d=12, v=fast.active_size(9), labels=4, bias=bias)
+    hidden, neighbors, head = make_problem(31, k=9, d=12, v=95, labels=4, bias=bias)
     problem = as_problem(hidden, neighbors, head, eps=1.0)
     if not stored:
         problem = replace(problem, log_normalizers=None)

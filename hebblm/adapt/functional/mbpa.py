@@ -14,7 +14,7 @@ from hebblm.adapt.checks import Rate, Scale
 from hebblm.adapt.functional.blocks import blocks
 from hebblm.adapt.functional.kernel import Normalization, closeness
 from hebblm.adapt.solvers.exact import solve_exact
-from hebblm.adapt.solvers.fast import active_size, narrow, solve_fast
+from hebblm.adapt.solvers.fast import active_sizes, narrow, solve_fast
 from hebblm.adapt.solvers.newton import solve_newton
 from hebblm.adapt.solvers.problem import Descent, Problem, Solution, key_products
 from hebblm.adapt.solvers.rmsprop import backtracked, solve_rmsprop
@@ -153,31 +153,34 @@ def _parts(
     products: Tensor | None,
     method: Method,
     optimizer: Optimizer,
-) -> Iterator[tuple[slice, Problem]]:
-    """Yield the problem a few queries at a time: what they hold stays in a processor's caches."""
+) -> Iterator[tuple[Tensor, Problem]]:
+    """Yield the problem a few queries at a time, those of one size together: what they hold stays in the caches."""
     (classes, width), k = head.weight.shape, weights.shape[1]
-    floats = 6 * k * classes  # logits, residuals and what is made of them
-    if optimizer == "rmsprop":
-        floats = 5 * classes * (width + 1) + 3 * k * classes
-    elif method == "fast":
-        followed = min(classes, active_size(k))
-        floats = k * width + followed * (width + 3 * k)
-    for some in blocks(hidden.element_size() * floats, len(hidden), hidden.device):
-        keys = neighbors.keys[some].to(hidden.dtype)
-        logs = neighbors.log_normalizers
-        yield (
-            some,
-            Problem(
-                head,
-                hidden[some],
-                keys,
-                neighbors.values[some],
-                weights[some],
-                base_logits[some],
-                None if logs is None else logs[some],
-                key_products(hidden[some], keys) if products is None else products[some],
-            ),
-        )
+    followed = torch.full_like(neighbors.values[:, 0], classes)
+    if method == "fast":
+        followed = active_sizes(neighbors.values, weights > 0).clamp_max(classes)
+    for size in followed.unique().tolist():
+        alike = (followed == size).nonzero().squeeze(1)
+        floats = k * width + size * (width + 3 * k) if method == "fast" else 6 * k * classes
+        if optimizer == "rmsprop":
+            floats = 5 * classes * (width + 1) + 3 * k * classes
+        for block in blocks(hidden.element_size() * floats, len(alike), hidden.device):
+            some = alike[block]
+            keys = neighbors.keys[some].to(hidden.dtype)
+            logs = neighbors.log_normalizers
+            yield (
+                some,
+                Problem(
+                    head,
+                    hidden[some],
+                    keys,
+                    neighbors.values[some],
+                    weights[some],
+                    base_logits[some],
+                    None if logs is None else logs[some],
+                    key_products(hidden[some], keys) if products is None else products[some],
+                ),
+            )
 
 
 def _solve(

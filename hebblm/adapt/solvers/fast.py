@@ -10,23 +10,32 @@ from torch import Tensor
 from hebblm.adapt.functional.normalizers import LOG2_E
 from hebblm.adapt.solvers.problem import Descent, Problem, Solution, rose
 
-ACTIVE = 255  # classes followed
+SPARE = 64  # probable classes followed beside the labels of the neighbours
+STEP = 32  # numbers of classes differ by so much, so that queries of one number are many
 SAMPLED = 256  # classes that a key's normaliser is estimated from where it is not known
-SPARE = 32  # probable classes beside the labels, however many these are
 RANK = 16  # directions of the keys that move each other together
 RIDGE = 1e-5  # of a direction's length, tells apart directions that depend on each other
 TAIL = 1e-6  # a tail that holds less is not told from none
 FAR = 1e12  # a sum of exponentials may grow or shrink so far before the largest is taken off
 
 
-def active_size(k: int) -> int:
-    """Return the number |A| of classes to follow: room for the labels of K neighbours and some others."""
-    return max(ACTIVE, k + SPARE)
+def active_sizes(labels: Tensor, present: Tensor) -> Tensor:
+    """Return the number |A| of classes that each query follows (n,) int64: its different labels and some others.
+
+    With the tail's place they are a multiple of 32. A query's number depends on its own neighbours alone.
+
+    Args:
+        labels: (n, K) int64.
+        present: (n, K) bool, which labels are real.
+    """
+    ordered = torch.where(present, labels, -1).sort(1).values
+    different = (ordered.diff(dim=1, prepend=torch.full_like(ordered[:, :1], -1)) != 0).sum(1)
+    return (different + SPARE).floor_divide(STEP).add(1).mul(STEP).sub(1)
 
 
 def narrow(problem: Problem) -> bool:
-    """Say whether a vocabulary is so small that it is followed whole: fewer than two active sets."""
-    return problem.head.weight.shape[0] < 2 * active_size(problem.labels.shape[1])
+    """Say whether a vocabulary is so small that it is followed whole: fewer than two of the largest active sets."""
+    return problem.head.weight.shape[0] < 2 * (problem.labels.shape[1] + SPARE + STEP)
 
 
 def choose(base_logits: Tensor, labels: Tensor, present: Tensor, size: int) -> Tensor:
@@ -88,7 +97,7 @@ def follow(problem: Problem, present: Tensor, *, whole: bool = False) -> Followe
         logits = problem.head.logits(problem.keys).log_softmax(2)
         ones = torch.ones_like(problem.weights[:, :1])
         return Followed(problem.labels, logits, logits.exp(), None, ones[:, :0], ones)
-    size = active_size(problem.labels.shape[1])
+    size = int(active_sizes(problem.labels, present).max())
     probs = problem.base_logits.softmax(1)  # p_x (n, V)
     chosen = choose(problem.base_logits, problem.labels, present, size)  # A (n, A)
     mass = probs.gather(1, chosen).sum(1, keepdim=True)  # of the query on A (n, 1)

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from hebblm.adapt.solvers.fast import ACTIVE, RANK
+from hebblm.adapt.solvers.fast import RANK
 from hebblm.bench.harness import Harness
 from hebblm.evaluation.pace import Pace
 from recipes.study.cost.floor import Floor, Phase
 from recipes.study.cost.rates import measure_rates
 from recipes.study.cost.search_floor import search_phase
-from recipes.study.cost.work import Work, base_work, cache_work, descent_work, hebbian_work, reading_work
+from recipes.study.cost.work import (
+    ACTIVE,
+    Work,
+    base_work,
+    cache_work,
+    descent_work,
+    hebbian_work,
+    reading_work,
+)
 
 
 def evaluation_floor(bench: Harness, parts: Mapping[str, float], *, batch: int, steps: int) -> Floor | None:

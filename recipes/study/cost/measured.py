@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from hebblm.adapt.solvers.fast import ACTIVE, RANK
+from hebblm.adapt.solvers.fast import RANK
 from hebblm.bench.adapt_cost import Adapted
 from hebblm.bench.evaluate import method_settings
 from hebblm.bench.harness import Harness
@@ -19,7 +19,7 @@ from recipes.study.cost.floor import Floor, Phase
 from recipes.study.cost.rates import measure_rates
 from recipes.study.cost.record import FlooredRow
 from recipes.study.cost.search_floor import search_phase
-from recipes.study.cost.work import base_work, descent_work, hebbian_work, network_work
+from recipes.study.cost.work import ACTIVE, base_work, descent_work, hebbian_work, network_work
 
 
 def with_floors(row: Row, measured: Adapted | AdaptedNetwork | Searched | Harness) -> Row:

@@ -13,6 +13,9 @@ from dataclasses import dataclass, fields
 FLOAT = 4  # bytes
 LABEL = 8
 BYTES_A_FLOAT = 4  # a vector register compares so many byte-wide codes where it multiplies one float
+ACTIVE = (
+    255  # classes followed by the fast form where the records were made; today a query has its own number
+)
 CENTRES = 16  # of each part of a key, with four bits a code
 GATES = 5  # exponentials of an LSTM unit: three sigmoids and two hyperbolic tangents
 
