@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# What the conclusions hang on: the constant of the closeness that the paper does not give, which classes the Hebbian
+# term is for, the published setting of dynamic evaluation, and how soon what was read is learned. An hour on two cores.
+# The JSON goes to recipes/conclusions, the tables to docs/conclusions.md.
+set -euo pipefail
+# shellcheck source=recipes/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+evaluated() { # NAME ARGUMENTS...
+    run "results/conclusions/$1/result.json" hebblm-eval "${@:2}" --output-path "results/conclusions/$1"
+}
+
+for eps in 0.001 0.1 1; do # the paper's values, and its update interval
+    evaluated "eps-$eps" --intra-domain ptb --hyperparameters paper --set "mbpa.eps=$eps" --methods lstm,mbpa,hebb
+done
+across=(--cross-domain wt2-to-ptb)
+for classes in new all; do
+    tuned="results/conclusions/tuned-classes-$classes"
+    run "$tuned/tuned.json" hebblm-tune "${across[@]}" --methods hebb --set "hebb.classes=$classes" mbpa.pull=0.0025 \
+        --max-tokens 20000 --output-path "$tuned"
+    evaluated "classes-$classes" "${across[@]}" --config "$tuned/config.json" --methods lstm,mbpa,hebb
+done
+stream=(--intra-domain ptb --max-tokens 20000)
+others=lstm,cache,knn,mixture,mbpa,hebb,mixture+mbpa,mixture+hebb
+for every in 100 50 10 1; do
+    evaluated "every-$every" "${stream[@]}" --update-every "$every" --methods "$others"
+done
+for segment in 100 50 10; do
+    evaluated "segment-$segment" "${stream[@]}" --set "dynamic.segment=$segment" --methods lstm,dynamic
+done
+evaluated dynamic-published --intra-domain ptb --methods lstm,dynamic --set dynamic.lr=5e-5 dynamic.decay=0.002 \
+    dynamic.epsilon=2e-5 dynamic.segment=5
+evaluated dynamic --intra-domain ptb --methods lstm,dynamic
+evaluated new-words "${across[@]}" --log-samples
+python -m recipes.conclusions results/conclusions
+python -m recipes.readme_results
