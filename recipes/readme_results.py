@@ -61,7 +61,7 @@ def defaults() -> str:
         Column("WikiText-2, perplexity", "perplexity", "min"),
         Column("WikiText-2 to Penn Treebank, perplexity", "perplexity", "min"),
         Column("nats on new words there", "nll", "min", decimals=2),
-        Column("time a token there, LSTM = 1", "rate"),
+        Column("time a token there, base = 1", "rate"),
     )
     rows = tuple(
         (
@@ -84,7 +84,7 @@ def defaults() -> str:
 def needs() -> str:
     """Return README's table of what to use, with the cost of each method beside the base alone."""
     across = Result.load(ACROSS)
-    columns = (Column("You want"), Column("Use"), Column("Time a token, LSTM = 1"))
+    columns = (Column("You want"), Column("Use"), Column("Time a token, base = 1"))
     rows = tuple(
         (
             need,

@@ -55,7 +55,7 @@ def memory_curves(rows: Sequence[Row]) -> dict[str, Curve]:
         "exact search": _curve(searched, "exact", "entries"),
         "memory's index": _curve(searched, "index", "entries"),
         "all methods": _curve(evaluated, "all", "entries"),
-        "LSTM alone": _curve(evaluated, "lstm", "entries"),
+        "base alone": _curve(evaluated, "lstm", "entries"),
     }
     return {name: curve for name, curve in curves.items() if curve}
 

@@ -30,7 +30,7 @@ class ReportConfig:
         format: what to write, separated by commas: md, csv, tex, html, png, svg.
         output_path: folder for the files; for a single result its own folder if not given.
         edges: training counts that part the frequency report, such as 10,100,1000; needs tokens.parquet.
-        plotted: methods that a plot shows, the LSTM and the best ones; 0 for all. The tables have all.
+        plotted: methods that a plot shows, the base and the best ones; 0 for all. The tables have all.
     """
 
     results: list[Path] = field(default_factory=list, metadata={"positional": True, "nargs": "*"})

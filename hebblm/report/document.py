@@ -35,7 +35,7 @@ FORMATS = ("md", "csv", "tex", "html", "png", "svg")
 DEFAULT_FORMATS = ("md", "csv", "tex", "html", "png")
 
 _CAPTIONS = {
-    "comparison": "What each method gains over the LSTM",
+    "comparison": "What each method gains over the base",
     "frequency": "Perplexity by training count",
     "occurrences": "Loss on OOV words by occurrence",
     "running": "Running perplexity over the stream",

@@ -71,7 +71,7 @@ def occurrences_by_run(results: Mapping[str, Result]) -> Table | None:
 
 
 def gain_table(result: Result) -> Table | None:
-    """Return what every method gains over the LSTM by training count, with intervals; None without the LSTM."""
+    """Return what every method gains over the base by training count, with intervals; None without the base."""
     items = [(name, item) for name, item in methods_of(result) if item.gains]
     if not items:
         return None
@@ -88,7 +88,7 @@ def gain_table(result: Result) -> Table | None:
         found = {gain.part: interval_text(gain, mark="*") for gain in item.gains}
         rows.append((name_of(name), *(found.get(gain.part) for gain in shown)))
     by = " by training count" if counted else ""
-    title = f"Gain over the LSTM{by} on {result.scenario.label}, nats per token"
+    title = f"Gain over the base{by} on {result.scenario.label}, nats per token"
     return Table("gains", title, columns, tuple(rows), (_interval_note(result),))
 
 
@@ -107,7 +107,7 @@ def gain_rows(result: Result) -> Table:
         for name in ordered(result.methods)
         for gain in result.methods[name].gains
     )
-    return Table("gains", "Gain over the LSTM, nats per token", columns, rows)
+    return Table("gains", "Gain over the base, nats per token", columns, rows)
 
 
 def forgetting_table(result: Result) -> Table | None:
@@ -171,7 +171,7 @@ def _interval_note(result: Result) -> str:
     """Say what the signs mean and how the intervals were found."""
     config = Bootstrap.of(result.extra.get("bootstrap", {}))
     return (
-        f"Loss of the LSTM minus that of the method; ± half of the {100 * config.level:g} % interval, * where it "
+        f"Loss of the base minus that of the method; ± half of the {100 * config.level:g} % interval, * where it "
         f"leaves out 0: {config.resamples:,} resamples of blocks of {config.block} tokens; parts in fewer than "
         f"{LEAST_BLOCKS} blocks have none."
     )

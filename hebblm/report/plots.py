@@ -35,7 +35,7 @@ def figures(result: Result, most: int = 0) -> dict[str, Figure]:
 
     Args:
         result: with any number of methods.
-        most: methods that a plot shows: the LSTM and the best ones, on new words in the plot of those. A note
+        most: methods that a plot shows: the base and the best ones, on new words in the plot of those. A note
             says how many are left out. 0 for all.
     """
     makers: dict[str, Callable[[Result], Figure | None]] = {
@@ -69,7 +69,7 @@ def _note(figure: Figure, text: str) -> None:
 
 
 def frequency_figure(result: Result) -> Figure | None:
-    """Return perplexity by training count (above, logarithmic) and the gain over the LSTM in nats (below)."""
+    """Return perplexity by training count (above, logarithmic) and the gain over the base in nats (below)."""
     styles = looks(name for name, item in result.methods.items() if any(b.tokens for b in item.frequency))
     if not styles:
         return None
@@ -103,7 +103,7 @@ def frequency_figure(result: Result) -> Figure | None:
             }
             _grouped_bars(axes[1], gains, styles)
             axes[1].axhline(0, color="#555555", linewidth=0.8)
-            axes[1].set_ylabel("Gain over LSTM (nats)")
+            axes[1].set_ylabel("Gain over the base (nats)")
         axes[-1].set_xticks(range(len(buckets)), [f"{b.bucket}\n{b.tokens:,} tokens" for b in buckets])
         axes[-1].set_xlabel("Occurrences of the word in training")
         for axis in axes:
@@ -202,7 +202,7 @@ def running_figure(result: Result) -> Figure | None:
 
 
 def comparison_figure(result: Result) -> Figure | None:
-    """Return what every method gains over the LSTM in nats: all tokens, new words, known words."""
+    """Return what every method gains over the base in nats: all tokens, new words, known words."""
     base = result.methods.get(BASE)
     others = [method for method in looks(result.methods) if method != BASE]
     if base is None or not others:
@@ -225,7 +225,7 @@ def comparison_figure(result: Result) -> Figure | None:
             axis.set_title(title, fontsize=9, fontweight="normal")
         axes[0].set_yticks(range(len(others)), [styles[method].name for method in others])
         axes[0].invert_yaxis()
-        figure.supxlabel("Gain over LSTM (nats per token, higher is better)", fontsize=9, color="#333333")
+        figure.supxlabel("Gain over the base (nats per token, higher is better)", fontsize=9, color="#333333")
         figure.suptitle(
             f"What adaptation gains, {result.scenario.label}",
             x=0.01,

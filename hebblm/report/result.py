@@ -190,7 +190,7 @@ class Result:
     def to_pandas(self) -> pd.DataFrame:
         """Return a data frame with a row a method, the lowest loss first.
 
-        Losses and the gain over the LSTM, with both ends of its interval, are in nats per token; what is not known is
+        Losses and the gain over the base, with both ends of its interval, are in nats per token; what is not known is
         missing.
 
         Raises:

@@ -28,7 +28,7 @@ def by_loss(result: Result) -> list[str]:
 
 
 def gain_of(result: Result, method: str) -> Gain | None:
-    """Return what a method gains over the LSTM on all tokens; None without the LSTM, for it, or for an infinite loss.
+    """Return what a method gains over the base on all tokens; None without the base, for it, or for an infinite loss.
 
     An older result holds no intervals: its gain is the difference of the losses.
     """
@@ -57,7 +57,7 @@ def verdict(result: Result) -> str:
     if not gain.certain:
         return _undecided(result, others, gain, measured)
     if _value(gain) < 0:
-        return f"No method gains over the LSTM. The closest is {_name(best)}: {measured}."
+        return f"No method gains over the base. The closest is {_name(best)}: {measured}."
     ahead, following = _lead(result, others)
     if ahead:
         return f"{_name(best)} is best: {measured}.{following}"
@@ -65,7 +65,7 @@ def verdict(result: Result) -> str:
 
 
 def summary_table(result: Result) -> Table:
-    """Return every method with its loss, its gain over the LSTM, its loss on new words and its speed, the best first.
+    """Return every method with its loss, its gain over the base, its loss on new words and its speed, the best first.
 
     Columns in which no method has a value are left out.
     """
@@ -86,7 +86,7 @@ def summary_table(result: Result) -> Table:
     if any(gains.values()):
         known = any(gain is not None and gain.low is not None for gain in gains.values())
         half = f", ± half of the {_level(result)} % interval" if known else ""
-        notes.append(f"Gain: nats a token below the LSTM{half}.")
+        notes.append(f"Gain: nats a token below the base{half}.")
     title = f"Methods on {result.scenario.label}, best first"
     table = method_table("summary", title, items, with_values(items, columns), notes)
     names = [
@@ -131,9 +131,9 @@ def _alone(result: Result, best: str) -> str:
         others = len(result.methods) > 1
         return "no other method has a finite loss" if others else "there is no method to compare it with"
     return (
-        "the loss of the LSTM is infinite"
+        "the loss of the base is infinite"
         if BASE in result.methods
-        else "the run has no LSTM to compare with"
+        else "the run has no base to compare with"
     )
 
 
@@ -145,7 +145,7 @@ def _undecided(result: Result, others: list[str], gain: Gain, measured: str) -> 
     if gain.low is None:
         why = f"an interval takes at least {LEAST_BLOCKS} blocks of {_bootstrap(result).block} tokens"
         return f"{tokens} are too few to tell who is best ({why}). So far, {name}: {measured}."
-    text = f"{tokens} cannot tell whether {name} is better than the LSTM: {measured}."
+    text = f"{tokens} cannot tell whether {name} is better than the base: {measured}."
     for other in others[1:]:
         found = gain_of(result, other)
         if found is not None and found.certain and _value(found) > 0:
@@ -194,10 +194,10 @@ def _nats(result: Result, gain: Gain) -> str:
     """Return a gain in words, with its interval where that is known."""
     value = _value(gain)
     if gain.low is None or gain.high is None:
-        return f"{abs(value):.3f} nats a token {'below' if value >= 0 else 'above'} the LSTM"
+        return f"{abs(value):.3f} nats a token {'below' if value >= 0 else 'above'} the base"
     sign, (low, high) = ("below", (gain.low, gain.high)) if value >= 0 else ("above", (-gain.high, -gain.low))
     holds = "" if gain.certain else ", which holds 0"
-    return f"{abs(value):.3f} nats a token {sign} the LSTM ({_level(result)} % interval {low:.3f} to {high:.3f}{holds})"
+    return f"{abs(value):.3f} nats a token {sign} the base ({_level(result)} % interval {low:.3f} to {high:.3f}{holds})"
 
 
 def _name(method: str) -> str:

@@ -24,7 +24,7 @@ _MISTIMED_NOTE = (
     "No speed for {}: when this was measured, MbPA's work, which they rest on, was charged to MbPA alone, so that "
     "their tokens a second compare with no other's."
 )
-_GAIN_NOTE = "Gain: loss of the LSTM minus loss of the method, each within its own column, in nats per token."
+_GAIN_NOTE = "Gain: loss of the base minus loss of the method, each within its own column, in nats per token."
 
 
 def method_table(

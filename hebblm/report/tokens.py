@@ -191,7 +191,7 @@ def word_table(result: Result, tokens: TokenLosses, top: int = 15) -> Table | No
         Column("Per occurrence", "signed", decimals=2),
     )
     title = f"Words that changed most under {name_of(best)} on {result.scenario.label}"
-    return Table("words", title, columns, rows, ("Gain over the LSTM, summed over all occurrences.",))
+    return Table("words", title, columns, rows, ("Gain over the base, summed over all occurrences.",))
 
 
 def _gains(result: Result, tokens: TokenLosses, edges: Sequence[int]) -> dict[str, tuple[Gain, ...]]:

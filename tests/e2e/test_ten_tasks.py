@@ -37,7 +37,7 @@ def test_a_shipped_model_on_a_corpus_ends_in_a_verdict(capsys: Capture) -> None:
     some = ["--methods", "lstm,mixture,hebb", "--max-tokens", "250"]
     assert evaluate(["--checkpoint", MODEL, "--target", "numpy", *some]) == 0
     printed = capsys.readouterr().out
-    assert printed.index("below the LSTM") < printed.index("Perplexity")
+    assert printed.index("below the base") < printed.index("Perplexity")
     assert max(map(len, printed.splitlines())) <= 80
 
 

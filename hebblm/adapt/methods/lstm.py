@@ -33,5 +33,5 @@ class Unadapted:
         return Needs()
 
 
-LSTM = Method("lstm", "LSTM", "paper", lambda settings: Unadapted())
+LSTM = Method("lstm", "Base", "paper", lambda settings: Unadapted())
 DYNAMIC_EVALUATION = Method(DYNAMIC, "Dynamic eval.", "baseline", lambda settings: Unadapted(), moving=True)

@@ -16,7 +16,7 @@ from hebblm.report.tables import comparison_table, frequency_table, paper_tables
 from recipes.study.book.section import Picture, Section
 
 CAPTIONS = {
-    "comparison": "What each method gains over the LSTM",
+    "comparison": "What each method gains over the base",
     "frequency": "Perplexity by training count",
     "occurrences": "Loss on OOV words by occurrence",
     "running": "Running perplexity over the stream",

@@ -68,7 +68,7 @@ def _uncertain(claim: Claim, result: Result) -> str | None:
         if leaves_out_zero(low, high):
             return None
         return f"not distinguishable from zero ({level} interval {low:+.3f} to {high:+.3f})"
-    return f"the {level} intervals of both gains over the LSTM overlap" if low <= high else None
+    return f"the {level} intervals of both gains over the base overlap" if low <= high else None
 
 
 def _does_not_recombine(claim: Claim, result: Result) -> str | None:

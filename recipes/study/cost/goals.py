@@ -25,7 +25,7 @@ ADAPTATION = {
 }  # times naive, by V and S
 HEBBIAN = 0.01  # of MbPA
 SEARCH_MS, SEARCH_TIMES = 0.25, 30  # and times exact search
-EVALUATION = 2  # times the unadapted LSTM
+EVALUATION = 2  # times the unadapted base
 NETWORK = 20  # times automatic differentiation
 
 
@@ -85,7 +85,7 @@ def goals() -> tuple[Goal, ...]:
         ),
         Goal("MbPA over a two-layer network, K = 50: at least 20x automatic differentiation", _network),
         Goal("retrieval, 1 M entries: at most 0.25 ms a token, recall 0.99, 30x exact search", _retrieval),
-        Goal("whole evaluation, 100,000 entries: at most 2x the unadapted LSTM", _evaluation),
+        Goal("whole evaluation, 100,000 entries: at most 2x the unadapted base", _evaluation),
         Goal("peak memory, 2.3 M entries, V = 33,278: at most 8 GiB", _peak),
         Goal("cost a token flat over the stream", _flat),
         Goal("retrieval sub-linear in the memory's size", _retrieval_growth),

@@ -53,7 +53,7 @@ def test_a_difference_within_its_interval() -> None:
     )
     assert likely_reason(alone, changed(plain(), "hebb", gains=gain(-0.02, -0.01))) == UNEXPLAINED
     overlap = changed(within_zero, "mbpa", gains=gain(0.0, 0.05))
-    assert likely_reason(HEBB, overlap) == "the 95 % intervals of both gains over the LSTM overlap"
+    assert likely_reason(HEBB, overlap) == "the 95 % intervals of both gains over the base overlap"
     assert likely_reason(HEBB, changed(within_zero, "mbpa", gains=gain(0.02, 0.05))) == UNEXPLAINED
     assert likely_reason(HEBB, within_zero) == UNEXPLAINED, "half of the comparison says nothing"
 

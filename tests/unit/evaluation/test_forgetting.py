@@ -147,7 +147,7 @@ def test_the_table_says_what_was_forgotten(tmp_path: Path) -> None:
     item = result.methods["dynamic+mixture"].forgetting
     assert item is not None
     assert rows["Dynamic+Mixture (ours)"][3] == item.after - item.before
-    assert rows["LSTM"][3:] == (0.0, None, None)
+    assert rows["Base"][3:] == (0.0, None, None)
     assert "30 tokens of toy test" in table.notes[0]
     assert "other test" in table.title
     bare = {name: replace(method, forgetting=None) for name, method in result.methods.items()}

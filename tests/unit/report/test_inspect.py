@@ -143,7 +143,7 @@ def test_the_script_gets_losses_counts_and_neighbours(tmp_path: Path) -> None:
     run = Inspection.load(write_run(tmp_path))
     data = Page(inspect_page(run, method="mbpa", count=300)).data
     assert data["chosen"] == "mbpa"
-    assert data["methods"][0] == ["lstm", "LSTM"]
+    assert data["methods"][0] == ["lstm", "Base"]
     assert set(data["nll"]) == set(run.result.methods)
     for name, losses in data["nll"].items():
         np.testing.assert_allclose(np.asarray(losses) / 1000, run.losses.nll[name][:300], atol=5.1e-4)

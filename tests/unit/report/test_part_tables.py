@@ -37,7 +37,7 @@ def test_runs_stand_in_blocks_with_their_policies_and_tokens() -> None:
     assert table is not None
     assert table.headings == (0, 3)
     assert [row[0] for row in table.rows] == [
-        "a (lower, union), tokens", "LSTM", "Hebb", "b (lower, open), tokens", "LSTM", "Hebb",
+        "a (lower, union), tokens", "Base", "Hebb", "b (lower, open), tokens", "Base", "Hebb",
     ]  # fmt: skip
     single = occurrence_table(lower)
     assert single is not None

@@ -115,7 +115,7 @@ def test_a_method_keeps_its_colour_across_plots() -> None:
         )
     }
     lines = [line.get_color() for line in running.axes[0].get_lines()]
-    assert list(legend) == ["LSTM", "Mixture", "Hebb"]
+    assert list(legend) == ["Base", "Mixture", "Hebb"]
     assert [tuple(round(part * 255) for part in color[:3]) for color in legend.values()] == [
         tuple(bytes.fromhex(str(color)[1:])) for color in lines
     ]
@@ -159,7 +159,7 @@ def test_plots_show_six_methods_and_say_how_many_they_leave_out() -> None:
         "frequency": [text.get_text() for text in made["frequency"].legends[0].get_texts()],
         "occurrences": [text.get_text() for text in made["occurrences"].legends[0].get_texts()],
         "running": [text.get_text().split("  ")[0] for text in made["running"].axes[0].texts],
-        "comparison": ["LSTM", *(text.get_text() for text in made["comparison"].axes[0].get_yticklabels())],
+        "comparison": ["Base", *(text.get_text() for text in made["comparison"].axes[0].get_yticklabels())],
     }
     by_loss = sorted(result.methods, key=lambda name: result.methods[name].nll)
     best = {name_of(name) for name in ("lstm", *[name for name in by_loss if name != "lstm"][:5])}
@@ -186,9 +186,9 @@ def test_occurrence_figure_has_a_line_a_method_and_leaves_out_infinite_points() 
     figure = occurrence_figure(replace(result, methods={**result.methods, "hebb": broken}))
     assert figure is not None
     lines = {str(line.get_label()): line for line in figure.axes[0].get_lines()}
-    assert list(lines) == ["LSTM", "Mixture", "Hebb"]
+    assert list(lines) == ["Base", "Mixture", "Hebb"]
     buckets = [bucket.nll for bucket in result.methods["lstm"].oov_occurrences if bucket.tokens]
-    assert list(lines["LSTM"].get_ydata()) == buckets
+    assert list(lines["Base"].get_ydata()) == buckets
     assert list(lines["Hebb"].get_xdata()) == list(range(1, len(buckets)))
     assert render(figure, "png").startswith(PNG)
     assert occurrence_figure(sample_result(200, source="ptb", target="ptb", methods=SMALL)) is None

@@ -43,7 +43,7 @@ def test_a_certain_gain_names_the_best_its_gain_and_its_cost() -> None:
     )
     lead = {"best": "mixture", "next": "hebb", "gain": 0.1, "low": 0.08, "high": 0.12}
     measured = (
-        "0.200 nats a token below the LSTM (95 % interval 0.187 to 0.213), perplexity 121.51 "
+        "0.200 nats a token below the base (95 % interval 0.187 to 0.213), perplexity 121.51 "
         "instead of 148.41 (18.1 % less), at 250 tokens a second instead of 1,000. Next is Hebb, 0.100 nats behind"
     )
     known = replace(result, extra={"lead": lead})
@@ -77,20 +77,20 @@ def test_the_lead_is_the_paired_gain_over_the_next() -> None:
 def test_an_interval_that_holds_0_cannot_tell() -> None:
     result = made({"lstm": 5.0, "hebb": 4.99, "knn": 4.995}, {"hebb": (-0.01, 0.03), "knn": (0.004, 0.006)})
     assert result.verdict() == (
-        "9,000 tokens cannot tell whether Hebb is better than the LSTM: 0.010 nats a token below the LSTM "
+        "9,000 tokens cannot tell whether Hebb is better than the base: 0.010 nats a token below the base "
         "(95 % interval -0.010 to 0.030, which holds 0), perplexity 146.94 instead of 148.41 (1.0 % less), at 500 "
-        "tokens a second instead of 1,000. Better for certain: kNN-LM, 0.005 nats a token below the LSTM (95 % "
+        "tokens a second instead of 1,000. Better for certain: kNN-LM, 0.005 nats a token below the base (95 % "
         "interval 0.004 to 0.006)."
     )
     worse = made({"lstm": 5.0, "hebb": 5.01}, {"hebb": (-0.03, 0.01)})
-    assert "cannot tell whether Hebb is better than the LSTM: 0.010 nats a token above" in worse.verdict()
+    assert "cannot tell whether Hebb is better than the base: 0.010 nats a token above" in worse.verdict()
     assert "(95 % interval -0.010 to 0.030, which holds 0)" in worse.verdict()
 
 
 def test_too_few_tokens_for_an_interval_are_called_so() -> None:
     text = made({"lstm": 5.0, "hebb": 4.8}, {"hebb": (None, None)}, tokens=1000).verdict()
     assert text.startswith("1,000 tokens are too few to tell who is best")
-    assert "So far, Hebb: 0.200 nats a token below the LSTM, perplexity 121.51" in text
+    assert "So far, Hebb: 0.200 nats a token below the base, perplexity 121.51" in text
 
 
 def test_an_older_result_without_intervals_says_so() -> None:
@@ -103,7 +103,7 @@ def test_an_older_result_without_intervals_says_so() -> None:
 def test_a_loss_for_certain_is_no_gain() -> None:
     text = made({"lstm": 5.0, "hebb": 5.1}, {"hebb": (-0.12, -0.08)}).verdict()
     assert text.startswith(
-        "No method gains over the LSTM. The closest is Hebb: 0.100 nats a token above the LSTM (95 % interval 0.080 to "
+        "No method gains over the base. The closest is Hebb: 0.100 nats a token above the base (95 % interval 0.080 to "
         "0.120), perplexity 164.02 instead of 148.41 (10.5 % more)"
     )
 
@@ -111,10 +111,10 @@ def test_a_loss_for_certain_is_no_gain() -> None:
 @pytest.mark.parametrize(
     ("nll", "said"),
     [
-        ({"lstm": 5.0}, "LSTM has perplexity 148.41; there is no method to compare it with."),
-        ({"hebb": 5.0}, "Hebb has perplexity 148.41; the run has no LSTM to compare with."),
-        ({"lstm": math.inf, "hebb": 5.0}, "Hebb has perplexity 148.41; the loss of the LSTM is infinite."),
-        ({"lstm": 5.0, "hebb": math.inf}, "LSTM has perplexity 148.41; no other method has a finite loss."),
+        ({"lstm": 5.0}, "Base has perplexity 148.41; there is no method to compare it with."),
+        ({"hebb": 5.0}, "Hebb has perplexity 148.41; the run has no base to compare with."),
+        ({"lstm": math.inf, "hebb": 5.0}, "Hebb has perplexity 148.41; the loss of the base is infinite."),
+        ({"lstm": 5.0, "hebb": math.inf}, "Base has perplexity 148.41; no other method has a finite loss."),
         ({"lstm": math.inf}, "No method has a finite loss: each gave some token no probability."),
     ],
 )
@@ -126,7 +126,7 @@ def test_what_cannot_be_compared(nll: dict[str, float], said: str) -> None:
 
 def test_a_loss_whose_perplexity_no_float_holds_is_told_too() -> None:
     said = made({"lstm": 5.0, "hebb": 1005.0}, {"hebb": (-1001.0, -999.0)}).verdict()
-    assert "1000.000 nats a token above the LSTM" in said
+    assert "1000.000 nats a token above the base" in said
     assert "perplexity inf instead of 148.41 (inf % more)" in said
 
 
@@ -139,7 +139,7 @@ def test_the_table_is_sorted_and_has_no_empty_column() -> None:
     assert [row[0] for row in table.rows][:2] == ["Mixture+Hebb ◄", "Mixture+MbPA"]
     losses = [row[2] for row in table.rows]
     assert losses == sorted(item.nll for item in across.methods.values())
-    assert table.notes == ("Gain: nats a token below the LSTM, ± half of the 95 % interval.",)
+    assert table.notes == ("Gain: nats a token below the base, ± half of the 95 % interval.",)
     assert "OOV nats" not in [column.header for column in summary_table(within).columns]
     alone = summary_table(sample_result(300, methods=("hebb",)))
     assert "Gain" not in [column.header for column in alone.columns]
@@ -148,7 +148,7 @@ def test_the_table_is_sorted_and_has_no_empty_column() -> None:
 
 def test_few_tokens_have_no_note_on_intervals() -> None:
     table = summary_table(sample_result(300))
-    assert table.notes == ("Gain: nats a token below the LSTM.",)
+    assert table.notes == ("Gain: nats a token below the base.",)
     assert not any("±" in cell for row in table.text() for cell in row)
 
 

@@ -91,7 +91,7 @@ def test_comparison_holds_the_numbers_of_the_result() -> None:
         hebb.tokens_per_second,
         3,
     )
-    assert [row[0] for row in comparison_table(result).rows][:3] == ["LSTM", "Dynamic eval.", "Cache"]
+    assert [row[0] for row in comparison_table(result).rows][:3] == ["Base", "Dynamic eval.", "Cache"]
 
 
 def test_subword_columns_appear_only_with_values() -> None:
@@ -126,7 +126,7 @@ def test_a_method_with_other_buckets_is_named_not_mixed_in() -> None:
     result = sample_result(200, methods=("lstm", "hebb"))
     other = replace(result.methods["hebb"], frequency=result.methods["hebb"].frequency[:2])
     table = frequency_table(replace(result, methods={**result.methods, "hebb": other}))
-    assert [row[0] for row in table.rows] == ["LSTM"]
+    assert [row[0] for row in table.rows] == ["Base"]
     assert table.notes[1] == "Evaluated with other buckets: Hebb."
 
 
@@ -242,7 +242,7 @@ def test_paper_numbers_stand_beside_ours() -> None:
     assert rows["Mixture+Hebb"][4] == pytest.approx(
         result.methods["lstm"].nll - result.methods["mixture+hebb"].nll
     )
-    assert rows["LSTM"][3] is None
+    assert rows["Base"][3] is None
     assert rows["kNN-LM"][1] is None
     assert [row[:3] for row in frequency.rows][2] == ("Hebb", "paper", 4676.85)
     assert [row[1] for row in frequency.rows] == ["paper", "here", "paper", "here"]
@@ -281,7 +281,7 @@ def test_side_by_side_fills_gaps_with_dashes() -> None:
     )
     assert table.single_headers() == ["Method", "Nats (across)", "OOV nats (across)", "Perplexity (within)"]
     text = {row[0]: row[1:] for row in table.text()}
-    assert list(text) == ["LSTM", "MbPA", "Hebb"]
+    assert list(text) == ["Base", "MbPA", "Hebb"]
     assert text["MbPA"][:2] == ["-", "-"]
     assert text["Hebb"][2] == "-"
 
