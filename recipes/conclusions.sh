@@ -7,7 +7,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 evaluated() { # NAME ARGUMENTS...
-    run "results/conclusions/$1/result.json" hebblm-eval "${@:2}" --output-path "results/conclusions/$1"
+    run "results/conclusions/$1/result.json" hebblm-eval "${@:2}" --log-samples --output-path "results/conclusions/$1"
 }
 
 for eps in 0.001 0.1 1; do # the paper's values, and its update interval
@@ -31,6 +31,6 @@ done
 evaluated dynamic-published --intra-domain ptb --methods lstm,dynamic --set dynamic.lr=5e-5 dynamic.decay=0.002 \
     dynamic.epsilon=2e-5 dynamic.segment=5
 evaluated dynamic --intra-domain ptb --methods lstm,dynamic
-evaluated new-words "${across[@]}" --log-samples
+evaluated new-words "${across[@]}"
 python -m recipes.conclusions results/conclusions
 python -m recipes.readme_results
