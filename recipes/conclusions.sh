@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What the conclusions hang on: the constant of the closeness that the paper does not give, which classes the Hebbian
 # term is for, the published setting of dynamic evaluation, and how soon what was read is learned. An hour on two cores.
-# The JSON goes to recipes/conclusions, the tables to docs/conclusions.md.
+# The losses go to recipes/conclusions.json, the tables to docs/conclusions.md.
 set -euo pipefail
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"

@@ -159,7 +159,7 @@ def _parts(
     followed = torch.full_like(neighbors.values[:, 0], classes)
     if method == "fast":
         followed = active_sizes(neighbors.values, weights > 0).clamp_max(classes)
-    for size in followed.unique().tolist():
+    for size in sorted(set(followed.tolist())):
         alike = (followed == size).nonzero().squeeze(1)
         floats = k * width + size * (width + 3 * k) if method == "fast" else 6 * k * classes
         if optimizer == "rmsprop":
