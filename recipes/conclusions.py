@@ -1,0 +1,244 @@
+"""The tables of docs/conclusions.md: what the conclusions hang on, from the token losses of conclusions.sh.
+
+Usage: python -m recipes.conclusions RESULTS, which writes losses, paired intervals and what made each run to
+recipes/conclusions.json.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hebblm.adapt import DEFAULT_METHODS
+from hebblm.files import read_json, write_json
+from hebblm.report import Result
+from hebblm.report.gains import Bootstrap, Gain, Losses, bootstrap_gains
+from hebblm.report.methods import BASE, name_of
+from hebblm.report.part_tables import interval_text
+from hebblm.report.table import Cell, Column, Table
+from hebblm.report.tokens import TokenLosses
+from recipes.markdown import body
+
+FOUND = Path(__file__).with_name("conclusions.json")
+CONSTANTS = ("0.001", "0.1", "1")
+CLASSES = ("new", "all")
+INTERVALS = ("100", "50", "10", "1")
+SEGMENTS = INTERVALS[:-1]
+SPELLING = "n't"  # Penn Treebank's; WikiText-2 writes 't
+
+
+def paired(
+    ours: Losses, theirs: Losses, where: np.typing.NDArray[np.bool_] | None = None, block: int = 200
+) -> Gain:
+    """Return what ``theirs`` (T,) gains over ``ours`` (T,), nats, with a paired block-bootstrap interval."""
+    part = {"All": np.ones(len(ours), bool) if where is None else where}
+    return bootstrap_gains({BASE: ours, "other": theirs}, part, Bootstrap(block=block))["other"][0]
+
+
+def by_type(words: np.typing.NDArray[np.str_], losses: Losses) -> Losses:
+    """Return the mean loss of each different word (U,), in the order of the words."""
+    _, types = np.unique(words, return_inverse=True)
+    return np.bincount(types, weights=losses) / np.bincount(types)
+
+
+def collect(results: Path) -> None:
+    """Write what the runs found."""
+    runs = {path.parent.name: path for path in sorted(results.glob("*/result.json"))}
+    found = {name: Result.load(path) for name, path in runs.items()}
+    tokens = {
+        name: TokenLosses.load(path.with_name("tokens.parquet"), found[name]) for name, path in runs.items()
+    }
+    nll = {name: item.nll for name, item in tokens.items()}
+    write_json(
+        FOUND,
+        {
+            "schema": "hebblm-conclusions/1",
+            "runs": {
+                name: {
+                    "provenance": dict(result.provenance),
+                    "tokens": result.scenario.tokens,
+                    "nll": {method: item.nll for method, item in result.methods.items()},
+                    "oov_nll": {method: item.oov_nll for method, item in result.methods.items()},
+                }
+                for name, result in found.items()
+            },
+            "tuned": {
+                classes: {
+                    name: value
+                    for name, value in read_json(results / f"tuned-classes-{classes}" / "tuned.json")["values"].items()
+                    if name.startswith("hebb.")
+                }
+                for classes in CLASSES
+            },
+            "constant": {c: asdict(paired(nll[f"eps-{c}"]["mbpa"], nll[f"eps-{c}"]["hebb"])) for c in CONSTANTS},
+            "classes": {c: _classes(tokens[f"classes-{c}"]) for c in CLASSES},
+            "dynamic": asdict(paired(nll["dynamic"]["dynamic"], nll["dynamic-published"]["dynamic"])),
+            "freshness": _freshness(nll),
+            "new_words": _new_words(tokens["new-words"]),
+        },
+    )  # fmt: skip
+
+
+def _classes(tokens: TokenLosses) -> dict[str, Any]:
+    """Return what Hebb gains over MbPA on all, new and known words."""
+    ours, theirs = tokens.nll["mbpa"], tokens.nll["hebb"]
+    parts = {"all": np.ones_like(tokens.oov), "new": tokens.oov, "known": ~tokens.oov}
+    return {name: asdict(paired(ours, theirs, where)) for name, where in parts.items()}
+
+
+def _freshness(nll: Mapping[str, Mapping[str, Losses]]) -> dict[str, dict[str, Any]]:
+    """Return by method what learning sooner than every 100 tokens gains."""
+    methods = [name for name in nll["every-100"] if name != BASE]
+    found = {
+        name: {
+            every: asdict(paired(nll["every-100"][name], nll[f"every-{every}"][name])) for every in INTERVALS[1:]
+        }
+        for name in methods
+    }  # fmt: skip
+    dynamic = {
+        every: asdict(paired(nll["segment-100"]["dynamic"], nll[f"segment-{every}"]["dynamic"]))
+        for every in SEGMENTS[1:]
+    }
+    return {"dynamic": dynamic, **found}
+
+
+def _new_words(tokens: TokenLosses) -> dict[str, Any]:
+    """Return losses on new words, all, without one of another spelling, and by type; and gains over the cache."""
+    new, other = tokens.oov, tokens.oov & (tokens.words != SPELLING)
+    words = tokens.words[new]
+
+    def parts(losses: Losses) -> tuple[Losses, ...]:
+        return losses[new], losses[other], by_type(words, losses[new])
+
+    cache = tokens.nll["cache"]
+    found = {}
+    for name, losses in tokens.nll.items():
+        gains = (
+            paired(cache, losses, new),
+            paired(cache, losses, other),
+            paired(by_type(words, cache[new]), by_type(words, losses[new]), block=1),
+        )
+        found[name] = {
+            "nll": [float(part.mean()) for part in parts(losses)],
+            "over_cache": [asdict(gain) for gain in gains],
+        }
+    counts = [int(new.sum()), int(other.sum()), len(np.unique(words))]
+    return {"counts": counts, "methods": found}
+
+
+def _said(gain: Mapping[str, Any]) -> str:
+    """Return a gain with its interval."""
+    return interval_text(Gain(**gain), mark="*")
+
+
+def _origins(document: Mapping[str, Any], names: Sequence[str]) -> str:
+    """Return what made some runs."""
+    lines = []
+    for name in names:
+        made = document["runs"][name]["provenance"]
+        lines.append(f"- `{made['command']}`, commit `{str(made['commit'])[:12]}`, seed {made['seed']}")
+    return "\n".join(lines)
+
+
+def _page(table: Table, names: Sequence[str]) -> str:
+    """Return a table and the commands behind it."""
+    return f"{body(table)}\n{_origins(read_json(FOUND), names)}\n"
+
+
+def constant() -> str:
+    """Return MbPA and Hebb with the paper's values and three constants of the closeness."""
+    document = read_json(FOUND)
+    columns = (
+        Column("eps"),
+        Column("MbPA, perplexity", "perplexity", "min"),
+        Column("Hebb, perplexity", "perplexity", "min"),
+        Column("Hebb over MbPA, nats", "signed"),
+    )
+    rows: list[tuple[Cell, ...]] = []
+    for value in CONSTANTS:
+        nll = document["runs"][f"eps-{value}"]["nll"]
+        perplexities = (float(np.exp(nll[name])) for name in ("mbpa", "hebb"))
+        rows.append((value, *perplexities, _said(document["constant"][value])))
+    return _page(Table("constant", "", columns, tuple(rows)), [f"eps-{value}" for value in CONSTANTS])
+
+
+def classes() -> str:
+    """Return what the Hebbian term gains over MbPA, on new classes alone and on all."""
+    document = read_json(FOUND)
+    columns = (
+        Column("Classes with a term"),
+        Column("beta, eta"),
+        *(Column(f"gain, {part}", "signed") for part in ("all words", "new words", "known words")),
+    )
+    rows: list[tuple[Cell, ...]] = []
+    for name in CLASSES:
+        values = document["tuned"][name]
+        gains = (_said(document["classes"][name][part]) for part in ("all", "new", "known"))
+        rows.append((name, f"{values['hebb.beta']:g}, {values['hebb.eta']:g}", *gains))
+    return _page(Table("classes", "", columns, tuple(rows)), [f"classes-{name}" for name in CLASSES])
+
+
+def published() -> str:
+    """Return dynamic evaluation at its default and at its published values."""
+    document = read_json(FOUND)
+    columns = (
+        Column("Values"),
+        Column("Perplexity", "perplexity", "min"),
+        Column("Over the default", "signed"),
+    )
+    default, other = (
+        float(np.exp(document["runs"][name]["nll"]["dynamic"])) for name in ("dynamic", "dynamic-published")
+    )
+    rows = (("default", default, None), ("published", other, _said(document["dynamic"])))
+    return _page(Table("published", "", columns, rows), ["dynamic", "dynamic-published"])
+
+
+def freshness() -> str:
+    """Return what it is worth to learn sooner what was read."""
+    document = read_json(FOUND)
+    columns = (
+        Column("Method"),
+        Column("every 100, nats", "nll", "min", decimals=3),
+        *(Column(f"every {every}", "signed") for every in INTERVALS[1:]),
+    )
+    rows: list[tuple[Cell, ...]] = []
+    for name in DEFAULT_METHODS:
+        if name in document["freshness"]:
+            run = "segment-100" if name == "dynamic" else "every-100"
+            gains = document["freshness"][name]
+            said = (_said(gains[every]) if every in gains else None for every in INTERVALS[1:])
+            rows.append((name_of(name), document["runs"][run]["nll"][name], *said))
+    names = [*(f"every-{every}" for every in INTERVALS), *(f"segment-{every}" for every in SEGMENTS)]
+    return _page(Table("freshness", "", columns, tuple(rows)), names)
+
+
+def new_words() -> str:
+    """Return the loss on new words in three ways, and what each method gains there over the cache."""
+    found = read_json(FOUND)["new_words"]
+    ways = ("all", f"without `{SPELLING}`", "by type")
+    columns = (
+        Column("Method", subheader="counted"),
+        *(
+            Column(way, "nll", "min", count, decimals=3)
+            for way, count in zip(ways, found["counts"], strict=True)
+        ),
+        *(Column(f"over the cache, {way}", "signed") for way in ways),
+    )
+    rows = tuple(
+        (
+            name_of(name),
+            *found["methods"][name]["nll"],
+            *(None if name == "cache" else _said(gain) for gain in found["methods"][name]["over_cache"]),
+        )
+        for name in DEFAULT_METHODS
+    )
+    return _page(Table("new-words", "", columns, rows), ["new-words"])
+
+
+if __name__ == "__main__":
+    collect(Path(sys.argv[1]))
