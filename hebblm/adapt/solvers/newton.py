@@ -22,6 +22,7 @@ from hebblm.adapt.solvers.problem import Problem, Solution, relative_weights, ro
 SMALL = 1e-9  # a direction of so much less curvature than the first is not followed
 DAMPED = 0.5  # what is done of a step that turns back
 LEVEL = 1e-2  # shares that differ by less have their arithmetic mean for the logarithmic one
+CLASSES = 1024  # a step takes so many at once, whose directions stay in a processor's caches
 OWN = 0.25  # curvature taken in each key's own direction: the most that a probability's p (1 - p) can be
 
 
@@ -100,18 +101,22 @@ def _descend(
         scale = normalised(logits, shares, fresh=step > 0)  # (n, K)
         if step in (0, steps - 1):
             losses.append(neighbor_loss(logits, scale, followed.labels, sizes))
-        products = torch.baddbmm(observed, rows * scale.unsqueeze(1), shares, alpha=-1)  # rows (Y - P)
-        gradients, missing = products.chunk(2, 1)
-        move = (gradients - pull * theta) / (curvatures * _mean(wanted - missing, wanted) + pull)
-        moved = torch.where(move * moved < 0, DAMPED * move, move)  # where it turns back it went too far
-        theta += moved
+        scaled = rows * scale.unsqueeze(1)
+        for start in range(0, base.shape[2], CLASSES):
+            some = (..., slice(start, start + CLASSES))
+            products = torch.baddbmm(observed[some], scaled, shares[some], alpha=-1)  # rows (Y - P)
+            gradients, missing = products.chunk(2, 1)
+            share = _mean(wanted[some] - missing, wanted[some])
+            move = (gradients - pull * theta[some]) / (curvatures * share + pull)
+            move = torch.where(move * moved[some] < 0, DAMPED * move, move)  # where it turns back it went too far
+            moved[some] = move
+            theta[some] += move
         if own is not None:
             alpha.mul_(OWN * step_size * own).addcmul_(step_size * scale.unsqueeze(2), shares, value=-1)
             alpha.scatter_add_(2, labels, step_size)
         if step + 1 < steps:
-            logits = torch.baddbmm(
-                base, keys, torch.cat([theta[:, :, :-1], theta[:, :, -1:] * overlap.unsqueeze(2)], 2)
-            )
+            logits = torch.baddbmm(base, keys, theta)
+            logits[:, :, -1] = base[:, :, -1] + (keys @ (overlap * theta[:, :, -1]).unsqueeze(2)).squeeze(2)
             if own is not None:
                 logits.addcmul_(LOG2_E * own, alpha)
                 logits[:, :, -1] -= (1 - overlap) * LOG2_E * own.squeeze(2) * alpha[:, :, -1]
@@ -123,7 +128,8 @@ def _descend(
 
 def _mean(found: Tensor, wanted: Tensor) -> Tensor:
     """Return the logarithmic mean of two shares where the first is on its way up, else the arithmetic one."""
-    ratio = (wanted / found.clamp_min(torch.finfo(found.dtype).tiny)).log()
+    # One that falls counts as level: no logarithm of zero, which takes many times as long.
+    ratio = (wanted / found.clamp_min(torch.finfo(found.dtype).tiny)).clamp_min_(1).log_()
     rises = ratio > LEVEL
     return torch.where(rises, (wanted - found) / torch.where(rises, ratio, 1), (wanted + found) / 2)
 
