@@ -10,8 +10,9 @@ evaluated() { # NAME ARGUMENTS...
     run "results/conclusions/$1/result.json" hebblm-eval "${@:2}" --log-samples --output-path "results/conclusions/$1"
 }
 
-for eps in 0.001 0.1 1; do # the paper's values, and its update interval
-    evaluated "eps-$eps" --intra-domain ptb --hyperparameters paper --set "mbpa.eps=$eps" --methods lstm,mbpa,hebb
+stream=(--intra-domain ptb --max-tokens 20000)
+for eps in 0.001 0.1 1; do # the paper's values
+    evaluated "eps-$eps" "${stream[@]}" --hyperparameters paper --set "mbpa.eps=$eps" --methods lstm,mbpa,hebb
 done
 across=(--cross-domain wt2-to-ptb)
 for classes in new all; do
@@ -20,7 +21,6 @@ for classes in new all; do
         --max-tokens 20000 --output-path "$tuned"
     evaluated "classes-$classes" "${across[@]}" --config "$tuned/config.json" --methods lstm,mbpa,hebb
 done
-stream=(--intra-domain ptb --max-tokens 20000)
 others=lstm,cache,knn,mixture,mbpa,hebb,mixture+mbpa,mixture+hebb
 for every in 100 50 10 1; do
     evaluated "every-$every" "${stream[@]}" --update-every "$every" --methods "$others"
@@ -28,9 +28,8 @@ done
 for segment in 100 50 10; do
     evaluated "segment-$segment" "${stream[@]}" --set "dynamic.segment=$segment" --methods lstm,dynamic
 done
-evaluated dynamic-published --intra-domain ptb --methods lstm,dynamic --set dynamic.lr=5e-5 dynamic.decay=0.002 \
+evaluated dynamic-published "${stream[@]}" --methods lstm,dynamic --set dynamic.lr=5e-5 dynamic.decay=0.002 \
     dynamic.epsilon=2e-5 dynamic.segment=5
-evaluated dynamic --intra-domain ptb --methods lstm,dynamic
 evaluated new-words "${across[@]}"
 python -m recipes.conclusions results/conclusions
 python -m recipes.readme_results
