@@ -78,7 +78,10 @@ def build(
         say(f"{folder} holds this memory already")
         return load_memory(folder, model_hash=owner[0], dictionary_hash=owner[1])
     parts = Parts(folder.with_name(f".{folder.name}.{identity[:12]}.parts"))
-    with parts.held():
+    with parts.held("this memory") as waited:
+        if waited and read_about(folder).get("identity") == identity:
+            say(f"{folder} holds this memory already")
+            return load_memory(folder, model_hash=owner[0], dictionary_hash=owner[1])
         count = _read(model, vocabulary, files, parts, memory.dtype)
         for index in range(count):
             part = parts.load(index)

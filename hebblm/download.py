@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hebblm.errors import UserError
+from hebblm.locks import held
 from hebblm.progress import bar
 
 MIRROR = "HEBBLM_MIRROR"
@@ -35,7 +36,10 @@ def download(name: str, target: Path, *, place: str, mirrored: str, urls: Sequen
     failures = []
     for url in [f"{mirror.rstrip('/')}/{mirrored}"] if mirror else urls:
         try:
-            with _DownloadBar(name) as shown:
+            with (
+                held(target, name),
+                _DownloadBar(name) as shown,
+            ):  # what is there of this hash, is not fetched
                 downloader = pooch.HTTPDownloader(progressbar=shown, timeout=PATIENCE, chunk_size=CHUNK)
                 pooch.retrieve(url, f"sha256:{sha256}", target.name, target.parent, downloader=downloader)
             return

@@ -53,9 +53,7 @@ def atomic_path(path: Path, *, directory: bool = False) -> Iterator[Path]:
             os.close(handle)
             temporary = Path(name)
         # mkstemp gives 0600; a result should be as readable as any other new file.
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod((0o777 if directory else 0o666) & ~umask)
+        temporary.chmod((0o777 if directory else 0o666) & ~umask())
         yield temporary
         former = temporary.with_name(f"{temporary.name}.former")
         if directory and path.is_dir():
@@ -76,6 +74,13 @@ def atomic_path(path: Path, *, directory: bool = False) -> Iterator[Path]:
     except BaseException:
         _remove(temporary)
         raise
+
+
+def umask() -> int:
+    """Return the permissions that new files of this process do not get."""
+    found = os.umask(0)
+    os.umask(found)
+    return found
 
 
 def _concerns(filename: object, path: Path, temporary: Path | None) -> bool:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from rich.console import Console
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from hebblm.errors import UserError, reason
+from hebblm.errors import UserError
 from hebblm.files import atomic_path, read_json, sha256, write_json
+from hebblm.locks import held
 from hebblm.models.base import State
 
 
@@ -61,27 +59,9 @@ class Parts:
                     f"delete {self.folder}, it is computed anew"
                 )
 
-    @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
-        """Keep the folder to this process: another that writes the same parts waits until this one ends or dies.
-
-        Raises:
-            UserError: the folder cannot be written to.
-        """
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            lock = (self.folder / "lock").open("w")
-        except OSError as error:
-            raise UserError(
-                f"cannot write {self.folder}: {reason(error)}; choose a place with space and permission"
-            ) from error
-        with lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                Console(stderr=True).print(f"another process fills {self.folder}: waiting", soft_wrap=True)
-                fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
+    def held(self, what: str) -> AbstractContextManager[bool]:
+        """Keep the parts of ``what`` to this process, see :func:`hebblm.locks.held`."""
+        return held(self.folder, what)
 
     def _path(self, index: int) -> Path:
         return self.folder / f"part-{index:05d}.safetensors"

@@ -23,12 +23,14 @@ from hebblm.evaluation.neighbors import NeighborLog, write_neighbors
 from hebblm.evaluation.passes import Pass, dynamic_pass, shared_pass
 from hebblm.evaluation.scenario import Scenario
 from hebblm.files import atomic_path, sha256
+from hebblm.locks import held
 from hebblm.report import Result
 from hebblm.report import Scenario as ScenarioRecord
 from hebblm.report.gains import Bootstrap, lead
 from hebblm.report.inspect_data import NEIGHBORS_FILE
 from hebblm.report.logged import FILES
 from hebblm.report.parts import occurrences_so_far, part_gains
+from hebblm.report.result import FILE_NAME as RESULT_FILE
 from hebblm.report.seconds import METHOD, RUN, SHARED, Part, Seconds
 from hebblm.report.tokens import FILE_NAME as TOKENS_FILE
 from hebblm.text.dictionary import UNK
@@ -53,14 +55,15 @@ class Evaluation:
     def save(self, folder: Path, *, log_samples: bool) -> None:
         """Write the tables, tokens with ``log_samples`` and neighbours if any, then the result with their hashes."""
         tables = []
-        if log_samples:
-            tables.append(folder / TOKENS_FILE)
-            self.write_tokens(tables[-1])
-        if self.neighbors is not None:
-            tables.append(folder / NEIGHBORS_FILE)
-            write_neighbors(self.neighbors, self.scenario, tables[-1])
-        files = {path.name: sha256(path) for path in tables}
-        replace(self.result, extra={**self.result.extra, FILES: files}).save(folder)
+        with held(folder / RESULT_FILE, "a result"):  # its hashes are those of its own tables
+            if log_samples:
+                tables.append(folder / TOKENS_FILE)
+                self.write_tokens(tables[-1])
+            if self.neighbors is not None:
+                tables.append(folder / NEIGHBORS_FILE)
+                write_neighbors(self.neighbors, self.scenario, tables[-1])
+            files = {path.name: sha256(path) for path in tables}
+            replace(self.result, extra={**self.result.extra, FILES: files}).save(folder)
 
     def write_tokens(self, path: Path) -> None:
         """Write one row a token: position, token, counts in training and stream so far, is_oov, losses in nats."""

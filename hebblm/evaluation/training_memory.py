@@ -54,12 +54,8 @@ def training_memory(
     parts = Parts(folder.with_name(f"{folder.name}.parts"))
     if not folder.exists():
         memory = build_memory(model.key_width, config, device)
-        with parts.held():
+        with parts.held("the memory of the training text"):
             if not folder.exists():  # another process may have built it meanwhile
-                for half in folder.parent.glob(
-                    f".{folder.name}.*"
-                ):  # of a process that was killed while it saved
-                    shutil.rmtree(half)
                 save = partial(
                     save_memory, memory, folder, model_hash=model_hash, dictionary_hash=dictionary_hash
                 )

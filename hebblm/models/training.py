@@ -9,9 +9,11 @@ from typing import Any
 import torch
 
 from awd_lstm import AWDLSTM, Event, Trainer, load_checkpoint, read_config, training_seconds
+from awd_lstm.document import CONFIG
 from awd_lstm.state import STATE
 from hebblm.errors import UserError, reason
 from hebblm.files import sha256
+from hebblm.locks import held
 from hebblm.models.allocator import keep_freed_memory
 from hebblm.models.presets import Preset
 from hebblm.progress import bar, duration, say
@@ -41,10 +43,22 @@ def train_model(
     Raises:
         UserError: the folder holds another model or cannot be written, or the text is too short for the batch.
     """
-    dictionary = prepared.meta.dictionary_hash
+    if not _is_done(prepared, preset, folder):
+        with held(folder / CONFIG, f"the training on {prepared.meta.name}"):
+            if not _is_done(prepared, preset, folder):  # another process may have ended it meanwhile
+                _train(prepared, preset, folder, device, provenance)
+    return load_checkpoint(folder, dictionary_sha256=prepared.meta.dictionary_hash)
+
+
+def _is_done(prepared: PreparedCorpus, preset: Preset, folder: Path) -> bool:
+    """Say whether a folder holds the model of a training that came to its end.
+
+    Raises:
+        UserError: it holds another one's.
+    """
     document = read_config(folder)
     if document and not (folder / STATE).exists():
-        wanted = (preset.model.to_dict(), preset.training.to_dict(), dictionary)
+        wanted = (preset.model.to_dict(), preset.training.to_dict(), prepared.meta.dictionary_hash)
         found = (
             document.get("config"),
             document.get("training", {}).get("config"),
@@ -54,7 +68,14 @@ def train_model(
             raise UserError(
                 f"{folder} already holds another model; choose another --output-path or delete it"
             )
-        return load_checkpoint(folder, dictionary_sha256=dictionary)
+        return True
+    return False
+
+
+def _train(
+    prepared: PreparedCorpus, preset: Preset, folder: Path, device: torch.device, provenance: dict[str, Any]
+) -> None:
+    """Train to the end; see :func:`train_model`."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         prepared.dictionary.save(folder / DICTIONARY_FILE)
@@ -68,7 +89,7 @@ def train_model(
             prepared.tokens("train"),
             prepared.tokens("valid"),
             folder,
-            dictionary_sha256=dictionary,
+            dictionary_sha256=prepared.meta.dictionary_hash,
             device=device,
             provenance={**provenance, "corpus": _describe(prepared, sha256(folder / DICTIONARY_FILE))},
         )
@@ -85,7 +106,6 @@ def train_model(
         ) from error
     except ValueError as error:
         raise UserError(str(error)) from error
-    return load_checkpoint(folder, dictionary_sha256=dictionary)
 
 
 def _describe(prepared: PreparedCorpus, dictionary: str) -> dict[str, Any]:

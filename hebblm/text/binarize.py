@@ -11,6 +11,7 @@ import numpy as np
 
 from hebblm.errors import UserError
 from hebblm.files import atomic_path, sha256, write_json
+from hebblm.locks import held
 from hebblm.progress import bar
 from hebblm.text.corpora import CORPUS_FILE, Corpus
 from hebblm.text.dictionary import EOS, UNK, Dictionary
@@ -62,17 +63,41 @@ def prepare(
     minimum = corpus.min_count if min_count is None else min_count
     if minimum < 1 or (max_words is not None and max_words < 1):
         raise UserError(f"min_count {minimum} and max_words {max_words} must be at least 1")
+    asked = (corpus, normalization, minimum, max_words)
+    if (found := _from_before(destdir, *asked)) is not None:
+        return found
+    with held(destdir, f"the ids of {corpus.name}") as waited:
+        if waited and (found := _from_before(destdir, *asked)) is not None:
+            return found
+        return _write(destdir, *asked)
+
+
+def _from_before(
+    destdir: Path, corpus: Corpus, normalization: Normalization, min_count: int, max_words: int | None
+) -> PreparedCorpus | None:
+    """Return the corpus that a folder holds if it is what is asked for.
+
+    Raises:
+        UserError: the folder holds something else, or the corpus in it was changed.
+    """
     if (destdir / CORPUS_FILE).is_file():
         found = load_prepared(destdir)
-        if _same_request(found.meta, corpus, normalization, minimum, max_words):
+        if _same_request(found.meta, corpus, normalization, min_count, max_words):
             return found
     refuse_foreign(destdir)
+    return None
+
+
+def _write(
+    destdir: Path, corpus: Corpus, normalization: Normalization, min_count: int, max_words: int | None
+) -> PreparedCorpus:
+    """Write a corpus; see :func:`prepare`."""
     with atomic_path(destdir, directory=True) as folder:
         counts = _count(corpus, normalization)
         symbols = corpus.tokenizer.symbols
         # A fixed set of subwords keeps its rows even where the training text happens not to use one.
         counts.update(dict.fromkeys(symbols, 0))
-        dictionary = Dictionary.vocabulary(counts, min_count=0 if symbols else minimum, max_words=max_words)
+        dictionary = Dictionary.vocabulary(counts, min_count=0 if symbols else min_count, max_words=max_words)
         dictionary.save(folder / DICTIONARY_FILE)
         dtype = smallest_dtype(len(dictionary))
         splits = {
@@ -88,7 +113,7 @@ def prepare(
             dtype=dtype,
             vocabulary_size=len(dictionary),
             dictionary_hash=dictionary.hash(),
-            min_count=minimum,
+            min_count=min_count,
             max_words=max_words,
             provenance=dict(corpus.provenance),
             splits=splits,

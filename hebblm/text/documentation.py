@@ -19,6 +19,7 @@ import numpy as np
 
 from hebblm.errors import UserError
 from hebblm.files import atomic_path, hash_of, sha256
+from hebblm.locks import held
 from hebblm.text import prose
 from hebblm.text.download import cache_dir
 from hebblm.text.manifest import SPLITS
@@ -56,13 +57,18 @@ def documentation_sources(name: str) -> tuple[dict[str, LineSource], dict[str, A
     key = hash_of([versions, sysconfig.get_paths()["stdlib"], np.__file__ if name == "numpy" else None, code])
     folder = cache_dir() / "documentation" / f"{name}-{key}"
     if not folder.is_dir():
-        extracted = extract(name)
-        with atomic_path(folder, directory=True) as temporary:
-            for split, part in extracted.items():
-                (temporary / f"{split}.txt").write_text(
-                    "".join(f"{line}\n" for line in part), encoding="utf-8"
-                )
+        with held(folder, f"the text of {name}"):
+            if not folder.is_dir():  # another process may have written it meanwhile
+                _write(extract(name), folder)
     return {split: FileLines((folder / f"{split}.txt",)) for split in SPLITS}, {"versions": versions}
+
+
+def _write(parts: dict[str, list[str]], folder: Path) -> None:
+    """Write the lines of each split to a file of its own."""
+    with atomic_path(folder, directory=True) as temporary:
+        for split, lines in parts.items():
+            text = "".join(f"{line}\n" for line in lines)
+            (temporary / f"{split}.txt").write_text(text, encoding="utf-8")
 
 
 def extract(name: str) -> dict[str, list[str]]:

@@ -14,6 +14,7 @@ from hebblm.evaluation.defaults import TUNED_SCHEMA
 from hebblm.evaluation.hyperparameters import Hyperparameters, defaults
 from hebblm.evaluation.scenario import Scenario
 from hebblm.files import write_json
+from hebblm.locks import held
 from hebblm.models.update import MEASURED
 from hebblm.tuning.best import Best, Losses
 from hebblm.tuning.grid import Grid, Point
@@ -121,8 +122,9 @@ def write_tuned(found: Search, scenario: Scenario, provenance: Mapping[str, Any]
         "nll": {name: best.loss for name, best in found.best.items()},
         "tried": {name: _finite(best.tried) for name, best in found.best.items() if best.tried},
     }
-    write_json(folder / "tuned.json", document)
-    write_json(folder / "config.json", {"values": values})
+    with held(folder / "tuned.json", "tuned values"):
+        write_json(folder / "tuned.json", document)
+        write_json(folder / "config.json", {"values": values})
 
 
 def _finite(tried: list[Point]) -> list[Point]:

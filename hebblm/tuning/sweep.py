@@ -144,39 +144,15 @@ def prepare_sweep(
     Raises:
         UserError: a part in the cache was changed, or none can be written.
     """
-    total, pace = len(stream), plan.pace
-    weight = base.head.weight
+    total, weight = len(stream), base.head.weight
     size = total * (weight.shape[1] * weight.element_size() + plan.k * (weight.element_size() + 4))
     if base.moving or size > LIMIT_BYTES:
         return None
     parts = Parts(plan.folder())
-    done = parts.finished()
-    if done * plan.part < total:
-        if done:
-            say(f"the interrupted reading goes on behind its first {done * plan.part:,} of {total:,} tokens")
-        _make_room(parts.folder, size)
-        _resume(base, memory, stream, plan, parts, done)
-        progress(done * plan.part)
-        inputs = torch.from_numpy(stream.inputs).to(weight.device)
-        for index in range(done, -(-total // plan.part)):
-            states: list[Tensor] = []
-            found: list[Ranked] = []
-            stop = min((index + 1) * plan.part, total)
-            for begin in range(index * plan.part, stop, pace.ahead):
-                states.append(base.read(inputs[begin : min(begin + pace.ahead, stop)]))
-                for rows, block in _blocks(states[-1], begin, memory, stream, plan):
-                    beside = WrittenBlock(memory, rows, block.labels, block.in_memory)
-                    found.append(beside.nearest(plan.k))
-                    if plan.write:
-                        memory.add(rows, block.labels)
-                    progress(len(rows))
-            tensors = {
-                "states": torch.cat(states),
-                "distances": torch.cat([ranked.distances for ranked in found]),
-                "ids": torch.cat([ranked.ids for ranked in found]).int(),
-                **packed_state(base.state()),
-            }
-            parts.save(index, tensors)
+    if parts.finished() * plan.part < total:
+        with parts.held("states and neighbours"):
+            _make_room(parts.folder, size)
+            _fill(base, memory, stream, plan, parts, progress)
     else:
         say(f"states and neighbours of the {total:,} tokens are there from an earlier run ({parts.folder})")
         progress(total)
@@ -184,6 +160,45 @@ def prepare_sweep(
     base.reset()
     memory.reset()
     return Sweep(plan, total, weight.device)
+
+
+def _fill(
+    base: StreamBase,
+    memory: AnyMemory,
+    stream: EvaluationStream,
+    plan: SweepPlan,
+    parts: Parts,
+    progress: Progress,
+) -> None:
+    """Write the parts that are not there yet; another process may have written some or all of them."""
+    total, pace, done = len(stream), plan.pace, parts.finished()
+    if done:
+        say(f"the reading goes on behind its first {min(total, done * plan.part):,} of {total:,} tokens")
+    progress(min(total, done * plan.part))
+    if done * plan.part >= total:
+        return
+    _resume(base, memory, stream, plan, parts, done)
+    device = base.head.weight.device
+    inputs = torch.from_numpy(stream.inputs).to(device)
+    for index in range(done, -(-total // plan.part)):
+        states: list[Tensor] = []
+        found: list[Ranked] = []
+        stop = min((index + 1) * plan.part, total)
+        for begin in range(index * plan.part, stop, pace.ahead):
+            states.append(base.read(inputs[begin : min(begin + pace.ahead, stop)]))
+            for rows, block in _blocks(states[-1], begin, memory, stream, plan):
+                beside = WrittenBlock(memory, rows, block.labels, block.in_memory)
+                found.append(beside.nearest(plan.k))
+                if plan.write:
+                    memory.add(rows, block.labels)
+                progress(len(rows))
+        tensors = {
+            "states": torch.cat(states),
+            "distances": torch.cat([ranked.distances for ranked in found]),
+            "ids": torch.cat([ranked.ids for ranked in found]).int(),
+            **packed_state(base.state()),
+        }
+        parts.save(index, tensors)
 
 
 def _blocks(

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from hebblm.errors import UserError
 from hebblm.files import atomic_path, hash_of, read_json, sha256, write_json
+from hebblm.locks import held
 from hebblm.vision.backbones import Classifier, build_classifier
 from hebblm.vision.data.images import ImageDataset
 from hebblm.vision.new_classes.learning import (
@@ -132,18 +133,24 @@ def pretrained(
         UserError: training diverged, or what the cache has is damaged.
     """
     name = f"{wanted.backbone}-{len(wanted.parts.old_classes)}-{wanted.run}"
-    folder = cache / FOLDER / name
+    folder, state = cache / FOLDER / name, cache / FOLDER / f"{name}.state.safetensors"
     if not folder.exists():
-        state = cache / FOLDER / f"{name}.state.safetensors"
-        classifier, record = _train(wanted, state, device, save_seconds)
-        mean, deviation = statistics(wanted.dataset.train, wanted.parts.train)
-        tensors = {**classifier.state_dict(), "mean": mean, "deviation": deviation}
-        with atomic_path(folder, directory=True) as temporary:
-            write_tensors(temporary / MODEL_FILE, tensors, {"run": wanted.run})
-            record["file_sha256"] = sha256(temporary / MODEL_FILE)
-            write_json(temporary / RECORD_FILE, record, seal=True)
-        state.unlink(missing_ok=True)
+        with held(folder, f"the pre-training of {wanted.backbone}"):
+            if not folder.exists():  # another process may have ended it meanwhile
+                _make(wanted, folder, state, device, save_seconds)
+    state.unlink(missing_ok=True)
     return _load(wanted, folder, device)
+
+
+def _make(wanted: Pretraining, folder: Path, state: Path, device: torch.device, save_seconds: float) -> None:
+    """Train a network, or go on from its state, and write it."""
+    classifier, record = _train(wanted, state, device, save_seconds)
+    mean, deviation = statistics(wanted.dataset.train, wanted.parts.train)
+    tensors = {**classifier.state_dict(), "mean": mean, "deviation": deviation}
+    with atomic_path(folder, directory=True) as temporary:
+        write_tensors(temporary / MODEL_FILE, tensors, {"run": wanted.run})
+        record["file_sha256"] = sha256(temporary / MODEL_FILE)
+        write_json(temporary / RECORD_FILE, record, seal=True)
 
 
 def _load(wanted: Pretraining, folder: Path, device: torch.device) -> Pretrained:

@@ -15,6 +15,7 @@ from hebblm.errors import UserError
 from hebblm.evaluation import parts
 from hebblm.evaluation import training_memory as module
 from hebblm.evaluation.training_memory import training_memory, training_states
+from hebblm.files import _HOST
 from hebblm.memory import MemoryConfig
 from hebblm.models.awd import AwdModel
 from hebblm.models.awd_segments import SEGMENT, STREAMS, WARM_UP
@@ -152,7 +153,8 @@ def test_an_interrupted_build_goes_on_to_the_same_bytes(
             ask(model, ids, "a" * 64, head, **config)
     [folder] = (tmp_path / "cut" / "memory").iterdir()
     assert folder.suffix == ".parts"
-    killed = folder.with_name(f".{folder.stem}.killed")  # what is left of a process that could not clean up
+    # What is left of a process that could not clean up.
+    killed = folder.with_name(f".{folder.stem}.{_HOST}-{1 << 30}.x")
     killed.mkdir()
     (killed / "keys.bin").write_bytes(b"1")
     reads: list[int] = []
@@ -200,7 +202,7 @@ def test_a_second_process_waits_for_the_first_and_builds_nothing(
     folder.rename(tmp_path / "kept")
     monkeypatch.setattr(AwdModel, "segments", lambda *args: pytest.fail("the first process does that"))
     with ThreadPoolExecutor() as pool:
-        with parts.Parts(folder.with_name(f"{folder.name}.parts")).held():
+        with parts.Parts(folder.with_name(f"{folder.name}.parts")).held("it"):
             second = pool.submit(ask, model, ids, "a" * 64)
             while "waiting" not in capsys.readouterr().err:
                 time.sleep(0.01)

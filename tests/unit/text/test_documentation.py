@@ -67,4 +67,4 @@ def test_an_installation_without_documentation_is_refused(
     monkeypatch.setattr(documentation, "_pydoc", lambda: iter(["Only one sentence is there."]))
     with pytest.raises(UserError, match="too little documentation for pydoc"):
         documentation.documentation_sources("pydoc")
-    assert not list(tmp_path.iterdir())
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]

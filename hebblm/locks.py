@@ -1,0 +1,64 @@
+"""One process at a time: what two commands would write to one place is made by the first and used by the second."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from hebblm.errors import UserError, reason
+from hebblm.files import umask
+from hebblm.progress import say
+
+
+@contextlib.contextmanager
+def held(path: Path, what: str) -> Iterator[bool]:
+    """Keep a place to this process while the block writes there; another waits until it ends, or dies.
+
+    The system lets go of the lock of a process that was killed; its file is taken over by the next one.
+
+    Args:
+        path: of what is written, whether it exists or not; the file of the lock stands beside it.
+        what: is written, for people.
+
+    Returns:
+        Whether another process had the place first: what is asked for may be there by now.
+
+    Raises:
+        UserError: the folder cannot be written to.
+    """
+    from filelock import FileLock, Timeout  # waits are rare, and its import takes a while
+
+    place = path.with_name(f".{path.name}.lock")
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(place, mode=0o666 & ~umask())
+        waited = False
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            waited = True
+            say(f"{_holder(place)} is at work on {what} ({path}): waiting until it ends")
+            lock.acquire()
+        place.write_text(f"{Path(sys.argv[0]).name} (process {os.getpid()})", encoding="utf-8")
+    except OSError as error:
+        raise UserError(
+            f"cannot write {path.parent}: {reason(error)}; choose a place with space and permission"
+        ) from error
+    try:
+        yield waited
+    finally:
+        # Whoever waits for a file that is gone makes another one.
+        with contextlib.suppress(OSError):
+            place.unlink()
+        lock.release()
+
+
+def _holder(place: Path) -> str:
+    """Return who has a lock, in words."""
+    try:
+        return place.read_text(encoding="utf-8")[:200] or "another process"
+    except (OSError, ValueError):
+        return "another process"
