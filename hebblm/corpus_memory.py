@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,9 @@ from hebblm.errors import UserError, unreadable
 from hebblm.evaluation.parts import Parts
 from hebblm.files import hash_of, sha256
 from hebblm.memory import AnyMemory, MemoryConfig, build_memory, load_memory, save_memory
+from hebblm.memory.arrays import CHUNK
 from hebblm.memory.manifest import Manifest, check_files, read_manifest
-from hebblm.memory.persistence import CHUNK, check_replaceable, read_about
+from hebblm.memory.persistence import check_replaceable, read_about
 from hebblm.models.base import TrainedModel, device_of
 from hebblm.progress import bar, say
 from hebblm.reader_state import MEMORY, READER
@@ -70,14 +71,14 @@ def build(
     """
     files = text_files(texts)
     check_replaceable(folder)
-    memory = build_memory(model.head.weight.shape[1], config, device_of(model))
     sources = [{"path": str(path), "bytes": path.stat().st_size, "sha256": sha256(path)} for path in files]
     owner = (model.sha256, vocabulary.hash())
-    identity = hash_of([*owner, model.reading(), asdict(config), [s["sha256"] for s in sources]])
+    identity = hash_of([*owner, model.reading(), config.identity(), [s["sha256"] for s in sources]])
     if read_about(folder).get("identity") == identity:
         say(f"{folder} holds this memory already")
         return load_memory(folder, model_hash=owner[0], dictionary_hash=owner[1])
     parts = Parts(folder.with_name(f".{folder.name}.{identity[:12]}.parts"))
+    memory = build_memory(model.head.weight.shape[1], config, device_of(model), work=parts.folder)
     with parts.held("this memory") as waited:
         if waited and read_about(folder).get("identity") == identity:
             say(f"{folder} holds this memory already")
@@ -184,7 +185,12 @@ class Held:
         if index is None:
             return MemoryConfig("exact", manifest.capacity, manifest.dtype)
         return MemoryConfig(
-            index.factory, manifest.capacity, manifest.dtype, nprobe=index.nprobe, rescore=index.rescore
+            index.factory,
+            manifest.capacity,
+            manifest.dtype,
+            nprobe=index.nprobe,
+            rescore=index.rescore,
+            store=manifest.store,
         )
 
 

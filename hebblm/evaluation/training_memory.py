@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from functools import partial
 
 from torch import Tensor
@@ -48,12 +47,12 @@ def training_memory(
             behind it. None if it will move, which would make them wrong.
     """
     device, model_hash = device_of(model), model.sha256
-    identity = [model_hash, dictionary_hash, asdict(config), len(ids), *model.reading().values()]
+    identity = [model_hash, dictionary_hash, config.identity(), len(ids), *model.reading().values()]
     folders = [cache_dir() / "memory" / hash_of(key) for key in (identity, [*identity, "log-normalizers"])]
     folder = folders[head is not None or folders[1].exists()]
     parts = Parts(folder.with_name(f"{folder.name}.parts"))
     if not folder.exists():
-        memory = build_memory(model.key_width, config, device)
+        memory = build_memory(model.key_width, config, device, work=parts.folder)
         with parts.held("the memory of the training text"):
             if not folder.exists():  # another process may have built it meanwhile
                 save = partial(

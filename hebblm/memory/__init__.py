@@ -13,6 +13,7 @@ from hebblm.lazy import lazily
 if TYPE_CHECKING:
     from hebblm.memory.base import AnyMemory
     from hebblm.memory.config import MemoryConfig
+    from hebblm.memory.disk import DiskMemory
     from hebblm.memory.exact import FlatMemory, RingMemory
     from hebblm.memory.factory import build_memory, load_memory
     from hebblm.memory.hybrid import HybridMemory
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AnyMemory",
+    "DiskMemory",
     "FaissMemory",
     "FlatMemory",
     "HybridMemory",
@@ -32,4 +34,6 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # a name that is none stays an error for the type checker
-    __getattr__ = lazily(__name__, "config", "base", "exact", "factory", "hybrid", "persistence", "pq")
+    __getattr__ = lazily(
+        __name__, "config", "base", "disk", "exact", "factory", "hybrid", "persistence", "pq"
+    )

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+import math
+import mmap
 import tempfile
-from typing import IO, Any, Protocol
+from pathlib import Path
+from typing import IO, Protocol
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from hebblm.errors import UserError, reason
 
-
-def to_numpy(tensor: Tensor) -> npt.NDArray[Any]:
-    """Return a CPU tensor's memory as an array; bfloat16, which NumPy does not know, as its bits in int16."""
-    array: npt.NDArray[Any] = (tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
-    return array
+CHUNK = 65_536  # rows that are written at once
 
 
-def from_numpy(array: npt.NDArray[Any], dtype: torch.dtype) -> Tensor:
-    """Return the tensor of ``dtype`` over an array's memory; the inverse of :func:`to_numpy`."""
-    tensor = torch.from_numpy(array)
-    return tensor.view(dtype) if dtype == torch.bfloat16 else tensor
+def write_rows(stream: IO[bytes], rows: Tensor) -> None:
+    """Write ``rows`` (n, ...) to a file as they lie in memory on little-endian machines, a chunk at a time."""
+    for chunk in torch.split(rows, CHUNK):
+        plain = chunk.cpu().contiguous()
+        # NumPy does not know bfloat16: its bits are written.
+        array = (plain.view(torch.int16) if plain.dtype == torch.bfloat16 else plain).numpy()
+        stream.write(array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes())
 
 
 class RowArray(Protocol):
@@ -36,6 +36,9 @@ class RowArray(Protocol):
 
     def view(self) -> Tensor:
         """Return all rows without a copy; valid until the next change."""
+
+    def release(self) -> None:
+        """Let go of memory that can be had again."""
 
 
 class GrowingArray:
@@ -67,35 +70,48 @@ class GrowingArray:
         """Return all rows without a copy."""
         return self._data[: self._length]
 
+    def release(self) -> None:
+        """Keep everything: nothing of it stands anywhere else."""
+
 
 class MappedArray:
-    """Rows in an unnamed temporary file that is read through a memory map; for keys too large for memory.
+    """Rows in a file that is read through a memory map; for what is too large for memory.
 
-    Rows are written with plain writes, so that a full disk is an error that can be told, not a fault of the
-    map.
+    Without a path they stand in an unnamed temporary file, and can grow. Rows are written with plain writes, so that a
+    full disk is an error that can be told, not a fault of the map.
 
     Args:
         initial: (n, ...) the rows to begin with, on the CPU; they are copied to the file.
+        file: where they stand; None for a temporary file.
 
     Raises:
         UserError: the temporary folder has no space left.
     """
 
-    def __init__(self, initial: Tensor) -> None:
+    def __init__(self, initial: Tensor, file: IO[bytes] | None = None) -> None:
         self._row_shape = tuple(initial.shape[1:])
-        self._row_bytes = initial[:0].element_size() * int(np.prod(self._row_shape, dtype=np.int64))
-        self._dtype = initial.dtype
-        self._file: IO[bytes] = tempfile.TemporaryFile(prefix="hebblm-memory-")  # noqa: SIM115 - lives as long as self
+        self._row_bytes = initial[:0].element_size() * math.prod(self._row_shape)
+        self._file = tempfile.TemporaryFile(prefix="hebblm-memory-") if file is None else file  # noqa: SIM115 - lives as long as self
         self._length = 0
+        self._mapped: mmap.mmap | None = None
         self._view: Tensor = initial[:0]
-        self.append(initial)
+        if len(initial):
+            self.append(initial)
+
+    @classmethod
+    def open(cls, path: Path, dtype: torch.dtype, shape: tuple[int, ...]) -> MappedArray:
+        """Return the rows of a saved file, which never changes; they are read at random, a page at a time."""
+        array = cls(torch.empty(0, *shape[1:], dtype=dtype), path.open("rb"))
+        array._map(shape[0])
+        if array._mapped is not None:
+            array._mapped.madvise(mmap.MADV_RANDOM)
+        return array
 
     def append(self, rows: Tensor) -> None:
         """Add ``rows`` (m, ...) at the end of the file."""
         try:
             self._file.seek(self._length * self._row_bytes)
-            for chunk in torch.split(rows, 65536):
-                self._file.write(to_numpy(chunk).tobytes())
+            write_rows(self._file, rows)
             self._file.flush()
         except OSError as error:
             raise UserError(
@@ -112,12 +128,16 @@ class MappedArray:
         """Return all rows, mapped."""
         return self._view
 
+    def release(self) -> None:
+        """Let go of the pages that were read; what is read again comes from the system's cache, or from the disk."""
+        if self._mapped is not None:
+            self._mapped.madvise(mmap.MADV_DONTNEED)
+
     def _map(self, length: int) -> None:
-        self._length = length
-        if length == 0:
-            self._view = self._view[:0]
-            return
-        # Copy-on-write: torch asks for writable memory, and nothing here ever writes to it.
-        like = to_numpy(torch.empty(0, dtype=self._dtype))
-        mapped = np.memmap(self._file, dtype=like.dtype, mode="c", shape=(length, *self._row_shape))
-        self._view = from_numpy(mapped, self._dtype)
+        self._length, self._mapped = length, None
+        self._view = self._view.new_empty(0, *self._row_shape)
+        size = length * self._row_bytes
+        if size:
+            # Copy-on-write: torch asks for writable memory, and nothing here ever writes to it.
+            self._mapped = mmap.mmap(self._file.fileno(), size, access=mmap.ACCESS_COPY)
+            self._view = torch.frombuffer(self._mapped, dtype=self._view.dtype).view(length, *self._row_shape)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -42,6 +43,10 @@ class AnyMemory(ABC):
     @abstractmethod
     def nearest(self, queries: Tensor, k: int) -> Ranked:
         """Return distances and positions (N, K) only; see :meth:`search`."""
+
+    def nearest_within(self, queries: Tensor, k: int, limits: Tensor) -> Ranked:
+        """Return what :meth:`nearest` does; entries farther than ``limits`` (N,) may be missing."""
+        return self.nearest(queries, k)
 
     @abstractmethod
     def parts(self) -> list[Entries]:
@@ -85,6 +90,10 @@ class AnyMemory(ABC):
 
     def refresh(self) -> TrainedIndex | None:
         """Bring the trained index up to date, as a search would; None where all entries are compared."""
+        return None
+
+    def write_index(self, folder: Path) -> TrainedIndex | None:
+        """Write the trained index of the entries whose arrays stand in ``folder`` beside them; None without any."""
         return None
 
     def describe(self) -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +17,8 @@ class MemoryConfig:
             "bfloat16" (2 digits, the range of float32).
         nprobe: inverted lists visited by a search; None for one in 32, at least 32.
         rescore: candidates for each neighbour that a trained index proposes.
+        store: "ram", or "disk" for more entries than fit there: arrays and inverted lists in files, which several
+            processes may read.
     """
 
     index: str = "auto"
@@ -24,3 +26,8 @@ class MemoryConfig:
     dtype: str = "float32"
     nprobe: int | None = None
     rescore: int = 5
+    store: str = "ram"
+
+    def identity(self) -> dict[str, object]:
+        """Return what tells memories of the same entries apart; those in RAM have no store, as before there was one."""
+        return {name: value for name, value in asdict(self).items() if (name, value) != ("store", "ram")}

@@ -10,7 +10,7 @@ from torch import Tensor
 from hebblm.errors import UserError
 from hebblm.memory.base import StoredMemory
 from hebblm.memory.gather import checked
-from hebblm.memory.nearest import Ranked, nearest
+from hebblm.memory.nearest import Ranked, nearest, nearest_within
 from hebblm.memory.store import SPILL_BYTES, Entries, EntryStore
 
 
@@ -58,6 +58,11 @@ class FlatMemory(StoredMemory):
         """Return exact distances and positions (N, K) only; see :meth:`search`."""
         entries = self.entries()
         return nearest(checked(queries, entries, k), entries, k, chunk_bytes=self._chunk_bytes)
+
+    def nearest_within(self, queries: Tensor, k: int, limits: Tensor) -> Ranked:
+        """Return those of the exact nearest that may be no farther than ``limits`` (N,), (N, K)."""
+        entries = self.entries()
+        return nearest_within(checked(queries, entries, k), entries, k, limits)
 
 
 class RingMemory(StoredMemory):

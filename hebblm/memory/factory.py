@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import torch
 
@@ -10,22 +11,27 @@ from hebblm.errors import UserError
 from hebblm.memory import faiss_index
 from hebblm.memory.base import AnyMemory
 from hebblm.memory.config import MemoryConfig
+from hebblm.memory.disk import DiskMemory
 from hebblm.memory.exact import FlatMemory, RingMemory
 from hebblm.memory.hybrid import HybridMemory
-from hebblm.memory.manifest import check_files, check_owner, read_manifest
+from hebblm.memory.manifest import Store, check_files, check_owner, read_manifest
 from hebblm.memory.persistence import read_entries, read_index
 from hebblm.memory.pq import FaissMemory
 
+MOVED_AT = 1 << 20  # entries in memory when they move to disk
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
-def build_memory(dim: int, config: MemoryConfig, device: torch.device | str = "cpu") -> AnyMemory:
+def build_memory(
+    dim: int, config: MemoryConfig, device: torch.device | str = "cpu", *, work: Path | None = None
+) -> AnyMemory:
     """Return an empty memory for keys of width ``dim``.
 
     Args:
         dim: D.
         config: how to keep and search.
         device: where exact memories live; a FAISS index is searched on the CPU.
+        work: folder in which an index on disk is prepared; a process that was killed goes on there.
 
     Raises:
         UserError: a value out of range, a combination without meaning, or FAISS asked for and missing.
@@ -33,6 +39,10 @@ def build_memory(dim: int, config: MemoryConfig, device: torch.device | str = "c
     if config.dtype not in DTYPES:
         raise UserError(f"memory.dtype={config.dtype!r} is unknown; use one of {', '.join(DTYPES)}")
     dtype = DTYPES[config.dtype]
+    if config.store not in get_args(Store):
+        raise UserError(f"memory.store={config.store!r} is unknown; use one of {', '.join(get_args(Store))}")
+    if config.store == "disk":
+        return _on_disk(dim, config, dtype, work)
     if config.capacity is not None:
         if config.index not in ("auto", "exact"):
             raise UserError(f"memory.capacity={config.capacity} needs memory.index=exact, not {config.index}")
@@ -46,6 +56,20 @@ def build_memory(dim: int, config: MemoryConfig, device: torch.device | str = "c
         return FlatMemory(dim, dtype=dtype, device=device)
     bulk = FaissMemory(dim, config.index, dtype=dtype, rescore=config.rescore, nprobe=config.nprobe)
     return HybridMemory(bulk, FlatMemory(dim, dtype=dtype, device="cpu"))
+
+
+def _on_disk(dim: int, config: MemoryConfig, dtype: torch.dtype, work: Path | None) -> HybridMemory:
+    """Return an empty memory that moves to disk what it was given a while ago."""
+    if config.capacity is not None or config.index == "exact":
+        setting = f"capacity={config.capacity}" if config.capacity is not None else "index=exact"
+        raise UserError(f"memory.{setting} does not go with memory.store=disk; leave one of them unset")
+    bulk = DiskMemory(dim, config.index, dtype=dtype, rescore=config.rescore, nprobe=config.nprobe, work=work)
+    return HybridMemory(bulk, _recent(dim, dtype), flush_at=MOVED_AT)
+
+
+def _recent(dim: int, dtype: torch.dtype) -> HybridMemory:
+    """Return an empty memory of what has not moved to disk yet."""
+    return HybridMemory(FaissMemory(dim, dtype=dtype), FlatMemory(dim, dtype=dtype, device="cpu"))
 
 
 def load_memory(
@@ -70,7 +94,7 @@ def load_memory(
     """
     manifest = read_manifest(folder)
     check_owner(manifest, folder, model_hash=model_hash, dictionary_hash=dictionary_hash)
-    check_files(manifest, folder)
+    check_files(manifest, folder, arrays=manifest.store == "ram")
     index = manifest.index
     where = torch.device(device if index is None else "cpu")
     store = read_entries(manifest, folder, mmap=mmap, device=where)
@@ -80,12 +104,13 @@ def load_memory(
     if index is None:
         bulk = FlatMemory.over(store)
     else:
-        trained = read_index(index, store, folder)
-        bulk = FaissMemory.over(
-            store, trained, factory=index.factory, rescore=index.rescore, nprobe=index.nprobe
-        )
+        trained = read_index(manifest, store, folder)
+        kind = DiskMemory if manifest.store == "disk" else FaissMemory
+        bulk = kind.over(store, trained, factory=index.factory, rescore=index.rescore, nprobe=index.nprobe)
     if manifest.kind == "hybrid" and manifest.flush_at is not None:
-        recent = FlatMemory(store.dim, dtype=store.dtype, device=store.device)
+        recent: FlatMemory | HybridMemory = FlatMemory(store.dim, dtype=store.dtype, device=store.device)
+        if manifest.store == "disk":
+            recent = _recent(store.dim, store.dtype)
         return HybridMemory(bulk, recent, flush_at=manifest.flush_at)
     return bulk
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ SEED = 1234
 EXACT_BELOW = 20_000
 LISTS_FROM = 150_000
 CHUNK = 65_536
+SOME = 8_192  # keys of a sample that are read at once
 # k-means over the lists is the cost of training; 64 points a list place the centroids well enough.
 POINTS_PER_LIST = 64
 TRAINING_POINTS = 65_536
@@ -119,13 +121,17 @@ def set_nprobe(index: Any, nprobe: int | None) -> bool:
     return True
 
 
-def train(index: Any, keys: Tensor) -> None:
-    """Train ``index`` on a seeded sample of ``keys`` (n, D)."""
+def train(index: Any, keys: Tensor, release: Callable[[], None] = lambda: None) -> None:
+    """Train ``index`` on a seeded sample of ``keys`` (n, D); ``release`` lets go of those that were read."""
     inverted = load_faiss().try_extract_index_ivf(index)
     lists = 0 if inverted is None else int(inverted.nlist)
     size = min(len(keys), max(TRAINING_POINTS, POINTS_PER_LIST * lists, training_minimum(index)))
     chosen = np.sort(np.random.default_rng(SEED).choice(len(keys), size, replace=False))
-    index.train(as_float32(keys.index_select(0, torch.from_numpy(chosen))))
+    sample = torch.empty(size, keys.shape[1])
+    for rows, some in zip(sample.split(SOME), torch.from_numpy(chosen).split(SOME), strict=True):
+        rows.copy_(keys.index_select(0, some))
+        release()
+    index.train(sample.numpy())
 
 
 def extend(index: Any, keys: Tensor) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,8 +13,7 @@ from hebblm.errors import UserError
 from hebblm.memory.base import AnyMemory
 from hebblm.memory.exact import FlatMemory
 from hebblm.memory.faiss_index import TrainedIndex
-from hebblm.memory.gather import checked
-from hebblm.memory.nearest import Ranked, merge, nearest_within, shifted
+from hebblm.memory.nearest import Ranked, merge, shifted
 from hebblm.memory.pq import FaissMemory
 from hebblm.memory.store import Entries
 
@@ -26,7 +26,7 @@ class HybridMemory(AnyMemory):
 
     Args:
         bulk: memory of the older entries; it may be empty, and None starts an empty :class:`FaissMemory`.
-        recent: empty exact memory of the same width on the CPU.
+        recent: empty memory of the same width on the CPU: an exact one, or again one of two parts.
         flush_at: the most entries that stay in ``recent`` after an :meth:`add`, at least 1.
 
     Raises:
@@ -38,7 +38,11 @@ class HybridMemory(AnyMemory):
     in_blocks = True
 
     def __init__(
-        self, bulk: FaissMemory | FlatMemory | None, recent: FlatMemory, *, flush_at: int = 4096
+        self,
+        bulk: FaissMemory | FlatMemory | None,
+        recent: FlatMemory | HybridMemory,
+        *,
+        flush_at: int = 4096,
     ) -> None:
         if flush_at < 1:
             raise UserError(f"memory.flush_at={flush_at} is out of range; use at least 1")
@@ -71,17 +75,18 @@ class HybridMemory(AnyMemory):
     def nearest(self, queries: Tensor, k: int) -> Ranked:
         """Return distances and positions (N, K) only; positions count through bulk, then recent."""
         older = self.bulk.nearest(queries, k)
-        recent = self.recent.entries()
-        newer = nearest_within(checked(queries, recent, k), recent, k, older.distances[:, -1])
+        newer = self.recent.nearest_within(queries, k, older.distances[:, -1])
         return merge(older, shifted(newer, len(self.bulk)), k)
 
     def span(self, every: int) -> int:
         """Return how many tokens can be searched at once: up to the write that moves recent entries to the bulk."""
-        return ((self.flush_at - len(self.recent)) // every + 1) * every
+        before = ((self.flush_at - len(self.recent)) // every + 1) * every
+        inner = self.recent.span(every)
+        return before if inner is None else min(before, inner)
 
     def parts(self) -> list[Entries]:
         """Return views of the entries, oldest first."""
-        return [part.entries() for part in (self.bulk, self.recent) if len(part)] or [self.recent.entries()]
+        return [*(self.bulk.parts() if len(self.bulk) else ()), *self.recent.parts()]
 
     def mark_base(self) -> None:
         """Make the present entries the state that :meth:`reset` returns to; they all move to the bulk."""
@@ -97,6 +102,10 @@ class HybridMemory(AnyMemory):
     def refresh(self) -> TrainedIndex | None:
         """Bring the index of the bulk up to date."""
         return self.bulk.refresh()
+
+    def write_index(self, folder: Path) -> TrainedIndex | None:
+        """Write the index of the bulk beside the arrays."""
+        return self.bulk.write_index(folder)
 
     def settings(self) -> dict[str, Any]:
         """Return those of the bulk, and when entries move to it."""
@@ -118,6 +127,6 @@ class HybridMemory(AnyMemory):
         return cls(bulk, own, flush_at=sys.maxsize)
 
     def _flush(self) -> None:
-        entries = self.recent.entries()
-        self.bulk.add(entries.keys, entries.values, entries.log_normalizers)
+        for part in self.recent.parts():
+            self.bulk.add(part.keys, part.values, part.log_normalizers)
         self.recent.reset()

@@ -13,6 +13,7 @@ import torch
 from hebblm.errors import UserError
 from hebblm.files import Count, read_record, sha256, write_json
 from hebblm.memory.faiss_index import TrainedIndex
+from hebblm.memory.store import accumulation_dtype
 
 SCHEMA = "hebblm-memory/1"
 NAME = "manifest.json"
@@ -50,8 +51,9 @@ class IndexManifest:
         return cls(settings["factory"], settings["rescore"], settings["nprobe"], spec, count)
 
 
-Kind = Literal["exact", "ring", "faiss", "hybrid"]
+Kind = Literal["exact", "ring", "faiss", "hybrid", "disk"]
 Dtype = Literal["float16", "bfloat16", "float32", "float64"]
+Store = Literal["ram", "disk"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +70,7 @@ class Manifest:
     capacity: Some | None = None
     flush_at: Some | None = None
     index: IndexManifest | None = None
+    store: Store = "ram"
     files: dict[str, tuple[Count, str]]
 
     def write(self, folder: Path) -> None:
@@ -111,8 +114,13 @@ def check_owner(manifest: Manifest, folder: Path, *, model_hash: str, dictionary
             )
 
 
-def check_files(manifest: Manifest, folder: Path) -> None:
+def check_files(manifest: Manifest, folder: Path, *, arrays: bool = True) -> None:
     """Refuse files that are missing, truncated or changed.
+
+    Args:
+        manifest: of the memory.
+        folder: of the memory.
+        arrays: read the arrays, too, of which there may be more than fits into memory; otherwise their sizes count.
 
     Raises:
         UserError: naming the file.
@@ -125,7 +133,7 @@ def check_files(manifest: Manifest, folder: Path) -> None:
             raise UserError(
                 f"{path} has {path.stat().st_size} bytes instead of {size}; build the memory anew"
             )
-        if sha256(path) != digest:
+        if (arrays or path.suffix != ".bin") and sha256(path) != digest:
             raise UserError(f"{path} was changed (its sha256 is not the manifest's); build the memory anew")
 
 
@@ -134,16 +142,21 @@ def _check_fields(manifest: Manifest, path: Path) -> None:
     sound = (
         (manifest.kind != "ring" or manifest.capacity is not None)
         and (manifest.kind != "hybrid" or manifest.flush_at is not None)
-        and (manifest.kind != "faiss" or manifest.index is not None)
+        and (
+            manifest.index is not None or (manifest.kind not in ("faiss", "disk") and manifest.store == "ram")
+        )
         and all(Path(name).name == name for name in manifest.files)
     )
     if sound:
         itemsize = DTYPES[manifest.dtype].itemsize
         expected = {"keys.bin": manifest.count * manifest.dim * itemsize, "values.bin": manifest.count * 8}
-        if "log_normalizers.bin" in manifest.files:
+        if "log_normalizers.bin" in manifest.files or manifest.store == "disk":
             expected["log_normalizers.bin"] = manifest.count * 4
+        if manifest.store == "disk":
+            expected["norms.bin"] = manifest.count * accumulation_dtype(DTYPES[manifest.dtype]).itemsize
         sizes = {name: manifest.files[name][0] for name in expected if name in manifest.files}
         has_index = manifest.index is not None and manifest.index.spec is not None
         sound = sizes == expected and has_index == ("index.faiss" in manifest.files)
+        sound = sound and (manifest.store == "disk" and has_index) == ("lists.bin" in manifest.files)
     if not sound:
         raise UserError(f"{path} contradicts itself; build the memory anew")

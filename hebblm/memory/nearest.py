@@ -231,7 +231,8 @@ def error_bound(queries: Tensor, entries: Entries) -> Tensor:
     if queries.dtype == torch.float32:
         # A caller may have allowed TensorFloat-32 or bfloat16 products.
         unit = {"highest": unit, "high": 2.0**-10, "medium": 2.0**-7}[torch.get_float32_matmul_precision()]
-    reach = queries.square().sum(dim=1).sqrt() + entries.norms.max().to(queries.dtype).sqrt()  # (N,)
+    largest = entries.norms.max() if entries.largest is None else entries.largest  # ()
+    reach = queries.square().sum(dim=1).sqrt() + largest.to(queries.dtype).sqrt()  # (N,)
     return (queries.shape[1] + 16) * unit * reach.square()
 
 

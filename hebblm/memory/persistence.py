@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypedDict, cast
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from hebblm.errors import UserError
 from hebblm.files import Count, atomic_path, read_record, write_json
-from hebblm.memory.arrays import from_numpy, to_numpy
+from hebblm.memory.arrays import write_rows
 from hebblm.memory.base import AnyMemory
+from hebblm.memory.disk import INDEX, open_lists, saved_entries
 from hebblm.memory.faiss_index import TrainedIndex, load_faiss
 from hebblm.memory.manifest import (
     DTYPES,
@@ -27,7 +27,6 @@ from hebblm.memory.manifest import (
 )
 from hebblm.memory.store import EntryStore
 
-CHUNK = 65_536
 ABOUT = "about.json"
 
 
@@ -62,15 +61,20 @@ def save_memory(
         UserError: ``folder`` holds something else, or cannot be written.
     """
     check_replaceable(folder)
-    trained, parts, settings = memory.refresh(), memory.parts(), memory.settings()
+    parts, settings = memory.parts(), memory.settings()
+    store = settings.get("store", "ram")
     with atomic_path(folder, directory=True) as temporary:
-        _write_rows(temporary / "keys.bin", [part.keys for part in parts])
-        _write_rows(temporary / "values.bin", [part.values for part in parts])
+        _write_parts(temporary / "keys.bin", [part.keys for part in parts])
+        _write_parts(temporary / "values.bin", [part.values for part in parts])
         logs = [part.log_normalizers for part in parts if part.log_normalizers is not None]
+        if store == "disk":
+            _write_parts(temporary / "norms.bin", [part.norms for part in parts])
         if len(logs) == len(parts):
-            _write_rows(temporary / "log_normalizers.bin", logs)
-        if trained is not None:
-            _write_index(trained, temporary / "index.faiss")
+            _write_parts(temporary / "log_normalizers.bin", logs)
+        elif store == "disk":
+            lacking = torch.full((1,), float("nan"))
+            _write_parts(temporary / "log_normalizers.bin", [lacking.expand(len(part)) for part in parts])
+        trained = memory.write_index(temporary)
         if about is not None:
             write_json(temporary / ABOUT, dict(about), seal=True)
         Manifest(
@@ -84,6 +88,7 @@ def save_memory(
             capacity=settings.get("capacity"),
             flush_at=settings.get("flush_at"),
             index=IndexManifest.of(settings, trained) if "factory" in settings else None,
+            store=store,
             files=describe_files(temporary),
         ).write(temporary)
 
@@ -114,54 +119,52 @@ def read_about(folder: Path, name: str = ABOUT) -> dict[str, Any]:
 
 
 def read_entries(manifest: Manifest, folder: Path, *, mmap: bool, device: torch.device) -> EntryStore:
-    """Return the entries; keys are mapped copy-on-write, so that the files never change."""
-    dtype = DTYPES[manifest.dtype]
-    shape = (manifest.count, manifest.dim)
-    keys = _read_rows(folder / "keys.bin", dtype, shape, mmap=mmap).to(device)
-    values = _read_rows(folder / "values.bin", torch.int64, shape[:1], mmap=False).to(device)
+    """Return the entries; what is mapped is copied when it is written, so that the files never change."""
+    dtype, count = DTYPES[manifest.dtype], manifest.count
+    if manifest.store == "disk":
+        return saved_entries(folder, dtype, count, manifest.dim)
+    keys = _read_rows(folder / "keys.bin", dtype, count * manifest.dim, mmap=mmap).view(count, manifest.dim)
+    values = _read_rows(folder / "values.bin", torch.int64, count, mmap=False)
     logs = None
     if "log_normalizers.bin" in manifest.files:
-        logs = _read_rows(folder / "log_normalizers.bin", torch.float32, shape[:1], mmap=False).to(device)
-    return EntryStore.from_tensors(keys, values, logs)
+        logs = _read_rows(folder / "log_normalizers.bin", torch.float32, count, mmap=False).to(device)
+    return EntryStore.from_tensors(keys.to(device), values.to(device), logs)
 
 
-def read_index(index: IndexManifest, store: EntryStore, folder: Path) -> TrainedIndex | None:
+def read_index(manifest: Manifest, store: EntryStore, folder: Path) -> TrainedIndex | None:
     """Return the index over a prefix of the entries, None if none was trained; its sha256 was checked before.
 
     Raises:
         UserError: another FAISS wrote it, or it belongs to other entries.
     """
-    if index.spec is None:
+    index = manifest.index
+    if index is None or index.spec is None:
         return None
-    path, faiss = folder / "index.faiss", load_faiss()
+    path, faiss = folder / INDEX, load_faiss()
     try:
-        loaded = faiss.read_index(str(path))
+        if manifest.store == "disk":
+            trained: TrainedIndex = open_lists(folder, index.spec, index.trained)
+        else:
+            trained = TrainedIndex(faiss.read_index(str(path)), index.spec, index.trained)
     except RuntimeError as error:
         raise UserError(
             f"this FAISS ({faiss.__version__}) cannot read {path}; build the memory anew"
         ) from error
-    if loaded.d != store.dim or loaded.ntotal > len(store):
+    if trained.index.d != store.dim or len(trained) > len(store):
         raise UserError(f"{path} does not belong to the keys beside it; build the memory anew")
-    return TrainedIndex(loaded, index.spec, index.trained)
+    return trained
 
 
-def _write_rows(path: Path, parts: list[Tensor]) -> None:
-    """Write tensors one behind the other as little-endian rows, a chunk at a time."""
+def _write_parts(path: Path, parts: list[Tensor]) -> None:
+    """Write tensors one behind the other."""
     with path.open("wb") as stream:
         for part in parts:
-            for chunk in torch.split(part, CHUNK):
-                rows = to_numpy(chunk.cpu())
-                stream.write(np.ascontiguousarray(rows, dtype=rows.dtype.newbyteorder("<")).tobytes())
+            write_rows(stream, part)
 
 
-def _write_index(trained: TrainedIndex, path: Path) -> None:
-    faiss = load_faiss()
-    # Through Python's file, so that a full disk is an OSError and not FAISS's own exception.
-    path.write_bytes(memoryview(faiss.serialize_index(trained.index)))
-
-
-def _read_rows(path: Path, dtype: torch.dtype, shape: tuple[int, ...], *, mmap: bool) -> Tensor:
-    numpy_dtype = to_numpy(torch.empty(0, dtype=dtype)).dtype.newbyteorder("<")
-    if mmap and path.stat().st_size:
-        return from_numpy(np.memmap(path, dtype=numpy_dtype, mode="c", shape=shape), dtype)
-    return from_numpy(np.fromfile(path, dtype=numpy_dtype).reshape(shape), dtype)
+def _read_rows(path: Path, dtype: torch.dtype, size: int, *, mmap: bool) -> Tensor:
+    """Return (size,) of a file, mapped copy-on-write or read."""
+    if not size:
+        return torch.empty(0, dtype=dtype)
+    mapped = torch.from_file(str(path), shared=False, size=size, dtype=dtype)
+    return mapped if mmap else mapped.clone()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -128,6 +129,15 @@ class FaissMemory(StoredMemory):
         faiss_index.set_nprobe(index, self.nprobe)
         self._trained = TrainedIndex(index, spec, count)
         return self._trained
+
+    def write_index(self, folder: Path) -> TrainedIndex | None:
+        """Write the index beside the arrays; entries that it lacks are added when they are searched."""
+        trained = self.refresh()
+        if trained is not None:
+            # Through Python's file, so that a full disk is an OSError and not FAISS's own exception.
+            data = faiss_index.load_faiss().serialize_index(trained.index)
+            (folder / "index.faiss").write_bytes(memoryview(data))
+        return trained
 
     def mark_base(self) -> None:
         """Make the present entries the state that :meth:`reset` returns to; the index is built now."""

@@ -23,12 +23,14 @@ class Entries:
         values: (n,) int64.
         norms: (n,) squared L2 norms of the keys as stored; float64 for float64 keys, float32 otherwise.
         log_normalizers: (n,) float32 in nats, or None unless every entry has one.
+        largest: () of the norms, or of more than these; None if it has to be looked for.
     """
 
     keys: Tensor
     values: Tensor
     norms: Tensor
     log_normalizers: Tensor | None
+    largest: Tensor | None = None
 
     def __len__(self) -> int:
         """Return n."""
@@ -42,7 +44,7 @@ class EntryStore:
         dim: D, the width of a key.
         dtype: float32, float16, bfloat16 or float64; keys are converted when they are added.
         device: where the entries live; None takes the device of the first keys added.
-        spill_bytes: keys on the CPU that outgrow this many bytes move to a memory-mapped temporary file.
+        spill_bytes: entries on the CPU whose keys outgrow this many bytes move to memory-mapped temporary files.
 
     Raises:
         UserError: ``dtype`` is not one of the four.
@@ -64,10 +66,12 @@ class EntryStore:
         self._device = None if device is None else torch.device(device)
         where = self.device
         self._keys: RowArray = GrowingArray(torch.empty(0, dim, dtype=dtype, device=where))
-        self._values = GrowingArray(torch.empty(0, dtype=torch.int64, device=where))
-        self._norms = GrowingArray(torch.empty(0, dtype=accumulation_dtype(dtype), device=where))
-        self._logs = GrowingArray(torch.empty(0, dtype=torch.float32, device=where))
+        self._values: RowArray = GrowingArray(torch.empty(0, dtype=torch.int64, device=where))
+        self._norms: RowArray = GrowingArray(torch.empty(0, dtype=accumulation_dtype(dtype), device=where))
+        self._logs: RowArray = GrowingArray(torch.empty(0, dtype=torch.float32, device=where))
+        self._largest: Tensor | None = None  # () norm of all entries there ever were
         self._lacking = 0  # entries without a log-normaliser, held as nan
+        self._saved = False  # whether the files belong to a memory that others may read, too
 
     @classmethod
     def from_tensors(cls, keys: Tensor, values: Tensor, log_normalizers: Tensor | None) -> EntryStore:
@@ -77,8 +81,21 @@ class EntryStore:
         store._keys = GrowingArray(keys)
         store._values = GrowingArray(values)
         store._norms = GrowingArray(squared_norms(keys))
+        store._note(store._norms.view())
         store._logs = GrowingArray(logs if log_normalizers is None else log_normalizers)
         store._lacking = int(store._logs.view().isnan().sum())
+        return store
+
+    @classmethod
+    def mapped(
+        cls, keys: MappedArray, values: MappedArray, norms: MappedArray, logs: MappedArray
+    ) -> EntryStore:
+        """Return a store over the files of a saved memory; what is added to it goes to temporary files."""
+        store = cls(keys.view().shape[1], dtype=keys.view().dtype, device="cpu", spill_bytes=0)
+        store._keys, store._values, store._norms, store._logs = keys, values, norms, logs
+        store._saved = True
+        store._note(norms.view())
+        store._lacking = int(logs.view().isnan().sum())
         return store
 
     def __len__(self) -> int:
@@ -123,6 +140,7 @@ class EntryStore:
         self._keys.append(stored)
         self._values.append(values.detach().to(device=self._device, dtype=torch.int64))
         self._norms.append(norms)
+        self._note(norms)
         self._logs.append(logs)
         self._lacking += int(logs.isnan().sum())
 
@@ -131,6 +149,10 @@ class EntryStore:
         for array in (self._keys, self._values, self._norms, self._logs):
             array.truncate(length)
         self._lacking = int(self._logs.view().isnan().sum())
+
+    def release(self) -> None:
+        """Let go of the pages of keys that were read from disk."""
+        self._keys.release()
 
     def entries(self, latest: int | None = None) -> Entries:
         """Return a view of all entries, or of the ``latest`` ones; valid until the next change."""
@@ -142,6 +164,7 @@ class EntryStore:
             self._values.view()[start:],
             self._norms.view()[start:],
             logs if complete else None,
+            None if start else self._largest,
         )
 
     def copy(self, latest: int) -> EntryStore:
@@ -149,6 +172,12 @@ class EntryStore:
         start = max(0, len(self) - latest)
         keys, values, logs = (a.view()[start:].clone() for a in (self._keys, self._values, self._logs))
         return EntryStore.from_tensors(keys, values, logs)
+
+    def _note(self, norms: Tensor) -> None:
+        """Take account of the norms (n,) of new entries."""
+        if len(norms):
+            largest = norms.max()
+            self._largest = largest if self._largest is None else torch.maximum(largest, self._largest)
 
     def _check(self, keys: Tensor, values: Tensor, log_normalizers: Tensor | None) -> None:
         if keys.ndim != 2 or keys.shape[1] != self.dim:
@@ -167,11 +196,13 @@ class EntryStore:
 
     def _spill_if_large(self, added: int) -> None:
         keys = self._keys.view()
-        on_disk = isinstance(self._keys, MappedArray)
-        if keys.device.type == "cpu" and not on_disk:
-            size = (len(keys) + added) * self.dim * keys.element_size()
-            if size > self._spill_bytes:
-                self._keys = MappedArray(keys)
+        on_disk = isinstance(self._keys, MappedArray) and not self._saved
+        size = (len(keys) + added) * self.dim * keys.element_size()
+        if keys.device.type == "cpu" and not on_disk and size > self._spill_bytes:
+            self._keys, self._values, self._norms, self._logs = (
+                MappedArray(array.view()) for array in (self._keys, self._values, self._norms, self._logs)
+            )
+            self._saved = False
 
 
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from hebblm.memory import (
     AnyMemory,
+    DiskMemory,
     FaissMemory,
     FlatMemory,
     HybridMemory,
@@ -35,6 +36,13 @@ EXACT: dict[str, Make] = {
     "faiss-untrained": lambda: FaissMemory(DIM),
     # Candidates are all entries, so that the index is exercised but can lose nothing.
     "faiss-all-candidates": lambda: FaissMemory(DIM, "PQ4x4fs", rescore=10_000),
+    "disk-untrained": lambda: DiskMemory(DIM),
+    "disk-all-candidates": lambda: DiskMemory(DIM, "IVF2,PQ4x4", rescore=10_000),
+    "hybrid-disk": lambda: HybridMemory(
+        DiskMemory(DIM, "IVF2,PQ4x4", rescore=10_000),
+        HybridMemory(FaissMemory(DIM, "PQ4x4fs", rescore=10_000), FlatMemory(DIM), flush_at=7),
+        flush_at=31,
+    ),
     "hybrid-flat": lambda: HybridMemory(FlatMemory(DIM), FlatMemory(DIM), flush_at=7),
     "hybrid-untrained": lambda: HybridMemory(None, FlatMemory(DIM), flush_at=7),
     "hybrid-faiss": lambda: HybridMemory(

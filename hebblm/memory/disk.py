@@ -1,0 +1,237 @@
+"""Memory on disk: mapped arrays, and an index whose inverted lists FAISS keeps in a file."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from hebblm.errors import UserError
+from hebblm.files import atomic_path
+from hebblm.memory import faiss_index
+from hebblm.memory.arrays import MappedArray
+from hebblm.memory.faiss_index import CHUNK, TrainedIndex, load_faiss
+from hebblm.memory.nearest import Ranked
+from hebblm.memory.pq import FaissMemory
+from hebblm.memory.store import EntryStore, accumulation_dtype
+
+INDEX, LISTS = "index.faiss", "lists.bin"
+SHARD = 1 << 18  # entries that are encoded at once: what an interrupted build encodes again at most
+READ_AT_ONCE = 1 << 13  # keys read between two releases; each may bring in 64 kB of what stands around it
+RELEASED_FROM = 1 << 30  # bytes of keys; fewer may stay in memory
+
+
+@dataclass(frozen=True, slots=True)
+class ListsOnDisk(TrainedIndex):
+    """An index whose inverted lists stand in a file.
+
+    Args:
+        empty: (n,) uint8, the same index without entries, as FAISS writes it.
+    """
+
+    empty: npt.NDArray[np.uint8]
+
+
+class DiskMemory(FaissMemory):
+    """Entries in memory-mapped files behind inverted lists in a file, with exact distances.
+
+    A search holds little more in memory than what it reads: pages of keys are let go of as it proceeds. Lists are never
+    changed: those of new entries are merged with the former ones into another file, so that what was saved can be read
+    by several processes, and so that :meth:`reset` finds what it returns to.
+
+    Args:
+        dim: D, the width of a key.
+        factory: "auto" (exact below 20,000 entries, ``IVF{n},PQ{m}`` above) or a factory string of inverted lists.
+        dtype: of the stored keys: float32, float16, bfloat16 or float64.
+        rescore: candidates for each neighbour wanted, at least 1.
+        nprobe: inverted lists visited by a search; None for one in 32, at least 32.
+        work: folder where what is finished of an index is left, for the next process that makes the same one; None for
+            a temporary one.
+
+    Raises:
+        UserError: FAISS is missing, or an argument is out of range or not understood.
+    """
+
+    kind = "disk"
+
+    def __init__(
+        self,
+        dim: int,
+        factory: str = "auto",
+        *,
+        dtype: torch.dtype = torch.float32,
+        rescore: int = 5,
+        nprobe: int | None = None,
+        work: Path | None = None,
+    ) -> None:
+        super().__init__(dim, factory, dtype=dtype, rescore=rescore, nprobe=nprobe, spill_bytes=0)
+        if factory != "auto":
+            _check_lists(dim, factory)
+        self._work = work
+
+    def nearest(self, queries: Tensor, k: int) -> Ranked:
+        """Return nearly the nearest as exact distances and positions (N, K) only; see :meth:`search`."""
+        keys = self.entries().keys
+        if keys.numel() * keys.element_size() < RELEASED_FROM or not len(queries):
+            return super().nearest(queries, k)
+        found = []
+        for some in torch.split(queries, max(1, READ_AT_ONCE // (self.rescore * max(1, k)))):
+            self._store.release()
+            found.append(super().nearest(some, k))
+        self._store.release()
+        return Ranked(torch.cat([f.distances for f in found]), torch.cat([f.ids for f in found]))
+
+    def refresh(self) -> TrainedIndex | None:
+        """Bring the index up to date with the entries; None while search is exact."""
+        if self._trained is None or len(self) != len(self._trained):
+            with tempfile.TemporaryDirectory(prefix="hebblm-memory-") as temporary:
+                # The lists stay as long as they are mapped, whatever becomes of their name.
+                self._trained = self._index(self._store, Path(temporary, "lists"), Path(temporary))
+        return self._trained
+
+    def write_index(self, folder: Path) -> TrainedIndex | None:
+        """Write an index of the entries whose arrays stand in ``folder`` beside them; None while search is exact."""
+        count = (folder / "values.bin").stat().st_size // 8
+        with tempfile.TemporaryDirectory(prefix="hebblm-memory-") as temporary:
+            return self._index(saved_entries(folder, self.dtype, count, self.dim), folder, Path(temporary))
+
+    def settings(self) -> dict[str, Any]:
+        """Return how the index is made and searched, and that all stands on disk."""
+        return {**super().settings(), "store": "disk"}
+
+    def _index(self, store: EntryStore, folder: Path, temporary: Path) -> TrainedIndex | None:
+        """Make an index of all entries of a store; this memory's is extended where it was trained on half of them.
+
+        Args:
+            store: of the entries.
+            folder: of the lists.
+            temporary: folder of what is made on the way, unless it is to be found by another process.
+        """
+        count, trained, work = len(store), self._trained, self._work or temporary
+        if trained is None or count >= 2 * trained.trained:
+            spec = auto_spec(self.dim, count) if self.factory == "auto" else self.factory
+            if spec is None or count < self._minimum:
+                return None
+            trained = self._train(store, spec, work)
+        assert isinstance(trained, ListsOnDisk), "the index of a memory on disk stands there"
+        extended = _extended(trained, store, folder, work)
+        faiss_index.set_nprobe(extended.index, self.nprobe)
+        return extended
+
+    def _train(self, store: EntryStore, spec: str, work: Path) -> ListsOnDisk:
+        """Return an index without entries, trained on those of a store."""
+        path = work / f"{spec}-{len(store)}.faiss"
+        if not path.is_file():
+            index = faiss_index.make_index(self.dim, spec)
+            faiss_index.train(index, store.entries().keys, store.release)
+            _write(index, path)
+        index = load_faiss().read_index(str(path))
+        return ListsOnDisk(index, spec, len(store), load_faiss().serialize_index(index))
+
+
+def auto_spec(dim: int, count: int) -> str | None:
+    """Return the factory string for ``count`` keys of width ``dim`` on disk, None where exact search is as fast.
+
+    8-bit product quantisation of four dimensions a code, where the width allows, in about sqrt(2 n) inverted lists: the
+    4-bit one is faster in memory, but FAISS keeps no such lists on disk.
+    """
+    if count < faiss_index.EXACT_BELOW:
+        return None
+    width = next(width for width in (4, 5, 3, 2, 1) if dim % width == 0)
+    return f"IVF{2 ** round(np.log2(np.sqrt(2 * count)))},PQ{dim // width}"
+
+
+def open_lists(folder: Path, spec: str, trained: int) -> ListsOnDisk:
+    """Return the saved index of a folder; its lists are only read.
+
+    Args:
+        folder: of the memory.
+        spec: the factory string that it was made from.
+        trained: entries when it was trained.
+
+    Raises:
+        RuntimeError: FAISS cannot read it.
+    """
+    faiss = load_faiss()
+    flags = faiss.IO_FLAG_ONDISK_SAME_DIR | faiss.IO_FLAG_READ_ONLY
+    index, empty = (faiss.read_index(str(folder / INDEX), flags) for _ in range(2))
+    inverted = faiss.extract_index_ivf(empty)
+    lists = faiss.ArrayInvertedLists(inverted.nlist, inverted.code_size)
+    inverted.replace_invlists(lists, True)
+    lists.this.disown()
+    empty.ntotal = inverted.ntotal = 0
+    return ListsOnDisk(index, spec, trained, faiss.serialize_index(empty))
+
+
+def saved_entries(folder: Path, dtype: torch.dtype, count: int, dim: int) -> EntryStore:
+    """Return the entries of a saved memory, ``count`` keys of ``dtype`` and width ``dim``; all arrays are mapped."""
+    return EntryStore.mapped(
+        MappedArray.open(folder / "keys.bin", dtype, (count, dim)),
+        MappedArray.open(folder / "values.bin", torch.int64, (count,)),
+        MappedArray.open(folder / "norms.bin", accumulation_dtype(dtype), (count,)),
+        MappedArray.open(folder / "log_normalizers.bin", torch.float32, (count,)),
+    )
+
+
+def _extended(trained: ListsOnDisk, store: EntryStore, folder: Path, work: Path) -> ListsOnDisk:
+    """Return an index of all entries of a store whose lists and head are written to ``folder``.
+
+    Entries that ``trained`` lacks are encoded shard by shard; each stays in ``work`` for whoever makes the same index.
+    """
+    faiss, keys = load_faiss(), store.entries().keys
+    parts = [faiss.extract_index_ivf(trained.index).invlists]
+    shards = []  # held while their lists are read
+    for begin in range(len(trained), len(keys), SHARD):
+        path = work / f"{trained.spec}-{trained.trained}-{begin}.faiss"
+        if not path.is_file():
+            shard = faiss.deserialize_index(trained.empty)
+            rows = keys[begin : begin + SHARD]
+            for start in range(0, len(rows), CHUNK):
+                some = faiss_index.as_float32(rows[start : start + CHUNK])
+                shard.add_with_ids(some, np.arange(begin + start, begin + start + len(some)))
+                store.release()
+            _write(shard, path)
+        shards.append(faiss.read_index(str(path), faiss.IO_FLAG_MMAP))
+        parts.append(faiss.extract_index_ivf(shards[-1]).invlists)
+    folder.mkdir(parents=True, exist_ok=True)
+    index = faiss.deserialize_index(trained.empty)
+    inverted = faiss.extract_index_ivf(index)
+    needed, free = len(keys) * (inverted.code_size + 8), shutil.disk_usage(folder).free
+    if needed > free:  # the lists are written through a map, where a full disk cannot be told
+        raise UserError(f"the index needs {needed:,} bytes in {folder}, where {free:,} are free; make room")
+    lists = faiss.OnDiskInvertedLists(inverted.nlist, inverted.code_size, str(folder / LISTS))
+    pointers = faiss.InvertedListsPtrVector()
+    for part in parts:
+        pointers.push_back(part)
+    index.ntotal = inverted.ntotal = lists.merge_from_multiple(pointers.data(), pointers.size(), False)
+    inverted.replace_invlists(lists, True)
+    lists.this.disown()
+    lists.filename = LISTS  # what is saved names no other place
+    _write(index, folder / INDEX)
+    return ListsOnDisk(index, trained.spec, trained.trained, trained.empty)
+
+
+def _write(index: Any, path: Path) -> None:
+    """Write an index, whole or not at all."""
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(memoryview(load_faiss().serialize_index(index)))
+
+
+def _check_lists(dim: int, factory: str) -> None:
+    """Refuse an index that FAISS cannot keep on disk.
+
+    Raises:
+        UserError: it has no inverted lists, or lists of blocks that are scanned at once.
+    """
+    inverted = load_faiss().try_extract_index_ivf(faiss_index.make_index(dim, factory))
+    if inverted is None or hasattr(inverted, "bbs"):
+        raise UserError(
+            f"memory.index={factory} cannot stand on disk; use auto, or inverted lists of codes such as IVF1024,PQ50"
+        )
