@@ -26,7 +26,6 @@ from recipes.markdown import body
 
 FOUND = Path(__file__).with_name("conclusions.json")
 CONSTANTS = ("0.001", "0.1", "1")
-CLASSES = ("new", "all")
 INTERVALS = ("100", "50", "10", "1")
 SEGMENTS = INTERVALS[:-1]
 SPELLING = "n't"  # Penn Treebank's; WikiText-2 writes 't
@@ -67,28 +66,12 @@ def collect(results: Path) -> None:
                 }
                 for name, result in found.items()
             },
-            "tuned": {
-                classes: {
-                    name: value
-                    for name, value in read_json(results / f"tuned-classes-{classes}" / "tuned.json")["values"].items()
-                    if name.startswith("hebb.")
-                }
-                for classes in CLASSES
-            },
             "constant": {c: asdict(paired(nll[f"eps-{c}"]["mbpa"], nll[f"eps-{c}"]["hebb"])) for c in CONSTANTS},
-            "classes": {c: _classes(tokens[f"classes-{c}"]) for c in CLASSES},
             "dynamic": asdict(paired(nll["segment-50"]["dynamic"], nll["dynamic-published"]["dynamic"])),
             "freshness": _freshness(nll),
             "new_words": _new_words(tokens["new-words"]),
         },
     )  # fmt: skip
-
-
-def _classes(tokens: TokenLosses) -> dict[str, Any]:
-    """Return what Hebb gains over MbPA on all, new and known words."""
-    ours, theirs = tokens.nll["mbpa"], tokens.nll["hebb"]
-    parts = {"all": np.ones_like(tokens.oov), "new": tokens.oov, "known": ~tokens.oov}
-    return {name: asdict(paired(ours, theirs, where)) for name, where in parts.items()}
 
 
 def _freshness(nll: Mapping[str, Mapping[str, Losses]]) -> dict[str, dict[str, Any]]:
@@ -165,22 +148,6 @@ def constant() -> str:
         perplexities = (float(np.exp(nll[name])) for name in ("mbpa", "hebb"))
         rows.append((value, *perplexities, _said(document["constant"][value])))
     return _page(Table("constant", "", columns, tuple(rows)), [f"eps-{value}" for value in CONSTANTS])
-
-
-def classes() -> str:
-    """Return what the Hebbian term gains over MbPA, on new classes alone and on all."""
-    document = read_json(FOUND)
-    columns = (
-        Column("Classes with a term"),
-        Column("beta, eta"),
-        *(Column(f"gain, {part}", "signed") for part in ("all words", "new words", "known words")),
-    )
-    rows: list[tuple[Cell, ...]] = []
-    for name in CLASSES:
-        values = document["tuned"][name]
-        gains = (_said(document["classes"][name][part]) for part in ("all", "new", "known"))
-        rows.append((name, f"{values['hebb.beta']:g}, {values['hebb.eta']:g}", *gains))
-    return _page(Table("classes", "", columns, tuple(rows)), [f"classes-{name}" for name in CLASSES])
 
 
 def published() -> str:

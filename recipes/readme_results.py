@@ -27,6 +27,7 @@ from hebblm.report.table import Column, Table
 from hebblm.report.tables import frequency_table, paper_tables, side_by_side
 from hebblm.vision.document import tables
 from recipes import causal_tables as causal
+from recipes import conclusions
 from recipes.markdown import ROOT, body, origin_of
 from recipes.study.cost.record import load
 from recipes.study.cost.tables import goal_table
@@ -164,6 +165,12 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
         "beside-words": causal.beside_words,
         "keys": causal.keys,
         "heads": causal.heads,
+    },
+    DOCS / "conclusions.md": {
+        "constant": conclusions.constant,
+        "freshness": conclusions.freshness,
+        "published": conclusions.published,
+        "new-words": conclusions.new_words,
     },
     DOCS / "vision.md": {"images": vision},
 }
