@@ -167,7 +167,8 @@ class EvalBatch:
         """Return what was learned before the queries, and which of it holds for each, (N,) int64."""
 
         def compute() -> tuple[list[L], Tensor]:
-            block, index = self.block, torch.zeros(len(self.hidden), dtype=torch.int64, device=self.hidden.device)
+            block = self.block
+            index = torch.zeros(len(self.hidden), dtype=torch.int64, device=self.hidden.device)
             if block is None:
                 return self._learned(learner, 0, None, []), index
             evidence = self._evidence(learner, block.labels[: block.used])
@@ -192,12 +193,12 @@ class EvalBatch:
             for stream, rows, own in streams
         }
 
-    def _learned(
-        self, learner: Learner[L], stream: int, own: Block | None, evidence: list[Any]
-    ) -> list[L]:
+    def _learned(self, learner: Learner[L], stream: int, own: Block | None, evidence: list[Any]) -> list[L]:
         """Return a stream's share before the batch and behind each interval of its first rows, with their evidence."""
         if learner not in self.context.learners:
-            raise ValueError(f"the share of {learner} is learned; tell its context so with learn_shares first")
+            raise ValueError(
+                f"the share of {learner} is learned; tell its context so with learn_shares first"
+            )
         known = cast(L, self.context.trails[stream].shares[learner])
         steps, ends = [known], [len(evidence)] if evidence else []
         if own is not None:

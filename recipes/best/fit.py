@@ -1,4 +1,4 @@
-"""Fits the weights that the gate of ``best`` starts from, on validation text, and writes hebblm/adapt/methods/best_weights.py.
+"""Fits the weights that the gate of ``best`` starts from, on validation text, and writes the module that ships them.
 
 Of each text it notes, token by token, the losses of the components and the features of the gate, as the gate itself
 learns from them, and minimises the mean loss of their mixture with a pull to equal shares, all texts alike.
@@ -136,7 +136,9 @@ def main() -> None:
     weights = fitted(found, len(rule.rules))
     for name, rows in zip(TEXTS, found, strict=True):
         print(f"{name}: {mean_loss(rows, weights):.4f} nats")
-    table = {name: [round(x, 3) for x in row] for (name, _), row in zip(rule.rules, weights.tolist(), strict=True)}
+    table = {
+        name: [round(x, 3) for x in row] for (name, _), row in zip(rule.rules, weights.tolist(), strict=True)
+    }
     with atomic_path(MODULE) as temporary:
         temporary.write_text(written(table, config.tokens))
 

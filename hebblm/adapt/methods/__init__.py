@@ -40,7 +40,7 @@ STATIC_METHODS = tuple(method.name for method in _RECORDS if not method.moving)
 DYNAMIC_METHODS = tuple(method.name for method in _RECORDS if method.moving)
 PAPER_METHODS = tuple(method.name for method in _RECORDS if method.origin == "paper")
 DEFAULT_METHODS = tuple(method.name for method in _RECORDS if method.origin in ("paper", "baseline"))
-TUNABLE = tuple(method.name for method in _RECORDS if method.origin != "variant")
+TUNABLE = tuple(method.name for method in _RECORDS if method.origin != "variant" and method.tuned)
 """Those with values of their own to tune."""
 OUR_METHODS = tuple(method.name for method in _RECORDS if method.origin == "ours")
 

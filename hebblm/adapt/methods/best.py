@@ -1,4 +1,4 @@
-"""One mixture of all components, whose shares depend on what is known before the label: a softmax gate, learned online."""
+"""One mixture of all components whose shares depend on the query: a softmax gate that goes on learning."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hebblm.adapt.methods.best_weights import WEIGHTS
 from hebblm.adapt.methods.cache import Cache, CacheConfig
 from hebblm.adapt.methods.hebb import hebb_rule
 from hebblm.adapt.methods.knn import KnnConfig, KnnLM
-from hebblm.adapt.methods.lstm import DYNAMIC, Unadapted
+from hebblm.adapt.methods.lstm import Unadapted
 from hebblm.adapt.methods.mbpa import Mbpa
 from hebblm.adapt.methods.mixture import Mixture, MixtureConfig
 from hebblm.adapt.methods.remembering import PAIR
@@ -143,7 +143,8 @@ class Best:
                 weights = self.beginning.weights.to(batch.hidden.device)[None]  # (1, C, F)
             else:
                 gates, rows = batch.learned(self)
-                weights = torch.stack([gate.weights for gate in gates]).to(batch.hidden.device)[rows]  # (N, C, F)
+                steps = torch.stack([gate.weights for gate in gates]).to(batch.hidden.device)  # (S, C, F)
+                weights = steps[rows]  # (N, C, F)
             return F.log_softmax_shares(self._features(batch), weights)
 
         return batch.shared(("shares", self), compute)
@@ -174,7 +175,8 @@ def best_rule(settings: MethodSettings) -> Rule:
     return Best(config, tuple(row for name in config.names for row in every[name]))
 
 
-BEST = Method("best", "Best (ours)", "ours", best_rule, ("best", "mbpa", "hebb"))
+_SECTIONS = ("best", "mbpa", "hebb")
+BEST = Method("best", "Best (ours)", "ours", best_rule, _SECTIONS, tuned=False)
 DYNAMIC_BEST = Method(
-    "dynamic+best", "Dynamic+Best (ours)", "ours", best_rule, ("best", "mbpa", "hebb"), parts=(DYNAMIC,), moving=True
+    "dynamic+best", "Dynamic+Best (ours)", "ours", best_rule, _SECTIONS, moving=True, tuned=False
 )

@@ -118,6 +118,7 @@ class Method:
         settings: sections of the settings that it depends on.
         parts: methods whose values it takes over when it is tuned.
         moving: it reads the moving states of dynamic evaluation, a base of its own.
+        tuned: it has values of its own that are tried on validation text.
     """
 
     name: str
@@ -127,6 +128,7 @@ class Method:
     settings: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
     moving: bool = False
+    tuned: bool = True
 
     def rule(self, settings: MethodSettings) -> Rule:
         """Return its rule, at its temperature."""
