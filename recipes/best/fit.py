@@ -98,7 +98,7 @@ def fitted(texts: list[Tensor], parts: int) -> Tensor:
         total.backward()  # type: ignore[no-untyped-call]
         return total
 
-    search.step(objective)  # type: ignore[arg-type]
+    search.step(objective)  # type: ignore[no-untyped-call]
     return weights.detach()
 
 

@@ -87,7 +87,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--output-path", type=Path, required=True)
     asked = parser.parse_args(arguments)
     kind = "cross_domain" if "-to-" in asked.text else "intra_domain"
-    config = ScenarioConfig(**{kind: asked.text}, split=asked.split, max_tokens=asked.max_tokens)  # type: ignore[arg-type]
+    config = ScenarioConfig(**{kind: asked.text}, split=asked.split, max_tokens=asked.max_tokens)
     settings, _ = resolve_settings(config, "default", {}, {})
     by = provenance(command_line("recipes/best/measure.py", arguments), device="cpu", seed=config.seed)
     scenario = open_scenario(config, torch.device("cpu"), by)
