@@ -110,10 +110,7 @@ def mean_loss(rows: Tensor, weights: Tensor) -> Tensor:
 
 def written(weights: dict[str, list[float]], tokens: int) -> str:
     """Return the text of the module that ships the weights."""
-    rows = "".join(
-        f'    "{name}": (\n' + "".join(f"        {value},\n" for value in row) + "    ),\n"
-        for name, row in weights.items()
-    )
+    rows = "".join(f'    "{name}": ({", ".join(map(str, row))}),\n' for name, row in weights.items())
     return (
         '"""The weights that the gate of ``best`` starts from, written by recipes/best/fit.py.\n\n'
         f"Fitted on the first {tokens:,} validation tokens each of {', '.join(TEXTS)}; the columns are\n"
