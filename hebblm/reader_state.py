@@ -32,7 +32,7 @@ class _Document(msgspec.Struct):
 
     words: list[str]
     place_sha256: str
-    shares: dict[str, tuple[float, float]] = {}  # a reader of an earlier version learned none
+    shares: dict[str, tuple[float, ...]] = {}  # a reader of an earlier version learned none
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Opened:
     last: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.int64))
     observed: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
     recent: tuple[Tensor, Tensor] = field(default_factory=lambda: (torch.zeros(0, 0), torch.zeros(0)))
-    shares: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    shares: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     weights: Mapping[str, Tensor] = field(default_factory=dict)
 
 

@@ -26,6 +26,7 @@ from hebblm.report.sections import scenario_line
 from hebblm.report.table import Column, Table
 from hebblm.report.tables import frequency_table, paper_tables, side_by_side
 from hebblm.vision.document import tables
+from recipes import best_tables
 from recipes import causal_tables as causal
 from recipes import conclusions
 from recipes.markdown import ROOT, body, origin_of
@@ -157,6 +158,7 @@ def vision() -> str:
 PAGES: dict[Path, dict[str, Callable[[], str]]] = {
     README: {"needs": needs, "defaults": defaults},
     DOCS / "results.md": {"defaults": at_defaults, "carried": carried, "tuned": tuned},
+    DOCS / "methods.md": {"best": best_tables.best},
     DOCS / "cost.md": {"cost": cost},
     DOCS / "huggingface.md": {
         "transformer": causal.transformer,

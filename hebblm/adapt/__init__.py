@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         check_methods,
         named,
     )
+    from hebblm.adapt.methods.best import Best, BestConfig
     from hebblm.adapt.methods.cache import Cache, CacheConfig, MixtureCacheConfig
     from hebblm.adapt.methods.combine import (
         MixtureHebbConfig,
@@ -51,6 +52,8 @@ __all__ = [
     "OUR_METHODS",
     "PAPER_METHODS",
     "STATIC_METHODS",
+    "Best",
+    "BestConfig",
     "Cache",
     "CacheConfig",
     "Context",
@@ -97,6 +100,7 @@ if not TYPE_CHECKING:  # a name that is none stays an error for the type checker
             "methods.hebb",
             "methods.gated",
             "methods.combine",
+            "methods.best",
         ),
         *("adapter", "context"),
     )

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 from torch import Tensor
 
 from hebblm.adapt.block import Block
 from hebblm.adapt.functional.normalizers import log_normalizers
-from hebblm.adapt.functional.shares import LearnedShare
+from hebblm.adapt.functional.shares import Learned
 from hebblm.adapt.solvers.problem import key_products
 from hebblm.adapt.window import WindowView, view_of
 from hebblm.adapt.work import Stopwatch, Work, clock_of, name_of
@@ -23,9 +23,10 @@ from hebblm.types import Neighbors
 
 if TYPE_CHECKING:
     from hebblm.adapt.context import Context
-    from hebblm.adapt.methods.rule import Blend
+    from hebblm.adapt.methods.rule import Blend, Learner
 
 T = TypeVar("T")
+L = TypeVar("L", bound=Learned)
 SEARCH = "neighbors"
 """Name of the piece of work that finds the neighbours."""
 
@@ -48,7 +49,7 @@ class Lesson:
     labels: Tensor
     block: Block | None
     key_normalizers: Tensor | None
-    shares: dict[int, dict[Blend, LearnedShare]]
+    shares: dict[int, dict[Learner[Any], Learned]]
 
 
 class EvalBatch:
@@ -156,63 +157,71 @@ class EvalBatch:
         """Return the share (N,) of a blend's first part, float64: for each query what was learned before it."""
 
         def compute() -> Tensor:
-            block = self.block
-            if block is None:
-                shares = self._shares(blend, 0, None, [])
-                return self._numbers(shares).expand(len(self.hidden))
-            evidence = self._evidence(blend, block.labels[: block.used])
-            values = torch.empty(len(self.hidden), dtype=torch.float64, device=self.hidden.device)
-            for stream, rows, own in block.by_stream():
-                shares = self._shares(blend, stream, own, evidence[rows][: own.used].tolist())
-                values[rows] = self._numbers(shares)[
-                    torch.unique_consecutive(own.visible, return_inverse=True)[1]
-                ]
-            return values
+            shares, rows = self.learned(blend)
+            values = [share.value for share in shares]
+            return torch.tensor(values, dtype=torch.float64, device=self.hidden.device)[rows]
 
         return self.shared(("share", blend), compute)
 
-    def _numbers(self, shares: list[LearnedShare]) -> Tensor:
-        """Return the values of shares (n,), float64."""
-        return torch.tensor([share.value for share in shares], dtype=torch.float64, device=self.hidden.device)
+    def learned(self, learner: Learner[L]) -> tuple[list[L], Tensor]:
+        """Return what was learned before the queries, and which of it holds for each, (N,) int64."""
 
-    def shares_behind(self, labels: Tensor) -> dict[int, dict[Blend, LearnedShare]]:
+        def compute() -> tuple[list[L], Tensor]:
+            block = self.block
+            index = torch.zeros(len(self.hidden), dtype=torch.int64, device=self.hidden.device)
+            if block is None:
+                return self._learned(learner, 0, None, []), index
+            evidence = self._evidence(learner, block.labels[: block.used])
+            found: list[L] = []
+            for stream, rows, own in block.by_stream():
+                steps = self._learned(learner, stream, own, evidence[rows][: own.used].tolist())
+                index[rows] = len(found) + torch.unique_consecutive(own.visible, return_inverse=True)[1]
+                found += steps
+            return found, index
+
+        return self.shared(("learned", learner), compute)
+
+    def shares_behind(self, labels: Tensor) -> dict[int, dict[Learner[Any], Learned]]:
         """Return by stream all learned shares as they are once the batch's labels (N,) are known."""
         streams = [(0, slice(None), None)] if self.block is None else list(self.block.by_stream())
-        evidence = {blend: self._evidence(blend, labels) for blend in self.context.blends}
+        evidence = {learner: self._evidence(learner, labels) for learner in self.context.learners}
         return {
             stream: {
-                blend: self._shares(blend, stream, own, found[rows].tolist())[-1]
-                for blend, found in evidence.items()
+                learner: self._learned(learner, stream, own, found[rows].tolist())[-1]
+                for learner, found in evidence.items()
             }
             for stream, rows, own in streams
         }
 
-    def _shares(
-        self, blend: Blend, stream: int, own: Block | None, evidence: list[float]
-    ) -> list[LearnedShare]:
+    def _learned(self, learner: Learner[L], stream: int, own: Block | None, evidence: list[Any]) -> list[L]:
         """Return a stream's share before the batch and behind each interval of its first rows, with their evidence."""
-        if blend not in self.context.blends:
-            raise ValueError(f"the share of {blend} is learned; tell its context so with learn_shares first")
-        shares, ends = [self.context.trails[stream].shares[blend]], [len(evidence)] if evidence else []
+        if learner not in self.context.learners:
+            raise ValueError(
+                f"the share of {learner} is learned; tell its context so with learn_shares first"
+            )
+        known = cast(L, self.context.trails[stream].shares[learner])
+        steps, ends = [known], [len(evidence)] if evidence else []
         if own is not None:
             ends = [end for end in sorted(set(own.visible.tolist())) if 0 < end < len(evidence)] + ends
         for start, end in zip([0, *ends], ends, strict=False):
-            shares.append(shares[-1].after(evidence[start:end]))
-        return shares
+            steps.append(steps[-1].after(evidence[start:end]))
+        return steps
 
-    def _evidence(self, blend: Blend, labels: Tensor) -> Tensor:
-        """Return the nats (N,) by which a blend's first part predicted each of the first labels (n,) better.
+    def _evidence(self, learner: Learner[Any], labels: Tensor) -> Tensor:
+        """Return what the first labels (n,) say of a learner's shares, (N,) or (N, E) float64.
 
-        The others, whose labels are not to be looked at yet, get nothing of meaning.
+        The other rows, whose labels are not to be looked at yet, get nothing of meaning; a new word, which has no row
+        in the head yet, says nothing: nan.
         """
         if not len(labels):
             return self.hidden.new_empty(len(self.hidden), dtype=torch.float64)
         targets = labels if self.block is None else self.block.labels
-        known = targets < len(self.head.weight)  # a new word has no row yet
+        known = targets < len(self.head.weight)
         if not known.all():
             targets = torch.where(known, targets, 0)
-        first, second = self.parts(blend, targets)
-        return torch.where(known, (second - first).double(), torch.nan)
+        found = learner.evidence(self, targets)
+        found[~known] = torch.nan
+        return found
 
     def parts(self, blend: Blend, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Return the losses (N,) of ``targets`` (N,) under both parts of a blend, computed once; nats."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from hebblm.adapt.batch import SEARCH as SEARCH
 from hebblm.adapt.batch import EvalBatch as EvalBatch
 from hebblm.adapt.batch import Lesson
 from hebblm.adapt.block import Block
-from hebblm.adapt.functional.shares import LearnedShare
+from hebblm.adapt.functional.shares import Learned
 from hebblm.adapt.window import Window
 from hebblm.errors import UserError
 from hebblm.memory.base import AnyMemory
@@ -21,7 +21,7 @@ from hebblm.memory.nearest import Ranked
 from hebblm.types import OutputHead
 
 if TYPE_CHECKING:
-    from hebblm.adapt.methods.rule import Blend, Rule
+    from hebblm.adapt.methods.rule import Learner, Rule
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class Trail:
     """
 
     recent: Window
-    shares: dict[Blend, LearnedShare] = field(default_factory=dict)
+    shares: dict[Learner[Any], Learned] = field(default_factory=dict)
 
 
 class Context:
@@ -76,13 +76,13 @@ class Context:
         self.window = window
         self.fixed = fixed
         self.streams = streams
-        self.blends: tuple[Blend, ...] = ()
+        self.learners: tuple[Learner[Any], ...] = ()
         self._start()
 
     def _start(self) -> None:
         self.observed = torch.zeros_like(self.train_counts)
         self.trails = [
-            Trail(Window(self.window, self.head.weight), dict.fromkeys(self.blends, LearnedShare()))
+            Trail(Window(self.window, self.head.weight), {each: each.beginning for each in self.learners})
             for _ in range(self.streams)
         ]
 
@@ -92,7 +92,7 @@ class Context:
         return self.trails[0].recent
 
     @property
-    def shares(self) -> dict[Blend, LearnedShare]:
+    def shares(self) -> dict[Learner[Any], Learned]:
         """The shares learned from the first stream."""
         return self.trails[0].shares
 
@@ -103,9 +103,10 @@ class Context:
     def learn_shares(self, rules: Iterable[Rule]) -> None:
         """Learn from now on the shares that rules ask for; those that are learned already go on."""
         for rule in rules:
-            self.blends = tuple(dict.fromkeys((*self.blends, *rule.needs.shares)))
+            self.learners = tuple(dict.fromkeys((*self.learners, *rule.needs.shares)))
         for trail in self.trails:
-            trail.shares = {blend: trail.shares.get(blend, LearnedShare()) for blend in self.blends}
+            known = trail.shares
+            trail.shares = {each: known.get(each, each.beginning) for each in self.learners}
 
     def observe(self, hidden: Tensor, targets: Tensor, *, write: bool = True) -> None:
         """Take scored pairs (N, D), (N,) that were predicted alone; see :meth:`learn`."""
@@ -134,15 +135,15 @@ class Context:
         self.recent.append(keys, labels)
 
     @property
-    def known_shares(self) -> dict[str, tuple[float, float]]:
+    def known_shares(self) -> dict[str, tuple[float, ...]]:
         """What was learned of each share, by what it mixes, as :meth:`recall_shares` takes it over."""
-        return {repr(blend): (share.owned, share.tokens) for blend, share in self.shares.items()}
+        return {repr(learner): share.numbers for learner, share in self.shares.items()}
 
-    def recall_shares(self, known: Mapping[str, tuple[float, float]]) -> None:
+    def recall_shares(self, known: Mapping[str, tuple[float, ...]]) -> None:
         """Take over what an earlier context knew of the shares that are learned here too."""
         self.trails[0].shares = {
-            blend: LearnedShare(*known.get(repr(blend), (share.owned, share.tokens)))
-            for blend, share in self.shares.items()
+            learner: share.recalled(known.get(repr(learner), share.numbers))
+            for learner, share in self.shares.items()
         }
 
     def set_head(self, head: OutputHead) -> None:

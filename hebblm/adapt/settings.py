@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 
+from hebblm.adapt.methods.best import BestConfig
 from hebblm.adapt.methods.cache import CacheConfig, MixtureCacheConfig
 from hebblm.adapt.methods.combine import MixtureHebbConfig, MixtureHebbLearnedConfig, MixtureMbpaConfig
 from hebblm.adapt.methods.dynamic import (
@@ -44,6 +45,8 @@ class TemperedConfig:
         dynamic_mixture: of Dynamic+Mixture.
         dynamic_mixture_hebb: of Dynamic+Mixture+Hebb.
         dynamic_mixture_cache: of Dynamic+Mixture+Cache.
+        best: of Best.
+        dynamic_best: of Dynamic+Best.
     """
 
     cache: float = 1.0
@@ -63,6 +66,8 @@ class TemperedConfig:
     dynamic_mixture: float = 1.0
     dynamic_mixture_hebb: float = 1.0
     dynamic_mixture_cache: float = 1.0
+    best: float = 1.0
+    dynamic_best: float = 1.0
 
     def __post_init__(self) -> None:
         for field_ in fields(self):
@@ -97,4 +102,5 @@ class MethodSettings:
     mixture_cache: MixtureCacheConfig = field(default_factory=MixtureCacheConfig)
     dynamic_mixture_hebb: DynamicMixtureHebbConfig = field(default_factory=DynamicMixtureHebbConfig)
     dynamic_mixture_cache: DynamicMixtureCacheConfig = field(default_factory=DynamicMixtureCacheConfig)
+    best: BestConfig = field(default_factory=BestConfig)
     tempered: TemperedConfig = field(default_factory=TemperedConfig)

@@ -46,6 +46,8 @@ _LOOKS = {
     "mixture+cache": Look(METHODS["mixture+cache"].label, "#88ccee", "--"),
     "dynamic+mixture": Look(METHODS["dynamic+mixture"].label, "#999933", "--"),
     "dynamic+mixture+hebb": Look(METHODS["dynamic+mixture+hebb"].label, "#999933", "-."),
+    "best": Look(METHODS["best"].label, "#000000"),
+    "dynamic+best": Look(METHODS["dynamic+best"].label, "#000000", "--"),
     "dynamic+mixture+cache": Look(METHODS["dynamic+mixture+cache"].label, "#999933", ":"),
 }
 _FURTHER_COLORS = ("#aa4499", "#0077bb", "#ee7733", "#009988", "#aa3377")

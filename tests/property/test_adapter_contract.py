@@ -16,6 +16,7 @@ from torch import Tensor
 from hebblm.adapt import (
     DYNAMIC,
     METHODS,
+    BestConfig,
     CacheConfig,
     Context,
     ContextAdapter,
@@ -100,7 +101,7 @@ def state_of(context: Context) -> list[Tensor]:
     tensors = [
         context.head.weight, context.observed, context.train_counts, *context.recent.latest(99),
         near.keys, near.values, near.distances, near.mask, torch.tensor(len(context.memory)),
-        torch.tensor([(share.owned, share.tokens) for share in context.shares.values()], dtype=torch.float64),
+        torch.tensor([x for share in context.shares.values() for x in share.numbers], dtype=torch.float64),
     ]  # fmt: skip
     return [tensor.clone() for tensor in tensors]
 
@@ -258,6 +259,7 @@ def weightless() -> MethodSettings:
         hebb_learned=replace(toy.SETTINGS.hebb_learned, eta=0.0),
         mixture_cache=replace(toy.SETTINGS.mixture_cache, gamma=0.0), dynamic_mixture=DynamicMixtureConfig(0.8, 0.0),
         dynamic_mixture_cache=replace(toy.SETTINGS.dynamic_mixture_cache, gamma=0.0),
+        best=BestConfig(parts="base", rate=0.0),
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from awd_lstm import AWDLSTM, AWDLSTMConfig
 from hebblm.adapt import Context, MethodSettings, Rule
+from hebblm.adapt.methods.best import BestConfig
 from hebblm.adapt.methods.cache import CacheConfig, MixtureCacheConfig
 from hebblm.adapt.methods.combine import MixtureHebbConfig, MixtureHebbLearnedConfig, MixtureMbpaConfig
 from hebblm.adapt.methods.dynamic import (
@@ -56,6 +57,7 @@ SETTINGS = MethodSettings(
     dynamic_mixture=DynamicMixtureConfig(theta=0.5, gamma=0.35),
     dynamic_mixture_hebb=DynamicMixtureHebbConfig(0.3),
     dynamic_mixture_cache=DynamicMixtureCacheConfig(window=30, theta=0.6, gamma=0.2),
+    best=BestConfig(window=30, rate=0.0),
 )
 LEARNED = replace(
     SETTINGS,
@@ -69,6 +71,7 @@ LEARNED = replace(
     dynamic_mixture=DynamicMixtureConfig(),
     dynamic_mixture_hebb=DynamicMixtureHebbConfig(),
     dynamic_mixture_cache=DynamicMixtureCacheConfig(window=30),
+    best=BestConfig(window=30, rate=0.1),
 )
 """The same with every share learned online."""
 

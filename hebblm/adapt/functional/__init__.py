@@ -8,7 +8,13 @@ from hebblm.lazy import lazily
 
 if TYPE_CHECKING:
     from hebblm.adapt.checks import Scale
-    from hebblm.adapt.functional.gating import gated, label_entropy
+    from hebblm.adapt.functional.gating import (
+        LearnedGate,
+        gated,
+        gated_losses,
+        label_entropy,
+        log_softmax_shares,
+    )
     from hebblm.adapt.functional.hebbian import (
         HebbianTerm,
         hebb_combine,
@@ -40,12 +46,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HebbianTerm",
+    "LearnedGate",
     "MbpaResult",
     "Scale",
     "cache_log_probs",
     "closeness",
     "first_and_sum",
     "gated",
+    "gated_losses",
     "hebb_combine",
     "hebb_logits",
     "hebb_weights",
@@ -56,6 +64,7 @@ __all__ = [
     "knn_log_probs",
     "label_entropy",
     "log_normalizers",
+    "log_softmax_shares",
     "log_weights",
     "logit_sum_losses",
     "mbpa_delta",

@@ -1,6 +1,9 @@
-"""What a share that depends on the query is made of, and the mixture by it."""
+"""What shares that depend on the query are made of, the mixtures by them, and how they are learned."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -31,3 +34,70 @@ def label_entropy(scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
     weights = scores.masked_fill(~mask, -torch.inf).softmax(1).nan_to_num(0.0)  # (N, K)
     first, mass = first_and_sum(labels, weights)
     return torch.where(first, torch.special.entr(mass), 0).sum(1)
+
+
+def gated_losses(losses: Tensor, log_shares: Tensor) -> Tensor:
+    """Return ``-log sum_c w_c exp(-l_c)`` (N,) nats, +inf where every part gives the label nothing.
+
+    Args:
+        losses: (N, C) of each part, nats.
+        log_shares: (N, C) log w.
+    """
+    return -(log_shares - losses).logsumexp(1)
+
+
+def log_softmax_shares(features: Tensor, weights: Tensor) -> Tensor:
+    """Return ``log softmax_c(sum_f W_cf x_f)`` (N, C).
+
+    Each row is summed by itself, so that its bits do not depend on the others.
+
+    Args:
+        features: (N, F) x.
+        weights: (N, C, F) W.
+    """
+    return (weights * features[:, None]).sum(2).log_softmax(1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LearnedGate:
+    """The weights W of a gate whose shares are ``w = softmax(W x)``, learned online by the loss of their mixture.
+
+    A token y is part c's with probability ``r_c = w_c p_c(y) / sum_j w_j p_j(y)``, and the gradient of the loss in the
+    logits of the shares is ``w - r``. After each interval, every share of which was as before it::
+
+        W <- W + rate sum_t (r_t - w_t) x_t^T
+
+    Args:
+        weights: (C, F) float64 W.
+        rate: of a token's step.
+    """
+
+    weights: Tensor
+    rate: float
+
+    def after(self, evidence: Sequence[Sequence[float]]) -> LearnedGate:
+        """Return the gate once more tokens were scored.
+
+        Args:
+            evidence: of each token its losses under the parts, nats, and its features, (n, C + F); a token that says
+                nothing is nan, and one that every part gave nothing is left out as well.
+        """
+        rows = torch.tensor(evidence, dtype=torch.float64)
+        losses, features = rows[:, : len(self.weights)], rows[:, len(self.weights) :]
+        told = losses.isfinite().any(1) & features.isfinite().all(1)
+        if not told.any():
+            return self
+        losses, features = losses[told], features[told]
+        shares = log_softmax_shares(features, self.weights.expand(len(losses), -1, -1))  # (n, C)
+        owned = (shares - losses).softmax(1)
+        step = (owned - shares.exp()).t() @ features  # (C, F)
+        return replace(self, weights=self.weights + self.rate * step)
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """What :meth:`recalled` takes over."""
+        return tuple(self.weights.flatten().tolist())
+
+    def recalled(self, numbers: Sequence[float]) -> LearnedGate:
+        """Return the gate that was known when :attr:`numbers` were kept."""
+        return replace(self, weights=torch.tensor(numbers, dtype=torch.float64).view_as(self.weights))

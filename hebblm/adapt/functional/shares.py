@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor
@@ -58,6 +59,24 @@ def mixed(first: Tensor, second: Tensor, weight: float | Tensor) -> Tensor:
     return torch.logaddexp(first + own, second + rest)
 
 
+class Learned(Protocol):
+    """What is known of shares from the tokens already scored."""
+
+    def after(self, evidence: Sequence[Any]) -> Self:
+        """Return what is known once more tokens were scored, all of them with the shares as they are.
+
+        Args:
+            evidence: what each token says, nan where it says nothing.
+        """
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """All that is known, to be kept."""
+
+    def recalled(self, numbers: Sequence[float]) -> Self:
+        """Return what was known when :attr:`numbers` were kept."""
+
+
 @dataclass(frozen=True, slots=True)
 class LearnedShare:
     """The share w of one of two distributions p and q, by what they gave to the tokens already scored.
@@ -94,3 +113,12 @@ class LearnedShare:
                 owned = KEPT * owned + 1 / (1 + math.exp(min(700.0, -odds - nats)))
                 tokens = KEPT * tokens + 1
         return LearnedShare(owned, tokens)
+
+    @property
+    def numbers(self) -> tuple[float, float]:
+        """What :meth:`recalled` takes over."""
+        return self.owned, self.tokens
+
+    def recalled(self, numbers: Sequence[float]) -> LearnedShare:
+        """Return the share that was known when :attr:`numbers` were kept."""
+        return LearnedShare(*numbers)

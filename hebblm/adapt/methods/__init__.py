@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from hebblm.adapt.methods.best import BEST, DYNAMIC_BEST
 from hebblm.adapt.methods.cache import CACHE, MIXTURE_CACHE
 from hebblm.adapt.methods.combine import MIXTURE_HEBB, MIXTURE_HEBB_LEARNED, MIXTURE_MBPA
 from hebblm.adapt.methods.dynamic import OVER_DYNAMIC
@@ -25,7 +26,9 @@ EVERY = "all"
 _RECORDS: tuple[Method, ...] = (
     *(LSTM, DYNAMIC_EVALUATION, CACHE, KNN, MIXTURE, MBPA, HEBB, MIXTURE_MBPA, MIXTURE_HEBB),
     *(MBPA_ABSOLUTE, MBPA_GUARDED, MIXTURE_GATED, MIXTURE_CACHE, HEBB_LEARNED, MIXTURE_HEBB_LEARNED),
+    BEST,
     *OVER_DYNAMIC,
+    DYNAMIC_BEST,
     *VARIANTS,
 )
 METHODS = {method.name: method for method in _RECORDS}
@@ -37,7 +40,7 @@ STATIC_METHODS = tuple(method.name for method in _RECORDS if not method.moving)
 DYNAMIC_METHODS = tuple(method.name for method in _RECORDS if method.moving)
 PAPER_METHODS = tuple(method.name for method in _RECORDS if method.origin == "paper")
 DEFAULT_METHODS = tuple(method.name for method in _RECORDS if method.origin in ("paper", "baseline"))
-TUNABLE = tuple(method.name for method in _RECORDS if method.origin != "variant")
+TUNABLE = tuple(method.name for method in _RECORDS if method.origin != "variant" and method.tuned)
 """Those with values of their own to tune."""
 OUR_METHODS = tuple(method.name for method in _RECORDS if method.origin == "ours")
 

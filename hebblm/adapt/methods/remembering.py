@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from hebblm.adapt import functional as F
 from hebblm.adapt.checks import ONLINE, Share
 from hebblm.adapt.methods.lstm import Unadapted
-from hebblm.adapt.methods.rule import Needs, Rule, learned, weight_of
+from hebblm.adapt.methods.rule import Blend, Needs, Rule, learned, weight_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -19,7 +19,7 @@ PAIR = (0.6, 2.0)  # of sharpness, or temperature, where it is online
 
 
 @dataclass(frozen=True, slots=True)
-class Remembering:
+class Remembering(Blend):
     """``gamma q + (1 - gamma) p``: labels of remembered entries, weighted by a score, beside another rule's p.
 
     Args:
@@ -74,7 +74,7 @@ class Remembering:
 
 
 @dataclass(frozen=True, slots=True)
-class Interpolated:
+class Interpolated(Blend):
     """``w P_first + (1 - w) P_second``, e.g. Mixture+Hebb."""
 
     first: Rule

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from hebblm.adapt.checks import Share
 
@@ -12,9 +12,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from hebblm.adapt.context import EvalBatch
+    from hebblm.adapt.functional.shares import LearnedShare
     from hebblm.adapt.methods.mbpa import MbpaConfig
     from hebblm.adapt.settings import MethodSettings
 
+L_co = TypeVar("L_co", covariant=True)
 Origin = Literal["paper", "baseline", "ours", "variant"]
 
 
@@ -32,15 +34,42 @@ class Rule(Protocol):
         """What has to be at hand, or is counted, because of it."""
 
 
-class Blend(Protocol):
+class Learner(Protocol[L_co]):
+    """A rule that learns from the tokens already scored how to mix what it is made of."""
+
+    @property
+    def beginning(self) -> L_co:
+        """What is known before anything was scored."""
+
+    def evidence(self, batch: EvalBatch, targets: Tensor) -> Tensor:
+        """Return what each of ``targets`` (N,) says of the shares, (N,) or (N, E) float64."""
+
+
+class Blend:
     """A rule that mixes two distributions, with a share that may be learned."""
+
+    __slots__ = ()
 
     @property
     def share(self) -> Share:
         """Share of the first: a number, or learned online."""
+        raise NotImplementedError
 
     def parts(self, batch: EvalBatch, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Return the losses (N,) of ``targets`` (N,) under the first and the second, nats."""
+        raise NotImplementedError
+
+    @property
+    def beginning(self) -> LearnedShare:
+        """The share before anything was scored."""
+        from hebblm.adapt.functional.shares import LearnedShare  # it loads torch
+
+        return LearnedShare()
+
+    def evidence(self, batch: EvalBatch, targets: Tensor) -> Tensor:
+        """Return the nats (N,) by which the first predicted each target better, float64."""
+        first, second = batch.parts(self, targets)
+        return (second - first).double()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +80,13 @@ class Needs:
         retrieval: neighbours from the memory.
         window: how many of the latest pairs it looks back at.
         descents: the MbPA that it rests on.
-        shares: the blends whose share is learned, those within others first.
+        shares: the rules whose shares are learned, those within others first.
     """
 
     retrieval: bool = False
     window: int = 0
     descents: tuple[MbpaConfig, ...] = ()
-    shares: tuple[Blend, ...] = ()
+    shares: tuple[Learner[Any], ...] = ()
 
     def __or__(self, other: Needs) -> Needs:
         """Return what both need together."""
@@ -89,6 +118,7 @@ class Method:
         settings: sections of the settings that it depends on.
         parts: methods whose values it takes over when it is tuned.
         moving: it reads the moving states of dynamic evaluation, a base of its own.
+        tuned: it has values of its own that are tried on validation text.
     """
 
     name: str
@@ -98,6 +128,7 @@ class Method:
     settings: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
     moving: bool = False
+    tuned: bool = True
 
     def rule(self, settings: MethodSettings) -> Rule:
         """Return its rule, at its temperature."""

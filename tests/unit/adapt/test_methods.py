@@ -178,7 +178,9 @@ def test_a_method_needs_what_its_parts_need() -> None:
     for name, method in METHODS.items():
         rule = method.rule(settings)
         assert rule.needs.retrieval == (name not in ("lstm", "cache", "dynamic")), name
-        assert bool(rule.needs.descents) == (name != "hebb-v1" and ("mbpa" in name or "hebb" in name)), name
+        assert bool(rule.needs.descents) == (
+            name != "hebb-v1" and ("mbpa" in name or "hebb" in name or "best" in name)
+        ), name
         assert set(method.parts) <= set(METHODS)
 
 

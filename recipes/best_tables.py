@@ -1,0 +1,74 @@
+"""The tables of ``best``: beside other methods, and what each component is worth."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from hebblm.files import read_json
+from hebblm.report.methods import name_of
+from hebblm.report.table import Column, Table
+from recipes.markdown import ROOT, body
+
+FOLDER = ROOT / "recipes" / "best"
+TEXTS = {
+    "ptb": "Penn Treebank, test",
+    "ptb-moving": "Penn Treebank, 20,000 test tokens, over dynamic evaluation",
+    "wt2-to-ptb": "WikiText-2's model on Penn Treebank, test",
+}
+
+
+def best() -> str:
+    """Return the Markdown of all committed measurements."""
+    parts = []
+    for name, title in TEXTS.items():
+        path = FOLDER / f"result-{name}.json"
+        if path.is_file():
+            parts += [f"### {title}", "", body(_table(read_json(path))), _origin(path), ""]
+    return "\n".join(parts)
+
+
+def _table(document: dict[str, Any]) -> Table:
+    """Return a row for each rule: perplexity, and what the whole mixture gains over it."""
+    methods, gains = document["methods"], document["gain_of_best"]
+    new = any("oov_nll" in found for found in methods.values())
+    rows = []
+    for name, found in methods.items():
+        gained = gains.get(name)
+        cells = [_written(name), found["perplexity"], _interval(gained, "all")]
+        rows.append((*cells, *((found["oov_nll"], _interval(gained, "new")) if new else ())))
+    columns = [
+        Column("Method"),
+        Column("Perplexity", "perplexity", "min"),
+        Column("The whole is better by (nats, 95 %)"),
+    ]
+    if new:
+        columns += [
+            Column("Loss on new words", "nll", "min"),
+            Column("The whole is better there by"),
+        ]
+    return Table("best", "", tuple(columns), tuple(rows))
+
+
+def _written(name: str) -> str:
+    """Return how a rule is named in the table."""
+    for joint in (" without ", ", "):
+        method, found, rest = name.partition(joint)
+        if found:
+            return f"{name_of(method)}{joint}{rest}"
+    return name_of(name)
+
+
+def _interval(gains: dict[str, Any] | None, part: str) -> str:
+    """Return a gain with its interval, empty for the whole mixture itself."""
+    if gains is None:
+        return ""
+    gain = gains[part]
+    return f"{gain['gain']:+.4f} ({gain['low']:+.4f} to {gain['high']:+.4f})"
+
+
+def _origin(path: Path) -> str:
+    """Return what made a measurement."""
+    by = read_json(path)["provenance"]
+    where = f"../{path.relative_to(ROOT).as_posix()}"
+    return f"[{path.stem}]({where}): `{by['command']}`, commit `{str(by['commit'])[:12]}`, seed {by['seed']}."

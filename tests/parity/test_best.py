@@ -1,0 +1,156 @@
+"""The mixture of all components beside the plainest form: features, shares and their learning, one token at a time."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from hebblm.adapt import METHODS, Best, BestConfig, Context, ContextAdapter, MethodSettings
+from hebblm.adapt import functional as F
+from hebblm.adapt.features import NAMES, gate_features
+from hebblm.adapt.methods.best import COMPONENTS, best_rule
+from hebblm.adapt.methods.best_weights import WEIGHTS
+from hebblm.errors import UserError
+from hebblm.evaluation.loop import evaluate
+from hebblm.evaluation.vocabulary import UnionVocabulary
+from hebblm.memory import FlatMemory
+from hebblm.types import OutputHead
+
+from ..support import toy
+from ..support.toy import DIM, randn
+from .reference import entries_of, label_distribution, relative
+
+CLASSES = 30
+EVERY = 7
+
+
+def settings_of(**changes: object) -> MethodSettings:
+    return replace(toy.exact(toy.SETTINGS), best=BestConfig(window=30, **changes))  # type: ignore[arg-type]
+
+
+def context_of(entries: int) -> Context:
+    head = OutputHead(randn(0, CLASSES, DIM, dtype=torch.float64), randn(1, CLASSES, dtype=torch.float64))
+    counts = torch.arange(CLASSES)
+    context = Context(head, FlatMemory(DIM, dtype=torch.float64), k=9, train_counts=counts, window=40)
+    if entries:
+        labels = torch.arange(entries) * 7 % 5
+        context.observe(randn(2, entries, DIM, dtype=torch.float64), labels)
+    return context
+
+
+def plain_features(context: Context, query: Tensor) -> list[float]:
+    """Return the features of one query, every quantity written out."""
+    base = context.head.logits(query).softmax(0)
+    favourite = int(base.argmax())
+    found = dict.fromkeys(NAMES, 0.0) | {
+        "one": 1.0,
+        "base entropy": -sum(float(p) * math.log(float(p)) for p in base) / 5,
+        "base peak": math.log(float(base.max())) / 5,
+        "base's word in training": math.log1p(int(context.train_counts[favourite])) / 10,
+        "tokens of the stream": math.log1p(int(context.observed.sum())) / 10,
+    }
+    keys, labels, _ = entries_of(context.memory.search(query[None], context.k), 0)
+    if len(labels):
+        q = label_distribution((2 * relative(keys @ query)).exp(), labels, CLASSES)
+        label = int(q.argmax())
+        nearest = min(float((key - query).square().sum()) for key in keys)
+        found |= {
+            "label entropy": -sum(float(p) * math.log(float(p)) for p in q if p > 0) / 5,
+            "nearest entry": math.log(1e-3 + nearest / float(query.square().sum())) / 5,
+            "top label's mass": float(q.max()),
+            "base of the top label": math.log(float(base[label])) / 5,
+            "top label is the base's": float(label == favourite),
+            "top label in the stream": math.log1p(int(context.observed[label])) / 10,
+        }
+    return list(found.values())
+
+
+@pytest.mark.parametrize("entries", [0, 1, 4, 60])
+def test_features_equal_the_plain_form(entries: int) -> None:
+    context = context_of(entries)
+    hidden = randn(3, 6, DIM, dtype=torch.float64)
+    expected = torch.tensor([plain_features(context, query) for query in hidden], dtype=torch.float64)
+    torch.testing.assert_close(gate_features(context.batch(hidden)), expected, rtol=0, atol=1e-10)
+
+
+def reference(evidence: np.ndarray, weights: np.ndarray, rate: float) -> np.ndarray:
+    """Return the losses (T,) of the mixture, token by token, from losses and features (T, C + F) and W (C, F)."""
+    parts, weights, found = len(weights), weights.copy(), []
+    for start in range(0, len(evidence), EVERY):
+        step = np.zeros_like(weights)
+        for row in evidence[start : start + EVERY]:
+            given, x = np.exp(-row[:parts]), row[parts:]
+            shares = np.exp(weights @ x)
+            shares /= shares.sum()
+            found.append(-math.log(shares @ given))
+            step += np.outer(shares * given / (shares @ given) - shares, x)
+        weights += rate * step
+    return np.array(found)
+
+
+class Noted:
+    """Notes what the gate learns from; see ``Observer``."""
+
+    def __init__(self, rule: Best) -> None:
+        self.rule = rule
+        self.rows: list[Tensor] = []
+
+    def watch(self, batch, targets: Tensor) -> None:  # type: ignore[no-untyped-def]
+        self.rows.append(self.rule.evidence(batch, targets))
+
+
+@pytest.mark.parametrize("ahead", [True, False], ids=["blocks", "intervals"])
+@pytest.mark.parametrize("parts", [",".join(COMPONENTS), "base,cache,mbpa", "hebb"])
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+def test_losses_are_those_of_the_formula(rate: float, parts: str, ahead: bool) -> None:
+    rule = best_rule(settings_of(rate=rate, parts=parts))
+    assert isinstance(rule, Best)
+    stream = toy.stream_of(np.concatenate([toy.tokens(1, 40), toy.tokens(1, 40)]))
+    base = toy.base_of(toy.tiny_model().double())
+    context = toy.context_of(base, FlatMemory(toy.DIM, dtype=torch.float64), stream)
+    noted = Noted(rule)
+    found = evaluate(
+        base, context, {"best": rule}, stream, UnionVocabulary(),
+        update_every=EVERY, read_ahead=ahead, observers=[noted],
+    ).nll["best"]  # fmt: skip
+    weights = np.array([WEIGHTS[name] for name, _ in rule.rules])
+    expected = reference(torch.cat(noted.rows).numpy(), weights, rate)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+    if rate and len(rule.rules) > 1:
+        assert np.abs(expected - reference(torch.cat(noted.rows).numpy(), weights, 0.0)).max() > 0.01
+
+
+def test_a_label_that_no_component_gives_anything_is_infinite_and_teaches_nothing() -> None:
+    gate = F.LearnedGate(torch.tensor([[1.0, 2.0], [0.5, -1.0]], dtype=torch.float64), 0.5)
+    impossible = [math.inf, math.inf, 1.0, 0.3]
+    assert gate.after([impossible, [math.nan] * 4]) is gate
+    told = [1.0, math.inf, 1.0, 0.3]
+    assert torch.equal(gate.after([impossible, told]).weights, gate.after([told]).weights)
+    shares = F.log_softmax_shares(torch.tensor([[1.0, 0.3]]).double(), gate.weights[None])
+    assert F.gated_losses(torch.tensor([[math.inf, math.inf]]).double(), shares).item() == math.inf
+    assert gate.after([told] * 50).weights[0, 0] > gate.weights[0, 0]
+
+
+def test_what_was_learned_is_kept_and_recalled() -> None:
+    settings = settings_of(rate=0.2)
+    contexts = [context_of(0), context_of(0)]
+    adapters = [ContextAdapter(context, METHODS["best"].rule(settings)) for context in contexts]
+    hidden, labels = randn(5, 20, DIM, dtype=torch.float64), torch.arange(20) % 5
+    untouched = contexts[0].known_shares
+    adapters[0].update(hidden, labels)
+    assert contexts[0].known_shares != untouched
+    contexts[1].observe(hidden, labels)
+    contexts[1].recall_shares(contexts[0].known_shares)
+    assert contexts[1].known_shares == contexts[0].known_shares
+    assert torch.equal(adapters[0].predict(hidden), adapters[1].predict(hidden))
+
+
+@pytest.mark.parametrize("wrong", ["base,lstm", "base,base", ""])
+def test_components_are_known_and_named_once(wrong: str) -> None:
+    with pytest.raises(UserError, match=r"best\.parts"):
+        BestConfig(parts=wrong)
