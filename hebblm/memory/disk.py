@@ -24,6 +24,9 @@ from hebblm.memory.store import EntryStore, accumulation_dtype
 
 INDEX, LISTS = "index.faiss", "lists.bin"
 SHARD = 1 << 18  # entries that are encoded at once: what an interrupted build encodes again at most
+POINTS_PER_CODE = (
+    40  # of the training of codes, which is as slow as that of the lists and gains little by more
+)
 READ_AT_ONCE = 1 << 13  # keys read between two releases; each may bring in 64 kB of what stands around it
 RELEASED_FROM = 1 << 30  # bytes of keys; fewer may stay in memory
 
@@ -130,6 +133,9 @@ class DiskMemory(FaissMemory):
         path = work / f"{spec}-{len(store)}.faiss"
         if not path.is_file():
             index = faiss_index.make_index(self.dim, spec)
+            inverted = load_faiss().downcast_index(load_faiss().extract_index_ivf(index))
+            if hasattr(inverted, "pq"):
+                inverted.pq.cp.max_points_per_centroid = POINTS_PER_CODE
             faiss_index.train(index, store.entries().keys, store.release)
             _write(index, path)
         index = load_faiss().read_index(str(path))
@@ -230,8 +236,9 @@ def _check_lists(dim: int, factory: str) -> None:
     Raises:
         UserError: it has no inverted lists, or lists of blocks that are scanned at once.
     """
-    inverted = load_faiss().try_extract_index_ivf(faiss_index.make_index(dim, factory))
-    if inverted is None or hasattr(inverted, "bbs"):
+    faiss, index = load_faiss(), faiss_index.make_index(dim, factory)  # which owns what is extracted
+    inverted = faiss.try_extract_index_ivf(index)
+    if inverted is None or hasattr(faiss.downcast_index(inverted), "bbs"):
         raise UserError(
             f"memory.index={factory} cannot stand on disk; use auto, or inverted lists of codes such as IVF1024,PQ50"
         )

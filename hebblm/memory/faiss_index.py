@@ -128,7 +128,9 @@ def train(index: Any, keys: Tensor, release: Callable[[], None] = lambda: None) 
     size = min(len(keys), max(TRAINING_POINTS, POINTS_PER_LIST * lists, training_minimum(index)))
     chosen = np.sort(np.random.default_rng(SEED).choice(len(keys), size, replace=False))
     sample = torch.empty(size, keys.shape[1])
-    for rows, some in zip(sample.split(SOME), torch.from_numpy(chosen).split(SOME), strict=True):
+    for rows, some in zip(
+        torch.split(sample, SOME), torch.split(torch.from_numpy(chosen), SOME), strict=True
+    ):
         rows.copy_(keys.index_select(0, some))
         release()
     index.train(sample.numpy())

@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from hebblm.errors import UserError
+from hebblm.memory import (
+    DiskMemory,
+    FlatMemory,
+    HybridMemory,
+    MemoryConfig,
+    build_memory,
+    load_memory,
+    save_memory,
+)
+from hebblm.memory import disk as module
+from hebblm.memory.manifest import check_files, read_manifest
+
+OWNER = {"model_hash": "m", "dictionary_hash": "d"}
+DIM = 16
+
+
+def keys(seed: int, count: int) -> Tensor:
+    """Return keys around forty centres."""
+    draw = torch.Generator().manual_seed(seed)
+    centres = torch.randn(40, DIM, generator=torch.Generator().manual_seed(0))
+    return centres[torch.randint(40, (count,), generator=draw)] + 0.3 * torch.randn(
+        count, DIM, generator=draw
+    )
+
+
+def memory(work: Path | None = None) -> DiskMemory:
+    return DiskMemory(DIM, "IVF16,PQ8x4", rescore=8, nprobe=8, work=work)
+
+
+def filled(count: int, work: Path | None = None) -> DiskMemory:
+    made = memory(work)
+    made.add(keys(1, count), torch.arange(count), torch.linspace(0, 1, count))
+    return made
+
+
+def recall(found: Tensor, wanted: Tensor) -> float:
+    return float((found[:, :, None] == wanted[:, None, :]).any(2).float().mean())
+
+
+def test_a_saved_memory_is_found_in_and_grows_without_its_files_changing(tmp_path: Path) -> None:
+    save_memory(filled(2000), tmp_path / "m", **OWNER)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()}
+    assert set(before) == {
+        "about.json", "index.faiss", "keys.bin", "lists.bin", "log_normalizers.bin", "manifest.json", "norms.bin",
+        "values.bin",
+    } - {"about.json"}  # fmt: skip
+    readers = [load_memory(tmp_path / "m", **OWNER) for _ in range(2)]
+    exact = FlatMemory(DIM)
+    exact.add(keys(1, 2000), torch.arange(2000))
+    queries = keys(2, 30)
+    for reader in readers:
+        assert recall(reader.search(queries, 20).values, exact.search(queries, 20).values) > 0.95
+    readers[0].add(keys(3, 500), torch.arange(2000, 2500), torch.zeros(500))
+    exact.add(keys(3, 500), torch.arange(2000, 2500))
+    assert recall(readers[0].search(queries, 20).values, exact.search(queries, 20).values) > 0.95
+    assert (len(readers[0]), len(readers[1])) == (2500, 2000)
+    readers[0].reset()
+    first, second = (reader.search(queries, 20) for reader in readers)
+    assert torch.equal(first.values, second.values)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()} == before
+
+
+def test_a_grown_memory_is_saved_with_one_index_of_all(tmp_path: Path) -> None:
+    save_memory(filled(2000), tmp_path / "m", **OWNER)
+    grown = load_memory(tmp_path / "m", **OWNER)
+    grown.add(keys(3, 900), torch.arange(2000, 2900), torch.zeros(900))
+    save_memory(grown, tmp_path / "n", **OWNER)
+    manifest = read_manifest(tmp_path / "n")
+    assert manifest.index is not None
+    assert (manifest.count, manifest.index.trained, manifest.store) == (2900, 2000, "disk")
+    opened = load_memory(tmp_path / "n", **OWNER)
+    trained = opened.refresh()
+    assert trained is not None
+    assert len(trained) == 2900
+    queries = keys(2, 30)
+    exact = FlatMemory(DIM)
+    exact.add(torch.cat([keys(1, 2000), keys(3, 900)]), torch.arange(2900))
+    assert recall(opened.search(queries, 20).values, exact.search(queries, 20).values) > 0.95
+
+
+def test_entries_move_to_disk_when_there_are_many(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("hebblm.memory.factory.MOVED_AT", 300)
+    made = build_memory(DIM, MemoryConfig(index="IVF16,PQ8x4", store="disk", dtype="float16"))
+    assert isinstance(made, HybridMemory)
+    for begin in range(0, 1000, 100):
+        made.add(keys(begin, 100), torch.arange(begin, begin + 100))
+    assert (len(made.bulk), len(made.recent)) == (800, 200)
+    save_memory(made, tmp_path / "m", **OWNER)
+    assert read_manifest(tmp_path / "m").dtype == "float16"
+    opened = load_memory(tmp_path / "m", **OWNER)
+    assert isinstance(opened, HybridMemory)
+    assert isinstance(opened.bulk, DiskMemory)
+    assert opened.search(keys(0, 5), 3).log_normalizers is None
+
+
+def test_an_index_that_was_interrupted_goes_on_to_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SHARD", 300)
+    save_memory(filled(1000, tmp_path), tmp_path / "whole", **OWNER)
+    work = tmp_path / "work"
+    work.mkdir()
+    original, written = module._write, []
+
+    def write(index: object, path: Path) -> None:
+        if len(written) == 3:
+            raise KeyboardInterrupt
+        original(index, path)
+        written.append(path.name)
+
+    monkeypatch.setattr(module, "_write", write)
+    with pytest.raises(KeyboardInterrupt):
+        save_memory(filled(1000, work), tmp_path / "cut", **OWNER)
+    assert not (tmp_path / "cut").exists()
+    written.clear()
+    monkeypatch.setattr(
+        module, "_write", lambda index, path: (original(index, path), written.append(path.name))
+    )
+    save_memory(filled(1000, work), tmp_path / "cut", **OWNER)
+    assert len(written) == 3, "two shards that were lacking, and the index"
+    for path in (tmp_path / "whole").iterdir():
+        assert (tmp_path / "cut" / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def test_only_what_is_read_stays_in_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    save_memory(filled(2000), tmp_path / "m", **OWNER)
+    plain, frugal = (load_memory(tmp_path / "m", **OWNER) for _ in range(2))
+    queries = keys(2, 30)
+    wanted = plain.search(queries, 20)
+    monkeypatch.setattr(module, "RELEASED_FROM", 0)
+    monkeypatch.setattr(module, "READ_AT_ONCE", 1000)
+    released = []
+    monkeypatch.setattr(module.EntryStore, "release", lambda store: released.append(store))
+    found = frugal.search(queries, 20)
+    assert len(released) == 6, "before each of five parts of the queries, and at the end"
+    for name in ("keys", "values", "distances"):
+        assert torch.equal(getattr(found, name), getattr(wanted, name)), name
+
+
+@pytest.mark.parametrize("name", ["keys.bin", "lists.bin", "norms.bin", "index.faiss"])
+def test_damage_is_told(tmp_path: Path, name: str) -> None:
+    save_memory(filled(2000), tmp_path / "m", **OWNER)
+    path = tmp_path / "m" / name
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(UserError, match=f"{name} was changed"):
+        check_files(read_manifest(tmp_path / "m"), tmp_path / "m")
+    path.write_bytes(data[:-1])
+    with pytest.raises(UserError, match=f"{name} has"):
+        load_memory(tmp_path / "m", **OWNER)
+
+
+@pytest.mark.parametrize(
+    ("config", "match"),
+    [
+        (MemoryConfig(store="disc"), "memory.store='disc' is unknown; use one of ram, disk"),
+        (MemoryConfig(store="disk", index="exact"), "memory.index=exact does not go with memory.store=disk"),
+        (MemoryConfig(store="disk", capacity=5), "memory.capacity=5 does not go with memory.store=disk"),
+        (MemoryConfig(store="disk", index="PQ4x4"), "memory.index=PQ4x4 cannot stand on disk"),
+        (MemoryConfig(store="disk", index="IVF4,PQ4x4fs"), "memory.index=IVF4,PQ4x4fs cannot stand on disk"),
+    ],
+)
+def test_what_cannot_stand_on_disk_is_refused(config: MemoryConfig, match: str) -> None:
+    with pytest.raises(UserError, match=match):
+        build_memory(DIM, config)
+
+
+def test_a_memory_in_ram_keeps_its_name_in_the_cache() -> None:
+    assert "store" not in MemoryConfig().identity()
+    assert MemoryConfig(store="disk").identity()["store"] == "disk"
+
+
+def test_several_processes_read_one_memory(tmp_path: Path) -> None:
+    save_memory(filled(2000), tmp_path / "m", **OWNER)
+    code = (
+        "import torch; from pathlib import Path; from hebblm.memory import load_memory;"
+        "m = load_memory(Path('m'), model_hash='m', dictionary_hash='d');"
+        "print(m.search(torch.zeros(1, 16), 5).values.tolist())"
+    )
+    readers = [
+        subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    told = [reader.communicate(timeout=120)[0] for reader in readers]
+    assert told[0] == told[1] == f"{filled(2000).search(torch.zeros(1, 16), 5).values.tolist()}\n"
