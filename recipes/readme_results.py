@@ -26,9 +26,8 @@ from hebblm.report.sections import scenario_line
 from hebblm.report.table import Column, Table
 from hebblm.report.tables import frequency_table, paper_tables, side_by_side
 from hebblm.vision.document import tables
-from recipes import best_tables
+from recipes import best_tables, conclusions
 from recipes import causal_tables as causal
-from recipes import conclusions
 from recipes.markdown import ROOT, body, origin_of
 from recipes.study.cost.record import load
 from recipes.study.cost.tables import goal_table

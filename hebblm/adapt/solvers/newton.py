@@ -108,7 +108,9 @@ def _descend(
             gradients, missing = products.chunk(2, 1)
             share = _mean(wanted[some] - missing, wanted[some])
             move = (gradients - pull * theta[some]) / (curvatures * share + pull)
-            move = torch.where(move * moved[some] < 0, DAMPED * move, move)  # where it turns back it went too far
+            move = torch.where(
+                move * moved[some] < 0, DAMPED * move, move
+            )  # where it turns back it went too far
             moved[some] = move
             theta[some] += move
         if own is not None:
