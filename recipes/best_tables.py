@@ -28,6 +28,25 @@ def best() -> str:
     return "\n".join(parts)
 
 
+def forms() -> str:
+    """Return the Markdown of what each form of the Hebbian term gains over MbPA, at its best values."""
+    parts = []
+    for name in ("wt2-to-ptb", "ptb"):
+        path = FOLDER / f"forms-{name}.json"
+        if path.is_file():
+            parts += [body(_gains(read_json(path))), _origin(path), ""]
+    return "\n".join(parts)
+
+
+def _gains(document: dict[str, Any]) -> Table:
+    """Return a row for each form, with its gains on each part of the text."""
+    found = document["gain_over_mbpa"]
+    parts = list(next(iter(found.values())))
+    columns = [Column("Form"), *(Column(part.capitalize()) for part in parts)]
+    rows = [(name, *(_interval(gains, part) for part in parts)) for name, gains in found.items()]
+    return Table("forms", "", tuple(columns), tuple(rows))
+
+
 def _table(document: dict[str, Any]) -> Table:
     """Return a row for each rule: perplexity, and what the whole mixture gains over it."""
     methods, gains = document["methods"], document["gain_of_best"]
@@ -64,6 +83,8 @@ def _interval(gains: dict[str, Any] | None, part: str) -> str:
     if gains is None:
         return ""
     gain = gains[part]
+    if gain["low"] is None:
+        return f"{gain['gain']:+.4f}"
     return f"{gain['gain']:+.4f} ({gain['low']:+.4f} to {gain['high']:+.4f})"
 
 

@@ -157,7 +157,7 @@ def vision() -> str:
 PAGES: dict[Path, dict[str, Callable[[], str]]] = {
     README: {"needs": needs, "defaults": defaults},
     DOCS / "results.md": {"defaults": at_defaults, "carried": carried, "tuned": tuned},
-    DOCS / "methods.md": {"best": best_tables.best},
+    DOCS / "methods.md": {"best": best_tables.best, "forms": best_tables.forms},
     DOCS / "cost.md": {"cost": cost},
     DOCS / "huggingface.md": {
         "transformer": causal.transformer,

@@ -92,7 +92,7 @@ def test_a_new_word_is_expected_once_it_was_read(lm: hebblm.LanguageModel) -> No
     assert "<unk>" not in [item.word for item in reader.suggest("", n=7000)]
 
 
-@pytest.mark.parametrize("method", ["cache", "mixture+hebb"])
+@pytest.mark.parametrize("method", ["cache", "mixture+hebb", "best"])
 def test_a_saved_reader_goes_on_to_the_same_numbers(
     lm: hebblm.LanguageModel, method: str, tmp_path: Path
 ) -> None:
@@ -108,7 +108,7 @@ def test_a_saved_reader_goes_on_to_the_same_numbers(
     assert torch.equal(first.nll, second.nll)
     assert torch.equal(first.new, second.new)
     assert first.new.sum() == 1
-    numbers = {"cache.gamma": 0.2, "mixture.gamma": 0.2, "mixture_hebb.weight": 0.2}
+    numbers = {"cache.gamma": 0.2, "mixture.gamma": 0.2, "mixture_hebb.weight": 0.2, "best.rate": 0.0}
     other = lm.reader(method, memory=tmp_path / "known", settings=numbers)
     assert not torch.equal(other.read(rest).nll, first.nll), (
         "what is learned elsewhere fits a reader of other shares"
