@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from filelock import FileLock, Timeout
 from torch import Tensor
 
 from hebblm.errors import UserError, unreadable
@@ -79,7 +81,7 @@ def build(
         return load_memory(folder, model_hash=owner[0], dictionary_hash=owner[1])
     parts = Parts(folder.with_name(f".{folder.name}.{identity[:12]}.parts"))
     memory = build_memory(model.head.weight.shape[1], config, device_of(model), work=parts.folder)
-    with parts.held("this memory") as waited:
+    with parts.held("this memory") as waited, _written_alone(folder):
         if waited and read_about(folder).get("identity") == identity:
             say(f"{folder} holds this memory already")
             return load_memory(folder, model_hash=owner[0], dictionary_hash=owner[1])
@@ -101,6 +103,27 @@ def build(
         save_memory(memory, folder, model_hash=owner[0], dictionary_hash=owner[1], about=about)
     shutil.rmtree(parts.folder)
     return memory
+
+
+@contextlib.contextmanager
+def _written_alone(folder: Path) -> Iterator[None]:
+    """Keep others from writing to a folder; the lock of a process that was killed is nobody's.
+
+    Raises:
+        UserError: another process writes there.
+    """
+    lock = FileLock(folder.with_name(f".{folder.name}.lock"))
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise UserError(
+            f"another process writes {folder}; wait until it ends, or choose another folder"
+        ) from error
+    try:
+        yield
+    finally:
+        Path(lock.lock_file).unlink(missing_ok=True)  # whoever comes next makes another file
+        lock.release()
 
 
 def _read(
@@ -207,6 +230,11 @@ def merge(first: Path, second: Path, folder: Path) -> AnyMemory:
             begin, or a folder holds something else.
     """
     check_replaceable(folder)
+    with _written_alone(folder):
+        return _merge(first, second, folder)
+
+
+def _merge(first: Path, second: Path, folder: Path) -> AnyMemory:
     both = [Held.of(first), Held.of(second)]
     owner = (both[0].manifest.model_hash, both[0].manifest.dictionary_hash)
     if both[0].manifest.dtype != both[1].manifest.dtype:

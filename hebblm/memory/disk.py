@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import os
 import shutil
+import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -167,7 +172,8 @@ def open_lists(folder: Path, spec: str, trained: int) -> ListsOnDisk:
     """
     faiss = load_faiss()
     flags = faiss.IO_FLAG_ONDISK_SAME_DIR | faiss.IO_FLAG_READ_ONLY
-    index, empty = (faiss.read_index(str(folder / INDEX), flags) for _ in range(2))
+    with _silent():
+        index, empty = (faiss.read_index(str(folder / INDEX), flags) for _ in range(2))
     inverted = faiss.extract_index_ivf(empty)
     lists = faiss.ArrayInvertedLists(inverted.nlist, inverted.code_size)
     inverted.replace_invlists(lists, True)
@@ -216,7 +222,9 @@ def _extended(trained: ListsOnDisk, store: EntryStore, folder: Path, work: Path)
     pointers = faiss.InvertedListsPtrVector()
     for part in parts:
         pointers.push_back(part)
-    index.ntotal = inverted.ntotal = lists.merge_from_multiple(pointers.data(), pointers.size(), False)
+    with _silent():
+        merged = lists.merge_from_multiple(pointers.data(), pointers.size(), False)
+    index.ntotal = inverted.ntotal = merged
     inverted.replace_invlists(lists, True)
     lists.this.disown()
     lists.filename = LISTS  # what is saved names no other place
@@ -228,6 +236,23 @@ def _write(index: Any, path: Path) -> None:
     """Write an index, whole or not at all."""
     with atomic_path(path) as temporary:
         temporary.write_bytes(memoryview(load_faiss().serialize_index(index)))
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """Keep what FAISS tells of files on disk from standard output, where a command's results go."""
+    flush = ctypes.CDLL(None).fflush
+    sys.stdout.flush()
+    flush(None)
+    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 1)
+        yield
+    finally:
+        flush(None)
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def _check_lists(dim: int, factory: str) -> None:

@@ -86,7 +86,8 @@ class HybridMemory(AnyMemory):
 
     def parts(self) -> list[Entries]:
         """Return views of the entries, oldest first."""
-        return [*(self.bulk.parts() if len(self.bulk) else ()), *self.recent.parts()]
+        parts = [*self.bulk.parts(), *self.recent.parts()]
+        return [part for part in parts if len(part)] or parts[-1:]
 
     def mark_base(self) -> None:
         """Make the present entries the state that :meth:`reset` returns to; they all move to the bulk."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +149,38 @@ def test_merged_memories_hold_both_with_one_number_a_word(
     assert "texts/a.txt" in told
     assert MODEL in told
     assert str(Path("read") / "memory") in told
+
+
+def test_a_memory_on_disk_is_built_merged_and_read_with(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    disk = ["--set", "memory.store=disk", "memory.index=IVF2,PQ8x4", "--device", "cpu"]
+    for text in ("a.txt", "more"):
+        assert main(["build", "--model", MODEL, "--text", f"texts/{text}", "--out", f"on-{text}", *disk]) == 0
+    assert main(["merge", "on-a.txt", "on-more", "--out", "both"]) == 0
+    assert corpus_memory.Held.of(Path("both")).config().store == "disk"
+    keys = [held(name)[0] for name in ("on-a.txt", "on-more", "both")]
+    assert torch.equal(keys[2], torch.cat(keys[:2]))
+    reader = hebblm.load(MODEL, device="cpu").reader("mixture+hebb", memory="both")
+    assert "frobnitz" in [word for word, _, _ in reader.suggest("Call", 3)]
+
+
+def test_a_second_writer_is_refused_and_a_killed_one_holds_nobody_up(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = (
+        "import sys, time; from pathlib import Path; from hebblm.corpus_memory import _written_alone\n"
+        "with _written_alone(Path('known')): print('held', flush=True); time.sleep(100)"
+    )
+    writer = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert writer.stdout is not None
+    assert writer.stdout.readline() == "held\n"
+    arguments = ["build", "--model", MODEL, "--text", "texts", "--out", "known", *EXACT]
+    assert main(arguments) == 2
+    assert "another process writes known" in capsys.readouterr().err
+    writer.kill()
+    writer.wait()
+    assert main(arguments) == 0
 
 
 @pytest.mark.parametrize(

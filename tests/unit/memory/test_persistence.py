@@ -16,7 +16,6 @@ from hebblm.memory import (
     RingMemory,
     faiss_index,
     load_memory,
-    persistence,
     save_memory,
 )
 from hebblm.memory.manifest import SCHEMA
@@ -199,7 +198,7 @@ def test_a_failed_save_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
     def interrupted(*arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(persistence, "_write_index", interrupted)
+    monkeypatch.setattr(FaissMemory, "write_index", interrupted)
     with pytest.raises(KeyboardInterrupt):
         save_memory(load(folder), folder, model_hash="new", dictionary_hash="dictionary")
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
