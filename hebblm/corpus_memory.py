@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from filelock import FileLock, Timeout
 from torch import Tensor
 
 from hebblm.errors import UserError, unreadable
 from hebblm.evaluation.parts import Parts
 from hebblm.files import hash_of, sha256
+from hebblm.locks import held
 from hebblm.memory import AnyMemory, MemoryConfig, build_memory, load_memory, save_memory
 from hebblm.memory.arrays import CHUNK
 from hebblm.memory.manifest import Manifest, check_files, read_manifest
@@ -81,7 +80,7 @@ def build(
         return load_memory(folder, model_hash=owner[0], dictionary_hash=owner[1])
     parts = Parts(folder.with_name(f".{folder.name}.{identity[:12]}.parts"))
     memory = build_memory(model.head.weight.shape[1], config, device_of(model), work=parts.folder)
-    with parts.held("this memory") as waited, _written_alone(folder):
+    with parts.held("this memory") as waited, held(folder, "this memory", wait=False):
         if waited and read_about(folder).get("identity") == identity:
             say(f"{folder} holds this memory already")
             return load_memory(folder, model_hash=owner[0], dictionary_hash=owner[1])
@@ -103,27 +102,6 @@ def build(
         save_memory(memory, folder, model_hash=owner[0], dictionary_hash=owner[1], about=about)
     shutil.rmtree(parts.folder)
     return memory
-
-
-@contextlib.contextmanager
-def _written_alone(folder: Path) -> Iterator[None]:
-    """Keep others from writing to a folder; the lock of a process that was killed is nobody's.
-
-    Raises:
-        UserError: another process writes there.
-    """
-    lock = FileLock(folder.with_name(f".{folder.name}.lock"))
-    try:
-        lock.acquire(timeout=0)
-    except Timeout as error:
-        raise UserError(
-            f"another process writes {folder}; wait until it ends, or choose another folder"
-        ) from error
-    try:
-        yield
-    finally:
-        Path(lock.lock_file).unlink(missing_ok=True)  # whoever comes next makes another file
-        lock.release()
 
 
 def _read(
@@ -230,7 +208,7 @@ def merge(first: Path, second: Path, folder: Path) -> AnyMemory:
             begin, or a folder holds something else.
     """
     check_replaceable(folder)
-    with _written_alone(folder):
+    with held(folder, "this memory", wait=False):
         return _merge(first, second, folder)
 
 
@@ -238,28 +216,28 @@ def _merge(first: Path, second: Path, folder: Path) -> AnyMemory:
     both = [Held.of(first), Held.of(second)]
     owner = (both[0].manifest.model_hash, both[0].manifest.dictionary_hash)
     if both[0].manifest.dtype != both[1].manifest.dtype:
-        kinds = [f"{held.folder} keeps its keys as {held.manifest.dtype}" for held in both]
+        kinds = [f"{one.folder} keeps its keys as {one.manifest.dtype}" for one in both]
         raise UserError(f"{' and '.join(kinds)}; build one of them anew with --set memory.dtype of the other")
-    words = list(dict.fromkeys(word for held in both for word in held.words))
+    words = list(dict.fromkeys(word for one in both for word in one.words))
     place = {word: index for index, word in enumerate(words)}
     memory = build_memory(both[0].manifest.dim, both[0].config())
-    for held in both:
-        ids = torch.tensor([place[word] for word in held.words], dtype=torch.int64)
-        if held.words and held.known is None:
+    for one in both:
+        ids = torch.tensor([place[word] for word in one.words], dtype=torch.int64)
+        if one.words and one.known is None:
             raise UserError(
-                f"{held.folder.parent} does not say where its new words begin; read and save it anew"
+                f"{one.folder.parent} does not say where its new words begin; read and save it anew"
             )
-        for part in load_memory(held.folder, model_hash=owner[0], dictionary_hash=owner[1]).parts():
+        for part in load_memory(one.folder, model_hash=owner[0], dictionary_hash=owner[1]).parts():
             for begin in range(0, len(part), CHUNK):
                 some = slice(begin, begin + CHUNK)
                 labels, logs = part.values[some], part.log_normalizers
-                if held.known is not None and len(ids):
-                    new = labels >= held.known
+                if one.known is not None and len(ids):
+                    new = labels >= one.known
                     labels = labels.clone()
-                    labels[new] = held.known + ids[labels[new] - held.known]
+                    labels[new] = one.known + ids[labels[new] - one.known]
                 memory.add(part.keys[some], labels, None if logs is None else logs[some])
-    texts = [text for held in both for text in held.about.get("texts", [{"path": str(held.folder)}])]
-    known = next((held.known for held in both if held.known is not None), None)
+    texts = [text for one in both for text in one.about.get("texts", [{"path": str(one.folder)}])]
+    known = next((one.known for one in both if one.known is not None), None)
     about = {"model": both[0].about.get("model"), "known": known, "words": words, "texts": texts}
     save_memory(memory, folder, model_hash=owner[0], dictionary_hash=owner[1], about=about)
     return memory

@@ -14,7 +14,7 @@ from hebblm.progress import say
 
 
 @contextlib.contextmanager
-def held(path: Path, what: str) -> Iterator[bool]:
+def held(path: Path, what: str, *, wait: bool = True) -> Iterator[bool]:
     """Keep a place to this process while the block writes there; another waits until it ends, or dies.
 
     The system lets go of the lock of a process that was killed; its file is taken over by the next one.
@@ -22,12 +22,13 @@ def held(path: Path, what: str) -> Iterator[bool]:
     Args:
         path: of what is written, whether it exists or not; the file of the lock stands beside it.
         what: is written, for people.
+        wait: for another process; else it is an error.
 
     Returns:
         Whether another process had the place first: what is asked for may be there by now.
 
     Raises:
-        UserError: the folder cannot be written to.
+        UserError: the folder cannot be written to, or another process has the place and is not waited for.
     """
     from filelock import FileLock, Timeout  # waits are rare, and its import takes a while
 
@@ -38,9 +39,12 @@ def held(path: Path, what: str) -> Iterator[bool]:
         waited = False
         try:
             lock.acquire(timeout=0)
-        except Timeout:
+        except Timeout as error:
+            busy = f"{_holder(place)} is at work on {what} ({path})"
+            if not wait:
+                raise UserError(f"{busy}; wait until it ends, or choose another folder") from error
             waited = True
-            say(f"{_holder(place)} is at work on {what} ({path}): waiting until it ends")
+            say(f"{busy}: waiting until it ends")
             lock.acquire()
         place.write_text(f"{Path(sys.argv[0]).name} (process {os.getpid()})", encoding="utf-8")
     except OSError as error:
