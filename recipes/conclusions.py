@@ -130,7 +130,8 @@ def _origins(document: Mapping[str, Any], names: Sequence[str]) -> str:
 
 def _page(table: Table, names: Sequence[str]) -> str:
     """Return a table and the commands behind it."""
-    return f"{body(table)}\n{_origins(read_json(FOUND), names)}\n"
+    made = body(table).replace("\\`", "`")
+    return f"{made}\n{_origins(read_json(FOUND), names)}\n"
 
 
 def constant() -> str:
