@@ -35,6 +35,7 @@ def held(path: Path, what: str, *, wait: bool = True) -> Iterator[bool]:
     place = path.with_name(f".{path.name}.lock")
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
+        place.touch()  # else FileLock waits for permission as it waits for a process
         lock = FileLock(place, mode=0o666 & ~umask())
         waited = False
         try:
@@ -49,7 +50,7 @@ def held(path: Path, what: str, *, wait: bool = True) -> Iterator[bool]:
         place.write_text(f"{Path(sys.argv[0]).name} (process {os.getpid()})", encoding="utf-8")
     except OSError as error:
         raise UserError(
-            f"cannot write {path.parent}: {reason(error)}; choose a place with space and permission"
+            f"cannot write {path}: {reason(error)}; choose a place with space and permission"
         ) from error
     try:
         yield waited
