@@ -101,7 +101,9 @@ def test_adapt_measures_every_form_and_its_error(measured: dict[str, dict[str, A
         assert all(len(timing["seconds"]) == 5 for timing in row["timings"].values())
         values = row["values"]
         assert values["exact_from_naive_max"] < 1e-2  # the largest eigenvalue is not taken to the end
-        assert 0 <= values["error_mean"] <= values["error_max"] < 1e-2
+        assert (
+            0 <= values["error_mean"] <= values["error_max"] < 1e-1
+        )  # of some hundred classes, a hundred are followed
         assert -1e-12 < values["kl"] < 1e-3
         assert row["case"]["source"]["kind"] == "synthetic"
     for row in named(document, "network"):
