@@ -263,7 +263,7 @@ class _Asked:
             function: that was called.
             command: that called it, None for none.
         """
-        from hebblm.evaluation.scenario import open_scenario
+        from hebblm.evaluation.opening import open_scenario
         from hebblm.models.device import pick_device
 
         config, device = self.config, pick_device(self.config.device)

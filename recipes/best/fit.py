@@ -22,8 +22,8 @@ from hebblm.adapt.methods.best import Best, best_rule
 from hebblm.adapt.methods.lstm import Unadapted
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import evaluate
+from hebblm.evaluation.opening import open_scenario
 from hebblm.evaluation.passes import dynamic_base, gradient_statistics
-from hebblm.evaluation.scenario import open_scenario
 from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.files import atomic_path
 

@@ -35,7 +35,7 @@ from hebblm.adapt.methods.lstm import Unadapted
 from hebblm.adapt.methods.mbpa import MbpaConfig, adapted_logits
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import evaluate
-from hebblm.evaluation.scenario import open_scenario
+from hebblm.evaluation.opening import open_scenario
 from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.files import write_json
 from hebblm.provenance import command_line, provenance

@@ -22,8 +22,9 @@ from hebblm.adapt import METHODS, Rule
 from hebblm.adapt.methods.best import COMPONENTS
 from hebblm.evaluation.defaults import resolve_settings
 from hebblm.evaluation.hyperparameters import Hyperparameters
+from hebblm.evaluation.opening import open_scenario
 from hebblm.evaluation.passes import dynamic_pass, shared_pass
-from hebblm.evaluation.scenario import Scenario, open_scenario
+from hebblm.evaluation.scenario import Scenario
 from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.files import write_json
 from hebblm.provenance import command_line, provenance

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -43,9 +44,9 @@ class Remembering(Blend):
         """Neighbours, and what the rest is predicted by."""
         return self.over.needs | Needs(retrieval=True, shares=learned(self))
 
+    @abstractmethod
     def entries(self, batch: EvalBatch) -> tuple[Tensor, Tensor, Tensor]:
         """Return log-weights (N, K), labels (N, K) or (1, K), and which entries each query sees (N, K)."""
-        raise NotImplementedError
 
     def log_probs(self, batch: EvalBatch) -> Tensor:
         """Return (N, V), nats; see :func:`hebblm.adapt.functional.memory_mixture`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
@@ -45,19 +46,19 @@ class Learner(Protocol[L_co]):
         """Return what each of ``targets`` (N,) says of the shares, (N,) or (N, E) float64."""
 
 
-class Blend:
+class Blend(ABC):
     """A rule that mixes two distributions, with a share that may be learned."""
 
     __slots__ = ()
 
     @property
+    @abstractmethod
     def share(self) -> Share:
         """Share of the first: a number, or learned online."""
-        raise NotImplementedError
 
+    @abstractmethod
     def parts(self, batch: EvalBatch, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Return the losses (N,) of ``targets`` (N,) under the first and the second, nats."""
-        raise NotImplementedError
 
     @property
     def beginning(self) -> LearnedShare:

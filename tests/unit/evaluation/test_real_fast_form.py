@@ -12,7 +12,8 @@ import torch
 from hebblm.adapt import Mbpa, MbpaConfig
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import evaluate
-from hebblm.evaluation.scenario import ScenarioConfig, open_scenario
+from hebblm.evaluation.opening import open_scenario
+from hebblm.evaluation.scenario import ScenarioConfig
 
 pytestmark = [
     pytest.mark.slow,

@@ -1,0 +1,256 @@
+"""Opening a scenario: its corpora, dictionary, model and stream, each checked before anything is computed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from awd_lstm import read_config
+from hebblm.errors import UserError
+from hebblm.evaluation.documents import Document, documents_of
+from hebblm.evaluation.scenario import Scenario
+from hebblm.evaluation.scenario_config import ScenarioConfig
+from hebblm.evaluation.subword_scenario import open_subwords
+from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary, Vocabulary
+from hebblm.files import hash_of, sha256
+from hebblm.models.allocator import keep_freed_memory
+from hebblm.models.catalog import checkpoint_dictionary, trained_on
+from hebblm.models.huggingface.model import HuggingFaceModel
+from hebblm.models.shipped import obtain_model, open_model
+from hebblm.models.store import prepared_corpus
+from hebblm.progress import say
+from hebblm.text import (
+    Dictionary,
+    EvaluationStream,
+    PreparedCorpus,
+    encode_target,
+    foreign_text,
+    load_tokenizer,
+    prepare,
+    resolve,
+)
+from hebblm.text.beginning import measure_beginning
+from hebblm.text.download import cache_dir
+from hebblm.text.fitting import fitting
+from hebblm.text.normalize import Normalization
+from hebblm.text.prepared import DICTIONARY_FILE
+from hebblm.text.subwords import Subwords
+
+ALL = "all"
+"""Split of a text of the user's own that is read from beginning to end."""
+PARTS = {
+    ALL: "the whole text",
+    "valid": "the tenth of its lines before the last",
+    "test": "the last tenth of its lines",
+}
+MUCH_UNKNOWN = 0.1
+
+
+def open_scenario(
+    config: ScenarioConfig,
+    device: torch.device,
+    provenance: dict[str, Any],
+    held: tuple[HuggingFaceModel, Subwords] | None = None,
+) -> Scenario:
+    """Find, prepare and check corpora and model.
+
+    Args:
+        config: what is asked for.
+        device: where to compute.
+        provenance: written into a model that has to be trained.
+        held: a model of ``transformers`` that is open already, with its pieces.
+
+    Raises:
+        UserError: anything missing, altered, or not fitting together.
+    """
+    keep_freed_memory()
+    config = config.completed()
+    if config.model is not None:
+        return _of_subwords(config, device, held)
+    source, target = config.corpora()
+    policy = config.normalization or _default_normalization(source, target)
+    train = None if source is None else prepared_corpus(source, policy)
+    if train is not None:
+        policy = train.meta.normalization
+        dictionary = train.dictionary
+    else:
+        assert config.checkpoint is not None, "corpora() asks for one of them"
+        dictionary, policy = _checkpoint_dictionary(config.checkpoint, policy)
+    name = source or model_corpus(config.checkpoint or Path())
+    file = _own_file(target) if name != target else None
+    split = config.split or ("test" if file is None else ALL)
+    config = dataclasses.replace(config, split=config.split or "test")
+    if train is not None and source == target:
+        read = train
+    elif file is None:
+        read = prepared_corpus(target, policy)
+    else:
+        read = _text(config, file, policy, train, dictionary, whole=split == ALL)
+    if config.checkpoint is not None:
+        model = open_model(config.checkpoint, dictionary.hash(), device)
+    else:
+        assert train is not None, "without a checkpoint there is a source"
+        preset = config.preset or _default_preset(train)
+        model = obtain_model(train, preset, seed=config.seed, device=device, provenance=provenance)
+    stream = encode_target(dictionary, read, config.split or "test", config.vocabulary)
+    whole, beginning = config.max_tokens is None or config.max_tokens >= len(stream), None
+    if config.max_tokens is not None and not whole:
+        stream = dataclasses.replace(stream, ids=stream.ids[: config.max_tokens])
+        text = resolve(target) if file is None else foreign_text(file, read.tokenizer(), whole=split == ALL)
+        if text.prepared is None:
+            beginning = measure_beginning(
+                text, config.split or "test", len(stream), policy, dictionary, read.dictionary
+            )
+            stream = dataclasses.replace(
+                stream, lines=beginning.lines, words=beginning.words, bytes=beginning.bytes
+            )
+    _warn_of_unknown(stream, dictionary.unk_index, target)
+    vocabulary: Vocabulary = UnionVocabulary()
+    if config.vocabulary == "open":
+        vocabulary = OpenVocabulary(dictionary.unk_index, stream.vocabulary_size, config.unk_share)
+    kind = "intra-domain" if name == target else "cross-domain"
+    if config.memory_content is None:
+        config = dataclasses.replace(config, memory_content="both" if kind == "intra-domain" else "test")
+    hashes = {target: read.meta.provenance.get("sha256", {})}
+    if train is not None and source is not None:
+        hashes[source] = train.meta.provenance.get("sha256", {})
+    return Scenario(
+        kind=kind,
+        source=name,
+        target=target,
+        model=model,
+        dictionary=dictionary,
+        train=train,
+        stream=stream,
+        vocabulary=vocabulary,
+        config=config,
+        normalization=policy,
+        device=device,
+        data_sha256=hashes,
+        whole=whole,
+        split=split,
+        part=_part(target, split),
+        tokenizer=read.meta.tokenizer,
+        beginning=beginning,
+        documents=_documents(config, stream, target),
+    )
+
+
+def _of_subwords(
+    config: ScenarioConfig, device: torch.device, held: tuple[HuggingFaceModel, Subwords] | None
+) -> Scenario:
+    """Return the scenario of a model that reads pieces of words."""
+    source, target = config.corpora()
+    file = _own_file(target) if source != target else None
+    split = config.split or ("test" if file is None else ALL)
+    kind = "intra-domain" if source == target else "cross-domain"
+    content = config.memory_content or ("both" if kind == "intra-domain" else "test")
+    config = dataclasses.replace(config, split=config.split or "test", memory_content=content)
+    opened = open_subwords(config, device, file, config.split or "test", whole=split == ALL, held=held)
+    return Scenario(
+        kind=kind,
+        source=source or Path(config.model or "").name,
+        target=target,
+        model=opened.model,
+        dictionary=opened.subwords,
+        train=opened.train,
+        stream=opened.stream,
+        vocabulary=UnionVocabulary(),
+        config=config,
+        normalization=config.normalization or "raw",
+        device=device,
+        data_sha256=opened.hashes,
+        whole=config.max_tokens is None or len(opened.stream) < config.max_tokens,
+        split=split,
+        part=_part(target, split),
+        tokenizer=opened.tokenizer,
+        documents=_documents(config, opened.stream, target),
+    )
+
+
+def _documents(config: ScenarioConfig, stream: EvaluationStream, target: str) -> list[Document]:
+    """Return the documents of what is read where it is read in several parts."""
+    if config.streams == 1:
+        return []
+    source = None if _own_file(target) else resolve(target).sources.get(config.split or "test")
+    return documents_of(stream, source)
+
+
+def _own_file(target: str) -> Path | None:
+    """Return the path of a target that is a single text of the user's own."""
+    path = Path(target.removeprefix("text:"))
+    return path if target.startswith("text:") and not path.is_dir() else None
+
+
+def _part(target: str, split: str) -> str:
+    """Return in words which part of a target is read."""
+    return PARTS[split] if _own_file(target) else f"the {split} split"
+
+
+def model_corpus(folder: Path) -> str:
+    """Return the name of the corpus that a checkpoint was trained on."""
+    corpus = read_config(folder).get("training", {}).get("corpus", {})
+    return str(corpus.get("name", folder.name))
+
+
+def _text(
+    config: ScenarioConfig,
+    file: Path,
+    policy: Normalization,
+    train: PreparedCorpus | None,
+    dictionary: Dictionary,
+    *,
+    whole: bool,
+) -> PreparedCorpus:
+    """Return a text of the user's own, in tokens like those of the model's text."""
+    if not file.is_file():
+        raise UserError(f"{file} does not exist; name a UTF-8 text file")
+    if train is not None:
+        own = train.tokenizer()
+    else:
+        assert config.checkpoint is not None, "a target comes with a source or a checkpoint"
+        own = load_tokenizer(
+            trained_on(config.checkpoint).get("tokenizer", {"name": "whitespace"}), config.checkpoint
+        )
+    fit = fitting(file, own, dictionary, policy, config.tokenizer)
+    if fit.reason:
+        say(fit.reason)
+    corpus = foreign_text(file, fit.tokenizer, whole=whole)
+    key = f"{sha256(file)[:16]}-{hash_of(fit.tokenizer.spec())}-{policy}{'' if whole else '-split'}"
+    return prepare(corpus, normalization=policy, destdir=cache_dir() / "corpora" / f"text-{key}")
+
+
+def _warn_of_unknown(stream: EvaluationStream, unk: int, target: str) -> None:
+    """Say so where much of the text lies outside the model's vocabulary, with the most frequent such words."""
+    share = float(stream.oov.mean())
+    if share <= MUCH_UNKNOWN:
+        return
+    words = [stream.symbols[index] for index, _ in Counter(stream.ids[stream.oov].tolist()).most_common(5)]
+    say(
+        f"warning: {100 * share:.1f} % of the tokens of {target} are outside the model's vocabulary, most often "
+        f"{' '.join(words)}; besides, {100 * float((stream.ids == unk).mean()):.1f} % are <unk>. Is it tokenised and "
+        "lower-cased like the model's text (--tokenizer, --normalization)?",
+    )
+
+
+def _checkpoint_dictionary(folder: Path, policy: Normalization) -> tuple[Dictionary, Normalization]:
+    """Return the dictionary and normalisation that a checkpoint carries."""
+    path = folder / DICTIONARY_FILE
+    if not path.is_file():
+        raise UserError(f"{folder} has no {DICTIONARY_FILE}; name the corpus it was trained on with --source")
+    corpus = read_config(folder).get("training", {}).get("corpus", {})
+    return checkpoint_dictionary(folder), corpus.get("normalization", policy)
+
+
+def _default_normalization(source: str | None, target: str) -> Normalization:
+    """Return lower for wt2-to-ptb, whose sides differ in case alone more than in anything else; raw otherwise."""
+    return "lower" if {source, target} == {"wt2", "ptb"} else "raw"
+
+
+def _default_preset(train: PreparedCorpus) -> str:
+    """Return the preset that suits a corpus' size."""
+    return "small" if train.meta.name in ("ptb", "wt2") else "tiny"
