@@ -95,9 +95,17 @@ def evaluate(
     from hebblm.evaluation.position import going_on
     from hebblm.evaluation.run import run_scenario
 
-    more = {"log_neighbors": log_neighbors, "forgetting": forgetting}
-    with going_on(scenario, asked.settings, record, {"methods": methods, **more}):
-        found = run_scenario(scenario, methods, asked.settings, record, edges, **more)
+    beside = {"methods": methods, "log_neighbors": log_neighbors, "forgetting": forgetting}
+    with going_on(scenario, asked.settings, record, beside):
+        found = run_scenario(
+            scenario,
+            methods,
+            asked.settings,
+            record,
+            edges,
+            log_neighbors=log_neighbors,
+            forgetting=forgetting,
+        )
         if asked.folder is not None:
             from hebblm.report import write_report
 
