@@ -139,14 +139,15 @@ def going_on(
             return
         _forget(folder)
         scenario.saved = saved = Saved(folder)
-        former = None
-        if threading.current_thread() is threading.main_thread():
-            former = signal.signal(signal.SIGINT, saved.interrupt)
+        former, alone = signal.getsignal(signal.SIGINT), threading.current_thread() is threading.main_thread()
+        ours = alone and former is signal.default_int_handler  # one that is ignored stays so
+        if ours:
+            signal.signal(signal.SIGINT, saved.interrupt)
         try:
             yield
         finally:
             scenario.saved = None
-            if former is not None:
+            if ours:
                 signal.signal(signal.SIGINT, former)
         saved.clear()
 

@@ -57,7 +57,7 @@ class KilledError(Exception):
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(pace, "BLOCK", 12)
-    monkeypatch.setattr(pace, "READ_AHEAD", 24)
+    monkeypatch.setattr(pace, "READ_AHEAD", 12)
     monkeypatch.setattr(position, "EVERY", 0.0)
     monkeypatch.setenv("HEBBLM_CACHE", str(tmp_path / "cache"))
 
@@ -124,12 +124,12 @@ def survives(reading: Reading, folder: Path, seed: int = 0) -> None:
     noted, draw, kills = reading.log.columns(), Random(seed), 0
     while True:
         try:
-            found, mine = reading.run(folder, draw.randint(2, 6))
+            found, mine = reading.run(folder, draw.randint(2, 5))
         except KilledError:
             kills += 1
             continue
         break
-    assert kills >= 3
+    assert kills >= 2
     for name, losses in whole.nll.items():
         assert losses.tobytes() == found.nll[name].tobytes(), name
     assert (found.rose, found.stabilized) == (whole.rose, whole.stabilized)
@@ -191,8 +191,11 @@ def test_a_base_that_learns_and_grows(optimizer: str, vocabulary: str, tmp_path:
     survives(Reading(methods, base, MEMORIES["flat"], vocabulary=words, ahead=False), tmp_path)
 
 
-@pytest.mark.parametrize("moving", [False, True], ids=["fixed", "moving"])
-@pytest.mark.parametrize("name", ARCHITECTURES)
+@pytest.mark.parametrize(
+    ("name", "moving"),
+    [*((name, False) for name in ARCHITECTURES)]
+    + [(name, True) for name in ("GPT2", "Llama", "Mistral", "Gemma2", "GptOss", "Mamba2", "Rwkv")],
+)
 def test_models_of_transformers_go_on_to_the_bit(name: str, moving: bool) -> None:
     transformers = pytest.importorskip("transformers")
     if not hasattr(transformers, f"{name}Config"):
@@ -298,6 +301,9 @@ def test_runs_that_nobody_came_back_to_are_removed(tmp_path: Path) -> None:
 
 def test_ctrl_c_saves_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(position, "EVERY", 1e9)
+    former = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # ignored where tests run in the background
     scenario, settings = scenario_of(tmp_path), settings_of(0.0)
     states = (tmp_path / "cache" / "positions").glob(f"*/*/{STATE}")
     with going_on(scenario, settings, {}, {}):
@@ -314,7 +320,7 @@ def test_ctrl_c_saves_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(KeyboardInterrupt), going_on(scenario, settings, {}, {}):
         _read(scenario, settings)
     assert len(list(states)) == 1
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.signal(signal.SIGINT, former) is signal.default_int_handler
 
 
 def _read(scenario: position.Scenario, settings: Hyperparameters) -> dict[str, np.ndarray]:
