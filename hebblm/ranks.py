@@ -25,7 +25,7 @@ PATIENCE = timedelta(days=30)
 """How long a rank waits for others at work: a rank that dies breaks its connections, and is not waited for."""
 
 
-class RankLost(RuntimeError):
+class LostRankError(RuntimeError):
     """Another rank is gone: it was killed, or ended with an error of its own, which it has told."""
 
 
@@ -196,7 +196,7 @@ class Ranks:
         try:
             yield
         except RuntimeError as error:
-            raise RankLost(_lost()) from error
+            raise LostRankError(_lost()) from error
         self.traffic.seconds += time.perf_counter() - started
         self.traffic.exchanges += 1
 
@@ -220,7 +220,7 @@ def opened(device: str = "cpu") -> Iterator[Ranks]:
         device: cpu, cuda, or auto.
 
     Raises:
-        RankLost: the others cannot be reached.
+        LostRankError: the others cannot be reached.
     """
     global _current
     if size() == 1:
@@ -239,7 +239,7 @@ def opened(device: str = "cpu") -> Iterator[Ranks]:
     try:
         distributed.init_process_group(backend, timeout=PATIENCE)
     except RuntimeError as error:
-        raise RankLost(_lost()) from error
+        raise LostRankError(_lost()) from error
     _current = Ranks(rank(), size(), backend)
     try:
         yield _current

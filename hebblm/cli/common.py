@@ -18,7 +18,7 @@ from jsonargparse import ArgumentParser, DefaultHelpFormatter
 from awd_lstm.document import CheckpointError
 from hebblm.cli.plain import ConfigFile, check_numbers
 from hebblm.errors import UserError, reason
-from hebblm.ranks import RankLost, leads
+from hebblm.ranks import LostRankError, leads
 from hebblm.suggest import unknown
 
 C = TypeVar("C")
@@ -103,7 +103,7 @@ def parse(config: type[C], argv: list[str] | None, *, prog: str, description: st
 def guarded(prog: str) -> Callable[[Main], Main]:
     """Let a command end with status 2 and one line where the user erred, 130 where they pressed Ctrl-C.
 
-    Of several processes the first one prints what there is to print. An error that another one has alone it says itself.
+    Of several processes the first one prints what there is to print. Another one says only what it alone finds wrong.
     """
 
     def decorate(main: Main) -> Main:
@@ -122,7 +122,7 @@ def guarded(prog: str) -> Callable[[Main], Main]:
                 return _told(
                     prog, UserError(f"{place}{reason(error)}; choose a place with space and permission")
                 )
-            except RankLost as error:
+            except LostRankError as error:
                 _told(prog, error)
                 return 1
             except KeyboardInterrupt:
@@ -137,7 +137,7 @@ def guarded(prog: str) -> Callable[[Main], Main]:
 
 def _told(prog: str, error: Exception) -> int:
     """Print an error and return the status that a command ends with."""
-    if isinstance(error, RankLost) or not leads():
+    if isinstance(error, LostRankError) or not leads():
         time.sleep(
             GRACE
         )  # whoever started the ranks ends this one meanwhile if another one has said what is wrong
