@@ -176,6 +176,20 @@ class Ranks:
         """Wait until every rank is here, however long that takes."""
         self.told(None)
 
+    @contextlib.contextmanager
+    def connected(self) -> Iterator[None]:
+        """Tell what it means that an exchange of torch's own fails inside.
+
+        Raises:
+            LostRankError: another rank is gone.
+        """
+        try:
+            yield
+        except RuntimeError as error:
+            if self.size == 1 or not _is_broken(error):
+                raise
+            raise LostRankError(_lost()) from error
+
     def _place(self) -> torch.device:
         """Return where tensors are exchanged."""
         import torch
@@ -252,6 +266,13 @@ def opened(device: str = "cpu") -> Iterator[Ranks]:
 def _lost() -> str:
     """Return what a rank that hears nothing of another one says."""
     return f"rank {rank()} of {size()} lost the others: one was killed or failed"
+
+
+def _is_broken(error: RuntimeError) -> bool:
+    """Say whether an error is that of a connection."""
+    import torch
+
+    return isinstance(error, torch.distributed.DistError) or "gloo" in str(error)
 
 
 def _whole(raw: Tensor, like: Tensor) -> Tensor:
