@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from awd_lstm.document import CheckpointError, read_config
     from awd_lstm.estimate import training_seconds
     from awd_lstm.model import AWDLSTM, Output, State, detach, grow_vocabulary, parameter_count
+    from awd_lstm.ranks import Ranks
     from awd_lstm.schedule import TrainingConfig
     from awd_lstm.training import Event, Trainer, validation_loss
 
@@ -21,6 +22,7 @@ __all__ = [
     "CheckpointError",
     "Event",
     "Output",
+    "Ranks",
     "State",
     "Trainer",
     "TrainingConfig",
@@ -34,7 +36,7 @@ __all__ = [
     "validation_loss",
 ]
 
-_MODULES = ("document", "config", "checkpoint", "estimate", "model", "schedule", "training")
+_MODULES = ("document", "config", "checkpoint", "estimate", "model", "ranks", "schedule", "training")
 
 
 def __getattr__(name: str) -> Any:

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 import torch
 
 from awd_lstm.config import AWDLSTMConfig
+from awd_lstm.ranks import Ranks
 from awd_lstm.schedule import TrainingConfig
 from awd_lstm.streams import Ids
 from awd_lstm.training import Trainer
@@ -20,7 +21,12 @@ PATIENCE = 5.0  # seconds of measuring after which no further segment is timed
 
 
 def training_seconds(
-    model_config: AWDLSTMConfig, config: TrainingConfig, train: Ids, *, device: torch.device | None = None
+    model_config: AWDLSTMConfig,
+    config: TrainingConfig,
+    train: Ids,
+    *,
+    device: torch.device | None = None,
+    ranks: Ranks | None = None,
 ) -> float:
     """Estimate the seconds that all epochs would take, without validation, from a few segments of a throwaway run.
 
@@ -31,26 +37,30 @@ def training_seconds(
         config: how it would be trained.
         train: (T,) token ids, of which the beginning is read.
         device: where to compute.
+        ranks: the processes that would train together, all of which measure at once.
 
     Returns:
-        Seconds.
+        Seconds, the same in every process.
 
     Raises:
         ValueError: the text is too short for the batch.
     """
     full = replace(config, softmax="full")
     if config.softmax == "full":
-        each = _seconds_per_token(model_config, full, train, device)
+        each = _seconds_per_token(model_config, full, train, device, ranks)
     else:
-        each = config.full_from * _seconds_per_token(
-            model_config, replace(config, full_from=1.0), train, device
-        )
-        each += (1 - config.full_from) * _seconds_per_token(model_config, full, train, device)
+        sampled = replace(config, full_from=1.0)
+        each = config.full_from * _seconds_per_token(model_config, sampled, train, device, ranks)
+        each += (1 - config.full_from) * _seconds_per_token(model_config, full, train, device, ranks)
     return config.epochs * len(train) * each
 
 
 def _seconds_per_token(
-    model_config: AWDLSTMConfig, config: TrainingConfig, train: Ids, device: torch.device | None
+    model_config: AWDLSTMConfig,
+    config: TrainingConfig,
+    train: Ids,
+    device: torch.device | None,
+    ranks: Ranks | None,
 ) -> float:
     """Time a few segments of a run; the first ones only warm up, unless the text has no more.
 
@@ -67,6 +77,7 @@ def _seconds_per_token(
             Path(folder),
             dictionary_sha256="",
             device=device,
+            ranks=ranks,
         )
         seconds, tokens = 0.0, 0
         for segment in range(WARM_UP + TIMED):
@@ -77,5 +88,6 @@ def _seconds_per_token(
             trainer.generator.manual_seed(config.seed)
             began = time.monotonic()
             tokens += trainer.step()[1]
-            seconds += time.monotonic() - began
+            spent = trainer.ranks.sum(time.monotonic() - began, trainer.device)
+            seconds += spent / trainer.ranks.count
         return seconds / tokens

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from awd_lstm.config import AWDLSTMConfig
 from awd_lstm.regularization import drop_weight, embedding_dropout, locked_dropout
+from awd_lstm.streams import Share
 
 State = tuple[tuple[Tensor, Tensor], ...]
 """(h, c) of each layer, both (B, H)."""
@@ -90,7 +91,12 @@ def lstm(
 
 
 class AWDLSTM(nn.Module):
-    """AWD-LSTM (Merity, Keskar and Socher 2017) with tied embedding and softmax weights."""
+    """AWD-LSTM (Merity, Keskar and Socher 2017) with tied embedding and softmax weights.
+
+    ``share`` says which rows of a larger batch training passes are given; None for a whole one.
+    """
+
+    share: Share | None = None
 
     def __init__(self, config: AWDLSTMConfig) -> None:
         super().__init__()
@@ -117,14 +123,14 @@ class AWDLSTM(nn.Module):
         """Read token ids (B, T) int64 from ``state``; see :class:`Output`."""
         config = self.config
         x = embedding_dropout(tokens.t(), self.embedding, config.dropoute, self.training)  # (T, B, D)
-        x = locked_dropout(x, config.dropouti, self.training)
+        x = locked_dropout(x, config.dropouti, self.training, self.share)
         after: list[tuple[Tensor, Tensor]] = []
         for index, layer in enumerate(self.layers):
             x, last = cast(LSTMLayer, layer)(x, state[index])  # (T, B, H)
             after.append(last)
             if index + 1 < len(self.layers):
-                x = locked_dropout(x, config.dropouth, self.training)
-        hidden = locked_dropout(x, config.dropout, self.training)
+                x = locked_dropout(x, config.dropouth, self.training, self.share)
+        hidden = locked_dropout(x, config.dropout, self.training, self.share)
         return Output(hidden.transpose(0, 1), x.transpose(0, 1), tuple(after))
 
     def logits(self, hidden: Tensor) -> Tensor:

@@ -6,28 +6,34 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from awd_lstm.streams import Share
+
 LEVELS = 1 << 16  # of a coin
 
 
-def locked_mask(like: Tensor, p: float) -> Tensor:
+def locked_mask(like: Tensor, p: float, share: Share | None = None) -> Tensor:
     """Draw one inverted-dropout mask a sequence, shared by all its time steps.
 
     Args:
         like: (T, B, D) activations whose batch size, width, dtype and device the mask takes.
         p: probability of dropping, in [0, 1).
+        share: which rows of a larger batch these are. All of its masks are drawn, so that those of a row do not
+            depend on who reads the others.
 
     Returns:
         (1, B, D) entries 0 or 1 / (1 - p).
     """
-    mask = torch.empty(1, like.shape[1], like.shape[2], dtype=like.dtype, device=like.device)
-    return mask.bernoulli_(1 - p).div_(1 - p)
+    rows = like.shape[1] if share is None else share.total
+    mask = torch.empty(1, rows, like.shape[2], dtype=like.dtype, device=like.device)
+    mask.bernoulli_(1 - p).div_(1 - p)
+    return mask if share is None else mask[:, share.rows]
 
 
-def locked_dropout(x: Tensor, p: float, training: bool) -> Tensor:
+def locked_dropout(x: Tensor, p: float, training: bool, share: Share | None = None) -> Tensor:
     """Variational dropout: the same units of a sequence are dropped at every time step; x (T, B, D)."""
     if not training or p == 0:
         return x
-    return x * locked_mask(x, p)
+    return x * locked_mask(x, p, share)
 
 
 def embedding_dropout(tokens: Tensor, weight: Tensor, p: float, training: bool) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,29 @@ import torch
 from torch import Tensor
 
 Ids = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The rows ``begin`` to ``end`` of a batch of ``total`` streams, which one process reads."""
+
+    begin: int
+    end: int
+    total: int
+
+    def __len__(self) -> int:
+        """Return their number."""
+        return self.end - self.begin
+
+    @property
+    def rows(self) -> slice:
+        """Return them as an index."""
+        return slice(self.begin, self.end)
+
+    @property
+    def weight(self) -> float:
+        """Return what they are of the batch, in [0, 1]."""
+        return len(self) / self.total
 
 
 class ParallelStreams:
@@ -20,14 +44,16 @@ class ParallelStreams:
     Args:
         ids: (T,) integers.
         batch_size: number of parallel parts, B.
+        share: those that are read here, b of them; None for all.
 
     Raises:
         ValueError: fewer than two tokens a part.
     """
 
-    def __init__(self, ids: Ids, batch_size: int) -> None:
+    def __init__(self, ids: Ids, batch_size: int, share: Share | None = None) -> None:
         self.ids = ids
         self.batch_size = batch_size
+        self.share = share or Share(0, batch_size, batch_size)
         self.stride = len(ids) // batch_size
         if self.stride < 2:
             raise ValueError(
@@ -39,11 +65,11 @@ class ParallelStreams:
         return self.stride - 1
 
     def segment(self, start: int, length: int, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Return inputs and targets (B, L) from position ``start``; L is ``length`` or what is left."""
+        """Return inputs and targets (b, L) from position ``start``; L is ``length`` or what is left."""
         length = min(length, len(self) - start)
         rows = [
             self.ids[b * self.stride + start : b * self.stride + start + length + 1]
-            for b in range(self.batch_size)
+            for b in range(self.share.begin, self.share.end)
         ]
-        block = torch.from_numpy(np.stack(rows).astype(np.int64)).to(device)  # (B, L + 1)
+        block = torch.from_numpy(np.stack(rows).astype(np.int64)).to(device)  # (b, L + 1)
         return block[:, :-1], block[:, 1:]

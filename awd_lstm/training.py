@@ -1,4 +1,8 @@
-"""Training over token streams: SGD that turns into NT-ASGD, or AdamW; resumes bit for bit after a kill."""
+"""Training over token streams: SGD that turns into NT-ASGD, or AdamW; resumes bit for bit after a kill.
+
+Several processes divide the streams of a batch: each draws what is random for the whole batch, so that their number
+decides about nothing but rounding.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +23,7 @@ from awd_lstm.config import AWDLSTMConfig
 from awd_lstm.document import CheckpointError, read_config
 from awd_lstm.loss import linear_cross_entropy, sampled_cross_entropy
 from awd_lstm.model import AWDLSTM, State, detach
+from awd_lstm.ranks import Ranks
 from awd_lstm.regularization import activation_penalty, temporal_activation_penalty
 from awd_lstm.schedule import (
     TrainingConfig,
@@ -81,9 +86,11 @@ class Trainer:
         dictionary_sha256: hash of the dictionary that made the ids.
         device: where to compute.
         provenance: JSON object written into the checkpoint, e.g. command and versions.
+        ranks: the processes that train together, all of which see the folder; the first of them writes there.
 
     Raises:
         CheckpointError: the folder holds a run with other settings or another dictionary.
+        ValueError: the text is too short for the batch, or the batch has fewer streams than there are processes.
     """
 
     def __init__(
@@ -97,24 +104,38 @@ class Trainer:
         dictionary_sha256: str,
         device: torch.device | None = None,
         provenance: dict[str, Any] | None = None,
+        ranks: Ranks | None = None,
     ) -> None:
         self.config = config
+        self.ranks = ranks or Ranks()
+        if config.batch_size < self.ranks.count:
+            raise ValueError(
+                f"{self.ranks.count} processes are more than the {config.batch_size} streams of a batch; use fewer"
+            )
         self.folder = folder
         self.device = device or torch.device("cpu")
         self.provenance = provenance or {}
-        self.streams = ParallelStreams(train, config.batch_size)
-        self.valid_streams = ParallelStreams(valid, min(VALID_STREAMS, max(1, len(valid) // 2)))
+        self.streams = ParallelStreams(train, config.batch_size, self.ranks.share(config.batch_size))
+        count = min(VALID_STREAMS, max(1, len(valid) // 2))
+        self.valid_streams = ParallelStreams(valid, count, self.ranks.share(count))
         self.record = Record(model_config.to_dict(), config.to_dict(), dictionary_sha256)
         torch.manual_seed(config.seed)
         self.generator = torch.Generator().manual_seed(config.seed)
         self.model = AWDLSTM(model_config).to(self.device)
+        self.model.share = self.streams.share
         self.products = product_type(config.precision, self.device)
         if product_type(config.recurrent, self.device) == torch.bfloat16:
             self.model.train_in(torch.bfloat16)
-        self.hidden: State = self.model.initial_state(config.batch_size)
+        self.hidden: State = self.model.initial_state(len(self.streams.share))
         self.optimizer = self._new_optimizer(averaging=False)
         self.proposal = _unigram(train, model_config.vocabulary_size).to(self.device)
         self._resume()
+        segments = self.record.segments
+        if self.ranks.sum(segments, self.device) != segments * self.ranks.count:
+            raise CheckpointError(
+                f"the processes see different states in {folder}; use a folder they all see"
+            )
+        self.parallel = self.ranks.parallel(self.model)
 
     @property
     def finished(self) -> bool:
@@ -123,7 +144,7 @@ class Trainer:
 
     def run(self, report: Callable[[Event], None] | None = None, save_every: float = 60.0) -> None:
         """Train to the end; ``report`` is called after every segment."""
-        if not (self.folder / STATE).exists():
+        if not self.record.segments:
             # A model without a state is taken for another run's, so the state comes first.
             self._save()
         began = saved = time.monotonic()
@@ -135,7 +156,7 @@ class Trainer:
             now = time.monotonic()
             if report is not None:
                 report(Event(self.record.epoch, self.progress, loss, valid, tokens / (now - began)))
-            if valid is not None or now - saved >= save_every:
+            if self.ranks.any(valid is not None or now - saved >= save_every, self.device):
                 self.record.seconds += now - saved
                 self._save()
                 saved = now
@@ -144,21 +165,24 @@ class Trainer:
         """Learn from the next segment; return its loss (nats a token) and size."""
         record, config = self.record, self.config
         length = segment_length(config.bptt, self.generator)
-        inputs, targets = self.streams.segment(record.position, length, self.device)  # (B, L)
+        inputs, targets = self.streams.segment(record.position, length, self.device)  # (b, L)
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(config, self.progress, inputs.shape[1])
         self.model.train()
-        out = self.model(inputs, detach(self.hidden))
+        out = self.parallel(inputs, detach(self.hidden))
         self.hidden = out.state
         loss = self._loss(out.hidden.reshape(-1, out.hidden.shape[-1]), targets.reshape(-1))
         time_major = out.hidden.transpose(0, 1), out.raw.transpose(0, 1)
         penalty = activation_penalty(time_major[0], config.alpha)
         penalty = penalty + temporal_activation_penalty(time_major[1], config.beta)
         self.optimizer.zero_grad(set_to_none=False)
-        torch.autograd.backward(loss + penalty)
+        weight = self.streams.share.weight  # of this process's means in those of the batch
+        # Gradients are averaged over the processes, each of which has a part of the sum.
+        torch.autograd.backward((loss + penalty) * (weight * self.ranks.count))
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), config.clip)
         self.optimizer.step()
-        value, count = loss.item(), targets.numel()
+        value = self.ranks.sum(loss.item() * weight, self.device)
+        count = inputs.shape[1] * config.batch_size
         record.position += inputs.shape[1]
         record.segments += 1
         record.loss_sum += value * count
@@ -186,21 +210,29 @@ class Trainer:
         """Validate, keep the best model, and let NT-ASGD's trigger decide; return the validation loss."""
         record = self.record
         with self._averaged_weights():
-            valid = validation_loss(self.model, self.valid_streams, self.device)
+            valid = self._validation_loss()
             if not record.valid or valid < min(record.valid):
                 self._save_best(valid)
         record.valid.append(valid)
         record.epoch += 1
         record.position = 0
-        self.hidden = self.model.initial_state(self.config.batch_size)
+        self.hidden = self.model.initial_state(len(self.streams.share))
         if self.config.optimizer == "sgd" and not record.averaging:
             record.averaging = starts_averaging(record.valid, self.config.nonmono)
             if record.averaging:
                 self.optimizer = self._new_optimizer(averaging=True)
         return valid
 
+    def _validation_loss(self) -> float:
+        """Return the validation loss of the present weights, nats a token."""
+        share = self.valid_streams.share
+        own = validation_loss(self.model, self.valid_streams, self.device) if len(share) else 0.0
+        return self.ranks.sum(own * share.weight, self.device)
+
     def _save_best(self, valid: float) -> None:
         """Write the present weights as the run's checkpoint."""
+        if self.ranks.rank:
+            return
         record = self.record
         training = {
             **self.provenance,
@@ -212,6 +244,7 @@ class Trainer:
             "curve": record.curve,
             "seconds": record.seconds,
             "threads": torch.get_num_threads(),
+            "processes": self.ranks.count,
         }
         save_checkpoint(
             self.folder, self.model, dictionary_sha256=record.dictionary_sha256, training=training
@@ -253,8 +286,11 @@ class Trainer:
         """Write the whole state of the run."""
         tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
         tensors |= pack_optimizer(self.optimizer)
-        for index, (h, c) in enumerate(self.hidden):
+        for index, layer in enumerate(self.hidden):
+            h, c = (self.ranks.whole(rows, self.streams.share) for rows in layer)  # (B, H)
             tensors |= {f"hidden.{index}.h": h, f"hidden.{index}.c": c}
+        if self.ranks.rank:
+            return
         tensors |= {"rng.torch": torch.get_rng_state(), "rng.segments": self.generator.get_state()}
         if self.device.type == "cuda":
             tensors["rng.cuda"] = torch.cuda.get_rng_state(self.device)
@@ -282,9 +318,9 @@ class Trainer:
             {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")}
         )
         unpack_optimizer(self.optimizer, tensors)
-        layers = range(self.model.config.layers)
+        layers, rows = range(self.model.config.layers), self.streams.share.rows
         self.hidden = tuple(
-            (tensors[f"hidden.{i}.h"].to(self.device), tensors[f"hidden.{i}.c"].to(self.device))
+            (tensors[f"hidden.{i}.h"][rows].to(self.device), tensors[f"hidden.{i}.c"][rows].to(self.device))
             for i in layers
         )
         torch.set_rng_state(tensors["rng.torch"])
@@ -303,7 +339,7 @@ def validation_loss(
     come from an evaluation of one stream, token by token.
     """
     model.eval()
-    state = model.initial_state(streams.batch_size)
+    state = model.initial_state(len(streams.share))
     total, count = 0.0, 0
     for start in range(0, len(streams), segment):
         inputs, targets = streams.segment(start, segment, device)

@@ -21,6 +21,8 @@ from rich.progress import (
 from rich.table import Column
 from rich.text import Text
 
+from hebblm.ranks import leads
+
 T = TypeVar("T")
 QUIET = 60.0  # seconds between two lines of a log
 SHORTEST, LONGEST = 6, 40  # of a bar itself
@@ -64,7 +66,13 @@ class Display(Progress):
     def _log(self, task_id: TaskID) -> None:
         """Write how far a task is, unless a bar shows it or the last line is recent."""
         now, task = time.monotonic(), self._tasks[task_id]
-        if self.console.is_terminal or not task.visible or task.finished or now - self._written < QUIET:
+        if (
+            self.disable
+            or self.console.is_terminal
+            or not task.visible
+            or task.finished
+            or now - self._written < QUIET
+        ):
             return
         self._written = now
         begin, before = self._begins[task_id]
@@ -79,12 +87,13 @@ class Display(Progress):
 
 
 def say(line: str) -> None:
-    """Print a line beside the bars, on standard error and as it is."""
-    Console(stderr=True).print(line, soft_wrap=True, markup=False, highlight=False)
+    """Print a line beside the bars, on standard error and as it is; of several processes the first one does."""
+    if leads():
+        Console(stderr=True).print(line, soft_wrap=True, markup=False, highlight=False)
 
 
 def bar() -> Display:
-    """Return a progress display to be used as a context manager."""
+    """Return a progress display to be used as a context manager; of several processes the first one shows it."""
     console = Console(stderr=True)
 
     def whole() -> Column:
@@ -100,6 +109,7 @@ def bar() -> Display:
         TimeRemainingColumn(table_column=whole()),
         console=console,
         transient=False,
+        disable=not leads(),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast, overload
 
 import torch
 from torch import Tensor
@@ -20,8 +20,12 @@ from hebblm.models.base import Ids, TrainedModel, device_of
 from hebblm.models.dynamic import DynamicBase
 from hebblm.reader_base import ReaderBase
 from hebblm.reader_state import Opened, Owner, open_reader, save_reader
+from hebblm.reading import Reading
 from hebblm.scores import Scores
 from hebblm.text.vocabulary import Encoded, Vocabulary
+
+Text = str | Sequence[int] | Tensor
+"""A string, each line break of which is an ``<eos>``, or the ids of known words, (T,)."""
 
 
 class Suggestion(NamedTuple):
@@ -125,47 +129,84 @@ class Reader:
             self._context.recall(opened.observed, *opened.recent)
         self._context.recall_shares(opened.shares)
 
+    @overload
+    def read(  # type: ignore[overload-overlap]
+        self, text: Text, *, learn: bool = True, progress: Callable[[int, int], None] = ...
+    ) -> Scores: ...
+
+    @overload
+    def read(
+        self, text: Sequence[Text], *, learn: bool = True, progress: Callable[[int, int], None] = ...
+    ) -> list[Scores]: ...
+
     def read(
         self,
-        text: str | Sequence[int] | Tensor,
+        text: Text | Sequence[Text],
         *,
         learn: bool = True,
         progress: Callable[[int, int], None] = lambda done, total: None,
-    ) -> Scores:
-        """Predict, score, then learn a text, going on from the last call.
+    ) -> Scores | list[Scores]:
+        """Predict, score, then learn a text, going on from the last call, or several documents side by side.
+
+        Documents share memory and counts, and each is read from its beginning with a state and a window of its own: an
+        interval of all is predicted and scored, then learned from in their order. Behind them the reader stands at the
+        beginning of a text, with the window of the last one.
 
         Args:
-            text: a string, each line break of which is an ``<eos>``, or the ids of known words, (T,).
+            text: a string, each line break of which is an ``<eos>``, or the ids of known words, (T,); or a list of
+                such documents, which are a batch of the base.
             learn: whether it is remembered; otherwise only the place in the text moves on.
             progress: called with the number of tokens done and T after each interval.
 
         Returns:
-            The loss of each token in nats, adapted and not.
+            The loss of each token in nats, adapted and not; of documents a list, in their order.
 
         Raises:
-            UserError: an id that the vocabulary does not have.
+            UserError: an id that the vocabulary does not have, or several documents for dynamic evaluation.
         """
-        encoded, size = self._encoded(text, include=learn)
-        ids = self._last.new_tensor(encoded.ids)  # (T,)
-        adapted, base, new = [self._base.head.weight.new_zeros(0)], [self._base.head.weight.new_zeros(0)], []
-        for start in range(0, len(ids), self.update_every):
-            labels = ids[start : start + self.update_every]  # (N,)
-            rows = len(self._base.head.weight)
-            inputs = torch.cat([self._last, labels[:-1]])
-            hidden = self._base.read(self._readable(inputs, rows))  # (N, D)
-            batch = EvalBatch(hidden, self._context)
-            targets = self._readable(labels, rows)
-            adapted.append(self._rule.score(batch, targets))
-            base.append(self._base.trained_losses(batch, targets))
-            new.append(labels >= rows)
-            if learn:
-                self._learn(batch, labels, targets)
-            self._last = labels[-1:]
-            progress(start + len(labels), len(ids))
-        flags = torch.cat(new) if new else torch.zeros(0, dtype=torch.bool)
-        losses = [torch.cat(part).float().cpu() for part in (adapted, base)]
-        unadapted = Scores(encoded.tokens, losses[1], flags.cpu(), size, encoded.words)
-        return Scores(encoded.tokens, losses[0], flags.cpu(), size, encoded.words, unadapted)
+        if _are_documents(text):
+            return self._read_documents(cast(Sequence[Text], text), learn, progress)
+        encoded, size = self._encoded(cast(Text, text), include=learn)
+
+        def moved(done: int, total: int) -> None:
+            self._last = self._last.new_tensor([encoded.ids[done - 1]])
+            progress(done, total)
+
+        return self._reading(self._base, learn).scores([encoded], [size], self._last, moved)[0]
+
+    def _read_documents(
+        self, texts: Sequence[Text], learn: bool, progress: Callable[[int, int], None]
+    ) -> list[Scores]:
+        """Read documents side by side; see :meth:`read`."""
+        if self.moving and len(texts) > 1:
+            raise UserError(
+                f"{self.method} learns from one text at a time, not from {len(texts)} documents side by side; "
+                "read them one after the other"
+            )
+        found = [self._encoded(text, include=False) for text in texts]
+        if learn:
+            # A word has its number, and with it its row, from when it is met, not from when it is known to come.
+            for start in range(0, max(len(text.ids) for text, _ in found), self.update_every):
+                for text, _ in found:
+                    self.vocabulary.include(text.tokens[start : start + self.update_every])
+            found = [self._encoded(text, include=True) for text in texts]
+        self.begin()
+        encoded, sizes = [text for text, _ in found], [size for _, size in found]
+        base = self._base
+        if len(texts) > 1:
+            base = ReaderBase(self.model.base(streams=len(texts)))
+            base.grow(len(self._base.head.weight) - len(base.head.weight))
+        with self._context.side_by_side(len(texts)):
+            try:
+                return self._reading(base, learn).scores(encoded, sizes, self._last, progress)
+            finally:
+                self._base.grow(len(base.head.weight) - len(self._base.head.weight))
+                self._context.set_head(self._base.head)
+                self.begin()
+
+    def _reading(self, base: ReaderBase, learn: bool) -> Reading:
+        """Return what texts are read with by a base."""
+        return Reading(base, self._context, self._rule, self.update_every, self.vocabulary.unknown, learn)
 
     def begin(self) -> None:
         """Stand at the beginning of a text; what was learned stays."""
@@ -306,25 +347,12 @@ class Reader:
         """Return the shared quantities of hidden states (N, D), wherever they come from."""
         return EvalBatch(hidden.to(self._last.device, self._base.head.weight.dtype), self._context)
 
-    def _learn(self, batch: EvalBatch, labels: Tensor, targets: Tensor) -> None:
-        """Take a scored interval into weights, memory and counts, words met for the first time with rows of their own.
-
-        Args:
-            batch: that was scored.
-            labels: (N,) what came.
-            targets: (N,) the same with ``<unk>`` in place of words that have no row yet.
-        """
-        self._base.learn(targets)
-        self._base.grow(max(0, int(labels.max()) + 1 - len(self._base.head.weight)))
-        self._context.set_head(self._base.head)
-        self._context.learn(batch, labels)
-
     def _ids(self, text: str) -> Tensor:
         """Return the last token read and those of a text behind it (N,); new words read ``<unk>``."""
         ids = self.vocabulary.encode(text, include=False).ids
         return torch.cat([self._last, self._last.new_tensor(ids)])
 
-    def _encoded(self, text: str | Sequence[int] | Tensor, *, include: bool) -> tuple[Encoded, int]:
+    def _encoded(self, text: Text, *, include: bool) -> tuple[Encoded, int]:
         """Return tokens and ids of a text, and its bytes; words met for the first time get ids if they are included."""
         if isinstance(text, str):
             return self.vocabulary.encode(text, include=include), len(text.encode())
@@ -334,11 +362,6 @@ class Reader:
                 raise UserError(f"id {index} is none of the vocabulary's 0 to {len(self.vocabulary) - 1}")
         tokens = tuple(self.vocabulary[index] for index in ids)
         return Encoded(tokens, tuple(ids), tuple(range(len(ids)))), len(self.vocabulary.join(ids).encode())
-
-    def _readable(self, ids: Tensor, rows: int) -> Tensor:
-        """Return ids (N,) with ``<unk>`` in place of words that have no row yet."""
-        unknown = self.vocabulary.unknown
-        return ids if unknown is None else torch.where(ids < rows, ids, unknown)
 
     def _new_words(self, device: torch.device) -> Tensor | None:
         """Return which classes (V,) were not there in training; None where every text is made of those that were."""
@@ -350,3 +373,10 @@ class Reader:
         """Return how often each word was seen in training (V,), never for new ones."""
         counts = [*self.vocabulary.counts, *[0] * len(self.vocabulary.words)]
         return torch.tensor(counts, device=device)
+
+
+def _are_documents(text: Text | Sequence[Text]) -> bool:
+    """Say whether a text is a list of several, not a string or the ids of one."""
+    if isinstance(text, str | Tensor) or not len(text):
+        return False
+    return isinstance(text[0], Sequence) or getattr(text[0], "ndim", 0) > 0

@@ -41,7 +41,10 @@ class ReaderBase:
         return [self._base] if self._trained is None else [self._base, self._trained]
 
     def read(self, inputs: Tensor) -> Tensor:
-        """Return the hidden states (N, D) after each of the tokens (N,), going on from the last call."""
+        """Return the hidden states (N, D) after each of the tokens (N,), going on from the last call.
+
+        Of a base of several streams, which stays as trained, (B, N, D) after (B, N).
+        """
         if self._trained is not None:
             head = self._trained.head
             with torch.no_grad():

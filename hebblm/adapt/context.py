@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import copy
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -128,6 +130,16 @@ class Context:
         for stream, rows in streams:
             self.trails[stream].shares = lesson.shares[stream]
             self.trails[stream].recent.append(lesson.hidden[rows], labels[rows])
+
+    @contextmanager
+    def side_by_side(self, streams: int) -> Iterator[None]:
+        """Go on as several streams inside, each with a copy of what is kept of the first; then as the last of them."""
+        first = self.trails[0]
+        self.trails = [Trail(copy.deepcopy(first.recent), dict(first.shares)) for _ in range(streams)]
+        try:
+            yield
+        finally:
+            self.trails = self.trails[-1:]
 
     def recall(self, observed: Tensor, keys: Tensor, labels: Tensor) -> None:
         """Take over what an earlier context had observed, its memory apart: counts (V,), latest pairs (W, D), (W,)."""

@@ -7,8 +7,9 @@ import dataclasses
 import functools
 import os
 import sys
+import time
 from argparse import ArgumentError, RawDescriptionHelpFormatter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TextIO, TypeVar, get_args, get_type_hints
 
 import docstring_parser
@@ -17,9 +18,11 @@ from jsonargparse import ArgumentParser, DefaultHelpFormatter
 from awd_lstm.document import CheckpointError
 from hebblm.cli.plain import ConfigFile, check_numbers
 from hebblm.errors import UserError, reason
+from hebblm.ranks import LostRankError, leads
 from hebblm.suggest import unknown
 
 C = TypeVar("C")
+GRACE = 10.0  # seconds that a rank waits with an error that another one may have told
 
 
 class Main(Protocol):
@@ -98,14 +101,18 @@ def parse(config: type[C], argv: list[str] | None, *, prog: str, description: st
 
 
 def guarded(prog: str) -> Callable[[Main], Main]:
-    """Let a command end with status 2 and one line where the user erred, 130 where they pressed Ctrl-C."""
+    """Let a command end with status 2 and one line where the user erred, 130 where they pressed Ctrl-C.
+
+    Of several processes the first one prints what there is to print. Another one says only what it alone finds wrong.
+    """
 
     def decorate(main: Main) -> Main:
         @functools.wraps(main)
         def wrapped(argv: list[str] | None = None) -> int:
             try:
-                status = main(argv)
-                sys.stdout.flush()
+                with _once():
+                    status = main(argv)
+                    sys.stdout.flush()
                 return status
             except (UserError, CheckpointError) as error:
                 return _told(prog, error)
@@ -115,8 +122,12 @@ def guarded(prog: str) -> Callable[[Main], Main]:
                 return _told(
                     prog, UserError(f"{place}{reason(error)}; choose a place with space and permission")
                 )
+            except LostRankError as error:
+                _told(prog, error)
+                return 1
             except KeyboardInterrupt:
-                print(f"{prog}: interrupted; what was finished is kept", file=sys.stderr)
+                if leads():
+                    print(f"{prog}: interrupted; what was finished is kept", file=sys.stderr)
                 return 130
 
         return wrapped
@@ -126,8 +137,22 @@ def guarded(prog: str) -> Callable[[Main], Main]:
 
 def _told(prog: str, error: Exception) -> int:
     """Print an error and return the status that a command ends with."""
+    if isinstance(error, LostRankError) or not leads():
+        time.sleep(
+            GRACE
+        )  # whoever started the ranks ends this one meanwhile if another one has said what is wrong
     print(f"{prog}: error: {error}", file=sys.stderr)
     return 2
+
+
+@contextlib.contextmanager
+def _once() -> Iterator[None]:
+    """Let what others than the first process print go nowhere."""
+    if leads():
+        yield
+        return
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+        yield
 
 
 def _close_if_unwritable(stream: TextIO) -> None:

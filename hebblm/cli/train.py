@@ -11,12 +11,14 @@ from typing import Literal
 from awd_lstm import ARCHITECTURES, read_config
 from awd_lstm.document import CONFIG
 from hebblm.cli.common import guarded, parse
+from hebblm.cli.processes import spread
 from hebblm.errors import UserError
 from hebblm.models.device import check_device, pick_device
 from hebblm.models.presets import check_preset, get_preset
 from hebblm.models.store import model_folder, prepared_corpus
 from hebblm.progress import say
 from hebblm.provenance import command_line, provenance
+from hebblm.ranks import opened
 from hebblm.suggest import unknown
 from hebblm.text.corpora import check_name
 
@@ -36,6 +38,8 @@ class TrainConfig:
         output_path: folder of the model; by default the cache, where hebblm-eval finds it.
         device: auto, cpu or cuda.
         seed: of weights, segment lengths and dropout.
+        processes: how many of this machine divide the streams of a batch, each with its share of the cores or a GPU of
+            its own; their number decides about nothing but rounding.
     """
 
     corpus: str
@@ -46,6 +50,7 @@ class TrainConfig:
     output_path: Path | None = None
     device: str = "auto"
     seed: int = 1111
+    processes: int = 1
 
 
 @guarded(PROG)
@@ -65,6 +70,9 @@ def main(argv: list[str] | None = None) -> int:
         raise unknown("arch", config.arch, ARCHITECTURES, f"choose from {', '.join(ARCHITECTURES)}")
     if config.epochs is not None and config.epochs < 1:
         raise UserError(f"epochs = {config.epochs} must be at least 1")
+    status = spread(config.processes, PROG, "hebblm.cli.train", argv)
+    if status is not None:
+        return status
     device = pick_device(config.device)
     prepared = prepared_corpus(config.corpus, config.normalization)
     preset = get_preset(config.preset, prepared.meta.name, len(prepared.dictionary), config.seed)
@@ -78,7 +86,8 @@ def main(argv: list[str] | None = None) -> int:
 
     record = provenance(command_line(PROG, argv), device=str(device), seed=config.seed)
     done = (folder / CONFIG).exists() and not (folder / STATE).exists()
-    train_model(prepared, preset, folder, device=device, provenance=record)
+    with opened(config.device) as ranks:
+        train_model(prepared, preset, folder, device=device, provenance=record, ranks=ranks)
     found = read_config(folder).get("training", {})
     reached = (
         f"{found.get('epoch')} epochs, validation perplexity {found.get('valid_perplexity', math.nan):.2f}"

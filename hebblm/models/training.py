@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import torch
 
+import awd_lstm
 from awd_lstm import AWDLSTM, Event, Trainer, load_checkpoint, read_config, training_seconds
 from awd_lstm.document import CONFIG
 from awd_lstm.state import STATE
@@ -17,6 +19,7 @@ from hebblm.locks import held
 from hebblm.models.allocator import keep_freed_memory
 from hebblm.models.presets import Preset
 from hebblm.progress import bar, duration, say
+from hebblm.ranks import ALONE, Ranks
 from hebblm.text import PreparedCorpus
 from hebblm.text.prepared import DICTIONARY_FILE
 
@@ -28,6 +31,7 @@ def train_model(
     *,
     device: torch.device,
     provenance: dict[str, Any],
+    ranks: Ranks = ALONE,
 ) -> AWDLSTM:
     """Train to the end, or finish the run that was interrupted in ``folder``, and return the best model.
 
@@ -39,14 +43,20 @@ def train_model(
         folder: receives the checkpoint and, while training, the state of the run.
         device: where to compute.
         provenance: JSON object written into the checkpoint.
+        ranks: the processes that divide the streams of a batch; all of them call this.
 
     Raises:
-        UserError: the folder holds another model or cannot be written, or the text is too short for the batch.
+        UserError: the folder holds another model or cannot be written, the text is too short for the batch, or there
+            are more processes than streams.
+        LostRankError: another process is gone.
     """
-    if not _is_done(prepared, preset, folder):
-        with held(folder / CONFIG, f"the training on {prepared.meta.name}"):
-            if not _is_done(prepared, preset, folder):  # another process may have ended it meanwhile
-                _train(prepared, preset, folder, device, provenance)
+    with ExitStack() as stack, ranks.connected():
+        done = ranks.leads and _is_done(prepared, preset, folder)
+        if ranks.leads and not done:
+            stack.enter_context(held(folder / CONFIG, f"the training on {prepared.meta.name}"))
+            done = _is_done(prepared, preset, folder)  # another process may have ended it meanwhile
+        if not ranks.told(done)[0]:
+            _train(prepared, preset, folder, device, provenance, ranks)
     return load_checkpoint(folder, dictionary_sha256=prepared.meta.dictionary_hash)
 
 
@@ -73,16 +83,23 @@ def _is_done(prepared: PreparedCorpus, preset: Preset, folder: Path) -> bool:
 
 
 def _train(
-    prepared: PreparedCorpus, preset: Preset, folder: Path, device: torch.device, provenance: dict[str, Any]
+    prepared: PreparedCorpus,
+    preset: Preset,
+    folder: Path,
+    device: torch.device,
+    provenance: dict[str, Any],
+    ranks: Ranks,
 ) -> None:
     """Train to the end; see :func:`train_model`."""
+    together = awd_lstm.Ranks(ranks.rank, ranks.size)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        prepared.dictionary.save(folder / DICTIONARY_FILE)
-        prepared.tokenizer().save(folder)
+        if ranks.leads:
+            folder.mkdir(parents=True, exist_ok=True)
+            prepared.dictionary.save(folder / DICTIONARY_FILE)
+            prepared.tokenizer().save(folder)
         keep_freed_memory()
-        if not (folder / STATE).exists():
-            _announce(prepared, preset, device)
+        if not ranks.told((folder / STATE).exists())[0]:
+            _announce(prepared, preset, device, together)
         trainer = Trainer(
             preset.model,
             preset.training,
@@ -92,6 +109,7 @@ def _train(
             dictionary_sha256=prepared.meta.dictionary_hash,
             device=device,
             provenance={**provenance, "corpus": _describe(prepared, sha256(folder / DICTIONARY_FILE))},
+            ranks=together,
         )
         if trainer.record.segments:
             say(
@@ -99,7 +117,8 @@ def _train(
                 f"epochs are done, and {100 * trainer.record.position / len(trainer.streams):.0f} % of the next"
             )
         _run(trainer, prepared.meta.name)
-        (folder / STATE).unlink(missing_ok=True)
+        if ranks.leads:
+            (folder / STATE).unlink(missing_ok=True)
     except OSError as error:
         raise UserError(
             f"cannot write {folder}: {reason(error)}; choose a place with space and permission"
@@ -126,10 +145,12 @@ def _describe(prepared: PreparedCorpus, dictionary: str) -> dict[str, Any]:
     }
 
 
-def _announce(prepared: PreparedCorpus, preset: Preset, device: torch.device) -> None:
+def _announce(
+    prepared: PreparedCorpus, preset: Preset, device: torch.device, together: awd_lstm.Ranks
+) -> None:
     """Say how long the run will take, measured on a few segments, before it starts."""
     ids, config = prepared.tokens("train"), preset.training
-    seconds = training_seconds(preset.model, config, ids, device=device)
+    seconds = training_seconds(preset.model, config, ids, device=device, ranks=together)
     say(
         f"{config.epochs} x {len(ids):,} tokens: about {duration(seconds)} on this machine; "
         "if it is interrupted, the same command goes on"

@@ -1,0 +1,301 @@
+"""The processes of one command: which of them this one is, what is its part, and what they tell each other.
+
+``torchrun``, or a command's own ``--processes``, starts the same command several times; each finds its rank in the
+environment. A process that is alone tells nobody anything: every function here then returns what it was given.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+T = TypeVar("T")
+PATIENCE = timedelta(days=30)
+"""How long a rank waits for others at work: a rank that dies breaks its connections, and is not waited for."""
+
+
+class LostRankError(RuntimeError):
+    """Another rank is gone: it was killed, or ended with an error of its own, which it has told."""
+
+
+def rank() -> int:
+    """Return the number of this process among those of its command, from 0."""
+    return _number("RANK") if size() > 1 else 0
+
+
+def size() -> int:
+    """Return P, how many processes run this command."""
+    started = all(name in os.environ for name in ("RANK", "MASTER_ADDR", "MASTER_PORT"))
+    return max(1, _number("WORLD_SIZE")) if started else 1
+
+
+def leads() -> bool:
+    """Say whether this is the process that logs, draws bars and writes results."""
+    return rank() == 0
+
+
+def share(count: int, part: int, parts: int) -> range:
+    """Return which of ``count`` things in a row are those of one of several parts: as many as any other's, or one less.
+
+    The longer parts come first.
+    """
+    least, longer = divmod(count, parts)
+    begin = part * least + min(part, longer)
+    return range(begin, begin + least + (part < longer))
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What this rank sent.
+
+    Args:
+        sent: bytes, to other ranks.
+        seconds: in exchanges, waiting for other ranks included.
+        exchanges: how many.
+    """
+
+    sent: int = 0
+    seconds: float = 0.0
+    exchanges: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """The ranks of a command, as one of them sees them; every method is called by all, in the same order.
+
+    Args:
+        rank: of this process.
+        size: P.
+        backend: gloo or nccl, None for a process that is alone.
+        traffic: counted while they exchange.
+    """
+
+    rank: int = 0
+    size: int = 1
+    backend: str | None = None
+    traffic: Traffic = field(default_factory=Traffic)
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is the first rank, which writes results."""
+        return self.rank == 0
+
+    def share(self, count: int) -> range:
+        """Return which of ``count`` things in a row are this rank's; see :func:`share`."""
+        return share(count, self.rank, self.size)
+
+    def tasks(self, count: int) -> range:
+        """Return which of ``count`` tasks are this rank's: every P-th one, as earlier ones often take longer."""
+        return range(self.rank, count, self.size)
+
+    def exchange(self, rows: Tensor, counts: Sequence[int]) -> tuple[Tensor, list[int]]:
+        """Give each rank some rows, and take what each has for this one.
+
+        Args:
+            rows: (N, ...) those for the first rank, then those for the second, and so on.
+            counts: by rank, how many are for it; N in all.
+
+        Returns:
+            (M, ...) what the first rank gave, then the second, and so on; by rank, how many rows.
+        """
+        if self.size == 1:
+            return rows, list(counts)
+        import torch
+
+        with self._counted():
+            given = torch.tensor(list(counts), device=self._place())
+            taken = torch.empty_like(given)
+            torch.distributed.all_to_all_single(taken, given)
+            arriving: list[int] = taken.tolist()
+            raw = self._raw(rows)  # (N, bytes)
+            received = raw.new_empty(sum(arriving), raw.shape[1])
+            torch.distributed.all_to_all_single(received, raw, arriving, list(counts))
+            self.traffic.sent += raw.shape[1] * (len(rows) - counts[self.rank]) + 8 * (self.size - 1)
+        return _whole(received, rows), arriving
+
+    def gather(self, rows: Tensor) -> list[Tensor]:
+        """Return the rows (N, ...) of every rank, by rank; N may differ."""
+        if self.size == 1:
+            return [rows]
+        import torch
+
+        with self._counted():
+            count = torch.tensor([len(rows)], device=self._place())
+            counts = [torch.empty_like(count) for _ in range(self.size)]
+            torch.distributed.all_gather(counts, count)
+            lengths = [int(each) for each in counts]
+            raw = self._raw(rows)  # (N, bytes)
+            padded = raw.new_zeros(max(lengths), raw.shape[1])
+            padded[: len(raw)] = raw
+            found = [torch.empty_like(padded) for _ in range(self.size)]
+            torch.distributed.all_gather(found, padded)
+            self.traffic.sent += (padded.numel() + 8) * (self.size - 1)
+        return [_whole(each[:length], rows) for each, length in zip(found, lengths, strict=True)]
+
+    def joined(self, rows: Tensor) -> Tensor:
+        """Return the rows of all ranks (N, ...), those of the first one first."""
+        found = self.gather(rows)
+        if len(found) == 1:
+            return found[0]
+        import torch
+
+        return torch.cat(found)
+
+    def told(self, value: T) -> list[T]:
+        """Return what every rank has to say, by rank: values as JSON has them."""
+        if self.size == 1:
+            return [value]
+        import torch
+
+        words = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
+        return [json.loads(each.numpy().tobytes()) for each in self.gather(words)]
+
+    def collected(self, results: Mapping[int, T]) -> list[T] | None:
+        """Return the results of all tasks, by number, on the first rank; None on others.
+
+        Args:
+            results: of this rank's :meth:`tasks`, by number: values as JSON has them.
+        """
+        parts = self.told([[index, result] for index, result in results.items()])
+        if not self.leads:
+            return None
+        return [value for _, value in sorted(((i, v) for part in parts for i, v in part), key=lambda p: p[0])]
+
+    def wait(self) -> None:
+        """Wait until every rank is here, however long that takes."""
+        self.told(None)
+
+    @contextlib.contextmanager
+    def connected(self) -> Iterator[None]:
+        """Tell what it means that an exchange of torch's own fails inside.
+
+        Raises:
+            LostRankError: another rank is gone.
+        """
+        try:
+            yield
+        except RuntimeError as error:
+            if self.size == 1 or not _is_broken(error):
+                raise
+            raise LostRankError(_lost()) from error
+
+    def _place(self) -> torch.device:
+        """Return where tensors are exchanged."""
+        import torch
+
+        return torch.device("cuda" if self.backend == "nccl" else "cpu")
+
+    def _raw(self, rows: Tensor) -> Tensor:
+        """Return rows (N, ...) as bytes (N, bytes): every backend takes these."""
+        import torch
+
+        flat = rows.detach().to(self._place()).reshape(len(rows), _width(rows)).contiguous()
+        return flat.view(torch.uint8)
+
+    @contextlib.contextmanager
+    def _counted(self) -> Iterator[None]:
+        """Count an exchange, and tell what it means that it fails."""
+        started = time.perf_counter()
+        try:
+            yield
+        except RuntimeError as error:
+            raise LostRankError(_lost()) from error
+        self.traffic.seconds += time.perf_counter() - started
+        self.traffic.exchanges += 1
+
+
+ALONE = Ranks()
+_current = ALONE
+
+
+def current() -> Ranks:
+    """Return the ranks of the command, those that :func:`opened` has connected."""
+    return _current
+
+
+@contextlib.contextmanager
+def opened(device: str = "cpu") -> Iterator[Ranks]:
+    """Connect the ranks while the block computes; a process that is alone connects nothing and imports no torch.
+
+    Tensors go through nccl where every process of a machine has a GPU of its own, else through gloo.
+
+    Args:
+        device: cpu, cuda, or auto.
+
+    Raises:
+        LostRankError: the others cannot be reached.
+    """
+    global _current
+    if size() == 1:
+        yield ALONE
+        return
+    import torch
+    from torch import distributed
+
+    here = _number("LOCAL_WORLD_SIZE") or size()
+    if here == size() and _is_local(os.environ["MASTER_ADDR"]):
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    backend = "gloo"
+    if device != "cpu" and torch.cuda.is_available():
+        torch.cuda.set_device(_number("LOCAL_RANK") % torch.cuda.device_count())
+        backend = "nccl" if here <= torch.cuda.device_count() and distributed.is_nccl_available() else "gloo"
+    try:
+        distributed.init_process_group(backend, timeout=PATIENCE)
+    except RuntimeError as error:
+        raise LostRankError(_lost()) from error
+    _current = Ranks(rank(), size(), backend)
+    try:
+        yield _current
+        _current.wait()  # whoever leaves first would break the others' connections
+    finally:
+        _current = ALONE
+        distributed.destroy_process_group()
+
+
+def _lost() -> str:
+    """Return what a rank that hears nothing of another one says."""
+    return f"rank {rank()} of {size()} lost the others: one was killed or failed"
+
+
+def _is_broken(error: RuntimeError) -> bool:
+    """Say whether an error is that of a connection."""
+    import torch
+
+    return isinstance(error, torch.distributed.DistError) or "gloo" in str(error)
+
+
+def _whole(raw: Tensor, like: Tensor) -> Tensor:
+    """Return bytes (N, bytes) as rows (N, ...) of the kind and place of others."""
+    if not raw.numel():
+        return like.new_empty(len(raw), *like.shape[1:])
+    return raw.contiguous().view(like.dtype).view(len(raw), *like.shape[1:]).to(like.device)
+
+
+def _width(rows: Tensor) -> int:
+    """Return how many numbers a row (N, ...) is."""
+    return int(rows[:1].numel()) if len(rows) else int(rows.new_empty(1, *rows.shape[1:]).numel())
+
+
+def _number(name: str) -> int:
+    """Return a whole number of the environment, 0 where it has none."""
+    value = os.environ.get(name, "")
+    return int(value) if value.isdecimal() else 0
+
+
+def _is_local(address: str) -> bool:
+    """Say whether an address is the loopback's."""
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
