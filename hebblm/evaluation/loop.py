@@ -160,7 +160,8 @@ def evaluate(
     scores = Scores({name: np.empty(total, dtype=np.float32) for name in rules})
     clock = clock_of(device)
     place = 0 if position is None else position.begin(contexts, scores, layout)
-    progress(sum(min(place, length) for length in layout.lengths))
+    if place:
+        progress(sum(min(place, length) for length in layout.lengths))
     for begin in range(place, layout.longest, pace.ahead):
         started = clock()
         end = min(begin + pace.ahead, layout.longest)

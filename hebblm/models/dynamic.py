@@ -158,7 +158,7 @@ def with_rate(config: DynamicConfig, mean_squares: Sequence[Tensor] | None) -> D
         for squares in mean_squares
     )
     gain = float(sum(part.sum(dtype=torch.float64) for part in gains))
-    return replace(config, lr=float(f"{PREDICTED_GAIN / gain:.0e}") if gain > 0 else 0.0)
+    return replace(config, lr=float(f"{PREDICTED_GAIN / gain:.1e}") if gain > 0 else 0.0)
 
 
 @dataclass(frozen=True, slots=True)
