@@ -26,7 +26,7 @@ from hebblm.report.sections import scenario_line
 from hebblm.report.table import Column, Table
 from hebblm.report.tables import frequency_table, paper_tables, side_by_side
 from hebblm.vision.document import tables
-from recipes import best_tables, conclusions
+from recipes import best_tables, conclusions, scale_tables
 from recipes import causal_tables as causal
 from recipes.markdown import ROOT, body, origin_of
 from recipes.study.cost.record import load
@@ -156,7 +156,12 @@ def vision() -> str:
 PAGES: dict[Path, dict[str, Callable[[], str]]] = {
     README: {"needs": needs, "defaults": defaults},
     DOCS / "results.md": {"defaults": at_defaults, "carried": carried, "tuned": tuned},
-    DOCS / "methods.md": {"best": best_tables.best, "forms": best_tables.forms},
+    DOCS / "methods.md": {
+        "best": best_tables.best,
+        "forms": best_tables.forms,
+        "windows": scale_tables.windows,
+    },
+    DOCS / "memory.md": {"disk": scale_tables.measured, "paper": scale_tables.paper},
     DOCS / "cost.md": {"cost": cost},
     DOCS / "huggingface.md": {
         "transformer": causal.transformer,

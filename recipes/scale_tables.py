@@ -1,0 +1,79 @@
+"""Tables of memories on disk, measured and on paper, and of the cache's windows, from the committed JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hebblm.files import read_json
+from recipes.markdown import ROOT
+
+DISK = ROOT / "recipes" / "scale" / "disk.json"
+WINDOWS = ROOT / "recipes" / "defaults" / "windows.json"
+SIZES, MACHINES = (10**9, 10**11), (1, 8, 64)
+ID, DISTANCE, LABEL, NORMALIZER = 8, 4, 8, 4  # bytes
+
+
+def measured() -> str:
+    """Return what a memory on disk costs by its entries."""
+    document = read_json(DISK)
+    rows = [
+        "| Entries | of them real states | recall of the nearest 200 | resident, GB | on disk, GB | ms a query, warm | cold | "
+        "filling and index, s |",
+        "| --: | --: | --: | --: | --: | --: | --: | --: |",
+    ]
+    for row in document["rows"]:
+        seconds = row["add_seconds"] + row["index_seconds"]
+        rows.append(
+            f"| {row['entries']:,} | {row['real']:,} | {row['recall']:.3f} | {row['resident_bytes'] / 1e9:.2f} | "
+            f"{sum(row['bytes'].values()) / 1e9:.2f} | {row['warm_ms']:.2f} | {row['cold_ms']:.1f} | {seconds:,.0f} |"
+        )
+    return "\n".join([*rows, "", _origin("disk", DISK, document)])
+
+
+def paper() -> str:
+    """Return what larger memories would cost on several machines, at the rates of the largest one measured."""
+    row = read_json(DISK)["rows"][-1]
+    document = read_json(DISK)["settings"]
+    entries, k = row["entries"], document["k"]
+    size = sum(row["bytes"].values()) / entries  # bytes an entry
+    width = int(row["bytes"]["keys.bin"] // (2 * entries))  # D, of fp16 keys
+    found = [
+        "| Entries | machines | entries of each | on the disk of each, GB | ms a query | sent for a query, kB |",
+        "| --: | --: | --: | --: | --: | --: |",
+    ]
+    for count in SIZES:
+        for machines in MACHINES:
+            each = count / machines
+            # A query goes to all others, each of which answers with K codes and distances; then the K winners' entries.
+            others = (machines - 1) * (4 * width + k * (ID + DISTANCE))
+            sent = others + (k * (2 * width + LABEL + NORMALIZER) if machines > 1 else 0)
+            found.append(
+                f"| {count:,} | {machines} | {each:,.0f} | {each * size / 1e9:,.0f} | "
+                f"{row['warm_ms'] * each / entries:,.0f} | {sent / 1e3:,.0f} |"
+            )
+    return "\n".join(found)
+
+
+def windows() -> str:
+    """Return the cache's loss by window on every text, and the most that each window loses to the best."""
+    document = read_json(WINDOWS)
+    texts: dict[str, dict[str, float]] = document["nll"]
+    sizes = list(document["largest_loss"])
+    rows = [
+        "| Text | base | " + " | ".join(f"{int(size):,}" for size in sizes) + " |",
+        "| :-- |" + " --: |" * (len(sizes) + 1),
+    ]
+    for name, losses in texts.items():
+        best = min(sizes, key=lambda size: losses[size])
+        cells = [f"**{losses[size]:.3f}**" if size == best else f"{losses[size]:.3f}" for size in sizes]
+        rows.append(f"| {name} | {losses['base']:.3f} | " + " | ".join(cells) + " |")
+    largest = " | ".join(f"{document['largest_loss'][size]:.3f}" for size in sizes)
+    rows.append(f"| lost to the best, at most | - | {largest} |")
+    return "\n".join([*rows, "", _origin("windows", WINDOWS, document)])
+
+
+def _origin(name: str, path: Any, document: dict[str, Any]) -> str:
+    """Return what made a measurement, with a link to it from a page of docs."""
+    by = document["provenance"]
+    where = f"../{path.relative_to(ROOT).as_posix()}"
+    return f"- [{name}]({where}), `{by['command']}`, commit `{str(by['commit'])[:12]}`, seed {by['seed']}"
