@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 T = TypeVar("T")
+THREADS = "HEBBLM_THREADS"
+"""Variable with the number of threads of a process that is alone, where ``--processes`` divides these."""
 PATIENCE = timedelta(days=30)
 """How long a rank waits for others at work: a rank that dies breaks its connections, and is not waited for."""
 
@@ -208,6 +210,22 @@ _current = ALONE
 def current() -> Ranks:
     """Return the ranks of the command, those that :func:`opened` has connected."""
     return _current
+
+
+@contextlib.contextmanager
+def all_threads() -> Iterator[None]:
+    """Let this process use every core while the others wait: as many threads as one that is alone has."""
+    if not (wanted := _number(THREADS)):
+        yield
+        return
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(wanted)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @contextlib.contextmanager

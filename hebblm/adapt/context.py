@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -128,6 +128,14 @@ class Context:
         for stream, rows in streams:
             self.trails[stream].shares = lesson.shares[stream]
             self.trails[stream].recent.append(lesson.hidden[rows], labels[rows])
+
+    def note(self, labels: Sequence[Tensor], rank: int, *, write: bool = True) -> None:
+        """Take account of the labels (M,) of each of several processes, once ``rank``, this one, has taken its own."""
+        for other, each in enumerate(labels):
+            if other != rank:
+                self.observed += torch.bincount(each, minlength=len(self.observed))
+        if write:
+            self.memory.note(labels)
 
     def recall(self, observed: Tensor, keys: Tensor, labels: Tensor) -> None:
         """Take over what an earlier context had observed, its memory apart: counts (V,), latest pairs (W, D), (W,)."""
