@@ -169,10 +169,11 @@ class Ranks:
         Args:
             results: of this rank's :meth:`tasks`, by number: values as JSON has them.
         """
-        parts = self.told([[index, result] for index, result in results.items()])
+        parts = self.told(list(results.items()))
         if not self.leads:
             return None
-        return [value for _, value in sorted(((i, v) for part in parts for i, v in part), key=lambda p: p[0])]
+        found = {index: result for part in parts for index, result in part}
+        return [found[index] for index in sorted(found)]
 
     def wait(self) -> None:
         """Wait until every rank is here, however long that takes."""

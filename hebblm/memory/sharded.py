@@ -219,7 +219,7 @@ def _packed(*columns: Tensor) -> Tensor:
 def _unpacked(rows: Tensor, *like: Tensor) -> list[Tensor]:
     """Return the tensors (N, ...) that were packed, which are of the kind of others; the inverse of :func:`_packed`."""
     widths = [each.shape[1:].numel() * each.element_size() for each in like]
-    parts = rows.split(widths, dim=1)
+    parts = torch.split(rows, widths, dim=1)
     return [
         part.contiguous().view(-1).view(each.dtype).view(len(rows), *each.shape[1:])
         for part, each in zip(parts, like, strict=True)
