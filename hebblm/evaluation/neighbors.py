@@ -134,7 +134,7 @@ def write_neighbors(log: NeighborLog, scenario: Scenario, path: Path) -> None:
         "label": symbols[columns["label"].astype(np.int64)].astype(str),
         "distance": columns["distance"],
         "closeness": columns["closeness"],
-        "context": contexts,
+        "context": pa.array(contexts, type=pa.string()),  # without rows it would have no type
     }
     with atomic_path(path) as temporary:
         pq.write_table(pa.table({name: pa.array(values) for name, values in table.items()}), temporary)
