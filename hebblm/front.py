@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,27 +95,36 @@ def evaluate(
     ranks = current()
     _check_ranks(asked, ranks.size)
     scenario, record = asked.open("evaluate", command)
+    from hebblm.evaluation.position import going_on
     from hebblm.evaluation.run import run_scenario
     from hebblm.report import Result
 
-    found = run_scenario(
-        scenario,
-        list(methods),
-        asked.settings,
-        record,
-        edges,
-        log_neighbors=log_neighbors,
-        forgetting=forgetting,
-        ranks=ranks,
-    )
-    if found is not None and asked.folder is not None:
-        from hebblm.report import write_report
+    beside: dict[str, Any] = {
+        "methods": methods,
+        "log_neighbors": log_neighbors,
+        "forgetting": forgetting,
+        **({} if ranks.size == 1 else {"rank": ranks.rank, "ranks": ranks.size}),
+    }
+    with going_on(scenario, asked.settings, record, beside):
+        found = run_scenario(
+            scenario,
+            methods,
+            asked.settings,
+            record,
+            edges,
+            log_neighbors=log_neighbors,
+            forgetting=forgetting,
+            ranks=ranks,
+        )
+        if found is not None and asked.folder is not None:
+            from hebblm.report import write_report
 
-        found.save(asked.folder, log_samples=log_samples)
-        write_report(found.result, asked.folder)
-    if ranks.size == 1 and found is not None:
-        return found.result
-    return Result.from_json(ranks.told(None if found is None else found.result.to_json())[0])
+            found.save(asked.folder, log_samples=log_samples)
+            write_report(found.result, asked.folder)
+        if ranks.size > 1:  # what is saved is kept until the first one has ended
+            return Result.from_json(ranks.told(None if found is None else found.result.to_json())[0])
+    assert found is not None
+    return found.result
 
 
 def compare_readings(
@@ -140,12 +149,14 @@ def compare_readings(
     asked = _Asked.of(model, target, output_path=output_path, **options)
     _one_stream(asked.config, "readings are compared on a single stream")
     scenario, record = asked.open("front.compare_readings", command)
+    from hebblm.evaluation.position import going_on
     from hebblm.report.readings import FILE_NAME
     from hebblm.tuning import readings
 
-    found = readings.compare_readings(scenario, list(methods), asked.settings, record)
-    if asked.folder is not None:
-        write_json(asked.folder / FILE_NAME, found.to_json())
+    with going_on(scenario, asked.settings, record, {"readings": methods}):
+        found = readings.compare_readings(scenario, methods, asked.settings, record)
+        if asked.folder is not None:
+            write_json(asked.folder / FILE_NAME, found.to_json())
     return found
 
 
@@ -188,6 +199,7 @@ def tune(
     asked = _Asked.of(model, target, "tune", None, settings, output_path, **options)
     _one_stream(asked.config, "values are tuned on a single stream and serve any number")
     scenario, record = asked.open("tune", command)
+    from hebblm.evaluation.position import going_on
     from hebblm.tuning.grid import Grid
     from hebblm.tuning.search import write_tuned
     from hebblm.tuning.tune import tune
@@ -198,9 +210,11 @@ def tune(
             "on other text than the default ones (see --max-tokens)"
         )
     fixed = {name: asked.settings.of(name) for name in map(plain_name, settings or {})}
-    found = tune(scenario, asked.settings, Grid(), dynamic=dynamic, fixed=fixed, methods=methods)
-    if asked.folder is not None:
-        write_tuned(found, scenario, record, asked.folder)
+    grid, tuned = Grid(), {"dynamic": dynamic, "fixed": fixed, "methods": sorted(methods)}
+    with going_on(scenario, asked.settings, record, {"tune": tuned, "grid": asdict(grid)}):
+        found = tune(scenario, asked.settings, grid, dynamic=dynamic, fixed=fixed, methods=methods)
+        if asked.folder is not None:
+            write_tuned(found, scenario, record, asked.folder)
     return found
 
 

@@ -154,6 +154,33 @@ class Context:
             for learner, share in self.shares.items()
         }
 
+    def position(self) -> dict[str, Tensor]:
+        """Return everything that was observed, the memory apart, as :meth:`go_on` takes it over."""
+        found = {"observed": self.observed}
+        for number, trail in enumerate(self.trails):
+            known = [trail.shares[each].numbers for each in self.learners]
+            shares = {
+                f"share {index}": torch.tensor(one, dtype=torch.float64) for index, one in enumerate(known)
+            }
+            held = {**trail.recent.position(), **shares}
+            found |= {f"{number} {name}": tensor for name, tensor in held.items()}
+        return found
+
+    def go_on(self, position: Mapping[str, Tensor]) -> None:
+        """Go on, to the bit, where :meth:`position` was asked for; the same shares are learned, the head is set."""
+        self.observed = position["observed"]
+        for number, trail in enumerate(self.trails):
+            own = {
+                name.partition(" ")[2]: value
+                for name, value in position.items()
+                if name.startswith(f"{number} ")
+            }
+            trail.recent.go_on(own)
+            trail.shares = {
+                each: each.beginning.recalled(own[f"share {index}"].tolist())
+                for index, each in enumerate(self.learners)
+            }
+
     def set_head(self, head: OutputHead) -> None:
         """Take over a head that learned or grew; counts grow with it, new rows being new classes."""
         grown = head.weight.shape[0] - self.train_counts.shape[0]

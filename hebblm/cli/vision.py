@@ -14,6 +14,7 @@ from hebblm.cli.common import guarded, parse
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import parse_settings
 from hebblm.files import check_writable
+from hebblm.locks import held
 from hebblm.models.device import check_device, pick_device
 from hebblm.provenance import command_line, provenance
 from hebblm.text.download import cache_dir, data_dirs
@@ -137,6 +138,7 @@ def _run(
     from hebblm.vision.document import print_summary, write_report
     from hebblm.vision.experiments import run_experiment
     from hebblm.vision.new_classes.setup import ClassSetup
+    from hebblm.vision.result import RESULT_FILE
     from hebblm.vision.setup import Setup
 
     check_writable(folder)
@@ -149,10 +151,11 @@ def _run(
         cache=cache_dir(),
         folder=folder,
     )
-    written = run_experiment(config.experiment, config.scale, setup, record)
-    setup.clear()
+    with held(folder / RESULT_FILE, f"{config.experiment} of pictures"):
+        written = run_experiment(config.experiment, config.scale, setup, record)
+        write_report(written, folder)
+        setup.clear()
     print_summary(written, Console())
-    write_report(written, folder)
 
 
 def _dataset(config: VisionConfig) -> ImageDataset:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,9 @@ from hebblm.memory.nearest import Ranked
 from hebblm.models.base import Base
 from hebblm.ranks import ALONE, Ranks
 from hebblm.text import EvaluationStream
+
+if TYPE_CHECKING:
+    from hebblm.evaluation.position import Position
 
 Progress = Callable[[int], None]
 
@@ -59,6 +62,7 @@ class Scores:
         retrieval_seconds: search and update of the memory.
         own_seconds: by method, what it did for itself alone.
         shared_seconds: by the name of a piece of work that several methods may share, as it was done once.
+        retrieving: the methods that rest on retrieval.
     """
 
     nll: dict[str, npt.NDArray[np.float32]]
@@ -70,20 +74,19 @@ class Scores:
     retrieval_seconds: float = 0.0
     own_seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     shared_seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    retrieving: set[str] = field(default_factory=set)
 
-    def charge(self, works: Mapping[str, Work]) -> set[str]:
-        """Charge methods for their work on a mini-batch, and each in full for every piece that it rests on.
-
-        Returns:
-            The methods that rest on retrieval.
-        """
+    def charge(self, works: Mapping[str, Work]) -> None:
+        """Charge methods for their work on a mini-batch, and each in full for every piece that it rests on."""
         pieces = {name: work.pieces() for name, work in works.items()}
         for name, work in works.items():
             self.own_seconds[name] += work.seconds
             self.seconds[name] += work.seconds + sum(piece.seconds for piece in pieces[name])
         for piece in set().union(*pieces.values()):
             self.shared_seconds[piece.name] += piece.seconds
-        return {name for name, found in pieces.items() if any(piece.name == SEARCH for piece in found)}
+        self.retrieving |= {
+            name for name, found in pieces.items() if any(piece.name == SEARCH for piece in found)
+        }
 
     def of_all(self, ranks: Ranks, layout: Layout) -> Scores:
         """Return what all ranks found: all losses, the sum of what was counted, and their mean time."""
@@ -133,6 +136,7 @@ def evaluate(
     observers: Sequence[Observer] = (),
     safeguards: bool = True,
     progress: Progress = lambda tokens: None,
+    position: Position | None = None,
     ranks: Ranks = ALONE,
 ) -> Scores:
     """Score every token of a stream by every method, with one forward pass and one retrieval for all.
@@ -166,6 +170,7 @@ def evaluate(
         observers: see every mini-batch once it is scored, before it is learned from.
         safeguards: count the queries whose neighbours' loss rose, and measure the fast form by the exact one.
         progress: called with the number of tokens done since the last call.
+        position: where the reading stands on disk; it goes on from there. None for one that always begins anew.
         ranks: over which the streams are divided; where these share a memory, it is a
             :class:`~hebblm.memory.ShardedMemory`.
 
@@ -183,8 +188,10 @@ def evaluate(
     pace = Pace.of(update_every, ahead=read_ahead, streams=layout.together, spread=layout.spread)
     memories = [each.memory for each in contexts] if write else []
     scores = Scores({name: np.empty(total, dtype=np.float32) for name in rules})
-    clock, update_seconds, retrieving = clock_of(device), 0.0, set[str]()
-    for begin in range(0, layout.longest, pace.ahead):
+    clock = clock_of(device)
+    place = 0 if position is None else position.begin(contexts, scores, layout, ranks)
+    progress(layout.tokens(0, place))
+    for begin in range(place, layout.longest, pace.ahead):
         started = clock()
         end = min(begin + pace.ahead, layout.longest)
         if known is None:
@@ -219,10 +226,10 @@ def evaluate(
                             scores.count(name, Safeguards.of(rule, batch))
                 for observer in observers:
                     observer.watch(batch, labels)
-                retrieving |= scores.charge(works)
+                scores.charge(works)
                 started = clock()
                 lessons.append((own, batch.lesson(labels)))
-                update_seconds += clock() - started
+                scores.retrieval_seconds += clock() - started
             started = clock()
             labels = torch.cat([targets[:0], *(lesson.labels for _, lesson in lessons)])
             heard = ranks.gather(labels) if layout.spread else [labels]
@@ -235,11 +242,16 @@ def evaluate(
                 own.take(lesson, write=write)
             if layout.spread:
                 contexts[0].note(heard, ranks.rank, write=write)
-            update_seconds += clock() - now
+            scores.retrieval_seconds += clock() - now
+            if position is not None:
+                position.note(lessons, written=write)
             progress(layout.tokens(start, stop))
-    scores.retrieval_seconds = scores.shared_seconds.pop(SEARCH, 0.0) + update_seconds
+        if position is not None:
+            position.reach(end)
     for name in rules:
-        scores.seconds[name] += scores.base_seconds + (update_seconds if name in retrieving else 0.0)
+        update = scores.retrieval_seconds if name in scores.retrieving else 0.0
+        scores.seconds[name] += scores.base_seconds + update
+    scores.retrieval_seconds += scores.shared_seconds.pop(SEARCH, 0.0)
     return scores.of_all(ranks, layout)
 
 

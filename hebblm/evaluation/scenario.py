@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -30,6 +30,9 @@ from hebblm.text.beginning import Beginning
 from hebblm.text.subword_corpus import SubwordCorpus, encode_subwords
 from hebblm.text.subwords import Subwords
 
+if TYPE_CHECKING:
+    from hebblm.evaluation.position import Saved
+
 
 @dataclass(slots=True)
 class Scenario:
@@ -54,6 +57,7 @@ class Scenario:
         tokenizer: specification of what split the target into tokens.
         beginning: how much text the stream is, where it is words and a part of the split whose lines are at hand.
         documents: that the stream is made of, found where it is read in several parts.
+        saved: where its readings stand on disk, None where that is not kept.
     """
 
     kind: str
@@ -74,6 +78,7 @@ class Scenario:
     tokenizer: Mapping[str, Any] = field(default_factory=dict)
     beginning: Beginning | None = None
     documents: Sequence[Document] = ()
+    saved: Saved | None = None
 
     @property
     def closed(self) -> bool:

@@ -11,6 +11,7 @@ from torch import Tensor
 from hebblm.memory.arrays import GrowingArray
 from hebblm.memory.base import AnyMemory
 from hebblm.memory.exact import RingMemory
+from hebblm.memory.faiss_index import TrainedIndex
 from hebblm.memory.gather import gather
 from hebblm.memory.nearest import Ranked
 from hebblm.memory.store import Entries
@@ -142,6 +143,10 @@ class ShardedMemory(AnyMemory):
     def counts(self, classes: int) -> Tensor:
         """Return the number of entries of each of ``classes`` labels on all ranks, (V,) int64."""
         return _widened(self._counts, classes).clone()
+
+    def refresh(self) -> TrainedIndex | None:
+        """Bring the index of this rank's entries up to date."""
+        return self._own.refresh()
 
     def describe(self) -> dict[str, object]:
         """Return what a result records: this rank's piece, and the entries of all."""

@@ -9,6 +9,8 @@ from typing import IO
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
 from hebblm.adapt.checks import Share
 from hebblm.adapt.functional.shares import LearnedShare
@@ -28,7 +30,7 @@ class LossTable:
     def __init__(self, points: int) -> None:
         self._file: IO[bytes] = tempfile.TemporaryFile(prefix="hebblm-losses-")  # noqa: SIM115 - lives as long as self
         self._sums = np.zeros(points)
-        self._tokens = 0
+        self._tokens = self._told = 0
 
     def append(self, losses: npt.NDArray[np.float32]) -> None:
         """Add the losses (P, N) of the next tokens, nats.
@@ -46,15 +48,34 @@ class LossTable:
                 "point TMPDIR to a larger disk"
             ) from error
 
+    def noted(self) -> dict[str, Tensor]:
+        """Return the losses (N, P) that were added since this was asked last, and the sums (P,) of all."""
+        new, self._told = self._table()[self._told :].copy(), self._tokens
+        return {"losses": torch.from_numpy(new), "sums": torch.from_numpy(self._sums.copy())}
+
+    def recall(self, noted: dict[str, Tensor]) -> None:
+        """Take over such losses of an earlier process."""
+        self.append(noted["losses"].cpu().numpy().T)
+        self._sums = noted["sums"].cpu().numpy()  # in the order in which they were added
+        self._told = self._tokens
+
     def means(self) -> Losses:
         """Return the mean loss (P,) of each point; not finite where one of its losses is not."""
         return self._sums / max(1, self._tokens)
 
     def of(self, point: int) -> Losses:
         """Return the losses (T,) of one point."""
+        return self._table()[:, point].astype(np.float64)
+
+    def _table(self) -> npt.NDArray[np.float32]:
+        """Return the losses (T, P) as they lie in the file."""
         self._file.flush()
-        table = np.memmap(self._file, dtype=np.float32, mode="r", shape=(self._tokens, len(self._sums)))
-        return table[:, point].astype(np.float64)
+        shape = self._tokens, len(self._sums)
+        return (
+            np.memmap(self._file, dtype=np.float32, mode="r", shape=shape)
+            if self._tokens
+            else np.empty(shape, np.float32)
+        )
 
 
 @dataclass(slots=True)
