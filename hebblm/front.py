@@ -16,6 +16,7 @@ from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.files import check_writable, write_json
 from hebblm.progress import say
 from hebblm.provenance import provenance
+from hebblm.ranks import current, leads
 from hebblm.report.parts import DEFAULT_EDGES, validate_edges
 
 if TYPE_CHECKING:  # they load torch
@@ -91,11 +92,19 @@ def evaluate(
         raise UserError(
             f"--forgetting compares two domains, and {read} is the only one; use --cross-domain A-to-B"
         )
+    ranks = current()
+    _check_ranks(asked, ranks.size)
     scenario, record = asked.open("evaluate", command)
     from hebblm.evaluation.position import going_on
     from hebblm.evaluation.run import run_scenario
+    from hebblm.report import Result
 
-    beside = {"methods": methods, "log_neighbors": log_neighbors, "forgetting": forgetting}
+    beside: dict[str, Any] = {
+        "methods": methods,
+        "log_neighbors": log_neighbors,
+        "forgetting": forgetting,
+        **({} if ranks.size == 1 else {"rank": ranks.rank, "ranks": ranks.size}),
+    }
     with going_on(scenario, asked.settings, record, beside):
         found = run_scenario(
             scenario,
@@ -105,12 +114,16 @@ def evaluate(
             edges,
             log_neighbors=log_neighbors,
             forgetting=forgetting,
+            ranks=ranks,
         )
-        if asked.folder is not None:
+        if found is not None and asked.folder is not None:
             from hebblm.report import write_report
 
             found.save(asked.folder, log_samples=log_samples)
             write_report(found.result, asked.folder)
+        if ranks.size > 1:  # what is saved is kept until the first one has ended
+            return Result.from_json(ranks.told(None if found is None else found.result.to_json())[0])
+    assert found is not None
     return found.result
 
 
@@ -205,6 +218,28 @@ def tune(
     return found
 
 
+def _check_ranks(asked: _Asked, processes: int) -> None:
+    """Refuse what several processes cannot do together.
+
+    Raises:
+        UserError: naming it.
+    """
+    config, memory = asked.config, asked.settings.memory
+    if processes == 1:
+        return
+    if processes > config.streams:
+        raise UserError(
+            f"{processes} processes are more than streams = {config.streams}; use --streams {processes} or more"
+        )
+    if config.memory_scope == "shared":
+        for name, value, usual in (("capacity", memory.capacity, None), ("store", memory.store, "ram")):
+            if value != usual:
+                raise UserError(
+                    f"memory.{name}={value} is not divided over {processes} processes; leave it unset, or use "
+                    "--memory-scope stream or one process"
+                )
+
+
 def _one_stream(config: ScenarioConfig, why: str) -> None:
     """Refuse several streams.
 
@@ -258,7 +293,7 @@ class _Asked:
         if chosen.base.lr:
             _one_stream(config, f"base.lr={chosen.base.lr} lets the base follow a single stream")
         place = None if output_path is None else Path(output_path)
-        if place is not None:
+        if place is not None and leads():
             check_writable(place)
         tuning = shlex.join(["hebblm-tune", *plain.arguments()])
         note = f"hyper-parameters: {lender}; find this model's own with {tuning}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -140,6 +140,14 @@ class Context:
             yield
         finally:
             self.trails = self.trails[-1:]
+
+    def note(self, labels: Sequence[Tensor], rank: int, *, write: bool = True) -> None:
+        """Take account of the labels (M,) of each of several processes, once ``rank``, this one, has taken its own."""
+        for other, each in enumerate(labels):
+            if other != rank:
+                self.observed += torch.bincount(each, minlength=len(self.observed))
+        if write:
+            self.memory.note(labels)
 
     def recall(self, observed: Tensor, keys: Tensor, labels: Tensor) -> None:
         """Take over what an earlier context had observed, its memory apart: counts (V,), latest pairs (W, D), (W,)."""

@@ -32,6 +32,7 @@ from hebblm.files import atomic_path, hash_of
 from hebblm.locks import held
 from hebblm.models.base import State, StreamBase
 from hebblm.progress import say
+from hebblm.ranks import ALONE, Ranks
 from hebblm.text.download import cache_dir
 
 SCHEMA = "hebblm-position/1"
@@ -93,7 +94,7 @@ class Saved:
 
     def clear(self) -> None:
         """Remove everything, first what the rest belongs to: a part of it is never taken for the whole."""
-        for state in self.folder.glob(f"*/{STATE}"):
+        for state in self.folder.glob(f"*/*{STATE}"):
             state.unlink()
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -193,22 +194,36 @@ class Position:
         default_factory=list
     )  # step, context and what was written
     _steps: int = 0
+    _ranks: Ranks = ALONE
+    _before: tuple[int, float] = (0, 0.0)  # what the ranks had sent, and for how long
+    _told: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # steps with sizes, and labels, recalled
     _bytes: int = 0
 
-    def begin(self, contexts: Sequence[Context], scores: Scores, layout: Layout) -> int:
+    def begin(self, contexts: Sequence[Context], scores: Scores, layout: Layout, ranks: Ranks = ALONE) -> int:
         """Bring base, contexts, scores and notes to where an earlier process stood; return the place in its streams.
+
+        Several ranks go on from the last place that all of them have saved.
 
         Raises:
             UserError: a file was changed.
         """
-        self._contexts, self._scores, self._layout = contexts, scores, layout
+        self._contexts, self._scores, self._layout, self._ranks = contexts, scores, layout, ranks
+        traffic = ranks.traffic
+        self._before = traffic.sent, traffic.seconds
         self.saved.within = True
-        if not (self.folder / STATE).is_file():
+        known = [path.name for path in self.folder.glob(f"*{STATE}")]
+        common = set.intersection(*map(set, ranks.told(known)))
+        if not common:
             return 0
-        record, state = self._read(STATE)
+        name = max(common)
+        self._keep(name)
+        record, state = self._read(name)
         self._parts, place = record["parts"], int(record["place"])
         for index in range(self._parts):
             self._recall(*self._read(_part(index)))
+        if layout.spread:
+            self._hear()
+        traffic.sent, traffic.seconds = traffic.sent + record["sent"], traffic.seconds + record["waited"]
         self.base.go_on(_under("base", state))
         for number, context in enumerate(contexts):
             context.set_head(self.base.head)
@@ -243,7 +258,7 @@ class Position:
         saved, now = self.saved, time.monotonic()
         ended = place >= self._layout.longest
         due = now - saved.last >= EVERY or (ended and now - saved.started >= EVERY)
-        if due or saved.stopped or self._bytes > MOST:
+        if any(self._ranks.told(due or saved.stopped or self._bytes > MOST)):
             self._save(place)
             saved.last = time.monotonic()
         saved.within = not ended
@@ -266,8 +281,20 @@ class Position:
             "base_seconds": scores.base_seconds,
             "retrieval_seconds": scores.retrieval_seconds,
             "retrieving": sorted(scores.retrieving),
+            "sent": self._ranks.traffic.sent - self._before[0],
+            "waited": self._ranks.traffic.seconds - self._before[1],
         }
-        self._write(STATE, record, state)
+        # Of several ranks one may be killed before it has saved: its former state stays until all have this one.
+        name = STATE if self._ranks.size == 1 else f"{place:012d}-{STATE}"
+        self._write(name, record, state)
+        self._ranks.wait()
+        self._keep(name)
+
+    def _keep(self, name: str) -> None:
+        """Remove all states but one."""
+        for path in self.folder.glob(f"*{STATE}"):
+            if path.name != name:
+                path.unlink()
 
     def _part(self, place: int) -> State:
         """Return what was added since the last part: losses, what their measuring gave, entries, notes."""
@@ -304,6 +331,7 @@ class Position:
             observer.recall(_under(f"notes {index}", part))
         if "sizes" not in part:
             return
+        self._told.append((part["sizes"][:, [0, 2]], part["labels"]))
         start, former = 0, -1
         for step, owner, size in part["sizes"].tolist():
             if step != former:  # what was searched then: indexes are trained when they are
@@ -314,9 +342,26 @@ class Position:
             memory.add(part["keys"][rows], part["labels"][rows], logs)
             start, former, self._steps = start + size, step, step + 1
 
+    def _hear(self) -> None:
+        """Tell the memory that ranks share what each of them wrote, step by step."""
+        device = self.base.head.weight.device
+        nothing = torch.zeros(0, 2, dtype=torch.int64, device=device)
+        sizes = self._ranks.gather(torch.cat([nothing, *(rows for rows, _ in self._told)]))  # by rank (L, 2)
+        labels = self._ranks.gather(torch.cat([nothing[:, 0], *(each for _, each in self._told)]))
+        self._told = []
+        self._steps = max([0, *(int(rows[-1, 0]) + 1 for rows in sizes if len(rows))])
+        steps = []
+        for rows, written in zip(sizes, labels, strict=True):
+            counts = torch.zeros(self._steps, dtype=torch.int64, device=device)
+            counts.index_add_(0, rows[:, 0], rows[:, 1])
+            steps.append(torch.split(written, counts.tolist()))
+        for together in zip(*steps, strict=True):
+            self._contexts[0].memory.note(together)
+
     def _places(self, begin: int, end: int) -> np.ndarray[Any, np.dtype[np.int64]]:
         """Return where the tokens of all streams between two places stand in the text."""
-        runs = zip(self._layout.begins, self._layout.lengths, strict=True)
+        layout = self._layout
+        runs = [(layout.begins[stream], layout.lengths[stream]) for stream in layout.own]
         return np.concatenate(
             [np.arange(first + min(begin, length), first + min(end, length)) for first, length in runs]
         )
