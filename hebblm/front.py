@@ -16,6 +16,7 @@ from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.files import check_writable, write_json
 from hebblm.progress import say
 from hebblm.provenance import provenance
+from hebblm.ranks import current
 from hebblm.report.parts import DEFAULT_EDGES, validate_edges
 
 if TYPE_CHECKING:  # they load torch
@@ -180,7 +181,8 @@ def tune(
     with_parts(methods)
     asked = _Asked.of(model, target, "tune", None, settings, output_path, **options)
     _one_stream(asked.config, "values are tuned on a single stream and serve any number")
-    scenario, record = asked.open("tune", command)
+    with current().in_turn():
+        scenario, record = asked.open("tune", command)
     from hebblm.tuning.grid import Grid
     from hebblm.tuning.search import write_tuned
     from hebblm.tuning.tune import tune
@@ -192,7 +194,7 @@ def tune(
         )
     fixed = {name: asked.settings.of(name) for name in map(plain_name, settings or {})}
     found = tune(scenario, asked.settings, Grid(), dynamic=dynamic, fixed=fixed, methods=methods)
-    if asked.folder is not None:
+    if asked.folder is not None and current().leads:
         write_tuned(found, scenario, record, asked.folder)
     return found
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from hebblm.adapt.checks import Share
 from hebblm.adapt.functional.shares import LearnedShare
 from hebblm.errors import UserError, reason
+from hebblm.ranks import current
 from hebblm.tuning.grid import Point
 
 Losses = npt.NDArray[np.float64]
@@ -22,16 +24,17 @@ class LossTable:
     """Losses by token and point, in an unnamed temporary file, as they outgrow memory; only their sums are held.
 
     Args:
-        points: P.
+        own: the points whose losses this process computes; the others' stand in the tables of other ranks, in order.
     """
 
-    def __init__(self, points: int) -> None:
+    def __init__(self, own: range) -> None:
+        self.own = own
         self._file: IO[bytes] = tempfile.TemporaryFile(prefix="hebblm-losses-")  # noqa: SIM115 - lives as long as self
-        self._sums = np.zeros(points)
+        self._sums = np.zeros(len(own))
         self._tokens = 0
 
     def append(self, losses: npt.NDArray[np.float32]) -> None:
-        """Add the losses (P, N) of the next tokens, nats.
+        """Add the own points' losses (p, N) of the next tokens, nats.
 
         Raises:
             UserError: the temporary folder has no space left.
@@ -48,13 +51,39 @@ class LossTable:
 
     def means(self) -> Losses:
         """Return the mean loss (P,) of each point; not finite where one of its losses is not."""
-        return self._sums / max(1, self._tokens)
+        return _joined(self._sums / max(1, self._tokens))
 
     def of(self, point: int) -> Losses:
         """Return the losses (T,) of one point."""
+        if point not in self.own:
+            return _joined(np.zeros(0))
         self._file.flush()
         table = np.memmap(self._file, dtype=np.float32, mode="r", shape=(self._tokens, len(self._sums)))
-        return table[:, point].astype(np.float64)
+        return _joined(table[:, self.own.index(point)].astype(np.float64))
+
+
+def _joined(own: Losses) -> Losses:
+    """Return the numbers (n,) of all ranks, those of the first one first."""
+    joined: Losses = current().joined(torch.from_numpy(own)).numpy()
+    return joined
+
+
+def divided(count: int, compute: Callable[[Sequence[int]], Mapping[int, Losses]]) -> list[Losses]:
+    """Return the losses (T,) of some points, each computed by one of the ranks; every rank gets all.
+
+    Args:
+        count: of the points.
+        compute: returns the losses of those points whose numbers it is given.
+    """
+    ranks = current()
+    own = ranks.tasks(count)
+    losses = compute(own)
+    if ranks.size == 1 or not count:
+        return [losses[index] for index in own]
+    tokens = max(ranks.told(max((len(each) for each in losses.values()), default=0)))
+    rows = np.stack([losses[index] for index in own]) if len(own) else np.zeros((0, tokens))
+    found = [part.numpy() for part in ranks.gather(torch.from_numpy(rows))]  # by rank (n, T)
+    return [found[index % ranks.size][index // ranks.size] for index in range(count)]
 
 
 @dataclass(slots=True)

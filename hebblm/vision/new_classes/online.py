@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -18,6 +19,7 @@ from hebblm.vision.new_classes.split import predicted_order
 from hebblm.vision.new_classes.stream import Trajectory, stream
 from hebblm.vision.new_classes.tuning import Point, left_to_choose, tune_methods, tuned_once
 from hebblm.vision.progress import stage
+from hebblm.vision.seeds import divided
 from hebblm.vision.state import load_state, save_state
 from hebblm.vision.tuning import best
 
@@ -46,7 +48,9 @@ def run_online(
     runs, tuning = [], {}
     for count in counts:
         values, tuning[str(count)] = online_values(setup, count)
-        runs += [_run_seed(setup, seed, count, {**values, **points}, names) for seed in setup.seeds]
+        runs += divided(
+            [partial(_run_seed, setup, seed, count, {**values, **points}, names) for seed in setup.seeds]
+        )
     return Outcome(tuple(runs), tuning, setup.settings.online.interval)
 
 
