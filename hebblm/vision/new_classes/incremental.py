@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hebblm.ranks import current
 from hebblm.vision.backbones import Classifier
 from hebblm.vision.new_classes.learning import (
     features_of,
@@ -63,7 +64,8 @@ def run_incremental(setup: ClassSetup) -> Outcome:
     predicted_order(setup.dataset, settings.increment.tested, setup.seeds[0])
     wanted = Pretraining.of(setup.dataset, settings, settings.old_classes, setup.seeds[0])
     increment(setup.dataset, wanted.parts, samples=settings.increment.samples, ratio=1, seed=setup.seeds[0])
-    values, tried = _values(setup)
+    with current().in_turn():
+        values, tried = _values(setup)
     runs = divided(
         [
             partial(_run_seed, setup, seed, ratio, values)

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
+from hebblm.ranks import current
 from hebblm.vision.new_classes.methods import METHODS, VARIANTS, Method, given_values, methods_of, ring_names
 from hebblm.vision.new_classes.pretraining import Pretrained
 from hebblm.vision.new_classes.reading import Reading, Remembered, read
@@ -47,7 +48,8 @@ def run_online(
     predicted_order(setup.dataset, setup.settings.online.streamed, setup.seeds[0])
     runs, tuning = [], {}
     for count in counts:
-        values, tuning[str(count)] = online_values(setup, count)
+        with current().in_turn():
+            values, tuning[str(count)] = online_values(setup, count)
         runs += divided(
             [partial(_run_seed, setup, seed, count, {**values, **points}, names) for seed in setup.seeds]
         )

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from hebblm.files import read_json, write_json
-from hebblm.ranks import current
 from hebblm.vision.new_classes.methods import VARIANTS, Method, given_values, grids, method_of
 from hebblm.vision.new_classes.pretraining import FOLDER
 from hebblm.vision.new_classes.settings import AdaptationSettings
@@ -36,10 +35,9 @@ def tuned_once(
         tune: does it.
     """
     path = cache / FOLDER / f"tuning-{name}-{run}.json"
-    with current().in_turn():
-        if not path.exists():
-            values, tried = tune()
-            write_json(path, {"values": values, "tried": tried}, seal=True)
+    if not path.exists():
+        values, tried = tune()
+        write_json(path, {"values": values, "tried": tried}, seal=True)
     found = read_json(path)
     return found["values"], found["tried"]
 
