@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.files import check_writable, write_json
 from hebblm.progress import say
 from hebblm.provenance import provenance
-from hebblm.ranks import current
+from hebblm.ranks import current, leads
 from hebblm.report.parts import DEFAULT_EDGES, validate_edges
 
 if TYPE_CHECKING:  # they load torch
@@ -92,23 +92,38 @@ def evaluate(
         raise UserError(
             f"--forgetting compares two domains, and {read} is the only one; use --cross-domain A-to-B"
         )
+    ranks = current()
+    _check_ranks(asked, ranks.size)
     scenario, record = asked.open("evaluate", command)
+    from hebblm.evaluation.position import going_on
     from hebblm.evaluation.run import run_scenario
+    from hebblm.report import Result
 
-    found = run_scenario(
-        scenario,
-        list(methods),
-        asked.settings,
-        record,
-        edges,
-        log_neighbors=log_neighbors,
-        forgetting=forgetting,
-    )
-    if asked.folder is not None:
-        from hebblm.report import write_report
+    beside: dict[str, Any] = {
+        "methods": methods,
+        "log_neighbors": log_neighbors,
+        "forgetting": forgetting,
+        **({} if ranks.size == 1 else {"rank": ranks.rank, "ranks": ranks.size}),
+    }
+    with going_on(scenario, asked.settings, record, beside):
+        found = run_scenario(
+            scenario,
+            methods,
+            asked.settings,
+            record,
+            edges,
+            log_neighbors=log_neighbors,
+            forgetting=forgetting,
+            ranks=ranks,
+        )
+        if found is not None and asked.folder is not None:
+            from hebblm.report import write_report
 
-        found.save(asked.folder, log_samples=log_samples)
-        write_report(found.result, asked.folder)
+            found.save(asked.folder, log_samples=log_samples)
+            write_report(found.result, asked.folder)
+        if ranks.size > 1:  # what is saved is kept until the first one has ended
+            return Result.from_json(ranks.told(None if found is None else found.result.to_json())[0])
+    assert found is not None
     return found.result
 
 
@@ -134,12 +149,14 @@ def compare_readings(
     asked = _Asked.of(model, target, output_path=output_path, **options)
     _one_stream(asked.config, "readings are compared on a single stream")
     scenario, record = asked.open("front.compare_readings", command)
+    from hebblm.evaluation.position import going_on
     from hebblm.report.readings import FILE_NAME
     from hebblm.tuning import readings
 
-    found = readings.compare_readings(scenario, list(methods), asked.settings, record)
-    if asked.folder is not None:
-        write_json(asked.folder / FILE_NAME, found.to_json())
+    with going_on(scenario, asked.settings, record, {"readings": methods}):
+        found = readings.compare_readings(scenario, methods, asked.settings, record)
+        if asked.folder is not None:
+            write_json(asked.folder / FILE_NAME, found.to_json())
     return found
 
 
@@ -181,8 +198,10 @@ def tune(
     with_parts(methods)
     asked = _Asked.of(model, target, "tune", None, settings, output_path, **options)
     _one_stream(asked.config, "values are tuned on a single stream and serve any number")
-    with current().in_turn():
+    ranks = current()
+    with ranks.in_turn():
         scenario, record = asked.open("tune", command)
+    from hebblm.evaluation.position import going_on
     from hebblm.tuning.grid import Grid
     from hebblm.tuning.search import write_tuned
     from hebblm.tuning.tune import tune
@@ -193,10 +212,38 @@ def tune(
             "on other text than the default ones (see --max-tokens)"
         )
     fixed = {name: asked.settings.of(name) for name in map(plain_name, settings or {})}
-    found = tune(scenario, asked.settings, Grid(), dynamic=dynamic, fixed=fixed, methods=methods)
-    if asked.folder is not None and current().leads:
-        write_tuned(found, scenario, record, asked.folder)
+    grid, tuned = Grid(), {"dynamic": dynamic, "fixed": fixed, "methods": sorted(methods)}
+    beside: dict[str, Any] = {"tune": tuned, "grid": asdict(grid)}
+    if ranks.size > 1:
+        beside |= {"rank": ranks.rank, "ranks": ranks.size}
+    with going_on(scenario, asked.settings, record, beside):
+        found = tune(scenario, asked.settings, grid, dynamic=dynamic, fixed=fixed, methods=methods)
+        if asked.folder is not None and ranks.leads:
+            write_tuned(found, scenario, record, asked.folder)
+        ranks.wait()  # what is saved is kept until the first one has ended
     return found
+
+
+def _check_ranks(asked: _Asked, processes: int) -> None:
+    """Refuse what several processes cannot do together.
+
+    Raises:
+        UserError: naming it.
+    """
+    config, memory = asked.config, asked.settings.memory
+    if processes == 1:
+        return
+    if processes > config.streams:
+        raise UserError(
+            f"{processes} processes are more than streams = {config.streams}; use --streams {processes} or more"
+        )
+    if config.memory_scope == "shared":
+        for name, value, usual in (("capacity", memory.capacity, None), ("store", memory.store, "ram")):
+            if value != usual:
+                raise UserError(
+                    f"memory.{name}={value} is not divided over {processes} processes; leave it unset, or use "
+                    "--memory-scope stream or one process"
+                )
 
 
 def _one_stream(config: ScenarioConfig, why: str) -> None:
@@ -252,7 +299,7 @@ class _Asked:
         if chosen.base.lr:
             _one_stream(config, f"base.lr={chosen.base.lr} lets the base follow a single stream")
         place = None if output_path is None else Path(output_path)
-        if place is not None:
+        if place is not None and leads():
             check_writable(place)
         tuning = shlex.join(["hebblm-tune", *plain.arguments()])
         note = f"hyper-parameters: {lender}; find this model's own with {tuning}"

@@ -17,7 +17,8 @@ from hebblm.progress import say
 def held(path: Path, what: str, *, wait: bool = True) -> Iterator[bool]:
     """Keep a place to this process while the block writes there; another waits until it ends, or dies.
 
-    The system lets go of the lock of a process that was killed; its file is taken over by the next one.
+    The system lets go of the lock of a process that was killed; its file is taken over by the next one. Folders that
+    are made for it are removed again if nothing else came to stand there.
 
     Args:
         path: of what is written, whether it exists or not; the file of the lock stands beside it.
@@ -33,6 +34,7 @@ def held(path: Path, what: str, *, wait: bool = True) -> Iterator[bool]:
     from filelock import FileLock, Timeout  # waits are rare, and its import takes a while
 
     place = path.with_name(f".{path.name}.lock")
+    missing = [folder for folder in place.parents if not folder.exists()]
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         place.touch()  # else FileLock waits for permission as it waits for a process
@@ -59,6 +61,9 @@ def held(path: Path, what: str, *, wait: bool = True) -> Iterator[bool]:
         with contextlib.suppress(OSError):
             place.unlink()
         lock.release()
+        with contextlib.suppress(OSError):  # those that hold something stay
+            for folder in missing:
+                folder.rmdir()
 
 
 def _holder(place: Path) -> str:

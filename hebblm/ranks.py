@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 T = TypeVar("T")
+THREADS = "HEBBLM_THREADS"
+"""Variable with the number of threads of a process that is alone, where ``--processes`` divides these."""
 PATIENCE = timedelta(days=30)
 """How long a rank waits for others at work: a rank that dies breaks its connections, and is not waited for."""
 
@@ -167,10 +169,11 @@ class Ranks:
         Args:
             results: of this rank's :meth:`tasks`, by number: values as JSON has them.
         """
-        parts = self.told([[index, result] for index, result in results.items()])
+        parts = self.told(list(results.items()))
         if not self.leads:
             return None
-        return [value for _, value in sorted(((i, v) for part in parts for i, v in part), key=lambda p: p[0])]
+        found = {index: result for part in parts for index, result in part}
+        return [found[index] for index in sorted(found)]
 
     def wait(self) -> None:
         """Wait until every rank is here, however long that takes."""
@@ -231,6 +234,22 @@ _current = ALONE
 def current() -> Ranks:
     """Return the ranks of the command, those that :func:`opened` has connected."""
     return _current
+
+
+@contextlib.contextmanager
+def all_threads() -> Iterator[None]:
+    """Let this process use every core while the others wait: as many threads as one that is alone has."""
+    if not (wanted := _number(THREADS)):
+        yield
+        return
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(wanted)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @contextlib.contextmanager

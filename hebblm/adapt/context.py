@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -141,6 +141,14 @@ class Context:
         finally:
             self.trails = self.trails[-1:]
 
+    def note(self, labels: Sequence[Tensor], rank: int, *, write: bool = True) -> None:
+        """Take account of the labels (M,) of each of several processes, once ``rank``, this one, has taken its own."""
+        for other, each in enumerate(labels):
+            if other != rank:
+                self.observed += torch.bincount(each, minlength=len(self.observed))
+        if write:
+            self.memory.note(labels)
+
     def recall(self, observed: Tensor, keys: Tensor, labels: Tensor) -> None:
         """Take over what an earlier context had observed, its memory apart: counts (V,), latest pairs (W, D), (W,)."""
         self.observed = observed.clone()
@@ -157,6 +165,33 @@ class Context:
             learner: share.recalled(known.get(repr(learner), share.numbers))
             for learner, share in self.shares.items()
         }
+
+    def position(self) -> dict[str, Tensor]:
+        """Return everything that was observed, the memory apart, as :meth:`go_on` takes it over."""
+        found = {"observed": self.observed}
+        for number, trail in enumerate(self.trails):
+            known = [trail.shares[each].numbers for each in self.learners]
+            shares = {
+                f"share {index}": torch.tensor(one, dtype=torch.float64) for index, one in enumerate(known)
+            }
+            held = {**trail.recent.position(), **shares}
+            found |= {f"{number} {name}": tensor for name, tensor in held.items()}
+        return found
+
+    def go_on(self, position: Mapping[str, Tensor]) -> None:
+        """Go on, to the bit, where :meth:`position` was asked for; the same shares are learned, the head is set."""
+        self.observed = position["observed"]
+        for number, trail in enumerate(self.trails):
+            own = {
+                name.partition(" ")[2]: value
+                for name, value in position.items()
+                if name.startswith(f"{number} ")
+            }
+            trail.recent.go_on(own)
+            trail.shares = {
+                each: each.beginning.recalled(own[f"share {index}"].tolist())
+                for index, each in enumerate(self.learners)
+            }
 
     def set_head(self, head: OutputHead) -> None:
         """Take over a head that learned or grew; counts grow with it, new rows being new classes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -57,6 +57,18 @@ class Window:
         stop = self._end + len(keys)
         self._keys[self._end : stop], self._labels[self._end : stop] = keys, labels
         self._begin, self._end = max(self._begin, stop - self.size), stop
+
+    def position(self) -> dict[str, Tensor]:
+        """Return the pairs kept and where they lie, as :meth:`go_on` takes them over."""
+        keys, labels = self.latest(self.size)
+        return {"begin": torch.tensor(self._begin), "keys": keys, "labels": labels}
+
+    def go_on(self, position: Mapping[str, Tensor]) -> None:
+        """Take over what :meth:`position` gave, at the same place: a product's last bit may depend on it."""
+        self._begin = int(position["begin"])
+        self._end = self._begin + len(position["labels"])
+        self._keys[self._begin : self._end] = position["keys"]
+        self._labels[self._begin : self._end] = position["labels"]
 
     def latest(self, count: int) -> tuple[Tensor, Tensor]:
         """Return views of the ``count`` latest states (W, D) and labels (W,), fewer at the beginning."""

@@ -22,7 +22,9 @@ from hebblm.ranks import LostRankError, leads
 from hebblm.suggest import unknown
 
 C = TypeVar("C")
-GRACE = 10.0  # seconds that a rank waits with an error that another one may have told
+GRACE, LOST = 5.0, 30.0
+"""Seconds that a rank waits with an error that another one may have told, or surely has told, before it speaks: whoever
+started the ranks ends this one meanwhile."""
 
 
 class Main(Protocol):
@@ -137,10 +139,10 @@ def guarded(prog: str) -> Callable[[Main], Main]:
 
 def _told(prog: str, error: Exception) -> int:
     """Print an error and return the status that a command ends with."""
-    if isinstance(error, LostRankError) or not leads():
-        time.sleep(
-            GRACE
-        )  # whoever started the ranks ends this one meanwhile if another one has said what is wrong
+    if isinstance(error, LostRankError):
+        time.sleep(LOST)
+    elif not leads():
+        time.sleep(GRACE)
     print(f"{prog}: error: {error}", file=sys.stderr)
     return 2
 

@@ -12,11 +12,13 @@ from rich.console import Console
 from hebblm.adapt.methods import DEFAULT_METHODS, named
 from hebblm.cli.common import guarded, parse
 from hebblm.cli.lists import print_models, print_settings
+from hebblm.cli.processes import check_processes, spread
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import parse_settings
 from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.front import compare_readings, evaluate
 from hebblm.provenance import command_line
+from hebblm.ranks import opened
 
 PROG = "hebblm-eval"
 
@@ -43,6 +45,7 @@ class EvalConfig(ScenarioConfig):
         forgetting_tokens: so many tokens of the source's text, from its beginning.
         readings: instead of a result, compare what the paper leaves open, one reading at a time, by the methods that
             retrieve; written to readings.json.
+        processes: start so many on this machine, which divide the streams among them; or start the command by torchrun.
         models: only list the models that ship.
         settings: only list the hyper-parameters and their default values.
     """
@@ -59,6 +62,7 @@ class EvalConfig(ScenarioConfig):
     forgetting: bool = False
     forgetting_tokens: int = 10_000
     readings: bool = False
+    processes: int = 1
     models: bool = False
     settings: bool = False
 
@@ -66,6 +70,7 @@ class EvalConfig(ScenarioConfig):
         super().__post_init__()
         if self.forgetting_tokens < 1:
             raise UserError(f"--forgetting-tokens {self.forgetting_tokens} must be at least 1")
+        check_processes(self.processes, self.streams)
         others = [name for name in ("log_samples", "log_neighbors", "forgetting") if getattr(self, name)]
         if self.readings and others:
             option = f"--{others[0].replace('_', '-')}"
@@ -88,6 +93,14 @@ def main(argv: list[str] | None = None) -> int:
     if config.models or config.settings:
         (print_models if config.models else print_settings)(console)
         return 0
+    if (status := spread(config.processes, PROG, "hebblm.cli.eval", argv)) is not None:
+        return status
+    with opened(config.device):
+        return _evaluate(config, argv, console)
+
+
+def _evaluate(config: EvalConfig, argv: list[str] | None, console: Console) -> int:
+    """Evaluate as one of the processes that were started."""
     form = {} if config.method is None else {"mbpa.method": config.method}
     asked: dict[str, Any] = {
         **{f.name: getattr(config, f.name) for f in fields(ScenarioConfig)},

@@ -13,10 +13,31 @@ from collections.abc import Mapping
 from typing import Any
 
 from hebblm.errors import UserError
-from hebblm.ranks import size
+from hebblm.ranks import THREADS, size
 
 ENDING = 10  # seconds that processes have to end once another one has failed
 LOOK = 1.0  # seconds between two looks at whether whoever started this process is there
+
+
+def check_processes(processes: int, most: int | None = None, what: str = "streams") -> None:
+    """Refuse a number of processes that cannot be.
+
+    Args:
+        processes: as the command line has it.
+        most: things that are divided among them; None where that is not known yet.
+        what: these are, as an option names them.
+
+    Raises:
+        UserError: P below 1, other than the number that torchrun has started, or more than there are things.
+    """
+    if processes < 1:
+        raise UserError(f"--processes {processes} must be at least 1")
+    if processes not in (1, size()) and size() > 1:
+        raise UserError(f"--processes {processes} differs from the {size()} that were started; leave it out")
+    if most is not None and max(processes, size()) > most:
+        raise UserError(
+            f"{max(processes, size())} processes are more than --{what} {most}; use as many {what} or more"
+        )
 
 
 def spread(processes: int, prog: str, module: str, argv: list[str] | None) -> int | None:
@@ -30,15 +51,8 @@ def spread(processes: int, prog: str, module: str, argv: list[str] | None) -> in
 
     Returns:
         The exit status; None where this process has the work, or its part of it, to do.
-
-    Raises:
-        UserError: P below 1, or other than the number of processes that are there.
     """
-    if processes < 1:
-        raise UserError(f"--processes {processes} must be at least 1")
     if size() > 1:
-        if processes not in (1, size()):
-            raise UserError(f"--processes {processes} differs from the {size()} started; leave it out")
         _end_with_parent()
         return None
     if processes == 1:
@@ -48,14 +62,16 @@ def spread(processes: int, prog: str, module: str, argv: list[str] | None) -> in
 
 def _launch(processes: int, prog: str, arguments: list[str]) -> int:
     """Start the processes on the loopback and wait for them; return the exit status."""
-    threads = max(1, len(os.sched_getaffinity(0)) // processes)
-    os.environ.setdefault("OMP_NUM_THREADS", str(threads))  # else each would take every core
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")  # a broken connection is told by _failed
+    import torch
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
+    if "OMP_NUM_THREADS" not in os.environ:  # else each would take every core
+        threads = torch.get_num_threads()
+        os.environ |= {"OMP_NUM_THREADS": str(max(1, threads // processes)), THREADS: str(threads)}
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
     with tempfile.TemporaryDirectory(prefix="hebblm-") as logs:
         config = LaunchConfig(

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from hebblm.adapt.methods import TUNABLE, named
 from hebblm.cli.common import guarded, parse
-from hebblm.cli.processes import spread
+from hebblm.cli.processes import check_processes, spread
 from hebblm.evaluation.hyperparameters import parse_settings
 from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.front import tune
@@ -60,6 +60,7 @@ def main(argv: list[str] | None = None) -> int:
         description="Find every method's hyper-parameters on validation text, in one reading of it.",
         example="hebblm-tune --cross-domain wt2-to-ptb --output-path results/tuned",
     )
+    check_processes(config.processes)
     settings = parse_settings(config.set)
     methods = TUNABLE if config.methods is None else named(config.methods)
     status = spread(config.processes, PROG, "hebblm.cli.tune", argv)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.console import Console
 
 from hebblm.cli.common import guarded, parse
-from hebblm.cli.processes import spread
+from hebblm.cli.processes import check_processes, spread
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import parse_settings
 from hebblm.files import check_writable
+from hebblm.locks import held
 from hebblm.models.device import check_device, pick_device
 from hebblm.provenance import command_line, provenance
-from hebblm.ranks import opened, size
+from hebblm.ranks import current, leads, opened, size
 from hebblm.text.download import cache_dir, data_dirs
 from hebblm.vision.new_classes.scales import SCALES as CLASS_SCALES
 from hebblm.vision.new_classes.scales import paper_values, scenario_of
@@ -108,12 +110,9 @@ def _check_processes(config: VisionConfig) -> None:
         UserError: naming their number.
     """
     count = max(config.processes, size())
-    if count > 1 and config.experiment == "timing":
-        raise UserError(f"--processes {count} would measure each other; timing takes one")
-    if count > len(config.seeds):
-        raise UserError(
-            f"--processes {count} are more than the {len(config.seeds)} seeds that they divide; use fewer"
-        )
+    if config.experiment == "timing" and count > 1:
+        raise UserError(f"{count} processes would slow each other down; timing takes one")
+    check_processes(config.processes, len(config.seeds), "seeds")
 
 
 def _record(config: VisionConfig, argv: list[str] | None) -> Mapping[str, Any]:
@@ -161,6 +160,7 @@ def _run(
     from hebblm.vision.document import print_summary, write_report
     from hebblm.vision.experiments import run_experiment
     from hebblm.vision.new_classes.setup import ClassSetup
+    from hebblm.vision.result import RESULT_FILE
     from hebblm.vision.setup import Setup
 
     check_writable(folder)
@@ -173,12 +173,16 @@ def _run(
         cache=cache_dir(),
         folder=folder,
     )
-    written = run_experiment(config.experiment, config.scale, setup, record)
-    if written is None:
-        return
-    setup.clear()
+    with contextlib.ExitStack() as stack:
+        if leads():
+            stack.enter_context(held(folder / RESULT_FILE, f"{config.experiment} of pictures"))
+        current().wait()
+        written = run_experiment(config.experiment, config.scale, setup, record)
+        if written is None:
+            return
+        write_report(written, folder)
+        setup.clear()
     print_summary(written, Console())
-    write_report(written, folder)
 
 
 def _dataset(config: VisionConfig) -> ImageDataset:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,11 @@ from hebblm.evaluation.streams import Layout
 from hebblm.evaluation.vocabulary import UnionVocabulary, Vocabulary
 from hebblm.memory.nearest import Ranked
 from hebblm.models.base import Base
+from hebblm.ranks import ALONE, Ranks
 from hebblm.text import EvaluationStream
+
+if TYPE_CHECKING:
+    from hebblm.evaluation.position import Position
 
 Progress = Callable[[int], None]
 
@@ -58,6 +62,7 @@ class Scores:
         retrieval_seconds: search and update of the memory.
         own_seconds: by method, what it did for itself alone.
         shared_seconds: by the name of a piece of work that several methods may share, as it was done once.
+        retrieving: the methods that rest on retrieval.
     """
 
     nll: dict[str, npt.NDArray[np.float32]]
@@ -69,20 +74,44 @@ class Scores:
     retrieval_seconds: float = 0.0
     own_seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     shared_seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    retrieving: set[str] = field(default_factory=set)
 
-    def charge(self, works: Mapping[str, Work]) -> set[str]:
-        """Charge methods for their work on a mini-batch, and each in full for every piece that it rests on.
-
-        Returns:
-            The methods that rest on retrieval.
-        """
+    def charge(self, works: Mapping[str, Work]) -> None:
+        """Charge methods for their work on a mini-batch, and each in full for every piece that it rests on."""
         pieces = {name: work.pieces() for name, work in works.items()}
         for name, work in works.items():
             self.own_seconds[name] += work.seconds
             self.seconds[name] += work.seconds + sum(piece.seconds for piece in pieces[name])
         for piece in set().union(*pieces.values()):
             self.shared_seconds[piece.name] += piece.seconds
-        return {name for name, found in pieces.items() if any(piece.name == SEARCH for piece in found)}
+        self.retrieving |= {
+            name for name, found in pieces.items() if any(piece.name == SEARCH for piece in found)
+        }
+
+    def of_all(self, ranks: Ranks, layout: Layout) -> Scores:
+        """Return what all ranks found: all losses, the sum of what was counted, and their mean time."""
+        if ranks.size == 1:
+            return self
+        nll = {
+            name: ranks.joined(torch.from_numpy(losses[layout.text])).numpy()
+            for name, losses in self.nll.items()
+        }
+        found = Scores(nll)
+        single = (self.base_seconds / ranks.size, self.retrieval_seconds / ranks.size)
+        for base, retrieval in ranks.told(single):
+            found.base_seconds += base
+            found.retrieval_seconds += retrieval
+        for name in ("seconds", "own_seconds", "shared_seconds"):
+            for times in ranks.told(getattr(self, name)):
+                for key, seconds in times.items():
+                    getattr(found, name)[key] += seconds / ranks.size
+        for name in ("rose", "stabilized"):
+            for counts in ranks.told(getattr(self, name)):
+                getattr(found, name).update(counts)
+        for errors in ranks.told(self.errors):
+            for name, values in errors.items():
+                found.errors[name] += values
+        return found
 
     def count(self, name: str, needed: Safeguards) -> None:
         """Add what happened to the queries of a mini-batch."""
@@ -107,6 +136,8 @@ def evaluate(
     observers: Sequence[Observer] = (),
     safeguards: bool = True,
     progress: Progress = lambda tokens: None,
+    position: Position | None = None,
+    ranks: Ranks = ALONE,
 ) -> Scores:
     """Score every token of a stream by every method, with one forward pass and one retrieval for all.
 
@@ -139,22 +170,28 @@ def evaluate(
         observers: see every mini-batch once it is scored, before it is learned from.
         safeguards: count the queries whose neighbours' loss rose, and measure the fast form by the exact one.
         progress: called with the number of tokens done since the last call.
+        position: where the reading stands on disk; it goes on from there. None for one that always begins anew.
+        ranks: over which the streams are divided; where these share a memory, it is a
+            :class:`~hebblm.memory.ShardedMemory`.
 
     Returns:
         Losses of all tokens, in order, nats.
     """
     contexts = [context] if isinstance(context, Context) else list(context)
     total, device = len(stream), contexts[0].head.weight.device
-    layout = layout or Layout.of(total)
+    layout = (layout or Layout.of(total)).part(ranks.rank, ranks.size)
+    searches = any(rule.needs.retrieval for rule in rules.values())
     inputs = torch.from_numpy(stream.inputs).to(device)
     targets = torch.from_numpy(stream.targets).to(device)
     for each in contexts:
         each.learn_shares(rules.values())
-    pace = Pace.of(update_every, ahead=read_ahead, streams=layout.together)
+    pace = Pace.of(update_every, ahead=read_ahead, streams=layout.together, spread=layout.spread)
     memories = [each.memory for each in contexts] if write else []
     scores = Scores({name: np.empty(total, dtype=np.float32) for name in rules})
-    clock, update_seconds, retrieving = clock_of(device), 0.0, set[str]()
-    for begin in range(0, layout.longest, pace.ahead):
+    clock = clock_of(device)
+    place = 0 if position is None else position.begin(contexts, scores, layout, ranks)
+    progress(layout.tokens(0, place))
+    for begin in range(place, layout.longest, pace.ahead):
         started = clock()
         end = min(begin + pace.ahead, layout.longest)
         if known is None:
@@ -166,7 +203,10 @@ def evaluate(
         scores.base_seconds += clock() - started
         for start, stop in pace.blocks(begin, end, memories):
             lessons = []
-            for group in layout.groups(start, stop, update_every):
+            for group in layout.rounds(start, stop, update_every):
+                if group is None:  # other ranks ask for neighbours still
+                    _ = searches and contexts[0].batch(states[0, :0]).neighbors
+                    continue
                 own, places = contexts[group.owner], layout.places(group)
                 hidden = layout.states(group, states, begin)  # (N, D)
                 labels = layout.labels(group, targets)  # (N,)
@@ -175,6 +215,8 @@ def evaluate(
                 started = clock()
                 _ = batch.log_normalizers
                 scores.base_seconds += clock() - started
+                if layout.spread and searches:  # once a round, whichever rule asks first
+                    _ = batch.neighbors
                 works: dict[str, Work] = {}
                 for name, rule in rules.items():
                     with batch.stopwatch.time(name) as works[name]:
@@ -184,23 +226,33 @@ def evaluate(
                             scores.count(name, Safeguards.of(rule, batch))
                 for observer in observers:
                     observer.watch(batch, labels)
-                retrieving |= scores.charge(works)
+                scores.charge(works)
                 started = clock()
                 lessons.append((own, batch.lesson(labels)))
-                update_seconds += clock() - started
+                scores.retrieval_seconds += clock() - started
             started = clock()
-            _advance(base, torch.cat([lesson.labels for _, lesson in lessons]), vocabulary)
+            labels = torch.cat([targets[:0], *(lesson.labels for _, lesson in lessons)])
+            heard = ranks.gather(labels) if layout.spread else [labels]
+            if any(map(len, heard)):
+                _advance(base, torch.cat(heard), vocabulary)
             for each in contexts:
                 each.set_head(base.head)
             scores.base_seconds += (now := clock()) - started
             for own, lesson in lessons:
                 own.take(lesson, write=write)
-            update_seconds += clock() - now
-            progress(sum(len(lesson.labels) for _, lesson in lessons))
-    scores.retrieval_seconds = scores.shared_seconds.pop(SEARCH, 0.0) + update_seconds
+            if layout.spread:
+                contexts[0].note(heard, ranks.rank, write=write)
+            scores.retrieval_seconds += clock() - now
+            if position is not None:
+                position.note(lessons, written=write)
+            progress(layout.tokens(start, stop))
+        if position is not None:
+            position.reach(end)
     for name in rules:
-        scores.seconds[name] += scores.base_seconds + (update_seconds if name in retrieving else 0.0)
-    return scores
+        update = scores.retrieval_seconds if name in scores.retrieving else 0.0
+        scores.seconds[name] += scores.base_seconds + update
+    scores.retrieval_seconds += scores.shared_seconds.pop(SEARCH, 0.0)
+    return scores.of_all(ranks, layout)
 
 
 def token_losses(rule: Rule, batch: EvalBatch, labels: Tensor, vocabulary: Vocabulary) -> Tensor:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
 from torch import Tensor
 
 from hebblm.adapt import EvalBatch
@@ -39,6 +40,7 @@ class NeighborLog:
         self._mbpa = mbpa
         self._write = write
         self._seen = 0
+        self._told = 1  # parts of the columns that are kept elsewhere: the first is empty
         whole, real = np.empty(0, np.int64), np.empty(0, np.float32)
         self._columns: dict[str, list[Array]] = {
             **{name: [whole] for name in ("position", "rank", "offset", "label")},
@@ -54,6 +56,25 @@ class NeighborLog:
             squared ``distance`` and ``closeness``, the weight c_k of MbPA.
         """
         return {name: np.concatenate(parts) for name, parts in self._columns.items()}
+
+    def noted(self) -> dict[str, Tensor]:
+        """Return what was noted since this was asked last, and how many tokens were seen."""
+        found = {
+            name: np.concatenate(parts[self._told :])
+            for name, parts in self._columns.items()
+            if parts[self._told :]
+        }
+        self._told = len(self._columns["position"])
+        seen = {"seen": torch.tensor(self._seen)}
+        return {**seen, **{name: torch.from_numpy(column) for name, column in found.items()}}
+
+    def recall(self, noted: dict[str, Tensor]) -> None:
+        """Take over such notes of an earlier process."""
+        self._seen = int(noted["seen"])
+        for name, column in self._columns.items():
+            if name in noted:
+                column.append(noted[name].cpu().numpy())
+        self._told = len(self._columns["position"])
 
     def watch(self, batch: EvalBatch, targets: Tensor) -> None:
         """Append the neighbours of a mini-batch, as far as they are wanted."""
@@ -134,7 +155,7 @@ def write_neighbors(log: NeighborLog, scenario: Scenario, path: Path) -> None:
         "label": symbols[columns["label"].astype(np.int64)].astype(str),
         "distance": columns["distance"],
         "closeness": columns["closeness"],
-        "context": contexts,
+        "context": pa.array(contexts, type=pa.string()),  # without rows it would have no type
     }
     with atomic_path(path) as temporary:
         pq.write_table(pa.table({name: pa.array(values) for name, values in table.items()}), temporary)

@@ -28,11 +28,14 @@ class Pace:
     streams: int = 1
 
     @classmethod
-    def of(cls, every: int, *, ahead: bool, streams: int = 1) -> Pace:
-        """Return the pace of a base that may read and be predicted from ``ahead`` of updates, or may not."""
+    def of(cls, every: int, *, ahead: bool, streams: int = 1, spread: bool = False) -> Pace:
+        """Return the pace of a base that may read and be predicted from ``ahead`` of updates, or may not.
+
+        Processes over which streams are ``spread`` tell each other their labels at every update.
+        """
         if not ahead:
             return cls(every, every, every, streams)
-        block = max(1, BLOCK // (every * streams)) * every
+        block = every if spread else max(1, BLOCK // (every * streams)) * every
         return cls(every, block, max(1, READ_AHEAD // block) * block, streams)
 
     def blocks(self, begin: int, end: int, memories: Sequence[AnyMemory]) -> Iterator[tuple[int, int]]:

@@ -19,6 +19,7 @@ from hebblm.evaluation.streams import Layout
 from hebblm.models.base import StreamBase
 from hebblm.models.dynamic import DynamicBase, DynamicConfig
 from hebblm.progress import bar, say
+from hebblm.ranks import ALONE, Ranks
 from hebblm.report.result import Forgetting
 
 
@@ -32,6 +33,7 @@ class Pass:
         forgetting: by method, where it was asked for.
         preparation: what was done besides reading the stream.
         dynamic: of a pass of dynamic evaluation, its values as they were used.
+        exchanged: what several processes told each other, None for one.
     """
 
     scores: Scores
@@ -39,6 +41,7 @@ class Pass:
     forgetting: dict[str, Forgetting] = field(default_factory=dict)
     preparation: list[Work] = field(default_factory=list)
     dynamic: DynamicConfig | None = None
+    exchanged: dict[str, Any] | None = None
 
 
 def shared_pass(
@@ -48,6 +51,7 @@ def shared_pass(
     *,
     log: NeighborLog | None = None,
     probe: Probe | None = None,
+    ranks: Ranks = ALONE,
 ) -> Pass:
     """Run the methods that read the hidden states of the base as trained, or as it learns for all alike.
 
@@ -57,11 +61,23 @@ def shared_pass(
         settings: hyper-parameters.
         log: notes neighbours, None for nothing.
         probe: the source's text before and after, None for nothing.
+        ranks: over which the streams are divided; each returns what all found.
     """
-    every, layout = scenario.config.update_every, scenario.layout()
+    every, layout = scenario.config.update_every, scenario.layout().part(ranks.rank, ranks.size)
     base = scenario.base(settings, streams=layout.streams)
     title = f"evaluate {len(rules)} methods"
-    return _run(scenario, base, rules, settings, every, title, log, probe, layout)
+    sent, waited = ranks.traffic.sent, ranks.traffic.seconds
+    found = _run(scenario, base, rules, settings, every, title, log, probe, layout, ranks)
+    if ranks.size > 1:
+        told = ranks.told((ranks.traffic.sent - sent, ranks.traffic.seconds - waited))
+        tokens = len(scenario.stream)
+        found.exchanged = {
+            "processes": ranks.size,
+            "backend": ranks.backend,
+            "bytes_a_token": sum(sent for sent, _ in told) / tokens,
+            "seconds_a_token": sum(seconds for _, seconds in told) / ranks.size / tokens,
+        }
+    return found
 
 
 def dynamic_pass(
@@ -95,6 +111,7 @@ def dynamic_pass(
         None,
         probe,
         Layout.of(len(scenario.stream)),
+        ALONE,
     )
     found.preparation.append(statistics)
     found.dynamic = base.config
@@ -127,6 +144,7 @@ def _run(
     log: NeighborLog | None,
     probe: Probe | None,
     layout: Layout,
+    ranks: Ranks,
 ) -> Pass:
     """Read the stream once by ``base``, updated ``every`` so many tokens, and score it by every rule."""
     config, stream = scenario.config, scenario.stream
@@ -136,14 +154,16 @@ def _run(
     window = max(rule.needs.window for rule in rules.values())
     watch = Stopwatch(clock_of(scenario.device))
     with watch.time("memory of the training text") as opening:
-        memory = scenario.memory(settings) if retrieve else scenario.empty_memory(settings)
+        sharing = ranks if layout.spread else ALONE
+        memory = scenario.memory(settings, sharing) if retrieve else scenario.empty_memory(settings)
     memories = [memory]
-    if layout.streams > layout.together:
-        memories = scenario.memories(memory, settings)
-    contexts = [scenario.context(base, each, window, streams=layout.together) for each in memories]
+    if len(layout.begins) > layout.together:
+        memories = scenario.memories(memory, settings, layout.streams)
+    contexts = [scenario.context(base, each, window, streams=layout.beside) for each in memories]
     context = contexts[0]
     context.learn_shares(rules.values())
     found = Pass(Scores({}), preparation=[opening])
+    noting = [] if log is None else [log]
 
     def read() -> None:
         with watch.time("reading"), bar() as progress:
@@ -158,8 +178,10 @@ def _run(
                 layout=layout,
                 write=retrieve and config.memory_content != "train",
                 read_ahead=not base.moving and config.vocabulary == "union",
-                observers=[] if log is None else [log],
+                observers=noting,
                 progress=lambda tokens: progress.advance(task, tokens),
+                ranks=ranks,
+                position=None if scenario.saved is None else scenario.saved.reading(title, base, noting),
             )
         found.scores.nll = {name: stream.word_losses(nll) for name, nll in found.scores.nll.items()}
         found.memory = dict(memories[0].describe())

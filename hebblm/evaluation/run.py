@@ -24,6 +24,7 @@ from hebblm.evaluation.passes import Pass, dynamic_pass, shared_pass
 from hebblm.evaluation.scenario import Scenario
 from hebblm.files import atomic_path, sha256
 from hebblm.locks import held
+from hebblm.ranks import ALONE, Ranks, all_threads
 from hebblm.report import Result
 from hebblm.report import Scenario as ScenarioRecord
 from hebblm.report.gains import Bootstrap, lead
@@ -91,7 +92,8 @@ def run_scenario(
     *,
     log_neighbors: int = 0,
     forgetting: int | None = None,
-) -> Evaluation:
+    ranks: Ranks = ALONE,
+) -> Evaluation | None:
     """Evaluate every method on the scenario's stream.
 
     Args:
@@ -102,6 +104,10 @@ def run_scenario(
         edges: bounds of the frequency buckets.
         log_neighbors: tokens of the beginning of the stream whose neighbours are noted.
         forgetting: tokens of the source's own text that are scored before and after, None for none.
+        ranks: over which the streams are divided.
+
+    Returns:
+        What was found; None for another rank than the first.
 
     Raises:
         UserError: neighbours are to be noted and no method retrieves any; forgetting within one domain.
@@ -119,9 +125,12 @@ def run_scenario(
         log = NeighborLog(log_neighbors, settings.methods.mbpa, write=write)
     shared, dynamic = Pass(Scores({})), Pass(Scores({}))
     if rules:
-        shared = shared_pass(scenario, rules, settings, log=log, probe=probe)
+        shared = shared_pass(scenario, rules, settings, log=log, probe=probe, ranks=ranks)
+    if not ranks.leads:
+        return None
     if moving:
-        dynamic = dynamic_pass(scenario, moving, settings, probe=probe)
+        with all_threads():
+            dynamic = dynamic_pass(scenario, moving, settings, probe=probe)
         settings = replace(settings, dynamic=dynamic.dynamic or settings.dynamic)
     passes = {name: dynamic if name in moving else shared for name in methods}
     nll = {name: found.scores.nll[name] for name, found in passes.items()}
@@ -162,6 +171,7 @@ def run_scenario(
                 if config.streams == 1
                 else {"streams": config.streams, "memory_scope": config.memory_scope}
             ),
+            **({} if shared.exchanged is None else {"processes": shared.exchanged}),
         },
     )
     return Evaluation(

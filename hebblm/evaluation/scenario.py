@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -16,9 +16,10 @@ from hebblm.evaluation.scenario_config import ScenarioConfig as ScenarioConfig
 from hebblm.evaluation.streams import Layout
 from hebblm.evaluation.training_memory import training_memory
 from hebblm.evaluation.vocabulary import Vocabulary
-from hebblm.memory import AnyMemory, HybridMemory, build_memory
+from hebblm.memory import AnyMemory, HybridMemory, ShardedMemory, build_memory
 from hebblm.models.base import Ids, LearningBase, StreamBase, TrainedModel
 from hebblm.progress import say
+from hebblm.ranks import ALONE, Ranks
 from hebblm.text import (
     Dictionary,
     EvaluationStream,
@@ -28,6 +29,9 @@ from hebblm.text import (
 from hebblm.text.beginning import Beginning
 from hebblm.text.subword_corpus import SubwordCorpus, encode_subwords
 from hebblm.text.subwords import Subwords
+
+if TYPE_CHECKING:
+    from hebblm.evaluation.position import Saved
 
 
 @dataclass(slots=True)
@@ -53,6 +57,7 @@ class Scenario:
         tokenizer: specification of what split the target into tokens.
         beginning: how much text the stream is, where it is words and a part of the split whose lines are at hand.
         documents: that the stream is made of, found where it is read in several parts.
+        saved: where its readings stand on disk, None where that is not kept.
     """
 
     kind: str
@@ -73,6 +78,7 @@ class Scenario:
     tokenizer: Mapping[str, Any] = field(default_factory=dict)
     beginning: Beginning | None = None
     documents: Sequence[Document] = ()
+    saved: Saved | None = None
 
     @property
     def closed(self) -> bool:
@@ -129,19 +135,25 @@ class Scenario:
         places = borders(self.stream, self.documents)
         return Layout.of(len(self.stream), config.streams, scope=config.memory_scope, borders=places)
 
-    def memories(self, memory: AnyMemory, settings: Hyperparameters) -> list[AnyMemory]:
-        """Return the memory of each stream where each has its own; all begin with the entries of ``memory``."""
-        streams, content = self.config.streams, self.config.memory_content
+    def memories(self, memory: AnyMemory, settings: Hyperparameters, streams: int) -> list[AnyMemory]:
+        """Return the memory of each of some streams of their own; all begin with the entries of ``memory``."""
+        content = self.config.memory_content
         if content == "train":
             return [memory] * streams
         if content == "test":
             return [memory, *(self.empty_memory(settings) for _ in range(1, streams))]
         return [HybridMemory.over(memory) for _ in range(streams)]
 
-    def memory(self, settings: Hyperparameters) -> AnyMemory:
-        """Return the memory as it is before the stream is read."""
+    def memory(self, settings: Hyperparameters, ranks: Ranks = ALONE) -> AnyMemory:
+        """Return the memory as it is before the stream is read; of several ranks that share it, each keeps a part."""
         if self.config.memory_content == "test":
-            return self.empty_memory(settings)
+            own = self.empty_memory(settings)
+        else:
+            own = self._training_memory(settings, ranks)
+        return ShardedMemory(own, ranks) if ranks.size > 1 else own
+
+    def _training_memory(self, settings: Hyperparameters, ranks: Ranks) -> AnyMemory:
+        """Return the memory of the training text, or this rank's share of it."""
         ids = self.training_ids()
         if len(ids) - 1 > self.config.training_entries:
             say(
@@ -155,6 +167,7 @@ class Scenario:
             settings.memory,
             dictionary_hash=self.dictionary.hash(),
             head=self.base(settings).head if self.fixed_head(settings) else None,
+            ranks=ranks,
         )
 
     def fixed_head(self, settings: Hyperparameters) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from torch import Tensor
 from hebblm.adapt.block import Block
 from hebblm.errors import UserError
 from hebblm.evaluation.scenario_config import MemoryScope
+from hebblm.ranks import share
 
 ROWS = 200  # tokens of several streams that are scored at once, unless one stream has more
 
@@ -48,15 +49,21 @@ class Group:
 class Layout:
     """The streams of a text.
 
+    Those that are read here are numbered from 0.
+
     Args:
         begins: (B,) place of each stream's first token in the text.
         lengths: (B,) tokens of each.
         scope: whether they share memory and counts.
+        rank: of the process that reads here.
+        ranks: P, over which the streams are divided in their order.
     """
 
     begins: tuple[int, ...]
     lengths: tuple[int, ...]
     scope: MemoryScope = "shared"
+    rank: int = 0
+    ranks: int = 1
 
     @classmethod
     def of(
@@ -83,30 +90,60 @@ class Layout:
         lengths = np.diff([*begins, total])
         return cls(tuple(begins.tolist()), tuple(lengths.tolist()), scope)
 
+    def part(self, rank: int, ranks: int) -> Layout:
+        """Return the same text as one of several processes reads it."""
+        return replace(self, rank=rank, ranks=ranks)
+
+    @property
+    def own(self) -> range:
+        """The streams that are read here, of all."""
+        return share(len(self.begins), self.rank, self.ranks)
+
     @property
     def streams(self) -> int:
-        """B."""
-        return len(self.begins)
+        """How many are read here: B where one process reads."""
+        return len(self.own)
 
     @property
     def together(self) -> int:
         """Streams that are written to one memory."""
+        return len(self.begins) if self.scope == "shared" else 1
+
+    @property
+    def beside(self) -> int:
+        """Those of them that are read here."""
         return self.streams if self.scope == "shared" else 1
 
     @property
+    def spread(self) -> bool:
+        """Whether several processes share a memory, so that all of them write before any goes on."""
+        return self.ranks > 1 and self.scope == "shared"
+
+    @property
     def longest(self) -> int:
-        """Tokens of the longest stream."""
+        """Tokens of the longest stream of all."""
         return max(self.lengths)
+
+    @property
+    def text(self) -> slice:
+        """Where in the text the streams that are read here lie, one behind the other."""
+        last = self.own[-1]
+        return slice(self.begins[self.own[0]], self.begins[last] + self.lengths[last])
+
+    def tokens(self, begin: int, end: int) -> int:
+        """Return how many tokens all streams have between two places."""
+        return sum(max(0, min(end, length) - begin) for length in self.lengths)
 
     def cut(self, ids: Tensor, begin: int, end: int) -> Tensor:
         """Return some tokens of each stream, (B, n) of ids (T,), or (n,) of a single stream.
 
         Behind the end of a stream stand others, which only fill up.
         """
-        if self.streams == 1:
+        if len(self.begins) == 1:
             return ids[begin:end]
-        begins = torch.tensor(self.begins, device=ids.device)[:, None]
-        return ids[(begins + torch.arange(begin, end, device=ids.device)).clamp_max(len(ids) - 1)]
+        begins = torch.tensor([self.begins[stream] for stream in self.own], device=ids.device)[:, None]
+        rows = ids[(begins + torch.arange(begin, end, device=ids.device)).clamp_max(len(ids) - 1)]
+        return rows if self.streams > 1 else rows[0]
 
     def groups(self, begin: int, end: int, every: int) -> Iterator[Group]:
         """Yield the tokens of all streams between two places, of which an interval of ``every`` is observed at once."""
@@ -122,14 +159,22 @@ class Layout:
         else:
             yield from (Group(0, (runs,)) for runs in _packed(intervals[0]))
 
+    def rounds(self, begin: int, end: int, every: int) -> Iterator[Group | None]:
+        """Yield the groups of :meth:`groups`; where processes share a memory, None until no other has any left."""
+        yield from (groups := list(self.groups(begin, end, every)))
+        if self.spread:
+            parts = (self.part(rank, self.ranks) for rank in range(self.ranks))
+            most = max(sum(1 for _ in part.groups(begin, end, every)) for part in parts)
+            yield from [None] * (most - len(groups))
+
     def _runs(self, begin: int, end: int) -> tuple[Run, ...]:
         """Return what the streams have of an interval; those that have ended have nothing."""
-        ends = (min(end, length) for length in self.lengths)
+        ends = (min(end, self.lengths[stream]) for stream in self.own)
         return tuple(Run(stream, begin, stop) for stream, stop in enumerate(ends) if stop > begin)
 
     def block(self, group: Group, labels: Tensor, every: int, *, written: bool) -> Block:
         """Return the block that a group's labels (N,) are."""
-        if self.together == 1:
+        if self.beside == 1:
             return Block.of(labels, every, written)
         sizes = [{run.stream: run.end - run.begin for run in interval} for interval in group.intervals]
         return Block.beside(labels, sizes, written)
@@ -148,7 +193,7 @@ class Layout:
 
     def _place(self, run: Run) -> tuple[int, int]:
         """Return begin and end of a run in the text."""
-        begin = self.begins[run.stream]
+        begin = self.begins[self.own[run.stream]]
         return begin + run.begin, begin + run.end
 
 

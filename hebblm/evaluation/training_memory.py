@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
 
+import torch
 from torch import Tensor
 
 from hebblm.adapt.functional import log_normalizers, with_rows
@@ -14,6 +15,7 @@ from hebblm.files import hash_of
 from hebblm.memory import AnyMemory, MemoryConfig, build_memory, load_memory, save_memory
 from hebblm.models.base import Ids, TrainedModel, device_of
 from hebblm.progress import bar, say, track
+from hebblm.ranks import ALONE, Ranks
 from hebblm.text.download import cache_dir
 from hebblm.types import OutputHead
 
@@ -33,8 +35,9 @@ def training_memory(
     *,
     dictionary_hash: str,
     head: OutputHead | None = None,
+    ranks: Ranks = ALONE,
 ) -> AnyMemory:
-    """Return a memory that holds the training text, from the cache if it was built before.
+    """Return a memory that holds the training text, or a rank's share of it, from the cache if it was built before.
 
     It is built in parts that are kept until it is whole: an interrupted build goes on where it was.
 
@@ -45,11 +48,28 @@ def training_memory(
         dictionary_hash: identifies the ids.
         head: the softmax layer whose log-normalisers of the keys are wanted: the model's own and rows of new words
             behind it. None if it will move, which would make them wrong.
+        ranks: that divide it.
     """
+    whole = partial(_whole, model, ids, config, dictionary_hash=dictionary_hash, normalized=head is not None)
+    if ranks.size == 1:
+        memory = whole()
+    else:
+        first = whole() if ranks.leads else None
+        ranks.wait()
+        memory = _share(first or whole(), config, device_of(model), ranks)
+    if head is not None:
+        _include_rows(memory, head, len(model.head.weight))
+    return memory
+
+
+def _whole(
+    model: TrainedModel, ids: Ids, config: MemoryConfig, *, dictionary_hash: str, normalized: bool
+) -> AnyMemory:
+    """Return the memory of all the training text, with log-normalisers of the model's own rows if that is wanted."""
     device, model_hash = device_of(model), model.sha256
     identity = [model_hash, dictionary_hash, config.identity(), len(ids), *model.reading().values()]
     folders = [cache_dir() / "memory" / hash_of(key) for key in (identity, [*identity, "log-normalizers"])]
-    folder = folders[head is not None or folders[1].exists()]
+    folder = folders[normalized or folders[1].exists()]
     parts = Parts(folder.with_name(f"{folder.name}.parts"))
     if not folder.exists():
         memory = build_memory(model.key_width, config, device, work=parts.folder)
@@ -58,14 +78,11 @@ def training_memory(
                 save = partial(
                     save_memory, memory, folder, model_hash=model_hash, dictionary_hash=dictionary_hash
                 )
-                _build(memory, model, ids, parts, normalized=head is not None, save=save)
+                _build(memory, model, ids, parts, normalized=normalized, save=save)
     else:
         say(f"the memory of the training text is there from an earlier run ({folder})")
     shutil.rmtree(parts.folder, ignore_errors=True)
-    memory = load_memory(folder, model_hash=model_hash, dictionary_hash=dictionary_hash, device=device)
-    if head is not None:
-        _include_rows(memory, head, len(model.head.weight))
-    return memory
+    return load_memory(folder, model_hash=model_hash, dictionary_hash=dictionary_hash, device=device)
 
 
 def _build(
@@ -98,6 +115,19 @@ def _build(
             progress.advance(task)
         save()  # with the index, the last step
         progress.advance(task)
+
+
+def _share(whole: AnyMemory, config: MemoryConfig, device: torch.device, ranks: Ranks) -> AnyMemory:
+    """Return a memory of a rank's own, which holds its share of the entries of another: a run of them."""
+    memory, place = build_memory(whole.dim, config, device), 0
+    mine = ranks.share(len(whole))
+    for part in whole.parts():
+        some = slice(max(0, mine.start - place), max(0, mine.stop - place))
+        logs = part.log_normalizers
+        memory.add(part.keys[some], part.values[some], None if logs is None else logs[some])
+        place += len(part)
+    memory.mark_base()
+    return memory
 
 
 def _include_rows(memory: AnyMemory, head: OutputHead, known: int) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hebblm.memory.hybrid import HybridMemory
     from hebblm.memory.persistence import save_memory
     from hebblm.memory.pq import FaissMemory
+    from hebblm.memory.sharded import ShardedMemory
 
 __all__ = [
     "AnyMemory",
@@ -28,6 +29,7 @@ __all__ = [
     "HybridMemory",
     "MemoryConfig",
     "RingMemory",
+    "ShardedMemory",
     "build_memory",
     "load_memory",
     "save_memory",
@@ -35,5 +37,5 @@ __all__ = [
 
 if not TYPE_CHECKING:  # a name that is none stays an error for the type checker
     __getattr__ = lazily(
-        __name__, "config", "base", "disk", "exact", "factory", "hybrid", "persistence", "pq"
+        __name__, "config", "base", "disk", "exact", "factory", "hybrid", "persistence", "pq", "sharded"
     )

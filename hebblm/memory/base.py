@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -39,6 +40,10 @@ class AnyMemory(ABC):
     @abstractmethod
     def add(self, keys: Tensor, values: Tensor, log_normalizers: Tensor | None = None) -> None:
         """Append entries: keys (M, D), values (M,) int64, log_normalizers (M,) in nats."""
+
+    def note(self, labels: Sequence[Tensor]) -> None:
+        """Take account of the labels (M,) that each of several processes has written, where these share the memory."""
+        return
 
     @abstractmethod
     def nearest(self, queries: Tensor, k: int) -> Ranked:

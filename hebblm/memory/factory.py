@@ -30,7 +30,7 @@ def build_memory(
     Args:
         dim: D.
         config: how to keep and search.
-        device: where exact memories live; a FAISS index is searched on the CPU.
+        device: where it lives and is searched; one on disk is searched on the CPU.
         work: folder in which an index on disk is prepared; a process that was killed goes on there.
 
     Raises:
@@ -54,8 +54,10 @@ def build_memory(
                 f"memory.nprobe={config.nprobe} has no meaning for memory.index=exact; leave it unset"
             )
         return FlatMemory(dim, dtype=dtype, device=device)
-    bulk = FaissMemory(dim, config.index, dtype=dtype, rescore=config.rescore, nprobe=config.nprobe)
-    return HybridMemory(bulk, FlatMemory(dim, dtype=dtype, device="cpu"))
+    bulk = FaissMemory(
+        dim, config.index, dtype=dtype, rescore=config.rescore, nprobe=config.nprobe, device=device
+    )
+    return HybridMemory(bulk, FlatMemory(dim, dtype=dtype, device=device))
 
 
 def _on_disk(dim: int, config: MemoryConfig, dtype: torch.dtype, work: Path | None) -> HybridMemory:
@@ -87,7 +89,8 @@ def load_memory(
         model_hash: of the model in use.
         dictionary_hash: of the dictionary in use.
         mmap: map the keys instead of reading them; on the CPU only.
-        device: where exact and ring memories live.
+        device: where it lives and is searched, one on disk apart. A GPU compares everything where an index was chosen
+            automatically.
 
     Raises:
         UserError: no memory there, another model or dictionary, or a missing, truncated or changed file.
@@ -95,8 +98,9 @@ def load_memory(
     manifest = read_manifest(folder)
     check_owner(manifest, folder, model_hash=model_hash, dictionary_hash=dictionary_hash)
     check_files(manifest, folder, arrays=manifest.store == "ram")
-    index = manifest.index
-    where = torch.device(device if index is None else "cpu")
+    index, where = manifest.index, torch.device("cpu" if manifest.store == "disk" else device)
+    if index is not None and index.factory == "auto" and not (manifest.store == "disk" or _index_pays(where)):
+        index = None
     store = read_entries(manifest, folder, mmap=mmap, device=where)
     if manifest.kind == "ring" and manifest.capacity is not None:
         return RingMemory.over(store, manifest.capacity)

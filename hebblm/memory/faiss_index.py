@@ -1,4 +1,4 @@
-"""Building, training and filling FAISS indexes; the only file that calls FAISS to make one."""
+"""Building, training, filling and placing FAISS indexes; the only file that calls FAISS to make one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ SOME = 8_192  # keys of a sample that are read at once
 # k-means over the lists is the cost of training; 64 points a list place the centroids well enough.
 POINTS_PER_LIST = 64
 TRAINING_POINTS = 65_536
+GPU_CANDIDATES = 2048  # the most that a FAISS index on a GPU proposes for a query
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +130,8 @@ def train(index: Any, keys: Tensor, release: Callable[[], None] = lambda: None) 
     size = min(len(keys), max(TRAINING_POINTS, POINTS_PER_LIST * lists, training_minimum(index)))
     chosen = np.sort(np.random.default_rng(SEED).choice(len(keys), size, replace=False))
     sample = torch.empty(size, keys.shape[1])
-    for rows, some in zip(
-        torch.split(sample, SOME), torch.split(torch.from_numpy(chosen), SOME), strict=True
-    ):
+    places = torch.from_numpy(chosen).to(keys.device)
+    for rows, some in zip(torch.split(sample, SOME), torch.split(places, SOME), strict=True):
         rows.copy_(keys.index_select(0, some))
         release()
     index.train(sample.numpy())
@@ -142,10 +143,62 @@ def extend(index: Any, keys: Tensor) -> None:
         index.add(as_float32(rows))
 
 
-def clone(index: Any) -> Any:
-    """Return an independent copy of an index of any type."""
+def serialized(index: Any) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Return the bytes of an index, wherever it is placed."""
     faiss = load_faiss()
-    return faiss.deserialize_index(faiss.serialize_index(index))
+    data: np.ndarray[Any, np.dtype[np.uint8]] = faiss.serialize_index(
+        faiss.index_gpu_to_cpu(index) if _on_gpu(index) else index
+    )
+    return data
+
+
+def clone(index: Any) -> Any:
+    """Return an independent copy of an index of any type, in the same place."""
+    copy = load_faiss().deserialize_index(serialized(index))
+    return placed(copy, torch.device("cuda", index.getDevice())) if _on_gpu(index) else copy
+
+
+def placed(index: Any, device: torch.device) -> Any:
+    """Return an index where it is to be searched: itself on the CPU, a copy on a GPU.
+
+    Raises:
+        UserError: the FAISS that is installed knows no GPU, or has no such index there.
+    """
+    if device.type != "cuda":
+        return index
+    faiss = load_faiss()
+    if not hasattr(faiss, "StandardGpuResources"):
+        raise UserError("this FAISS knows no GPU: pip install 'hebblm[gpu]', or use memory.index=exact")
+    importlib.import_module("faiss.contrib.torch_utils")  # lets an index take tensors that are on its GPU
+    there, reason = None, "it would stay on the CPU"
+    try:
+        there = faiss.index_cpu_to_gpu(_gpu_resources(), device.index or 0, index)
+    except RuntimeError as error:
+        reason = _reason(error)
+    if not _on_gpu(there):
+        raise UserError(
+            f"FAISS has no index of the kind {type(faiss.downcast_index(index)).__name__} on a GPU ({reason}); "
+            "use memory.index=exact, IVF4096,Flat, IVF4096,SQ8 or IVF4096,PQ32, or --device cpu"
+        )
+    return there
+
+
+def propose(index: Any, queries: Tensor, count: int) -> Tensor:
+    """Return positions (N, C) int64 of at most ``count`` entries near each query (N, D), -1 for none."""
+    if _on_gpu(index):
+        found: Tensor = index.search(queries.float().contiguous(), min(count, GPU_CANDIDATES))[1]
+        return found
+    return torch.from_numpy(index.search(as_float32(queries), count)[1])
+
+
+@cache
+def _gpu_resources() -> Any:
+    """Return the scratch memory and streams that the indexes of this process share on GPUs."""
+    return load_faiss().StandardGpuResources()
+
+
+def _on_gpu(index: Any) -> bool:
+    return hasattr(index, "getDevice")
 
 
 def listed_distances(queries: Tensor, keys: Tensor, ids: Tensor) -> Tensor:

@@ -101,7 +101,8 @@ class HybridMemory(AnyMemory):
         self.recent.reset()
 
     def refresh(self) -> TrainedIndex | None:
-        """Bring the index of the bulk up to date."""
+        """Bring the index of the bulk up to date, and what indexes the recent entries have."""
+        self.recent.refresh()
         return self.bulk.refresh()
 
     def write_index(self, folder: Path) -> TrainedIndex | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +34,10 @@ class FaissMemory(StoredMemory):
         rescore: candidates for each neighbour wanted, at least 1.
         nprobe: inverted lists visited by a search; None for one in 32, at least 32.
         spill_bytes: keys that outgrow this many bytes are memory-mapped from a temporary file.
+        device: where keys and index live and are searched.
 
     Raises:
-        UserError: FAISS is missing, or an argument is out of range or not understood.
+        UserError: FAISS is missing, or an argument is out of range or not understood, or the index exists on no GPU.
     """
 
     kind = "faiss"
@@ -49,9 +51,10 @@ class FaissMemory(StoredMemory):
         rescore: int = 5,
         nprobe: int | None = None,
         spill_bytes: int = SPILL_BYTES,
+        device: torch.device | str = "cpu",
     ) -> None:
         faiss_index.load_faiss()
-        super().__init__(EntryStore(dim, dtype=dtype, device="cpu", spill_bytes=spill_bytes))
+        super().__init__(EntryStore(dim, dtype=dtype, device=device, spill_bytes=spill_bytes))
         if rescore < 1:
             raise UserError(f"memory.rescore={rescore} leaves no candidates; use at least 1")
         if nprobe is not None and nprobe < 1:
@@ -83,9 +86,10 @@ class FaissMemory(StoredMemory):
         """Return a memory over ``store``, which becomes its base, with an index over a prefix of it."""
         memory = cls(store.dim, factory, dtype=store.dtype, rescore=rescore, nprobe=nprobe)
         memory._store = store
-        memory._trained = trained
         if trained is not None:
             faiss_index.set_nprobe(trained.index, nprobe)
+            trained = replace(trained, index=faiss_index.placed(trained.index, store.device))
+        memory._trained = trained
         memory.mark_base()
         return memory
 
@@ -97,10 +101,7 @@ class FaissMemory(StoredMemory):
         if trained is None or not len(queries):
             return nearest(queries, entries, k)
         wanted = min(k, len(self))
-        _, found = trained.index.search(
-            faiss_index.as_float32(queries), min(self.rescore * wanted, len(self))
-        )
-        ids = torch.from_numpy(found)  # (N, C)
+        ids = faiss_index.propose(trained.index, queries, min(self.rescore * wanted, len(self)))  # (N, C)
         ranked = _rescore(queries, entries, ids, wanted)
         # The lists visited may hold fewer than K entries altogether.
         short = (ranked.ids < 0).any(dim=1)
@@ -125,8 +126,9 @@ class FaissMemory(StoredMemory):
         index = faiss_index.make_index(self.dim, spec)
         keys = self.entries().keys
         faiss_index.train(index, keys)
-        faiss_index.extend(index, keys)
         faiss_index.set_nprobe(index, self.nprobe)
+        index = faiss_index.placed(index, keys.device)
+        faiss_index.extend(index, keys)
         self._trained = TrainedIndex(index, spec, count)
         return self._trained
 
@@ -135,8 +137,7 @@ class FaissMemory(StoredMemory):
         trained = self.refresh()
         if trained is not None:
             # Through Python's file, so that a full disk is an OSError and not FAISS's own exception.
-            data = faiss_index.load_faiss().serialize_index(trained.index)
-            (folder / "index.faiss").write_bytes(memoryview(data))
+            (folder / "index.faiss").write_bytes(faiss_index.serialized(trained.index).data)
         return trained
 
     def mark_base(self) -> None:
@@ -169,7 +170,7 @@ def _rescore(queries: Tensor, entries: Entries, ids: Tensor, wanted: int) -> Ran
     if kept >= ids.shape[1]:
         ranked = rank(queries, entries.keys, ids)
         return Ranked(ranked.distances[:, :wanted], ranked.ids[:, :wanted])
-    if queries.dtype == entries.keys.dtype == torch.float32:
+    if queries.dtype == entries.keys.dtype == torch.float32 and ids.device.type == "cpu":
         rough = faiss_index.listed_distances(queries, entries.keys, ids)  # (N, C)
     else:
         rough = _products(queries, entries, ids)
@@ -190,7 +191,7 @@ def _products(queries: Tensor, entries: Entries, ids: Tensor) -> Tensor:
     """Return squared distances (N, C) of queries (N, D) to the entries at ``ids`` (N, C), subject to rounding."""
     dtype = compute_dtype(queries, entries.keys)
     dim = entries.keys.shape[1]
-    distances = torch.empty(ids.shape, dtype=dtype)
+    distances = torch.empty(ids.shape, dtype=dtype, device=ids.device)
     step = block_rows(ids.shape[1] * dim * dtype.itemsize, ids.device)
     for begin in range(0, len(ids), step):
         some, centres = ids[begin : begin + step], queries[begin : begin + step].to(dtype)  # (n, C), (n, D)

@@ -110,6 +110,22 @@ class AwdBase(GradientBase):
         """Go on from such a state."""
         self._state = awd_segments.layers_of(state)
 
+    @property
+    def changed(self) -> bool:
+        """Say whether its weights may be others than after construction: it learns, or words were appended."""
+        return self.tracked or len(self.model.bias) > len(self._trained.bias) + self._rows
+
+    def position(self) -> State:
+        """Return where it stands and what it learned, with what new rows are drawn from."""
+        return {**super().position(), "generator": self._generator.get_state()}
+
+    def go_on(self, position: State) -> None:
+        """Go on, to the bit, where :meth:`position` was asked for."""
+        if "weight bias" in position:
+            self.grow(len(position["weight bias"]) - len(self.model.bias))
+        self._generator.set_state(position["generator"].cpu())
+        super().go_on(position)
+
     def frozen(self) -> AwdBase:
         """Return a base with the weights as they are now, at the beginning of a stream."""
         return AwdBase(self.model)

@@ -57,6 +57,12 @@ class StreamBase(Base, Protocol):
     def restore(self, state: State) -> None:
         """Go on from where :meth:`state` was asked for; the weights stay as they are."""
 
+    def position(self) -> State:
+        """Return where it stands and what it learned, as :meth:`go_on` takes it over."""
+
+    def go_on(self, position: State) -> None:
+        """Go on, to the bit, where :meth:`position` was asked for; called on a base as it is after construction."""
+
     def aside(self) -> AbstractContextManager[None]:
         """Let what is read inside be forgotten behind: the stream goes on from where it stood."""
 

@@ -83,6 +83,23 @@ class DynamicBase:
         """Go on from such a state; the weights stay as they are."""
         self._base.restore(state)
 
+    def position(self) -> State:
+        """Return where it stands and what it learned, with the origins of the rows that were appended since."""
+        grown = {
+            f"origin {index}": origin[rows:]
+            for index, (origin, rows) in enumerate(zip(self._origin, self._rows, strict=True))
+            if len(origin) > rows
+        }
+        return {**self._base.position(), **grown}
+
+    def go_on(self, position: State) -> None:
+        """Go on, to the bit, where :meth:`position` was asked for."""
+        self._base.go_on(position)
+        for index, origin in enumerate(self._origin):
+            if (grown := position.get(f"origin {index}")) is not None:
+                self._origin[index] = torch.cat([origin, grown])
+        self._rescale()
+
     def aside(self) -> AbstractContextManager[None]:
         """Let what is read inside be forgotten behind: the stream goes on from where it stood."""
         return self._base.aside()
@@ -107,6 +124,7 @@ class DynamicBase:
     def _start(self) -> None:
         """Take the weights as they are for the trained ones."""
         self._origin = [p.detach().clone() for p in self.parameters().values()]
+        self._rows = [len(origin) for origin in self._origin]
         self._rescale()
 
     def _rescale(self) -> None:

@@ -55,6 +55,40 @@ class GradientBase(ABC):
         finally:
             self.restore(before)
 
+    @property
+    def changed(self) -> bool:
+        """Say whether its weights may be others than after construction."""
+        return self.tracked
+
+    def position(self) -> State:
+        """Return where it stands and what it learned: weights, and what their optimizer remembers."""
+        found = {f"state {name}": tensor for name, tensor in self.state().items()}
+        if self.changed:
+            found |= {f"weight {name}": weight.detach() for name, weight in self.parameters().items()}
+        if self._optimizer is not None:
+            for index, remembered in self._optimizer.state_dict()["state"].items():
+                tensors = {name: value for name, value in remembered.items() if isinstance(value, Tensor)}
+                found |= {f"optimizer {index} {name}": value for name, value in tensors.items()}
+        return found
+
+    def go_on(self, position: State) -> None:
+        """Go on, to the bit, where :meth:`position` was asked for."""
+        remembered: dict[int, dict[str, Tensor]] = {}
+        with torch.no_grad():
+            for name, weight in self.parameters().items() if self.changed else ():
+                weight.copy_(position[f"weight {name}"])
+        for name, tensor in position.items():
+            if name.startswith("optimizer "):
+                index, _, key = name.removeprefix("optimizer ").partition(" ")
+                remembered.setdefault(int(index), {})[key] = tensor
+        if remembered:
+            self._optimizer = self._make_optimizer()
+            self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": remembered})
+        begin = "state "
+        self.restore(
+            {name.removeprefix(begin): value for name, value in position.items() if name.startswith(begin)}
+        )
+
     def learn(self, targets: Tensor) -> None:
         """Take one step on the mean loss of the tokens read last; nothing for a base that is fixed."""
         if not self.tracked:
@@ -65,7 +99,9 @@ class GradientBase(ABC):
             parameter.grad = None
         torch.autograd.backward(loss)
         torch.nn.utils.clip_grad_norm_(parameters, self.update.clip)
-        if self._optimizer is None:
-            kind = torch.optim.RMSprop if self.update.optimizer == "rmsprop" else torch.optim.SGD
-            self._optimizer = kind(parameters, lr=self.update.lr)
+        self._optimizer = self._optimizer or self._make_optimizer()
         self._optimizer.step()
+
+    def _make_optimizer(self) -> torch.optim.Optimizer:
+        kind = torch.optim.RMSprop if self.update.optimizer == "rmsprop" else torch.optim.SGD
+        return kind(list(self.parameters().values()), lr=self.update.lr)

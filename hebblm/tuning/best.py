@@ -10,6 +10,7 @@ from typing import IO
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from hebblm.adapt.checks import Share
 from hebblm.adapt.functional.shares import LearnedShare
@@ -31,7 +32,7 @@ class LossTable:
         self.own = own
         self._file: IO[bytes] = tempfile.TemporaryFile(prefix="hebblm-losses-")  # noqa: SIM115 - lives as long as self
         self._sums = np.zeros(len(own))
-        self._tokens = 0
+        self._tokens = self._told = 0
 
     def append(self, losses: npt.NDArray[np.float32]) -> None:
         """Add the own points' losses (p, N) of the next tokens, nats.
@@ -49,17 +50,36 @@ class LossTable:
                 "point TMPDIR to a larger disk"
             ) from error
 
+    def noted(self) -> dict[str, Tensor]:
+        """Return the losses (N, p) that were added since this was asked last, and the sums (p,) of all."""
+        new, self._told = self._table()[self._told :].copy(), self._tokens
+        return {"losses": torch.from_numpy(new), "sums": torch.from_numpy(self._sums.copy())}
+
+    def recall(self, noted: dict[str, Tensor]) -> None:
+        """Take over such losses of an earlier process."""
+        self.append(noted["losses"].cpu().numpy().T)
+        self._sums = noted["sums"].cpu().numpy()  # in the order in which they were added
+        self._told = self._tokens
+
     def means(self) -> Losses:
         """Return the mean loss (P,) of each point; not finite where one of its losses is not."""
         return _joined(self._sums / max(1, self._tokens))
 
     def of(self, point: int) -> Losses:
         """Return the losses (T,) of one point."""
-        if point not in self.own:
-            return _joined(np.zeros(0))
+        return _joined(
+            self._table()[:, self.own.index(point)].astype(np.float64) if point in self.own else np.zeros(0)
+        )
+
+    def _table(self) -> npt.NDArray[np.float32]:
+        """Return the losses (T, p) as they lie in the file."""
         self._file.flush()
-        table = np.memmap(self._file, dtype=np.float32, mode="r", shape=(self._tokens, len(self._sums)))
-        return _joined(table[:, self.own.index(point)].astype(np.float64))
+        shape = self._tokens, len(self._sums)
+        return (
+            np.memmap(self._file, dtype=np.float32, mode="r", shape=shape)
+            if all(shape)
+            else np.empty(shape, np.float32)
+        )
 
 
 def _joined(own: Losses) -> Losses:

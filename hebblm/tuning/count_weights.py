@@ -51,7 +51,7 @@ class Terms(NamedTuple):
     target: Numbers
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TermObserver:
     """An observer that notes what Hebb's losses depend on.
 
@@ -64,6 +64,21 @@ class TermObserver:
     mbpa: MbpaConfig
     hebb: HebbConfig
     parts: list[Terms] = field(default_factory=list)
+    _told: int = 0
+
+    def noted(self) -> dict[str, Tensor]:
+        """Return what was noted since this was asked last."""
+        new, self._told = self.parts[self._told :], len(self.parts)
+        columns = map(np.concatenate, zip(*new, strict=True))
+        return {
+            name: torch.from_numpy(column) for name, column in zip(Terms._fields, columns, strict=bool(new))
+        }
+
+    def recall(self, noted: dict[str, Tensor]) -> None:
+        """Take over such notes of an earlier process."""
+        if noted:
+            self.parts.append(Terms(*(noted[name].cpu().numpy() for name in Terms._fields)))
+        self._told = len(self.parts)
 
     def watch(self, batch: EvalBatch, targets: Tensor) -> None:
         """Note the terms of a mini-batch."""

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from scipy import optimize
 from torch import Tensor
 
@@ -21,7 +22,7 @@ TOLERANCE = 1e-12  # nats a token, from one iteration to the next
 Features = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class GateFeatures:
     """An observer that notes what a gate may depend on.
 
@@ -35,6 +36,17 @@ class GateFeatures:
     thetas: tuple[float, ...]
     scale: Scale
     parts: list[npt.NDArray[np.float32]] = field(default_factory=list)
+    _told: int = 0
+
+    def noted(self) -> dict[str, Tensor]:
+        """Return what was noted since this was asked last."""
+        new, self._told = self.parts[self._told :], len(self.parts)
+        return {"features": torch.from_numpy(np.concatenate(new, axis=1))} if new else {}
+
+    def recall(self, noted: dict[str, Tensor]) -> None:
+        """Take over such notes of an earlier process."""
+        self.parts += [features.cpu().numpy() for features in noted.values()]
+        self._told = len(self.parts)
 
     def watch(self, batch: EvalBatch, targets: Tensor) -> None:
         """Note the features of a mini-batch."""

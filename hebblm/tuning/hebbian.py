@@ -93,6 +93,14 @@ class HebbGrid:
         pairs, etas = current().share(len(grid.closeness) * len(grid.beta)), len(grid.eta)
         return cls(mbpa, hebb, grid, tried, pairs, LossTable(range(pairs.start * etas, pairs.stop * etas)))
 
+    def noted(self) -> dict[str, Tensor]:
+        """Return the losses that were added to the table since this was asked last, and their sums."""
+        return self.table.noted()
+
+    def recall(self, noted: dict[str, Tensor]) -> None:
+        """Take over such losses of an earlier process."""
+        self.table.recall(noted)
+
     def watch(self, batch: EvalBatch, targets: Tensor) -> None:
         """Write the losses of a mini-batch to the table."""
         self.table.append(self.losses(batch, targets).float().cpu().numpy())

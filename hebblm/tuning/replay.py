@@ -12,8 +12,9 @@ from torch import Tensor
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods.rule import Rule
 from hebblm.evaluation.hyperparameters import Hyperparameters
-from hebblm.evaluation.loop import Observer, evaluate
+from hebblm.evaluation.loop import evaluate
 from hebblm.evaluation.passes import dynamic_base
+from hebblm.evaluation.position import Noting
 from hebblm.evaluation.scenario import Scenario
 from hebblm.models.base import StreamBase
 from hebblm.progress import bar
@@ -76,7 +77,7 @@ class Replay:
         )
 
     def score(
-        self, rules: Mapping[str, Rule], title: str, observers: Sequence[Observer] = ()
+        self, rules: Mapping[str, Rule], title: str, observers: Sequence[Noting] = ()
     ) -> dict[str, Losses]:
         """Return the losses (T,) of some rules, from the beginning of the stream; nats.
 
@@ -93,9 +94,11 @@ class Replay:
         return dict(zip(names, divided(len(names), compute), strict=True))
 
     def read(
-        self, rules: Mapping[str, Rule], title: str, observers: Sequence[Observer] = ()
+        self, rules: Mapping[str, Rule], title: str, observers: Sequence[Noting] = ()
     ) -> dict[str, Losses]:
         """Return the losses (T,) of some rules as this rank alone reads them; see :meth:`score`."""
+        saved = self.scenario.saved
+        position = None if saved is None else saved.reading(title, self.base, observers)
         self.base.reset()
         self.context.reset()
         self.context.set_head(self.base.head)
@@ -114,6 +117,7 @@ class Replay:
                 observers=observers,
                 safeguards=False,  # the exact form beside every point would cost more than the points
                 progress=lambda tokens: progress.advance(task, tokens),
+                position=position,
             )
         return {name: nll.astype(np.float64) for name, nll in scores.nll.items()}
 

@@ -129,6 +129,18 @@ class HuggingFaceBase(GradientBase):
                 self._advance(window)
         self._window = window.clone()
 
+    def position(self) -> State:
+        """Return where it stands and what it learned, with keys and values of the window as they were computed."""
+        carried = {} if self._recurrent or self._cache is None else dict(tensors_of(self._cache))
+        return {**super().position(), **{f"cache {name}": tensor for name, tensor in carried.items()}}
+
+    def go_on(self, position: State) -> None:
+        """Go on, to the bit, where :meth:`position` was asked for."""
+        super().go_on(position)
+        if any(name.startswith("cache ") for name in position):
+            # Read anew at once, by weights that may have learned since, the window has others.
+            self._cache = replace_tensors(self._cache, lambda name, _: position[f"cache {name}"])
+
     def frozen(self) -> HuggingFaceBase:
         """Return a base with the weights as they are now, which learns nothing, at the beginning of a stream."""
         own = {name: nn.Parameter(weight.detach().clone()) for name, weight in self._own.items()}

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -12,6 +14,8 @@ from hebblm.memory import (
     RingMemory,
     build_memory,
     faiss_index,
+    load_memory,
+    save_memory,
 )
 
 
@@ -59,6 +63,21 @@ def test_auto_is_exact_without_faiss(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_auto_is_exact_on_a_gpu() -> None:
     memory = build_memory(8, MemoryConfig(), torch.device("meta"))
     assert type(memory) is FlatMemory
+
+
+def test_an_automatic_index_is_compared_whole_where_there_is_no_faiss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = build_memory(8, MemoryConfig())
+    memory.add(torch.randn(300, 8), torch.arange(300))
+    save_memory(memory, tmp_path / "saved", model_hash="m", dictionary_hash="d")
+    queries = torch.randn(5, 8)
+    expected = memory.search(queries, 7)
+    monkeypatch.setattr(faiss_index, "is_installed", lambda: False)
+    again = load_memory(tmp_path / "saved", model_hash="m", dictionary_hash="d")
+    assert isinstance(again, HybridMemory)
+    assert type(again.bulk) is FlatMemory
+    assert torch.equal(again.search(queries, 7).values, expected.values)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import builtins
 import importlib
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +11,15 @@ import torch
 from torch import Tensor
 
 from hebblm.errors import UserError
-from hebblm.memory import FaissMemory, FlatMemory, faiss_index
+from hebblm.memory import (
+    FaissMemory,
+    FlatMemory,
+    MemoryConfig,
+    build_memory,
+    faiss_index,
+    load_memory,
+    save_memory,
+)
 from hebblm.types import Neighbors
 
 
@@ -178,3 +188,44 @@ def test_missing_faiss_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(importlib, "import_module", without)
     with pytest.raises(UserError, match=r"FAISS is not installed: pip install 'hebblm\[cpu\]'"):
         FaissMemory(16)
+
+
+def test_an_index_of_a_faiss_without_gpus_is_not_placed_on_one() -> None:
+    index = faiss_index.make_index(8, "Flat")
+    assert faiss_index.placed(index, torch.device("cpu")) is index
+    with pytest.raises(UserError, match="this FAISS knows no GPU: pip install"):
+        faiss_index.placed(index, torch.device("cuda"))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize(
+    ("factory", "nprobe", "least"), [("Flat", None, 1.0), ("IVF64,Flat", 32, 0.95), ("IVF64,PQ16", 64, 0.9)]
+)
+def test_on_a_gpu_it_finds_what_comparing_all_finds(
+    factory: str, nprobe: int | None, least: float, tmp_path: Path
+) -> None:
+    keys, queries, values = clusters(0, 20_000, 64), clusters(1, 50, 64), torch.arange(20_000)
+    exact = FlatMemory(64)
+    exact.add(keys, values)
+    expected = exact.search(queries, 100)
+    memory = build_memory(64, MemoryConfig(index=factory, nprobe=nprobe, rescore=10), "cuda")
+    memory.add(keys[:15_000].cuda(), values[:15_000].cuda())
+    memory.mark_base()
+    memory.add(keys[15_000:].cuda(), values[15_000:].cuda())
+    found = memory.search(queries.cuda(), 100)
+    assert found.distances.is_cuda
+    assert bool((found.distances.diff(dim=1) >= 0).all())
+    assert recall(replace(found, values=found.values.cpu()), expected) >= least
+    save_memory(memory, tmp_path / "saved", model_hash="m", dictionary_hash="d")
+    for device in ("cuda", "cpu"):
+        again = load_memory(tmp_path / "saved", model_hash="m", dictionary_hash="d", device=device)
+        there = again.search(queries.to(device), 100)
+        torch.testing.assert_close(there.distances.cpu(), found.distances.cpu(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_an_index_that_no_gpu_has_is_refused() -> None:
+    with pytest.raises(UserError, match="no index of the kind"):
+        faiss_index.placed(faiss_index.make_index(8, "PQ4x4fs"), torch.device("cuda"))

@@ -1,0 +1,409 @@
+"""Where a run stands, kept on disk: killed at any moment and run again, it goes on from there, to the same numbers."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from awd_lstm import CheckpointError
+from awd_lstm.files import read_file, save_file
+from hebblm.adapt import Context
+from hebblm.adapt.batch import Lesson
+from hebblm.errors import UserError
+from hebblm.evaluation.hyperparameters import Hyperparameters
+from hebblm.evaluation.loop import Observer, Scores
+from hebblm.evaluation.parts import placed
+from hebblm.evaluation.scenario import Scenario
+from hebblm.evaluation.streams import Layout
+from hebblm.files import atomic_path, hash_of
+from hebblm.locks import held
+from hebblm.models.base import State, StreamBase
+from hebblm.progress import say
+from hebblm.ranks import ALONE, Ranks
+from hebblm.text.download import cache_dir
+
+SCHEMA = "hebblm-position/1"
+STATE = "position.safetensors"
+EVERY = 30.0  # seconds from one saving to the next: what was done since, and at the end of one reading more, is lost
+MOST = 1 << 28  # bytes of entries that wait to be saved
+FORGOTTEN = 30 * 86_400  # seconds after which nobody comes back to a run
+SECONDS = ("seconds", "own_seconds", "shared_seconds")
+COUNTS = ("rose", "stabilized")
+
+
+class Noting(Observer, Protocol):
+    """An observer whose notes can be kept."""
+
+    def noted(self) -> dict[str, Tensor]:
+        """Return what was noted since this was asked last."""
+
+    def recall(self, noted: dict[str, Tensor]) -> None:
+        """Take over such notes of an earlier process, in their order."""
+
+
+@dataclass(slots=True)
+class Saved:
+    """The positions of a run's readings of its text, one after the other; see :func:`going_on`.
+
+    Args:
+        folder: of the run.
+        started: when this process began.
+        last: when something was saved last.
+        readings: how many were begun.
+        within: whether one is under way, which is saved before an interruption ends it.
+        stopped: whether it is to end.
+    """
+
+    folder: Path
+    started: float = field(default_factory=time.monotonic)
+    last: float = field(default_factory=time.monotonic)
+    readings: int = 0
+    within: bool = False
+    stopped: bool = False
+
+    def reading(self, title: str, base: StreamBase, noting: Sequence[Noting] = ()) -> Position:
+        """Return the position of the next reading.
+
+        Args:
+            title: of the reading, for people.
+            base: that reads.
+            noting: observers whose notes are kept.
+        """
+        self.readings += 1
+        return Position(self, self.folder / f"{self.readings:04d}", title, base, tuple(noting))
+
+    def interrupt(self, number: int, frame: Any) -> None:
+        """Let a reading that is under way be saved first; the second time, or outside of one, end at once."""
+        if not self.within or self.stopped:
+            raise KeyboardInterrupt
+        self.stopped = True
+        say("interrupted: the position is saved behind these tokens; Ctrl-C again ends at once")
+
+    def clear(self) -> None:
+        """Remove everything, first what the rest belongs to: a part of it is never taken for the whole."""
+        for state in self.folder.glob(f"*/*{STATE}"):
+            state.unlink()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def going_on(
+    scenario: Scenario, settings: Hyperparameters, provenance: Mapping[str, Any], asked: Mapping[str, Any]
+) -> Iterator[None]:
+    """Save where the scenario's readings stand while the block runs; what is saved is removed when it ends well.
+
+    It is kept in the cache under a hash of everything that the numbers depend on.
+
+    Args:
+        scenario: opened.
+        settings: hyper-parameters.
+        provenance: commit, versions, device, threads.
+        asked: what else the numbers depend on, as JSON.
+
+    Raises:
+        UserError: what was saved was changed.
+    """
+    stream, counts = scenario.stream, scenario.stream.train_counts
+    ids = hashlib.sha256(np.ascontiguousarray(stream.ids).tobytes())
+    ids.update(np.ascontiguousarray(counts).tobytes())
+    identity = {
+        "schema": SCHEMA,
+        **{name: value for name, value in provenance.items() if name != "command"},
+        "scenario": {name: str(value) for name, value in asdict(scenario.config).items()},
+        "model": [scenario.model.sha256, scenario.model.reading()],
+        "dictionary": scenario.dictionary.hash(),
+        "stream": ids.hexdigest(),
+        "data": scenario.data_sha256,
+        "settings": asdict(settings),
+        "asked": dict(asked),
+    }
+    folder = cache_dir() / "positions" / hash_of(identity)
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(held(folder, "this evaluation"))
+        except UserError as error:
+            say(f"{error}; if this run is interrupted, it begins anew")
+            yield
+            return
+        _forget(folder)
+        scenario.saved = saved = Saved(folder)
+        former, alone = signal.getsignal(signal.SIGINT), threading.current_thread() is threading.main_thread()
+        ours = alone and former is signal.default_int_handler  # one that is ignored stays so
+        if ours:
+            signal.signal(signal.SIGINT, saved.interrupt)
+        try:
+            yield
+        finally:
+            scenario.saved = None
+            if ours:
+                signal.signal(signal.SIGINT, former)
+        saved.clear()
+
+
+def _forget(folder: Path) -> None:
+    """Remove what runs that nobody came back to left beside a folder."""
+    now = time.time()
+    for other in folder.parent.glob("*"):
+        with contextlib.suppress(OSError):  # another process may do the same
+            if other != folder and now - other.stat().st_mtime > FORGOTTEN:
+                shutil.rmtree(other) if other.is_dir() else other.unlink()
+
+
+@dataclass(slots=True)
+class Position:
+    """Where one reading of a text stands.
+
+    What only grows, losses, entries of the memories and notes, is written in parts, each once. The state behind the
+    last part, whole in a file of its own, replaces the former one when its part is there, and says how many belong to
+    it. Entries are written to the memory anew in the very steps in which they were, so that an index is trained on the
+    same ones.
+
+    Args:
+        saved: of the run.
+        folder: of the reading.
+        title: for people.
+        base: that reads.
+        noting: observers whose notes are kept.
+    """
+
+    saved: Saved
+    folder: Path
+    title: str
+    base: StreamBase
+    noting: tuple[Noting, ...]
+    _contexts: Sequence[Context] = ()
+    _scores: Scores = field(default_factory=lambda: Scores({}))
+    _layout: Layout = field(default_factory=lambda: Layout((), ()))
+    _parts: int = 0
+    _begin: int = 0  # of what is not saved
+    _errors: dict[str, int] = field(default_factory=dict)  # how many are saved
+    _written: list[tuple[int, int, Lesson]] = field(
+        default_factory=list
+    )  # step, context and what was written
+    _steps: int = 0
+    _ranks: Ranks = ALONE
+    _before: tuple[int, float] = (0, 0.0)  # what the ranks had sent, and for how long
+    _told: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # steps with sizes, and labels, recalled
+    _bytes: int = 0
+
+    def begin(self, contexts: Sequence[Context], scores: Scores, layout: Layout, ranks: Ranks = ALONE) -> int:
+        """Bring base, contexts, scores and notes to where an earlier process stood; return the place in its streams.
+
+        Several ranks go on from the last place that all of them have saved.
+
+        Raises:
+            UserError: a file was changed.
+        """
+        self._contexts, self._scores, self._layout, self._ranks = contexts, scores, layout, ranks
+        traffic = ranks.traffic
+        self._before = traffic.sent, traffic.seconds
+        self.saved.within = True
+        known = [path.name for path in self.folder.glob(f"*{STATE}")]
+        common = set.intersection(*map(set, ranks.told(known)))
+        if not common:
+            return 0
+        name = max(common)
+        self._keep(name)
+        record, state = self._read(name)
+        self._parts, place = record["parts"], int(record["place"])
+        for index in range(self._parts):
+            self._recall(*self._read(_part(index)))
+        if layout.spread:
+            self._hear()
+        traffic.sent, traffic.seconds = traffic.sent + record["sent"], traffic.seconds + record["waited"]
+        self.base.go_on(_under("base", state))
+        for number, context in enumerate(contexts):
+            context.set_head(self.base.head)
+            context.go_on(_under(f"context {number}", state))
+        for name in SECONDS:
+            getattr(scores, name).update(record[name])
+        for name in COUNTS:
+            getattr(scores, name).update(record[name])
+        scores.base_seconds, scores.retrieval_seconds = record["base_seconds"], record["retrieval_seconds"]
+        scores.retrieving.update(record["retrieving"])
+        done = sum(min(length, place) for length in layout.lengths)
+        say(f"{self.title} goes on behind its first {done:,} of {sum(layout.lengths):,} tokens")
+        return place
+
+    def note(self, lessons: Sequence[tuple[Context, Lesson]], *, written: bool) -> None:
+        """Note what was learned together, before the next search; ``written``: to the memories, too."""
+        if not written:
+            return
+        for context, lesson in lessons:
+            owner = next(number for number, each in enumerate(self._contexts) if each is context)
+            self._written.append((self._steps, owner, lesson))
+            self._bytes += lesson.queries.numel() * lesson.queries.element_size()
+        self._steps += 1
+
+    def reach(self, place: int) -> None:
+        """Save that all before a place of the streams was scored and learned from, if it is time to.
+
+        Raises:
+            KeyboardInterrupt: it was waited for.
+            UserError: the cache has no space left.
+        """
+        saved, now = self.saved, time.monotonic()
+        ended = place >= self._layout.longest
+        due = now - saved.last >= EVERY or (ended and now - saved.started >= EVERY)
+        if any(self._ranks.told(due or saved.stopped or self._bytes > MOST)):
+            self._save(place)
+            saved.last = time.monotonic()
+        saved.within = not ended
+        if saved.stopped:
+            raise KeyboardInterrupt
+
+    def _save(self, place: int) -> None:
+        """Write a part, then the state behind it."""
+        scores = self._scores
+        if place > self._begin:
+            self._write(_part(self._parts), {"begin": self._begin, "end": place}, self._part(place))
+            self._parts, self._begin = self._parts + 1, place
+        state = _named("base", self.base.position())
+        for number, context in enumerate(self._contexts):
+            state |= _named(f"context {number}", context.position())
+        record = {
+            "place": place,
+            "parts": self._parts,
+            **{name: dict(getattr(scores, name)) for name in (*SECONDS, *COUNTS)},
+            "base_seconds": scores.base_seconds,
+            "retrieval_seconds": scores.retrieval_seconds,
+            "retrieving": sorted(scores.retrieving),
+            "sent": self._ranks.traffic.sent - self._before[0],
+            "waited": self._ranks.traffic.seconds - self._before[1],
+        }
+        # Of several ranks one may be killed before it has saved: its former state stays until all have this one.
+        name = STATE if self._ranks.size == 1 else f"{place:012d}-{STATE}"
+        self._write(name, record, state)
+        self._ranks.wait()
+        self._keep(name)
+
+    def _keep(self, name: str) -> None:
+        """Remove all states but one."""
+        for path in self.folder.glob(f"*{STATE}"):
+            if path.name != name:
+                path.unlink()
+
+    def _part(self, place: int) -> State:
+        """Return what was added since the last part: losses, what their measuring gave, entries, notes."""
+        scores, written = self._scores, self._written
+        found: State = {}
+        for index, (name, nll) in enumerate(scores.nll.items()):
+            found[f"nll {index}"] = torch.from_numpy(nll[self._places(self._begin, place)])
+            since = self._errors.get(name, 0)
+            found[f"errors {index}"] = torch.tensor(scores.errors[name][since:], dtype=torch.float64)
+            self._errors[name] = len(scores.errors[name])
+        for index, observer in enumerate(self.noting):
+            found |= _named(f"notes {index}", observer.noted())
+        if written:
+            dtype = self._contexts[0].memory.dtype
+            sizes = [(step, owner, len(lesson.labels)) for step, owner, lesson in written]
+            found["sizes"] = torch.tensor(sizes)  # (L, 3)
+            found["keys"] = torch.cat([lesson.queries.to(dtype) for *_, lesson in written])
+            found["labels"] = torch.cat([lesson.labels for *_, lesson in written])
+            logs = [lesson.key_normalizers for *_, lesson in written if lesson.key_normalizers is not None]
+            if logs:
+                found["log normalizers"] = torch.cat(logs)
+        self._written, self._bytes = [], 0
+        return found
+
+    def _recall(self, record: Mapping[str, Any], part: State) -> None:
+        """Take over a part."""
+        scores = self._scores
+        for index, (name, nll) in enumerate(scores.nll.items()):
+            nll[self._places(record["begin"], record["end"])] = part[f"nll {index}"].cpu().numpy()
+            scores.errors[name] += part[f"errors {index}"].tolist()
+            self._errors[name] = len(scores.errors[name])
+        self._begin = int(record["end"])
+        for index, observer in enumerate(self.noting):
+            observer.recall(_under(f"notes {index}", part))
+        if "sizes" not in part:
+            return
+        self._told.append((part["sizes"][:, [0, 2]], part["labels"]))
+        start, former = 0, -1
+        for step, owner, size in part["sizes"].tolist():
+            if step != former:  # what was searched then: indexes are trained when they are
+                for context in self._contexts:
+                    context.memory.refresh()
+            memory, rows = self._contexts[owner].memory, slice(start, start + size)
+            logs = part["log normalizers"][rows] if "log normalizers" in part else None
+            memory.add(part["keys"][rows], part["labels"][rows], logs)
+            start, former, self._steps = start + size, step, step + 1
+
+    def _hear(self) -> None:
+        """Tell the memory that ranks share what each of them wrote, step by step."""
+        device = self.base.head.weight.device
+        nothing = torch.zeros(0, 2, dtype=torch.int64, device=device)
+        sizes = self._ranks.gather(torch.cat([nothing, *(rows for rows, _ in self._told)]))  # by rank (L, 2)
+        labels = self._ranks.gather(torch.cat([nothing[:, 0], *(each for _, each in self._told)]))
+        self._told = []
+        self._steps = max([0, *(int(rows[-1, 0]) + 1 for rows in sizes if len(rows))])
+        steps = []
+        for rows, written in zip(sizes, labels, strict=True):
+            counts = torch.zeros(self._steps, dtype=torch.int64, device=device)
+            counts.index_add_(0, rows[:, 0], rows[:, 1])
+            steps.append(torch.split(written, counts.tolist()))
+        for together in zip(*steps, strict=True):
+            self._contexts[0].memory.note(together)
+
+    def _places(self, begin: int, end: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """Return where the tokens of all streams between two places stand in the text."""
+        layout = self._layout
+        runs = [(layout.begins[stream], layout.lengths[stream]) for stream in layout.own]
+        return np.concatenate(
+            [np.arange(first + min(begin, length), first + min(end, length)) for first, length in runs]
+        )
+
+    def _write(self, name: str, record: Mapping[str, Any], tensors: State) -> None:
+        """Write a file with its hash inside, whole or not at all."""
+        plain = {key: _alone(tensor) for key, tensor in tensors.items()}
+        with atomic_path(self.folder / name) as temporary:
+            save_file(plain, temporary, {"schema": SCHEMA, "record": json.dumps(record)})
+
+    def _read(self, name: str) -> tuple[dict[str, Any], State]:
+        """Return the record and the tensors of a file, where the base computes.
+
+        Raises:
+            UserError: it was changed.
+        """
+        try:
+            found, tensors = read_file(
+                self.folder / name, f"delete {self.saved.folder}, and the run begins anew"
+            )
+        except CheckpointError as error:
+            raise UserError(str(error)) from error
+        device = self.base.head.weight.device
+        return json.loads(found["record"]), {key: placed(tensor, device) for key, tensor in tensors.items()}
+
+
+def _part(index: int) -> str:
+    return f"part-{index:05d}.safetensors"
+
+
+def _alone(tensor: Tensor) -> Tensor:
+    """Return a tensor as it is written: on the CPU, in one run, and sharing memory with no other."""
+    plain = tensor.detach().cpu().contiguous()
+    return plain if plain.untyped_storage().nbytes() == plain.nbytes else plain.clone()
+
+
+def _named(group: str, tensors: Mapping[str, Tensor]) -> State:
+    """Return tensors under the name of a group; see :func:`_under`."""
+    return {f"{group}: {name}": tensor for name, tensor in tensors.items()}
+
+
+def _under(group: str, tensors: Mapping[str, Tensor]) -> State:
+    """Return the tensors of a group under their own names."""
+    begin = f"{group}: "
+    return {name.removeprefix(begin): tensor for name, tensor in tensors.items() if name.startswith(begin)}

@@ -1,0 +1,236 @@
+"""One memory kept in pieces by several processes, which finds what a single one would, in the same order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hebblm.memory.arrays import GrowingArray
+from hebblm.memory.base import AnyMemory
+from hebblm.memory.exact import RingMemory
+from hebblm.memory.faiss_index import TrainedIndex
+from hebblm.memory.gather import gather
+from hebblm.memory.nearest import Ranked
+from hebblm.memory.store import Entries
+from hebblm.ranks import Ranks
+from hebblm.types import Neighbors
+
+LAST = torch.iinfo(torch.int64).max
+
+
+class ShardedMemory(AnyMemory):
+    """The entries of all ranks, of which each keeps its own.
+
+    What the ranks begin with stands in their order; what they write in a step stands behind it, that of the first rank
+    first. So an entry has the place that one memory would give it, and equal distances are ordered alike.
+
+    All ranks search, and :meth:`note` what was written, the same number of times: with no queries where they have none.
+
+    Args:
+        own: this rank's entries; its index, where it has one, is over these.
+        ranks: of the command.
+
+    Raises:
+        TypeError: a memory that forgets.
+    """
+
+    kind = "sharded"
+
+    def __init__(self, own: AnyMemory, ranks: Ranks) -> None:
+        if isinstance(own, RingMemory):
+            raise TypeError("a memory that forgets cannot be kept in pieces")
+        self._own = own
+        self._ranks = ranks
+        self._base: tuple[Tensor, _Places] | None = None
+        self._counts = torch.zeros(0, dtype=torch.int64, device=own.parts()[0].values.device)
+        self._places = _Places(ranks, self._counts.device)
+        self.note(ranks.gather(torch.cat([part.values for part in own.parts()])))
+
+    @property
+    def dim(self) -> int:
+        """D, the width of a key."""
+        return self._own.dim
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type keys are stored in."""
+        return self._own.dtype
+
+    def __len__(self) -> int:
+        """Return the number of entries of all ranks."""
+        return len(self._places)
+
+    def add(self, keys: Tensor, values: Tensor, log_normalizers: Tensor | None = None) -> None:
+        """Append entries of this rank: keys (M, D), values (M,), log_normalizers (M,); they count once noted."""
+        self._own.add(keys, values, log_normalizers)
+
+    def note(self, labels: Sequence[Tensor]) -> None:
+        """Take account of the labels (M,) that each rank has written since the last time."""
+        self._places.append([len(each) for each in labels])
+        written = torch.cat(list(labels))
+        if len(written):
+            found = torch.bincount(written, minlength=len(self._counts))
+            self._counts = found + _widened(self._counts, len(found))
+
+    def nearest(self, queries: Tensor, k: int) -> Ranked:
+        """Return distances and places (N, K) among the entries of all ranks."""
+        asked = self._ranks.gather(queries)  # by rank (N, D)
+        sizes = [len(each) for each in asked]
+        found = self._own.nearest(torch.cat(asked), k)
+        answers = _packed(found.distances, self._places.of_own(found.ids))  # (sum N, bytes)
+        received, _ = self._ranks.exchange(answers, sizes)  # from each rank N rows
+        received = received.view(self._ranks.size, len(queries), answers.shape[1]).transpose(0, 1)
+        pair = found.distances[:0], found.ids[:0]
+        columns = _unpacked(received.reshape(-1, answers.shape[1]), *pair)
+        distances, ids = (each.view(len(queries), self._ranks.size * k) for each in columns)
+        order = torch.where(ids < 0, LAST, ids).argsort(dim=1)
+        distances, ids = distances.gather(1, order), ids.gather(1, order)
+        distances, order = distances.sort(dim=1, stable=True)
+        return Ranked(distances[:, :k].contiguous(), ids.gather(1, order)[:, :k].contiguous())
+
+    def search(self, queries: Tensor, k: int) -> Neighbors:
+        """Return the ``k`` nearest entries of each query (N, D); those of other ranks are fetched, each once."""
+        ranked = self.nearest(queries, k)
+        wanted, place = torch.unique(ranked.ids, return_inverse=True)  # (U,), (N, K)
+        if missing := int(len(wanted) > 0 and wanted[0] < 0):
+            wanted = wanted[1:]
+        keys, values, logs = self._fetched(wanted)
+        entries = Entries(keys, values, keys.new_empty(0), None if bool(logs.isnan().any()) else logs)
+        # Where no entry is, the place is -1 once more.
+        return gather([entries], Ranked(ranked.distances, place - missing), queries)
+
+    def _fetched(self, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return keys (U, D), labels (U,) and log-normalisers (U,), nan for none, of entries at places (U,)."""
+        owners, numbers = self._places.owners(wanted)
+        order = owners.argsort(stable=True)
+        counts = torch.bincount(owners, minlength=self._ranks.size).tolist()
+        asked, sizes = self._ranks.exchange(numbers[order], counts)
+        like = torch.empty(0, self.dim, dtype=self.dtype, device=wanted.device)
+        nothing = torch.zeros(len(asked), 1, device=wanted.device)
+        found = gather(self._own.parts(), Ranked(nothing, asked[:, None]), like)
+        logs = found.log_normalizers
+        given = (
+            found.keys[:, 0],
+            found.values,
+            torch.full_like(nothing, torch.nan) if logs is None else logs,
+        )
+        received, _ = self._ranks.exchange(_packed(*given), sizes)
+        keys, values, logs = _unpacked(received, *(each[:0] for each in given))
+        back = order.argsort()
+        return keys[back], values[back, 0], logs[back, 0]
+
+    def parts(self) -> list[Entries]:
+        """Return views of this rank's entries, oldest first."""
+        return self._own.parts()
+
+    def mark_base(self) -> None:
+        """Make the present entries the state that :meth:`reset` returns to."""
+        self._own.mark_base()
+        self._base = self._counts.clone(), self._places.copy()
+
+    def reset(self) -> None:
+        """Drop every entry added since the last :meth:`mark_base`, or since construction."""
+        self._own.reset()
+        if self._base is None:
+            self._counts = self._counts[:0]
+            self._places = _Places(self._ranks, self._counts.device)
+        else:
+            self._counts, self._places = self._base[0].clone(), self._base[1].copy()
+
+    def counts(self, classes: int) -> Tensor:
+        """Return the number of entries of each of ``classes`` labels on all ranks, (V,) int64."""
+        return _widened(self._counts, classes).clone()
+
+    def refresh(self) -> TrainedIndex | None:
+        """Bring the index of this rank's entries up to date."""
+        return self._own.refresh()
+
+    def describe(self) -> dict[str, object]:
+        """Return what a result records: this rank's piece, and the entries of all."""
+        return {**self._own.describe(), "entries": len(self)}
+
+    def settings(self) -> dict[str, Any]:
+        """Return those of this rank's piece."""
+        return self._own.settings()
+
+
+class _Places:
+    """Where the entries of every rank stand in one memory: runs, each of entries that one rank wrote together.
+
+    Args:
+        ranks: of the command.
+        device: of the places that are asked for.
+    """
+
+    def __init__(self, ranks: Ranks, device: torch.device) -> None:
+        self._rank, self._size = ranks.rank, ranks.size
+        self._total = 0
+        self._held = [0] * self._size  # entries by rank
+        self._runs = GrowingArray(torch.empty(0, 3, dtype=torch.int64, device=device))  # place, rank, number
+        self._own = GrowingArray(torch.empty(0, 2, dtype=torch.int64, device=device))  # number, place
+
+    def __len__(self) -> int:
+        """Return the number of entries."""
+        return self._total
+
+    def append(self, counts: Sequence[int]) -> None:
+        """Add so many entries by rank, those of the first one first."""
+        rows = []
+        for rank, count in enumerate(counts):
+            if count:
+                rows.append([self._total, rank, self._held[rank]])
+                if rank == self._rank:
+                    self._own.append(self._own.view().new_tensor([[self._held[rank], self._total]]))
+                self._total += count
+                self._held[rank] += count
+        if rows:
+            self._runs.append(self._runs.view().new_tensor(rows))
+
+    def of_own(self, numbers: Tensor) -> Tensor:
+        """Return the places of this rank's entries at some numbers, of any shape; -1 stays."""
+        own = self._own.view()
+        if not len(own):
+            return numbers
+        first = own[
+            torch.searchsorted(own[:, 0].contiguous(), numbers.contiguous(), right=True).sub_(1).clamp_min_(0)
+        ]
+        return torch.where(numbers < 0, numbers, first[..., 1] + numbers - first[..., 0])
+
+    def owners(self, places: Tensor) -> tuple[Tensor, Tensor]:
+        """Return for places (U,) the rank that holds each, and its number there."""
+        runs = self._runs.view()
+        first = runs[torch.searchsorted(runs[:, 0].contiguous(), places, right=True) - 1]
+        return first[:, 1], first[:, 2] + places - first[:, 0]
+
+    def copy(self) -> _Places:
+        """Return one that goes its own way."""
+        other = _Places(Ranks(self._rank, self._size), self._runs.view().device)
+        other._total, other._held = self._total, list(self._held)
+        other._runs.append(self._runs.view())
+        other._own.append(self._own.view())
+        return other
+
+
+def _packed(*columns: Tensor) -> Tensor:
+    """Return tensors (N, ...) side by side as bytes (N, bytes)."""
+    return torch.cat([each.contiguous().view(torch.uint8).view(len(each), -1) if each.numel() else
+                      each.new_empty(len(each), each.shape[1:].numel() * each.element_size(), dtype=torch.uint8)
+                      for each in columns], dim=1)  # fmt: skip
+
+
+def _unpacked(rows: Tensor, *like: Tensor) -> list[Tensor]:
+    """Return the tensors (N, ...) that were packed, which are of the kind of others; the inverse of :func:`_packed`."""
+    widths = [each.shape[1:].numel() * each.element_size() for each in like]
+    parts = torch.split(rows, widths, dim=1)
+    return [
+        part.contiguous().view(-1).view(each.dtype).view(len(rows), *each.shape[1:])
+        for part, each in zip(parts, like, strict=True)
+    ]
+
+
+def _widened(counts: Tensor, classes: int) -> Tensor:
+    """Return counts (n,) of so many classes or more."""
+    return torch.nn.functional.pad(counts, (0, max(0, classes - len(counts))))
