@@ -198,7 +198,9 @@ def tune(
     with_parts(methods)
     asked = _Asked.of(model, target, "tune", None, settings, output_path, **options)
     _one_stream(asked.config, "values are tuned on a single stream and serve any number")
-    scenario, record = asked.open("tune", command)
+    ranks = current()
+    with ranks.in_turn():
+        scenario, record = asked.open("tune", command)
     from hebblm.evaluation.position import going_on
     from hebblm.tuning.grid import Grid
     from hebblm.tuning.search import write_tuned
@@ -211,10 +213,14 @@ def tune(
         )
     fixed = {name: asked.settings.of(name) for name in map(plain_name, settings or {})}
     grid, tuned = Grid(), {"dynamic": dynamic, "fixed": fixed, "methods": sorted(methods)}
-    with going_on(scenario, asked.settings, record, {"tune": tuned, "grid": asdict(grid)}):
+    beside: dict[str, Any] = {"tune": tuned, "grid": asdict(grid)}
+    if ranks.size > 1:
+        beside |= {"rank": ranks.rank, "ranks": ranks.size}
+    with going_on(scenario, asked.settings, record, beside):
         found = tune(scenario, asked.settings, grid, dynamic=dynamic, fixed=fixed, methods=methods)
-        if asked.folder is not None:
+        if asked.folder is not None and ranks.leads:
             write_tuned(found, scenario, record, asked.folder)
+        ranks.wait()  # what is saved is kept until the first one has ended
     return found
 
 

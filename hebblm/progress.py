@@ -94,7 +94,7 @@ def say(line: str) -> None:
 
 def bar() -> Display:
     """Return a progress display to be used as a context manager; of several processes the first one shows it."""
-    console = Console(stderr=True)
+    console = Console(stderr=True, quiet=not leads())
 
     def whole() -> Column:
         return Column(no_wrap=True)

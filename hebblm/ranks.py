@@ -180,6 +180,15 @@ class Ranks:
         self.told(None)
 
     @contextlib.contextmanager
+    def in_turn(self) -> Iterator[None]:
+        """Let the first rank do what is inside, and then the others, which find what it has kept."""
+        if not self.leads:
+            self.wait()
+        yield
+        if self.leads:
+            self.wait()
+
+    @contextlib.contextmanager
     def connected(self) -> Iterator[None]:
         """Tell what it means that an exchange of torch's own fails inside.
 

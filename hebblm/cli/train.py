@@ -11,7 +11,7 @@ from typing import Literal
 from awd_lstm import ARCHITECTURES, read_config
 from awd_lstm.document import CONFIG
 from hebblm.cli.common import guarded, parse
-from hebblm.cli.processes import spread
+from hebblm.cli.processes import check_processes, spread
 from hebblm.errors import UserError
 from hebblm.models.device import check_device, pick_device
 from hebblm.models.presets import check_preset, get_preset
@@ -63,6 +63,7 @@ def main(argv: list[str] | None = None) -> int:
         description="Train an AWD-LSTM base model; run the same command again to go on after an interruption.",
         example="hebblm-train --corpus ptb --preset small",
     )
+    check_processes(config.processes)
     check_device(config.device)
     check_preset(config.preset)
     check_name(config.corpus)

@@ -13,10 +13,12 @@ from rich.table import Table
 
 from hebblm.adapt.methods import TUNABLE, named
 from hebblm.cli.common import guarded, parse
+from hebblm.cli.processes import check_processes, spread
 from hebblm.evaluation.hyperparameters import parse_settings
 from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.front import tune
 from hebblm.provenance import command_line
+from hebblm.ranks import opened
 from hebblm.report.numbers import perplexity
 
 if TYPE_CHECKING:  # it loads torch
@@ -36,6 +38,7 @@ class TuneConfig(ScenarioConfig):
             value, which must be among those tried. Across domains base.lr > 0 has the base's own rate tuned as well.
         output_path: folder for tuned.json (every point tried) and config.json (for hebblm-eval --config).
         skip_dynamic: leave dynamic evaluation and its combinations out; it reads the text once a point.
+        processes: how many of this machine divide the points that are tried; their number changes no value.
     """
 
     split: Literal["test", "valid"] = "valid"
@@ -44,6 +47,7 @@ class TuneConfig(ScenarioConfig):
     set: list[str] = field(default_factory=list, metadata={"nargs": "+"})
     output_path: Path = Path("results/tuned")
     skip_dynamic: bool = False
+    processes: int = 1
 
 
 @guarded(PROG)
@@ -56,14 +60,21 @@ def main(argv: list[str] | None = None) -> int:
         description="Find every method's hyper-parameters on validation text, in one reading of it.",
         example="hebblm-tune --cross-domain wt2-to-ptb --output-path results/tuned",
     )
-    found = tune(
-        **{f.name: getattr(config, f.name) for f in fields(ScenarioConfig)},
-        methods=TUNABLE if config.methods is None else named(config.methods),
-        settings=parse_settings(config.set),
-        dynamic=not config.skip_dynamic,
-        output_path=config.output_path,
-        command=command_line(PROG, argv),
-    )
+    check_processes(config.processes)
+    settings = parse_settings(config.set)
+    methods = TUNABLE if config.methods is None else named(config.methods)
+    status = spread(config.processes, PROG, "hebblm.cli.tune", argv)
+    if status is not None:
+        return status
+    with opened(config.device):
+        found = tune(
+            **{f.name: getattr(config, f.name) for f in fields(ScenarioConfig)},
+            methods=methods,
+            settings=settings,
+            dynamic=not config.skip_dynamic,
+            output_path=config.output_path,
+            command=command_line(PROG, argv),
+        )
     console = Console()
     console.print(_table(found))
     console.print(f"values in {config.output_path}; use them with", soft_wrap=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,12 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.console import Console
 
 from hebblm.cli.common import guarded, parse
+from hebblm.cli.processes import check_processes, spread
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import parse_settings
 from hebblm.files import check_writable
 from hebblm.locks import held
 from hebblm.models.device import check_device, pick_device
 from hebblm.provenance import command_line, provenance
+from hebblm.ranks import current, leads, opened, size
 from hebblm.text.download import cache_dir, data_dirs
 from hebblm.vision.new_classes.scales import SCALES as CLASS_SCALES
 from hebblm.vision.new_classes.scales import paper_values, scenario_of
@@ -53,6 +56,7 @@ class VisionConfig:
         device: auto, cpu or cuda.
         output_path: folder for result.json, report, plot and the state of an interrupted run; by default
             results/vision/EXPERIMENT-SCALE.
+        processes: how many of this machine divide the seeds, at most one a seed; their number changes no prediction.
     """
 
     experiment: Literal[
@@ -72,6 +76,7 @@ class VisionConfig:
     data: Literal["files", "hf"] = "files"
     device: str = "auto"
     output_path: Path | None = None
+    processes: int = 1
 
 
 @guarded(PROG)
@@ -86,11 +91,28 @@ def main(argv: list[str] | None = None) -> int:
     )
     check_device(config.device)
     check_seeds(config.seeds)
+    _check_processes(config)
     folder = config.output_path or Path("results/vision") / f"{config.experiment}-{config.scale}"
     settings = (_permuted_settings if config.experiment == PERMUTED_MNIST else _class_settings)(config)
-    _run(config, settings, folder, _record(config, argv))
+    status = spread(config.processes, PROG, "hebblm.cli.vision", argv)
+    if status is not None:
+        return status
+    with opened(config.device):
+        _run(config, settings, folder, _record(config, argv))
     Console().print(f"results in {folder}", soft_wrap=True)
     return 0
+
+
+def _check_processes(config: VisionConfig) -> None:
+    """Refuse processes that would have nothing to do, and any but one where their time is measured.
+
+    Raises:
+        UserError: naming their number.
+    """
+    count = max(config.processes, size())
+    if config.experiment == "timing" and count > 1:
+        raise UserError(f"{count} processes would slow each other down; timing takes one")
+    check_processes(config.processes, len(config.seeds), "seeds")
 
 
 def _record(config: VisionConfig, argv: list[str] | None) -> Mapping[str, Any]:
@@ -151,8 +173,13 @@ def _run(
         cache=cache_dir(),
         folder=folder,
     )
-    with held(folder / RESULT_FILE, f"{config.experiment} of pictures"):
+    with contextlib.ExitStack() as stack:
+        if leads():
+            stack.enter_context(held(folder / RESULT_FILE, f"{config.experiment} of pictures"))
+        current().wait()
         written = run_experiment(config.experiment, config.scale, setup, record)
+        if written is None:
+            return
         write_report(written, folder)
         setup.clear()
     print_summary(written, Console())

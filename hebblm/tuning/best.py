@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO
 
@@ -15,6 +15,7 @@ from torch import Tensor
 from hebblm.adapt.checks import Share
 from hebblm.adapt.functional.shares import LearnedShare
 from hebblm.errors import UserError, reason
+from hebblm.ranks import current
 from hebblm.tuning.grid import Point
 
 Losses = npt.NDArray[np.float64]
@@ -24,16 +25,17 @@ class LossTable:
     """Losses by token and point, in an unnamed temporary file, as they outgrow memory; only their sums are held.
 
     Args:
-        points: P.
+        own: the points whose losses this process computes; the others' stand in the tables of other ranks, in order.
     """
 
-    def __init__(self, points: int) -> None:
+    def __init__(self, own: range) -> None:
+        self.own = own
         self._file: IO[bytes] = tempfile.TemporaryFile(prefix="hebblm-losses-")  # noqa: SIM115 - lives as long as self
-        self._sums = np.zeros(points)
+        self._sums = np.zeros(len(own))
         self._tokens = self._told = 0
 
     def append(self, losses: npt.NDArray[np.float32]) -> None:
-        """Add the losses (P, N) of the next tokens, nats.
+        """Add the own points' losses (p, N) of the next tokens, nats.
 
         Raises:
             UserError: the temporary folder has no space left.
@@ -49,7 +51,7 @@ class LossTable:
             ) from error
 
     def noted(self) -> dict[str, Tensor]:
-        """Return the losses (N, P) that were added since this was asked last, and the sums (P,) of all."""
+        """Return the losses (N, p) that were added since this was asked last, and the sums (p,) of all."""
         new, self._told = self._table()[self._told :].copy(), self._tokens
         return {"losses": torch.from_numpy(new), "sums": torch.from_numpy(self._sums.copy())}
 
@@ -61,21 +63,47 @@ class LossTable:
 
     def means(self) -> Losses:
         """Return the mean loss (P,) of each point; not finite where one of its losses is not."""
-        return self._sums / max(1, self._tokens)
+        return _joined(self._sums / max(1, self._tokens))
 
     def of(self, point: int) -> Losses:
         """Return the losses (T,) of one point."""
-        return self._table()[:, point].astype(np.float64)
+        return _joined(
+            self._table()[:, self.own.index(point)].astype(np.float64) if point in self.own else np.zeros(0)
+        )
 
     def _table(self) -> npt.NDArray[np.float32]:
-        """Return the losses (T, P) as they lie in the file."""
+        """Return the losses (T, p) as they lie in the file."""
         self._file.flush()
         shape = self._tokens, len(self._sums)
         return (
             np.memmap(self._file, dtype=np.float32, mode="r", shape=shape)
-            if self._tokens
+            if all(shape)
             else np.empty(shape, np.float32)
         )
+
+
+def _joined(own: Losses) -> Losses:
+    """Return the numbers (n,) of all ranks, those of the first one first."""
+    joined: Losses = current().joined(torch.from_numpy(own)).numpy()
+    return joined
+
+
+def divided(count: int, compute: Callable[[Sequence[int]], Mapping[int, Losses]]) -> list[Losses]:
+    """Return the losses (T,) of some points, each computed by one of the ranks; every rank gets all.
+
+    Args:
+        count: of the points.
+        compute: returns the losses of those points whose numbers it is given.
+    """
+    ranks = current()
+    own = ranks.tasks(count)
+    losses = compute(own)
+    if ranks.size == 1 or not count:
+        return [losses[index] for index in own]
+    tokens = max(ranks.told(max((len(each) for each in losses.values()), default=0)))
+    rows = np.stack([losses[index] for index in own]) if len(own) else np.zeros((0, tokens))
+    found = [part.numpy() for part in ranks.gather(torch.from_numpy(rows))]  # by rank (n, T)
+    return [found[index % ranks.size][index // ranks.size] for index in range(count)]
 
 
 @dataclass(slots=True)

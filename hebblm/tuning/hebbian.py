@@ -12,6 +12,7 @@ from hebblm.adapt.context import EvalBatch
 from hebblm.adapt.counts import entry_weights
 from hebblm.adapt.methods.hebb import HebbConfig, hebbian_sums
 from hebblm.adapt.methods.mbpa import MbpaConfig, adapted_logits, mbpa_result
+from hebblm.ranks import current
 from hebblm.tuning.best import LossTable
 from hebblm.tuning.grid import Grid, Point, points
 
@@ -74,20 +75,23 @@ class HebbGrid:
         hebb: everything that is not tried.
         grid: what is tried.
         points: by dotted name.
-        table: with a row a point.
+        pairs: of closeness and beta, in the order of the points: those that this process tries.
+        table: with a row a point of these.
     """
 
     mbpa: MbpaConfig
     hebb: HebbConfig
     grid: Grid
     points: list[Point]
+    pairs: range
     table: LossTable
 
     @classmethod
     def of(cls, mbpa: MbpaConfig, hebb: HebbConfig, grid: Grid) -> HebbGrid:
-        """Return one with an empty table."""
+        """Return one with an empty table; several ranks divide the points."""
         tried = points("hebb", scale=[hebb.scale], closeness=grid.closeness, beta=grid.beta, eta=grid.eta)
-        return cls(mbpa, hebb, grid, tried, LossTable(len(tried)))
+        pairs, etas = current().share(len(grid.closeness) * len(grid.beta)), len(grid.eta)
+        return cls(mbpa, hebb, grid, tried, pairs, LossTable(range(pairs.start * etas, pairs.stop * etas)))
 
     def noted(self) -> dict[str, Tensor]:
         """Return the losses that were added to the table since this was asked last, and their sums."""
@@ -102,17 +106,21 @@ class HebbGrid:
         self.table.append(self.losses(batch, targets).float().cpu().numpy())
 
     def losses(self, batch: EvalBatch, targets: Tensor) -> Tensor:
-        """Return the loss (P, N) in nats of ``targets`` (N,) at every point."""
-        results = []
-        for closeness in self.grid.closeness:
+        """Return the loss (p, N) in nats of ``targets`` (N,) at every point that is tried here."""
+        results = [batch.hidden.new_zeros(0, len(targets))]
+        betas = self.grid.beta
+        for index, closeness in enumerate(self.grid.closeness):
+            tried = [beta for at, beta in enumerate(betas) if index * len(betas) + at in self.pairs]
+            if not tried:
+                continue
             hebb = replace(self.hebb, closeness=closeness)
             terms = LabelTerms.of(batch, targets, self.mbpa, hebb)
-            for beta in self.grid.beta:
+            for beta in tried:
                 weights = entry_weights(batch, replace(hebb, beta=beta), terms.labels)  # (N, K)
                 for eta in self.grid.eta:
                     new = terms.base + (1 - weights) * terms.delta + eta * weights * terms.summed
                     gained = torch.where(terms.mine, new, -torch.inf).logsumexp(1)
                     own = torch.where(terms.hit, new, 0).sum(1)
                     logit = torch.where(terms.hit.any(1), own, terms.target)
-                    results.append(torch.logaddexp(terms.rest, gained) - logit)
-        return torch.stack(results)
+                    results.append((torch.logaddexp(terms.rest, gained) - logit)[None])
+        return torch.cat(results)

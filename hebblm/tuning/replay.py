@@ -18,7 +18,8 @@ from hebblm.evaluation.position import Noting
 from hebblm.evaluation.scenario import Scenario
 from hebblm.models.base import StreamBase
 from hebblm.progress import bar
-from hebblm.tuning.best import Losses
+from hebblm.ranks import current
+from hebblm.tuning.best import Losses, divided
 from hebblm.tuning.sweep import Sweep, prepare_sweep, sweep_plan
 
 
@@ -44,7 +45,13 @@ class Replay:
 
     @classmethod
     def of(cls, scenario: Scenario, settings: Hyperparameters) -> Replay:
-        """Open base and memory, and compute what does not depend on any point."""
+        """Open base and memory, and compute what does not depend on any point; of several ranks the first one does."""
+        with current().in_turn():
+            return cls._opened(scenario, settings)
+
+    @classmethod
+    def _opened(cls, scenario: Scenario, settings: Hyperparameters) -> Replay:
+        """Return what is there of states and neighbours, computed as far as it is not."""
         base, memory = scenario.base(settings), scenario.memory(settings)
         plan = sweep_plan(scenario, settings)
         with bar() as progress:
@@ -72,7 +79,24 @@ class Replay:
     def score(
         self, rules: Mapping[str, Rule], title: str, observers: Sequence[Noting] = ()
     ) -> dict[str, Losses]:
-        """Return the losses (T,) of some rules, from the beginning of the stream; nats."""
+        """Return the losses (T,) of some rules, from the beginning of the stream; nats.
+
+        Several ranks divide the rules; every rank shows the observers all mini-batches.
+        """
+        names = list(rules)
+
+        def compute(own: Sequence[int]) -> dict[int, Losses]:
+            if not (own or observers):
+                return {}
+            found = self.read({names[index]: rules[names[index]] for index in own}, title, observers)
+            return {index: found[names[index]] for index in own}
+
+        return dict(zip(names, divided(len(names), compute), strict=True))
+
+    def read(
+        self, rules: Mapping[str, Rule], title: str, observers: Sequence[Noting] = ()
+    ) -> dict[str, Losses]:
+        """Return the losses (T,) of some rules as this rank alone reads them; see :meth:`score`."""
         saved = self.scenario.saved
         position = None if saved is None else saved.reading(title, self.base, observers)
         self.base.reset()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from hebblm.evaluation.passes import dynamic_base, gradient_statistics
 from hebblm.evaluation.scenario import Scenario
 from hebblm.models.base import StreamBase
 from hebblm.models.dynamic import with_rate
-from hebblm.tuning.best import Best, Losses, with_shares
+from hebblm.tuning.best import Best, Losses, divided, with_shares
 from hebblm.tuning.count_weights import TermObserver, Terms, learn_weights
 from hebblm.tuning.gate import GateFeatures, learn_gate
 from hebblm.tuning.grid import Grid, Point, points
@@ -45,7 +45,8 @@ def tune(
     time (:mod:`hebblm.tuning.sweep`). The text is then gone through up to four times: for every method but Hebb, whose
     shares are mixed from losses; for Hebb's grid beside MbPA's best values, read off the neighbours' labels; for what
     the learned weights depend on; and for temperatures, if any are tried, of the methods beyond the paper. The
-    combinations take over the best values of their parts, as in the paper.
+    combinations take over the best values of their parts, as in the paper. Several ranks divide the points of each of
+    these, and all of them come to the same values.
 
     Args:
         scenario: opened on a validation split, with the union vocabulary.
@@ -170,13 +171,20 @@ def _alone(
     every: int,
 ) -> Iterator[tuple[Point, Losses]]:
     """Yield points of a base that learns from the stream, with its losses (T,), reading the text once a point."""
-    for point in tried:
+    some = list(tried)
+
+    def compute(own: Sequence[int]) -> dict[int, Losses]:
+        return {index: losses_of(some[index]) for index in own}
+
+    def losses_of(point: Point) -> Losses:
         settings = search.start.changed(point)
         memory = scenario.empty_memory(settings)
         base = base_of(settings)
         replay = Replay(scenario, base, scenario.context(base, memory, 0), every, write=False)
         title = "tune " + ", ".join(f"{name}={value}" for name, value in point.items())
-        yield point, replay.score({"base": Unadapted()}, title)["base"]
+        return replay.read({"base": Unadapted()}, title)["base"]
+
+    yield from zip(some, divided(len(some), compute), strict=True)
 
 
 def _found(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hebblm.errors import UserError
+from hebblm.ranks import current
 from hebblm.vision.new_classes.incremental import run_incremental
 from hebblm.vision.new_classes.online import run_ablation, run_online, run_sensitivity
 from hebblm.vision.new_classes.result import write_outcome, write_times
@@ -32,7 +33,7 @@ def run_experiment(
     scale: str,
     setup: Setup[PermutedSettings] | ClassSetup,
     provenance: Mapping[str, Any],
-) -> dict[str, Any]:
+) -> dict[str, Any] | None:
     """Run an experiment, or finish what was interrupted, and write its result.
 
     Args:
@@ -42,16 +43,19 @@ def run_experiment(
         provenance: command, commit, versions, device.
 
     Returns:
-        What ``result.json`` holds.
+        What ``result.json`` holds; None in others than the first of several ranks, which divide the seeds.
 
     Raises:
         UserError: an unknown experiment, more asked for than the data set has, a damaged state, or diverged training.
     """
+    writes = current().leads
     if not isinstance(setup, ClassSetup):
-        return write_result(PermutedMnist(setup).run(), setup, scale=scale, provenance=provenance)
+        made = PermutedMnist(setup).run()
+        return write_result(made, setup, scale=scale, provenance=provenance) if writes else None
     if experiment == TIMING:
         return write_times(scale, run_timing(setup), setup, provenance)
     if experiment not in OUTCOMES:
         known = ", ".join([PERMUTED_MNIST, *OUTCOMES, TIMING])
         raise UserError(f"unknown experiment {experiment!r}; choose from {known}")
-    return write_outcome(experiment, scale, OUTCOMES[experiment](setup), setup, provenance)
+    outcome = OUTCOMES[experiment](setup)
+    return write_outcome(experiment, scale, outcome, setup, provenance) if writes else None

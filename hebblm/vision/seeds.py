@@ -1,15 +1,18 @@
-"""Seeds: a stream of random numbers for each purpose, and which seeds a run may name."""
+"""Seeds: a stream of random numbers for each purpose, which seeds a run may name, and who runs them."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from hebblm.errors import UserError
+from hebblm.ranks import current
 
 if TYPE_CHECKING:
     import torch
+
+R = TypeVar("R")
 
 
 def generator(seed: int, purpose: str) -> torch.Generator:
@@ -29,3 +32,17 @@ def check_seeds(seeds: Sequence[int]) -> tuple[int, ...]:
     if not seeds or len(set(seeds)) < len(seeds):
         raise UserError(f"seeds {list(seeds)} must be at least one, each once")
     return tuple(seeds)
+
+
+def divided(runs: Sequence[Callable[[], R]]) -> list[R]:
+    """Return what runs give, in their order: several ranks divide them, and read the others' from what these kept.
+
+    Args:
+        runs: each keeps what it has on disk and, called again, gives the same from there.
+    """
+    ranks = current()
+    own = {index: runs[index]() for index in ranks.tasks(len(runs))}
+    ranks.wait()
+    found = [own[index] if index in own else run() for index, run in enumerate(runs)]
+    ranks.wait()  # until all have read what the first may remove
+    return found

@@ -117,13 +117,40 @@ def assert_agree(folder: Path, expected: Path, tolerance: float) -> None:
 
 @pytest.mark.slow
 def test_two_processes_follow_the_curve_of_one(tmp_path: Path) -> None:
-    assert together(tmp_path / "two", "sgd,adamw", 2) == [0, 0]
-    for name in ("sgd", "adamw"):
-        one, two = alone(tmp_path / f"one-{name}", name), tmp_path / "two" / name
-        assert_agree(two, one, 1e-5)
-        assert read_config(two)["training"]["processes"] == 2
+    two = tmp_path / "two"
+    assert together(two, ",".join(CONFIGS), 2) == [0, 0]
+    for name, tolerance in (("sgd", 1e-5), ("adamw", 1e-5), ("bfloat16", 1e-3)):
+        one = alone(tmp_path / "one" / name, name)
+        assert_agree(two / name, one, tolerance)
+        assert read_config(two / name)["training"]["processes"] == 2
         assert read_config(one)["training"]["processes"] == 1
-    assert load_state(tmp_path / "two" / "sgd" / STATE)[1]["averaging"]
+    assert load_state(two / "sgd" / STATE)[1]["averaging"], "NT-ASGD's trigger fired"
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_whoever_is_killed_and_with_any_number_of_processes(tmp_path: Path) -> None:
+    def interrupt(event: Event) -> None:
+        if begun.record.segments >= 40:
+            raise KeyboardInterrupt
+
+    undisturbed = alone(tmp_path / "one", "sgd")
+    folder = tmp_path / "many" / "sgd"
+    begun = trainer(folder, "sgd")
+    with pytest.raises(KeyboardInterrupt):
+        begun.run(interrupt, 0)
+    first = load_state(folder / STATE)[1]["segments"]
+    killed = together(tmp_path / "many", "sgd", 2, victim=1, kill=90)
+    assert killed[1] == -signal.SIGKILL
+    assert killed[0] == 1, "the other one ends with an error, and does not wait"
+    second = load_state(folder / STATE)[1]["segments"]
+    assert first < second <= 90
+    assert together(tmp_path / "many", "sgd", 3) == [0, 0, 0]
+    assert_agree(folder, undisturbed, 1e-5)
+
+
+def test_more_processes_than_streams_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="5 processes are more than the 4 streams of a batch; use fewer"):
+        trainer(tmp_path, "sgd", Ranks(0, 5))
 
 
 if __name__ == "__main__":

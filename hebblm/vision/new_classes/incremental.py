@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from hebblm.ranks import current
 from hebblm.vision.backbones import Classifier
 from hebblm.vision.new_classes.learning import (
     features_of,
@@ -25,7 +27,7 @@ from hebblm.vision.new_classes.setup import ClassSetup, Outcome, Run
 from hebblm.vision.new_classes.split import Increment, increment, predicted_order
 from hebblm.vision.new_classes.tuning import Point, left_to_choose, tune_methods, tuned_once
 from hebblm.vision.progress import stage
-from hebblm.vision.seeds import generator
+from hebblm.vision.seeds import divided, generator
 from hebblm.vision.state import load_state, save_state
 from hebblm.vision.tuning import best
 
@@ -62,10 +64,15 @@ def run_incremental(setup: ClassSetup) -> Outcome:
     predicted_order(setup.dataset, settings.increment.tested, setup.seeds[0])
     wanted = Pretraining.of(setup.dataset, settings, settings.old_classes, setup.seeds[0])
     increment(setup.dataset, wanted.parts, samples=settings.increment.samples, ratio=1, seed=setup.seeds[0])
-    values, tried = _values(setup)
-    runs = [
-        _run_seed(setup, seed, ratio, values) for ratio in settings.increment.ratios for seed in setup.seeds
-    ]
+    with current().in_turn():
+        values, tried = _values(setup)
+    runs = divided(
+        [
+            partial(_run_seed, setup, seed, ratio, values)
+            for ratio in settings.increment.ratios
+            for seed in setup.seeds
+        ]
+    )
     return Outcome(tuple(runs), {"1:1": tried}, None)
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from torch import Tensor
 
+from hebblm.ranks import current
 from hebblm.vision.new_classes.methods import METHODS, VARIANTS, Method, given_values, methods_of, ring_names
 from hebblm.vision.new_classes.pretraining import Pretrained
 from hebblm.vision.new_classes.reading import Reading, Remembered, read
@@ -18,6 +20,7 @@ from hebblm.vision.new_classes.split import predicted_order
 from hebblm.vision.new_classes.stream import Trajectory, stream
 from hebblm.vision.new_classes.tuning import Point, left_to_choose, tune_methods, tuned_once
 from hebblm.vision.progress import stage
+from hebblm.vision.seeds import divided
 from hebblm.vision.state import load_state, save_state
 from hebblm.vision.tuning import best
 
@@ -45,8 +48,11 @@ def run_online(
     predicted_order(setup.dataset, setup.settings.online.streamed, setup.seeds[0])
     runs, tuning = [], {}
     for count in counts:
-        values, tuning[str(count)] = online_values(setup, count)
-        runs += [_run_seed(setup, seed, count, {**values, **points}, names) for seed in setup.seeds]
+        with current().in_turn():
+            values, tuning[str(count)] = online_values(setup, count)
+        runs += divided(
+            [partial(_run_seed, setup, seed, count, {**values, **points}, names) for seed in setup.seeds]
+        )
     return Outcome(tuple(runs), tuning, setup.settings.online.interval)
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 
 from torch import Tensor
 
 from hebblm.errors import UserError
 from hebblm.files import hash_of, read_json, write_json
+from hebblm.ranks import current
 from hebblm.vision.permuted_mnist.chain import ChainState, Measure, Measured, run_chain
 from hebblm.vision.permuted_mnist.measure import network_alone, network_and_memory
 from hebblm.vision.permuted_mnist.mlp import MLP
@@ -16,7 +18,7 @@ from hebblm.vision.permuted_mnist.settings import PermutedSettings
 from hebblm.vision.permuted_mnist.tasks import Draw, TaskStream, draw
 from hebblm.vision.permuted_mnist.tuning import Values, held_out_scores, tune_adaptation
 from hebblm.vision.permuted_mnist.work import Work, work
-from hebblm.vision.seeds import check_seeds
+from hebblm.vision.seeds import check_seeds, divided
 from hebblm.vision.setup import Setup
 from hebblm.vision.tuning import best
 
@@ -92,8 +94,11 @@ class PermutedMnist:
             trained += (len(settings.ewc_lambda) + 1) * settings.tune_tasks
         with work(settings, first.dataset.train.width, first.dataset.classes) as progress:
             progress.plan(chained_tasks=trained, queries=adapted)
-            values = self._tune(progress) if settings.tuned else Values.given(settings)
-            outcomes = tuple(self._run_seed(seed, values, progress) for seed in self._seeds)
+            with current().in_turn():
+                values = self._tune(progress) if settings.tuned else Values.given(settings)
+            outcomes = tuple(
+                divided([partial(self._run_seed, seed, values, progress) for seed in self._seeds])
+            )
         return Outcome(values, outcomes)
 
     def _tested(self, tasks: int) -> int:

@@ -16,6 +16,7 @@ from awd_lstm.regularization import (
     locked_dropout,
     temporal_activation_penalty,
 )
+from awd_lstm.streams import Share
 
 RATES = st.floats(0.1, 0.9)
 
@@ -37,6 +38,17 @@ def test_locked_dropout_differs_between_sequences_and_between_calls() -> None:
     assert not torch.equal(first[0, 0], first[0, 1])
     assert not torch.equal(first[0, 1], first[0, 2])
     assert not torch.equal(first, second)
+
+
+def test_a_share_of_the_sequences_has_the_masks_that_these_have_in_the_whole_batch() -> None:
+    x = torch.rand(4, 7, 30)
+    torch.manual_seed(0)
+    whole, after = locked_dropout(x, 0.5, True), torch.rand(1)
+    for begin, end in ((0, 3), (3, 7), (2, 5)):
+        torch.manual_seed(0)
+        part = locked_dropout(x[:, begin:end], 0.5, True, Share(begin, end, 7))
+        assert torch.equal(part, whole[:, begin:end])
+        assert torch.equal(torch.rand(1), after), "what is drawn next is the same, too"
 
 
 def test_locked_dropout_drops_at_its_rate_and_keeps_the_mean() -> None:

@@ -10,6 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from awd_lstm.ranks import Ranks
 from awd_lstm.streams import ParallelStreams
 
 CPU = torch.device("cpu")
@@ -29,6 +30,18 @@ def test_segments_tile_each_row_exactly_once(tokens: int, batch: int, length: in
     assert inputs.tolist() == rows[:, :-1].tolist()
     assert targets.tolist() == rows[:, 1:].tolist()
     assert inputs.dtype == targets.dtype == torch.int64
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 7])
+def test_shares_are_the_rows_of_the_whole_batch_each_once(count: int) -> None:
+    ids = np.arange(100)
+    inputs, targets = ParallelStreams(ids, 7).segment(2, 5, CPU)
+    shares = [Ranks(rank, count).share(7) for rank in range(count)]
+    parts = [ParallelStreams(ids, 7, share).segment(2, 5, CPU) for share in shares]
+    assert torch.equal(torch.cat([x for x, _ in parts]), inputs)
+    assert torch.equal(torch.cat([y for _, y in parts]), targets)
+    assert sum(share.weight for share in shares) == pytest.approx(1)
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
 
 def test_ids_may_be_a_memory_map_of_a_small_unsigned_type(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_the_best_point_is_the_lowest_finite_mean() -> None:
 
 
 def test_a_table_of_losses_offers_the_best_of_its_points() -> None:
-    table = LossTable(4)
+    table = LossTable(range(4))
     parts = [np.array([[2.0, 3.0], [1.0, np.inf], [0.5, 1.0], [np.nan, 0.0]], np.float32)]
     parts.append(np.array([[2.0], [1.0], [3.0], [0.0]], np.float32))
     for part in parts:
@@ -112,7 +112,7 @@ def test_a_table_of_losses_offers_the_best_of_its_points() -> None:
     )
     assert (by_table.loss, by_table.values) == (1.5, {"a": 2.0})
     np.testing.assert_array_equal(by_table.losses, by_point.losses)
-    worse = LossTable(1)
+    worse = LossTable(range(1))
     worse.append(np.array([[9.0]], np.float32))
     by_table.offer_table([{"a": 9.0}], worse)
     assert by_table.values == {"a": 2.0}

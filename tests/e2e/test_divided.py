@@ -1,0 +1,156 @@
+"""Training, tuning and image experiments in two processes of this machine end in the files of one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import hebblm
+from awd_lstm import load_checkpoint, read_config
+from awd_lstm.state import STATE
+from hebblm.cli import train, tune, vision
+
+from .conftest import World
+
+COMMANDS = {"train": train, "tune": tune, "vision": vision}
+TIMES = {"seconds", "provenance", "training_seconds", "report"}
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """A number of threads decides about rounding."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def started(command: str, *arguments: object) -> subprocess.Popen[str]:
+    """Start a command in two processes, one thread each."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(Path(hebblm.__file__).parents[1]),
+        "OMP_NUM_THREADS": "1",
+    }
+    words = [sys.executable, "-m", f"hebblm.cli.{command}", *map(str, arguments), "--processes", "2"]
+    return subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def both(command: str, folder: Path, *arguments: object) -> tuple[Path, Path]:
+    """Run a command in two processes and in this one alone; return the folders of their results."""
+    two, one = folder / "two", folder / "one"
+    running = started(command, *arguments, "--output-path", two)
+    _, told = running.communicate(timeout=300)
+    assert running.returncode == 0, told
+    with one_thread():
+        assert COMMANDS[command].main([*map(str, arguments), "--output-path", str(one)]) == 0
+    return two, one
+
+
+def untimed(document: Any) -> Any:
+    """Return a JSON document without what no two runs have in common."""
+    if isinstance(document, dict):
+        return {key: untimed(value) for key, value in document.items() if key not in TIMES}
+    return [untimed(each) for each in document] if isinstance(document, list) else document
+
+
+def read(path: Path) -> Any:
+    return untimed(json.loads(path.read_text(encoding="utf-8")))
+
+
+@pytest.mark.slow
+def test_a_training_in_two_processes_survives_a_kill_and_ends_in_the_model_of_one(
+    world: World, tmp_path: Path
+) -> None:
+    arguments = ["--corpus", world.prepared, "--preset", "tiny", "--epochs", "2"]
+    two, one = tmp_path / "two", tmp_path / "one"
+    running = started("train", *arguments, "--output-path", two)
+    while not (two / STATE).exists():
+        assert running.poll() is None
+        time.sleep(0.1)
+    ranks = subprocess.run(
+        ["ps", "--ppid", str(running.pid), "-o", "pid="], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert len(ranks) == 2
+    os.kill(int(ranks[1]), signal.SIGKILL)
+    killed = time.monotonic()
+    _, told = running.communicate(timeout=60)
+    assert time.monotonic() - killed < 60
+    assert running.returncode == 1
+    (error,) = [line for line in told.splitlines() if "error" in line]
+    assert f"of 2 (process {ranks[1]}) was killed by SIGKILL" in error
+    assert "Traceback" not in told
+
+    again = started("train", *arguments, "--output-path", two)
+    _, told = again.communicate(timeout=300)
+    assert again.returncode == 0, told
+    assert told.count("the run that was interrupted goes on") == 1
+    assert told.count("epoch 2/2") == 1, "what is told is told once"
+    with one_thread():
+        assert train.main([*map(str, arguments), "--output-path", str(one)]) == 0
+    stories = [read_config(folder)["training"] for folder in (two, one)]
+    assert [story["processes"] for story in stories] == [2, 1]
+    assert stories[0]["valid_losses"] == pytest.approx(stories[1]["valid_losses"], rel=1e-5)
+    models = [load_checkpoint(folder).state_dict() for folder in (two, one)]
+    for name, value in models[1].items():
+        torch.testing.assert_close(models[0][name], value, rtol=1e-3, atol=1e-4, msg=name)
+    assert {path.name for path in two.iterdir()} == {path.name for path in one.iterdir()}
+
+
+@pytest.mark.slow
+def test_a_tuning_in_two_processes_finds_what_one_finds(tmp_path: Path) -> None:
+    two, one = both(
+        "tune", tmp_path, "--checkpoint", "tiny-pydoc-raw", "--target", "numpy", "--memory-content", "test",
+        "--max-tokens", "200", "--methods", "mixture-gated,hebb-learned,best,dynamic+mixture",
+        "--set", "base.lr=1", "dynamic.rule=sgd", "dynamic.lr=0.01",
+    )  # fmt: skip
+    expected = read(one / "tuned.json")
+    assert len(expected["tried"]["hebb"]) > 100
+    assert read(two / "tuned.json") == expected
+    assert (two / "config.json").read_bytes() == (one / "config.json").read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("experiment", ["permuted-mnist", "online"])
+def test_seeds_in_two_processes_give_what_one_gives(
+    experiment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEBBLM_CACHE", str(tmp_path / "cache"))
+    two, one = both("vision", tmp_path, experiment, "--scale", "smoke", "--seeds", "1", "2", "3")
+    expected = read(one / "result.json")
+    assert [each["seed"] for each in expected["seeds"]] == [1, 2, 3]
+    assert read(two / "result.json") == expected
+    names = {path.name for path in one.iterdir()}
+    assert {path.name for path in two.iterdir()} == names
+    for name in names:
+        if name.endswith(".safetensors"):
+            assert (two / name).read_bytes() == (one / name).read_bytes(), name
+
+
+def test_processes_that_cannot_be_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for main, arguments, words in (
+        (train.main, ["--corpus", "ptb", "--processes", "0"], "--processes 0 must be at least 1"),
+        (tune.main, ["--checkpoint", "x", "--processes", "-1"], "--processes -1 must be at least 1"),
+        (vision.main, ["online", "--processes", "4"], "4 processes are more than --seeds 3"),
+        (
+            vision.main,
+            ["timing", "--processes", "2"],
+            "2 processes would slow each other down; timing takes one",
+        ),
+    ):
+        assert main([*arguments, "--output-path", str(tmp_path)]) == 2
+        assert words in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
