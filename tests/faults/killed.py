@@ -86,7 +86,7 @@ JOBS = {
         "build", "--model", "{root}/model", "--text", "{root}/other.txt", "--out", "{root}/out", "--device", "cpu",
     )),
     "vision": Job("vision", (
-        "online", "--scale", "smoke", "--seeds", "1", "--hyperparameters", "paper", "--device", "cpu",
+        "online", "--scale", "smoke", "--seeds", "1", "--device", "cpu",
         "--set", "pretraining.epochs=2", "online.streamed=60", "--output-path", "{root}/out",
     )),
 }  # fmt: skip
