@@ -134,7 +134,9 @@ def write_neighbors(log: NeighborLog, scenario: Scenario, path: Path) -> None:
         "label": symbols[columns["label"].astype(np.int64)].astype(str),
         "distance": columns["distance"],
         "closeness": columns["closeness"],
-        "context": contexts,
+        "context": pa.array(
+            contexts, pa.string()
+        ),  # of no type of their own where no token found any neighbour
     }
     with atomic_path(path) as temporary:
-        pq.write_table(pa.table({name: pa.array(values) for name, values in table.items()}), temporary)
+        pq.write_table(pa.table(table), temporary)
