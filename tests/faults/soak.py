@@ -22,7 +22,7 @@ from .figures import Case
 
 HEADING = "A million tokens"
 MENDED: tuple[str, ...] = ()
-TOKENS, EVERY = 1_000_000, 500
+TOKENS, EVERY = 1_000_000, 1_000
 K = 8
 GROWTH = (
     24 << 20
