@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from hebblm.files import read_bytes
 
 LONGEST = 1 << 20  # bytes
 DEEPEST = 20  # mappings and lists within each other
+CODE = ("class_path", "init_args", "dict_kwargs")  # by which the parser would be told to import a class
 REFUSED = (yaml.YAMLError, ValueError, RecursionError)
 _LOAD = get_loader("yaml")
 
@@ -64,7 +65,19 @@ class ConfigFile(ActionConfigFile):
             ) from error
         if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
             raise UserError(f"{place} holds no options; write name: value")
+        for key in _keys(found):
+            if key in CODE or (isinstance(key, str) and key.partition(".")[0] == "config"):
+                raise UserError(f"{place} has the key {key!r}, which is no option; leave it out")
         super().__call__(parser, cfg, values, option_string)  # type: ignore[no-untyped-call]
+
+
+def _keys(value: Any) -> Iterator[Any]:
+    """Yield the keys of mappings, within lists and each other too."""
+    if isinstance(value, dict):
+        yield from value
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, (list, set)) else ()
+    for item in items:
+        yield from _keys(item)
 
 
 def check_numbers(name: str, value: Any) -> None:

@@ -158,4 +158,4 @@ def write_neighbors(log: NeighborLog, scenario: Scenario, path: Path) -> None:
         "context": pa.array(contexts, type=pa.string()),  # without rows it would have no type
     }
     with atomic_path(path) as temporary:
-        pq.write_table(pa.table({name: pa.array(values) for name, values in table.items()}), temporary)
+        pq.write_table(pa.table(table), temporary)

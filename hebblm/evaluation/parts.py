@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from hebblm.errors import UserError
@@ -37,7 +37,8 @@ class Parts:
         """Write a part, then its hash."""
         path = self._path(index)
         with atomic_path(path) as temporary:
-            save_file({name: tensor.contiguous().cpu() for name, tensor in tensors.items()}, temporary)
+            # As bytes: the library hides a full disk in an error of its own.
+            temporary.write_bytes(save({name: tensor.contiguous().cpu() for name, tensor in tensors.items()}))
         write_json(path.with_suffix(".json"), {"sha256": sha256(path)})
 
     def load(self, index: int) -> dict[str, Tensor]:

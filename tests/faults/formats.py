@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import random
 import shutil
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
+import hebblm
 from awd_lstm import AWDLSTM, AWDLSTMConfig, load_checkpoint, read_config, save_checkpoint
 from awd_lstm import state as training_state
 from hebblm.cli.common import parse
@@ -29,11 +31,13 @@ from hebblm.report.inspect_data import load_neighbors
 from hebblm.report.logged import FILES
 from hebblm.text import prepare
 from hebblm.text.corpora import text_corpus
+from hebblm.text.dictionary import Dictionary
 from hebblm.text.prepared import load_prepared
 from hebblm.vision import state as vision_state
 from hebblm.vision.data.cifar import load_cifar100
 from hebblm.vision.data.mnist import load_mnist
 
+from ..unit.models.architectures import random_model, tokenizer
 from ..unit.report.samples import sample_result, sample_tokens
 from ..unit.report.test_tokens import write_parquet
 from ..unit.vision.samples import archive, cifar_record
@@ -157,6 +161,42 @@ def read_unverified(folder: Path) -> Any:
     return losses.words.tolist(), load_neighbors(folder / "neighbors.parquet", 200)
 
 
+def make_reader(folder: Path) -> None:
+    """Write a model, and a reader of it that has read a text."""
+    words = Dictionary.vocabulary({"a": 3, "b": 2, "<eos>": 1})
+    (folder / "model").mkdir()
+    words.save(folder / "model" / "dict.txt")
+    corpus = {"name": "text:x", "normalization": "raw", "tokenizer": {"name": "whitespace"},
+              "dictionary_file_sha256": sha256(folder / "model" / "dict.txt")}  # fmt: skip
+    torch.manual_seed(0)
+    model = AWDLSTM(AWDLSTMConfig(len(words), 4, 6, 2))
+    save_checkpoint(folder / "model", model, dictionary_sha256=words.hash(), training={"corpus": corpus})
+    reader = hebblm.load(folder / "model", device="cpu").reader("mixture+cache", k=5)
+    reader.read("a b c a b d a\n" * 8)
+    reader.save(folder / "reader")
+
+
+def read_reader(folder: Path) -> Any:
+    """Return how a reader goes on from there."""
+    reader = hebblm.load(folder / "model", device="cpu").reader(
+        "mixture+cache", memory=folder / "reader", k=5
+    )
+    return reader.vocabulary.words, reader.read("a b d c\n").nll.tolist()
+
+
+def make_causal(folder: Path) -> None:
+    """Write a random model of transformers with its tokenizer, as save_pretrained does."""
+    random_model("Llama").save_pretrained(folder)
+    tokenizer().save_pretrained(folder)
+
+
+def read_causal(folder: Path) -> Any:
+    """Return losses of a text by such a model; its folder holds no hashes."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return hebblm.load(folder, device="cpu").reader("mixture", k=5).read("a b c a b\n").nll.tolist()
+
+
 def make_options(folder: Path) -> None:
     """Write options and values."""
     (folder / "options.yaml").write_text(
@@ -213,6 +253,10 @@ FORMATS = (
     Format("tokens and neighbours", make_result, read_tables, ("tokens.parquet", "neighbors.parquet")),
     Format("the same unhashed", make_result, read_unverified, ("tokens.parquet", "neighbors.parquet"), hashed=False),
     Format("options and values", make_options, read_options, ("options.yaml", "tuned.json"), hashed=False),
+    Format("reader", make_reader, read_reader, ("reader/reader.json", "reader/place.safetensors")),
+    Format("folder of transformers", make_causal, read_causal, (
+        "config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors", "generation_config.json",
+    ), hashed=False),
     Format("pictures", make_pictures, read_pictures, (
         "mnist/train-images-idx3-ubyte.gz", "mnist/train-labels-idx1-ubyte.gz", "cifar-100/cifar-100-binary.tar.gz",
     )),

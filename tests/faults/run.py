@@ -1,19 +1,23 @@
-"""All of it: figures as JSON, and as the table of docs/reliability.md.
+"""All of it: figures as JSON, and as the tables of docs/reliability.md.
 
-Usage: python -m tests.faults.run [--damaged 10000] [--kills 100]
+Usage: python -m tests.faults.run [GROUP ...] [--damaged 10000] [--kills 100] [--page]
 """
 
 from __future__ import annotations
 
 import argparse
+import shlex
+import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from hebblm.files import read_json, write_json, write_text
 from hebblm.provenance import commit, versions
 
+from . import disk, numbers, options, pages, soak, supply, texts, variants
 from .damage import DEFECTS, REFUSED, RIGHT, campaign
 from .formats import FORMATS
 from .killed import JOBS
@@ -22,20 +26,43 @@ from .killed import campaign as kill
 ROOT = Path(__file__).resolve().parents[2]
 RECORD, PAGE = ROOT / "recipes" / "reliability.json", ROOT / "docs" / "reliability.md"
 BEGIN, END = "<!-- figures -->", "<!-- end of figures -->"
+OTHERS = {
+    module.__name__.rpartition(".")[2]: module
+    for module in (disk, texts, pages, options, numbers, soak, variants, supply)
+}
+"""Further groups: each has HEADING, MENDED, and ``cases(scratch)`` that yields names with what came of them."""
 
 
-def measure(record: dict[str, Any], damaged: int, kills: int) -> Iterator[None]:
-    """Put figures into a record, one group at a time: how many were tried, and what came of them."""
-    with tempfile.TemporaryDirectory() as scratch:
-        for number, form in enumerate(FORMATS if damaged else ()):
-            counts, defects = campaign(form, Path(scratch) / str(number), damaged)
-            record["damaged"][form.name] = {"hashed": form.hashed, **counts, "defects": defects[:20]}
-            print(form.name, dict(counts), *defects[:5], sep="\n  ", flush=True)
-            yield
-        for name in JOBS if kills else ():
-            record["killed"][name] = kill(name, Path(scratch) / name.replace(" ", "-"), kills)
-            print(name, record["killed"][name], flush=True)
-            yield
+def damage_all(record: dict[str, Any], scratch: Path, count: int) -> Iterator[None]:
+    """Put figures of damaged files into a record, a format at a time."""
+    for number, form in enumerate(FORMATS):
+        counts, defects = campaign(form, scratch / str(number), count)
+        record["damaged"][form.name] = {"hashed": form.hashed, **counts, "defects": defects[:20]}
+        print(form.name, dict(counts), *defects[:5], sep="\n  ", flush=True)
+        yield
+
+
+def kill_all(record: dict[str, Any], scratch: Path, count: int) -> Iterator[None]:
+    """Put figures of killed commands into a record, a command at a time."""
+    for name in JOBS:
+        record["killed"][name] = kill(name, scratch / name.replace(" ", "-"), count)
+        print(name, record["killed"][name], flush=True)
+        yield
+
+
+def try_all(record: dict[str, Any], scratch: Path, group: str) -> Iterator[None]:
+    """Put figures of one of the other groups into a record, a case at a time."""
+    found: dict[str, Any] = {}
+    for name, case in OTHERS[group].cases(scratch):
+        found[name] = case.to_json()
+        record["others"][group] = {"mended": list(OTHERS[group].MENDED), "cases": found}
+        print(
+            f"{group}: {name}: {case.survived} of {case.tried} {case.note}",
+            *case.defects[:5],
+            sep="\n  ",
+            flush=True,
+        )
+        yield
 
 
 def table(record: dict[str, Any]) -> str:
@@ -54,24 +81,71 @@ def table(record: dict[str, Any]) -> str:
     lines += [
         f"| {name} | {one['tried']:,} | {one['survived']:,} |" for name, one in record["killed"].items()
     ]
+    for group, module in OTHERS.items():
+        if group in record["others"]:
+            lines += ["", *_of_group(module.HEADING, record["others"][group])]
     return "\n".join(lines)
+
+
+def _of_group(heading: str, group: dict[str, Any]) -> list[str]:
+    """Return the table of a group, and what fell at first."""
+    lines = [f"| {heading} | tried | survived | |", "| --- | --- | --- | --- |"]
+    for name, case in group["cases"].items():
+        lines.append(f"| {name} | {case['tried']:,} | {case['survived']:,} | {case['note']} |")
+    mended = group["mended"]
+    if mended:
+        lines += ["", f"Mended ({len(mended)}): {'; '.join(mended)}."]
+    return lines
 
 
 def main() -> None:
     """Measure, and write what was found."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--damaged", type=int, default=10_000, help="files of each format; 0 keeps the last figures"
-    )
-    parser.add_argument("--kills", type=int, default=100, help="of each command; 0 keeps the last figures")
+    known = ("damaged", "killed", *OTHERS)
+    parser.add_argument("groups", nargs="*", help=f"of {', '.join(known)}; all if none is named")
+    parser.add_argument("--damaged", type=int, default=10_000, help="files of each format")
+    parser.add_argument("--kills", type=int, default=100, help="of each command")
+    parser.add_argument("--page", action="store_true", help="only write the page from the figures there are")
     asked = parser.parse_args()
-    last = read_json(RECORD) if RECORD.is_file() else {}
-    record = {"damaged": {}, "killed": {}, **last, "commit": commit(), "versions": versions()}
-    for _ in measure(record, asked.damaged, asked.kills):
-        write_json(RECORD, record)
+    if unknown := set(asked.groups) - set(known):
+        parser.error(f"unknown group {unknown.pop()!r}; choose from {', '.join(known)}")
+    for group in () if asked.page else asked.groups or known:
+        with tempfile.TemporaryDirectory() as scratch:
+            _measure(group, asked, Path(scratch))
     page = PAGE.read_text(encoding="utf-8")
     before, _, rest = page.partition(BEGIN)
-    write_text(PAGE, f"{before}{BEGIN}\n{table(record)}\n{END}{rest.partition(END)[2]}")
+    write_text(PAGE, f"{before}{BEGIN}\n{table(_record())}\n{END}{rest.partition(END)[2]}")
+
+
+def _record() -> dict[str, Any]:
+    """Return the figures there are."""
+    return {
+        "damaged": {},
+        "killed": {},
+        "others": {},
+        "made": {},
+        **(read_json(RECORD) if RECORD.is_file() else {}),
+    }
+
+
+def _measure(group: str, asked: argparse.Namespace, scratch: Path) -> None:
+    """Make the figures of a group anew; each is written as it comes, beside those that others wrote meanwhile."""
+    parts: dict[str, Callable[[dict[str, Any]], Iterator[None]]] = {
+        "damaged": lambda record: damage_all(record, scratch, asked.damaged),
+        "killed": lambda record: kill_all(record, scratch, asked.kills),
+    }
+    started, own = time.monotonic(), {"damaged": {}, "killed": {}, "others": {}}
+    said = {
+        "command": shlex.join(["python", "-m", "tests.faults.run", *sys.argv[1:]]),
+        "seed": "numbers from 0",
+    }
+    said |= {"commit": commit(), "versions": versions()}
+    for _ in parts.get(group, lambda record: try_all(record, scratch, group))(own):
+        record = _record()
+        for section, found in own.items():
+            record[section] |= found
+        record["made"][group] = {**said, "seconds": round(time.monotonic() - started)}
+        write_json(RECORD, record)
 
 
 if __name__ == "__main__":

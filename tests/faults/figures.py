@@ -1,0 +1,42 @@
+"""What came of a case: how often it was tried, how often it was survived, and what else happened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+MOST_TOLD = 20
+
+
+@dataclass
+class Case:
+    """A case.
+
+    Args:
+        tried: how often.
+        survived: how often it ended as promised.
+        note: what there is to say beside the numbers, such as how many were refused.
+        defects: what happened otherwise, in short.
+    """
+
+    tried: int = 0
+    survived: int = 0
+    note: str = ""
+    defects: list[str] = field(default_factory=list)
+
+    def count(self, defect: str = "") -> None:
+        """Count one more; ``defect`` says what was wrong with it."""
+        self.tried += 1
+        if defect:
+            self.defects.append(defect)
+        else:
+            self.survived += 1
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the case as plain data."""
+        return {
+            "tried": self.tried,
+            "survived": self.survived,
+            "note": self.note,
+            "defects": self.defects[:MOST_TOLD],
+        }

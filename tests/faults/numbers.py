@@ -1,0 +1,163 @@
+"""Numbers at their ends: whatever is finite comes out finite, from every method, or is refused in one line."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hebblm.adapt import DYNAMIC, METHODS, Context
+from hebblm.errors import UserError
+from hebblm.evaluation.hyperparameters import Hyperparameters
+from hebblm.memory import FlatMemory
+from hebblm.types import OutputHead
+
+from ..support import toy
+from .figures import Case
+
+HEADING = "Numbers at their ends"
+MENDED: tuple[str, ...] = ()
+RULES = [name for name in METHODS if name != DYNAMIC]
+HALF = (torch.float16, torch.bfloat16)
+DTYPES = (torch.float32, torch.float64, *HALF)
+NOT_FINITE_ITSELF = "the base is not finite"
+CLASSES, WIDTH, COUNT = 300, 8, 5_000
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a method is asked.
+
+    Args:
+        method: by name.
+        settings: by dotted name.
+        head_dtype: of states and softmax layer.
+        key_dtype: of the memory.
+        norm: of the states, and of the keys.
+        duplicates: every key is one of three.
+        entries: in memory.
+        seed: of all numbers.
+    """
+
+    method: str
+    settings: dict[str, Any]
+    head_dtype: torch.dtype
+    key_dtype: torch.dtype
+    norm: float
+    duplicates: bool
+    entries: int
+    seed: int
+
+
+def problem(seed: int) -> Problem:
+    """Return the problem of a seed."""
+    draw = random.Random(f"numbers {seed}")
+
+    def between(low: float, high: float) -> float:
+        return 10 ** draw.uniform(math.log10(low), math.log10(high))
+
+    optimizer = draw.choice(("newton", "sgd", "rmsprop"))
+    rate = draw.choice(
+        ("guarded", "absolute") if optimizer == "rmsprop" else ("relative", "guarded", "absolute")
+    )
+    settings: dict[str, Any] = {
+        "mbpa.optimizer": optimizer,
+        "mbpa.method": "exact" if optimizer == "rmsprop" else draw.choice(("fast", "exact")),
+        "mbpa.rate": rate,
+        "mbpa.lr": between(1e-6, 1e6),
+        "mbpa.steps": draw.choice((1, 3, 15)),
+        "mbpa.eps": between(1e-12, 10),
+        "mbpa.pull": between(1e-6, 1e3),
+        "mbpa.scale": draw.choice(("relative", "absolute")),
+        "mbpa.closeness": draw.choice(("raw", "sum", "max")),
+        "mbpa_absolute.lr": between(1e-6, 1e6),
+        "mbpa_absolute.eps": between(1e-12, 10),
+        "mbpa_guarded.lr": between(1e-6, 1e6),
+        "mbpa_guarded.eps": between(1e-12, 10),
+        "hebb.eta": between(1e-6, 1e6),
+        "hebb.closeness": draw.choice(("raw", "sum", "max")),
+        "hebb.scale": draw.choice(("relative", "absolute")),
+        "hebb.gate": draw.choice(("gated", "literal")),
+        "hebb_learned.eta": between(1e-6, 1e6),
+        "mixture.theta": between(1e-6, 1e6),
+        "mixture.scale": draw.choice(("relative", "absolute")),
+        "mixture_gated.theta": between(1e-6, 1e6),
+        "mixture_gated.distance": draw.uniform(-100, 100),
+        "knn.temperature": between(1e-6, 1e6),
+        "cache.theta": between(1e-6, 1e6),
+    }
+    return Problem(
+        method=draw.choice(RULES),
+        settings=settings,
+        head_dtype=draw.choice((*[torch.float32] * 6, torch.float64, *HALF)),
+        key_dtype=draw.choice(DTYPES),
+        norm=draw.choice((1e-6, 1e-3, 1.0, 1e3, 1e6)),
+        duplicates=draw.random() < 0.3,
+        entries=draw.choice((0, 1, 7, 60)),
+        seed=seed,
+    )
+
+
+def trial(asked: Problem) -> str:
+    """Return "finite", "refused", or what was wrong."""
+    try:
+        settings = Hyperparameters().changed(asked.settings).methods
+        rule = METHODS[asked.method].rule(settings)
+        dtype = asked.head_dtype
+        states = toy.randn(asked.seed, 90, WIDTH, dtype=torch.float64)
+        states = (states * (asked.norm / states.norm(dim=1, keepdim=True))).to(dtype)
+        if not states.isfinite().all():
+            states = states.clamp(torch.finfo(dtype).min, torch.finfo(dtype).max)
+        head = OutputHead(toy.randn(1, CLASSES, WIDTH, dtype=dtype), toy.randn(2, CLASSES, dtype=dtype))
+        if not head.logits(states).isfinite().all():
+            return NOT_FINITE_ITSELF
+        new = torch.arange(CLASSES) >= CLASSES - 20
+        context = Context(
+            head, FlatMemory(WIDTH, dtype=asked.key_dtype), k=7,
+            train_counts=torch.arange(CLASSES).masked_fill(new, 0), new_classes=new, window=13,
+        )  # fmt: skip
+        context.learn_shares([rule])
+        places = torch.arange(asked.entries)
+        keys = states[places % 3] if asked.duplicates else states[places]
+        labels = torch.randint(
+            0, CLASSES, (asked.entries,), generator=torch.Generator().manual_seed(asked.seed)
+        )
+        half = asked.entries // 2
+        for part in (slice(0, half), slice(half, None)):
+            if len(labels[part]):
+                context.observe(keys[part], labels[part])
+        batch = context.batch(torch.cat([states[:3], states[-9:]]))
+        targets = torch.randint(0, CLASSES, (12,), generator=torch.Generator().manual_seed(asked.seed + 1))
+        scores, whole = rule.score(batch, targets), rule.log_probs(context.batch(batch.hidden))
+    except UserError as error:
+        return "refused" if "\n" not in str(error) else f"refused in several lines: {error}"
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    if not scores.isfinite().all():
+        return f"score {float(scores[~scores.isfinite()][0])}"
+    if whole.isnan().any() or (whole == math.inf).any():
+        return "log-probability nan or inf"
+    if not whole.gather(1, targets[:, None]).isfinite().all():
+        return "log-probability of a target -inf"
+    return "finite"
+
+
+def cases(_: Path) -> Iterator[tuple[str, Case]]:
+    """Try every seed; yield the methods' figures."""
+    found = {name: Case() for name in RULES}
+    refused = dict.fromkeys(RULES, 0)
+    for seed in range(COUNT):
+        asked = problem(seed)
+        what = trial(asked)
+        if what == NOT_FINITE_ITSELF:
+            continue
+        refused[asked.method] += what == "refused"
+        found[asked.method].count("" if what in ("finite", "refused") else f"seed {seed}: {what}")
+    for name, case in found.items():
+        case.note = f"{refused[name]:,} refused"
+        yield name, case

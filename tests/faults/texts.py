@@ -1,0 +1,146 @@
+"""Odd texts in every command that reads one: read as they are, or refused in one line, in bounded memory."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import string
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from hebblm.text.prepared import load_prepared
+
+from .figures import Case
+from .sandbox import Writer, make_world, run
+
+HEADING = "Texts"
+MENDED: tuple[str, ...] = ()
+BOUND = 1_536 << 10  # KiB of resident memory
+LONG, HUGE = 100 << 20, 1 << 30  # bytes
+LINES = "".join(f"the cat {n % 7} sat on the mat {n % 5}\n" for n in range(40))
+
+ODD: dict[str, bytes] = {
+    "a byte order mark": b"\xef\xbb\xbf" + LINES.encode(),
+    "byte order marks within": LINES.replace("cat", "\ufeffcat").encode(),
+    "CR LF": LINES.replace("\n", "\r\n").encode(),
+    "CR alone": LINES.replace("\n", "\r").encode(),
+    "mixed ends of line": LINES.replace("1\n", "1\r\n").encode(),
+    "NUL": LINES.replace("mat", "m\0at \0").encode(),
+    "no final newline": LINES.rstrip("\n").encode(),
+    "blank lines alone": b"\n" * 40,
+    "spaces alone": b"   \t \n" * 40,
+    "blank lines among others": LINES.replace("\n", "\n\n\n").encode(),
+    "right to left": "\u05e9\u05dc\u05d5\u05dd \u0639\u0644\u064a\u0643\u0645 \u202eabc\u202c \u2067x\u2069\n".encode()
+    * 40,
+    "combining marks": ("e\u0301\u0323 " + "z" + "\u0307" * 300 + " \u0301\n").encode() * 40,
+    "lone surrogates": LINES.encode() + b"\xed\xa0\x80 \xed\xbf\xbf\n",
+    "bytes that are no UTF-8": LINES.encode() + b"\xff\xfe \xc0\x80\n",
+    "UTF-16": LINES.encode("utf-16"),
+    "cut within a character": LINES.encode() + "é".encode()[:1],
+    "separators of lines and paragraphs": LINES.replace("sat", "s\u2028a\u2029t\x85\x0b\x0c\x1c").encode(),
+    "odd spaces": LINES.replace(" ", "\u3000", 3).replace("on", "\u00a0on\u200b").encode(),
+    "control characters": LINES.replace("mat", "\x1b[31mm\x07\x08\x7fat").encode(),
+    "beyond the basic plane": "👩\u200d👩\u200d👧 𝒳 \U0010ffff \ue000\n".encode() * 40,
+    "words of the dictionary": b"<eos> <unk> <pad> <s> </s> <EOS>\n" * 40,
+    "words that are numbers": b"0 -1 1e999 nan inf 00 0x1f\n" * 40,
+    "markup": b"</script> {{ 7 }} {% x %} ${x} `x` | <b>\n" * 40,
+    "a word of a megabyte": b"a" * (1 << 20) + b" b\n" + LINES.encode(),
+    "50,000 words in a line": b"a b c d e " * 10_000 + b"\n" + LINES.encode(),
+    "nothing": b"",
+    "one byte": b"x",
+    "one end of line": b"\n",
+}
+READERS = (
+    Writer.of("preprocess", "preprocess --text {root}/odd.txt --destdir {out}"),
+    Writer.of("preprocess, lower case", "preprocess --text {root}/odd.txt --normalization lower --destdir {out}"),
+    Writer.of("preprocess, moses", "preprocess --text {root}/odd.txt --tokenizer moses --destdir {out}"),
+    Writer.of("preprocess, sentencepiece",
+              "preprocess --text {root}/odd.txt --tokenizer sentencepiece --vocab-size 40 --destdir {out}"),
+    Writer.of("eval", "eval --checkpoint {root}/model --text {root}/odd.txt --max-tokens 200 --methods lstm,mixture"
+              " --log-samples --output-path {out}"),
+    Writer.of("read", "read {root}/model {root}/odd.txt --set memory.index=exact --k 8 --save {out}"),
+    Writer.of("memory build", "memory build --model {root}/model --text {root}/odd.txt --out {out}"),
+)  # fmt: skip
+
+
+def words_of(content: bytes) -> Counter[str]:
+    """Return the words of a text, read in the plainest way, with how often each occurs."""
+    lines = content.decode().removeprefix("\ufeff").split("\n")
+    return Counter(word for line in lines for word in line.removesuffix("\r").split())
+
+
+def lost(folder: Path, content: bytes) -> str:
+    """Return which words a prepared text has lost or won, or nothing."""
+    found = load_prepared(folder)
+    symbols = found.dictionary.symbols
+    ids = Counter(symbols[int(i)] for split in found.meta.splits for i in found.tokens(split))
+    expected = words_of(content)
+    unknown = found.dictionary[found.dictionary.unk_index]
+    ends = found.dictionary[found.dictionary.eos_index]
+    known = Counter({w: n for w, n in ids.items() if w not in (unknown, ends)})
+    kept = Counter({w: n for w, n in expected.items() if w in known and w not in (unknown, ends)})
+    return "" if known == kept else f"{list((known - kept) + (kept - known))[:3]!r:.100}"
+
+
+def odd_texts(
+    scratch: Path, names: tuple[str, ...] = tuple(ODD), readers: tuple[Writer, ...] = READERS
+) -> Iterator[tuple[str, Case]]:
+    """Give odd texts to commands that read one."""
+    root = scratch / "world"
+    make_world(root)
+    for reader in readers:
+        case, fine = Case(), 0
+        for number, name in enumerate(names):
+            (root / "odd.txt").write_bytes(ODD[name])
+            out = scratch / f"{reader.name}-{number}".replace(" ", "-")
+            ended = run(reader, root, out, {"HEBBLM_CACHE": str(scratch / "cache")})
+            wrong = ended.defect()
+            fine += ended.status == 0
+            if not wrong and ended.status == 0 and reader.name == "preprocess":
+                wrong = lost(out, ODD[name])
+            case.count(f"{name}: {wrong}" if wrong else "")
+            shutil.rmtree(out, ignore_errors=True)
+            shutil.rmtree(scratch / "cache", ignore_errors=True)
+        case.note = f"{fine} read, {case.survived - fine} refused in one line"
+        yield f"{len(names)} odd texts: {reader.name}", case
+
+
+def long_line(scratch: Path, size: int = LONG) -> Case:
+    """Give a text of one line to every command but those that learn from each token for hours."""
+    root, case, most = scratch / "long", Case(), 0
+    make_world(root)
+    (root / "odd.txt").write_bytes(LINES.encode() + b"word " * (size // 5) + b"\n" + LINES.encode())
+    for reader in READERS:
+        if reader.module in ("preprocess", "eval"):
+            ended = run(reader, root, scratch / "long-out", {"HEBBLM_CACHE": str(scratch / "cache")})
+            most = max(most, ended.peak)
+            wrong = ended.defect() or (f"{ended.peak >> 10} MiB" if ended.peak > BOUND else "")
+            case.count(f"{reader.name}: {wrong}" if wrong else "")
+            shutil.rmtree(scratch / "long-out", ignore_errors=True)
+    case.note = f"at most {most >> 10} MiB resident"
+    return case
+
+
+def large_text(scratch: Path, size: int = HUGE) -> Case:
+    """Prepare a large text."""
+    root, case, draw = scratch / "large", Case(), random.Random(0)
+    root.mkdir()
+    lexicon = ["".join(draw.choices(string.ascii_lowercase, k=draw.randint(4, 16))) for _ in range(20_000)]
+    block = "".join(" ".join(draw.choices(lexicon, k=12)) + "\n" for _ in range(20_000)).encode()
+    with (root / "odd.txt").open("wb") as stream:
+        for _ in range(size // len(block) + 1):
+            stream.write(block)
+    ended = run(READERS[0], root, root / "out", {"HEBBLM_CACHE": str(root / "cache")}, patience=7200)
+    wrong = ended.defect() or (f"status {ended.status}" if ended.status else "")
+    case.count(wrong or (f"{ended.peak >> 10} MiB resident" if ended.peak > BOUND else ""))
+    case.note = f"preprocess: at most {ended.peak >> 10} MiB resident"
+    shutil.rmtree(root)
+    return case
+
+
+def cases(scratch: Path) -> Iterator[tuple[str, Case]]:
+    """Try odd texts, a long line, and a large text."""
+    yield from odd_texts(scratch)
+    yield f"a line of {LONG >> 20} MiB", long_line(scratch)
+    yield f"{HUGE >> 30} GiB of text", large_text(scratch)
