@@ -17,8 +17,8 @@ def measured() -> str:
     """Return what a memory on disk costs by its entries."""
     document = read_json(DISK)
     rows = [
-        "| Entries | of them real states | recall of the nearest 200 | resident, GB | on disk, GB | ms a query, warm | cold | "
-        "filling and index, s |",
+        "| Entries | of them real states | recall of the nearest 200 | resident, GB | on disk, GB | "
+        "ms a query, warm | cold | filling and index, s |",
         "| --: | --: | --: | --: | --: | --: | --: | --: |",
     ]
     for row in document["rows"]:

@@ -10,8 +10,8 @@ from hebblm.adapt import checks
 MEASURED: Literal["measured"] = "measured"
 PREDICTED_GAIN = 0.1
 """Nats by which a step of dynamic evaluation is to lower a training segment's loss, to first order. For the Llama that
-ships this is a rate between its best ones on its own text (1e-4) and on others (2e-4); for the AWD-LSTMs 0.002, tuned on
-Penn Treebank and WikiText-2, means 0.034."""
+ships this is a rate between its best ones on its own text (1e-4) and on others (2e-4); for the AWD-LSTMs 0.002, tuned
+on Penn Treebank and WikiText-2, means 0.034."""
 
 
 @dataclass(frozen=True, slots=True)
