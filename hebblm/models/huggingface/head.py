@@ -99,19 +99,25 @@ def find_head(model: Any, ids: Tensor) -> FoundHead:
         logits = model(ids).logits[0].double()  # (T, V)
     if len(states) != 1 or states[0].shape[-1] != weight.shape[1]:
         raise UserError(f"{type(model).__name__} does not compute its logits with its output layer")
-    return fitted(
-        plain, OutputHead(weight, bias), states[0][0], logits, _caps(model.config), type(model).__name__
-    )
+    caps, name = _caps(model.config), type(model).__name__
+    return fitted(plain, weight, bias, states[0][0], logits, caps, name)
 
 
 def fitted(
-    plain: FoundHead, head: OutputHead, hidden: Tensor, logits: Tensor, caps: list[float], name: str
+    plain: FoundHead,
+    weight: Tensor,
+    bias: Tensor | None,
+    hidden: Tensor,
+    logits: Tensor,
+    caps: list[float],
+    name: str,
 ) -> FoundHead:
     """Return the head with the scale and the cap under which it gives the model's logits.
 
     Args:
         plain: where it is.
-        head: its tensors as they are.
+        weight: (V, D) as it is, of any precision.
+        bias: (V,) or None.
         hidden: (T, D) states.
         logits: (T, V) float64, of the model itself.
         caps: bounds that the model's configuration names.
@@ -120,10 +126,10 @@ def fitted(
     Raises:
         UserError: there is none.
     """
-    bias = None if head.bias is None else head.bias.double()
-    product = OutputHead(head.weight.double(), bias).logits(hidden.double().to(head.weight.device))
+    head = OutputHead(weight.double(), None if bias is None else bias.double())
+    product = head.logits(hidden.double().to(weight.device))
     logits = logits.to(product.device)
-    rounding = torch.finfo(head.weight.dtype).eps
+    rounding = torch.finfo(weight.dtype).eps
     tolerance = max(EXACT, ROUNDING * rounding) if rounding > torch.finfo(torch.float32).eps else EXACT
     size = float(logits.abs().max())
     for cap in (*caps, None):
