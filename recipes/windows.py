@@ -24,7 +24,6 @@ TEXTS: dict[str, tuple[str | None, dict[str, Any]]] = {
     "pydoc-to-numpy": (None, {"cross_domain": "pydoc-to-numpy"}),
     "llama wt2": ("wt2", {"model": "llama-wt2-small"}),
     "llama ptb": ("ptb", {"model": "llama-wt2-small"}),
-    "llama numpy": ("numpy", {"model": "llama-wt2-small"}),
 }
 
 

@@ -25,8 +25,7 @@ class CacheConfig:
     """Continuous cache (Grave, Joulin and Usunier 2017).
 
     Args:
-        window: number of most recent tokens it remembers; 2000 is within 0.02 nats of the best on seven texts (recipes/
-            windows.py), 500 (PTB) and 3785 (WikiText-2) were published for AWD-LSTM.
+        window: number of most recent tokens it remembers; 500 (PTB) and 3785 (WikiText-2) were published for AWD-LSTM.
         theta: sharpness of the weights exp(theta h_k . h), a number or online: 2 and 0.6, their shares learned as
             gamma is; absolute ones of 1.0 (PTB) and 0.662 (WikiText-2) were
             published.
