@@ -256,7 +256,10 @@ def opened(device: str = "cpu") -> Iterator[Ranks]:
         torch.cuda.set_device(_number("LOCAL_RANK") % torch.cuda.device_count())
         backend = "nccl" if here <= torch.cuda.device_count() and distributed.is_nccl_available() else "gloo"
     try:
-        distributed.init_process_group(backend, timeout=PATIENCE)
+        store, *_ = next(distributed.rendezvous("env://", rank(), size()))
+        # Processes that torchrun starts again find what those before them have left in its store.
+        own = distributed.PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
+        distributed.init_process_group(backend, store=own, rank=rank(), world_size=size(), timeout=PATIENCE)
     except RuntimeError as error:
         raise LostRankError(_lost()) from error
     _current = Ranks(rank(), size(), backend)
