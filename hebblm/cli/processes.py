@@ -12,14 +12,14 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from hebblm.errors import UserError
+from hebblm.errors import MOST, UserError
 from hebblm.ranks import THREADS, size
 
 ENDING = 10  # seconds that processes have to end once another one has failed
 LOOK = 1.0  # seconds between two looks at whether whoever started this process is there
 
 
-def check_processes(processes: int, most: int, what: str = "streams") -> None:
+def check_processes(processes: int, most: int = MOST, what: str = "streams") -> None:
     """Refuse a number of processes that cannot be.
 
     Args:

@@ -16,6 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from hebblm.cli.eval import main as evaluate
+from hebblm.cli.memory import main as remember
+from hebblm.corpus_memory import Held
 
 from .conftest import World
 
@@ -61,6 +63,56 @@ def test_two_processes_write_one_result(world: World, tmp_path: Path) -> None:
     assert (told["processes"], told["backend"]) == (2, "gloo")
     assert told["bytes_a_token"] > 1000
     assert told["seconds_a_token"] > 0
+
+
+def run(module: str, arguments: list[str], cache: Path) -> None:
+    command = [sys.executable, "-m", f"hebblm.cli.{module}", *arguments]
+    environ = {**environment(), "HEBBLM_CACHE": str(cache)}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=WAIT, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_two_processes_build_the_memory_of_the_training_text(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ["--intra-domain", str(world.prepared), "--checkpoint", str(world.model), "--device", "cpu"]
+    arguments += ["--methods", "mixture,hebb", "--memory-content", "both", "--training-entries", "3000"]
+    arguments += [
+        "--max-tokens",
+        "90",
+        "--update-every",
+        "10",
+        "--k",
+        "20",
+        "--streams",
+        "3",
+        "--log-samples",
+    ]
+    two = [*arguments, "--output-path", str(tmp_path / "two"), "--processes", "2"]
+    run("eval", two, tmp_path / "cache")
+    monkeypatch.setenv("HEBBLM_CACHE", str(tmp_path / "another"))
+    assert evaluate([*arguments, "--output-path", str(tmp_path / "one")]) == 0
+    for name, nll in losses(tmp_path / "one").items():
+        np.testing.assert_allclose(losses(tmp_path / "two")[name], nll, rtol=0, atol=1e-4, err_msg=name)
+    records = [json.loads((tmp_path / name / "result.json").read_text()) for name in ("one", "two")]
+    assert [record["memory"]["entries"] for record in records] == [3090, 3090]
+
+
+def test_two_processes_build_a_memory(world: World, tmp_path: Path) -> None:
+    arguments = ["build", "--model", str(world.model), "--text", str(world.text), str(world.other)]
+    arguments += ["--device", "cpu", "--out"]
+    run("memory", [*arguments, str(tmp_path / "two"), "--processes", "2"], tmp_path / "cache")
+    assert remember([*arguments, str(tmp_path / "one")]) == 0
+    one, two = (Held.of(tmp_path / name) for name in ("one", "two"))
+    assert one.words == two.words
+    assert one.about["texts"] == two.about["texts"]
+    for name in one.manifest.files:
+        first, second = ((each.folder / name).read_bytes() for each in (one, two))
+        if name.startswith("keys"):
+            keys = [np.frombuffer(data, dtype=np.float32) for data in (first, second)]
+            np.testing.assert_allclose(keys[0], keys[1], rtol=0, atol=1e-6)
+        elif name.startswith("values"):
+            assert first == second
 
 
 @pytest.mark.parametrize(
