@@ -37,6 +37,7 @@ class Job:
     arguments: tuple[str, ...]
 
 
+GOES_ON = ("goes on behind", "goes on from", "goes on in", "going on from")
 SLOW = (
     "hebblm.bench.harness",
     "hebblm.corpus_memory",
@@ -166,8 +167,8 @@ def campaign(name: str, root: Path, count: int) -> dict[str, Any]:
 
     Returns:
         How often it was ``tried``, how often it ``survived``: the run after the kill ended well with the files of a run
-        that was left alone, and no others; ``ended``: how often the command was over before the kill; ``found``: what
-        else.
+        that was left alone, and no others; ``resumed``: how many of these said that they go on; ``ended``: how often
+        the command was over before the kill; ``found``: what else.
     """
     job, draw = JOBS[name], random.Random(name)
     world(root)
@@ -175,7 +176,7 @@ def campaign(name: str, root: Path, count: int) -> dict[str, Any]:
     status, length = run(job, root)
     assert status == 0, (root / "log").read_text()
     expected = files(root)
-    survived, ended, found = 0, 0, []
+    survived, resumed, ended, found = 0, 0, 0, []
     for number in range(count):
         shutil.rmtree(root / "out", ignore_errors=True)
         if number % 2:  # with the cache that a run left, and without
@@ -183,6 +184,8 @@ def campaign(name: str, root: Path, count: int) -> dict[str, Any]:
         moment = draw.uniform(0, length)
         ended += run(job, root, moment)[0] == 0
         (status, _), now = run(job, root), files(root)
+        said = (root / "log").read_text()
+        resumed += any(words in said for words in GOES_ON)
         if status == 0 and now == expected:
             survived += 1
         else:
@@ -190,7 +193,14 @@ def campaign(name: str, root: Path, count: int) -> dict[str, Any]:
             found.append(
                 f"{name} killed after {moment:.2f} s: status {status}, {', '.join(sorted(others)[:4])}"
             )
-    return {"tried": count, "survived": survived, "ended": ended, "seconds": round(length, 2), "found": found}
+    return {
+        "tried": count,
+        "survived": survived,
+        "resumed": resumed,
+        "ended": ended,
+        "seconds": round(length, 2),
+        "found": found,
+    }
 
 
 if __name__ == "__main__":

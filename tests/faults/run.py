@@ -1,6 +1,6 @@
 """All of it: figures as JSON, and as the table of docs/reliability.md.
 
-Usage: python -m tests.faults.run [--damaged 10000] [--kills 100]
+Usage: python -m tests.faults.run [--damaged 10000] [--kills 100] [--commands eval,tune]
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RECORD, PAGE = ROOT / "recipes" / "reliability.json", ROOT / "docs" / "reliabili
 BEGIN, END = "<!-- figures -->", "<!-- end of figures -->"
 
 
-def measure(record: dict[str, Any], damaged: int, kills: int) -> Iterator[None]:
+def measure(record: dict[str, Any], damaged: int, kills: int, commands: list[str]) -> Iterator[None]:
     """Put figures into a record, one group at a time: how many were tried, and what came of them."""
     with tempfile.TemporaryDirectory() as scratch:
         for number, form in enumerate(FORMATS if damaged else ()):
@@ -32,7 +32,7 @@ def measure(record: dict[str, Any], damaged: int, kills: int) -> Iterator[None]:
             record["damaged"][form.name] = {"hashed": form.hashed, **counts, "defects": defects[:20]}
             print(form.name, dict(counts), *defects[:5], sep="\n  ", flush=True)
             yield
-        for name in JOBS if kills else ():
+        for name in commands if kills else ():
             record["killed"][name] = kill(name, Path(scratch) / name.replace(" ", "-"), kills)
             print(name, record["killed"][name], flush=True)
             yield
@@ -64,10 +64,11 @@ def main() -> None:
         "--damaged", type=int, default=10_000, help="files of each format; 0 keeps the last figures"
     )
     parser.add_argument("--kills", type=int, default=100, help="of each command; 0 keeps the last figures")
+    parser.add_argument("--commands", default=",".join(JOBS), help="that are killed")
     asked = parser.parse_args()
     last = read_json(RECORD) if RECORD.is_file() else {}
     record = {"damaged": {}, "killed": {}, **last, "commit": commit(), "versions": versions()}
-    for _ in measure(record, asked.damaged, asked.kills):
+    for _ in measure(record, asked.damaged, asked.kills, asked.commands.split(",")):
         write_json(RECORD, record)
     page = PAGE.read_text(encoding="utf-8")
     before, _, rest = page.partition(BEGIN)
