@@ -16,6 +16,7 @@ from hebblm.evaluation.hyperparameters import parse_settings
 from hebblm.files import check_writable
 from hebblm.locks import held
 from hebblm.models.device import check_device, pick_device
+from hebblm.progress import say
 from hebblm.provenance import command_line, provenance
 from hebblm.text.download import cache_dir, data_dirs
 from hebblm.vision.new_classes.scales import SCALES as CLASS_SCALES
@@ -152,6 +153,8 @@ def _run(
         folder=folder,
     )
     with held(folder / RESULT_FILE, f"{config.experiment} of pictures"):
+        if setup.state.is_dir():
+            say(f"the run that was interrupted goes on in {folder}")
         written = run_experiment(config.experiment, config.scale, setup, record)
         write_report(written, folder)
         setup.clear()
