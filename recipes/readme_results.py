@@ -29,6 +29,7 @@ from hebblm.vision.document import tables
 from recipes import best_tables, conclusions
 from recipes import causal_tables as causal
 from recipes.markdown import ROOT, body, origin_of
+from recipes.scale import processes
 from recipes.study.cost.record import load
 from recipes.study.cost.tables import goal_table
 
@@ -158,6 +159,7 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
     DOCS / "results.md": {"defaults": at_defaults, "carried": carried, "tuned": tuned},
     DOCS / "methods.md": {"best": best_tables.best, "forms": best_tables.forms},
     DOCS / "cost.md": {"cost": cost},
+    DOCS / "processes.md": {"processes": processes.throughput},
     DOCS / "huggingface.md": {
         "transformer": causal.transformer,
         "transformer-tuned": causal.transformer_tuned,

@@ -1,6 +1,6 @@
 """All of it: figures as JSON, and as the table of docs/reliability.md.
 
-Usage: python -m tests.faults.run [--damaged 10000] [--kills 100]
+Usage: python -m tests.faults.run [--damaged 10000] [--kills 100] [--commands eval,tune]
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hebblm.files import read_json, write_json, write_text
+from hebblm.locks import held
 from hebblm.provenance import commit, versions
 
 from .damage import DEFECTS, REFUSED, RIGHT, campaign
@@ -24,7 +25,9 @@ RECORD, PAGE = ROOT / "recipes" / "reliability.json", ROOT / "docs" / "reliabili
 BEGIN, END = "<!-- figures -->", "<!-- end of figures -->"
 
 
-def measure(record: dict[str, Any], damaged: int, kills: int) -> Iterator[None]:
+def measure(
+    record: dict[str, Any], damaged: int, kills: int, commands: list[str], minutes: float
+) -> Iterator[None]:
     """Put figures into a record, one group at a time: how many were tried, and what came of them."""
     with tempfile.TemporaryDirectory() as scratch:
         for number, form in enumerate(FORMATS if damaged else ()):
@@ -32,8 +35,8 @@ def measure(record: dict[str, Any], damaged: int, kills: int) -> Iterator[None]:
             record["damaged"][form.name] = {"hashed": form.hashed, **counts, "defects": defects[:20]}
             print(form.name, dict(counts), *defects[:5], sep="\n  ", flush=True)
             yield
-        for name in JOBS if kills else ():
-            record["killed"][name] = kill(name, Path(scratch) / name.replace(" ", "-"), kills)
+        for name in commands if kills else ():
+            record["killed"][name] = kill(name, Path(scratch) / name.replace(" ", "-"), kills, minutes)
             print(name, record["killed"][name], flush=True)
             yield
 
@@ -50,9 +53,14 @@ def table(record: dict[str, Any]) -> str:
         right = counts.get(RIGHT, 0)
         whole = f"{right:,}" if counts["hashed"] else f"{right:,} as something"
         lines.append(f"| {name} | {tried:,} | {whole} | {counts.get(REFUSED, 0):,} | {wrong:,} |")
-    lines += ["", "| Killed with -9, run again | tried | same files, no others |", "| --- | --- | --- |"]
     lines += [
-        f"| {name} | {one['tried']:,} | {one['survived']:,} |" for name, one in record["killed"].items()
+        "",
+        "| Killed with -9, run again | tried | same files, no others | of these went on, not anew |",
+        "| --- | --- | --- | --- |",
+    ]
+    lines += [
+        f"| {name} | {one['tried']:,} | {one['survived']:,} | {one['resumed']:,} |"
+        for name, one in record["killed"].items()
     ]
     return "\n".join(lines)
 
@@ -64,11 +72,16 @@ def main() -> None:
         "--damaged", type=int, default=10_000, help="files of each format; 0 keeps the last figures"
     )
     parser.add_argument("--kills", type=int, default=100, help="of each command; 0 keeps the last figures")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="for the kills of each command")
+    parser.add_argument("--commands", default=",".join(JOBS), help="that are killed")
     asked = parser.parse_args()
-    last = read_json(RECORD) if RECORD.is_file() else {}
-    record = {"damaged": {}, "killed": {}, **last, "commit": commit(), "versions": versions()}
-    for _ in measure(record, asked.damaged, asked.kills):
-        write_json(RECORD, record)
+    record: dict[str, Any] = {"damaged": {}, "killed": {}}
+    for _ in measure(record, asked.damaged, asked.kills, asked.commands.split(","), asked.minutes):
+        with held(RECORD, "the figures"):  # several commands may be tried at once
+            last = read_json(RECORD) if RECORD.is_file() else {}
+            groups = {name: {**last.get(name, {}), **record[name]} for name in ("damaged", "killed")}
+            write_json(RECORD, {**last, **groups, "commit": commit(), "versions": versions()})
+    record = read_json(RECORD)
     page = PAGE.read_text(encoding="utf-8")
     before, _, rest = page.partition(BEGIN)
     write_text(PAGE, f"{before}{BEGIN}\n{table(record)}\n{END}{rest.partition(END)[2]}")
