@@ -6,6 +6,10 @@ from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
+
+# It would be loaded with the first parallel model, and would keep the process group that it then finds as a default
+# argument to the end, past its being destroyed: a thread of that group may abort the process as it ends.
+import torch.distributed.nn.functional
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 

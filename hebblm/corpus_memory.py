@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from hebblm.memory.manifest import Manifest, check_files, read_manifest
 from hebblm.memory.persistence import check_replaceable, read_about
 from hebblm.models.base import TrainedModel, device_of
 from hebblm.progress import bar, say
+from hebblm.ranks import ALONE, Ranks
 from hebblm.reader_state import MEMORY, READER
 from hebblm.text.vocabulary import Vocabulary
 
@@ -52,6 +55,7 @@ def build(
     config: MemoryConfig,
     *,
     name: str,
+    ranks: Ranks = ALONE,
 ) -> AnyMemory:
     """Fill a memory with texts and save it; an interrupted build goes on where it was.
 
@@ -65,6 +69,7 @@ def build(
         folder: created, or replaced if it holds a memory of other texts.
         config: how entries are kept and searched.
         name: of the model, for people.
+        ranks: that read every P-th piece each; the first one saves the memory.
 
     Raises:
         UserError: no such text, one that is not UTF-8, none at all, or a folder that cannot be written or holds
@@ -75,16 +80,24 @@ def build(
     sources = [{"path": str(path), "bytes": path.stat().st_size, "sha256": sha256(path)} for path in files]
     owner = (model.sha256, vocabulary.hash())
     identity = hash_of([*owner, model.reading(), config.identity(), [s["sha256"] for s in sources]])
-    if read_about(folder).get("identity") == identity:
+    there = partial(load_memory, folder, model_hash=owner[0], dictionary_hash=owner[1])
+    if ranks.told(read_about(folder).get("identity"))[0] == identity:
         say(f"{folder} holds this memory already")
-        return load_memory(folder, model_hash=owner[0], dictionary_hash=owner[1])
+        return there()
     parts = Parts(folder.with_name(f".{folder.name}.{identity[:12]}.parts"))
-    memory = build_memory(model.head.weight.shape[1], config, device_of(model), work=parts.folder)
-    with parts.held("this memory") as waited, held(folder, "this memory", wait=False):
-        if waited and read_about(folder).get("identity") == identity:
+    work = parts.folder if ranks.leads else None
+    memory = build_memory(model.head.weight.shape[1], config, device_of(model), work=work)
+    with ExitStack() as stack:
+        if ranks.leads:
+            stack.enter_context(parts.held("this memory"))
+            stack.enter_context(held(folder, "this memory", wait=False))
+        if ranks.told(read_about(folder).get("identity"))[0] == identity:
             say(f"{folder} holds this memory already")
-            return load_memory(folder, model_hash=owner[0], dictionary_hash=owner[1])
-        count = _read(model, vocabulary, files, parts, memory.dtype)
+            return there()
+        count = _read(model, vocabulary, files, parts, memory.dtype, ranks)
+        if not ranks.leads:
+            ranks.wait()
+            return there()
         for index in range(count):
             part = parts.load(index)
             memory.add(part["keys"], part["labels"])
@@ -100,16 +113,23 @@ def build(
             "identity": identity,
         }
         save_memory(memory, folder, model_hash=owner[0], dictionary_hash=owner[1], about=about)
-    shutil.rmtree(parts.folder)
+        shutil.rmtree(parts.folder)
+        ranks.wait()
     return memory
 
 
 def _read(
-    model: TrainedModel, vocabulary: Vocabulary, files: Sequence[Path], parts: Parts, dtype: torch.dtype
+    model: TrainedModel,
+    vocabulary: Vocabulary,
+    files: Sequence[Path],
+    parts: Parts,
+    dtype: torch.dtype,
+    ranks: Ranks,
 ) -> int:
     """Save the entries of all pieces that are not there yet; return how many pieces there are."""
-    done, index = parts.finished(), 0
-    parts.check(done)
+    done, index = ranks.told(parts.finished())[0], 0
+    if ranks.leads:
+        parts.check(done)
     with bar() as progress:
         whence = f", going on from piece {done + 1:,}" if done else ""
         total = sum(path.stat().st_size for path in files)
@@ -117,11 +137,12 @@ def _read(
         for text in (piece for path in files for piece in _pieces(path)):
             # Those that are done are encoded again: new words get the ids that they had.
             ids = np.array([vocabulary.start, *vocabulary.encode(text, include=True).ids], dtype=np.int64)
-            if index >= done:
+            if index >= done and index % ranks.size == ranks.rank:
                 keys, labels = _entries(model, vocabulary, ids)
                 parts.save(index, {"keys": keys.to(dtype), "labels": labels})
             progress.advance(task, len(text.encode()))
             index += 1
+        ranks.wait()
     return index
 
 

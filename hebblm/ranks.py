@@ -145,6 +145,10 @@ class Ranks:
             self.traffic.sent += (padded.numel() + 8) * (self.size - 1)
         return [_whole(each[:length], rows) for each, length in zip(found, lengths, strict=True)]
 
+    def led(self, rows: Tensor) -> Tensor:
+        """Return on the first rank the rows of all (N, ...), its own first; on others none."""
+        return self.exchange(rows, [len(rows), *[0] * (self.size - 1)])[0]
+
     def joined(self, rows: Tensor) -> Tensor:
         """Return the rows of all ranks (N, ...), those of the first one first."""
         found = self.gather(rows)
@@ -270,6 +274,8 @@ def opened(device: str = "cpu") -> Iterator[Ranks]:
         return
     import torch
     from torch import distributed
+    from torch._C._distributed_c10d import PrefixStore
+    from torch.distributed.rendezvous import rendezvous
 
     here = _number("LOCAL_WORLD_SIZE") or size()
     if here == size() and _is_local(os.environ["MASTER_ADDR"]):
@@ -279,7 +285,10 @@ def opened(device: str = "cpu") -> Iterator[Ranks]:
         torch.cuda.set_device(_number("LOCAL_RANK") % torch.cuda.device_count())
         backend = "nccl" if here <= torch.cuda.device_count() and distributed.is_nccl_available() else "gloo"
     try:
-        distributed.init_process_group(backend, timeout=PATIENCE)
+        store, *_ = next(rendezvous("env://", rank(), size()))
+        # Processes that torchrun starts again find what those before them have left in its store.
+        own = PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
+        distributed.init_process_group(backend, store=own, rank=rank(), world_size=size(), timeout=PATIENCE)
     except RuntimeError as error:
         raise LostRankError(_lost()) from error
     _current = Ranks(rank(), size(), backend)

@@ -29,6 +29,7 @@ from hebblm.vision.document import tables
 from recipes import best_tables, conclusions, scale_tables
 from recipes import causal_tables as causal
 from recipes.markdown import ROOT, body, origin_of
+from recipes.scale import processes
 from recipes.study.cost.record import load
 from recipes.study.cost.tables import goal_table
 
@@ -163,6 +164,7 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
     },
     DOCS / "memory.md": {"disk": scale_tables.measured, "paper": scale_tables.paper},
     DOCS / "cost.md": {"cost": cost},
+    DOCS / "processes.md": {"processes": processes.throughput},
     DOCS / "huggingface.md": {
         "transformer": causal.transformer,
         "transformer-tuned": causal.transformer_tuned,

@@ -9,10 +9,12 @@ from pathlib import Path
 from rich.console import Console
 
 from hebblm.cli.common import guarded, parse
+from hebblm.cli.processes import check_processes, spread
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, parse_settings
 from hebblm.models.catalog import model_folder
 from hebblm.models.device import check_device
+from hebblm.ranks import opened
 from hebblm.suggest import unknown
 
 PROG = "hebblm-memory"
@@ -32,6 +34,7 @@ class BuildConfig:
         stride: tokens by which that window moves on.
         dtype: of the weights of such a model: auto, float32, bfloat16 or float16.
         device: auto, cpu or cuda.
+        processes: start so many on this machine, which divide the texts among them; or start the command by torchrun.
     """
 
     model: Path
@@ -42,6 +45,7 @@ class BuildConfig:
     stride: int | None = None
     dtype: str = "auto"
     device: str = "auto"
+    processes: int = 1
 
 
 @dataclass(frozen=True)
@@ -81,11 +85,10 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     if name not in subcommands:
         raise unknown("subcommand", name, subcommands, f"choose {', '.join(subcommands)}")
-    subcommands[name](rest, Console(highlight=False, soft_wrap=True, markup=False))
-    return 0
+    return subcommands[name](rest, Console(highlight=False, soft_wrap=True, markup=False))
 
 
-def _build(argv: list[str], console: Console) -> None:
+def _build(argv: list[str], console: Console) -> int:
     """Fill a memory with texts."""
     config = parse(
         BuildConfig,
@@ -94,6 +97,7 @@ def _build(argv: list[str], console: Console) -> None:
         description="Remember texts: hidden states of a model and the words that followed. Interrupted, it goes on.",
         example=f"{PROG} build --model small-wt2-raw --text novels/ --out memories/novels",
     )
+    check_processes(config.processes)
     check_device(config.device)
     model_folder(config.model)
     settings = parse_settings(config.set)
@@ -105,17 +109,25 @@ def _build(argv: list[str], console: Console) -> None:
     from hebblm.language_model import load
 
     text_files(config.text)
-    lm = load(
-        config.model, device=config.device, dtype=config.dtype, context=config.context, stride=config.stride
-    )
-    vocabulary = lm.vocabulary.fresh()
-    memory = build(lm.model, vocabulary, config.text, config.out, kept, name=lm.name)
+    if (status := spread(config.processes, PROG, "hebblm.cli.memory", ["build", *argv])) is not None:
+        return status
+    with opened(config.device) as ranks:
+        lm = load(
+            config.model,
+            device=config.device,
+            dtype=config.dtype,
+            context=config.context,
+            stride=config.stride,
+        )
+        vocabulary = lm.vocabulary.fresh()
+        memory = build(lm.model, vocabulary, config.text, config.out, kept, name=lm.name, ranks=ranks)
     console.print(
         f"{len(memory):,} entries in {config.out}; hebblm-read {config.model} --memory {config.out}"
     )
+    return 0
 
 
-def _info(argv: list[str], console: Console) -> None:
+def _info(argv: list[str], console: Console) -> int:
     """Tell what a memory holds."""
     config = parse(
         InfoConfig,
@@ -145,9 +157,10 @@ def _info(argv: list[str], console: Console) -> None:
     for text in texts:
         size = f" ({text['bytes']:,} bytes)" if "bytes" in text else ""
         console.print(f"  {text['path']}{size}")
+    return 0
 
 
-def _merge(argv: list[str], console: Console) -> None:
+def _merge(argv: list[str], console: Console) -> int:
     """Make one memory of two."""
     config = parse(
         MergeConfig,
@@ -159,6 +172,7 @@ def _merge(argv: list[str], console: Console) -> None:
     from hebblm.corpus_memory import merge
 
     console.print(f"{len(merge(config.first, config.second, config.out)):,} entries in {config.out}")
+    return 0
 
 
 if __name__ == "__main__":

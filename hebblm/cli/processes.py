@@ -12,19 +12,19 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from hebblm.errors import UserError
+from hebblm.errors import MOST, UserError
 from hebblm.ranks import THREADS, size
 
 ENDING = 10  # seconds that processes have to end once another one has failed
 LOOK = 1.0  # seconds between two looks at whether whoever started this process is there
 
 
-def check_processes(processes: int, most: int | None = None, what: str = "streams") -> None:
+def check_processes(processes: int, most: int = MOST, what: str = "streams") -> None:
     """Refuse a number of processes that cannot be.
 
     Args:
         processes: as the command line has it.
-        most: things that are divided among them; None where that is not known yet.
+        most: things that are divided among them, where that is known.
         what: these are, as an option names them.
 
     Raises:
@@ -34,7 +34,7 @@ def check_processes(processes: int, most: int | None = None, what: str = "stream
         raise UserError(f"--processes {processes} must be at least 1")
     if processes not in (1, size()) and size() > 1:
         raise UserError(f"--processes {processes} differs from the {size()} that were started; leave it out")
-    if most is not None and max(processes, size()) > most:
+    if max(processes, size()) > most:
         raise UserError(
             f"{max(processes, size())} processes are more than --{what} {most}; use as many {what} or more"
         )

@@ -18,6 +18,7 @@ from hebblm.evaluation.hyperparameters import parse_settings
 from hebblm.files import check_writable
 from hebblm.locks import held
 from hebblm.models.device import check_device, pick_device
+from hebblm.progress import say
 from hebblm.provenance import command_line, provenance
 from hebblm.ranks import current, leads, opened, size
 from hebblm.text.download import cache_dir, data_dirs
@@ -176,6 +177,8 @@ def _run(
     with contextlib.ExitStack() as stack:
         if leads():
             stack.enter_context(held(folder / RESULT_FILE, f"{config.experiment} of pictures"))
+            if setup.state.is_dir():
+                say(f"the run that was interrupted goes on in {folder}")
         current().wait()
         written = run_experiment(config.experiment, config.scale, setup, record)
         if written is None:

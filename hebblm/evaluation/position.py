@@ -151,6 +151,8 @@ def going_on(
             if ours:
                 signal.signal(signal.SIGINT, former)
         saved.clear()
+    with contextlib.suppress(OSError):  # it holds those of other runs
+        folder.parent.rmdir()
 
 
 def _forget(folder: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import partial
 
 import torch
@@ -51,37 +52,44 @@ def training_memory(
         ranks: that divide it.
     """
     whole = partial(_whole, model, ids, config, dictionary_hash=dictionary_hash, normalized=head is not None)
-    if ranks.size == 1:
-        memory = whole()
-    else:
-        first = whole() if ranks.leads else None
-        ranks.wait()
-        memory = _share(first or whole(), config, device_of(model), ranks)
+    memory = whole(ranks=ranks)
+    if ranks.size > 1:
+        memory = _share(memory, config, device_of(model), ranks)
     if head is not None:
         _include_rows(memory, head, len(model.head.weight))
     return memory
 
 
 def _whole(
-    model: TrainedModel, ids: Ids, config: MemoryConfig, *, dictionary_hash: str, normalized: bool
+    model: TrainedModel,
+    ids: Ids,
+    config: MemoryConfig,
+    *,
+    dictionary_hash: str,
+    normalized: bool,
+    ranks: Ranks,
 ) -> AnyMemory:
-    """Return the memory of all the training text, with log-normalisers of the model's own rows if that is wanted."""
+    """Return the memory of all the training text, with log-normalisers of the model's own rows if that is wanted.
+
+    Ranks read it together, and all of them find it in the cache.
+    """
     device, model_hash = device_of(model), model.sha256
     identity = [model_hash, dictionary_hash, config.identity(), len(ids), *model.reading().values()]
     folders = [cache_dir() / "memory" / hash_of(key) for key in (identity, [*identity, "log-normalizers"])]
     folder = folders[normalized or folders[1].exists()]
     parts = Parts(folder.with_name(f"{folder.name}.parts"))
-    if not folder.exists():
-        memory = build_memory(model.key_width, config, device, work=parts.folder)
-        with parts.held("the memory of the training text"):
-            if not folder.exists():  # another process may have built it meanwhile
+    if not ranks.told(folder.exists())[0]:
+        memory = build_memory(model.key_width, config, device, work=parts.folder if ranks.leads else None)
+        with parts.held("the memory of the training text") if ranks.leads else nullcontext():
+            if not ranks.told(folder.exists())[0]:  # another process may have built it meanwhile
                 save = partial(
                     save_memory, memory, folder, model_hash=model_hash, dictionary_hash=dictionary_hash
                 )
-                _build(memory, model, ids, parts, normalized=normalized, save=save)
+                _build(memory, model, ids, parts, normalized=normalized, save=save, ranks=ranks)
     else:
         say(f"the memory of the training text is there from an earlier run ({folder})")
-    shutil.rmtree(parts.folder, ignore_errors=True)
+    if ranks.leads:
+        shutil.rmtree(parts.folder, ignore_errors=True)
     return load_memory(folder, model_hash=model_hash, dictionary_hash=dictionary_hash, device=device)
 
 
@@ -93,27 +101,38 @@ def _build(
     *,
     normalized: bool,
     save: Callable[[], None],
+    ranks: Ranks,
 ) -> None:
-    """Fill a memory with the training text, and save it; parts that are there are not computed again."""
-    total, done = model.segment_count(len(ids) - 1), parts.finished()
-    parts.check(done)
+    """Fill a memory with the training text, and save it; parts that are there are not computed again.
+
+    Ranks read their shares of each part; the first one fills and saves.
+    """
+    total, done = model.segment_count(len(ids) - 1), ranks.told(parts.finished())[0]
+    if ranks.leads:
+        parts.check(done)
     state = unpacked_state(parts.load(done - 1), device_of(model)) if done else None
-    for part in map(parts.load, range(done)):
+    for part in map(parts.load, range(done) if ranks.leads else ()):
         memory.add(part["keys"], part["labels"], part.get("log-normalizers"))
     whence = f"goes on from part {done + 1:,} of {total:,}" if done else f"is read once, in {total:,} parts"
     say(f"the memory of the training text {whence}; if it is interrupted, the same command goes on")
     with bar() as progress:
         resumed = f", going on from part {done + 1:,}" if done else ""
         task = progress.add_task(f"training memory{resumed}", total=total + 1, completed=done, unit="parts")
-        for index, segment in enumerate(model.segments(ids, done, state), done):
+        read = model.segments(ids, done, state, ranks.rank, ranks.size)
+        for index, segment in enumerate(read, done):
             tensors = {"keys": segment.keys.to(memory.dtype), "labels": segment.labels}
             if normalized:
                 # Those of the keys as they are stored: what is followed has to add up with what is not.
                 tensors["log-normalizers"] = log_normalizers(tensors["keys"], model.head)
-            memory.add(tensors["keys"], tensors["labels"], tensors.get("log-normalizers"))
-            parts.save(index, {**tensors, **packed_state(segment.state)})
+            tensors |= packed_state(segment.state)
+            tensors = {name: ranks.led(rows) for name, rows in tensors.items()}
+            if ranks.leads:
+                memory.add(tensors["keys"], tensors["labels"], tensors.get("log-normalizers"))
+                parts.save(index, tensors)
             progress.advance(task)
-        save()  # with the index, the last step
+        if ranks.leads:
+            save()  # with the index, the last step
+        ranks.wait()
         progress.advance(task)
 
 

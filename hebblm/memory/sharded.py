@@ -223,10 +223,14 @@ def _packed(*columns: Tensor) -> Tensor:
 
 def _unpacked(rows: Tensor, *like: Tensor) -> list[Tensor]:
     """Return the tensors (N, ...) that were packed, which are of the kind of others; the inverse of :func:`_packed`."""
+    # A single row would be contiguous where it lies, and that is nowhere a number may begin.
     widths = [each.shape[1:].numel() * each.element_size() for each in like]
     parts = torch.split(rows, widths, dim=1)
     return [
-        part.contiguous().view(-1).view(each.dtype).view(len(rows), *each.shape[1:])
+        part.clone(memory_format=torch.contiguous_format)
+        .view(-1)
+        .view(each.dtype)
+        .view(len(rows), *each.shape[1:])
         for part, each in zip(parts, like, strict=True)
     ]
 

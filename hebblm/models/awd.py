@@ -178,9 +178,11 @@ class AwdModel:
         """Return the mean square of the gradient of a segment's mean loss, by parameter."""
         return awd_segments.gradient_mean_squares(self.model, train, segment)
 
-    def segments(self, ids: Ids, done: int = 0, state: State | None = None) -> Iterator[Segment]:
+    def segments(
+        self, ids: Ids, done: int = 0, state: State | None = None, rank: int = 0, ranks: int = 1
+    ) -> Iterator[Segment]:
         """Read a training stream in parts side by side; see :func:`hebblm.models.awd_segments.read_segments`."""
-        return awd_segments.read_segments(self.model, ids, done, state)
+        return awd_segments.read_segments(self.model, ids, done, state, rank, ranks)
 
     def segment_count(self, total: int) -> int:
         """Return in how many segments ``total`` labels are given."""

@@ -15,6 +15,7 @@ from awd_lstm.streams import ParallelStreams
 from hebblm.models import base
 from hebblm.models.base import Ids, Segment
 from hebblm.progress import track
+from hebblm.ranks import share
 
 STREAMS = 40
 SEGMENT = 256
@@ -23,7 +24,12 @@ WARM_UP = 256
 
 @torch.no_grad()
 def read_segments(
-    model: AWDLSTM, ids: Ids, done: int = 0, before: base.State | None = None
+    model: AWDLSTM,
+    ids: Ids,
+    done: int = 0,
+    before: base.State | None = None,
+    rank: int = 0,
+    ranks: int = 1,
 ) -> Iterator[Segment]:
     """Read the training stream; its segments hold every label but the first, once.
 
@@ -36,16 +42,21 @@ def read_segments(
         ids: (T,) the training stream.
         done: segments that were read before.
         before: the network's state behind them.
+        rank: of several processes, over which the parts are divided in their order.
+        ranks: how many they are.
     """
     device = model.bias.device
     total = len(ids) - 1
     streams, stride = streams_of(total)
-    begins = [b * stride for b in range(streams)]
-    state = model.initial_state(streams) if before is None else layers_of(before)
+    mine = share(streams, rank, ranks)
+    begins = [b * stride for b in mine]
+    state = model.initial_state(len(mine))
+    if before is not None:
+        state = tuple((h[mine.start : mine.stop], c[mine.start : mine.stop]) for h, c in layers_of(before))
     for start in range(done * SEGMENT if done else -WARM_UP, stride, SEGMENT):
         stop = min(start + SEGMENT, stride)
-        block = torch.zeros(streams, stop - start + 1, dtype=torch.int64)
-        real = torch.zeros(streams, stop - start, dtype=torch.bool)
+        block = torch.zeros(len(mine), stop - start + 1, dtype=torch.int64)
+        real = torch.zeros(len(mine), stop - start, dtype=torch.bool)
         for row, begin in enumerate(begins):
             low, high = begin + start, min(begin + stop, total)
             first = max(low, 0)
@@ -54,6 +65,10 @@ def read_segments(
                     ids[first : high + 1].astype("int64")
                 )
                 real[row, first - low : high - low] = True
+        if not mine:
+            if start >= 0:
+                yield Segment(model.embedding[:0], block.new_zeros(0, device=device), named_state(state))
+            continue
         out = model(block[:, :-1].to(device), state)
         # A part that starts at the very beginning of the text has no past: its state stays empty until position 0.
         state = tuple((_cold(h, start, begins), _cold(c, start, begins)) for h, c in out.state)

@@ -137,13 +137,17 @@ class TrainedModel(Protocol):
             segment: tokens a step.
         """
 
-    def segments(self, ids: Ids, done: int = 0, state: State | None = None) -> Iterator[Segment]:
+    def segments(
+        self, ids: Ids, done: int = 0, state: State | None = None, rank: int = 0, ranks: int = 1
+    ) -> Iterator[Segment]:
         """Read a training stream; its segments hold every label but the first, once.
 
         Args:
             ids: (T,) the stream.
             done: segments that were read before.
             state: the network's behind them.
+            rank: of several processes: a segment is what they give, that of the first one first.
+            ranks: how many they are.
         """
 
     def segment_count(self, total: int) -> int:

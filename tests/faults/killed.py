@@ -37,6 +37,7 @@ class Job:
     arguments: tuple[str, ...]
 
 
+GOES_ON = ("goes on behind", "goes on from", "goes on in", "going on from")
 SLOW = (
     "hebblm.bench.harness",
     "hebblm.corpus_memory",
@@ -49,7 +50,10 @@ SLOW = (
     "hebblm.tuning.tune",
     "hebblm.vision.document",
     "hebblm.vision.experiments",
+    "matplotlib.pyplot",
+    "sacremoses",
     "sklearn.datasets",
+    "torch._dynamo",
 )
 OFTEN = (
     ("hebblm.evaluation.position", "EVERY", 0.0),
@@ -161,13 +165,19 @@ def _timeless(value: Any) -> Any:
     return [_timeless(item) for item in value] if isinstance(value, list) else value
 
 
-def campaign(name: str, root: Path, count: int) -> dict[str, Any]:
+def campaign(name: str, root: Path, count: int, minutes: float = float("inf")) -> dict[str, Any]:
     """Kill a command ``count`` times at random moments, a run in two, and say what was found.
+
+    Args:
+        name: of the command.
+        root: of everything that is written.
+        count: of kills.
+        minutes: after which it ends with fewer.
 
     Returns:
         How often it was ``tried``, how often it ``survived``: the run after the kill ended well with the files of a run
-        that was left alone, and no others; ``ended``: how often the command was over before the kill; ``found``: what
-        else.
+        that was left alone, and no others; ``resumed``: how many of these said that they go on; ``ended``: how often
+        the command was over before the kill; ``found``: what else.
     """
     job, draw = JOBS[name], random.Random(name)
     world(root)
@@ -175,14 +185,18 @@ def campaign(name: str, root: Path, count: int) -> dict[str, Any]:
     status, length = run(job, root)
     assert status == 0, (root / "log").read_text()
     expected = files(root)
-    survived, ended, found = 0, 0, []
-    for number in range(count):
+    survived, resumed, ended, found = 0, 0, 0, []
+    begun, number = time.monotonic(), 0
+    while number < count and time.monotonic() - begun < 60 * minutes:
         shutil.rmtree(root / "out", ignore_errors=True)
         if number % 2:  # with the cache that a run left, and without
             shutil.rmtree(root / "cache", ignore_errors=True)
+        number += 1
         moment = draw.uniform(0, length)
         ended += run(job, root, moment)[0] == 0
         (status, _), now = run(job, root), files(root)
+        said = (root / "log").read_text()
+        resumed += any(words in said for words in GOES_ON)
         if status == 0 and now == expected:
             survived += 1
         else:
@@ -190,8 +204,15 @@ def campaign(name: str, root: Path, count: int) -> dict[str, Any]:
             found.append(
                 f"{name} killed after {moment:.2f} s: status {status}, {', '.join(sorted(others)[:4])}"
             )
-    return {"tried": count, "survived": survived, "ended": ended, "seconds": round(length, 2), "found": found}
+    return {
+        "tried": number,
+        "survived": survived,
+        "resumed": resumed,
+        "ended": ended,
+        "seconds": round(length, 2),
+        "found": found,
+    }
 
 
 if __name__ == "__main__":
-    print(campaign(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])))
+    print(json.dumps(campaign(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))))

@@ -1,6 +1,6 @@
 """All of it: figures as JSON, and as the tables of docs/reliability.md.
 
-Usage: python -m tests.faults.run [GROUP ...] [--damaged 10000] [--kills 100] [--page]
+Usage: python -m tests.faults.run [GROUP ...] [--damaged 10000] [--kills 100] [--commands eval,tune] [--page]
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hebblm.files import read_json, write_json, write_text
+from hebblm.locks import held
 from hebblm.provenance import commit, versions
 
 from . import disk, numbers, options, pages, soak, supply, texts, variants
@@ -42,10 +43,12 @@ def damage_all(record: dict[str, Any], scratch: Path, count: int) -> Iterator[No
         yield
 
 
-def kill_all(record: dict[str, Any], scratch: Path, count: int) -> Iterator[None]:
+def kill_all(
+    record: dict[str, Any], scratch: Path, count: int, commands: list[str], minutes: float
+) -> Iterator[None]:
     """Put figures of killed commands into a record, a command at a time."""
-    for name in JOBS:
-        record["killed"][name] = kill(name, scratch / name.replace(" ", "-"), count)
+    for name in commands:
+        record["killed"][name] = kill(name, scratch / name.replace(" ", "-"), count, minutes)
         print(name, record["killed"][name], flush=True)
         yield
 
@@ -77,9 +80,14 @@ def table(record: dict[str, Any]) -> str:
         right = counts.get(RIGHT, 0)
         whole = f"{right:,}" if counts["hashed"] else f"{right:,} as something"
         lines.append(f"| {name} | {tried:,} | {whole} | {counts.get(REFUSED, 0):,} | {wrong:,} |")
-    lines += ["", "| Killed with -9, run again | tried | same files, no others |", "| --- | --- | --- |"]
     lines += [
-        f"| {name} | {one['tried']:,} | {one['survived']:,} |" for name, one in record["killed"].items()
+        "",
+        "| Killed with -9, run again | tried | same files, no others | of these went on, not anew |",
+        "| --- | --- | --- | --- |",
+    ]
+    lines += [
+        f"| {name} | {one['tried']:,} | {one['survived']:,} | {one['resumed']:,} |"
+        for name, one in record["killed"].items()
     ]
     for group, module in OTHERS.items():
         if group in record["others"]:
@@ -105,6 +113,8 @@ def main() -> None:
     parser.add_argument("groups", nargs="*", help=f"of {', '.join(known)}; all if none is named")
     parser.add_argument("--damaged", type=int, default=10_000, help="files of each format")
     parser.add_argument("--kills", type=int, default=100, help="of each command")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="for the kills of each command")
+    parser.add_argument("--commands", default=",".join(JOBS), help="that are killed")
     parser.add_argument("--page", action="store_true", help="only write the page from the figures there are")
     asked = parser.parse_args()
     if unknown := set(asked.groups) - set(known):
@@ -132,7 +142,9 @@ def _measure(group: str, asked: argparse.Namespace, scratch: Path) -> None:
     """Make the figures of a group anew; each is written as it comes, beside those that others wrote meanwhile."""
     parts: dict[str, Callable[[dict[str, Any]], Iterator[None]]] = {
         "damaged": lambda record: damage_all(record, scratch, asked.damaged),
-        "killed": lambda record: kill_all(record, scratch, asked.kills),
+        "killed": lambda record: kill_all(
+            record, scratch, asked.kills, asked.commands.split(","), asked.minutes
+        ),
     }
     started, own = time.monotonic(), {"damaged": {}, "killed": {}, "others": {}}
     said = {
@@ -141,11 +153,12 @@ def _measure(group: str, asked: argparse.Namespace, scratch: Path) -> None:
     }
     said |= {"commit": commit(), "versions": versions()}
     for _ in parts.get(group, lambda record: try_all(record, scratch, group))(own):
-        record = _record()
-        for section, found in own.items():
-            record[section] |= found
-        record["made"][group] = {**said, "seconds": round(time.monotonic() - started)}
-        write_json(RECORD, record)
+        with held(RECORD, "the figures"):  # several groups and commands may be tried at once
+            record = _record()
+            for section, found in own.items():
+                record[section] |= found
+            record["made"][group] = {**said, "seconds": round(time.monotonic() - started)}
+            write_json(RECORD, record)
 
 
 if __name__ == "__main__":

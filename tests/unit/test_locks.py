@@ -85,6 +85,15 @@ def test_what_a_killed_process_held_is_free(tmp_path: Path, capsys: pytest.Captu
     assert not capsys.readouterr().err
 
 
+def test_folders_made_for_a_lock_stay_only_if_something_stands_there(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), held(tmp_path / "a" / "b" / "made", "a thing"):
+        raise KeyError
+    assert not list(tmp_path.iterdir())
+    with held(tmp_path / "a" / "b" / "made", "a thing"):
+        (tmp_path / "a" / "kept").touch()
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["kept"]
+
+
 def test_what_fails_lets_go(tmp_path: Path) -> None:
     with pytest.raises(KeyError), held(tmp_path / "made", "a thing"):
         raise KeyError

@@ -20,6 +20,7 @@ from hebblm.models.huggingface.head import FoundHead, states_before
 from hebblm.models.huggingface.key import Key
 from hebblm.models.update import BaseUpdate
 from hebblm.progress import track
+from hebblm.ranks import share
 from hebblm.types import OutputHead
 
 Steps = Literal["many", "one", "none"]
@@ -124,7 +125,9 @@ class HuggingFaceModel:
         return torch.cat(parts, -1), getattr(out, self.carries or "", None)
 
     @torch.no_grad()
-    def segments(self, ids: Ids, done: int = 0, state: State | None = None) -> Iterator[Segment]:
+    def segments(
+        self, ids: Ids, done: int = 0, state: State | None = None, rank: int = 0, ranks: int = 1
+    ) -> Iterator[Segment]:
         """Read a training stream in windows, several at a time; its segments hold every label but the first, once.
 
         Each window begins with the ``context - stride`` tokens before it, whose states are thrown away.
@@ -133,6 +136,8 @@ class HuggingFaceModel:
             ids: (T,) the stream.
             done: segments that were read before.
             state: not needed.
+            rank: of several processes, over which a segment's windows are divided in their order.
+            ranks: how many they are.
         """
         total, device = len(ids) - 1, self.head.weight.device
         stream = torch.from_numpy(np.asarray(ids, dtype=np.int64))
@@ -143,6 +148,11 @@ class HuggingFaceModel:
                 min((segment + 1) * self._together * self.stride, total),
                 self.stride,
             )
+            mine = share(len(starts), rank, ranks)
+            starts = starts[mine.start : mine.stop]
+            if not starts:
+                yield Segment(self.head.weight.new_empty(0, self.key_width), stream[:0].to(device), {})
+                continue
             block = torch.zeros(len(starts), self.context, dtype=torch.int64)
             keep = torch.zeros(len(starts), self.context, dtype=torch.bool)
             labels = []

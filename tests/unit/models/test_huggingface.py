@@ -134,6 +134,10 @@ def test_training_states_are_those_of_windows_in_the_order_of_the_text() -> None
         )
     rest = list(model.segments(ids, done=3))
     assert torch.equal(rest[0].keys, segments[3].keys)
+    shares = [list(model.segments(ids, 3, None, rank, 2)) for rank in range(2)]
+    for index, segment in enumerate(rest):
+        assert torch.equal(torch.cat([share[index].labels for share in shares]), segment.labels)
+        torch.testing.assert_close(torch.cat([share[index].keys for share in shares]), segment.keys)
 
 
 @pytest.mark.parametrize("rule", ["sgd", "rms"])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
 from hebblm.errors import UserError
-from hebblm.models.awd import AwdBase
+from hebblm.models.awd import AwdBase, AwdModel
 from hebblm.models.base import LearningBase
 from hebblm.models.huggingface.open import open_causal
 
@@ -44,3 +46,19 @@ def test_transformers(name: str) -> None:
             model.base(streams=STREAMS)
         return
     check(model.base(streams=STREAMS), [model.base() for _ in range(STREAMS)], 60)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 7])
+def test_processes_read_a_training_text_in_shares(ranks: int) -> None:
+    model = AwdModel(toy.tiny_model(), Path("none"), "checkpoint", "0")
+    ids = toy.tokens(5, 4_400, toy.SOURCE)  # four parts side by side
+    for done, state in ((0, None), (2, list(model.segments(ids))[1].state)):
+        whole = list(model.segments(ids, done, state))
+        shares = [list(model.segments(ids, done, state, rank, ranks)) for rank in range(ranks)]
+        assert len(whole) > 1
+        for index, segment in enumerate(whole):
+            parts = [share[index] for share in shares]
+            assert torch.equal(torch.cat([part.labels for part in parts]), segment.labels)
+            torch.testing.assert_close(torch.cat([part.keys for part in parts]), segment.keys)
+            for name, tensor in segment.state.items():
+                torch.testing.assert_close(torch.cat([part.state[name] for part in parts]), tensor)

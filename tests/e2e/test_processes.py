@@ -1,0 +1,207 @@
+"""Several processes through the command: one result, the numbers of one process, one line for what goes wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from hebblm.cli.eval import main as evaluate
+from hebblm.cli.memory import main as remember
+from hebblm.corpus_memory import Held
+
+from .conftest import World
+
+ROOT = Path(__file__).parents[2]
+WAIT = 200.0  # seconds for a busy machine to start a few processes
+METHODS = "lstm,cache,knn,mixture,mbpa,hebb,mixture+hebb,dynamic,dynamic+best,best"
+
+
+def chosen(world: World, folder: Path, *more: str) -> list[str]:
+    arguments = ["--checkpoint", str(world.model), "--target", str(world.other_prepared), "--device", "cpu"]
+    arguments += ["--methods", METHODS, "--set", "dynamic.rule=sgd", "dynamic.lr=0.01", "--log-samples"]
+    arguments += ["--update-every", "10", "--k", "20", "--streams", "3", "--max-tokens", "240"]
+    return [*arguments, "--output-path", str(folder), *more]
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+
+
+def losses(folder: Path) -> dict[str, np.ndarray[Any, Any]]:
+    table = pq.read_table(folder / "tokens.parquet")
+    return {name: table[name].to_numpy() for name in table.column_names if name.startswith("nll_")}
+
+
+def test_two_processes_write_one_result(world: World, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "hebblm.cli.eval", *chosen(world, tmp_path / "two", "--processes", "2")]
+    done = subprocess.run(
+        command, env=environment(), capture_output=True, text=True, timeout=WAIT, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("results in") == 1
+    assert done.stderr.count("reads the text as one stream") == 1
+    assert evaluate(chosen(world, tmp_path / "one")) == 0
+    one, two = losses(tmp_path / "one"), losses(tmp_path / "two")
+    assert set(one) == set(two) == {f"nll_{name}" for name in METHODS.split(",")}
+    for name, nll in one.items():
+        assert abs(float(nll.astype(float).mean() - two[name].astype(float).mean())) < 1e-6, name
+        np.testing.assert_allclose(two[name], nll, rtol=0, atol=1e-4, err_msg=name)
+    records = [json.loads((tmp_path / name / "result.json").read_text()) for name in ("one", "two")]
+    told = records[1]["scenario"].pop("processes")
+    assert records[0]["scenario"] == records[1]["scenario"]
+    assert records[0]["memory"] == records[1]["memory"]
+    assert (told["processes"], told["backend"]) == (2, "gloo")
+    assert told["bytes_a_token"] > 1000
+    assert told["seconds_a_token"] > 0
+
+
+def run(module: str, arguments: list[str], cache: Path) -> None:
+    command = [sys.executable, "-m", f"hebblm.cli.{module}", *arguments]
+    environ = {**environment(), "HEBBLM_CACHE": str(cache)}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=WAIT, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_two_processes_build_the_memory_of_the_training_text(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ["--intra-domain", str(world.prepared), "--checkpoint", str(world.model), "--device", "cpu"]
+    arguments += ["--methods", "mixture,hebb", "--memory-content", "both", "--training-entries", "3000"]
+    arguments += [
+        "--max-tokens",
+        "90",
+        "--update-every",
+        "10",
+        "--k",
+        "20",
+        "--streams",
+        "3",
+        "--log-samples",
+    ]
+    two = [*arguments, "--output-path", str(tmp_path / "two"), "--processes", "2"]
+    run("eval", two, tmp_path / "cache")
+    monkeypatch.setenv("HEBBLM_CACHE", str(tmp_path / "another"))
+    assert evaluate([*arguments, "--output-path", str(tmp_path / "one")]) == 0
+    for name, nll in losses(tmp_path / "one").items():
+        np.testing.assert_allclose(losses(tmp_path / "two")[name], nll, rtol=0, atol=1e-4, err_msg=name)
+    records = [json.loads((tmp_path / name / "result.json").read_text()) for name in ("one", "two")]
+    assert [record["memory"]["entries"] for record in records] == [3090, 3090]
+
+
+def test_two_processes_build_a_memory(world: World, tmp_path: Path) -> None:
+    arguments = ["build", "--model", str(world.model), "--text", str(world.text), str(world.other)]
+    arguments += ["--device", "cpu", "--out"]
+    run("memory", [*arguments, str(tmp_path / "two"), "--processes", "2"], tmp_path / "cache")
+    assert remember([*arguments, str(tmp_path / "one")]) == 0
+    one, two = (Held.of(tmp_path / name) for name in ("one", "two"))
+    assert one.words == two.words
+    assert one.about["texts"] == two.about["texts"]
+    for name in one.manifest.files:
+        first, second = ((each.folder / name).read_bytes() for each in (one, two))
+        if name.startswith("keys"):
+            keys = [np.frombuffer(data, dtype=np.float32) for data in (first, second)]
+            np.testing.assert_allclose(keys[0], keys[1], rtol=0, atol=1e-6)
+        elif name.startswith("values"):
+            assert first == second
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--processes", "0"], "--processes 0 must be at least 1"),
+        (["--processes", "4"], "4 processes are more than --streams 3"),
+        (["--processes", "2", "--vocabulary", "open"], "open"),
+    ],
+)
+def test_what_processes_cannot_be(
+    world: World, tmp_path: Path, arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert evaluate(chosen(world, tmp_path / "none", *arguments)) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert told in line
+    assert not (tmp_path / "none").exists()
+
+
+def test_other_processes_than_were_started(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in {
+        "RANK": "0",
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    assert evaluate(chosen(world, tmp_path, "--processes", "3")) == 2
+    assert "--processes 3 differs from the 2 that were started" in capsys.readouterr().err
+
+
+def test_a_mistake_that_all_see_is_told_once(world: World, tmp_path: Path) -> None:
+    arguments = chosen(world, tmp_path / "none", "--processes", "2", "--set", "memory.capacity=50")
+    command = [sys.executable, "-m", "hebblm.cli.eval", *arguments]
+    done = subprocess.run(
+        command, env=environment(), capture_output=True, text=True, timeout=WAIT, check=False
+    )
+    assert done.returncode == 2, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert "memory.capacity=50 is not divided over 2 processes" in line
+
+
+def children(process: int) -> dict[str, int]:
+    """Return the ranks that a process has started, with their numbers."""
+    found = {}
+    for task in Path(f"/proc/{process}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            variables = Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
+            found |= {word[5:].decode(): int(child) for word in variables if word.startswith(b"RANK=")}
+    return found
+
+
+@pytest.mark.faults
+def test_a_rank_that_is_killed_is_named(world: World, tmp_path: Path) -> None:
+    arguments = chosen(world, tmp_path / "none", "--processes", "2", "--max-tokens", "100000")
+    environ = {**environment(), "HEBBLM_CACHE": str(tmp_path / "cache")}
+    command = [sys.executable, "-m", "hebblm.cli.eval", *arguments]
+    process = subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, text=True)
+    end = time.monotonic() + WAIT
+    while not (tmp_path / "cache" / "positions").exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    ranks = children(process.pid)
+    assert sorted(ranks) == ["0", "1"]
+    os.kill(ranks["1"], signal.SIGKILL)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    lines = [line for line in errors.splitlines() if "error" in line]
+    assert len(lines) == 1, errors
+    assert f"rank 1 of 2 (process {ranks['1']}) was killed by SIGKILL" in lines[0]
+    assert not Path(f"/proc/{ranks['0']}").exists()
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("seed", [1])
+def test_killed_ranks_go_on_when_they_are_started_again(world: World, tmp_path: Path, seed: int) -> None:
+    start = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "3"]
+    long = ["--max-tokens", "600"]
+    arguments = ["-m", "tests.e2e.killed_ranks", str(seed), *chosen(world, tmp_path / "two", *long)]
+    environ = {**environment(), "HEBBLM_CACHE": str(tmp_path / "cache")}
+    command = [sys.executable, *start, *arguments]
+    done = subprocess.run(
+        command, env=environ, cwd=ROOT, capture_output=True, text=True, timeout=3 * WAIT, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("goes on behind its first") >= 3, done.stderr
+    assert evaluate(chosen(world, tmp_path / "one", *long)) == 0
+    one, two = losses(tmp_path / "one"), losses(tmp_path / "two")
+    for name, nll in one.items():
+        np.testing.assert_allclose(two[name], nll, rtol=0, atol=1e-4, err_msg=name)
+    assert not list((tmp_path / "cache" / "positions").iterdir())
