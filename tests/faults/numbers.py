@@ -19,7 +19,7 @@ from hebblm.memory import FlatMemory
 from hebblm.types import OutputHead
 
 from ..support import toy
-from .figures import Case
+from .figures import FOREVER, Case, Clock
 from .sandbox import Writer, make_world, run
 
 HEADING = "Numbers at their ends"
@@ -155,11 +155,13 @@ def trial(asked: Problem) -> str:
     return "finite"
 
 
-def tables(scratch: Path, count: int) -> Case:
+def tables(scratch: Path, count: int, clock: Clock = FOREVER) -> Case:
     """Evaluate with such settings, and look for what is no number in everything that is written."""
     root, case, refused = scratch / "world", Case(), 0
     make_world(root)
     for seed in range(count):
+        if clock.over():
+            break
         asked = problem(seed)
         dtype = str(asked.key_dtype).removeprefix("torch.").replace("float64", "float32")
         changes = " ".join(f"{name}={value}" for name, value in asked.settings.items())
@@ -169,18 +171,23 @@ def tables(scratch: Path, count: int) -> Case:
         refused += ended.status == 2
         wrong = ended.defect()
         for path in out.rglob("*") if not wrong and ended.status == 0 else ():
-            if path.suffix in (".md", ".csv", ".json", ".tex") and (found := NO_NUMBER.search(path.read_text())):
+            if path.suffix in (".md", ".csv", ".json", ".tex") and (
+                found := NO_NUMBER.search(path.read_text())
+            ):
                 wrong = f"{path.name} says {found[0]}"
         case.count(f"seed {seed}: {wrong}" if wrong else "")
     case.note = f"{refused:,} refused"
     return case
 
 
-def cases(scratch: Path) -> Iterator[tuple[str, Case]]:
+def cases(scratch: Path, clock: Clock) -> Iterator[tuple[str, Case]]:
     """Try every seed; yield the methods' figures, and those of whole evaluations."""
+    yield "tables of whole evaluations", tables(scratch, EVALUATIONS, clock)
     found = {name: Case() for name in RULES}
     refused = dict.fromkeys(RULES, 0)
     for seed in range(COUNT):
+        if clock.over():
+            break
         asked = problem(seed)
         what = trial(asked)
         if what == NOT_FINITE_ITSELF:
@@ -190,4 +197,3 @@ def cases(scratch: Path) -> Iterator[tuple[str, Case]]:
     for name, case in found.items():
         case.note = f"{refused[name]:,} refused"
         yield name, case
-    yield "tables of whole evaluations", tables(scratch, EVALUATIONS)

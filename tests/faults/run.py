@@ -50,10 +50,10 @@ def kill_all(record: dict[str, Any], scratch: Path, count: int) -> Iterator[None
         yield
 
 
-def try_all(record: dict[str, Any], scratch: Path, group: str) -> Iterator[None]:
+def try_all(record: dict[str, Any], scratch: Path, group: str, clock: Clock) -> Iterator[None]:
     """Put figures of one of the other groups into a record, a case at a time."""
     found: dict[str, Any] = {}
-    for name, case in OTHERS[group].cases(scratch):
+    for name, case in OTHERS[group].cases(scratch, clock):
         found[name] = case.to_json()
         record["others"][group] = {"mended": list(OTHERS[group].MENDED), "cases": found}
         print(
@@ -105,6 +105,9 @@ def main() -> None:
     parser.add_argument("groups", nargs="*", help=f"of {', '.join(known)}; all if none is named")
     parser.add_argument("--damaged", type=int, default=10_000, help="files of each format")
     parser.add_argument("--kills", type=int, default=100, help="of each command")
+    parser.add_argument(
+        "--minutes", type=float, help="of each group but damaged and killed; all that it takes if not given"
+    )
     parser.add_argument("--page", action="store_true", help="only write the page from the figures there are")
     asked = parser.parse_args()
     if unknown := set(asked.groups) - set(known):
@@ -140,7 +143,7 @@ def _measure(group: str, asked: argparse.Namespace, scratch: Path) -> None:
         "seed": "numbers from 0",
     }
     said |= {"commit": commit(), "versions": versions()}
-    for _ in parts.get(group, lambda record: try_all(record, scratch, group))(own):
+    for _ in parts.get(group, lambda record: try_all(record, scratch, group, Clock(asked.minutes)))(own):
         record = _record()
         for section, found in own.items():
             record[section] |= found

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .figures import Case
+from .figures import Case, Clock
 
 HEADING = "Other versions and processors"
 MENDED: tuple[str, ...] = ()
@@ -101,10 +101,12 @@ def count_tests(variant: Variant, scratch: Path, case: Case, selection: tuple[st
         case.count(f"no tests: {last[0]}")
 
 
-def cases(scratch: Path, selection: tuple[str, ...] = SELECTION) -> Iterator[tuple[str, Case]]:
+def cases(scratch: Path, clock: Clock, selection: tuple[str, ...] = SELECTION) -> Iterator[tuple[str, Case]]:
     """Try every variant: the tests, and every method's loss beside the plain one's."""
     plain: dict[str, float] = {}
     for variant in variants():
+        if clock.over():
+            return
         case = Case()
         count_tests(variant, scratch, case, selection)
         tests = case.tried
