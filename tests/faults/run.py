@@ -19,6 +19,7 @@ from hebblm.provenance import commit, versions
 
 from . import disk, numbers, options, pages, soak, supply, texts, variants
 from .damage import DEFECTS, REFUSED, RIGHT, campaign
+from .figures import Clock
 from .formats import FORMATS
 from .killed import JOBS
 from .killed import campaign as kill
