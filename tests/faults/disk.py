@@ -18,7 +18,10 @@ from .figures import FOREVER, Case, Clock
 from .sandbox import WRITERS, Ended, Writer, make_world, run, tree
 
 HEADING = "Disk"
-MENDED: tuple[str, ...] = ()
+MENDED: tuple[str, ...] = (
+    "a part of a computation on a full disk ended in a traceback",
+    "a run whose first tokens found no neighbour could not be inspected",
+)
 STRANGER = 54321  # a user id without a home, a name or rights
 SIZES = (0, 1, 100, 2_000, 20_000, 200_000)  # bytes that a file may have, or pages that a file system has
 MOUNTED = Path("/proc/mounts")
