@@ -171,6 +171,9 @@ def test_a_defect_of_the_program_keeps_its_traceback() -> None:
         ("config.x: 1\n", "'config.x'"),
         ("names: {class_path: os.system}\n", "'class_path'"),
         ("values: {x: [{init_args: {}}]}\n", "'init_args'"),
+        ("names: {x: y}\n", "names holds names and values; write a list"),
+        (f"rate: {'9' * 400}\n", "more than 53 bits"),
+        ("max_tokens: !!timestamp 2001-01-0\n", "tags are not read"),
     ],
 )
 def test_a_file_names_neither_itself_nor_classes(text: str, told: str, tmp_path: Path) -> None:
