@@ -23,7 +23,7 @@ def load(text: str, **options: Any) -> Any:
     """Return what a text says: plain values, of which none stands for another.
 
     Raises:
-        yaml.YAMLError: not YAML, too long, too deep, or it has anchors or aliases, by which few bytes say much.
+        yaml.YAMLError: not YAML, too long, too deep, or it has tags, anchors or aliases, by which few bytes say much.
         ValueError: a number of too many digits.
     """
     if len(text) > LONGEST:
@@ -32,6 +32,8 @@ def load(text: str, **options: Any) -> Any:
     for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
         if getattr(event, "anchor", None) is not None:
             raise yaml.YAMLError("anchors and aliases are not read")
+        if getattr(event, "tag", None) is not None:
+            raise yaml.YAMLError("tags are not read")
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > DEEPEST:
             raise yaml.YAMLError(f"nested more than {DEEPEST} deep")
@@ -68,6 +70,11 @@ class ConfigFile(ActionConfigFile):
         for key in _keys(found):
             if key in CODE or (isinstance(key, str) and key.partition(".")[0] == "config"):
                 raise UserError(f"{place} has the key {key!r}, which is no option; leave it out")
+        several = {action.dest for action in parser._actions if action.nargs in ("+", "*")}
+        for key, value in found.items():
+            check_numbers(f"{place}: {key}", value)
+            if key.replace("-", "_") in several and isinstance(value, dict):
+                raise UserError(f"{place}: {key} holds names and values; write a list")
         super().__call__(parser, cfg, values, option_string)  # type: ignore[no-untyped-call]
 
 

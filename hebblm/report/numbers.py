@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Literal
 
 INFINITY = "inf"
 MISSING = "-"
+LARGEST = sys.float_info.max
 
 Kind = Literal["text", "nll", "perplexity", "count", "rate", "signed"]
 
 
 def perplexity(nll: float) -> float:
-    """Return exp(nll) for a loss in nats per token; inf where that exceeds the largest float."""
+    """Return exp(nll) for a loss in nats per token, the largest float where that exceeds it; inf for inf alone."""
     try:
         return math.exp(nll)
     except OverflowError:
-        return math.inf
+        return LARGEST
 
 
 def display(value: str | float | None, kind: Kind, decimals: int = 4) -> str:
@@ -48,6 +50,8 @@ def display(value: str | float | None, kind: Kind, decimals: int = 4) -> str:
 
 def _display_perplexity(value: float) -> str:
     """Return about five significant digits."""
+    if value >= LARGEST:
+        return ">1e308"
     if value >= 1e6:
         return f"{value:.2e}"
     if value >= 1e4:

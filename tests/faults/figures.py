@@ -2,10 +2,30 @@
 
 from __future__ import annotations
 
+import math
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
 MOST_TOLD = 20
+
+
+class Clock:
+    """Says when a group's time is over; what was not tried by then is missing from its figures.
+
+    Args:
+        minutes: that it may take; None for as long as all of it takes.
+    """
+
+    def __init__(self, minutes: float | None = None) -> None:
+        self._end = math.inf if minutes is None else time.monotonic() + 60 * minutes
+
+    def over(self) -> bool:
+        """Return whether the time is over."""
+        return time.monotonic() > self._end
+
+
+FOREVER = Clock()
 
 
 @dataclass

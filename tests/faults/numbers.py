@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +19,21 @@ from hebblm.memory import FlatMemory
 from hebblm.types import OutputHead
 
 from ..support import toy
-from .figures import Case
+from .figures import FOREVER, Case, Clock
+from .sandbox import Writer, make_world, run
 
 HEADING = "Numbers at their ends"
-MENDED: tuple[str, ...] = ()
+MENDED: tuple[str, ...] = (
+    "a softmax layer of half precision ended in a traceback",
+    "a perplexity beyond the largest float was infinite",
+)
 RULES = [name for name in METHODS if name != DYNAMIC]
+EVALUATIONS = 100
+EVALUATED = (
+    "--checkpoint {root}/model --text {root}/other.txt --device cpu --max-tokens 60 --k 5 --update-every 10 "
+    "--methods lstm,cache,knn,mixture,mbpa,mbpa-absolute,mbpa-guarded,hebb,mixture-gated,mixture+hebb"
+)
+NO_NUMBER = re.compile(r"(?<![\w/.])(nan|inf|infinity|∞)(?![\w])", re.IGNORECASE)
 HALF = (torch.float16, torch.bfloat16)
 DTYPES = (torch.float32, torch.float64, *HALF)
 NOT_FINITE_ITSELF = "the base is not finite"
@@ -147,11 +158,39 @@ def trial(asked: Problem) -> str:
     return "finite"
 
 
-def cases(_: Path) -> Iterator[tuple[str, Case]]:
-    """Try every seed; yield the methods' figures."""
+def tables(scratch: Path, count: int, clock: Clock = FOREVER) -> Case:
+    """Evaluate with such settings, and look for what is no number in everything that is written."""
+    root, case, refused = scratch / "world", Case(), 0
+    make_world(root)
+    for seed in range(count):
+        if clock.over():
+            break
+        asked = problem(seed)
+        dtype = str(asked.key_dtype).removeprefix("torch.").replace("float64", "float32")
+        changes = " ".join(f"{name}={value}" for name, value in asked.settings.items())
+        line = f"eval {EVALUATED} --set {changes} memory.dtype={dtype} --output-path {{out}}"
+        out = scratch / str(seed)
+        ended = run(Writer.of("eval", line), root, out, {"HEBBLM_CACHE": str(scratch / "cache")})
+        refused += ended.status == 2
+        wrong = ended.defect()
+        for path in out.rglob("*") if not wrong and ended.status == 0 else ():
+            if path.suffix in (".md", ".csv", ".json", ".tex") and (
+                found := NO_NUMBER.search(path.read_text())
+            ):
+                wrong = f"{path.name} says {found[0]}"
+        case.count(f"seed {seed}: {wrong}" if wrong else "")
+    case.note = f"{refused:,} refused"
+    return case
+
+
+def cases(scratch: Path, clock: Clock) -> Iterator[tuple[str, Case]]:
+    """Try every seed; yield the methods' figures, and those of whole evaluations."""
+    yield "tables of whole evaluations", tables(scratch, EVALUATIONS, clock)
     found = {name: Case() for name in RULES}
     refused = dict.fromkeys(RULES, 0)
     for seed in range(COUNT):
+        if clock.over():
+            break
         asked = problem(seed)
         what = trial(asked)
         if what == NOT_FINITE_ITSELF:

@@ -21,11 +21,11 @@ from hebblm.cli import eval as evaluation
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import defaults
 
-from .figures import Case
+from .figures import FOREVER, Case, Clock
 from .sandbox import Writer, make_world, run
 
 HEADING = "Options"
-MENDED: tuple[str, ...] = ()
+MENDED: tuple[str, ...] = ("a file of options that names `config` or a class ended in a traceback",)
 LINES, FILES = 2_000, 5_000
 PATIENCE = 5  # seconds; a line that is still at work then was understood
 MEMORY = 6 << 30  # bytes that a command may have
@@ -169,11 +169,13 @@ def _offline() -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
 
 
-def lines(scratch: Path, count: int) -> Case:
+def lines(scratch: Path, count: int, clock: Clock = FOREVER) -> Case:
     """Try so many command lines."""
     root, case, still, fine = scratch / "world", Case(), 0, 0
     make_world(root)
     for seed in range(count):
+        if clock.over():
+            break
         known, arguments = line(seed)
         with tempfile.TemporaryDirectory(dir=scratch) as folder:
             out = Path(folder) / "out"
@@ -297,7 +299,7 @@ def files(scratch: Path, count: int) -> Case:
     return case
 
 
-def cases(scratch: Path) -> Iterator[tuple[str, Case]]:
+def cases(scratch: Path, clock: Clock) -> Iterator[tuple[str, Case]]:
     """Try command lines and files."""
-    yield "random command lines, from the parsers' definitions", lines(scratch, LINES)
     yield "files of options that name code", files(scratch, FILES)
+    yield "random command lines, from the parsers' definitions", lines(scratch, LINES, clock)

@@ -20,6 +20,7 @@ from hebblm.provenance import commit, versions
 
 from . import disk, numbers, options, pages, soak, supply, texts, variants
 from .damage import DEFECTS, REFUSED, RIGHT, campaign
+from .figures import Clock
 from .formats import FORMATS
 from .killed import JOBS
 from .killed import campaign as kill
@@ -53,10 +54,10 @@ def kill_all(
         yield
 
 
-def try_all(record: dict[str, Any], scratch: Path, group: str) -> Iterator[None]:
+def try_all(record: dict[str, Any], scratch: Path, group: str, clock: Clock) -> Iterator[None]:
     """Put figures of one of the other groups into a record, a case at a time."""
     found: dict[str, Any] = {}
-    for name, case in OTHERS[group].cases(scratch):
+    for name, case in OTHERS[group].cases(scratch, clock):
         found[name] = case.to_json()
         record["others"][group] = {"mended": list(OTHERS[group].MENDED), "cases": found}
         print(
@@ -113,7 +114,11 @@ def main() -> None:
     parser.add_argument("groups", nargs="*", help=f"of {', '.join(known)}; all if none is named")
     parser.add_argument("--damaged", type=int, default=10_000, help="files of each format")
     parser.add_argument("--kills", type=int, default=100, help="of each command")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="for the kills of each command")
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        help="of each group, and of each command killed; all that it takes if not given",
+    )
     parser.add_argument("--commands", default=",".join(JOBS), help="that are killed")
     parser.add_argument("--page", action="store_true", help="only write the page from the figures there are")
     asked = parser.parse_args()
@@ -143,7 +148,7 @@ def _measure(group: str, asked: argparse.Namespace, scratch: Path) -> None:
     parts: dict[str, Callable[[dict[str, Any]], Iterator[None]]] = {
         "damaged": lambda record: damage_all(record, scratch, asked.damaged),
         "killed": lambda record: kill_all(
-            record, scratch, asked.kills, asked.commands.split(","), asked.minutes
+            record, scratch, asked.kills, asked.commands.split(","), asked.minutes or float("inf")
         ),
     }
     started, own = time.monotonic(), {"damaged": {}, "killed": {}, "others": {}}
@@ -152,7 +157,7 @@ def _measure(group: str, asked: argparse.Namespace, scratch: Path) -> None:
         "seed": "numbers from 0",
     }
     said |= {"commit": commit(), "versions": versions()}
-    for _ in parts.get(group, lambda record: try_all(record, scratch, group))(own):
+    for _ in parts.get(group, lambda record: try_all(record, scratch, group, Clock(asked.minutes)))(own):
         with held(RECORD, "the figures"):  # several groups and commands may be tried at once
             record = _record()
             for section, found in own.items():

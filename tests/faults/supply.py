@@ -11,7 +11,7 @@ from pathlib import Path
 
 from recipes.licences import FILE, licences
 
-from .figures import Case
+from .figures import Case, Clock
 
 HEADING = "Supply"
 MENDED: tuple[str, ...] = ()
@@ -121,7 +121,7 @@ def known_licences() -> Case:
     return case
 
 
-def cases(_: Path) -> Iterator[tuple[str, Case]]:
+def cases(_: Path, clock: Clock) -> Iterator[tuple[str, Case]]:
     """Listen, look and compare."""
     yield "network at import", silent_imports()
     yield "network in the sources", network_imports()

@@ -22,7 +22,7 @@ def test_a_full_or_foreign_disk_leaves_one_line_and_old_files(tmp_path: Path) ->
     some = tuple(
         writer for writer in WRITERS if writer.name in ("preprocess", "report inspect", "memory merge")
     )
-    for _, case in disk.cases(tmp_path, some):
+    for _, case in disk.cases(tmp_path, writers=some):
         assert_survived(case)
 
 

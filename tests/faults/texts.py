@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hebblm.text.prepared import load_prepared
 
-from .figures import Case
+from .figures import FOREVER, Case, Clock
 from .sandbox import Writer, make_world, run
 
 HEADING = "Texts"
@@ -84,7 +84,10 @@ def lost(folder: Path, content: bytes) -> str:
 
 
 def odd_texts(
-    scratch: Path, names: tuple[str, ...] = tuple(ODD), readers: tuple[Writer, ...] = READERS
+    scratch: Path,
+    names: tuple[str, ...] = tuple(ODD),
+    readers: tuple[Writer, ...] = READERS,
+    clock: Clock = FOREVER,
 ) -> Iterator[tuple[str, Case]]:
     """Give odd texts to commands that read one."""
     root = scratch / "world"
@@ -92,6 +95,8 @@ def odd_texts(
     for reader in readers:
         case, fine = Case(), 0
         for number, name in enumerate(names):
+            if clock.over():
+                return
             (root / "odd.txt").write_bytes(ODD[name])
             out = scratch / f"{reader.name}-{number}".replace(" ", "-")
             ended = run(reader, root, out, {"HEBBLM_CACHE": str(scratch / "cache")})
@@ -139,8 +144,12 @@ def large_text(scratch: Path, size: int = HUGE) -> Case:
     return case
 
 
-def cases(scratch: Path) -> Iterator[tuple[str, Case]]:
+def cases(scratch: Path, clock: Clock) -> Iterator[tuple[str, Case]]:
     """Try odd texts, a long line, and a large text."""
-    yield from odd_texts(scratch)
-    yield f"a line of {LONG >> 20} MiB", long_line(scratch)
-    yield f"{HUGE >> 30} GiB of text", large_text(scratch)
+    yield from odd_texts(scratch, clock=clock)
+    for name, read in (
+        (f"a line of {LONG >> 20} MiB", long_line),
+        (f"{HUGE >> 30} GiB of text", large_text),
+    ):
+        if not clock.over():
+            yield name, read(scratch)

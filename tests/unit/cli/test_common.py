@@ -162,3 +162,22 @@ def test_a_defect_of_the_program_keeps_its_traceback() -> None:
 
     with pytest.raises(RuntimeError, match="a defect"):
         main([])
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("config: other.yaml\n", "'config'"),
+        ("config.x: 1\n", "'config.x'"),
+        ("names: {class_path: os.system}\n", "'class_path'"),
+        ("values: {x: [{init_args: {}}]}\n", "'init_args'"),
+        ("names: {x: y}\n", "names holds names and values; write a list"),
+        (f"rate: {'9' * 400}\n", "more than 53 bits"),
+        ("max_tokens: !!timestamp 2001-01-0\n", "tags are not read"),
+    ],
+)
+def test_a_file_names_neither_itself_nor_classes(text: str, told: str, tmp_path: Path) -> None:
+    path = tmp_path / "options.yaml"
+    path.write_text(text)
+    with pytest.raises(UserError, match=told):
+        parsed("--corpus", "x", "--config", str(path))
