@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 
 import awd_lstm
-import hebblm
 from awd_lstm import CheckpointError
 from awd_lstm.files import read_file, save_file
 from hebblm.adapt import Context
@@ -43,7 +42,7 @@ MOST = 1 << 28  # bytes of entries that wait to be saved
 FORGOTTEN = 30 * 86_400  # seconds after which nobody comes back to a run
 SECONDS = ("seconds", "own_seconds", "shared_seconds")
 COUNTS = ("rose", "stabilized")
-PACKAGES = tuple(Path(package.__path__[0]) for package in (awd_lstm, hebblm))
+PACKAGES = Path(awd_lstm.__path__[0]), Path(__file__).parents[1]
 
 
 class Noting(Observer, Protocol):
