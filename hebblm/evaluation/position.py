@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+import awd_lstm
 from awd_lstm import CheckpointError
 from awd_lstm.files import read_file, save_file
 from hebblm.adapt import Context
@@ -42,6 +43,7 @@ MOST = 1 << 28  # bytes of entries that wait to be saved
 FORGOTTEN = 30 * 86_400  # seconds after which nobody comes back to a run
 SECONDS = ("seconds", "own_seconds", "shared_seconds")
 COUNTS = ("rose", "stabilized")
+PACKAGES = Path(awd_lstm.__path__[0]), Path(__file__).parents[1]
 
 
 class Noting(Observer, Protocol):
@@ -110,7 +112,7 @@ def going_on(
     Args:
         scenario: opened.
         settings: hyper-parameters.
-        provenance: commit, versions, device, threads.
+        provenance: versions, device, threads.
         asked: what else the numbers depend on, as JSON.
 
     Raises:
@@ -121,7 +123,8 @@ def going_on(
     ids.update(np.ascontiguousarray(counts).tobytes())
     identity = {
         "schema": SCHEMA,
-        **{name: value for name, value in provenance.items() if name != "command"},
+        **{name: value for name, value in provenance.items() if name not in ("command", "commit")},
+        "code": _code(),
         "scenario": {name: str(value) for name, value in asdict(scenario.config).items()},
         "model": [scenario.model.sha256, scenario.model.reading()],
         "dictionary": scenario.dictionary.hash(),
@@ -153,6 +156,14 @@ def going_on(
         saved.clear()
     with contextlib.suppress(OSError):  # it holds those of other runs
         folder.parent.rmdir()
+
+
+def _code() -> str:
+    """Return a hash of the programs, whose commit says less: a checkout may have changed beside it."""
+    found = hashlib.sha256()
+    for path in sorted(file for package in PACKAGES for file in package.rglob("*.py")):
+        found.update(path.read_bytes())
+    return found.hexdigest()
 
 
 def _forget(folder: Path) -> None:

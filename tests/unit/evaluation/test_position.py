@@ -261,15 +261,15 @@ def test_other_settings_begin_anew_and_nothing_is_left(tmp_path: Path, within: l
     scenario, settings = scenario_of(tmp_path), settings_of(0.0)
     other = settings.changed({"mixture.theta": 0.123})
     within[0] = 1
-    with pytest.raises(KilledError), going_on(scenario, settings, {"commit": "a"}, {}):
+    with pytest.raises(KilledError), going_on(scenario, settings, {"threads": 1}, {}):
         _read(scenario, settings)
     places = tmp_path / "cache" / "positions"
     assert [path.name for path in places.glob(f"*/*/{STATE}")] == [STATE]
-    for changed, commit, asked in ((other, "a", {}), (settings, "b", {}), (settings, "a", {"methods": []})):
-        with going_on(scenario, changed, {"commit": commit}, asked):
+    for changed, threads, asked in ((other, 1, {}), (settings, 2, {}), (settings, 1, {"methods": []})):
+        with going_on(scenario, changed, {"threads": threads}, asked):
             assert scenario.saved is not None
             assert not scenario.saved.folder.exists()
-    with going_on(scenario, settings, {"commit": "a"}, {}):
+    with going_on(scenario, settings, {"threads": 1}, {}):
         assert scenario.saved is not None
         assert scenario.saved.folder.exists()
         _read(scenario, settings)
