@@ -112,7 +112,7 @@ def test_a_training_in_two_processes_survives_a_kill_and_ends_in_the_model_of_on
 def test_a_tuning_in_two_processes_finds_what_one_finds(tmp_path: Path) -> None:
     two, one = both(
         "tune", tmp_path, "--checkpoint", "tiny-pydoc-raw", "--target", "numpy", "--memory-content", "test",
-        "--max-tokens", "200", "--methods", "mixture-gated,hebb-learned,mixture+cache,dynamic+mixture",
+        "--max-tokens", "100", "--methods", "mixture-gated,hebb,dynamic",
         "--set", "base.lr=1", "dynamic.rule=sgd", "dynamic.lr=0.01",
     )  # fmt: skip
     expected = read(one / "tuned.json")
@@ -127,9 +127,9 @@ def test_seeds_in_two_processes_give_what_one_gives(
     experiment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEBBLM_CACHE", str(tmp_path / "cache"))
-    two, one = both("vision", tmp_path, experiment, "--scale", "smoke", "--seeds", "1", "2", "3")
+    two, one = both("vision", tmp_path, experiment, "--scale", "smoke", "--seeds", "1", "2")
     expected = read(one / "result.json")
-    assert [each["seed"] for each in expected["seeds"]] == [1, 2, 3]
+    assert [each["seed"] for each in expected["seeds"]] == [1, 2]
     assert read(two / "result.json") == expected
     names = {path.name for path in one.iterdir()}
     assert {path.name for path in two.iterdir()} == names
