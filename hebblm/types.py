@@ -7,8 +7,6 @@ from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
-from hebblm.errors import UserError
-
 
 @dataclass(frozen=True, slots=True)
 class OutputHead:
@@ -20,19 +18,11 @@ class OutputHead:
         weight: (V, D) one row a class.
         bias: (V,) or None.
         cap: bound of the logits, None for none.
-
-    Raises:
-        UserError: weights of half precision, in which sums over neighbours overflow and equations cannot be solved.
     """
 
     weight: Tensor
     bias: Tensor | None
     cap: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.weight.dtype.itemsize < 4:
-            name = str(self.weight.dtype).removeprefix("torch.")
-            raise UserError(f"a softmax layer of {name} cannot be adapted; give its weights as float32")
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Return the logits for hidden states (..., D) as (..., V)."""

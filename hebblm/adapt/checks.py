@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Literal
 from hebblm.errors import UserError
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from hebblm.types import Neighbors
 
 ONLINE: Literal["online"] = "online"
@@ -94,3 +96,10 @@ def some_neighbors(neighbors: Neighbors) -> None:
     """Raise if the neighbours were searched for with K = 0."""
     if neighbors.keys.shape[1] == 0:
         raise UserError("K = 0 neighbours leave nothing to adapt to; choose K >= 1")
+
+
+def precise(weight: Tensor) -> None:
+    """Raise if a softmax layer (V, D) is of half precision: sums overflow in it, and equations cannot be solved."""
+    if weight.dtype.itemsize < 4:
+        name = str(weight.dtype).removeprefix("torch.")
+        raise UserError(f"a softmax layer of {name} cannot be adapted; give its weights as float32")

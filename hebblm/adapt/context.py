@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from hebblm.adapt import checks
 from hebblm.adapt.batch import SEARCH as SEARCH
 from hebblm.adapt.batch import EvalBatch as EvalBatch
 from hebblm.adapt.batch import Lesson
@@ -53,7 +54,7 @@ class Context:
         streams: how many are read side by side; each has its own window and shares.
 
     Raises:
-        UserError: k below 1.
+        UserError: k below 1, or a head of half precision.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class Context:
     ) -> None:
         if k < 1:
             raise UserError(f"k = {k} must be at least 1 neighbour")
+        checks.precise(head.weight)
         self.head = head
         self.memory = memory
         self.k = k

@@ -18,6 +18,7 @@ class Clock:
     """
 
     def __init__(self, minutes: float | None = None) -> None:
+        self.minutes = minutes
         self._end = math.inf if minutes is None else time.monotonic() + 60 * minutes
 
     def over(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import random
 import re
@@ -10,7 +11,9 @@ import resource
 import signal
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -199,6 +202,32 @@ def lines(scratch: Path, count: int, clock: Clock = FOREVER) -> Case:
     return case
 
 
+def parsed(scratch: Path, count: int) -> Case:
+    """Let the parsers alone take so many command lines."""
+    case, refused = Case(), 0
+    for seed in range(count):
+        known, arguments = line(seed)
+        rest = [word.replace("{root}", str(scratch)).replace("{out}", f"{scratch}/out") for word in arguments]
+        told, wrong = io.StringIO(), ""
+        with warnings.catch_warnings(record=True) as warned, redirect_stdout(told), redirect_stderr(told):
+            try:
+                common.parse(
+                    known.config, rest[len(known.prefix) :], prog=known.module, description="d", example="e"
+                )
+            except UserError as error:
+                refused += 1
+                wrong = "several lines" if "\n" in str(error) else ""
+            except SystemExit as error:
+                wrong = f"status {error.code}" if error.code else ""
+            except Exception as error:
+                wrong = f"{type(error).__name__}: {error}"
+        if warned:
+            wrong = f"warning: {warned[0].message}"
+        case.count(f"seed {seed}, {known.module} {' '.join(arguments):.300}: {wrong}" if wrong else "")
+    case.note = f"{refused:,} refused in one line"
+    return case
+
+
 def _enter(folder: str) -> None:
     import os
 
@@ -302,4 +331,5 @@ def files(scratch: Path, count: int) -> Case:
 def cases(scratch: Path, clock: Clock) -> Iterator[tuple[str, Case]]:
     """Try command lines and files."""
     yield "files of options that name code", files(scratch, FILES)
-    yield "random command lines, from the parsers' definitions", lines(scratch, LINES, clock)
+    yield "random command lines, parsed", parsed(scratch, LINES)
+    yield "random command lines, carried out", lines(scratch, LINES, clock)

@@ -39,7 +39,8 @@ def test_no_page_takes_text_for_markup(page: str, tmp_path: Path) -> None:
 
 
 def test_random_command_lines_end_with_one_line_or_well(tmp_path: Path) -> None:
-    assert_survived(options.lines(tmp_path, 12))
+    assert_survived(options.parsed(tmp_path, 150))
+    assert_survived(options.lines(tmp_path, 8))
 
 
 def test_a_file_of_options_has_nothing_imported_or_run(tmp_path: Path) -> None:

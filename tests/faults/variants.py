@@ -91,7 +91,6 @@ def count_tests(variant: Variant, scratch: Path, case: Case, selection: tuple[st
         [
             "-m",
             "pytest",
-            "-q",
             "-n",
             "0",
             "-p",

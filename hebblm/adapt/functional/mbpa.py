@@ -63,6 +63,7 @@ def mbpa_delta(
     The arguments, the equation and what is raised are those of :func:`mbpa_logits`; the base logits, and the
     ``products`` ``h_k . h`` (N, K) where they are known, are given so that several adapters can share them.
     """
+    checks.precise(head.weight)
     _check(neighbors, lr=lr, steps=steps, rate=rate, method=method, optimizer=optimizer, pull=pull)
     weights = closeness(
         neighbors.distances, neighbors.mask, eps=eps, normalization=closeness_normalization, scale=scale
@@ -123,7 +124,8 @@ def mbpa_logits(
         (N, V) logits; the base logits for a query without neighbours.
 
     Raises:
-        UserError: a value out of range, an unknown word, K = 0, or ``fast`` or ``relative`` together with ``rmsprop``.
+        UserError: a value out of range, an unknown word, a head of half precision, K = 0, or ``fast`` or ``relative``
+            together with ``rmsprop``.
     """
     base_logits = head.logits(hidden)
     result = mbpa_delta(

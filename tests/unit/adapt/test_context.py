@@ -117,3 +117,10 @@ def test_rows_of_a_block_find_each_other_with_normalizers_if_the_head_is_fixed(f
     assert near.log_normalizers is not None
     expected = shared.head.logits(near.keys).logsumexp(2)
     torch.testing.assert_close(near.log_normalizers[near.mask], expected[near.mask])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_head_of_half_precision_is_refused(dtype: torch.dtype) -> None:
+    head = OutputHead(torch.zeros(3, toy.DIM, dtype=dtype), None)
+    with pytest.raises(UserError, match="give its weights as float32"):
+        Context(head, FlatMemory(toy.DIM), k=1, train_counts=torch.zeros(3, dtype=torch.int64))
