@@ -72,7 +72,7 @@ def _launch(processes: int, prog: str, arguments: list[str]) -> int:
     if "OMP_NUM_THREADS" not in os.environ:  # else each would take every core
         threads = torch.get_num_threads()
         os.environ |= {"OMP_NUM_THREADS": str(max(1, threads // processes)), THREADS: str(threads)}
-    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+    logging.disable(logging.CRITICAL)  # what the launcher says of a rank that ends, _failed says in a line
     with tempfile.TemporaryDirectory(prefix="hebblm-") as logs:
         config = LaunchConfig(
             min_nodes=1,
@@ -90,10 +90,10 @@ def _launch(processes: int, prog: str, arguments: list[str]) -> int:
             elastic_launch(config, sys.executable)("-u", "-m", *arguments)
         except ChildFailedError as error:
             return _failed(prog, processes, error.failures)
-        except SignalException as error:
-            if error.sigval == signal.SIGINT:
-                raise KeyboardInterrupt from error
-            return 128 + error.sigval
+        except SignalException as error:  # handed on to the ranks, of which the first has told it
+            return int(128 + error.sigval)
+        finally:
+            logging.disable(logging.NOTSET)
     return 0
 
 

@@ -70,7 +70,7 @@ class ShardedMemory(AnyMemory):
     def note(self, labels: Sequence[Tensor]) -> None:
         """Take account of the labels (M,) that each rank has written since the last time."""
         self._places.append([len(each) for each in labels])
-        written = torch.cat(list(labels))
+        written = torch.cat(list(labels)).to(self._counts.device)
         if len(written):
             found = torch.bincount(written, minlength=len(self._counts))
             self._counts = found + _widened(self._counts, len(found))
