@@ -42,6 +42,7 @@ def losses(folder: Path) -> dict[str, np.ndarray[Any, Any]]:
     return {name: table[name].to_numpy() for name in table.column_names if name.startswith("nll_")}
 
 
+@pytest.mark.slow
 def test_two_processes_write_one_result(world: World, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "hebblm.cli.eval", *chosen(world, tmp_path / "two", "--processes", "2")]
     done = subprocess.run(
@@ -72,6 +73,7 @@ def run(module: str, arguments: list[str], cache: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_two_processes_build_the_memory_of_the_training_text(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,6 +100,7 @@ def test_two_processes_build_the_memory_of_the_training_text(
     assert [record["memory"]["entries"] for record in records] == [3090, 3090]
 
 
+@pytest.mark.slow
 def test_two_processes_build_a_memory(world: World, tmp_path: Path) -> None:
     arguments = ["build", "--model", str(world.model), "--text", str(world.text), str(world.other)]
     arguments += ["--device", "cpu", "--out"]
@@ -204,4 +207,4 @@ def test_killed_ranks_go_on_when_they_are_started_again(world: World, tmp_path: 
     one, two = losses(tmp_path / "one"), losses(tmp_path / "two")
     for name, nll in one.items():
         np.testing.assert_allclose(two[name], nll, rtol=0, atol=1e-4, err_msg=name)
-    assert not list((tmp_path / "cache" / "positions").iterdir())
+    assert not list((tmp_path / "cache").glob("positions/*"))
