@@ -20,6 +20,7 @@ from .sandbox import WRITERS, Ended, Writer, make_world, run, tree
 HEADING = "Disk"
 MENDED: tuple[str, ...] = (
     "a part of a computation on a full disk ended in a traceback",
+    "a user without a home folder met a traceback",
     "a run whose first tokens found no neighbour could not be inspected",
 )
 STRANGER = 54321  # a user id without a home, a name or rights
