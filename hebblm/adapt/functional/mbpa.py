@@ -216,8 +216,6 @@ def _check(
     checks.one_of("optimizer", optimizer, ("newton", "sgd", "rmsprop"))
     if optimizer == "newton":
         checks.above_zero("pull", pull)
-    elif rate == "absolute" and lr * pull > 1:
-        raise UserError(f"lr = {lr} and pull = {pull} take back more than was changed; choose lr * pull <= 1")
     if method == "fast" and optimizer == "rmsprop":
         raise UserError("method = 'fast' follows plain descent only; choose method = 'exact' for rmsprop")
     if rate == "relative" and optimizer == "rmsprop":
