@@ -26,7 +26,7 @@ from .killed import campaign as kill
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORD, PAGE = ROOT / "recipes" / "reliability.json", ROOT / "docs" / "reliability.md"
-BEGIN, END = "<!-- figures -->", "<!-- end of figures -->"
+BEGIN, END = "<!-- figures: written by tests/faults/run.py -->", "<!-- end of figures -->"
 OTHERS = {
     module.__name__.rpartition(".")[2]: module
     for module in (disk, texts, pages, options, numbers, soak, variants, supply)
