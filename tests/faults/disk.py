@@ -217,9 +217,11 @@ def cases(
     for name, (lacking, by_root) in WORLDS.items():
         if by_root and not can_mount():
             continue
-        case = Case(note=f"{len(writers)} commands")
+        case, commands = Case(), 0
         for attempt in attempts:
             if not clock.over():
                 lacking(attempt, case)
+                commands += 1
+        case.note = f"{commands} commands"
         if case.tried:
             yield name, case
