@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 STYLE: Any = {
     "font.family": "DejaVu Sans",
     "font.size": 9,
+    "text.parse_math": False,  # what stands between dollars is a name
     "axes.titlesize": 10.5,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",

@@ -13,8 +13,15 @@ from hebblm.text.manifest import CorpusEntry, FileEntry
 
 
 def cache_dir() -> Path:
-    """Return the user's cache: ``$HEBBLM_CACHE``, or ``~/.cache/hebblm``."""
-    return Path(os.environ.get("HEBBLM_CACHE") or Path.home() / ".cache" / "hebblm")
+    """Return the user's cache: ``$HEBBLM_CACHE``, or ``~/.cache/hebblm``.
+
+    Raises:
+        UserError: neither is known.
+    """
+    try:
+        return Path(os.environ.get("HEBBLM_CACHE") or Path.home() / ".cache" / "hebblm")
+    except RuntimeError as error:
+        raise UserError("no home folder is known; set HEBBLM_CACHE to a folder that you can write") from error
 
 
 def data_dirs() -> tuple[Path, ...]:

@@ -20,6 +20,7 @@ from .sandbox import WRITERS, Ended, Writer, make_world, run, tree
 HEADING = "Disk"
 MENDED: tuple[str, ...] = (
     "a part of a computation on a full disk ended in a traceback",
+    "a user without a home folder met a traceback",
     "a run whose first tokens found no neighbour could not be inspected",
 )
 STRANGER = 54321  # a user id without a home, a name or rights
@@ -216,9 +217,11 @@ def cases(
     for name, (lacking, by_root) in WORLDS.items():
         if by_root and not can_mount():
             continue
-        case = Case(note=f"{len(writers)} commands")
+        case, commands = Case(), 0
         for attempt in attempts:
             if not clock.over():
                 lacking(attempt, case)
+                commands += 1
+        case.note = f"{commands} commands"
         if case.tried:
             yield name, case

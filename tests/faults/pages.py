@@ -25,7 +25,7 @@ from ..unit.vision.test_document import document
 from .figures import Case, Clock
 
 HEADING = "Text of strangers in pages"
-MENDED: tuple[str, ...] = ()
+MENDED: tuple[str, ...] = ("a name with dollars in it was read as a formula by the plots",)
 HOSTILE = (
     "</script><script>alert(1)</script>", "<img src=x onerror=alert(1)>", "{{ 7191 * 7193 }}", "{% raw %}", "{# x #}",
     "<!--", "-->", "]]>", "<![CDATA[", "</title></style>", "\"><svg onload=alert(1)>", "' onmouseover='alert(1)",

@@ -10,7 +10,7 @@ import shlex
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from .killed import campaign as kill
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORD, PAGE = ROOT / "recipes" / "reliability.json", ROOT / "docs" / "reliability.md"
-BEGIN, END = "<!-- figures -->", "<!-- end of figures -->"
+BEGIN, END = "<!-- figures: written by tests/faults/run.py -->", "<!-- end of figures -->"
 OTHERS = {
     module.__name__.rpartition(".")[2]: module
     for module in (disk, texts, pages, options, numbers, soak, variants, supply)
@@ -35,9 +35,9 @@ OTHERS = {
 """Further groups: each has HEADING, MENDED, and ``cases(scratch)`` that yields names with what came of them."""
 
 
-def damage_all(record: dict[str, Any], scratch: Path, count: int) -> Iterator[None]:
+def damage_all(record: dict[str, Any], scratch: Path, count: int, only: Sequence[str] = ()) -> Iterator[None]:
     """Put figures of damaged files into a record, a format at a time."""
-    for number, form in enumerate(FORMATS):
+    for number, form in enumerate(form for form in FORMATS if not only or form.name in only):
         counts, defects = campaign(form, scratch / str(number), count)
         record["damaged"][form.name] = {"hashed": form.hashed, **counts, "defects": defects[:20]}
         print(form.name, dict(counts), *defects[:5], sep="\n  ", flush=True)
@@ -59,7 +59,7 @@ def try_all(record: dict[str, Any], scratch: Path, group: str, clock: Clock) -> 
     found: dict[str, Any] = {}
     for name, case in OTHERS[group].cases(scratch, clock):
         found[name] = case.to_json()
-        record["others"][group] = {"mended": list(OTHERS[group].MENDED), "cases": found}
+        record["others"][group] = {"mended": len(OTHERS[group].MENDED), "cases": found}
         print(
             f"{group}: {name}: {case.survived} of {case.tried} {case.note}",
             *case.defects[:5],
@@ -92,16 +92,16 @@ def table(record: dict[str, Any]) -> str:
     ]
     for group, module in OTHERS.items():
         if group in record["others"]:
-            lines += ["", *_of_group(module.HEADING, record["others"][group])]
+            lines += ["", *_of_group(module, record["others"][group])]
     return "\n".join(lines)
 
 
-def _of_group(heading: str, group: dict[str, Any]) -> list[str]:
+def _of_group(module: Any, group: dict[str, Any]) -> list[str]:
     """Return the table of a group, and what fell at first."""
-    lines = [f"| {heading} | tried | survived | |", "| --- | --- | --- | --- |"]
+    lines = [f"| {module.HEADING} | tried | survived | |", "| --- | --- | --- | --- |"]
     for name, case in group["cases"].items():
         lines.append(f"| {name} | {case['tried']:,} | {case['survived']:,} | {case['note']} |")
-    mended = group["mended"]
+    mended = module.MENDED
     if mended:
         lines += ["", f"Mended ({len(mended)}): {'; '.join(mended)}."]
     return lines
@@ -113,6 +113,7 @@ def main() -> None:
     known = ("damaged", "killed", *OTHERS)
     parser.add_argument("groups", nargs="*", help=f"of {', '.join(known)}; all if none is named")
     parser.add_argument("--damaged", type=int, default=10_000, help="files of each format")
+    parser.add_argument("--formats", nargs="+", default=(), help="damage files of these alone")
     parser.add_argument("--kills", type=int, default=100, help="of each command")
     parser.add_argument(
         "--minutes",
@@ -146,7 +147,7 @@ def _record() -> dict[str, Any]:
 def _measure(group: str, asked: argparse.Namespace, scratch: Path) -> None:
     """Make the figures of a group anew; each is written as it comes, beside those that others wrote meanwhile."""
     parts: dict[str, Callable[[dict[str, Any]], Iterator[None]]] = {
-        "damaged": lambda record: damage_all(record, scratch, asked.damaged),
+        "damaged": lambda record: damage_all(record, scratch, asked.damaged, asked.formats),
         "killed": lambda record: kill_all(
             record, scratch, asked.kills, asked.commands.split(","), asked.minutes or float("inf")
         ),

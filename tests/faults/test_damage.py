@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
 import signal
@@ -12,6 +13,7 @@ import pytest
 from awd_lstm import CheckpointError
 from hebblm.errors import UserError
 from hebblm.vision.data.cifar import load_cifar100
+from hebblm.vision.data.mnist import load_mnist
 
 from .damage import DEFECTS, LIMIT, trial
 from .formats import FORMATS, Format, made, make_pictures
@@ -50,3 +52,12 @@ def test_a_pickle_from_outside_is_never_opened(tmp_path: Path) -> None:
     make_pictures(tmp_path)
     with pytest.raises(UserError, match="get the original file"):
         load_cifar100([tmp_path / "pickles"])
+
+
+def test_sizes_beyond_memory_are_refused(tmp_path: Path) -> None:
+    make_pictures(tmp_path)
+    path = tmp_path / "mnist" / "train-images-idx3-ubyte.gz"
+    content = gzip.decompress(path.read_bytes())
+    path.write_bytes(gzip.compress(content[:4] + b"\xff" * 4 + content[8:]))
+    with pytest.raises(UserError, match="MNIST has fewer"):
+        load_mnist([tmp_path])

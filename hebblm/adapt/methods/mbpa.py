@@ -10,6 +10,7 @@ from hebblm.adapt import checks
 from hebblm.adapt import functional as F
 from hebblm.adapt.checks import Rate, Scale
 from hebblm.adapt.methods.rule import Method, Needs
+from hebblm.errors import UserError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -50,6 +51,11 @@ class MbpaConfig:
     pull: float = 0.0025
 
     def __post_init__(self) -> None:
+        if self.rate == "absolute" and self.optimizer != "newton" and self.lr * self.pull > 1:
+            raise UserError(
+                f"mbpa.lr = {self.lr} and mbpa.pull = {self.pull} take back more than was changed; "
+                "choose them so that their product is at most 1"
+            )
         checks.at_least("mbpa.lr", self.lr, 0)
         checks.at_least("mbpa.steps", self.steps, 0)
         checks.above_zero("mbpa.eps", self.eps)

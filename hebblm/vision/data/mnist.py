@@ -35,6 +35,7 @@ SHA256 = {
 """Of the packed files."""
 SIDE = 28
 CLASSES = 10
+LARGEST = 1 << 28  # bytes of values, five times MNIST's
 UNSIGNED_BYTES = 0x08
 
 
@@ -119,6 +120,8 @@ def _header(stream: _Readable, path: Path, dimensions: int) -> list[int]:
     if len(head) < 4 + 4 * dimensions:
         raise UserError(f"{path} is truncated within its header; get the file again")
     sizes = [int.from_bytes(head[at : at + 4], "big") for at in range(4, len(head), 4)]
+    if math.prod(sizes) > LARGEST:  # to be read at once
+        raise UserError(f"{path} says it holds {math.prod(sizes):,} bytes, MNIST has fewer; get MNIST's own")
     if 0 in sizes:
         raise UserError(f"{path} is empty by its header (sizes {sizes}); get the file again")
     return sizes

@@ -112,3 +112,13 @@ def test_folders_are_searched_in_the_documented_order(cache: Path, monkeypatch: 
     assert data_dirs() == (Path("data"), cache / "data")
     monkeypatch.delenv("HEBBLM_CACHE")
     assert cache_dir() == Path.home() / ".cache" / "hebblm"
+
+
+def test_without_a_home_folder_the_cache_has_to_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("HEBBLM_CACHE")
+    monkeypatch.setattr(Path, "home", homeless)
+    with pytest.raises(UserError, match="set HEBBLM_CACHE"):
+        cache_dir()
