@@ -32,7 +32,7 @@ def test_damage_is_refused_in_one_line_or_changes_nothing(form: Format, tmp_path
 
 @pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
 def test_what_is_no_file_is_refused(form: Format, tmp_path: Path) -> None:
-    made(form, tmp_path / "sample")
+    right = made(form, tmp_path / "sample")
     for name in form.files:
         path = tmp_path / "sample" / name
         kept = path.read_bytes()
@@ -40,10 +40,13 @@ def test_what_is_no_file_is_refused(form: Format, tmp_path: Path) -> None:
             path.unlink()
             make(path)
             signal.alarm(LIMIT)  # ends the tests rather than letting them hang
-            with pytest.raises((UserError, CheckpointError)) as caught:
-                form.read(tmp_path / "sample")
+            if name == "generation_config.json":  # nothing in it is used
+                assert form.read(tmp_path / "sample") == right
+            else:
+                with pytest.raises((UserError, CheckpointError)) as caught:
+                    form.read(tmp_path / "sample")
+                assert "\n" not in str(caught.value)
             signal.alarm(0)
-            assert "\n" not in str(caught.value)
             shutil.rmtree(path) if path.is_dir() else path.unlink()
             path.write_bytes(kept)
 

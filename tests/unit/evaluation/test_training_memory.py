@@ -133,7 +133,7 @@ def interrupt(*args: object, **options: object) -> None:
 
 # In writing the first part's tensors, the third's hash, the last part, and when all are there.
 @pytest.mark.parametrize(("name", "call", "done"), [
-    ("save_file", 1, 0), ("write_json", 3, 2), ("save_file", 6, 5), ("save_memory", 1, 6),
+    ("save", 1, 0), ("write_json", 3, 2), ("save", 6, 5), ("save_memory", 1, 6),
 ])  # fmt: skip
 @pytest.mark.parametrize("config", [{}, {"index": "IVF4,PQ4x4fs", "dtype": "float16"}, {"capacity": 700}])
 def test_an_interrupted_build_goes_on_to_the_same_bytes(
