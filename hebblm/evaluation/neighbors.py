@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
@@ -15,7 +12,6 @@ from hebblm.adapt import EvalBatch
 from hebblm.adapt.functional.kernel import closeness
 from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.evaluation.scenario import Scenario
-from hebblm.files import atomic_path
 from hebblm.memory.nearest import Ranked
 
 KEPT = 10  # neighbours a token that are logged, the nearest
@@ -112,8 +108,8 @@ def _positions(batch: EvalBatch) -> Ranked:
     return ranked
 
 
-def write_neighbors(log: NeighborLog, scenario: Scenario, path: Path) -> None:
-    """Write one row a neighbour: position, rank, from_stream, place, label, distance, closeness, context.
+def neighbor_table(log: NeighborLog, scenario: Scenario) -> pa.Table:
+    """Return one row a neighbour: position, rank, from_stream, place, label, distance, closeness, context.
 
     ``place`` is that of the label in the stream or in the training text, ``context`` the words before it. Where tokens
     are pieces of words, ``position`` and a ``place`` in the stream are those of words, as in the table of tokens: a
@@ -123,7 +119,6 @@ def write_neighbors(log: NeighborLog, scenario: Scenario, path: Path) -> None:
     Args:
         log: of an evaluation of the scenario.
         scenario: whose texts the entries come from.
-        path: of the file, whole or absent.
     """
     columns = log.columns()
     stream, config = scenario.stream, scenario.config
@@ -157,5 +152,4 @@ def write_neighbors(log: NeighborLog, scenario: Scenario, path: Path) -> None:
         "closeness": columns["closeness"],
         "context": pa.array(contexts, type=pa.string()),  # without rows it would have no type
     }
-    with atomic_path(path) as temporary:
-        pq.write_table(pa.table(table), temporary)
+    return pa.table(table)

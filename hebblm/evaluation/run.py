@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from hebblm.evaluation.forgetting import Probe
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import Scores
 from hebblm.evaluation.metrics import method_result
-from hebblm.evaluation.neighbors import NeighborLog, write_neighbors
+from hebblm.evaluation.neighbors import NeighborLog, neighbor_table
 from hebblm.evaluation.passes import Pass, dynamic_pass, shared_pass
 from hebblm.evaluation.scenario import Scenario
 from hebblm.files import atomic_path, sha256
@@ -55,19 +56,22 @@ class Evaluation:
 
     def save(self, folder: Path, *, log_samples: bool) -> None:
         """Write the tables, tokens with ``log_samples`` and neighbours if any, then the result with their hashes."""
-        tables = []
-        with held(folder / RESULT_FILE, "a result"):  # its hashes are those of its own tables
-            if log_samples:
-                tables.append(folder / TOKENS_FILE)
-                self.write_tokens(tables[-1])
-            if self.neighbors is not None:
-                tables.append(folder / NEIGHBORS_FILE)
-                write_neighbors(self.neighbors, self.scenario, tables[-1])
-            files = {path.name: sha256(path) for path in tables}
+        tables: dict[str, pa.Table] = {}
+        if log_samples:
+            tables[TOKENS_FILE] = self.tokens()
+        if self.neighbors is not None:
+            tables[NEIGHBORS_FILE] = neighbor_table(self.neighbors, self.scenario)
+        # A result's hashes are those of its own tables: all is written before anything takes the place of former files.
+        with held(folder / RESULT_FILE, "a result"), ExitStack() as stack:
+            files = {}
+            for name, table in tables.items():
+                temporary = stack.enter_context(atomic_path(folder / name))
+                pq.write_table(table, temporary)
+                files[name] = sha256(temporary)
             replace(self.result, extra={**self.result.extra, FILES: files}).save(folder)
 
-    def write_tokens(self, path: Path) -> None:
-        """Write one row a token: position, token, counts in training and stream so far, is_oov, losses in nats."""
+    def tokens(self) -> pa.Table:
+        """Return one row a token: position, token, counts in training and stream so far, is_oov, losses in nats."""
         stream = self.scenario.stream.reported
         targets, counts = stream.targets, stream.target_counts
         symbols = pa.array(stream.symbols, type=pa.string())
@@ -79,8 +83,7 @@ class Evaluation:
             "seen": pa.array(occurrences_so_far(targets)),
             **{f"nll_{name}": pa.array(values) for name, values in self.nll.items()},
         }
-        with atomic_path(path) as temporary:
-            pq.write_table(pa.table(columns), temporary)
+        return pa.table(columns)
 
 
 def run_scenario(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -10,6 +11,7 @@ import pytest
 from hebblm.cli.eval import main as evaluate
 from hebblm.cli.report import main as report
 from hebblm.evaluation.neighbors import CONTEXT, KEPT
+from hebblm.report import Result
 from hebblm.text.prepared import load_prepared
 
 from .conftest import World
@@ -48,6 +50,24 @@ def test_neighbours_stand_where_the_log_says(world: World, tmp_path: Path) -> No
             assert place >= len(text) - 5000
     assert report(["inspect", str(tmp_path)]) == 0
     assert rows[0]["context"].split()[-1] in (tmp_path / "inspect.html").read_text(encoding="utf-8")
+
+
+def test_a_disk_that_fills_up_behind_the_tables_leaves_the_former_run(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen = ["--target", str(world.other_prepared), "--checkpoint", str(world.model), *ARGUMENTS]
+    chosen += ["--log-neighbors", "10", "--output-path", str(tmp_path / "out")]
+    assert evaluate(chosen) == 0
+    former = {path: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+
+    def full(self: Result, folder: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(folder / "result.json"))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Result, "save", full)
+        assert evaluate([*chosen, "--k", "7"]) == 2
+    assert "No space left" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in (tmp_path / "out").iterdir()} == former
 
 
 def test_logging_changes_no_number(world: World, tmp_path: Path) -> None:
