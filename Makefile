@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet
 
-.PHONY: demo test faults check docs clean
+.PHONY: demo test slow faults check docs clean
 
 demo: $(VENV)/.cpu  ## a tiny model of Python's documentation reads NumPy's with eight methods, in about a minute
 	$(BIN)/hebblm-eval --checkpoint tiny-pydoc-raw --target numpy --max-tokens 20000 --output-path results/demo \
@@ -12,6 +12,9 @@ demo: $(VENV)/.cpu  ## a tiny model of Python's documentation reads NumPy's with
 
 test: $(VENV)/.test  ## run the tests, a process a core
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+slow: $(VENV)/.test  ## run the tests that take many seconds each, which `make test` leaves out
+	$(BIN)/python -m pytest -m slow -n auto --dist worksteal
 
 faults: $(VENV)/.test  ## damage thousands of files, kill commands: the figures of docs/reliability.md, in some hours
 	$(BIN)/python -m tests.faults.run

@@ -115,8 +115,8 @@ def throughput() -> str:
     asked, by = made["settings"], made["provenance"]
     origin = (
         f"{asked['model']} reads {made['rows'][0]['tokens']:,} tokens of {asked['target']}, an update each "
-        f"{asked['update_every']} tokens of a stream, one thread a process, {asked['cores']} cores of a machine that "
-        "had other work at the time: rows compare roughly. "
+        f"{asked['update_every']} tokens of a stream, one thread a process, {asked['cores']} cores, each row "
+        "once: rows compare roughly. "
         f"[Measured](../recipes/scale/processes.json) by `{by['command']}`, commit `{str(by['commit'])[:12]}`."
     )
     return f"{body(Table('processes', '', columns, rows))}\n{origin}\n"
