@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from . import disk, numbers, options, pages, soak, supply, texts
+from hebblm.files import read_json
+
+from . import disk, numbers, options, pages, run, soak, supply, texts
 from .figures import Case
 from .sandbox import WRITERS
 
@@ -60,3 +62,7 @@ def test_a_short_soak_is_flat(tmp_path: Path) -> None:
 def test_nothing_asks_the_network_when_it_is_imported() -> None:
     assert_survived(supply.silent_imports())
     assert_survived(supply.network_imports())
+
+
+def test_the_page_shows_the_figures_that_are_committed() -> None:
+    assert f"\n{run.table(read_json(run.RECORD))}\n" in run.PAGE.read_text(encoding="utf-8")
