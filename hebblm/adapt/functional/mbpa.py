@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hebblm.adapt import checks
 from hebblm.adapt.checks import Rate, Scale
-from hebblm.adapt.functional.blocks import blocks
+from hebblm.adapt.functional.blocks import blocks, side_by_side
 from hebblm.adapt.functional.kernel import Normalization, closeness
 from hebblm.adapt.solvers.exact import solve_exact
 from hebblm.adapt.solvers.fast import active_sizes, narrow, solve_fast
@@ -73,9 +73,14 @@ def mbpa_delta(
     rises = torch.zeros_like(neighbors.mask[:, 0])
     if steps == 0 or (lr == 0 and optimizer != "newton"):
         return MbpaResult(delta, rises, rises.clone())
-    for some, part in _parts(hidden, neighbors, head, base_logits, weights, products, method, optimizer):
+
+    def solve(some: Tensor) -> None:
+        part = _problem(hidden, neighbors, head, base_logits, weights, products, some)
         found = _solve(part, lr=lr, steps=steps, rate=rate, method=method, optimizer=optimizer, pull=pull)
         delta[some], rises[some] = found.delta, found.rose
+
+    parts = _parts(hidden, neighbors, head, weights, method, optimizer)
+    side_by_side(solve, list(parts), hidden.device)
     return MbpaResult(delta, rises, rises.clone() if rate == "guarded" else torch.zeros_like(rises))
 
 
@@ -150,13 +155,11 @@ def _parts(
     hidden: Tensor,
     neighbors: Neighbors,
     head: OutputHead,
-    base_logits: Tensor,
     weights: Tensor,
-    products: Tensor | None,
     method: Method,
     optimizer: Optimizer,
-) -> Iterator[tuple[Tensor, Problem]]:
-    """Yield the problem a few queries at a time, those of one size together: what they hold stays in the caches."""
+) -> Iterator[Tensor]:
+    """Yield a few queries (n,) at a time, those of one size together: what they hold stays in the caches."""
     (classes, width), k = head.weight.shape, weights.shape[1]
     followed = torch.full_like(neighbors.values[:, 0], classes)
     if method == "fast":
@@ -167,22 +170,31 @@ def _parts(
         if optimizer == "rmsprop":
             floats = 5 * classes * (width + 1) + 3 * k * classes
         for block in blocks(hidden.element_size() * floats, len(alike), hidden.device):
-            some = alike[block]
-            keys = neighbors.keys[some].to(hidden.dtype)
-            logs = neighbors.log_normalizers
-            yield (
-                some,
-                Problem(
-                    head,
-                    hidden[some],
-                    keys,
-                    neighbors.values[some],
-                    weights[some],
-                    base_logits[some],
-                    None if logs is None else logs[some],
-                    key_products(hidden[some], keys) if products is None else products[some],
-                ),
-            )
+            yield alike[block]
+
+
+def _problem(
+    hidden: Tensor,
+    neighbors: Neighbors,
+    head: OutputHead,
+    base_logits: Tensor,
+    weights: Tensor,
+    products: Tensor | None,
+    some: Tensor,
+) -> Problem:
+    """Return the problem of some of the queries, (n,) int64."""
+    keys = neighbors.keys[some].to(hidden.dtype)
+    logs = neighbors.log_normalizers
+    return Problem(
+        head,
+        hidden[some],
+        keys,
+        neighbors.values[some],
+        weights[some],
+        base_logits[some],
+        None if logs is None else logs[some],
+        key_products(hidden[some], keys) if products is None else products[some],
+    )
 
 
 def _solve(

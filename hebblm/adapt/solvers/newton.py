@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from hebblm.adapt.functional.blocks import side_by_side
 from hebblm.adapt.functional.normalizers import LOG2_E
 from hebblm.adapt.solvers.fast import (
     Followed,
@@ -21,8 +22,8 @@ from hebblm.adapt.solvers.problem import Problem, Solution, relative_weights, ro
 
 SMALL = 1e-9  # a direction of so much less curvature than the first is not followed
 DAMPED = 0.5  # what is done of a step that turns back
-LEVEL = 1e-2  # shares that differ by less have their arithmetic mean for the logarithmic one
-CLASSES = 1024  # a step takes so many at once, whose directions stay in a processor's caches
+LEVEL = 1.01  # shares that rise by a smaller factor have their arithmetic mean for the logarithmic one
+CLASSES = 2048  # a step takes so many at once, whose directions stay in a processor's caches
 OWN = 0.25  # curvature taken in each key's own direction: the most that a probability's p (1 - p) can be
 
 
@@ -96,23 +97,26 @@ def _descend(
         # A key's own direction has a coordinate alpha_kv; its step solves a curvature of 1/4 together with the pull.
         alpha = torch.zeros_like(base)
         step_size = sizes.unsqueeze(2) / (OWN * sizes.unsqueeze(2) * own + pull)
+
+    def move(classes: slice) -> None:
+        some = (..., classes)
+        products = torch.baddbmm(observed[some], scaled, shares[some], alpha=-1)  # rows (Y - P)
+        gradients, missing = products.chunk(2, 1)
+        share = _mean(wanted[some] - missing, wanted[some])
+        to = gradients.sub_(theta[some], alpha=pull).div_(share.mul_(curvatures).add_(pull))
+        # Where it turns back it went too far.
+        to = torch.where(to * moved[some] < 0, DAMPED * to, to)
+        moved[some] = to
+        theta[some] += to
+
+    parts = [slice(start, start + CLASSES) for start in range(0, base.shape[2], CLASSES)]
     losses = []
     for step in range(steps):
         scale = normalised(logits, shares, fresh=step > 0)  # (n, K)
         if step in (0, steps - 1):
             losses.append(neighbor_loss(logits, scale, followed.labels, sizes))
         scaled = rows * scale.unsqueeze(1)
-        for start in range(0, base.shape[2], CLASSES):
-            some = (..., slice(start, start + CLASSES))
-            products = torch.baddbmm(observed[some], scaled, shares[some], alpha=-1)  # rows (Y - P)
-            gradients, missing = products.chunk(2, 1)
-            share = _mean(wanted[some] - missing, wanted[some])
-            move = (gradients - pull * theta[some]) / (curvatures * share + pull)
-            move = torch.where(
-                move * moved[some] < 0, DAMPED * move, move
-            )  # where it turns back it went too far
-            moved[some] = move
-            theta[some] += move
+        side_by_side(move, parts, base.device)
         if own is not None:
             alpha.mul_(OWN * step_size * own).addcmul_(step_size * scale.unsqueeze(2), shares, value=-1)
             alpha.scatter_add_(2, labels, step_size)
@@ -131,9 +135,9 @@ def _descend(
 def _mean(found: Tensor, wanted: Tensor) -> Tensor:
     """Return the logarithmic mean of two shares where the first is on its way up, else the arithmetic one."""
     # One that falls counts as level: no logarithm of zero, which takes many times as long.
-    ratio = (wanted / found.clamp_min(torch.finfo(found.dtype).tiny)).clamp_min_(1).log_()
+    ratio = (wanted / found.clamp_min(torch.finfo(found.dtype).tiny)).clamp_min_(LEVEL)
     rises = ratio > LEVEL
-    return torch.where(rises, (wanted - found) / torch.where(rises, ratio, 1), (wanted + found) / 2)
+    return torch.where(rises, (wanted - found).div_(ratio.log_()), torch.lerp(found, wanted, 0.5))
 
 
 def _all_directions(problem: Problem, sizes: Tensor) -> Directions:
