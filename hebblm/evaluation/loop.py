@@ -63,6 +63,7 @@ class Scores:
         own_seconds: by method, what it did for itself alone.
         shared_seconds: by the name of a piece of work that several methods may share, as it was done once.
         retrieving: the methods that rest on retrieval.
+        earlier_seconds: on the clock, of processes that were interrupted.
     """
 
     nll: dict[str, npt.NDArray[np.float32]]
@@ -75,6 +76,7 @@ class Scores:
     own_seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     shared_seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     retrieving: set[str] = field(default_factory=set)
+    earlier_seconds: float = 0.0
 
     def charge(self, works: Mapping[str, Work]) -> None:
         """Charge methods for their work on a mini-batch, and each in full for every piece that it rests on."""

@@ -208,6 +208,7 @@ class Position:
     )  # step, context and what was written
     _steps: int = 0
     _ranks: Ranks = ALONE
+    _begun: float = 0.0  # seconds on the clock
     _before: tuple[int, float] = (0, 0.0)  # what the ranks had sent, and for how long
     _told: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # steps with sizes, and labels, recalled
     _bytes: int = 0
@@ -223,6 +224,7 @@ class Position:
         self._contexts, self._scores, self._layout, self._ranks = contexts, scores, layout, ranks
         traffic = ranks.traffic
         self._before = traffic.sent, traffic.seconds
+        self._begun = time.monotonic()
         self.saved.within = True
         known = [path.name for path in self.folder.glob(f"*{STATE}")]
         common = set.intersection(*map(set, ranks.told(known)))
@@ -247,6 +249,7 @@ class Position:
             getattr(scores, name).update(record[name])
         scores.base_seconds, scores.retrieval_seconds = record["base_seconds"], record["retrieval_seconds"]
         scores.retrieving.update(record["retrieving"])
+        scores.earlier_seconds = record["clock"]
         done = sum(min(length, place) for length in layout.lengths)
         say(f"{self.title} goes on behind its first {done:,} of {sum(layout.lengths):,} tokens")
         return place
@@ -294,6 +297,7 @@ class Position:
             "base_seconds": scores.base_seconds,
             "retrieval_seconds": scores.retrieval_seconds,
             "retrieving": sorted(scores.retrieving),
+            "clock": scores.earlier_seconds + time.monotonic() - self._begun,
             "sent": self._ranks.traffic.sent - self._before[0],
             "waited": self._ranks.traffic.seconds - self._before[1],
         }

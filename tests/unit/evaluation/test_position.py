@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -122,6 +123,7 @@ def survives(reading: Reading, folder: Path, seed: int = 0) -> None:
     whole, contexts = reading.run(None)
     noted, draw, kills = reading.log.columns(), Random(seed), 0
     while True:
+        started = time.monotonic()
         try:
             found, mine = reading.run(folder, draw.randint(1, 3))
         except KilledError:
@@ -133,6 +135,9 @@ def survives(reading: Reading, folder: Path, seed: int = 0) -> None:
         assert losses.tobytes() == found.nll[name].tobytes(), name
     assert (found.rose, found.stabilized) == (whole.rose, whole.stabilized)
     assert found.errors == whole.errors
+    clock = found.earlier_seconds + time.monotonic() - started
+    times = [found.base_seconds, found.retrieval_seconds]
+    assert clock > sum([*times, *found.shared_seconds.values(), *found.own_seconds.values()])
     for one, other in zip(contexts, mine, strict=True):
         assert torch.equal(one.observed, other.observed)
         assert len(one.memory) == len(other.memory)
