@@ -163,7 +163,7 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
         "windows": scale_tables.windows,
     },
     DOCS / "memory.md": {"disk": scale_tables.measured, "paper": scale_tables.paper},
-    DOCS / "cost.md": {"cost": cost},
+    DOCS / "cost.md": {"whole": scale_tables.whole, "cost": cost},
     DOCS / "processes.md": {"processes": processes.throughput},
     DOCS / "huggingface.md": {
         "transformer": causal.transformer,

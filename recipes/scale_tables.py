@@ -1,14 +1,29 @@
-"""Tables of memories on disk, measured and on paper, and of the cache's windows, from the committed JSON."""
+"""Tables of memories on disk, of the cache's windows and of whole runs, from the committed JSON."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from hebblm.files import read_json
 from recipes.markdown import ROOT
 
 DISK = ROOT / "recipes" / "scale" / "disk.json"
-WINDOWS = ROOT / "recipes" / "defaults" / "windows.json"
+DEFAULTS = ROOT / "recipes" / "defaults"
+WINDOWS = DEFAULTS / "windows.json"
+WHOLE = ("intra-ptb", "intra-wt2", "wt2-to-ptb")
+WORK = {
+    "the base reads": ("base",),
+    "retrieval": ("retrieval",),
+    "MbPA, for all methods that rest on it": ("mbpa",),
+    "the exact form, on one query in 1,000": ("fast errors mbpa",),
+    "dynamic evaluation": (
+        "gradient statistics of dynamic evaluation",
+        "base of dynamic evaluation",
+        "dynamic",
+    ),
+    "memory of the training text": ("memory of the training text",),
+}
 SIZES, MACHINES = (10**9, 10**11), (1, 8, 64)
 ID, DISTANCE, LABEL, NORMALIZER = 8, 4, 8, 4  # bytes
 
@@ -52,6 +67,25 @@ def paper() -> str:
                 f"{row['warm_ms'] * each / entries:,.0f} | {sent / 1e3:,.0f} |"
             )
     return "\n".join(found)
+
+
+def whole() -> str:
+    """Return where the seconds of the runs behind README's table went."""
+    documents = [read_json(DEFAULTS / f"result-{name}.json") for name in WHOLE]
+    rows = [["Seconds", *WHOLE], ["--", *["--:" for _ in WHOLE]]]
+    spent = [Counter[str]() for _ in documents]
+    for each, seconds in zip(documents, spent, strict=True):
+        for part in each["seconds"]["parts"]:
+            seconds[part["name"]] += part["seconds"]
+    columns = [{what: sum(each[name] for name in names) for what, names in WORK.items()} for each in spent]
+    rows += [[what, *(f"{column[what]:,.0f}" for column in columns)] for what in WORK]
+    totals = [each["seconds"]["total"] for each in documents]
+    rest = [total - sum(column.values()) for total, column in zip(totals, columns, strict=True)]
+    rows.append(["all else", *(f"{seconds:,.0f}" for seconds in rest)])
+    rows.append(["the whole run", *(f"{total:,.0f}" for total in totals)])
+    rows.append(["tokens", *(f"{each['scenario']['tokens']:,}" for each in documents)])
+    rows.append(["threads", *(f"{each['provenance']['threads']}" for each in documents)])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def windows() -> str:
