@@ -237,13 +237,11 @@ def _check_ranks(asked: _Asked, processes: int) -> None:
         raise UserError(
             f"{processes} processes are more than streams = {config.streams}; use --streams {processes} or more"
         )
-    if config.memory_scope == "shared":
-        for name, value, usual in (("capacity", memory.capacity, None), ("store", memory.store, "ram")):
-            if value != usual:
-                raise UserError(
-                    f"memory.{name}={value} is not divided over {processes} processes; leave it unset, or use "
-                    "--memory-scope stream or one process"
-                )
+    if config.memory_scope == "shared" and memory.capacity is not None:
+        raise UserError(
+            f"memory.capacity={memory.capacity} is not divided over {processes} processes; leave it unset, or use "
+            "--memory-scope stream or one process"
+        )
 
 
 def _one_stream(config: ScenarioConfig, why: str) -> None:

@@ -74,8 +74,9 @@ def run(module: str, arguments: list[str], cache: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("store", ["ram", "disk"])
 def test_two_processes_build_the_memory_of_the_training_text(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: str, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arguments = ["--intra-domain", str(world.prepared), "--checkpoint", str(world.model), "--device", "cpu"]
     arguments += ["--methods", "mixture,hebb", "--memory-content", "both", "--training-entries", "3000"]
@@ -90,6 +91,7 @@ def test_two_processes_build_the_memory_of_the_training_text(
         "3",
         "--log-samples",
     ]
+    arguments += ["--set", f"memory.store={store}"]
     two = [*arguments, "--output-path", str(tmp_path / "two"), "--processes", "2"]
     run("eval", two, tmp_path / "cache")
     monkeypatch.setenv("HEBBLM_CACHE", str(tmp_path / "another"))
