@@ -3,7 +3,7 @@
 Every run is a command of its own with one thread a process, of the same tokens; times are those of the reading, without
 start and reports.
 
-Usage: python -m recipes.scale.processes [--tokens 6400] [--processes 1 2] [--streams 8 32] [--json FILE]
+Usage: python -m recipes.scale.processes [--tokens 6400] [--processes 1 2 4] [--streams 1 8 32] [--json FILE]
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def main() -> int:
     parser.add_argument("--model", default="small-wt2-raw")
     parser.add_argument("--target", default="numpy")
     parser.add_argument("--tokens", type=int, default=6400)
-    parser.add_argument("--processes", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--streams", type=int, nargs="+", default=[8, 32])
+    parser.add_argument("--processes", type=int, nargs="+", default=[1, 2, 4])
+    parser.add_argument("--streams", type=int, nargs="+", default=[1, 8, 32])
     parser.add_argument("--every", type=int, default=20, help="tokens of a stream between two updates")
     parser.add_argument("--json", type=Path, default=Path(__file__).with_suffix(".json"))
     options = parser.parse_args()
@@ -45,6 +45,8 @@ def main() -> int:
     with TemporaryDirectory() as place:
         alone: dict[tuple[str, int], dict[str, Any]] = {}
         for methods, streams, processes in product(("lstm", METHODS), options.streams, options.processes):
+            if processes > streams:
+                continue
             folder = Path(place) / f"{len(rows)}"
             run(options, methods, streams, processes, folder)
             result = read_json(folder / "result.json")
@@ -94,17 +96,20 @@ def throughput() -> str:
         Column("B"),
         Column("P"),
         Column("tokens a second"),
+        Column("times one stream's"),
         Column("kB sent a token"),
         Column("ms exchanging a token"),
         Column("largest difference of a mean, nats"),
         Column("of a single token"),
     )
+    singly = {row["methods"]: row["tokens_a_second"] for row in made["rows"] if row["streams"] == 1}
     rows = tuple(
         (
             "the model alone" if row["methods"] == 1 else f"{row['methods']} methods",
             str(row["streams"]),
             str(row["processes"]),
             f"{row['tokens_a_second']:,.0f}",
+            f"{row['tokens_a_second'] / singly[row['methods']]:.2f}",
             f"{row['bytes_a_token'] / 1e3:,.1f}",
             f"{row['seconds_a_token'] * 1e3:.2f}",
             f"{row['largest_difference']:.0e}",
