@@ -8,7 +8,7 @@ import pytest
 
 from hebblm.files import read_json
 
-from . import disk, numbers, options, pages, run, soak, supply, texts
+from . import disk, numbers, options, pages, run, soak, supply, texts, variants
 from .figures import Case
 from .sandbox import WRITERS
 
@@ -57,6 +57,13 @@ def test_what_is_finite_stays_finite(seed: int) -> None:
 def test_a_short_soak_is_flat(tmp_path: Path) -> None:
     for _, case in soak.cases(tmp_path, total=2_500, slower=float("inf")):
         assert_survived(case)
+
+
+def test_tests_skip_themselves_where_there_is_no_faiss(tmp_path: Path) -> None:
+    case, absent = Case(), variants.Variant("FAISS absent", without_faiss=True)
+    skipped = variants.count_tests(absent, tmp_path, case, ("tests/unit/memory/test_factory.py",))
+    assert_survived(case)
+    assert skipped > 0
 
 
 def test_nothing_asks_the_network_when_it_is_imported() -> None:
