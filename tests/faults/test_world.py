@@ -34,6 +34,10 @@ def test_odd_texts_are_read_as_they_are_or_refused(tmp_path: Path) -> None:
         assert_survived(case)
 
 
+def test_a_large_text_is_read_in_bounded_memory(tmp_path: Path) -> None:
+    assert_survived(texts.large_text(tmp_path, (texts.READ,), range(1 << 16, (1 << 16) + 1), size=4 << 20))
+
+
 @pytest.mark.parametrize("page", pages.PAGES)
 def test_no_page_takes_text_for_markup(page: str, tmp_path: Path) -> None:
     for number, word in enumerate(pages.HOSTILE[:3]):
