@@ -135,10 +135,11 @@ def large_text(scratch: Path, readers: tuple[Writer, ...], letters: range, size:
     """Give a large text of words of so many letters to some commands."""
     root, case, draw, peaks = scratch / "large", Case(), random.Random(0), []
     make_world(root)
-    lexicon = ["".join(draw.choices(string.ascii_lowercase, k=draw.choice(letters))) for _ in range(20_000)]
-    lexicon = lexicon[: (4 << 20) // letters.stop]  # so that the words themselves take little
-    line = 12 * letters.stop
-    block = "".join(" ".join(draw.choices(lexicon, k=12)) + "\n" for _ in range(max(1, (4 << 20) // line)))
+    different = min(20_000, (4 << 20) // letters.stop)  # so that the words themselves take little
+    lexicon = [
+        "".join(draw.choices(string.ascii_lowercase, k=draw.choice(letters))) for _ in range(different)
+    ]
+    block = "".join(" ".join(draw.choices(lexicon, k=12)) + "\n" for _ in range(max(1, different // 12)))
     with (root / "odd.txt").open("wb") as stream:
         for _ in range(size // len(block) + 1):
             stream.write(block.encode())
