@@ -56,7 +56,7 @@ READERS = (
     Writer.of("preprocess, lower case", "preprocess --text {root}/odd.txt --normalization lower --destdir {out}"),
     Writer.of("preprocess, moses", "preprocess --text {root}/odd.txt --tokenizer moses --destdir {out}"),
     Writer.of("preprocess, sentencepiece",
-              "preprocess --text {root}/odd.txt --tokenizer sentencepiece --vocab-size 40 --destdir {out}"),
+              "preprocess --text {root}/odd.txt --tokenizer sentencepiece --vocab-size 20 --destdir {out}"),
     Writer.of("eval", "eval --checkpoint {root}/model --text {root}/odd.txt --max-tokens 200 --methods lstm,mixture"
               " --log-samples --output-path {out}"),
     Writer.of("read", "read {root}/model {root}/odd.txt --set memory.index=exact --k 8 --save {out}"),
