@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hebblm.errors import UserError, unreadable
+from hebblm.errors import UserError
 from hebblm.evaluation.parts import Parts
 from hebblm.files import hash_of, sha256
 from hebblm.locks import held
@@ -26,6 +26,7 @@ from hebblm.models.base import TrainedModel, device_of
 from hebblm.progress import bar, say
 from hebblm.ranks import ALONE, Ranks
 from hebblm.reader_state import MEMORY, READER
+from hebblm.text.sources import pieces
 from hebblm.text.vocabulary import Vocabulary
 
 PIECE = 1 << 18  # characters that are read at once: what an interrupted build computes again at most
@@ -134,7 +135,7 @@ def _read(
         whence = f", going on from piece {done + 1:,}" if done else ""
         total = sum(path.stat().st_size for path in files)
         task = progress.add_task(f"memory{whence}", total=total, unit="bytes")
-        for text in (piece for path in files for piece in _pieces(path)):
+        for text in (piece for path in files for piece in pieces(path, PIECE)):
             # Those that are done are encoded again: new words get the ids that they had.
             ids = np.array([vocabulary.start, *vocabulary.encode(text, include=True).ids], dtype=np.int64)
             if index >= done and index % ranks.size == ranks.rank:
@@ -144,18 +145,6 @@ def _read(
             index += 1
         ranks.wait()
     return index
-
-
-def _pieces(path: Path) -> Iterator[str]:
-    """Yield a text in pieces that end with a line where lines are not longer than a piece."""
-    try:
-        with path.open(encoding="utf-8") as stream:
-            while text := stream.read(PIECE):
-                yield text + stream.readline(PIECE)
-    except OSError as error:
-        raise unreadable(path, error) from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not UTF-8 ({error.reason}); convert it first") from error
 
 
 def _entries(model: TrainedModel, vocabulary: Vocabulary, ids: np.ndarray[Any, Any]) -> tuple[Tensor, Tensor]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast, overload
@@ -166,7 +166,46 @@ class Reader:
         """
         if _are_documents(text):
             return self._read_documents(cast(Sequence[Text], text), learn, progress)
-        encoded, size = self._encoded(cast(Text, text), include=learn)
+        return self._read_on(*self._encoded(cast(Text, text), include=learn), learn, progress)
+
+    def read_pieces(
+        self,
+        pieces: Iterable[str],
+        *,
+        learn: bool = True,
+        progress: Callable[[int, int], None] = lambda done, total: None,
+    ) -> Iterator[Scores]:
+        """Read a text that comes in pieces, of which few are held at once, as :meth:`read` would read all in one call.
+
+        An interval goes on from one piece to the next. Tokens are those of the pieces: those of the text where words
+        are split between blanks and pieces end with a line or before a blank. A tokenizer that looks further may split
+        a word at such a place otherwise.
+
+        Args:
+            pieces: of the text, in order; each is asked for when those before it were read.
+            learn: as in :meth:`read`.
+            progress: called with the number of tokens done of a part and all of it after each interval.
+
+        Yields:
+            The scores of the text's parts, in order.
+        """
+        held, size = Encoded((), (), ()), 0
+        for piece in pieces:
+            encoded, more = self._encoded(piece, include=learn)
+            now, held = held.then(encoded).cut(
+                (len(held.ids) + len(encoded.ids)) // self.update_every * self.update_every
+            )
+            size += more
+            if now.ids:
+                yield self._read_on(now, size, learn, progress)
+                size = 0
+        if held.ids or size:
+            yield self._read_on(held, size, learn, progress)
+
+    def _read_on(
+        self, encoded: Encoded, size: int, learn: bool, progress: Callable[[int, int], None]
+    ) -> Scores:
+        """Read a text of so many bytes; see :meth:`read`."""
 
         def moved(done: int, total: int) -> None:
             self._last = self._last.new_tensor([encoded.ids[done - 1]])

@@ -45,10 +45,7 @@ class Scores:
     @property
     def perplexity(self) -> float:
         """``exp`` of the mean loss a token."""
-        try:
-            return math.exp(self.loss)
-        except OverflowError:
-            return math.inf
+        return _perplexity(self.loss)
 
     @property
     def word_perplexity(self) -> float:
@@ -72,13 +69,62 @@ class Scores:
     @property
     def bits_per_byte(self) -> float:
         """Bits a byte of the text, the spelling of words without a row included; nan without bytes."""
+        return self.bits / self.bytes if self.bytes else math.nan
+
+    @property
+    def bits(self) -> float:
+        """Bits of the text, the spelling of words without a row included."""
         spelled = sum(
             len(token.encode()) + 1 for token, new in zip(self.tokens, self.new.tolist(), strict=True) if new
         )
-        bits = float(self.nll.double().sum()) / math.log(2) + 8 * spelled
-        return bits / self.bytes if self.bytes else math.nan
+        return float(self.nll.double().sum()) / math.log(2) + 8 * spelled
 
     def __repr__(self) -> str:
         """Say how much was read, and how well."""
         beside = "" if self.unadapted is None else f", unadapted {self.unadapted.perplexity:.1f}"
         return f"Scores({len(self)} tokens, perplexity {self.perplexity:.1f}{beside})"
+
+
+@dataclass(slots=True)
+class Totals:
+    """What the scores of a text's parts come to; none of them is held.
+
+    Args:
+        tokens: T.
+        nats: sum of their losses.
+        unadapted: that under the base as it was trained.
+        bits: with the spelling of words without a row.
+        bytes: UTF-8 bytes of the text.
+    """
+
+    tokens: int = 0
+    nats: float = 0.0
+    unadapted: float = 0.0
+    bits: float = 0.0
+    bytes: int = 0
+
+    def add(self, part: Scores) -> None:
+        """Take in the scores of a further part."""
+        assert part.unadapted is not None, "a reader scores the base as well"
+        self.tokens += len(part)
+        self.nats += float(part.nll.double().sum())
+        self.unadapted += float(part.unadapted.nll.double().sum())
+        self.bits += part.bits
+        self.bytes += part.bytes
+
+    def __str__(self) -> str:
+        """Say how much was read, and how well."""
+        adapted, base = (
+            _perplexity(nats / self.tokens if self.tokens else math.nan)
+            for nats in (self.nats, self.unadapted)
+        )
+        a_byte = self.bits / self.bytes if self.bytes else math.nan
+        return f"{self.tokens:,} tokens, perplexity {adapted:.1f} (unadapted {base:.1f}), {a_byte:.2f} bits a byte"
+
+
+def _perplexity(loss: float) -> float:
+    """Return ``exp`` of a mean loss."""
+    try:
+        return math.exp(loss)
+    except OverflowError:
+        return math.inf

@@ -1,9 +1,11 @@
-"""What all tests share: a cache of their own."""
+"""What all tests share: a cache of their own, and that those which ask for FAISS are skipped where there is none."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import settings
@@ -25,3 +27,15 @@ def cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
         del os.environ["HEBBLM_CACHE"]
     else:
         os.environ["HEBBLM_CACHE"] = before
+
+
+@pytest.fixture(autouse=True, scope="session")
+def skipped_without_faiss() -> Iterator[None]:
+    """Skip a test as soon as it asks for FAISS, where that is not installed."""
+    with pytest.MonkeyPatch.context() as patch:
+        if importlib.util.find_spec("faiss") is None:
+            from hebblm.memory import faiss_index
+
+            ask = SimpleNamespace(import_module=pytest.importorskip, util=importlib.util)
+            patch.setattr(faiss_index, "importlib", ask)
+        yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,17 +13,19 @@ from rich.table import Table
 
 from hebblm.adapt.methods import check_methods, unaliased
 from hebblm.cli.common import guarded, parse
-from hebblm.errors import UserError, unreadable
+from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import parse_settings
 from hebblm.models.catalog import model_folder
 from hebblm.models.device import check_device
 from hebblm.progress import bar
+from hebblm.text.sources import pieces
 
 if TYPE_CHECKING:  # these load torch, for which an error message does not wait
     from hebblm.reader import Reader
-    from hebblm.scores import Scores
+    from hebblm.scores import Totals
 
 PROG = "hebblm-read"
+PIECE = 1 << 18  # characters that are read at once
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class ReadConfig:
     Args:
         model: name of a model that ships, folder of a checkpoint, or a causal language model of transformers by hub id
             or folder.
-        files: UTF-8 texts, read one after the other; none only asks.
+        files: UTF-8 texts, read one after the other in pieces, so that they may be of any size; none only asks.
         method: how the reader adapts, e.g. knn, mbpa, mixture+hebb.
         suggest: a context, e.g. "The function": shows the words that come next, before and after reading.
         generate: a prompt: words drawn behind it before and after reading.
@@ -91,7 +94,8 @@ def main(argv: list[str] | None = None) -> int:
     check_device(config.device)
     model_folder(config.model)
     settings = parse_settings(config.set)
-    texts = [_text(path) for path in config.files]
+    for path in config.files:
+        _check_text(path)
     from hebblm.language_model import load
 
     model = load(
@@ -124,48 +128,56 @@ def main(argv: list[str] | None = None) -> int:
             line = f"{when}: {config.generate} {drawn}"
             console.print(line, markup=False, highlight=False, soft_wrap=True)
 
-    if texts:
+    if config.files:
         ask("before reading")
-    for path, text in zip(config.files, texts, strict=True):
+    for path in config.files:
         known = len(reader.vocabulary.words)
-        scores = _read(reader, path, text, learn=not config.read_only)
-        assert scores.unadapted is not None, "a reader scores the base as well"
+        totals = _read(reader, path, learn=not config.read_only)
         console.print(
-            f"{path}: {len(scores):,} tokens, perplexity {scores.perplexity:.1f} "
-            f"(unadapted {scores.unadapted.perplexity:.1f}), {scores.bits_per_byte:.2f} bits a byte, "
-            f"{len(reader.vocabulary.words) - known:,} new words",
+            f"{path}: {totals}, {len(reader.vocabulary.words) - known:,} new words",
             markup=False,
             highlight=False,
             soft_wrap=True,
         )
-    ask("after reading" if texts else "now")
+    ask("after reading" if config.files else "now")
     if config.save is not None:
         reader.save(config.save)
         console.print(f"what was read is in {config.save}; go on with --memory {config.save}", soft_wrap=True)
     return 0
 
 
-def _read(reader: Reader, path: Path, text: str, *, learn: bool) -> Scores:
-    """Read a text under a progress bar."""
+def _read(reader: Reader, path: Path, *, learn: bool) -> Totals:
+    """Read a text under a progress bar, a piece at a time."""
+    from hebblm.scores import Totals
+
+    totals, begun = Totals(), 0
+
+    def counted() -> Iterator[str]:
+        nonlocal begun
+        for piece in pieces(path, PIECE):
+            begun += len(piece.encode())
+            yield piece
+
     with bar() as progress:
-        task = progress.add_task(f"read {path.name}", total=None, unit="tokens")
-        return reader.read(
-            text, learn=learn, progress=lambda done, total: progress.update(task, completed=done, total=total)
-        )
+        task = progress.add_task(f"read {path.name}", total=path.stat().st_size or None, unit="bytes")
+
+        def moved(done: int, total: int) -> None:
+            progress.update(task, completed=totals.bytes + (begun - totals.bytes) * done // total)
+
+        for part in reader.read_pieces(counted(), learn=learn, progress=moved):
+            totals.add(part)
+    return totals
 
 
-def _text(path: Path) -> str:
-    """Return a text.
+def _check_text(path: Path) -> None:
+    """Refuse a text before anything is read of it, unless it can be read only once.
 
     Raises:
         UserError: it cannot be read, or is not UTF-8.
     """
-    try:
-        return path.read_bytes().decode("utf-8")
-    except OSError as error:
-        raise unreadable(path, error) from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not UTF-8 at byte {error.start}; convert it first") from error
+    if not (path.is_fifo() or path.is_char_device()):
+        for _ in pieces(path, PIECE):
+            pass
 
 
 if __name__ == "__main__":

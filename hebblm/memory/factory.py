@@ -16,7 +16,7 @@ from hebblm.memory.exact import FlatMemory, RingMemory
 from hebblm.memory.hybrid import HybridMemory
 from hebblm.memory.manifest import Store, check_files, check_owner, read_manifest
 from hebblm.memory.persistence import read_entries, read_index
-from hebblm.memory.pq import FaissMemory
+from hebblm.memory.pq import FaissMemory, check_search
 
 MOVED_AT = 1 << 20  # entries in memory when they move to disk
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
@@ -39,6 +39,7 @@ def build_memory(
     if config.dtype not in DTYPES:
         raise UserError(f"memory.dtype={config.dtype!r} is unknown; use one of {', '.join(DTYPES)}")
     dtype = DTYPES[config.dtype]
+    check_search(config.rescore, config.nprobe)
     if config.store not in get_args(Store):
         raise UserError(f"memory.store={config.store!r} is unknown; use one of {', '.join(get_args(Store))}")
     if config.store == "disk":
@@ -65,6 +66,7 @@ def _on_disk(dim: int, config: MemoryConfig, dtype: torch.dtype, work: Path | No
     if config.capacity is not None or config.index == "exact":
         setting = f"capacity={config.capacity}" if config.capacity is not None else "index=exact"
         raise UserError(f"memory.{setting} does not go with memory.store=disk; leave one of them unset")
+    faiss_index.load_faiss("memory.store=disk")
     bulk = DiskMemory(dim, config.index, dtype=dtype, rescore=config.rescore, nprobe=config.nprobe, work=work)
     return HybridMemory(bulk, _recent(dim, dtype), flush_at=MOVED_AT)
 

@@ -50,8 +50,11 @@ def is_installed() -> bool:
     return importlib.util.find_spec("faiss") is not None
 
 
-def load_faiss() -> Any:
+def load_faiss(what: str = "a trained index") -> Any:
     """Import FAISS, which is optional.
+
+    Args:
+        what: needs it.
 
     Raises:
         UserError: it is not installed.
@@ -60,7 +63,8 @@ def load_faiss() -> Any:
         return importlib.import_module("faiss")
     except ImportError as error:
         raise UserError(
-            "FAISS is not installed: pip install 'hebblm[cpu]' (or hebblm[gpu]), or use memory.index=exact"
+            f"{what} needs FAISS, which is not installed: pip install 'hebblm[cpu]' (or hebblm[gpu]), "
+            "or use memory.index=exact with memory.store=ram"
         ) from error
 
 

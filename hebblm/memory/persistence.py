@@ -140,7 +140,7 @@ def read_index(manifest: Manifest, store: EntryStore, folder: Path) -> TrainedIn
     index = manifest.index
     if index is None or index.spec is None:
         return None
-    path, faiss = folder / INDEX, load_faiss()
+    path, faiss = folder / INDEX, load_faiss(f"the index of {folder}")
     try:
         if manifest.store == "disk":
             trained: TrainedIndex = open_lists(folder, index.spec, index.trained)

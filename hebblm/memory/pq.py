@@ -53,12 +53,9 @@ class FaissMemory(StoredMemory):
         spill_bytes: int = SPILL_BYTES,
         device: torch.device | str = "cpu",
     ) -> None:
-        faiss_index.load_faiss()
+        faiss_index.load_faiss(f"memory.index={factory}")
         super().__init__(EntryStore(dim, dtype=dtype, device=device, spill_bytes=spill_bytes))
-        if rescore < 1:
-            raise UserError(f"memory.rescore={rescore} leaves no candidates; use at least 1")
-        if nprobe is not None and nprobe < 1:
-            raise UserError(f"memory.nprobe={nprobe} visits no list; use at least 1")
+        check_search(rescore, nprobe)
         self._minimum = 1
         if factory != "auto":
             index = faiss_index.make_index(dim, factory)
@@ -158,6 +155,18 @@ class FaissMemory(StoredMemory):
             "rescore": self.rescore,
             "nprobe": self.nprobe,
         }
+
+
+def check_search(rescore: int, nprobe: int | None) -> None:
+    """Refuse values with which an index would find nothing, whether there is one or not.
+
+    Raises:
+        UserError: one of them is below 1.
+    """
+    if rescore < 1:
+        raise UserError(f"memory.rescore={rescore} leaves no candidates; use at least 1")
+    if nprobe is not None and nprobe < 1:
+        raise UserError(f"memory.nprobe={nprobe} visits no list; use at least 1")
 
 
 def _rescore(queries: Tensor, entries: Entries, ids: Tensor, wanted: int) -> Ranked:

@@ -83,6 +83,34 @@ def count_lines(paths: Sequence[Path]) -> int:
     return sum(1 for path in paths for _ in _raw_lines(path))
 
 
+def pieces(path: Path, size: int) -> Iterator[str]:
+    """Yield a text in pieces of so many characters and more, each to an end of line, or a blank in longer lines.
+
+    Raises:
+        UserError: it cannot be read, is not UTF-8, or has no blank in what is too long to be held in memory.
+    """
+    held = ""
+    try:
+        with path.open(encoding="utf-8", newline="\n") as stream:
+            while text := stream.read(size):
+                text += stream.readline(size)
+                cut = len(text) if text.endswith("\n") else max(text.rfind(" "), text.rfind("\t"))
+                if cut > 0:
+                    yield held + text[:cut]
+                    held, text = "", text[cut:]
+                held += text
+                if len(held) > MAX_LINE_BYTES:
+                    raise UserError(
+                        f"{path} has no blank in {MAX_LINE_BYTES >> 20} MiB; break the text into lines"
+                    )
+    except OSError as error:
+        raise unreadable(path, error) from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not UTF-8 ({error.reason}); convert it first") from error
+    if held:
+        yield held
+
+
 def _raw_lines(path: Path) -> Iterator[bytes]:
     """Yield the lines of a file as bytes, with their ends."""
     try:

@@ -21,6 +21,17 @@ class Encoded:
     ids: tuple[int, ...]
     words: tuple[int, ...]
 
+    def then(self, more: Encoded) -> Encoded:
+        """Return this text and another one behind it."""
+        behind = self.words[-1] + 1 if self.words else 0
+        words = tuple(behind + word for word in more.words)
+        return Encoded(self.tokens + more.tokens, self.ids + more.ids, self.words + words)
+
+    def cut(self, place: int) -> tuple[Encoded, Encoded]:
+        """Return the text before one of its tokens, and what begins with that."""
+        before = Encoded(self.tokens[:place], self.ids[:place], self.words[:place])
+        return before, Encoded(self.tokens[place:], self.ids[place:], self.words[place:])
+
 
 class Vocabulary(Protocol):
     """Text as ids: those of a model's rows, and behind them those of new words in the order in which they are met."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from hebblm.cli import read
 from hebblm.cli.read import main
 
 
@@ -22,6 +23,19 @@ def test_a_text_is_read_and_gone_on_from(tmp_path: Path, capsys: pytest.CaptureF
     assert "frobnitz" in after
     assert main(["tiny-pydoc-raw", "--memory", known, "--suggest", "Call", "--words", "1"]) == 0
     assert "frobnitz" in capsys.readouterr().out
+
+
+def test_a_text_is_the_same_in_any_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    notes = tmp_path / "notes.txt"
+    notes.write_text("The function frobnitz returns a list .\r\nCall frobnitz with two arguments .\n" * 9)
+    assert main(["tiny-pydoc-raw", str(notes)]) == 0
+    whole = capsys.readouterr().out
+    monkeypatch.setattr(read, "PIECE", 20)
+    assert main(["tiny-pydoc-raw", str(notes)]) == 0
+    assert capsys.readouterr().out == whole
+    assert "135 tokens" in whole
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,10 @@ import os
 import random
 import shutil
 import signal
+import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partialmethod
@@ -21,6 +22,7 @@ from typing import Any
 from .formats import words
 
 TIMES = ("seconds", "tokens_per_second", "command", "commit", "curve", "threads", "document_sha256")
+TIMES += ("bytes_a_token", "seconds_a_token")  # of exchanges
 """What a run says of itself and not of its numbers."""
 
 
@@ -31,10 +33,12 @@ class Job:
     Args:
         name: the module of ``hebblm.cli``.
         arguments: with ``{root}`` for its folder; it writes to ``{root}/out``.
+        ranks: processes that run it together, as torchrun would start them.
     """
 
     name: str
     arguments: tuple[str, ...]
+    ranks: int = 1
 
 
 GOES_ON = ("goes on behind", "goes on from", "goes on in", "going on from")
@@ -93,6 +97,10 @@ JOBS = {
         "online", "--scale", "smoke", "--seeds", "1", "--device", "cpu",
         "--set", "pretraining.epochs=2", "online.streamed=60", "--output-path", "{root}/out",
     )),
+    "eval in two processes": Job("eval", (
+        *TINY, "--source", "text:{root}/text.txt", "--methods", "lstm,cache,mixture,mbpa", "--streams", "4",
+        "--memory-content", "both", "--output-path", "{root}/out", "--log-samples",
+    ), ranks=2),
 }  # fmt: skip
 
 
@@ -105,8 +113,8 @@ def world(root: Path) -> None:
     assert status == 0, (root / "log").read_text()
 
 
-def run(job: Job, root: Path, after: float | None = None) -> tuple[int, float]:
-    """Run a command in a process of its own, killed once it computed for so many seconds.
+def run(job: Job, root: Path, after: float | None = None, victim: int = 0) -> tuple[int, float]:
+    """Run a command in processes of its own, one of which is killed once it computed for so many seconds.
 
     Returns:
         Its status, below 0 for a signal, and the seconds.
@@ -114,26 +122,47 @@ def run(job: Job, root: Path, after: float | None = None) -> tuple[int, float]:
     main: Callable[[list[str]], int] = import_module(f"hebblm.cli.{job.name}").main
     for module in SLOW:  # the time to load them is nothing that a kill could hurt
         import_module(module)
-    process = os.fork()
-    if process == 0:
-        status = 70
-        with suppress(BaseException):
-            os.environ["HEBBLM_CACHE"] = str(root / "cache")
-            log = os.open(root / "log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-            os.dup2(log, 1)
-            os.dup2(log, 2)
-            _save_often()
-            status = main([argument.format(root=root) for argument in job.arguments])
-        os._exit(status)
+    (root / "log").unlink(missing_ok=True)
+    port, processes = _free_port(), []
+    for rank in range(job.ranks):
+        process = os.fork()
+        if process == 0:
+            status = 70
+            with suppress(BaseException):
+                os.environ["HEBBLM_CACHE"] = str(root / "cache")
+                if job.ranks > 1:
+                    os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(job.ranks), "LOCAL_RANK": str(rank)}
+                    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+                log = os.open(root / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+                os.dup2(log, 1)
+                os.dup2(log, 2)
+                _save_often()
+                status = main([argument.format(root=root) for argument in job.arguments])
+            os._exit(status)
+        processes.append(process)
+    process = processes[victim]
     clock = (~process << 3) | 2  # of what it computes: on a busy machine others say nothing about its moments
     while after is not None and time.clock_gettime(clock) < after:
         if os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
             break
         time.sleep(0.001)
     if after is not None:
-        os.kill(process, signal.SIGKILL)
-    _, status, used = os.wait4(process, 0)
-    return os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime
+        for each in processes:  # the others as a launcher ends them
+            os.kill(each, signal.SIGKILL if each == process else signal.SIGTERM)
+    ended = [os.wait4(each, 0)[1:] for each in processes]
+    used = ended[victim][1]
+    return _worst(os.waitstatus_to_exitcode(status) for status, _ in ended), used.ru_utime + used.ru_stime
+
+
+def _worst(statuses: Iterable[int]) -> int:
+    """Return 0 where all processes ended well, else how one that did not ended."""
+    return next((status for status in statuses if status), 0)
+
+
+def _free_port() -> int:
+    """Return a port of the loopback that nobody listens at."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
 
 
 def _save_often() -> None:
@@ -165,35 +194,39 @@ def _timeless(value: Any) -> Any:
     return [_timeless(item) for item in value] if isinstance(value, list) else value
 
 
-def campaign(name: str, root: Path, count: int, minutes: float = float("inf")) -> dict[str, Any]:
-    """Kill a command ``count`` times at random moments, a run in two, and say what was found.
+def campaign(
+    name: str, root: Path, count: int, minutes: float = float("inf"), first: int = 0
+) -> dict[str, Any]:
+    """Kill a command at random moments, without what is in the cache every other time, and say what was found.
 
     Args:
         name: of the command.
         root: of everything that is written.
-        count: of kills.
+        count: of kills, those before the first included.
         minutes: after which it ends with fewer.
+        first: number of the first kill; those before it were tried already.
 
     Returns:
         How often it was ``tried``, how often it ``survived``: the run after the kill ended well with the files of a run
         that was left alone, and no others; ``resumed``: how many of these said that they go on; ``ended``: how often
         the command was over before the kill; ``found``: what else.
     """
-    job, draw = JOBS[name], random.Random(name)
+    job = JOBS[name]
     world(root)
     shutil.rmtree(root / "cache")
     status, length = run(job, root)
     assert status == 0, (root / "log").read_text()
     expected = files(root)
     survived, resumed, ended, found = 0, 0, 0, []
-    begun, number = time.monotonic(), 0
+    begun, number = time.monotonic(), first
     while number < count and time.monotonic() - begun < 60 * minutes:
         shutil.rmtree(root / "out", ignore_errors=True)
         if number % 2:  # with the cache that a run left, and without
             shutil.rmtree(root / "cache", ignore_errors=True)
+        draw = random.Random(f"{name} {number}")
         number += 1
         moment = draw.uniform(0, length)
-        ended += run(job, root, moment)[0] == 0
+        ended += run(job, root, moment, draw.randrange(job.ranks))[0] == 0
         (status, _), now = run(job, root), files(root)
         said = (root / "log").read_text()
         resumed += any(words in said for words in GOES_ON)
@@ -205,7 +238,7 @@ def campaign(name: str, root: Path, count: int, minutes: float = float("inf")) -
                 f"{name} killed after {moment:.2f} s: status {status}, {', '.join(sorted(others)[:4])}"
             )
     return {
-        "tried": number,
+        "tried": number - first,
         "survived": survived,
         "resumed": resumed,
         "ended": ended,

@@ -1,6 +1,6 @@
 """All of it: figures as JSON, and as the tables of docs/reliability.md.
 
-Usage: python -m tests.faults.run [GROUP ...] [--damaged 10000] [--kills 100] [--commands eval,tune] [--page]
+Usage: python -m tests.faults.run [GROUP ...] [--damaged 10000] [--kills 100] [--commands eval,tune] [--add] [--page]
 """
 
 from __future__ import annotations
@@ -35,27 +35,41 @@ OTHERS = {
 """Further groups: each has HEADING, MENDED, and ``cases(scratch)`` that yields names with what came of them."""
 
 
-def damage_all(record: dict[str, Any], scratch: Path, count: int, only: Sequence[str] = ()) -> Iterator[None]:
-    """Put figures of damaged files into a record, a format at a time."""
+def damage_all(record: dict[str, Any], scratch: Path, count: int, only: Sequence[str] = ()) -> Iterator[str]:
+    """Put figures of damaged files into a record, a format at a time, and yield its name."""
     for number, form in enumerate(form for form in FORMATS if not only or form.name in only):
         counts, defects = campaign(form, scratch / str(number), count)
         record["damaged"][form.name] = {"hashed": form.hashed, **counts, "defects": defects[:20]}
         print(form.name, dict(counts), *defects[:5], sep="\n  ", flush=True)
-        yield
+        yield f"damaged: {form.name}"
 
 
 def kill_all(
-    record: dict[str, Any], scratch: Path, count: int, commands: list[str], minutes: float
-) -> Iterator[None]:
-    """Put figures of killed commands into a record, a command at a time."""
+    record: dict[str, Any], scratch: Path, count: int, commands: list[str], minutes: float, *, add: bool
+) -> Iterator[str]:
+    """Put figures of killed commands into a record, a command at a time, and yield which they are.
+
+    Args:
+        record: of all figures.
+        scratch: an empty folder.
+        count: kills of each command.
+        commands: their names.
+        minutes: that each may take.
+        add: go on behind the kills whose figures there are, and add to them.
+    """
     for name in commands:
-        record["killed"][name] = kill(name, scratch / name.replace(" ", "-"), count, minutes)
-        print(name, record["killed"][name], flush=True)
-        yield
+        before = _record()["killed"].get(name, {}) if add else {}
+        first = before.get("tried", 0)
+        found = kill(name, scratch / name.replace(" ", "-"), count, minutes, first)
+        for key in ("tried", "survived", "resumed", "ended", "found") if before else ():
+            found[key] += before[key]
+        record["killed"][name] = found
+        print(name, found, flush=True)
+        yield f"killed: {name}" + (f", from {first}" if first else "")
 
 
-def try_all(record: dict[str, Any], scratch: Path, group: str, clock: Clock) -> Iterator[None]:
-    """Put figures of one of the other groups into a record, a case at a time."""
+def try_all(record: dict[str, Any], scratch: Path, group: str, clock: Clock) -> Iterator[str]:
+    """Put figures of one of the other groups into a record, a case at a time, and yield its name."""
     found: dict[str, Any] = {}
     for name, case in OTHERS[group].cases(scratch, clock):
         found[name] = case.to_json()
@@ -66,7 +80,7 @@ def try_all(record: dict[str, Any], scratch: Path, group: str, clock: Clock) -> 
             sep="\n  ",
             flush=True,
         )
-        yield
+        yield group
 
 
 def table(record: dict[str, Any]) -> str:
@@ -121,6 +135,7 @@ def main() -> None:
         help="of each group, and of each command killed; all that it takes if not given",
     )
     parser.add_argument("--commands", default=",".join(JOBS), help="that are killed")
+    parser.add_argument("--add", action="store_true", help="kill only as often as is missing")
     parser.add_argument("--page", action="store_true", help="only write the page from the figures there are")
     asked = parser.parse_args()
     if unknown := set(asked.groups) - set(known):
@@ -146,10 +161,15 @@ def _record() -> dict[str, Any]:
 
 def _measure(group: str, asked: argparse.Namespace, scratch: Path) -> None:
     """Make the figures of a group anew; each is written as it comes, beside those that others wrote meanwhile."""
-    parts: dict[str, Callable[[dict[str, Any]], Iterator[None]]] = {
+    parts: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
         "damaged": lambda record: damage_all(record, scratch, asked.damaged, asked.formats),
         "killed": lambda record: kill_all(
-            record, scratch, asked.kills, asked.commands.split(","), asked.minutes or float("inf")
+            record,
+            scratch,
+            asked.kills,
+            asked.commands.split(","),
+            asked.minutes or float("inf"),
+            add=asked.add,
         ),
     }
     started, own = time.monotonic(), {"damaged": {}, "killed": {}, "others": {}}
@@ -158,12 +178,12 @@ def _measure(group: str, asked: argparse.Namespace, scratch: Path) -> None:
         "seed": "numbers from 0",
     }
     said |= {"commit": commit(), "versions": versions()}
-    for _ in parts.get(group, lambda record: try_all(record, scratch, group, Clock(asked.minutes)))(own):
+    for name in parts.get(group, lambda record: try_all(record, scratch, group, Clock(asked.minutes)))(own):
         with held(RECORD, "the figures"):  # several groups and commands may be tried at once
             record = _record()
             for section, found in own.items():
                 record[section] |= found
-            record["made"][group] = {**said, "seconds": round(time.monotonic() - started)}
+            record["made"][name] = {**said, "seconds": round(time.monotonic() - started)}
             write_json(RECORD, record)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from hebblm.files import read_json
 
-from . import disk, numbers, options, pages, run, soak, supply, texts
+from . import disk, numbers, options, pages, run, soak, supply, texts, variants
 from .figures import Case
 from .sandbox import WRITERS
 
@@ -34,6 +34,10 @@ def test_odd_texts_are_read_as_they_are_or_refused(tmp_path: Path) -> None:
         assert_survived(case)
 
 
+def test_a_large_text_is_read_in_bounded_memory(tmp_path: Path) -> None:
+    assert_survived(texts.large_text(tmp_path, (texts.READ,), range(1 << 16, (1 << 16) + 1), size=4 << 20))
+
+
 @pytest.mark.parametrize("page", pages.PAGES)
 def test_no_page_takes_text_for_markup(page: str, tmp_path: Path) -> None:
     for number, word in enumerate(pages.HOSTILE[:3]):
@@ -57,6 +61,13 @@ def test_what_is_finite_stays_finite(seed: int) -> None:
 def test_a_short_soak_is_flat(tmp_path: Path) -> None:
     for _, case in soak.cases(tmp_path, total=2_500, slower=float("inf")):
         assert_survived(case)
+
+
+def test_tests_skip_themselves_where_there_is_no_faiss(tmp_path: Path) -> None:
+    case, absent = Case(), variants.Variant("FAISS absent", without_faiss=True)
+    skipped = variants.count_tests(absent, tmp_path, case, ("tests/unit/memory/test_factory.py",))
+    assert_survived(case)
+    assert skipped > 0
 
 
 def test_nothing_asks_the_network_when_it_is_imported() -> None:

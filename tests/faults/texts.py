@@ -56,12 +56,16 @@ READERS = (
     Writer.of("preprocess, lower case", "preprocess --text {root}/odd.txt --normalization lower --destdir {out}"),
     Writer.of("preprocess, moses", "preprocess --text {root}/odd.txt --tokenizer moses --destdir {out}"),
     Writer.of("preprocess, sentencepiece",
-              "preprocess --text {root}/odd.txt --tokenizer sentencepiece --vocab-size 40 --destdir {out}"),
+              "preprocess --text {root}/odd.txt --tokenizer sentencepiece --vocab-size 20 --destdir {out}"),
     Writer.of("eval", "eval --checkpoint {root}/model --text {root}/odd.txt --max-tokens 200 --methods lstm,mixture"
               " --log-samples --output-path {out}"),
     Writer.of("read", "read {root}/model {root}/odd.txt --set memory.index=exact --k 8 --save {out}"),
     Writer.of("memory build", "memory build --model {root}/model --text {root}/odd.txt --out {out}"),
 )  # fmt: skip
+READ = Writer.of(
+    "read", "read {root}/model {root}/odd.txt --method mixture --set memory.capacity=1000 --k 8 --save {out}"
+)
+"""Reads a large text: a memory without a bound grows by each token, and each takes a millisecond."""
 
 
 def words_of(content: bytes) -> Counter[str]:
@@ -127,19 +131,26 @@ def long_line(scratch: Path, size: int = LONG) -> Case:
     return case
 
 
-def large_text(scratch: Path, size: int = HUGE) -> Case:
-    """Prepare a large text."""
-    root, case, draw = scratch / "large", Case(), random.Random(0)
-    root.mkdir()
-    lexicon = ["".join(draw.choices(string.ascii_lowercase, k=draw.randint(4, 16))) for _ in range(20_000)]
-    block = "".join(" ".join(draw.choices(lexicon, k=12)) + "\n" for _ in range(20_000)).encode()
+def large_text(scratch: Path, readers: tuple[Writer, ...], letters: range, size: int = HUGE) -> Case:
+    """Give a large text of words of so many letters to some commands."""
+    root, case, draw, peaks = scratch / "large", Case(), random.Random(0), []
+    make_world(root)
+    different = min(20_000, (4 << 20) // letters.stop)  # so that the words themselves take little
+    lexicon = [
+        "".join(draw.choices(string.ascii_lowercase, k=draw.choice(letters))) for _ in range(different)
+    ]
+    block = "".join(" ".join(draw.choices(lexicon, k=12)) + "\n" for _ in range(max(1, different // 12)))
     with (root / "odd.txt").open("wb") as stream:
         for _ in range(size // len(block) + 1):
-            stream.write(block)
-    ended = run(READERS[0], root, root / "out", {"HEBBLM_CACHE": str(root / "cache")}, patience=7200)
-    wrong = ended.defect() or (f"status {ended.status}" if ended.status else "")
-    case.count(wrong or (f"{ended.peak >> 10} MiB resident" if ended.peak > BOUND else ""))
-    case.note = f"preprocess: at most {ended.peak >> 10} MiB resident"
+            stream.write(block.encode())
+    for reader in readers:
+        ended = run(reader, root, root / "out", {"HEBBLM_CACHE": str(root / "cache")}, patience=7200)
+        wrong = ended.defect() or (f"status {ended.status}" if ended.status else "")
+        wrong = wrong or (f"{ended.peak >> 10} MiB resident" if ended.peak > BOUND else "")
+        case.count(f"{reader.name}: {wrong}" if wrong else "")
+        peaks.append(f"{reader.name} {ended.peak >> 10}")
+        shutil.rmtree(root / "out", ignore_errors=True)
+    case.note = f"MiB resident at most: {', '.join(peaks)}"
     shutil.rmtree(root)
     return case
 
@@ -147,9 +158,13 @@ def large_text(scratch: Path, size: int = HUGE) -> Case:
 def cases(scratch: Path, clock: Clock) -> Iterator[tuple[str, Case]]:
     """Try odd texts, a long line, and a large text."""
     yield from odd_texts(scratch, clock=clock)
-    for name, read in (
-        (f"a line of {LONG >> 20} MiB", long_line),
-        (f"{HUGE >> 30} GiB of text", large_text),
-    ):
+    by_name = {reader.name: reader for reader in READERS}
+    both = (by_name["preprocess"], by_name["eval"])
+    large = f"{HUGE >> 30} GiB of text"
+    for name, read in {
+        f"a line of {LONG >> 20} MiB": lambda: long_line(scratch),
+        f"{large} in words of 64 KiB": lambda: large_text(scratch, (READ,), range(1 << 16, (1 << 16) + 1)),
+        f"{large} in words of 4 to 16 letters": lambda: large_text(scratch, both, range(4, 17)),
+    }.items():
         if not clock.over():
-            yield name, read(scratch)
+            yield name, read()

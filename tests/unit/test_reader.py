@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import torch
 
 import hebblm
 from hebblm.errors import UserError
+from hebblm.scores import Totals
 
 MODEL = "tiny-pydoc-raw"
 TEXT = (
@@ -60,6 +63,44 @@ def test_one_text_in_two_calls_has_the_same_scores_where_each_token_is_learned_a
     assert sum((part.tokens for part in parts), ()) == whole.tokens
     assert whole.unadapted is not None
     torch.testing.assert_close(whole.unadapted.nll, lm.reader("lstm", update_every=1).read(TEXT).nll)
+
+
+@pytest.mark.parametrize("learn", [True, False])
+@pytest.mark.parametrize("method", ["mixture+hebb", "dynamic+mixture", "best"])
+def test_a_text_in_pieces_has_the_scores_of_one_reading_to_the_bit_and_is_not_held(
+    lm: hebblm.LanguageModel, method: str, learn: bool
+) -> None:
+    text, ahead = TEXT * 6, 0
+    whole, reader = (lm.reader(method, update_every=20, settings={"dynamic.rule": "sgd"}) for _ in range(2))
+    whole.read(TEXT)
+    reader.read(TEXT)
+    expected = whole.read(text, learn=learn)
+
+    def pieces() -> Iterator[str]:
+        nonlocal ahead
+        for piece in re.findall(r"(?s).{1,90}(?= )|.{1,90}$", text):
+            ahead += 1
+            yield piece
+
+    parts, totals = [], Totals()
+    for part in reader.read_pieces(pieces(), learn=learn):
+        assert ahead <= 4, "the next pieces are asked for when those before them were read"
+        ahead = 0
+        parts.append(part)
+        totals.add(part)
+    assert len(parts) > 5
+    assert sum((part.tokens for part in parts), ()) == expected.tokens
+    for name in ("nll", "new"):
+        assert torch.equal(torch.cat([getattr(part, name) for part in parts]), getattr(expected, name))
+    assert expected.unadapted is not None
+    assert torch.equal(torch.cat([part.unadapted.nll for part in parts]), expected.unadapted.nll)
+    assert len(reader) == len(whole)
+    assert reader.suggest("Call", 3) == whole.suggest("Call", 3)
+    adapted, base = expected.perplexity, expected.unadapted.perplexity
+    assert str(totals) == (
+        f"{len(expected)} tokens, perplexity {adapted:.1f} (unadapted {base:.1f}), "
+        f"{expected.bits_per_byte:.2f} bits a byte"
+    )
 
 
 @pytest.mark.parametrize("method", METHODS[1:])

@@ -20,6 +20,7 @@ from hebblm.memory import (
 
 
 def test_defaults_suit_a_stream() -> None:
+    pytest.importorskip("faiss")
     memory = build_memory(8, MemoryConfig())
     assert isinstance(memory, HybridMemory)
     assert isinstance(memory.bulk, FaissMemory)
@@ -50,7 +51,7 @@ def test_kinds(config: MemoryConfig, kind: type) -> None:
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])
 def test_half_precision_reaches_both_sides(name: str) -> None:
-    memory = build_memory(8, MemoryConfig(dtype=name))
+    memory = build_memory(8, MemoryConfig(index="PQ4x4fs", dtype=name))
     assert isinstance(memory, HybridMemory)
     assert memory.bulk.dtype == memory.recent.dtype == getattr(torch, name)
 
@@ -68,6 +69,7 @@ def test_auto_is_exact_on_a_gpu() -> None:
 def test_an_automatic_index_is_compared_whole_where_there_is_no_faiss(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pytest.importorskip("faiss")
     memory = build_memory(8, MemoryConfig())
     memory.add(torch.randn(300, 8), torch.arange(300))
     save_memory(memory, tmp_path / "saved", model_hash="m", dictionary_hash="d")
@@ -89,6 +91,8 @@ def test_an_automatic_index_is_compared_whole_where_there_is_no_faiss(
         (MemoryConfig(index="exact", nprobe=3), "memory.nprobe=3"),
         (MemoryConfig(index="typo"), "memory.index='typo'"),
         (MemoryConfig(rescore=0), "memory.rescore=0"),
+        (MemoryConfig(rescore=0, capacity=10), "memory.rescore=0"),
+        (MemoryConfig(nprobe=0), "memory.nprobe=0"),
     ],
 )
 def test_bad_configurations(config: MemoryConfig, match: str) -> None:

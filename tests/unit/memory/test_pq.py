@@ -186,8 +186,11 @@ def test_missing_faiss_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> 
         return original(name, package)
 
     monkeypatch.setattr(importlib, "import_module", without)
-    with pytest.raises(UserError, match=r"FAISS is not installed: pip install 'hebblm\[cpu\]'"):
+    install = r" needs FAISS, which is not installed: pip install 'hebblm\[cpu\]'"
+    with pytest.raises(UserError, match=f"^memory.index=auto{install}"):
         FaissMemory(16)
+    with pytest.raises(UserError, match=f"^memory.store=disk{install}"):
+        build_memory(16, MemoryConfig(store="disk"))
 
 
 def test_an_index_of_a_faiss_without_gpus_is_not_placed_on_one() -> None:

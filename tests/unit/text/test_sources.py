@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from hebblm.errors import UserError
 from hebblm.text import sources
-from hebblm.text.sources import FileLines, count_lines
+from hebblm.text.sources import FileLines, count_lines, pieces
 
 from ...support.lines import MemoryLines
 
@@ -61,3 +62,30 @@ def test_memory_and_file_agree(tmp_path_factory: pytest.TempPathFactory, content
     assert list(held.lines()) == list(read.lines()) == content
     assert held.sha256() == read.sha256() == hashlib.sha256(data).hexdigest()
     assert held.size == read.size == len(data)
+
+
+@given(
+    st.lists(st.sampled_from(["a", "bb", "\u00e9", " ", "\n", "\r\n", "\r", "\t"]), max_size=60),
+    st.integers(1, 9),
+)
+def test_pieces_are_the_text_and_end_between_words(
+    tmp_path_factory: pytest.TempPathFactory, parts: list[str], size: int
+) -> None:
+    path = tmp_path_factory.mktemp("pieces") / "a.txt"
+    path.write_bytes("".join(parts).encode())
+    found = list(pieces(path, size))
+    assert "".join(found) == "".join(parts)
+    for one, two in itertools.pairwise(found):
+        assert one.endswith("\n") or two[0] in " \t"
+
+
+def test_a_long_line_comes_in_pieces_unless_it_has_no_blank(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "MAX_LINE_BYTES", 1000)
+    path = tmp_path / "a.txt"
+    path.write_text("word " * 2000)
+    assert max(map(len, pieces(path, 50))) <= 105
+    path.write_text("word" * 2000)
+    with pytest.raises(UserError, match=r"has no blank in .* break the text into lines"):
+        list(pieces(path, 50))
