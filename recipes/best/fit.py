@@ -3,7 +3,7 @@
 Of each text it notes, token by token, the losses of the components and the features of the gate, as the gate itself
 learns from them, and minimises the mean loss of their mixture with a pull to equal shares, all texts alike.
 
-    python recipes/best/fit.py [--tokens 8000]
+    python recipes/best/fit.py [--tokens 15000]
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def written(weights: dict[str, list[float]], tokens: int) -> str:
 def main() -> None:
     """Fit and write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--tokens", type=int, default=8000, help="of each validation text")
+    parser.add_argument("--tokens", type=int, default=15_000, help="of each validation text")
     config = parser.parse_args()
     rule = best_rule(Hyperparameters().methods)
     assert isinstance(rule, Best)
