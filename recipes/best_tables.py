@@ -26,7 +26,14 @@ def best() -> str:
     parts = []
     for name, title in TEXTS.items():
         path = measured(name)
-        parts += [f"### {title}", "", body(_table(read_json(path))), f"{origin(path, '../')}.", ""]
+        if path.is_file():
+            document = read_json(path)
+            first = (
+                f", first {document['tokens']:,} tokens"
+                if "--max-tokens" in document["provenance"]["command"]
+                else ""
+            )
+            parts += [f"### {title}{first}", "", body(_table(document)), f"{origin(path, '../')}.", ""]
     return "\n".join(parts)
 
 

@@ -154,3 +154,8 @@ def test_what_was_learned_is_kept_and_recalled() -> None:
 def test_components_are_known_and_named_once(wrong: str) -> None:
     with pytest.raises(UserError, match=r"best\.parts"):
         BestConfig(parts=wrong)
+
+
+def test_a_window_remembers_something() -> None:
+    with pytest.raises(UserError, match=r"best\.long = 0"):
+        BestConfig(long=0)
