@@ -85,18 +85,18 @@ def collect(results: Path) -> None:
 def _freshness(nll: Mapping[str, Mapping[str, Losses]]) -> dict[str, dict[str, Any]]:
     """Return by method what learning sooner than every 100 tokens gains, where all of its runs are there."""
     found = {}
-    if {f"every-{every}" for every in INTERVALS} <= set(nll):
-        for name in (name for name in nll["every-100"] if name != BASE):
-            found[name] = {
-                every: asdict(paired(nll["every-100"][name], nll[f"every-{every}"][name]))
-                for every in INTERVALS[1:]
-            }
-    if {f"segment-{every}" for every in SEGMENTS} <= set(nll):
-        found["dynamic"] = {
-            every: asdict(paired(nll["segment-100"]["dynamic"], nll[f"segment-{every}"]["dynamic"]))
-            for every in SEGMENTS[1:]
-        }
+    for name in DEFAULT_METHODS:
+        run = _runs_of(name)
+        every = [each for each in INTERVALS if f"{run}-{each}" in nll]
+        if len(every) >= len(SEGMENTS):
+            seldom = nll[f"{run}-{every[0]}"][name]
+            found[name] = {each: asdict(paired(seldom, nll[f"{run}-{each}"][name])) for each in every[1:]}
     return found
+
+
+def _runs_of(method: str) -> str:
+    """Return what the runs are called that say how soon a method learns."""
+    return {"dynamic": "segment", "cache": "cache-every"}.get(method, "every")
 
 
 def _over_mbpa(tokens: TokenLosses) -> list[dict[str, Any]]:
@@ -193,11 +193,12 @@ def freshness() -> str:
     rows: list[tuple[Cell, ...]] = []
     for name in DEFAULT_METHODS:
         if name in document["freshness"]:
-            run = "segment-100" if name == "dynamic" else "every-100"
+            run = f"{_runs_of(name)}-100"
             gains = document["freshness"][name]
             said = (_said(gains[every]) if every in gains else None for every in INTERVALS[1:])
             rows.append((name_of(name), document["runs"][run]["nll"][name], *said))
-    names = [*(f"every-{every}" for every in INTERVALS), *(f"segment-{every}" for every in SEGMENTS)]
+    names = [f"{run}-{each}" for run in ("every", "cache-every") for each in INTERVALS]
+    names += [f"segment-{each}" for each in SEGMENTS]
     return _page(Table("freshness", "", columns, tuple(rows)), names)
 
 

@@ -14,8 +14,9 @@ stream=(--intra-domain ptb --max-tokens 20000)
 for eps in 0.001 0.1 1; do # the paper's values
     evaluated "eps-$eps" "${stream[@]}" --hyperparameters paper --set "mbpa.eps=$eps" --methods lstm,mbpa,hebb
 done
-others=lstm,cache,knn,mixture,mbpa,hebb,mixture+mbpa,mixture+hebb
+others=lstm,knn,mixture,mbpa,hebb,mixture+mbpa,mixture+hebb
 for every in 100 50 10 1; do
+    evaluated "cache-every-$every" "${stream[@]}" --update-every "$every" --methods lstm,cache
     evaluated "every-$every" "${stream[@]}" --update-every "$every" --methods "$others"
 done
 for segment in 100 50 10; do
