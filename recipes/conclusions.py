@@ -86,17 +86,18 @@ def _freshness(nll: Mapping[str, Mapping[str, Losses]]) -> dict[str, dict[str, A
     """Return by method what learning sooner than every 100 tokens gains, where all of its runs are there."""
     found = {}
     for name in DEFAULT_METHODS:
-        run = _runs_of(name)
-        every = [each for each in INTERVALS if f"{run}-{each}" in nll]
-        if len(every) >= len(SEGMENTS):
-            seldom = nll[f"{run}-{every[0]}"][name]
-            found[name] = {each: asdict(paired(seldom, nll[f"{run}-{each}"][name])) for each in every[1:]}
+        seldom, *sooner = _runs_of(name)
+        if name != BASE and {seldom, *sooner} <= set(nll):
+            found[name] = {
+                run.rpartition("-")[2]: asdict(paired(nll[seldom][name], nll[run][name])) for run in sooner
+            }
     return found
 
 
-def _runs_of(method: str) -> str:
-    """Return what the runs are called that say how soon a method learns."""
-    return {"dynamic": "segment", "cache": "cache-every"}.get(method, "every")
+def _runs_of(method: str) -> list[str]:
+    """Return the runs that say how soon a method learns, the seldomest first."""
+    run = {"dynamic": "segment", "cache": "cache-every"}.get(method, "every")
+    return [f"{run}-{every}" for every in (SEGMENTS if method == "dynamic" else INTERVALS)]
 
 
 def _over_mbpa(tokens: TokenLosses) -> list[dict[str, Any]]:
@@ -193,12 +194,11 @@ def freshness() -> str:
     rows: list[tuple[Cell, ...]] = []
     for name in DEFAULT_METHODS:
         if name in document["freshness"]:
-            run = f"{_runs_of(name)}-100"
+            run = _runs_of(name)[0]
             gains = document["freshness"][name]
             said = (_said(gains[every]) if every in gains else None for every in INTERVALS[1:])
             rows.append((name_of(name), document["runs"][run]["nll"][name], *said))
-    names = [f"{run}-{each}" for run in ("every", "cache-every") for each in INTERVALS]
-    names += [f"segment-{each}" for each in SEGMENTS]
+    names = [run for method in ("mbpa", "cache", "dynamic") for run in _runs_of(method)]
     return _page(Table("freshness", "", columns, tuple(rows)), names)
 
 
