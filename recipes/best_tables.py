@@ -13,8 +13,11 @@ from recipes.markdown import ROOT, body
 FOLDER = ROOT / "recipes" / "best"
 TEXTS = {
     "ptb": "Penn Treebank, test",
-    "ptb-moving": "Penn Treebank, 20,000 test tokens, over dynamic evaluation",
+    "wt2": "WikiText-2, test",
     "wt2-to-ptb": "WikiText-2's model on Penn Treebank, test",
+    "ptb-moving": "Penn Treebank, test, over dynamic evaluation",
+    "wt2-moving": "WikiText-2, test, over dynamic evaluation",
+    "wt2-to-ptb-moving": "WikiText-2's model on Penn Treebank, test, over dynamic evaluation",
 }
 
 
@@ -22,10 +25,25 @@ def best() -> str:
     """Return the Markdown of all committed measurements."""
     parts = []
     for name, title in TEXTS.items():
-        path = FOLDER / f"result-{name}.json"
+        path = measured(name)
         if path.is_file():
-            parts += [f"### {title}", "", body(_table(read_json(path))), _origin(path), ""]
+            document = read_json(path)
+            first = (
+                f", first {document['tokens']:,} tokens"
+                if "--max-tokens" in document["provenance"]["command"]
+                else ""
+            )
+            parts += [f"### {title}{first}", "", body(_table(document)), f"{origin(path, '../')}.", ""]
     return "\n".join(parts)
+
+
+def choice() -> str:
+    """Return the Markdown of what each choice of components loses on validation text."""
+    path = FOLDER / "choice.json"
+    document = read_json(path)
+    columns = (Column("Components"), *(Column(text, "nll", "min", decimals=3) for text in document["texts"]))
+    rows = tuple((name, *losses) for name, losses in document["nll"].items())
+    return f"{body(Table('choice', '', columns, rows))}\n{origin(path, '../')}.\n"
 
 
 def forms() -> str:
@@ -34,7 +52,7 @@ def forms() -> str:
     for name in ("wt2-to-ptb", "ptb"):
         path = FOLDER / f"forms-{name}.json"
         if path.is_file():
-            parts += [body(_gains(read_json(path))), _origin(path), ""]
+            parts += [body(_gains(read_json(path))), f"{origin(path, '../')}.", ""]
     return "\n".join(parts)
 
 
@@ -88,8 +106,12 @@ def _interval(gains: dict[str, Any] | None, part: str) -> str:
     return f"{gain['gain']:+.4f} ({gain['low']:+.4f} to {gain['high']:+.4f})"
 
 
-def _origin(path: Path) -> str:
-    """Return what made a measurement."""
-    by = read_json(path)["provenance"]
-    where = f"../{path.relative_to(ROOT).as_posix()}"
-    return f"[{path.stem}]({where}): `{by['command']}`, commit `{str(by['commit'])[:12]}`, seed {by['seed']}."
+def measured(name: str) -> Path:
+    """Return the file of a text's measurement."""
+    return FOLDER / f"result-{name}.json"
+
+
+def origin(path: Path, up: str) -> str:
+    """Return what made a measurement, with a link to it from a page ``up`` folders below the root."""
+    by, where = read_json(path)["provenance"], f"{up}{path.relative_to(ROOT).as_posix()}"
+    return f"[{path.stem}]({where}): `{by['command']}`, commit `{str(by['commit'])[:12]}`, seed {by['seed']}"

@@ -1,7 +1,7 @@
 """The tables of docs/conclusions.md: what the conclusions hang on, from the token losses of conclusions.sh.
 
 Usage: python -m recipes.conclusions RESULTS, which writes losses, paired intervals and what made each run to
-recipes/conclusions.json.
+recipes/conclusions.json; what a run found earlier stays there until it is made anew.
 """
 
 from __future__ import annotations
@@ -28,6 +28,10 @@ FOUND = Path(__file__).with_name("conclusions.json")
 CONSTANTS = ("0.001", "0.1", "1")
 INTERVALS = ("100", "50", "10", "1")
 SEGMENTS = INTERVALS[:-1]
+CLASSES = {
+    "optimum": ("MbPA at its optimum", "new-words", "all-classes"),
+    "paper": ("MbPA at the paper's values", "new-classes-paper", "all-classes-paper"),
+}  # beside what, and the runs with Hebb's term on new classes and on all
 SPELLING = "n't"  # Penn Treebank's; WikiText-2 writes 't
 
 
@@ -46,48 +50,60 @@ def by_type(words: np.typing.NDArray[np.str_], losses: Losses) -> Losses:
 
 
 def collect(results: Path) -> None:
-    """Write what the runs found."""
+    """Write what the runs found; what earlier ones found stays where a run is not there."""
     runs = {path.parent.name: path for path in sorted(results.glob("*/result.json"))}
     found = {name: Result.load(path) for name, path in runs.items()}
     tokens = {
         name: TokenLosses.load(path.with_name("tokens.parquet"), found[name]) for name, path in runs.items()
     }
     nll = {name: item.nll for name, item in tokens.items()}
-    write_json(
-        FOUND,
-        {
-            "schema": "hebblm-conclusions/1",
-            "runs": {
-                name: {
-                    "provenance": dict(result.provenance),
-                    "tokens": result.scenario.tokens,
-                    "nll": {method: item.nll for method, item in result.methods.items()},
-                    "oov_nll": {method: item.oov_nll for method, item in result.methods.items()},
-                }
-                for name, result in found.items()
-            },
-            "constant": {c: asdict(paired(nll[f"eps-{c}"]["mbpa"], nll[f"eps-{c}"]["hebb"])) for c in CONSTANTS},
-            "dynamic": asdict(paired(nll["segment-50"]["dynamic"], nll["dynamic-published"]["dynamic"])),
-            "freshness": _freshness(nll),
-            "new_words": _new_words(tokens["new-words"]),
-        },
-    )  # fmt: skip
+    document = read_json(FOUND)
+    document["runs"] |= {
+        name: {
+            "provenance": dict(result.provenance),
+            "tokens": result.scenario.tokens,
+            "nll": {method: item.nll for method, item in result.methods.items()},
+            "oov_nll": {method: item.oov_nll for method, item in result.methods.items()},
+        }
+        for name, result in found.items()
+    }
+    for c in CONSTANTS:
+        if f"eps-{c}" in found:
+            document["constant"][c] = asdict(paired(nll[f"eps-{c}"]["mbpa"], nll[f"eps-{c}"]["hebb"]))
+    if {"segment-50", "dynamic-published"} <= set(found):
+        gain = paired(nll["segment-50"]["dynamic"], nll["dynamic-published"]["dynamic"])
+        document["dynamic"] = asdict(gain)
+    document["freshness"] |= _freshness(nll)
+    for name, (_, *names) in CLASSES.items():
+        if set(names) <= set(found):
+            document.setdefault("classes", {})[name] = [_over_mbpa(tokens[run]) for run in names]
+    if "new-words" in found:
+        document["new_words"] = _new_words(tokens["new-words"])
+    write_json(FOUND, document)
 
 
 def _freshness(nll: Mapping[str, Mapping[str, Losses]]) -> dict[str, dict[str, Any]]:
-    """Return by method what learning sooner than every 100 tokens gains."""
-    methods = [name for name in nll["every-100"] if name != BASE]
-    found = {
-        name: {
-            every: asdict(paired(nll["every-100"][name], nll[f"every-{every}"][name])) for every in INTERVALS[1:]
-        }
-        for name in methods
-    }  # fmt: skip
-    dynamic = {
-        every: asdict(paired(nll["segment-100"]["dynamic"], nll[f"segment-{every}"]["dynamic"]))
-        for every in SEGMENTS[1:]
-    }
-    return {"dynamic": dynamic, **found}
+    """Return by method what learning sooner than every 100 tokens gains, where all of its runs are there."""
+    found = {}
+    for name in DEFAULT_METHODS:
+        seldom, *sooner = _runs_of(name)
+        if name != BASE and {seldom, *sooner} <= set(nll):
+            found[name] = {
+                run.rpartition("-")[2]: asdict(paired(nll[seldom][name], nll[run][name])) for run in sooner
+            }
+    return found
+
+
+def _runs_of(method: str) -> list[str]:
+    """Return the runs that say how soon a method learns, the seldomest first."""
+    run = {"dynamic": "segment", "cache": "cache-every"}.get(method, "every")
+    return [f"{run}-{every}" for every in (SEGMENTS if method == "dynamic" else INTERVALS)]
+
+
+def _over_mbpa(tokens: TokenLosses) -> list[dict[str, Any]]:
+    """Return what Hebb gains over MbPA, on all words, known ones and new ones."""
+    mbpa, hebb = tokens.nll["mbpa"], tokens.nll["hebb"]
+    return [asdict(paired(mbpa, hebb, where)) for where in (None, ~tokens.oov, tokens.oov)]
 
 
 def _new_words(tokens: TokenLosses) -> dict[str, Any]:
@@ -178,12 +194,30 @@ def freshness() -> str:
     rows: list[tuple[Cell, ...]] = []
     for name in DEFAULT_METHODS:
         if name in document["freshness"]:
-            run = "segment-100" if name == "dynamic" else "every-100"
+            run = _runs_of(name)[0]
             gains = document["freshness"][name]
             said = (_said(gains[every]) if every in gains else None for every in INTERVALS[1:])
             rows.append((name_of(name), document["runs"][run]["nll"][name], *said))
-    names = [*(f"every-{every}" for every in INTERVALS), *(f"segment-{every}" for every in SEGMENTS)]
+    names = [run for method in ("mbpa", "cache", "dynamic") for run in _runs_of(method)]
     return _page(Table("freshness", "", columns, tuple(rows)), names)
+
+
+def classes() -> str:
+    """Return what Hebb gains over MbPA across domains, its term on new classes and on all, tuned for those."""
+    document = read_json(FOUND)
+    columns = (
+        Column("Beside"),
+        Column("Hebb's term on"),
+        Column("MbPA, nats", "nll", decimals=3),
+        *(Column(f"Hebb over MbPA, {part}", "signed") for part in ("all words", "known", "new")),
+    )
+    rows: list[tuple[Cell, ...]] = []
+    for name, (beside, *runs) in CLASSES.items():
+        for which, run, gains in zip(("new classes", "all"), runs, document["classes"][name], strict=True):
+            mbpa = document["runs"][run]["nll"]["mbpa"]
+            rows.append((beside, which, mbpa, *map(_said, gains)))
+    names = [run for _, *runs in CLASSES.values() for run in runs]
+    return _page(Table("classes", "", columns, tuple(rows)), names)
 
 
 def new_words() -> str:

@@ -14,15 +14,16 @@ stream=(--intra-domain ptb --max-tokens 20000)
 for eps in 0.001 0.1 1; do # the paper's values
     evaluated "eps-$eps" "${stream[@]}" --hyperparameters paper --set "mbpa.eps=$eps" --methods lstm,mbpa,hebb
 done
-others=lstm,cache,knn,mixture,mbpa,hebb,mixture+mbpa,mixture+hebb
+others=lstm,knn,mixture,mbpa,hebb,mixture+mbpa,mixture+hebb
 for every in 100 50 10 1; do
-    evaluated "every-$every" "${stream[@]}" --update-every "$every" --set cache.window=500 --methods "$others"
+    evaluated "cache-every-$every" "${stream[@]}" --update-every "$every" --methods lstm,cache
+    evaluated "every-$every" "${stream[@]}" --update-every "$every" --methods "$others"
 done
 for segment in 100 50 10; do
     evaluated "segment-$segment" "${stream[@]}" --set "dynamic.segment=$segment" --methods lstm,dynamic
 done
 evaluated dynamic-published "${stream[@]}" --methods lstm,dynamic --set dynamic.lr=5e-5 dynamic.decay=0.002 \
     dynamic.epsilon=2e-5 dynamic.segment=5
-evaluated new-words --cross-domain wt2-to-ptb --set cache.window=500
+evaluated new-words --cross-domain wt2-to-ptb
 python -m recipes.conclusions results/conclusions
 python -m recipes.readme_results

@@ -8,11 +8,13 @@ Usage: python -m recipes.readme_results [--check]
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from hebblm.adapt import DEFAULT_METHODS
 from hebblm.bench.tables import training_table
@@ -23,7 +25,7 @@ from hebblm.report.part_tables import gain_table, occurrence_table
 from hebblm.report.plots import occurrence_figure, save
 from hebblm.report.render import to_markdown
 from hebblm.report.sections import scenario_line
-from hebblm.report.table import Column, Table
+from hebblm.report.table import Cell, Column, Table
 from hebblm.report.tables import frequency_table, paper_tables, side_by_side
 from hebblm.vision.document import tables
 from recipes import best_tables, conclusions, scale_tables
@@ -54,8 +56,8 @@ NEEDS = (
 
 
 def defaults() -> str:
-    """Return README's table: the default methods at the default values, and what each costs."""
-    within, larger, across = map(Result.load, (WITHIN, LARGER, ACROSS))
+    """Return README's table: the default methods at the default values and ``best``, and what each costs."""
+    results = within, larger, across = [Result.load(path) for path in (WITHIN, LARGER, ACROSS)]
     columns = (
         Column("Method"),
         Column("Penn Treebank, perplexity", "perplexity", "min"),
@@ -64,7 +66,7 @@ def defaults() -> str:
         Column("nats on new words there", "nll", "min", decimals=2),
         Column("time a token there, base = 1", "rate"),
     )
-    rows = tuple(
+    rows: tuple[tuple[Cell, ...], ...] = tuple(
         (
             name_of(name),
             within.methods[name].perplexity,
@@ -75,11 +77,29 @@ def defaults() -> str:
         )
         for name in DEFAULT_METHODS
     )
-    lines = "\n".join(
+    lines = [
         f"- {scenario_line(result.scenario)}: {origin_of(path.stem, path, result, '')}"
-        for path, result in ((WITHIN, within), (LARGER, larger), (ACROSS, across))
+        for path, result in zip((WITHIN, LARGER, ACROSS), results, strict=True)
+    ]
+    paths = [best_tables.measured(text) for text in ("ptb", "wt2", "wt2-to-ptb")]
+    lines += [f"- {name_of('best')}, the same tokens: {best_tables.origin(path, '')}" for path in paths]
+    rows += (_best([read_json(path) for path in paths], results),)
+    return f"{body(Table('defaults', '', columns, rows))}\n" + "\n".join(lines) + "\n"
+
+
+def _best(documents: list[dict[str, Any]], beside: list[Result]) -> tuple[Cell, ...]:
+    """Return the row of ``best``, which was measured on the very tokens that the other methods were."""
+    for document, result in zip(documents, beside, strict=True):
+        assert document["tokens"] == result.scenario.tokens
+        assert math.isclose(document["methods"][BASE]["nll"], result.methods[BASE].nll, rel_tol=1e-6)
+    found = [document["methods"]["best"] for document in documents]
+    base = documents[-1]["methods"][BASE]
+    return (
+        name_of("best"),
+        *(each["perplexity"] for each in found),
+        found[-1]["oov_nll"],
+        base["tokens_per_second"] / found[-1]["tokens_per_second"],
     )
-    return f"{body(Table('defaults', '', columns, rows))}\n{lines}\n"
 
 
 def needs() -> str:
@@ -158,6 +178,7 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
     README: {"needs": needs, "defaults": defaults},
     DOCS / "results.md": {"defaults": at_defaults, "carried": carried, "tuned": tuned},
     DOCS / "methods.md": {
+        "choice": best_tables.choice,
         "best": best_tables.best,
         "forms": best_tables.forms,
         "windows": scale_tables.windows,
@@ -177,6 +198,7 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
         "constant": conclusions.constant,
         "freshness": conclusions.freshness,
         "published": conclusions.published,
+        "classes": conclusions.classes,
         "new-words": conclusions.new_words,
     },
     DOCS / "vision.md": {"images": vision},

@@ -1,9 +1,10 @@
 """Fits the weights that the gate of ``best`` starts from, on validation text, and writes the module that ships them.
 
 Of each text it notes, token by token, the losses of the components and the features of the gate, as the gate itself
-learns from them, and minimises the mean loss of their mixture with a pull to equal shares, all texts alike.
+learns from them, and minimises the mean loss of their mixture with a pull to equal shares, all texts alike. With other
+choices of components, it says what each choice loses on the second half of every text when it is fitted on the first.
 
-    python recipes/best/fit.py [--tokens 8000]
+    python recipes/best/fit.py --output-path results/best-fit
 """
 
 from __future__ import annotations
@@ -15,18 +16,26 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from hebblm.adapt import EvalBatch
+from hebblm.adapt import EvalBatch, MethodSettings, Rule
 from hebblm.adapt import functional as F
 from hebblm.adapt.features import NAMES
-from hebblm.adapt.methods.best import Best, best_rule
+from hebblm.adapt.methods.best import Best, BestConfig, best_rule
+from hebblm.adapt.methods.cache import Cache, CacheConfig
+from hebblm.adapt.methods.hebb import hebb_rule
+from hebblm.adapt.methods.knn import KnnConfig, KnnLM
 from hebblm.adapt.methods.lstm import Unadapted
+from hebblm.adapt.methods.mbpa import Mbpa
+from hebblm.adapt.methods.mixture import Mixture, MixtureConfig
+from hebblm.adapt.methods.remembering import PAIR
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import evaluate
 from hebblm.evaluation.opening import open_scenario
 from hebblm.evaluation.passes import dynamic_base, gradient_statistics
 from hebblm.evaluation.scenario_config import ScenarioConfig
-from hebblm.files import atomic_path
+from hebblm.files import atomic_path, write_json
+from hebblm.provenance import command_line, provenance
 
+SCHEMA = "hebblm-best-choice/1"
 TEXTS = {
     "ptb": ({"intra_domain": "ptb"}, False),
     "wt2": ({"intra_domain": "wt2"}, False),
@@ -34,6 +43,8 @@ TEXTS = {
     "ptb, moving": ({"intra_domain": "ptb"}, True),
 }
 PULL = 1e-3  # times half the square of the weights
+OLD = (500, 3785)  # tokens: the window of the cache, and that of the frequencies, that were components once
+WINDOWS = (300, *OLD, 2000, 5000, 20_000)
 MODULE = Path(__file__).parents[2] / "hebblm" / "adapt" / "methods" / "best_weights.py"
 
 
@@ -52,6 +63,46 @@ class Noted:
     def watch(self, batch: EvalBatch, targets: Tensor) -> None:
         """Note a mini-batch."""
         self.rows.append(self.rule.evidence(batch, targets))
+
+
+def components(settings: MethodSettings) -> dict[str, Rule]:
+    """Return everything that was tried as a component, by name."""
+    base, (flat, sharp) = Unadapted(), PAIR
+    found: dict[str, Rule] = {"base": base, "mbpa": Mbpa(settings.mbpa), "hebb": hebb_rule(settings)}
+    for name, value in (("flat", flat), ("sharp", sharp)):
+        found |= {f"cache {name} {size}": Cache(CacheConfig(size, value, 1.0), base) for size in WINDOWS}
+        found[f"mixture {name}"] = Mixture(MixtureConfig(value, 1.0))
+        found[f"knn at {value:g}"] = KnnLM(KnnConfig(value, 1.0))
+    found["frequency"] = Cache(CacheConfig(OLD[1], 0.0, 1.0), base)
+    return found
+
+
+def choices() -> dict[str, list[str]]:
+    """Return the components of each choice, by its name in the table; the first is what ships."""
+
+    def caches(*sizes: int) -> list[str]:
+        return [f"cache {name} {size}" for size in sizes for name in ("sharp", "flat")]
+
+    rest, both = ["base", "knn at 0.6", "mbpa"], ["knn at 2", "mixture flat", "mixture sharp"]
+    three = rest + caches(300, 2000, 20_000)
+    return {
+        "caches of 300, 2,000 and 20,000": three,
+        "the same, and Hebb": [*three, "hebb"],
+        "the same, and Mixture": [*three, "mixture sharp", "mixture flat"],
+        "caches of 300, 2,000 and 5,000": rest + caches(300, 2000, 5000),
+        "caches of 300 and 20,000": rest + caches(300, 20_000),
+        "caches of 300 and 2,000": rest + caches(300, 2000),
+        "caches of 500 and 5,000": rest + caches(500, 5000),
+        "a cache of 2,000": rest + caches(2000),
+        "a cache of 500": rest + caches(500),
+        "a cache of 500, frequencies, Mixture, Hebb: as it was": [
+            *rest,
+            *both,
+            "hebb",
+            "frequency",
+            *caches(500),
+        ],
+    }
 
 
 def evidence(rule: Best, named: dict[str, str], tokens: int, *, moving: bool) -> Tensor:
@@ -108,6 +159,28 @@ def mean_loss(rows: Tensor, weights: Tensor) -> Tensor:
     return F.gated_losses(losses, (features @ weights.t()).log_softmax(1)).mean()
 
 
+def learned(rows: Tensor, weights: Tensor, every: int) -> Tensor:
+    """Return the losses (T,) of a gate that goes on learning ``every`` so many tokens, from evidence and W (C, F)."""
+    gate, found = F.LearnedGate(weights, BestConfig().rate), []
+    for part in torch.split(rows, every):
+        losses, features = part[:, : len(weights)], part[:, len(weights) :]
+        found.append(F.gated_losses(losses, (features @ gate.weights.t()).log_softmax(1)))
+        gate = gate.after(part.tolist())
+    return torch.cat(found)
+
+
+def second_halves(texts: dict[str, Tensor], settings: Hyperparameters) -> list[float]:
+    """Return the mean loss on the second half of each text, nats, fitted on the first halves of all."""
+    halves = [len(rows) // 2 for rows in texts.values()]
+    parts = next(iter(texts.values())).shape[1] - len(NAMES)
+    weights = fitted([rows[:half] for rows, half in zip(texts.values(), halves, strict=True)], parts)
+    found = []
+    for (name, rows), half in zip(texts.items(), halves, strict=True):
+        every = settings.dynamic.segment if TEXTS[name][1] else ScenarioConfig().update_every
+        found.append(float(learned(rows, weights, every)[half:].mean()))
+    return found
+
+
 def written(weights: dict[str, list[float]], tokens: int) -> str:
     """Return the text of the module that ships the weights."""
     rows = "".join(f'    "{name}": ({", ".join(map(str, row))}),\n' for name, row in weights.items())
@@ -119,25 +192,45 @@ def written(weights: dict[str, list[float]], tokens: int) -> str:
     )
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Fit and write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--tokens", type=int, default=8000, help="of each validation text")
-    config = parser.parse_args()
-    rule = best_rule(Hyperparameters().methods)
+    parser.add_argument("--tokens", type=int, default=15_000, help="of each validation text")
+    parser.add_argument("--output-path", type=Path, required=True, help="folder for what each choice loses")
+    asked = parser.parse_args(arguments)
+    settings = Hyperparameters()
+    by = provenance(command_line("recipes/best/fit.py", arguments), device="cpu", seed=ScenarioConfig().seed)
+    every, rule = components(settings.methods), best_rule(settings.methods)
     assert isinstance(rule, Best)
-    found = []
+    probe = Best(rule.config, tuple(every.items()))
+    found = {}
     for name, (named, moving) in TEXTS.items():
-        found.append(evidence(rule, named, config.tokens, moving=moving))
-        print(f"{name}: {len(found[-1]):,} tokens", flush=True)
-    weights = fitted(found, len(rule.rules))
-    for name, rows in zip(TEXTS, found, strict=True):
+        found[name] = evidence(probe, named, asked.tokens, moving=moving)
+        print(f"{name}: {len(found[name]):,} tokens", flush=True)
+
+    def of(rules: list[str]) -> dict[str, Tensor]:
+        columns = [*map(list(every).index, rules), *range(len(every), len(every) + len(NAMES))]
+        return {name: rows[:, columns] for name, rows in found.items()}
+
+    losses = {label: second_halves(of(rules), settings) for label, rules in choices().items()}
+    document = {
+        "schema": SCHEMA,
+        "texts": list(TEXTS),
+        "tokens": asked.tokens,
+        "nll": losses,
+        "provenance": by,
+    }
+    write_json(asked.output_path / "choice.json", document)
+    own = {rule: name for name, rule in every.items()}
+    texts = of([own[part] for _, part in rule.rules])
+    weights = fitted(list(texts.values()), len(rule.rules))
+    for name, rows in texts.items():
         print(f"{name}: {mean_loss(rows, weights):.4f} nats")
     table = {
         name: [round(x, 3) for x in row] for (name, _), row in zip(rule.rules, weights.tolist(), strict=True)
     }
     with atomic_path(MODULE) as temporary:
-        temporary.write_text(written(table, config.tokens))
+        temporary.write_text(written(table, asked.tokens))
 
 
 if __name__ == "__main__":

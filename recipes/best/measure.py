@@ -32,32 +32,36 @@ from hebblm.report.gains import Bootstrap, Losses, bootstrap_gains
 from hebblm.report.methods import BASE
 
 SCHEMA = "hebblm-best/1"
-BESIDE = ("lstm", "mbpa", "mixture+mbpa", "mixture+cache", "best")
+BESIDE = ("lstm", "cache", "mbpa", "mixture+mbpa", "mixture+cache", "best")
 MOVING = ("dynamic", "dynamic+mixture+hebb", "dynamic+mixture+cache", "dynamic+best")
+LEFT_OUT = {name: {name} for name in COMPONENTS} | {"caches": {"short", "medium", "long"}}
 
 
-def without(settings: Hyperparameters, part: str) -> Rule:
-    """Return the mixture of all components but one."""
+def without(settings: Hyperparameters, left_out: set[str]) -> Rule:
+    """Return the mixture of all components but some."""
     methods = settings.methods
-    parts = ",".join(name for name in COMPONENTS if name != part)
+    parts = ",".join(name for name in COMPONENTS if name not in left_out)
     return METHODS["best"].rule(replace(methods, best=replace(methods.best, parts=parts)))
 
 
-def rules_of(settings: Hyperparameters, methods: tuple[str, ...], whole: str) -> dict[str, Rule]:
-    """Return the rules of one pass, by name: some methods, and the last of them without each of its components."""
-    rules = {name: METHODS[name].rule(settings.methods) for name in methods}
+def rules_of(settings: Hyperparameters, methods: tuple[str, ...], *, variants: bool) -> dict[str, Rule]:
+    """Return the rules of one pass, by name: some methods, and variants of the last: as shipped, without components."""
+    rules, whole = {name: METHODS[name].rule(settings.methods) for name in methods}, methods[-1]
+    if not variants:
+        return rules
     fixed = replace(settings.methods, best=replace(settings.methods.best, rate=0.0))
     rules[f"{whole}, not learning"] = METHODS[whole].rule(fixed)
-    return rules | {f"{whole} without {part}": without(settings, part) for part in COMPONENTS}
+    return rules | {f"{whole} without {name}": without(settings, parts) for name, parts in LEFT_OUT.items()}
 
 
-def summed_up(scenario: Scenario, nll: Mapping[str, Losses]) -> dict[str, Any]:
-    """Return by rule its loss, over all tokens and the new ones, as JSON."""
+def summed_up(scenario: Scenario, nll: Mapping[str, Losses], seconds: Mapping[str, float]) -> dict[str, Any]:
+    """Return by rule its loss, over all tokens and the new ones, and its speed, as JSON."""
     new = scenario.stream.oov
     found = {}
     for name, losses in nll.items():
         mean = float(losses.mean(dtype=np.float64))
-        found[name] = {"nll": mean, "perplexity": float(np.exp(mean))}
+        speed = len(scenario.stream) / seconds[name]
+        found[name] = {"nll": mean, "perplexity": float(np.exp(mean)), "tokens_per_second": speed}
         if new.any():
             found[name]["oov_nll"] = float(losses[new].mean(dtype=np.float64))
     return found
@@ -85,6 +89,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--split", default="test")
     parser.add_argument("--max-tokens", type=int, default=None)
     parser.add_argument("--passes", choices=("fixed", "moving", "both"), default="both")
+    parser.add_argument("--no-variants", dest="variants", action="store_false", help="the methods alone")
     parser.add_argument("--output-path", type=Path, required=True)
     asked = parser.parse_args(arguments)
     kind = "cross_domain" if "-to-" in asked.text else "intra_domain"
@@ -92,11 +97,14 @@ def main(arguments: list[str] | None = None) -> None:
     settings, _ = resolve_settings(config, "default", {}, {})
     by = provenance(command_line("recipes/best/measure.py", arguments), device="cpu", seed=config.seed)
     scenario = open_scenario(config, torch.device("cpu"), by)
-    nll: dict[str, Losses] = {}
+    passes = []
     if asked.passes != "moving":
-        nll |= shared_pass(scenario, rules_of(settings, BESIDE, "best"), settings).scores.nll
+        passes.append(shared_pass(scenario, rules_of(settings, BESIDE, variants=asked.variants), settings))
     if asked.passes != "fixed":
-        nll |= dynamic_pass(scenario, rules_of(settings, MOVING, "dynamic+best"), settings).scores.nll
+        passes.append(dynamic_pass(scenario, rules_of(settings, MOVING, variants=asked.variants), settings))
+    nll = {name: losses for each in passes for name, losses in each.scores.nll.items()}
+    seconds = {name: each.scores.seconds[name] for each in passes for name in each.scores.nll}
+    methods = summed_up(scenario, nll, seconds)
     bootstrap = Bootstrap(seed=config.seed)
     write_json(
         asked.output_path / "result.json",
@@ -106,12 +114,12 @@ def main(arguments: list[str] | None = None) -> None:
             "split": scenario.split,
             "tokens": len(scenario.stream),
             "provenance": {**by, "data_sha256": scenario.data_sha256},
-            "methods": summed_up(scenario, nll),
+            "methods": methods,
             "gain_of_best": differences(scenario, nll, bootstrap),
             "bootstrap": bootstrap.to_json(),
         },
     )
-    for name, found in summed_up(scenario, nll).items():
+    for name, found in methods.items():
         print(f"{name:32} {found['nll']:.4f} {found['perplexity']:8.2f}", file=sys.stderr)
 
 

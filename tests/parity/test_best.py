@@ -30,7 +30,7 @@ EVERY = 7
 
 
 def settings_of(**changes: object) -> MethodSettings:
-    return replace(toy.exact(toy.SETTINGS), best=BestConfig(window=30, **changes))  # type: ignore[arg-type]
+    return replace(toy.exact(toy.SETTINGS), best=BestConfig(short=5, medium=15, long=30, **changes))  # type: ignore[arg-type]
 
 
 def context_of(entries: int) -> Context:
@@ -105,7 +105,7 @@ class Noted:
 
 
 @pytest.mark.parametrize("ahead", [True, False], ids=["blocks", "intervals"])
-@pytest.mark.parametrize("parts", [",".join(COMPONENTS), "base,cache,mbpa", "hebb"])
+@pytest.mark.parametrize("parts", [",".join(COMPONENTS), "base,short,mbpa", "mbpa"])
 @pytest.mark.parametrize("rate", [0.0, 0.3])
 def test_losses_are_those_of_the_formula(rate: float, parts: str, ahead: bool) -> None:
     rule = best_rule(settings_of(rate=rate, parts=parts))
@@ -154,3 +154,8 @@ def test_what_was_learned_is_kept_and_recalled() -> None:
 def test_components_are_known_and_named_once(wrong: str) -> None:
     with pytest.raises(UserError, match=r"best\.parts"):
         BestConfig(parts=wrong)
+
+
+def test_a_window_remembers_something() -> None:
+    with pytest.raises(UserError, match=r"best\.long = 0"):
+        BestConfig(long=0)

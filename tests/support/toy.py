@@ -57,7 +57,7 @@ SETTINGS = MethodSettings(
     dynamic_mixture=DynamicMixtureConfig(theta=0.5, gamma=0.35),
     dynamic_mixture_hebb=DynamicMixtureHebbConfig(0.3),
     dynamic_mixture_cache=DynamicMixtureCacheConfig(window=30, theta=0.6, gamma=0.2),
-    best=BestConfig(window=30, rate=0.0),
+    best=BestConfig(short=5, medium=15, long=30, rate=0.0),
 )
 LEARNED = replace(
     SETTINGS,
@@ -71,7 +71,7 @@ LEARNED = replace(
     dynamic_mixture=DynamicMixtureConfig(),
     dynamic_mixture_hebb=DynamicMixtureHebbConfig(),
     dynamic_mixture_cache=DynamicMixtureCacheConfig(window=30),
-    best=BestConfig(window=30, rate=0.1),
+    best=BestConfig(short=5, medium=15, long=30, rate=0.1),
 )
 """The same with every share learned online."""
 

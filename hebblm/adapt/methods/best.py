@@ -9,11 +9,9 @@ from hebblm.adapt import checks
 from hebblm.adapt import functional as F
 from hebblm.adapt.methods.best_weights import WEIGHTS
 from hebblm.adapt.methods.cache import Cache, CacheConfig
-from hebblm.adapt.methods.hebb import hebb_rule
 from hebblm.adapt.methods.knn import KnnConfig, KnnLM
 from hebblm.adapt.methods.lstm import Unadapted
 from hebblm.adapt.methods.mbpa import Mbpa
-from hebblm.adapt.methods.mixture import Mixture, MixtureConfig
 from hebblm.adapt.methods.remembering import PAIR
 from hebblm.adapt.methods.rule import Method, Needs, Rule
 from hebblm.errors import UserError
@@ -26,26 +24,30 @@ if TYPE_CHECKING:
     from hebblm.adapt.settings import MethodSettings
 
 
-COMPONENTS = ("base", "cache", "frequency", "knn", "mixture", "mbpa", "hebb")
-LONG = 3785  # latest words whose frequencies are a component: the window published for WikiText-2's cache
+COMPONENTS = ("base", "short", "medium", "long", "knn", "mbpa")
 
 
 @dataclass(frozen=True, slots=True)
 class BestConfig:
-    """The mixture of all components; MbPA and Hebb are those of their own settings.
+    """The mixture of base, caches of three windows, kNN-LM and MbPA, which is that of its own settings.
 
     Args:
         parts: comma-separated components; a gate without some has the weights of the others.
-        window: number of most recent tokens that the cache remembers.
+        short: number of most recent tokens that the first cache remembers.
+        medium: of the second.
+        long: of the third.
         rate: of the gate's step at each token that was scored; 0 keeps the weights that are shipped.
     """
 
     parts: str = ",".join(COMPONENTS)
-    window: int = 500
+    short: int = 300
+    medium: int = 2000
+    long: int = 20_000
     rate: float = 0.01
 
     def __post_init__(self) -> None:
-        checks.at_least("best.window", self.window, 1)
+        for name in ("short", "medium", "long"):
+            checks.at_least(f"best.{name}", getattr(self, name), 1)
         checks.at_least("best.rate", self.rate, 0)
         for name in self.names:
             if name not in COMPONENTS:
@@ -154,28 +156,25 @@ def best_rule(settings: MethodSettings) -> Rule:
     """Return the mixture of the components that are set."""
     config, base = settings.best, Unadapted()
     flat, sharp = PAIR
+
+    def caches(name: str, window: int) -> tuple[tuple[str, Rule], ...]:
+        return tuple(
+            (f"{name} {sharpness}", Cache(CacheConfig(window, theta, 1.0), base))
+            for sharpness, theta in (("sharp", sharp), ("flat", flat))
+        )
+
     every: dict[str, tuple[tuple[str, Rule], ...]] = {
         "base": (("base", base),),
-        "cache": tuple(
-            (name, Cache(CacheConfig(config.window, theta, 1.0), base))
-            for name, theta in (("cache sharp", sharp), ("cache flat", flat))
-        ),
-        "frequency": (("frequency", Cache(CacheConfig(LONG, 0.0, 1.0), base)),),
-        "knn": tuple(
-            (name, KnnLM(KnnConfig(temperature, 1.0)))
-            for name, temperature in (("knn sharp", flat), ("knn flat", sharp))
-        ),
-        "mixture": tuple(
-            (name, Mixture(MixtureConfig(theta, 1.0)))
-            for name, theta in (("mixture sharp", sharp), ("mixture flat", flat))
-        ),
+        "short": caches("short", config.short),
+        "medium": caches("medium", config.medium),
+        "long": caches("long", config.long),
+        "knn": (("knn", KnnLM(KnnConfig(min(PAIR), 1.0))),),
         "mbpa": (("mbpa", Mbpa(settings.mbpa)),),
-        "hebb": (("hebb", hebb_rule(settings)),),
     }
     return Best(config, tuple(row for name in config.names for row in every[name]))
 
 
-_SECTIONS = ("best", "mbpa", "hebb")
+_SECTIONS = ("best", "mbpa")
 BEST = Method("best", "Best (ours)", "ours", best_rule, _SECTIONS, tuned=False)
 DYNAMIC_BEST = Method(
     "dynamic+best", "Dynamic+Best (ours)", "ours", best_rule, _SECTIONS, moving=True, tuned=False
