@@ -40,6 +40,8 @@ def best() -> str:
 def choice() -> str:
     """Return the Markdown of what each choice of components loses on validation text."""
     path = FOLDER / "choice.json"
+    if not path.is_file():
+        return ""
     document = read_json(path)
     columns = (Column("Components"), *(Column(text, "nll", "min", decimals=3) for text in document["texts"]))
     rows = tuple((name, *losses) for name, losses in document["nll"].items())

@@ -201,7 +201,6 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
         "constant": conclusions.constant,
         "freshness": conclusions.freshness,
         "published": conclusions.published,
-        "classes": conclusions.classes,
         "new-words": conclusions.new_words,
     },
     DOCS / "vision.md": {"images": vision},
