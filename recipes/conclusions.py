@@ -28,10 +28,6 @@ FOUND = Path(__file__).with_name("conclusions.json")
 CONSTANTS = ("0.001", "0.1", "1")
 INTERVALS = ("100", "50", "10", "1")
 SEGMENTS = INTERVALS[:-1]
-CLASSES = {
-    "optimum": ("MbPA at its optimum", "new-words", "all-classes"),
-    "paper": ("MbPA at the paper's values", "new-classes-paper", "all-classes-paper"),
-}  # beside what, and the runs with Hebb's term on new classes and on all
 SPELLING = "n't"  # Penn Treebank's; WikiText-2 writes 't
 
 
@@ -74,9 +70,6 @@ def collect(results: Path) -> None:
         gain = paired(nll["segment-50"]["dynamic"], nll["dynamic-published"]["dynamic"])
         document["dynamic"] = asdict(gain)
     document["freshness"] |= _freshness(nll)
-    for name, (_, *names) in CLASSES.items():
-        if set(names) <= set(found):
-            document.setdefault("classes", {})[name] = [_over_mbpa(tokens[run]) for run in names]
     if "new-words" in found:
         document["new_words"] = _new_words(tokens["new-words"])
     write_json(FOUND, document)
@@ -98,12 +91,6 @@ def _runs_of(method: str) -> list[str]:
     """Return the runs that say how soon a method learns, the seldomest first."""
     run = {"dynamic": "segment", "cache": "cache-every"}.get(method, "every")
     return [f"{run}-{every}" for every in (SEGMENTS if method == "dynamic" else INTERVALS)]
-
-
-def _over_mbpa(tokens: TokenLosses) -> list[dict[str, Any]]:
-    """Return what Hebb gains over MbPA, on all words, known ones and new ones."""
-    mbpa, hebb = tokens.nll["mbpa"], tokens.nll["hebb"]
-    return [asdict(paired(mbpa, hebb, where)) for where in (None, ~tokens.oov, tokens.oov)]
 
 
 def _new_words(tokens: TokenLosses) -> dict[str, Any]:
@@ -200,24 +187,6 @@ def freshness() -> str:
             rows.append((name_of(name), document["runs"][run]["nll"][name], *said))
     names = [run for method in ("mbpa", "cache", "dynamic") for run in _runs_of(method)]
     return _page(Table("freshness", "", columns, tuple(rows)), names)
-
-
-def classes() -> str:
-    """Return what Hebb gains over MbPA across domains, its term on new classes and on all, tuned for those."""
-    document = read_json(FOUND)
-    columns = (
-        Column("Beside"),
-        Column("Hebb's term on"),
-        Column("MbPA, nats", "nll", decimals=3),
-        *(Column(f"Hebb over MbPA, {part}", "signed") for part in ("all words", "known", "new")),
-    )
-    rows: list[tuple[Cell, ...]] = []
-    for name, (beside, *runs) in CLASSES.items():
-        for which, run, gains in zip(("new classes", "all"), runs, document["classes"][name], strict=True):
-            mbpa = document["runs"][run]["nll"]["mbpa"]
-            rows.append((beside, which, mbpa, *map(_said, gains)))
-    names = [run for _, *runs in CLASSES.values() for run in runs]
-    return _page(Table("classes", "", columns, tuple(rows)), names)
 
 
 def new_words() -> str:
