@@ -33,7 +33,7 @@ def held(path: Path, what: str, *, wait: bool = True) -> Iterator[bool]:
     """
     from filelock import FileLock, Timeout  # waits are rare, and its import takes a while
 
-    place = path.with_name(f".{path.name}.lock")
+    place = _place(path)
     missing = [folder for folder in place.parents if not folder.exists()]
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -64,6 +64,18 @@ def held(path: Path, what: str, *, wait: bool = True) -> Iterator[bool]:
         with contextlib.suppress(OSError):  # those that hold something stay
             for folder in missing:
                 folder.rmdir()
+
+
+def sweep(path: Path) -> None:
+    """Remove the lock of a process that was killed when all was written, from a place where nothing is left to do."""
+    if _place(path).exists():
+        with contextlib.suppress(UserError), held(path, "", wait=False):
+            pass
+
+
+def _place(path: Path) -> Path:
+    """Return the file of a place's lock."""
+    return path.with_name(f".{path.name}.lock")
 
 
 def _holder(place: Path) -> str:

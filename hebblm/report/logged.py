@@ -49,6 +49,7 @@ def read_table(path: Path, kinds: Mapping[str, str], result: Result | None) -> p
         with pq.ParquetFile(path) as file:
             _check(path, file.schema_arrow, kinds)
             table = file.read()
+            table.validate(full=True)  # offsets, and that text is UTF-8
     except OSError as error:
         raise (
             unreadable(path, error)

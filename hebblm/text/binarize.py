@@ -11,7 +11,7 @@ import numpy as np
 
 from hebblm.errors import UserError
 from hebblm.files import atomic_path, sha256, write_json
-from hebblm.locks import held
+from hebblm.locks import held, sweep
 from hebblm.progress import bar
 from hebblm.text.corpora import CORPUS_FILE, Corpus
 from hebblm.text.dictionary import EOS, UNK, Dictionary
@@ -65,6 +65,7 @@ def prepare(
         raise UserError(f"min_count {minimum} and max_words {max_words} must be at least 1")
     asked = (corpus, normalization, minimum, max_words)
     if (found := _from_before(destdir, *asked)) is not None:
+        sweep(destdir)
         return found
     with held(destdir, f"the ids of {corpus.name}") as waited:
         if waited and (found := _from_before(destdir, *asked)) is not None:

@@ -15,7 +15,10 @@ from .figures import FOREVER, Case, Clock
 from .sandbox import Writer, make_world, run
 
 HEADING = "Texts"
-MENDED: tuple[str, ...] = ()
+MENDED: tuple[str, ...] = (
+    "`hebblm-read` held a whole text in memory",
+    "the build of a memory cut words of long lines in two, and took a lone carriage return for an end of line",
+)
 BOUND = 1_536 << 10  # KiB of resident memory
 LONG, HUGE = 100 << 20, 1 << 30  # bytes
 LINES = "".join(f"the cat {n % 7} sat on the mat {n % 5}\n" for n in range(40))

@@ -96,7 +96,10 @@ def find_head(model: Any, ids: Tensor) -> FoundHead:
         raise UserError(f"the bias of {type(model).__name__}'s output layer is no parameter of it")
     plain = FoundHead(module, names[id(weight)], None if bias is None else names[id(bias)])
     with states_before(module, last_only=False) as states:
-        logits = model(ids).logits[0].double()  # (T, V)
+        try:
+            logits = model(ids).logits[0].double()  # (T, V)
+        except Exception as error:  # of any kind: architectures check their configuration as they compute
+            raise UserError(f"{type(model).__name__} cannot read a text: {_line(error)}") from error
     if len(states) != 1 or states[0].shape[-1] != weight.shape[1]:
         raise UserError(f"{type(model).__name__} does not compute its logits with its output layer")
     caps, name = _caps(model.config), type(model).__name__
@@ -151,3 +154,8 @@ def _caps(config: Any) -> list[float]:
     """Return the soft caps on the logits that a configuration names."""
     values = [getattr(config.get_text_config(), name, None) for name in CAPS]
     return [float(value) for value in values if value]
+
+
+def _line(error: Exception) -> str:
+    """Return the beginning of what an error says."""
+    return f"{type(error).__name__}: {(str(error).strip() or 'nothing is said').splitlines()[0][:200]}"

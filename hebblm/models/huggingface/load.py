@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from hebblm.errors import UserError
+from hebblm.progress import say
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 INSTALL = "models of transformers need more to be installed: pip install 'hebblm[hf]'"
@@ -50,16 +51,32 @@ def load_causal(
             f"{name} is no folder; name a folder of save_pretrained, or a model of the hub as OWNER/NAME"
         )
     with _told(str(name)), _quiet():
-        model = AutoModelForCausalLM.from_pretrained(str(name), dtype=dtype, use_safetensors=True, **options)
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            str(name), dtype=dtype, use_safetensors=True, output_loading_info=True, **options
+        )
+    model, found = loaded
+    if missing := sorted(found["missing_keys"]):
+        raise UserError(
+            f"cannot load {name}: it lacks {_some(missing)}, which would be random: "
+            "config.json and weights do not fit; get it anew"
+        )
+    if unexpected := sorted(found["unexpected_keys"]):
+        say(f"{name} holds {_some(unexpected)}, for which its config.json has no place: left out")
     try:
         with _told(f"the tokenizer of {name}"):
             tokenizer = AutoTokenizer.from_pretrained(str(name))
+            tokenizer("a")  # some values are looked at only now
     except UserError as error:
         raise UserError(f"{error}; give hebblm.load((model, tokenizer)) where it lies elsewhere") from error
     if "device_map" not in options:
         half = dtype == "auto" and device.type == "cpu" and model.dtype == torch.float16
         torch.nn.Module.to(model, device, torch.float32 if half else None)
     return model, tokenizer
+
+
+def _some(names: list[str]) -> str:
+    """Name some weights."""
+    return f"{len(names):,} weights ({', '.join(names[:2])}{', ...' if len(names) > 2 else ''})"
 
 
 def _check_weights(folder: Path) -> None:
@@ -80,18 +97,20 @@ def _check_weights(folder: Path) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Leave out the bar under which weights are loaded, and what the hub says of each try to reach it."""
+    """Leave out the bar under which weights are loaded, its report of them, and what the hub says of each try."""
     from transformers import utils
 
     transformers_logging: Any = utils.logging
     shown, hub = transformers_logging.is_progress_bar_enabled(), logging.getLogger("huggingface_hub")
-    level = hub.level
+    level, verbosity = hub.level, transformers_logging.get_verbosity()
     transformers_logging.disable_progress_bar()
+    transformers_logging.set_verbosity_error()
     hub.setLevel(logging.ERROR)
     try:
         yield
     finally:
         hub.setLevel(level)
+        transformers_logging.set_verbosity(verbosity)
         if shown:
             transformers_logging.enable_progress_bar()
 

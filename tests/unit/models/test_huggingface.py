@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -227,6 +228,23 @@ def saved(folder: Path, **options: Any) -> Path:
     return folder
 
 
+def changed(folder: Path, file: str, key: str, value: Any) -> Path:
+    """Change a value of a saved model."""
+    document = json.loads((folder / file).read_text())
+    (folder / file).write_text(json.dumps({**document, key: value}))
+    return folder
+
+
+def test_weights_without_a_place_are_told_and_nothing_else(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = changed(saved(tmp_path / "model"), "config.json", "num_hidden_layers", 1)
+    capfd.readouterr()
+    hebblm.load(folder, device="cpu")
+    (line,) = capfd.readouterr().err.splitlines()
+    assert "holds 9 weights (model.layers.1." in line
+
+
 def test_a_folder_is_loaded_and_bad_ones_get_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,10 +269,15 @@ def test_a_folder_is_loaded_and_bad_ones_get_one_line(
     for path in speechless.glob("tokenizer*"):
         path.unlink()
     (damaged / "tokenizer.json").write_text("{}")
+    deeper = changed(saved(tmp_path / "deeper"), "config.json", "num_hidden_layers", 3)
+    inverted = changed(saved(tmp_path / "inverted"), "config.json", "num_hidden_layers", -1)
+    lengthy = changed(saved(tmp_path / "lengthy"), "tokenizer_config.json", "model_max_length", "x")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     for name, told in (
         (pickled, "pickled.*save_pretrained"), (empty, "no weights"), (cut, "cut short or damaged"),
         (other, "not a causal"), (bare, "no config.json"), (speechless, "none that is fast"), (damaged, "is damaged"),
+        (deeper, "lacks 9 weights .*which would be random"), (inverted, "cannot read a text"),
+        (lengthy, "cannot load the tokenizer"),
         ("./nowhere", "is no folder"), ("a/b/c", "a/b/c"),
         ("someone/nothing-there", "someone/nothing-there"),
     ):  # fmt: skip

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import struct
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,6 +56,11 @@ def test_bad_token_files_are_named(tmp_path: Path) -> None:
     columns = {"token": ["a"], "train_count": [1], "is_oov": [False], "nll_lstm": [float("nan")]}
     pq.write_table(pa.table(columns), path)
     with pytest.raises(UserError, match=r"nan.*'lstm'"):
+        TokenLosses.load(path)
+    offsets, letters = pa.py_buffer(struct.pack("<2i", 0, 1)), pa.py_buffer(b"\x81")
+    no_text = pa.Array.from_buffers(pa.string(), 1, [None, offsets, letters])
+    pq.write_table(pa.table({**columns, "token": no_text, "nll_lstm": [1.0]}), path)
+    with pytest.raises(UserError, match="not a readable parquet"):
         TokenLosses.load(path)
 
 
