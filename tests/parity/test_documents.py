@@ -23,6 +23,7 @@ DOCUMENTS = [
 ]
 METHODS_READ = ["lstm", "cache", "knn", "mixture", "mbpa", "mixture+hebb", "best"]
 EVERY = 5
+CLOSE = 1e-3  # nats: on some processors a batch of LSTM states is rounded otherwise than a single one
 
 
 @pytest.fixture(scope="module")
@@ -88,12 +89,12 @@ def test_side_by_side_equals_one_by_one(lm: hebblm.LanguageModel, method: str) -
     expected = one_by_one(lm, method, DOCUMENTS)
     assert [len(each) for each in scores] == [len(losses) for losses in expected]
     for each, losses in zip(scores, expected, strict=True):
-        torch.testing.assert_close(each.nll, torch.tensor(losses), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(each.nll, torch.tensor(losses), rtol=0, atol=CLOSE)
     assert len(reader) == sum(len(losses) for losses in expected)
     plain = lm.reader("lstm", update_every=EVERY).read(DOCUMENTS)
     for each, other in zip(scores, plain, strict=True):
         assert each.unadapted is not None
-        torch.testing.assert_close(each.unadapted.nll, other.nll, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(each.unadapted.nll, other.nll, rtol=0, atol=CLOSE)
     apart = [lm.reader(method, update_every=EVERY).read(document) for document in DOCUMENTS]
     if method not in ("lstm", "cache"):  # else nothing above would mean much
         assert (scores[4].nll - apart[4].nll).abs().max() > 1e-2
