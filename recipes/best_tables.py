@@ -37,6 +37,15 @@ def best() -> str:
     return "\n".join(parts)
 
 
+def choice() -> str:
+    """Return the Markdown of what each choice of components loses on validation text."""
+    path = FOLDER / "choice.json"
+    document = read_json(path)
+    columns = (Column("Components"), *(Column(text, "nll", "min", decimals=3) for text in document["texts"]))
+    rows = tuple((name, *losses) for name, losses in document["nll"].items())
+    return f"{body(Table('choice', '', columns, rows))}\n{origin(path, '../')}.\n"
+
+
 def forms() -> str:
     """Return the Markdown of what each form of the Hebbian term gains over MbPA, at its best values."""
     parts = []

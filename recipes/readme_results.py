@@ -181,6 +181,7 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
     README: {"needs": needs, "defaults": defaults},
     DOCS / "results.md": {"defaults": at_defaults, "carried": carried, "tuned": tuned},
     DOCS / "methods.md": {
+        "choice": best_tables.choice,
         "best": best_tables.best,
         "forms": best_tables.forms,
         "windows": scale_tables.windows,
