@@ -79,8 +79,12 @@ def mbpa_delta(
         found = _solve(part, lr=lr, steps=steps, rate=rate, method=method, optimizer=optimizer, pull=pull)
         delta[some], rises[some] = found.delta, found.rose
 
-    parts = _parts(hidden, neighbors, head, weights, method, optimizer)
-    side_by_side(solve, list(parts), hidden.device)
+    parts = list(_parts(hidden, neighbors, head, weights, method, optimizer))
+    if method == "fast":
+        side_by_side(solve, parts, hidden.device)
+    else:  # a query may take gigabytes where all classes are followed: one at a time, by all threads
+        for some in parts:
+            solve(some)
     return MbpaResult(delta, rises, rises.clone() if rate == "guarded" else torch.zeros_like(rises))
 
 

