@@ -280,9 +280,10 @@ def test_a_checkpoint_of_another_dictionary(world: World, tmp_path: Path, capsys
     assert not tree(tmp_path)
 
 
-def test_training_leaves_another_model_alone(world: World, capsys: Capture) -> None:
+@pytest.mark.parametrize("recipe", [["--epochs", "2"], ["--epochs", "1", "--precision", "float32"]])
+def test_training_leaves_another_model_alone(world: World, recipe: list[str], capsys: Capture) -> None:
     before = tree(world.model)
-    arguments = ["--corpus", str(world.prepared), "--preset", "tiny", "--epochs", "2"]
+    arguments = ["--corpus", str(world.prepared), "--preset", "tiny", *recipe]
     refused(train, [*arguments, "--output-path", str(world.model)], capsys, "already holds another model")
     assert tree(world.model) == before
 
