@@ -11,15 +11,7 @@ from torch import Tensor
 
 from hebblm.memory.base import AnyMemory
 from hebblm.memory.gather import checked, gather
-from hebblm.memory.nearest import (
-    Ranked,
-    block_rows,
-    compute_dtype,
-    merge,
-    nearest,
-    shifted,
-    squared_differences,
-)
+from hebblm.memory.nearest import Ranked, listed_distances, merge, nearest, shifted
 from hebblm.memory.store import Entries, EntryStore
 from hebblm.types import Neighbors
 
@@ -93,15 +85,8 @@ def _left_nearest(queries: Tensor, entries: Entries, first: Tensor, k: int) -> R
 
 def _nearest_between(queries: Tensor, entries: Entries, first: Tensor, last: Tensor) -> Ranked:
     """Rank by direct difference, for each query, the few entries at positions ``first`` to ``last`` (N,)."""
-    dtype = compute_dtype(queries, entries.keys)
-    queries, keys = queries.to(dtype), entries.keys.to(dtype)
-    distances = torch.full((len(queries), len(entries)), torch.inf, dtype=dtype, device=keys.device)
-    step = block_rows(keys.numel() * dtype.itemsize, keys.device)
-    for begin in range(0, len(queries), step):
-        some = slice(begin, begin + step)
-        stop = int(last[some].max())
-        distances[some, :stop] = squared_differences(queries[some, None], keys[:stop])
-    positions = torch.arange(len(entries), device=keys.device)
+    positions = torch.arange(len(entries), device=entries.keys.device)
+    distances = listed_distances(queries, entries.keys, positions.expand(len(queries), -1))
     outside = (positions < first[:, None]) | (positions >= last[:, None])  # (N, n)
     ordered, ids = distances.masked_fill_(outside, torch.inf).sort(dim=1, stable=True)
     return Ranked(ordered, ids.masked_fill(outside.gather(1, ids), -1))

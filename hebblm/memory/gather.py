@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from hebblm.blocks import side_by_side
 from hebblm.errors import UserError
-from hebblm.memory.nearest import Ranked, block_rows
+from hebblm.memory.nearest import Ranked, parts
 from hebblm.memory.store import Entries
 from hebblm.types import Neighbors
 
@@ -82,9 +83,11 @@ def _take(entries: Entries, ids: Tensor, dtype: torch.dtype) -> tuple[Tensor, Te
     keys = torch.empty(*ids.shape, dim, dtype=dtype, device=ids.device)
     flat = ids.clamp_min(0).flatten()  # (N K,)
     rows = keys.view(-1, dim)
-    step = block_rows(dim * dtype.itemsize, ids.device)
-    for begin in range(0, len(flat), step):
-        rows[begin : begin + step] = entries.keys.index_select(0, flat[begin : begin + step])
+
+    def take(some: slice) -> None:
+        rows[some] = entries.keys.index_select(0, flat[some])
+
+    side_by_side(take, parts(len(flat), dim * dtype.itemsize, ids.device), ids.device)
     values = entries.values.index_select(0, flat).view_as(ids)
     logs = entries.log_normalizers
     return keys, values, None if logs is None else logs.index_select(0, flat).view_as(ids)

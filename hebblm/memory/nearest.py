@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from hebblm.memory import faiss_index
 from hebblm.memory.store import Entries
 
 CPU_CHUNK_BYTES = 32 << 20
@@ -46,6 +47,12 @@ def block_rows(row_bytes: int, device: torch.device) -> int:
     return max(1, budget // max(1, row_bytes))
 
 
+def parts(count: int, row_bytes: int, device: torch.device) -> list[slice]:
+    """Return ``count`` rows of so many bytes, a block of work at a time."""
+    step = block_rows(row_bytes, device)
+    return [slice(begin, begin + step) for begin in range(0, count, step)]
+
+
 def squared_differences(queries: Tensor, keys: Tensor) -> Tensor:
     """Return ``||h - h_k||^2`` by direct difference.
 
@@ -69,6 +76,31 @@ def squared_differences(queries: Tensor, keys: Tensor) -> Tensor:
     return squares[..., 0]
 
 
+def listed_distances(queries: Tensor, keys: Tensor, ids: Tensor) -> Tensor:
+    """Return ``||h - h_k||^2`` by direct difference, with bits that depend on the two vectors alone.
+
+    Args:
+        queries: (N, D).
+        keys: (n, D) all entries.
+        ids: (N, M) positions of the keys that each query is compared with; at negative ones anything may stand.
+
+    Returns:
+        (N, M).
+    """
+    dtype = compute_dtype(queries, keys)
+    plain = queries.dtype == keys.dtype == torch.float32 and keys.device.type == "cpu"
+    if plain and len(keys) and faiss_index.is_installed():
+        # FAISS reads the keys where they lie; gathering them first would move them three times.
+        return faiss_index.listed_distances(queries, keys, ids)
+    distances = torch.empty(ids.shape, dtype=dtype, device=ids.device)
+    dim = keys.shape[1]
+    for some in parts(len(queries), ids.shape[1] * dim * dtype.itemsize, keys.device):
+        near = ids[some]  # (n, M)
+        rows = keys.index_select(0, near.clamp_min(0).flatten()).to(dtype).view(*near.shape, dim)
+        distances[some] = squared_differences(queries[some, None].to(dtype), rows)
+    return distances
+
+
 def rank(queries: Tensor, keys: Tensor, ids: Tensor) -> Ranked:
     """Order candidates by their exact distance.
 
@@ -80,18 +112,8 @@ def rank(queries: Tensor, keys: Tensor, ids: Tensor) -> Ranked:
     Returns:
         All M candidates of each query, nearest first, ties by position.
     """
-    dtype = compute_dtype(queries, keys)
     ids = ids.sort(dim=1).values
-    distances = torch.empty(ids.shape, dtype=dtype, device=ids.device)  # (N, M)
-    dim = keys.shape[1]
-    step = block_rows(ids.shape[1] * dim * dtype.itemsize, keys.device)
-    for begin in range(0, len(queries), step):
-        some = ids[begin : begin + step]  # (n, M)
-        rows = keys.index_select(0, some.clamp_min(0).flatten()).to(dtype).view(*some.shape, dim)
-        distances[begin : begin + step] = squared_differences(
-            queries[begin : begin + step, None].to(dtype), rows
-        )
-    distances.masked_fill_(ids < 0, float("inf"))
+    distances = listed_distances(queries, keys, ids).masked_fill_(ids < 0, float("inf"))  # (N, M)
     distances, order = distances.sort(dim=1, stable=True)
     return Ranked(distances, ids.gather(1, order))
 
@@ -246,8 +268,8 @@ def _within(queries: Tensor, entries: Entries, limits: Tensor, wanted: int, step
         distances = torch.full(near.shape, float("inf"), dtype=queries.dtype, device=queries.device)
         for some in torch.split(near.nonzero(), pairs):
             row, column = some.unbind(dim=1)
-            keys = entries.keys.index_select(0, column + begin).to(queries.dtype)
-            distances[row, column] = squared_differences(queries[row], keys)
+            direct = listed_distances(queries[row], entries.keys, (column + begin)[:, None])
+            distances[row, column] = direct[:, 0]
         ids = torch.arange(begin, begin + near.shape[1], device=queries.device).expand(near.shape)
         best = merge(best, Ranked(distances, ids), wanted)
     return best

@@ -14,7 +14,16 @@ from hebblm.memory import faiss_index
 from hebblm.memory.base import StoredMemory
 from hebblm.memory.faiss_index import TrainedIndex
 from hebblm.memory.gather import checked
-from hebblm.memory.nearest import Ranked, block_rows, compute_dtype, error_bound, nearest, pad, rank
+from hebblm.memory.nearest import (
+    Ranked,
+    block_rows,
+    compute_dtype,
+    error_bound,
+    listed_distances,
+    nearest,
+    pad,
+    rank,
+)
 from hebblm.memory.store import SPILL_BYTES, Entries, EntryStore
 
 
@@ -180,7 +189,7 @@ def _rescore(queries: Tensor, entries: Entries, ids: Tensor, wanted: int) -> Ran
         ranked = rank(queries, entries.keys, ids)
         return Ranked(ranked.distances[:, :wanted], ranked.ids[:, :wanted])
     if queries.dtype == entries.keys.dtype == torch.float32 and ids.device.type == "cpu":
-        rough = faiss_index.listed_distances(queries, entries.keys, ids)  # (N, C)
+        rough = listed_distances(queries, entries.keys, ids)  # (N, C)
     else:
         rough = _products(queries, entries, ids)
     near = rough.masked_fill_(ids < 0, float("inf")).topk(kept, dim=1, largest=False, sorted=False)

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from hebblm import blocks
 from hebblm.adapt import functional
-from hebblm.adapt.functional import blocks
 from hebblm.adapt.solvers import fast
 from hebblm.adapt.solvers.exact import solve_exact
 from hebblm.adapt.solvers.problem import Descent

@@ -11,13 +11,13 @@ from torch import Tensor
 
 from hebblm.adapt import checks
 from hebblm.adapt.checks import Rate, Scale
-from hebblm.adapt.functional.blocks import blocks, side_by_side
 from hebblm.adapt.functional.kernel import Normalization, closeness
 from hebblm.adapt.solvers.exact import solve_exact
 from hebblm.adapt.solvers.fast import active_sizes, narrow, solve_fast
 from hebblm.adapt.solvers.newton import solve_newton
 from hebblm.adapt.solvers.problem import Descent, Problem, Solution, key_products
 from hebblm.adapt.solvers.rmsprop import backtracked, solve_rmsprop
+from hebblm.blocks import blocks, side_by_side
 from hebblm.errors import UserError
 from hebblm.types import Neighbors, OutputHead
 

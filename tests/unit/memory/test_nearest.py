@@ -9,12 +9,12 @@ from torch import Tensor
 from hebblm.memory import nearest as module
 from hebblm.memory.nearest import (
     Ranked,
+    listed_distances,
     merge,
     nearest,
     nearest_within,
     pad,
     shifted,
-    squared_differences,
 )
 from hebblm.memory.store import Entries, EntryStore
 
@@ -24,12 +24,30 @@ def entries_of(keys: Tensor) -> Entries:
 
 
 def by_direct_difference(queries: Tensor, keys: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The definition: every entry by direct difference, a stable sort, the first k."""
+    """The definition: every entry by direct difference, pair by pair, a stable sort, the first k."""
+    only = torch.zeros(1, 1, dtype=torch.int64)
     rows = []
     for query in queries:
-        rows.append(torch.stack([squared_differences(query, key) for key in keys]))
+        rows.append(torch.cat([listed_distances(query[None], key[None], only)[0] for key in keys]))
     distances, ids = torch.stack(rows).sort(dim=1, stable=True)
     return distances[:, :k], ids[:, :k]
+
+
+@pytest.mark.parametrize("faiss", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64])
+def test_listed_distances_are_those_of_the_formula(
+    dtype: torch.dtype, faiss: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not faiss:
+        monkeypatch.setattr(module.faiss_index, "is_installed", lambda: False)
+    generator = torch.Generator().manual_seed(0)
+    keys, queries = (
+        torch.randn(50, 37, generator=generator).to(dtype),
+        torch.randn(9, 37, generator=generator),
+    )
+    ids = torch.randint(0, 50, (9, 20), generator=generator)
+    wanted = (queries.double()[:, None] - keys.double()[ids]).square().sum(2)
+    torch.testing.assert_close(listed_distances(queries, keys, ids).double(), wanted, rtol=1e-6, atol=0)
 
 
 @settings(max_examples=25, deadline=None)

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from hebblm import blocks
 from hebblm.adapt import functional
-from hebblm.adapt.functional import blocks
-from hebblm.adapt.functional.blocks import side_by_side
 from hebblm.adapt.solvers import newton
+from hebblm.blocks import side_by_side
 from tests.parity.problems import language_like
 
 CPU = torch.device("cpu")
