@@ -12,7 +12,7 @@ from hebblm.adapt.solvers.problem import Descent, Problem, Solution, rose
 
 SPARE = 64  # probable classes followed beside the labels of the neighbours
 STEP = 32  # numbers of classes differ by so much, so that queries of one number are many
-SAMPLED = 256  # classes that a key's normaliser is estimated from where it is not known
+SAMPLED = 128  # classes that a key's normaliser is estimated from where it is not known
 RANK = 16  # directions of the keys that move each other together
 RIDGE = 1e-5  # of a direction's length, tells apart directions that depend on each other
 TAIL = 1e-6  # a tail that holds less is not told from none

@@ -50,7 +50,7 @@ def recall(found: Neighbors, wanted: Neighbors) -> float:
         (402, 50_000, "PQ201x4fs"),
         (60, 50_000, "PQ60x4fs"),
         (200, 1_000_000, "IVF1024,PQ100x4fs"),
-        (400, 2_090_000, "IVF2048,PQ200x4fs"),
+        (400, 3_000_000, "IVF2048,PQ200x4fs"),
     ],
 )
 def test_auto_chooses_by_size_and_width(dim: int, count: int, spec: str | None) -> None:
@@ -77,7 +77,7 @@ def test_auto_trains_once_it_is_large_enough(monkeypatch: pytest.MonkeyPatch) ->
         assert recall(memory.search(queries, 10), exact.search(queries, 10)) > 0.9
         specs.append(memory.describe()["index"])
     # Trained at 800, and again only when that has doubled, at 1600.
-    assert specs == [None, "PQ16x4fs", "PQ16x4fs", "IVF64,PQ16x4fs", "IVF64,PQ16x4fs", "IVF64,PQ16x4fs"]
+    assert specs == [None, "PQ16x4fs", "PQ16x4fs", "IVF32,PQ16x4fs", "IVF32,PQ16x4fs", "IVF32,PQ16x4fs"]
 
 
 def test_too_few_entries_to_train_on_are_searched_exactly() -> None:
