@@ -111,7 +111,8 @@ class DynamicBase:
     def learn(self, targets: Tensor) -> None:
         """Take one step on the segment read last."""
         lr, parameters = float(self.config.lr), list(self.parameters().values())
-        gradients = torch.autograd.grad(self._base.loss(targets), parameters)
+        # A weight that a single token does not reach has a gradient of zero.
+        gradients = torch.autograd.grad(self._base.loss(targets), parameters, materialize_grads=True)
         with torch.no_grad():
             for index, (p, g, origin) in enumerate(zip(parameters, gradients, self._origin, strict=True)):
                 # Both terms start from the parameters as they are, so the pull comes before the step.

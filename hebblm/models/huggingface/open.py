@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from hebblm.errors import UserError
-from hebblm.models.huggingface.cache import ARGUMENTS, tensors_of
+from hebblm.models.huggingface.cache import ARGUMENTS, replace_tensors, tensors_of
 from hebblm.models.huggingface.head import FoundHead, find_head
 from hebblm.models.huggingface.key import LAST, find_key
 from hebblm.models.huggingface.model import HuggingFaceModel, Steps
@@ -114,15 +114,21 @@ def _probed(opened: HuggingFaceModel) -> HuggingFaceModel:
 
 
 def _has_gradients(opened: HuggingFaceModel) -> bool:
-    """Say whether gradients reach the first weight although a state is carried: some models overwrite theirs."""
+    """Say whether gradients pass what is read behind a carried state, in any pieces: some models overwrite theirs."""
     first = opened.learns[0]
     own = {first: torch.nn.Parameter(opened.parameters[first].clone())}
-    with torch.enable_grad():
-        hidden, _ = opened.states(opened.probe_ids[None], None, own)
-        try:
-            torch.autograd.grad(hidden.sum(), list(own.values()), allow_unused=True)
-        except RuntimeError:
-            return False
+    ids, carried, parts = opened.probe_ids[None], None, []
+    rest = ids.shape[1] - 1
+    pieces = [1] * (rest + 1) if opened.steps == "one" else [rest - rest // 2, rest // 2, 1]
+    try:
+        with torch.enable_grad():
+            for piece in torch.split(ids, [width for width in pieces if width], 1):
+                hidden, carried = opened.states(piece, carried, own)
+                carried = replace_tensors(carried, lambda _, tensor: tensor.detach())
+                parts.append(hidden)
+            torch.autograd.grad(torch.cat(parts, 1).sum(), list(own.values()), allow_unused=True)
+    except RuntimeError:
+        return False
     return True
 
 

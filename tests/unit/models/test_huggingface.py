@@ -141,6 +141,22 @@ def test_training_states_are_those_of_windows_in_the_order_of_the_text() -> None
         torch.testing.assert_close(torch.cat([share[index].keys for share in shares]), segment.keys)
 
 
+@pytest.mark.parametrize("segment", [1, 5])
+@pytest.mark.parametrize("name", ["Llama", "Mamba", "Mamba2", "Rwkv"])
+def test_dynamic_evaluation_takes_segments_of_any_length(name: str, segment: int) -> None:
+    from hebblm.models.dynamic import DynamicBase, DynamicConfig
+
+    base = DynamicBase(opened(name).model.base(), DynamicConfig("sgd", lr=0.05), None)
+    ids = torch.tensor(tokenizer()(TEXT, add_special_tokens=False)["input_ids"])[:31]
+    before = [weight.clone() for weight in base.parameters().values()]
+    for start in range(0, 30, segment):
+        with torch.no_grad():
+            base.read(ids[start : start + segment])
+        base.learn(ids[start + 1 : start + segment + 1])
+    after = list(base.parameters().values())
+    assert sum(not old.equal(new) for old, new in zip(before, after, strict=True)) > len(after) // 2
+
+
 @pytest.mark.parametrize("rule", ["sgd", "rms"])
 @pytest.mark.parametrize("name", ["Llama", "Gemma2", "Mamba2", "Rwkv"])
 def test_dynamic_evaluation_learns_and_returns(name: str, rule: str) -> None:
