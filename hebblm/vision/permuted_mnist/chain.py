@@ -21,6 +21,7 @@ from hebblm.vision.seeds import generator
 from hebblm.vision.state import load_state, save_state
 
 PARAMETERS = ("weight", "bias", "output", "offset")
+TRAINING = "training"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +73,7 @@ class ChainState:
         if self.penalty is not None:
             tensors |= _named("precision", self.penalty.precisions) | _named("centre", self.penalty.centres)
         tensors |= {f"predictions.{name}": made for name, made in self.predictions.items()}
-        constant = None if self.penalty is None else self.penalty.constant
-        save_state(
-            path, tensors, {"run": run, "done": self.done, "constant": constant, "totals": self.totals}
-        )
+        save_state(path, tensors, {"run": run, "done": self.done, "totals": self.totals})
 
     @classmethod
     def load(cls, path: Path, run: str, device: torch.device) -> ChainState | None:
@@ -85,9 +83,9 @@ class ChainState:
             return None
         tensors, record = found
         penalty = None
-        if record["constant"] is not None:
+        if f"centre.{PARAMETERS[0]}" in tensors:
             precisions = _parameters(tensors, "precision", device)
-            penalty = Penalty(precisions, _parameters(tensors, "centre", device), record["constant"])
+            penalty = Penalty(precisions, _parameters(tensors, "centre", device))
         predictions = {
             name.removeprefix("predictions."): made
             for name, made in tensors.items()
@@ -151,7 +149,7 @@ def run_chain(
         if state.penalty is not None:
             fisher = fisher_diagonal(state.model, pixels, labels, kind=settings.fisher)
             state.penalty = state.penalty.fold(state.model.parameters(), fisher, settings.ewc_anchor)
-        state.count("training", time.perf_counter() - begin)
+        state.count(TRAINING, time.perf_counter() - begin)
         for name, measured in measure(state.model, task).items():
             made = measured.predictions
             if name not in state.predictions:
