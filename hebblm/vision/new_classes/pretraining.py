@@ -34,7 +34,6 @@ from hebblm.vision.state import load_state, load_tensors, save_state, write_tens
 
 FOLDER = "vision"
 MODEL_FILE, RECORD_FILE = "model.safetensors", "pretraining.json"
-STATISTICS = ("mean", "deviation")
 SAVE_SECONDS = 60.0
 SHARED_SEED = 1
 WARM_UP = 0.25  # share of onecycle's steps in which the rate rises
@@ -98,6 +97,7 @@ class Pretrained:
         mean: (3,) see :class:`Pictures`.
         deviation: (3,) see :class:`Pictures`.
         record: what a result says about it: epochs, held-out accuracy, seconds.
+        device: where it computes.
     """
 
     pretraining: Pretraining
@@ -105,17 +105,18 @@ class Pretrained:
     mean: Tensor
     deviation: Tensor
     record: Mapping[str, Any]
+    device: torch.device
 
-    def copy(self, device: torch.device) -> Classifier:
+    def copy(self) -> Classifier:
         """Return a network of the same weights that may be trained on."""
-        other = _empty(self.pretraining)
+        other = _untrained(self.pretraining, self.device)
         other.load_state_dict(self.classifier.state_dict())
-        return _placed(other, device, self.pretraining.precision)
+        return other
 
-    def pictures(self, part: str, device: torch.device) -> Pictures:
+    def pictures(self, part: str) -> Pictures:
         """Return the training or the test part as this network reads it."""
         images = self.pretraining.dataset.train if part == "train" else self.pretraining.dataset.test
-        return Pictures.of(images, self.mean, self.deviation, device)
+        return Pictures.of(images, self.mean, self.deviation, self.device)
 
 
 def pretrained(
@@ -160,10 +161,10 @@ def _load(wanted: Pretraining, folder: Path, device: torch.device) -> Pretrained
     if not path.exists() or not isinstance(record, dict) or record.get("file_sha256") != sha256(path):
         raise UserError(f"{path} is missing or was altered; delete {folder} to pre-train anew")
     tensors = load_tensors(path)
-    mean, deviation = (tensors.pop(name) for name in STATISTICS)
-    classifier = _empty(wanted)
+    mean, deviation = tensors.pop("mean"), tensors.pop("deviation")
+    classifier = _untrained(wanted, device)
     classifier.load_state_dict(tensors)
-    return Pretrained(wanted, _placed(classifier, device, wanted.precision), mean, deviation, record)
+    return Pretrained(wanted, classifier, mean, deviation, record, device)
 
 
 def _train(
@@ -173,7 +174,7 @@ def _train(
     settings, samples = wanted.settings, wanted.parts.train
     mean, deviation = statistics(wanted.dataset.train, samples)
     pictures = Pictures.of(wanted.dataset.train, mean, deviation, device)
-    classifier = _placed(_empty(wanted), device, wanted.precision)
+    classifier = _untrained(wanted, device)
     optimizer = torch.optim.SGD(
         classifier.parameters(),
         lr=settings.lr[0],
@@ -255,13 +256,12 @@ def _held_out(wanted: Pretraining, classifier: Classifier, pictures: Pictures) -
     return float((made == wanted.dataset.train.labels[old]).double().mean())
 
 
-def _empty(wanted: Pretraining) -> Classifier:
-    """Return the network before training, with one output for every class."""
-    return build_classifier(wanted.backbone, wanted.dataset.classes, wanted.seed)
+def _untrained(wanted: Pretraining, device: torch.device) -> Classifier:
+    """Return the network before training, with one output for every class, on a device.
 
-
-def _placed(classifier: Classifier, device: torch.device, precision: Precision) -> Classifier:
-    """Return the network on a device, its maps in the order that convolutions are fastest with."""
+    Its maps are in the order that convolutions are fastest with.
+    """
+    classifier = build_classifier(wanted.backbone, wanted.dataset.classes, wanted.seed)
     placed: Classifier = classifier.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-    placed.reduced = precision == "bfloat16" or (precision == "auto" and device.type == "cuda")
+    placed.reduced = wanted.precision == "bfloat16" or (wanted.precision == "auto" and device.type == "cuda")
     return placed

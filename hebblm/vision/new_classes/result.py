@@ -35,6 +35,9 @@ def write_outcome(
     experiment: str, scale: str, outcome: Outcome, setup: ClassSetup, provenance: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Write ``result.json`` and a file of predictions for each condition and seed, and return the former."""
+    conditions: dict[str, list[Run]] = {}
+    for run in outcome.runs:
+        conditions.setdefault(run.condition, []).append(run)
     document = {
         **head(experiment, scale, setup, provenance),
         "tuning": dict(outcome.tuning),
@@ -42,8 +45,8 @@ def write_outcome(
         "methods": {
             name: {
                 "conditions": {
-                    condition: _summary(outcome.of(condition), name, outcome.interval)
-                    for condition in outcome.conditions
+                    condition: _summary(runs, name, outcome.interval)
+                    for condition, runs in conditions.items()
                 }
             }
             for name in outcome.runs[0].predictions

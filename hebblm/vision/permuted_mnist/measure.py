@@ -4,75 +4,54 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from hebblm.memory import FlatMemory
-from hebblm.vision.permuted_mnist.chain import Measure, Measured
+from hebblm.vision.permuted_mnist.chain import Measured
 from hebblm.vision.permuted_mnist.mlp import MLP
 from hebblm.vision.permuted_mnist.recall import Stored, recall
 from hebblm.vision.permuted_mnist.settings import PermutedSettings
 from hebblm.vision.permuted_mnist.tasks import TaskStream
 
-
-@dataclass(frozen=True, slots=True)
-class AdaptationValues:
-    """What MbPA and Hebb run with.
-
-    Args:
-        lr: MbPA's learning rate, in the units of the settings' ``mbpa_rate``.
-        beta: decay of the Hebbian term's weight.
-        eta: scale of the Hebbian term.
-    """
-
-    lr: float
-    beta: float
-    eta: float
+Values = Mapping[str, Mapping[str, float]]
+"""Hyper-parameters by method: of ``ewc`` lambda; of ``mbpa-N``, with N samples stored of a task, lr, in the units of
+the settings' ``mbpa_rate``; of ``hebb-N`` beta and eta, its lr being that of ``mbpa-N``."""
 
 
-def network_alone(stream: TaskStream, settings: PermutedSettings, name: str) -> Measure:
-    """Return a measure of the network itself.
-
-    Args:
-        stream: the samples.
-        settings: how many are tested.
-        name: of how it was trained.
-    """
-
-    def measure(model: MLP, task: int) -> Mapping[str, Measured]:
-        begin = time.perf_counter()
-        size = settings.tested(task)
-        made = [classes_of(model.logits(stream.test(at, size)[0])) for at in range(task + 1)]
-        return {name: Measured(torch.stack(made), time.perf_counter() - begin)}
-
-    return measure
+def network_alone(
+    stream: TaskStream, settings: PermutedSettings, name: str, model: MLP, task: int
+) -> dict[str, Measured]:
+    """Return what a network itself predicts on all tasks so far; ``name`` says how it was trained."""
+    begin = time.perf_counter()
+    size = settings.tested(task)
+    made = [classes_of(model.logits(stream.test(at, size)[0])) for at in range(task + 1)]
+    return {name: Measured(torch.stack(made), time.perf_counter() - begin)}
 
 
 def network_and_memory(
     stream: TaskStream,
     settings: PermutedSettings,
-    values: Mapping[int, AdaptationValues],
+    values: Values,
     progress: Callable[[int], None],
-) -> Measure:
-    """Return a measure of plain training, and of MbPA and Hebb with each size of the memory.
+    model: MLP,
+    task: int,
+) -> dict[str, Measured]:
+    """Return what plain training predicts on all tasks so far, and MbPA and Hebb with each size of the memory.
 
     Args:
         stream: the samples.
         settings: sizes and constants.
-        values: hyper-parameters by the samples stored of a task.
+        values: hyper-parameters.
         progress: told how many queries were adapted.
+        model: the network after the task.
+        task: counted from 0.
     """
-    alone = network_alone(stream, settings, "mlp")
-
-    def measure(model: MLP, task: int) -> Mapping[str, Measured]:
-        measured = dict(alone(model, task))
-        for size, chosen in values.items():
-            measured |= _adapted(stream, settings, model, task, size, chosen, progress)
-        return measured
-
-    return measure
+    measured = network_alone(stream, settings, "mlp", model, task)
+    for size in settings.stored:
+        measured |= _adapted(stream, settings, values, progress, model, task, size)
+    return measured
 
 
 def memory_of(stream: TaskStream, tasks: int, size: int) -> FlatMemory:
@@ -91,11 +70,11 @@ def classes_of(logits: Tensor) -> Tensor:
 def _adapted(
     stream: TaskStream,
     settings: PermutedSettings,
+    values: Values,
+    progress: Callable[[int], None],
     model: MLP,
     task: int,
     size: int,
-    chosen: AdaptationValues,
-    progress: Callable[[int], None],
 ) -> dict[str, Measured]:
     """Return MbPA's and Hebb's predictions on all tasks so far, from one adaptation pass."""
     begin = time.perf_counter()
@@ -103,11 +82,12 @@ def _adapted(
     counts = stream.counts(task + 1)
     mbpa, hebb, rose, combining = [], [], 0, 0.0
     for at in range(task + 1):
+        pixels, _ = stream.test(at, settings.tested(task))
         adapted = recall(
             stored,
-            stream.test(at, settings.tested(task))[0],
+            pixels,
             k=settings.k,
-            lr=chosen.lr,
+            lr=values[f"mbpa-{size}"]["lr"],
             rate=settings.mbpa_rate,
             steps=settings.steps,
             eps=settings.eps,
@@ -115,7 +95,7 @@ def _adapted(
         )
         mbpa.append(classes_of(adapted.mbpa()))
         since = time.perf_counter()
-        hebb.append(classes_of(adapted.hebb(counts, beta=chosen.beta, eta=chosen.eta)))
+        hebb.append(classes_of(adapted.hebb(counts, **values[f"hebb-{size}"])))
         combining += time.perf_counter() - since
         rose += int(adapted.rose.sum())
     seconds = time.perf_counter() - begin

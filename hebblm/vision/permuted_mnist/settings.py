@@ -108,12 +108,16 @@ class PermutedSettings:
     @property
     def tuned(self) -> bool:
         """Whether anything is left to choose."""
-        return any(len(grid) > 1 for grid in (self.ewc_lambda, *self.adaptation_grids))
+        grids = (self.ewc_lambda, self.mbpa_lambda, self.hebb_beta, self.hebb_eta)
+        return any(len(grid) > 1 for grid in grids)
 
-    @property
-    def adaptation_grids(self) -> tuple[tuple[float, ...], ...]:
-        """The values of MbPA and Hebb."""
-        return self.mbpa_lambda, self.hebb_beta, self.hebb_eta
+    def first(self) -> dict[str, dict[str, float]]:
+        """Return the first value of every grid, by method."""
+        values = {"ewc": {"lambda": self.ewc_lambda[0]}}
+        for size in self.stored:
+            values[f"mbpa-{size}"] = {"lr": self.mbpa_lambda[0]}
+            values[f"hebb-{size}"] = {"beta": self.hebb_beta[0], "eta": self.hebb_eta[0]}
+        return values
 
     def changed(self, values: Mapping[str, str]) -> PermutedSettings:
         """Return a copy with some values replaced.

@@ -13,7 +13,7 @@ from hebblm.vision.permuted_mnist.settings import PermutedSettings
 from hebblm.vision.seeds import generator
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Draw:
     """Everything that a seed decides about the tasks.
 
@@ -28,15 +28,6 @@ class Draw:
     train: Tensor
     held_out: Tensor
     test: Tensor
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return the same by name."""
-        return {
-            "permutations": self.permutations,
-            "train": self.train,
-            "held_out": self.held_out,
-            "test": self.test,
-        }
 
 
 def draw(dataset: ImageDataset, settings: PermutedSettings, seed: int) -> Draw:
