@@ -9,7 +9,7 @@ from torch import Tensor
 
 from hebblm.errors import UserError
 from hebblm.types import OutputHead
-from hebblm.vision.backbones import Classifier
+from hebblm.vision.backbones.classifier import Classifier
 from hebblm.vision.new_classes.pictures import Pictures
 
 READ = 500  # pictures read at a time

@@ -16,7 +16,8 @@ from torch import Tensor
 from hebblm.errors import UserError
 from hebblm.files import atomic_path, hash_of, read_json, sha256, write_json
 from hebblm.locks import held
-from hebblm.vision.backbones import Classifier, build_classifier
+from hebblm.vision.backbones.catalogue import build_classifier
+from hebblm.vision.backbones.classifier import Classifier
 from hebblm.vision.data.images import ImageDataset
 from hebblm.vision.new_classes.learning import (
     batches,

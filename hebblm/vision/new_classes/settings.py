@@ -8,7 +8,7 @@ from typing import Literal
 
 from hebblm.adapt import checks
 from hebblm.errors import UserError
-from hebblm.vision.backbones import check_backbone
+from hebblm.vision.backbones.names import check_backbone
 from hebblm.vision.settings import changed
 
 Precision = Literal["auto", "float32", "bfloat16"]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from hebblm.types import OutputHead
-from hebblm.vision.backbones import Classifier
+from hebblm.vision.backbones.classifier import Classifier
 from hebblm.vision.new_classes.learning import batches, features, frozen_head, learn, rmsprop
 from hebblm.vision.new_classes.pictures import Pictures
 from hebblm.vision.new_classes.reading import Block

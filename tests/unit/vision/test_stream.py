@@ -4,7 +4,8 @@ from pathlib import Path
 
 import torch
 
-from hebblm.vision.backbones import Classifier, build_classifier
+from hebblm.vision.backbones.catalogue import build_classifier
+from hebblm.vision.backbones.classifier import Classifier
 from hebblm.vision.new_classes.learning import features, learn, rmsprop
 from hebblm.vision.new_classes.pictures import Pictures, statistics
 from hebblm.vision.new_classes.stream import load_blocks, save_blocks, stream
