@@ -19,15 +19,9 @@ from hebblm.locks import held
 from hebblm.vision.backbones.catalogue import build_classifier
 from hebblm.vision.backbones.classifier import Classifier
 from hebblm.vision.data.images import ImageDataset
-from hebblm.vision.new_classes.learning import (
-    batches,
-    features_of,
-    learn_epoch,
-    restore,
-    training_tensors,
-)
+from hebblm.vision.new_classes.learning import batches, features_of, learn_epoch, restore, training_tensors
 from hebblm.vision.new_classes.pictures import Pictures, statistics
-from hebblm.vision.new_classes.settings import ClassSettings, Precision, PretrainingSettings
+from hebblm.vision.new_classes.settings import ClassSettings, PretrainingSettings
 from hebblm.vision.new_classes.split import Split, split
 from hebblm.vision.progress import stage
 from hebblm.vision.seeds import generator
@@ -47,17 +41,13 @@ class Pretraining:
 
     Args:
         dataset: the pictures.
-        backbone: name.
-        precision: of its convolutions.
-        settings: rates and epochs.
+        settings: backbone, precision, rates and epochs are read.
         parts: classes and pictures.
         seed: of the weights and the order.
     """
 
     dataset: ImageDataset
-    backbone: str
-    precision: Precision
-    settings: PretrainingSettings
+    settings: ClassSettings
     parts: Split
     seed: int
 
@@ -70,16 +60,16 @@ class Pretraining:
         """
         own = SHARED_SEED if settings.pretrainings == "shared" else seed
         parts = split(dataset, old_classes, settings.held_out, own)
-        return cls(dataset, settings.backbone, settings.precision, settings.pretraining, parts, own)
+        return cls(dataset, settings, parts, own)
 
     @property
     def run(self) -> str:
         """Return a hash of it."""
         return hash_of(
             {
-                "backbone": self.backbone,
-                "precision": self.precision,
-                "settings": asdict(self.settings),
+                "backbone": self.settings.backbone,
+                "precision": self.settings.precision,
+                "settings": asdict(self.settings.pretraining),
                 "old": self.parts.old_classes,
                 "train": hash_of(self.parts.train.tolist()),
                 "seed": self.seed,
@@ -134,10 +124,10 @@ def pretrained(
     Raises:
         UserError: training diverged, or what the cache has is damaged.
     """
-    name = f"{wanted.backbone}-{len(wanted.parts.old_classes)}-{wanted.run}"
+    name = f"{wanted.settings.backbone}-{len(wanted.parts.old_classes)}-{wanted.run}"
     folder, state = cache / FOLDER / name, cache / FOLDER / f"{name}.state.safetensors"
     if not folder.exists():
-        with held(folder, f"the pre-training of {wanted.backbone}"):
+        with held(folder, f"the pre-training of {wanted.settings.backbone}"):
             if not folder.exists():  # another process may have ended it meanwhile
                 _make(wanted, folder, state, device, save_seconds)
     state.unlink(missing_ok=True)
@@ -172,7 +162,7 @@ def _train(
     wanted: Pretraining, path: Path, device: torch.device, save_seconds: float
 ) -> tuple[Classifier, dict[str, Any]]:
     """Train to the end, or go on after the last epoch that ``path`` has."""
-    settings, samples = wanted.settings, wanted.parts.train
+    settings, samples = wanted.settings.pretraining, wanted.parts.train
     mean, deviation = statistics(wanted.dataset.train, samples)
     pictures = Pictures.of(wanted.dataset.train, mean, deviation, device)
     classifier = _untrained(wanted, device)
@@ -189,7 +179,7 @@ def _train(
         restore(classifier, optimizer, tensors)
         done, seconds = record["epochs"], record["seconds"]
     epochs, steps = sum(settings.epochs), len(list(batches(samples, settings.batch_size)))
-    title = f"pre-train {wanted.backbone} on {len(wanted.parts.old_classes)} classes"
+    title = f"pre-train {wanted.settings.backbone} on {len(wanted.parts.old_classes)} classes"
     with stage(title, epochs * len(samples), done=done * len(samples)) as progress:
         begin = saved = time.perf_counter()
         for epoch in range(done, epochs):
@@ -214,7 +204,7 @@ def _train(
         seconds += time.perf_counter() - begin
     return classifier, {
         "run": wanted.run,
-        "backbone": wanted.backbone,
+        "backbone": wanted.settings.backbone,
         "precision": "bfloat16" if classifier.reduced else "float32",
         "parameters": sum(parameter.numel() for parameter in classifier.parameters()),
         "seed": wanted.seed,
@@ -262,7 +252,9 @@ def _untrained(wanted: Pretraining, device: torch.device) -> Classifier:
 
     Its maps are in the order that convolutions are fastest with.
     """
-    classifier = build_classifier(wanted.backbone, wanted.dataset.classes, wanted.seed)
+    classifier = build_classifier(wanted.settings.backbone, wanted.dataset.classes, wanted.seed)
     placed: Classifier = classifier.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-    placed.reduced = wanted.precision == "bfloat16" or (wanted.precision == "auto" and device.type == "cuda")
+    placed.reduced = wanted.settings.precision == "bfloat16" or (
+        wanted.settings.precision == "auto" and device.type == "cuda"
+    )
     return placed

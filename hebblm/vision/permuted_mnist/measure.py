@@ -11,7 +11,7 @@ from torch import Tensor
 from hebblm.memory import FlatMemory
 from hebblm.vision.permuted_mnist.chain import Measured
 from hebblm.vision.permuted_mnist.mlp import MLP
-from hebblm.vision.permuted_mnist.recall import Stored, recall
+from hebblm.vision.permuted_mnist.recall import Adapted, Stored, recall
 from hebblm.vision.permuted_mnist.settings import PermutedSettings
 from hebblm.vision.permuted_mnist.tasks import TaskStream
 
@@ -62,6 +62,22 @@ def memory_of(stream: TaskStream, tasks: int, size: int) -> FlatMemory:
     return memory
 
 
+def adapted(
+    stored: Stored, pixels: Tensor, settings: PermutedSettings, lr: float, progress: Callable[[int], None]
+) -> Adapted:
+    """Adapt a network to the neighbours of queries (N, D) as the settings have it."""
+    return recall(
+        stored,
+        pixels,
+        k=settings.k,
+        lr=lr,
+        rate=settings.mbpa_rate,
+        steps=settings.steps,
+        eps=settings.eps,
+        progress=progress,
+    )
+
+
 def classes_of(logits: Tensor) -> Tensor:
     """Return the likeliest class (N,) uint8 of logits (N, C), on the CPU."""
     return logits.argmax(1).to(torch.uint8).cpu()
@@ -83,21 +99,12 @@ def _adapted(
     mbpa, hebb, rose, combining = [], [], 0, 0.0
     for at in range(task + 1):
         pixels, _ = stream.test(at, settings.tested(task))
-        adapted = recall(
-            stored,
-            pixels,
-            k=settings.k,
-            lr=values[f"mbpa-{size}"]["lr"],
-            rate=settings.mbpa_rate,
-            steps=settings.steps,
-            eps=settings.eps,
-            progress=progress,
-        )
-        mbpa.append(classes_of(adapted.mbpa()))
+        found = adapted(stored, pixels, settings, values[f"mbpa-{size}"]["lr"], progress)
+        mbpa.append(classes_of(found.mbpa()))
         since = time.perf_counter()
-        hebb.append(classes_of(adapted.hebb(counts, **values[f"hebb-{size}"])))
+        hebb.append(classes_of(found.hebb(counts, **values[f"hebb-{size}"])))
         combining += time.perf_counter() - since
-        rose += int(adapted.rose.sum())
+        rose += int(found.rose.sum())
     seconds = time.perf_counter() - begin
     return {
         f"mbpa-{size}": Measured(torch.stack(mbpa), seconds - combining, rose),

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from hebblm.vision.permuted_mnist.measure import memory_of
+from hebblm.vision.permuted_mnist.measure import adapted, memory_of
 from hebblm.vision.permuted_mnist.mlp import MLP
-from hebblm.vision.permuted_mnist.recall import Stored, recall
+from hebblm.vision.permuted_mnist.recall import Stored
 from hebblm.vision.permuted_mnist.settings import PermutedSettings
 from hebblm.vision.permuted_mnist.tasks import TaskStream
 from hebblm.vision.tuning import best
@@ -47,19 +47,10 @@ def tune_adaptation(
     mbpa: list[dict[str, float]] = []
     hebb: dict[float, list[dict[str, float]]] = {}
     for lr in settings.mbpa_lambda:
-        adapted = recall(
-            stored,
-            pixels,
-            k=settings.k,
-            lr=lr,
-            rate=settings.mbpa_rate,
-            steps=settings.steps,
-            eps=settings.eps,
-            progress=progress,
-        )
-        mbpa.append({"lr": lr, **_scores(adapted.mbpa(), labels)})
+        found = adapted(stored, pixels, settings, lr, progress)
+        mbpa.append({"lr": lr, **_scores(found.mbpa(), labels)})
         hebb[lr] = [
-            {"beta": beta, "eta": eta, **_scores(adapted.hebb(counts, beta=beta, eta=eta), labels)}
+            {"beta": beta, "eta": eta, **_scores(found.hebb(counts, beta=beta, eta=eta), labels)}
             for beta, eta in itertools.product(settings.hebb_beta, settings.hebb_eta)
         ]
     return {f"mbpa-{size}": mbpa, f"hebb-{size}": hebb[best(mbpa)["lr"]]}
