@@ -12,15 +12,16 @@ from hebblm.adapt import functional as F
 from hebblm.adapt.functional.losses import mixture_losses
 from hebblm.bench import naive
 from hebblm.bench.accuracy import descent_of
-from hebblm.bench.adapt_cost import adaptation_row
-from hebblm.bench.configs import AdaptConfig
-from hebblm.bench.heads import head_rows
+from hebblm.bench.adapt_cost import BETA, ETA, adaptation_row
+from hebblm.bench.configs import HEADS, AdaptConfig
+from hebblm.bench.machine import peak_resident_bytes
 from hebblm.bench.network import network_rows
 from hebblm.bench.problem import make_batch
 from hebblm.bench.record import Rounds, Row
 from hebblm.bench.source import Source, SyntheticSource, case_of, filled, open_source
 from hebblm.bench.timing import exponent, stopwatch
 
+ENTRIES, QUERIES = 2000, 20  # behind a large softmax layer; the memory's search is measured elsewhere
 THETA, GAMMA = 1.0, 0.1  # published for the cache behind an AWD-LSTM on Penn Treebank
 
 
@@ -128,3 +129,45 @@ def _neighbors(config: AdaptConfig, rounds: Rounds) -> Row:
     cost = {float(name): timing.milliseconds().median for name, timing in timings.items()}
     grows = {"exponent": exponent(cost)} if len(cost) > 1 else {}
     return Row("neighbors", case_of(config, source, steps=steps, lr=lr), timings, {}, grows)
+
+
+@torch.no_grad()
+def head_rows(config: AdaptConfig, rounds: Rounds) -> Iterator[Row]:
+    """Yield one row a named layer: its product, MbPA, Hebb and Mixture, each from hidden states to logits.
+
+    Args:
+        config: names, K and steps.
+        rounds: how they are timed.
+    """
+    steps, lr = max(zip(config.steps, config.rates(), strict=True))
+    descent = descent_of(lr, steps)
+    for name in config.heads:
+        classes, dim = HEADS[name]
+        source = SyntheticSource(dim, classes, seed=config.seed, device=rounds.device)
+        batch = make_batch(source, entries=min(ENTRIES, config.entries), queries=QUERIES, k=config.k)
+        given = (batch.hidden, batch.neighbors, batch.head)
+        calls = {
+            "head": partial(batch.head.logits, batch.hidden),
+            "fast_mbpa": partial(F.mbpa_logits, *given, **descent, method="fast"),
+            "fast_hebb": partial(
+                F.hebb_logits, *given, **descent, method="fast", eta=ETA, beta=BETA, counts=batch.counts
+            ),
+            "mixture": partial(F.mixture_log_probs, *given, theta=THETA, gamma=GAMMA),
+        }
+        timings = rounds.times(
+            {form: stopwatch(call, QUERIES, rounds.device) for form, call in calls.items()}
+        )
+        over = {f"{form}_over_head": timings[form].times(timings["head"]).median for form in calls}
+        del over["head_over_head"]
+        yield Row(
+            "large_head",
+            case_of(config, source, head=name, steps=steps, lr=lr, batch=QUERIES),
+            timings,
+            {},
+            {
+                **over,
+                "head_bytes": float(4 * classes * dim),
+                "key_bytes_per_token": float(4 * config.k * dim),
+                "peak_bytes": float(peak_resident_bytes()),
+            },
+        )

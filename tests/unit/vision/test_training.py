@@ -16,7 +16,7 @@ from hebblm.vision.seeds import generator
 from .samples import TINY, patterns
 
 STREAM = TaskStream(patterns(), draw(patterns(), replace(TINY, test_samples=40), 1), torch.device("cpu"))
-RECIPE = {"epochs": 15, "batch_size": 16, "lr": 1e-2}
+RECIPE = replace(TINY, epochs=15, batch_size=16, lr=1e-2)
 
 
 def start() -> MLP:
@@ -36,7 +36,7 @@ def distance(one: MLP, other: MLP) -> float:
 
 def test_learns_and_leaves_the_start_alone() -> None:
     model, before = start(), start()
-    trained = train_task(model, *STREAM.train(0), **RECIPE, generator=generator(1, "order"))
+    trained = train_task(model, *STREAM.train(0), RECIPE, generator=generator(1, "order"))
     assert distance(model, before) == 0
     assert accuracy(trained, 0) >= 0.9
     assert not any(parameter.requires_grad for parameter in trained.parameters())
@@ -44,20 +44,20 @@ def test_learns_and_leaves_the_start_alone() -> None:
 
 def test_same_seed_same_network() -> None:
     one, other = (
-        train_task(start(), *STREAM.train(0), **RECIPE, generator=generator(1, "order")) for _ in range(2)
+        train_task(start(), *STREAM.train(0), RECIPE, generator=generator(1, "order")) for _ in range(2)
     )
     assert distance(one, other) == 0
 
 
 def test_the_penalty_keeps_what_the_first_task_needs() -> None:
-    first = train_task(start(), *STREAM.train(0), **RECIPE, generator=generator(1, "order"))
+    first = train_task(start(), *STREAM.train(0), RECIPE, generator=generator(1, "order"))
     fisher = fisher_diagonal(first, *STREAM.train(0), kind="labels")
     penalty = Penalty.none(first.parameters()).fold(first.parameters(), fisher)
     after = [
         train_task(
             first,
             *STREAM.train(1),
-            **RECIPE,
+            RECIPE,
             generator=generator(1, "order"),
             penalty=penalty,
             strength=strength,
@@ -80,4 +80,4 @@ def test_the_penalty_keeps_what_the_first_task_needs() -> None:
 def test_says_that_training_diverged() -> None:
     pixels, labels = STREAM.train(0)
     with pytest.raises(UserError, match=r"training diverged with lr = 0\.01"):
-        train_task(start(), pixels * torch.inf, labels, **RECIPE, generator=generator(1, "order"))
+        train_task(start(), pixels * torch.inf, labels, RECIPE, generator=generator(1, "order"))
