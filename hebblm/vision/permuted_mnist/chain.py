@@ -14,7 +14,6 @@ from hebblm.vision.permuted_mnist.ewc import Penalty
 from hebblm.vision.permuted_mnist.fisher import fisher_diagonal
 from hebblm.vision.permuted_mnist.metrics import MISSING
 from hebblm.vision.permuted_mnist.mlp import MLP
-from hebblm.vision.permuted_mnist.settings import PermutedSettings
 from hebblm.vision.permuted_mnist.tasks import TaskStream
 from hebblm.vision.permuted_mnist.training import train_task
 from hebblm.vision.seeds import generator
@@ -97,11 +96,9 @@ class ChainState:
 
 def run_chain(
     stream: TaskStream,
-    settings: PermutedSettings,
     measure: Measure,
     *,
     tasks: int,
-    seed: int,
     strength: float | None,
     path: Path,
     run: str,
@@ -111,11 +108,9 @@ def run_chain(
     """Learn the tasks in turn, or go on after the last one that ``path`` has.
 
     Args:
-        stream: the samples.
-        settings: sizes and rates.
+        stream: the samples, with sizes and rates; its seed draws the network and the order of the samples.
         measure: called with the network after each task, which it must not change.
         tasks: how many to learn.
-        seed: of the initial network and the order of the samples.
         strength: EWC's lambda; None trains without a penalty.
         path: the state; written after each task.
         run: hash of everything that decides about the numbers.
@@ -125,6 +120,7 @@ def run_chain(
     Raises:
         UserError: the state is of another run or damaged, or training diverged.
     """
+    settings, seed = stream.settings, stream.seed
     state = ChainState.load(path, run, stream.device)
     if state is None:
         classes, width = stream.dataset.classes, stream.dataset.train.width

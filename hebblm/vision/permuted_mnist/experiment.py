@@ -11,11 +11,11 @@ from torch import Tensor
 from hebblm.errors import UserError
 from hebblm.files import hash_of, read_json, write_json
 from hebblm.ranks import current
-from hebblm.vision.permuted_mnist.chain import TRAINING, ChainState, Measure, run_chain
+from hebblm.vision.permuted_mnist.chain import TRAINING, run_chain
 from hebblm.vision.permuted_mnist.measure import Values, network_alone, network_and_memory
 from hebblm.vision.permuted_mnist.mlp import MLP
 from hebblm.vision.permuted_mnist.settings import PermutedSettings
-from hebblm.vision.permuted_mnist.tasks import Draw, TaskStream, draw
+from hebblm.vision.permuted_mnist.tasks import Draw, TaskStream
 from hebblm.vision.permuted_mnist.tuning import Tried, held_out_scores, tune_adaptation
 from hebblm.vision.permuted_mnist.work import Work, work
 from hebblm.vision.seeds import check_seeds, divided
@@ -74,9 +74,7 @@ class PermutedMnist:
         self._settings = settings
         self._seeds = check_seeds(seeds)
         self._state = setup.state
-        self._streams = {
-            seed: TaskStream(dataset, draw(dataset, settings, seed), setup.device) for seed in seeds
-        }
+        self._streams = {seed: TaskStream(dataset, settings, seed, setup.device) for seed in seeds}
         self._run = {
             "settings": asdict(settings),
             "data": dict(dataset.sha256),
@@ -95,14 +93,12 @@ class PermutedMnist:
         Raises:
             UserError: the folder holds the state of another run, or training diverged.
         """
-        settings, first = self._settings, self._streams[self._seeds[0]]
-        adapted = len(self._seeds) * len(settings.stored) * self._tested(settings.tasks)
-        trained = len(self._seeds) * 2 * settings.tasks
-        if settings.tuned:
-            adapted += self._tuning["queries"]
-            trained += self._tuning["tasks"]
-        with work(settings, first.dataset.train.width, first.dataset.classes) as progress:
-            progress.plan(tasks=trained, queries=adapted)
+        settings, dataset, count = self._settings, self._streams[self._seeds[0]].dataset, len(self._seeds)
+        adapted = count * len(settings.stored) * self._tested(settings.tasks)
+        with work(settings, dataset.train.width, dataset.classes) as progress:
+            progress.plan(tasks=2 * count * settings.tasks, queries=adapted)
+            if settings.tuned:
+                progress.plan(**self._tuning)
             with current().in_turn():
                 tried = self._tune(progress) if settings.tuned else None
             values = settings.first() if tried is None else {name: best(tried[name]) for name in tried}
@@ -115,8 +111,8 @@ class PermutedMnist:
 
     def _tune(self, progress: Work) -> Tried:
         """Return what was tried on held-out samples of the first seed's first tasks."""
-        settings, seed, path = self._settings, self._seeds[0], self._state / "tuning.json"
-        stream, run = self._streams[seed], hash_of(self._run)
+        settings, path = self._settings, self._state / "tuning.json"
+        stream, run = self._streams[self._seeds[0]], hash_of(self._run)
         if path.exists():
             document = read_json(path)
             if not isinstance(document, dict) or document.get("run") != run:
@@ -129,21 +125,26 @@ class PermutedMnist:
             return found
 
         def learnt(name: str, strength: float | None) -> MLP:
-            chain = self._chain(
-                seed, f"tuning-{name}", strength, lambda model, task: {}, settings.tune_tasks, run, progress
-            )
-            return chain.model
+            return run_chain(
+                stream,
+                lambda model, task: {},
+                tasks=settings.tune_tasks,
+                strength=strength,
+                path=self._state / f"tuning-{name}.safetensors",
+                run=run,
+                progress=progress.epochs,
+                skip=lambda done: progress.skip(tasks=done, queries=0),
+            ).model
 
         tried: Tried = {"ewc": []}
         for strength in settings.ewc_lambda:
             progress.describe(f"tune EWC, lambda {strength:g}")
-            model = learnt(f"ewc-{strength:g}", strength)
-            scores = held_out_scores(stream, model, settings.tune_tasks, settings.held_out)
+            scores = held_out_scores(stream, learnt(f"ewc-{strength:g}", strength))
             tried["ewc"].append({"lambda": strength, **scores})
         progress.describe("tune MbPA and Hebb")
         model = learnt("mlp", None)
         for size in settings.stored:
-            tried |= tune_adaptation(stream, settings, model, size, progress.queries)
+            tried |= tune_adaptation(stream, model, size, progress.queries)
         write_json(path, {"run": run, "tried": tried}, seal=True)
         return tried
 
@@ -151,16 +152,23 @@ class PermutedMnist:
         """Learn all tasks twice, with and without EWC, and evaluate after each."""
         settings, stream = self._settings, self._streams[seed]
         run = hash_of({**self._run, "seed": seed, "values": values})
-        memory = partial(network_and_memory, stream, settings, values, progress.queries)
-        alone = partial(network_alone, stream, settings, "ewc")
+        memory = partial(network_and_memory, stream, values, progress.queries)
+        alone = partial(network_alone, stream, "ewc")
         chains = {}
         for name, strength, measure, sizes in (
             ("mlp", None, memory, len(settings.stored)),
             ("ewc", values["ewc"]["lambda"], alone, 0),
         ):
             progress.describe(f"seed {seed}, {name}")
-            chains[name] = self._chain(
-                seed, f"seed-{seed}-{name}", strength, measure, settings.tasks, run, progress, sizes
+            chains[name] = run_chain(
+                stream,
+                measure,
+                tasks=settings.tasks,
+                strength=strength,
+                path=self._state / f"seed-{seed}-{name}.safetensors",
+                run=run,
+                progress=progress.epochs,
+                skip=lambda done, sizes=sizes: progress.skip(tasks=done, queries=sizes * self._tested(done)),  # type: ignore[misc]
             )
         return SeedOutcome(
             seed,
@@ -169,29 +177,4 @@ class PermutedMnist:
             {name: made for chain in chains.values() for name, made in chain.predictions.items()},
             {name: chain.totals[TRAINING]["seconds"] for name, chain in chains.items()},
             {name: total for chain in chains.values() for name, total in chain.totals.items()},
-        )
-
-    def _chain(
-        self,
-        seed: int,
-        name: str,
-        strength: float | None,
-        measure: Measure,
-        tasks: int,
-        run: str,
-        progress: Work,
-        sizes: int = 0,
-    ) -> ChainState:
-        """Learn tasks in turn; ``sizes`` of the memory are adapted to after each."""
-        return run_chain(
-            self._streams[seed],
-            self._settings,
-            measure,
-            tasks=tasks,
-            seed=seed,
-            strength=strength,
-            path=self._state / f"{name}.safetensors",
-            run=run,
-            progress=progress.epochs,
-            skip=lambda done: progress.skip(tasks=done, queries=sizes * self._tested(done)),
         )

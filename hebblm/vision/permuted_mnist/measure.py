@@ -20,37 +20,29 @@ Values = Mapping[str, Mapping[str, float]]
 the settings' ``mbpa_rate``; of ``hebb-N`` beta and eta, its lr being that of ``mbpa-N``."""
 
 
-def network_alone(
-    stream: TaskStream, settings: PermutedSettings, name: str, model: MLP, task: int
-) -> dict[str, Measured]:
+def network_alone(stream: TaskStream, name: str, model: MLP, task: int) -> dict[str, Measured]:
     """Return what a network itself predicts on all tasks so far; ``name`` says how it was trained."""
     begin = time.perf_counter()
-    size = settings.tested(task)
+    size = stream.settings.tested(task)
     made = [classes_of(model.logits(stream.test(at, size)[0])) for at in range(task + 1)]
     return {name: Measured(torch.stack(made), time.perf_counter() - begin)}
 
 
 def network_and_memory(
-    stream: TaskStream,
-    settings: PermutedSettings,
-    values: Values,
-    progress: Callable[[int], None],
-    model: MLP,
-    task: int,
+    stream: TaskStream, values: Values, progress: Callable[[int], None], model: MLP, task: int
 ) -> dict[str, Measured]:
     """Return what plain training predicts on all tasks so far, and MbPA and Hebb with each size of the memory.
 
     Args:
-        stream: the samples.
-        settings: sizes and constants.
+        stream: the samples, with sizes and constants.
         values: hyper-parameters.
         progress: told how many queries were adapted.
         model: the network after the task.
         task: counted from 0.
     """
-    measured = network_alone(stream, settings, "mlp", model, task)
-    for size in settings.stored:
-        measured |= _adapted(stream, settings, values, progress, model, task, size)
+    measured = network_alone(stream, "mlp", model, task)
+    for size in stream.settings.stored:
+        measured |= _with_memory(stream, values, progress, model, task, size)
     return measured
 
 
@@ -83,14 +75,8 @@ def classes_of(logits: Tensor) -> Tensor:
     return logits.argmax(1).to(torch.uint8).cpu()
 
 
-def _adapted(
-    stream: TaskStream,
-    settings: PermutedSettings,
-    values: Values,
-    progress: Callable[[int], None],
-    model: MLP,
-    task: int,
-    size: int,
+def _with_memory(
+    stream: TaskStream, values: Values, progress: Callable[[int], None], model: MLP, task: int, size: int
 ) -> dict[str, Measured]:
     """Return MbPA's and Hebb's predictions on all tasks so far, from one adaptation pass."""
     begin = time.perf_counter()
@@ -98,8 +84,8 @@ def _adapted(
     counts = stream.counts(task + 1)
     mbpa, hebb, rose, combining = [], [], 0, 0.0
     for at in range(task + 1):
-        pixels, _ = stream.test(at, settings.tested(task))
-        found = adapted(stored, pixels, settings, values[f"mbpa-{size}"]["lr"], progress)
+        pixels, _ = stream.test(at, stream.settings.tested(task))
+        found = adapted(stored, pixels, stream.settings, values[f"mbpa-{size}"]["lr"], progress)
         mbpa.append(classes_of(found.mbpa()))
         since = time.perf_counter()
         hebb.append(classes_of(found.hebb(counts, **values[f"hebb-{size}"])))

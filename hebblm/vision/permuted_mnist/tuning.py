@@ -12,7 +12,6 @@ from torch.nn.functional import cross_entropy
 from hebblm.vision.permuted_mnist.measure import adapted, memory_of
 from hebblm.vision.permuted_mnist.mlp import MLP
 from hebblm.vision.permuted_mnist.recall import Stored
-from hebblm.vision.permuted_mnist.settings import PermutedSettings
 from hebblm.vision.permuted_mnist.tasks import TaskStream
 from hebblm.vision.tuning import best
 
@@ -21,28 +20,26 @@ Tried = dict[str, list[dict[str, float]]]
 
 
 @torch.no_grad()
-def held_out_scores(stream: TaskStream, model: MLP, tasks: int, samples: int) -> dict[str, float]:
-    """Return a network's ``accuracy`` and ``loss`` in nats on ``samples`` held-out samples of each first task."""
-    pixels, labels = _held_out(stream, tasks, samples)
+def held_out_scores(stream: TaskStream, model: MLP) -> dict[str, float]:
+    """Return a network's ``accuracy`` and ``loss`` in nats on the held-out samples, as each of the tasks shows them."""
+    pixels, labels = _held_out(stream, stream.settings.held_out)
     return _scores(torch.cat([model.logits(some) for some in pixels]), labels)
 
 
-def tune_adaptation(
-    stream: TaskStream, settings: PermutedSettings, model: MLP, size: int, progress: Callable[[int], None]
-) -> Tried:
+def tune_adaptation(stream: TaskStream, model: MLP, size: int, progress: Callable[[int], None]) -> Tried:
     """Try MbPA's lambda, and with the best one Hebb's beta and eta, after the tasks that tuning runs through.
 
     Hebb takes over MbPA's lambda, as in the paper (its appendix), so that one pass serves both.
 
     Args:
-        stream: the samples.
-        settings: sizes and grids.
+        stream: the samples, with sizes and grids.
         model: the network after these tasks.
         size: samples stored of each task.
         progress: told how many queries were adapted.
     """
+    settings = stream.settings
     stored = Stored.under(memory_of(stream, settings.tune_tasks, size), model)
-    parts, labels = _held_out(stream, settings.tune_tasks, settings.tune_samples)
+    parts, labels = _held_out(stream, settings.tune_samples)
     pixels, counts = torch.cat(parts), stream.counts(settings.tune_tasks)
     mbpa: list[dict[str, float]] = []
     hebb: dict[float, list[dict[str, float]]] = {}
@@ -56,9 +53,9 @@ def tune_adaptation(
     return {f"mbpa-{size}": mbpa, f"hebb-{size}": hebb[best(mbpa)["lr"]]}
 
 
-def _held_out(stream: TaskStream, tasks: int, samples: int) -> tuple[list[Tensor], Tensor]:
-    """Return held-out samples of the first tasks: the pixels (n, D) of each, and the labels (N,) of all."""
-    found = [stream.held_out(task, samples) for task in range(tasks)]
+def _held_out(stream: TaskStream, samples: int) -> tuple[list[Tensor], Tensor]:
+    """Return held-out samples of the tasks of tuning: the pixels (n, D) of each, and the labels (N,) of all."""
+    found = [stream.held_out(task, samples) for task in range(stream.settings.tune_tasks)]
     return [pixels for pixels, _ in found], torch.cat([labels for _, labels in found])
 
 

@@ -9,13 +9,13 @@ from hebblm.errors import UserError
 from hebblm.vision.permuted_mnist.ewc import Penalty
 from hebblm.vision.permuted_mnist.fisher import fisher_diagonal
 from hebblm.vision.permuted_mnist.mlp import MLP
-from hebblm.vision.permuted_mnist.tasks import TaskStream, draw
+from hebblm.vision.permuted_mnist.tasks import TaskStream
 from hebblm.vision.permuted_mnist.training import train_task
 from hebblm.vision.seeds import generator
 
 from .samples import TINY, patterns
 
-STREAM = TaskStream(patterns(), draw(patterns(), replace(TINY, test_samples=40), 1), torch.device("cpu"))
+STREAM = TaskStream(patterns(), replace(TINY, test_samples=40), 1, torch.device("cpu"))
 RECIPE = replace(TINY, epochs=15, batch_size=16, lr=1e-2)
 
 
