@@ -2,42 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hebblm.files import write_json
 from hebblm.vision.permuted_mnist.experiment import Outcome, SeedOutcome
 from hebblm.vision.permuted_mnist.metrics import continual_result
 from hebblm.vision.permuted_mnist.settings import PermutedSettings
-from hebblm.vision.result import RESULT_FILE, head, spread, write_predictions
+from hebblm.vision.result import spread, write_predictions
 from hebblm.vision.setup import Setup
 
 EXPERIMENT = "permuted-mnist"
 SUMMARIES = ("average_accuracy", "forgetting", "backward_transfer")
 
 
-def write_result(
-    outcome: Outcome, setup: Setup[PermutedSettings], *, scale: str, provenance: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Write ``result.json`` and ``seed-S.safetensors``, and return the former.
-
-    Args:
-        outcome: of the run.
-        setup: of the run.
-        scale: smoke, small or paper.
-        provenance: command, commit, versions, device.
-    """
-    settings, folder = setup.settings, setup.folder
-    seeds = [_write_seed(seed, folder) for seed in outcome.seeds]
-    document = {
-        **head(EXPERIMENT, scale, setup, provenance),
+def outcome_of(outcome: Outcome, setup: Setup[PermutedSettings]) -> dict[str, Any]:
+    """Write ``seed-S.safetensors`` of each seed, and return what the result says."""
+    settings = setup.settings
+    return {
         "tuning": None if outcome.tried is None else _tuning(outcome, settings),
-        "seeds": seeds,
+        "seeds": [_write_seed(seed, setup.folder) for seed in outcome.seeds],
         "methods": {name: _method(outcome, name, settings) for name in outcome.seeds[0].predictions},
     }
-    write_json(folder / RESULT_FILE, document)
-    return document
 
 
 def _write_seed(outcome: SeedOutcome, folder: Path) -> dict[str, Any]:
