@@ -26,6 +26,11 @@ class Descent(TypedDict):
     rate: Rate
 
 
+def descent_of(lr: float, steps: int) -> Descent:
+    """Return what MbPA is told at a relative rate."""
+    return {"lr": lr, "steps": steps, "eps": EPS, "rate": "relative"}
+
+
 @torch.no_grad()
 def errors(batch: Batch, *, lr: float, steps: int) -> dict[str, float]:
     """Compare the fast form of MbPA, as it runs, with the exact form in double precision.
@@ -40,18 +45,15 @@ def errors(batch: Batch, *, lr: float, steps: int) -> dict[str, float]:
         from the exact distribution (nats), the bias of the perplexity in per cent, the mean error of the plain thirty
         lines, and the share of queries whose neighbours' loss rose.
     """
-    descent: Descent = {"lr": lr, "steps": steps, "eps": EPS, "rate": "relative"}
+    descent = descent_of(lr, steps)
     wide = batch.double()
     base, wide_base = batch.head.logits(batch.hidden), wide.head.logits(wide.hidden)
     fast = F.mbpa_delta(batch.hidden, batch.neighbors, batch.head, base, method="fast", **descent)
     exact = F.mbpa_delta(wide.hidden, wide.neighbors, wide.head, wide_base, method="exact", **descent)
     q = (base + fast.delta).double().log_softmax(1)
     p = (wide_base + exact.delta).log_softmax(1)
-    plain = (
-        plain_fast(batch.hidden, batch.neighbors, batch.head, lr=lr, steps=steps, eps=EPS)
-        .double()
-        .log_softmax(1)
-    )
+    given = (batch.hidden, batch.neighbors, batch.head)
+    plain = plain_fast(*given, lr=lr, steps=steps, eps=EPS).double().log_softmax(1)
     error = (p - q).gather(1, batch.targets[:, None]).squeeze(1)  # (N,) loss of fast minus loss of exact
     return {
         "error_mean": float(error.abs().mean()),

@@ -11,16 +11,17 @@ from torch import Tensor
 from hebblm.adapt import functional as F
 from hebblm.adapt.functional.losses import mixture_losses
 from hebblm.bench import naive
-from hebblm.bench.accuracy import EPS
-from hebblm.bench.adapt_cost import adaptation_row
-from hebblm.bench.adapt_settings import AdaptConfig, case_of
-from hebblm.bench.heads import head_rows
+from hebblm.bench.accuracy import descent_of
+from hebblm.bench.adapt_cost import BETA, ETA, adaptation_row
+from hebblm.bench.configs import HEADS, AdaptConfig
+from hebblm.bench.machine import peak_resident_bytes
 from hebblm.bench.network import network_rows
 from hebblm.bench.problem import make_batch
-from hebblm.bench.record import Noted, Row, as_measured
-from hebblm.bench.source import Source, SyntheticSource, filled, open_source
-from hebblm.bench.timing import Tick, exponent, interleave, stopwatch
+from hebblm.bench.record import Rounds, Row
+from hebblm.bench.source import Source, SyntheticSource, case_of, filled, open_source
+from hebblm.bench.timing import exponent, stopwatch
 
+ENTRIES, QUERIES = 2000, 20  # behind a large softmax layer; the memory's search is measured elsewhere
 THETA, GAMMA = 1.0, 0.1  # published for the cache behind an AWD-LSTM on Penn Treebank
 
 
@@ -30,35 +31,29 @@ def case_count(config: AdaptConfig) -> int:
     return sources * (len(config.steps) + 1) + 1 + len(config.network_steps) + len(config.heads)
 
 
-def measure(
-    config: AdaptConfig, device: torch.device, tick: Tick, noted: Noted = as_measured
-) -> Iterator[Row]:
+def measure(config: AdaptConfig, rounds: Rounds) -> Iterator[Row]:
     """Return one row a source and number of steps, one a source for the cache, one over K, a network's, large heads'.
 
     Args:
         config: sizes and settings.
-        device: where to compute.
-        tick: called after every round.
-        noted: called with each row of MbPA and what it was measured on.
+        rounds: how they are timed.
     """
-    sources = _sources(config, device)  # now, not with the first row: a corpus may have to be prepared
-    return _rows(config, sources, device, tick, noted)
+    sources = _sources(config, rounds.device)  # now, not with the first row: a corpus may have to be prepared
+    return _rows(config, sources, rounds)
 
 
-def _rows(
-    config: AdaptConfig, sources: list[tuple[Source, int]], device: torch.device, tick: Tick, noted: Noted
-) -> Iterator[Row]:
+def _rows(config: AdaptConfig, sources: list[tuple[Source, int]], rounds: Rounds) -> Iterator[Row]:
     """Yield the rows of all sources."""
     for source, window in sources:
         batch = make_batch(
             source, entries=config.entries, queries=max(config.batch, config.error_tokens), k=config.k
         )
         for steps, lr in zip(config.steps, config.rates(), strict=True):
-            yield adaptation_row(config, source, batch, steps=steps, lr=lr, tick=tick, noted=noted)
-        yield _cache(config, source, window, tick)
-    yield _neighbors(config, device, tick)
-    yield from network_rows(config, device, tick, noted)
-    yield from head_rows(config, device, tick)
+            yield adaptation_row(config, source, batch, rounds, steps=steps, lr=lr)
+        yield _cache(config, source, window, rounds)
+    yield _neighbors(config, rounds)
+    yield from network_rows(config, rounds)
+    yield from head_rows(config, rounds)
 
 
 def _sources(config: AdaptConfig, device: torch.device) -> list[tuple[Source, int]]:
@@ -72,7 +67,7 @@ def _sources(config: AdaptConfig, device: torch.device) -> list[tuple[Source, in
 
 
 @torch.no_grad()
-def _cache(config: AdaptConfig, source: Source, window: int, tick: Tick) -> Row:
+def _cache(config: AdaptConfig, source: Source, window: int, rounds: Rounds) -> Row:
     """Time the continuous cache against its classic loop, both from the base's log-probabilities.
 
     ``cache`` gives the losses of the targets, as the loop does and as an evaluation takes them; ``cache_distribution``
@@ -101,14 +96,12 @@ def _cache(config: AdaptConfig, source: Source, window: int, tick: Tick) -> Row:
         return naive.pointer_cache_losses(*given, window=window, theta=THETA, weight=GAMMA)
 
     few, some, device = config.naive_tokens, config.exact_tokens, hidden.device
-    timings = interleave(
+    timings = rounds.times(
         {
             "classic": stopwatch(partial(classic, few), few, device),
             "cache": stopwatch(losses, count, device),
             "cache_distribution": stopwatch(distribution, count, device),
-        },
-        config.repeats,
-        tick,
+        }
     )
     difference = float((losses()[:some] - classic(some)).abs().max())
     return Row(
@@ -120,28 +113,61 @@ def _cache(config: AdaptConfig, source: Source, window: int, tick: Tick) -> Row:
     )
 
 
-def _neighbors(config: AdaptConfig, device: torch.device, tick: Tick) -> Row:
+def _neighbors(config: AdaptConfig, rounds: Rounds) -> Row:
     """Time the fast form at several K, on the first synthetic head and with the most steps."""
-    source = SyntheticSource(config.dim, config.vocabulary[0], seed=config.seed, device=device)
+    source = SyntheticSource(config.dim, config.vocabulary[0], seed=config.seed, device=rounds.device)
     steps, lr = max(zip(config.steps, config.rates(), strict=True))
     sizes = sorted({*config.neighbors, config.k})
     turns = {}
     most = make_batch(source, entries=config.entries, queries=config.batch, k=sizes[-1])
     for k in sizes:
-        batch = most.first(config.batch, k)
-        call = partial(
-            F.mbpa_logits,
-            batch.hidden,
-            batch.neighbors,
-            batch.head,
-            method="fast",
-            lr=lr,
-            steps=steps,
-            eps=EPS,
-            rate="relative",
-        )
-        turns[str(k)] = stopwatch(call, config.batch, device)
-    timings = interleave(turns, config.repeats, tick)
+        near = most.first(config.batch, k)
+        given = (near.hidden, near.neighbors, near.head)
+        call = partial(F.mbpa_logits, *given, method="fast", **descent_of(lr, steps))
+        turns[str(k)] = stopwatch(call, config.batch, rounds.device)
+    timings = rounds.times(turns)
     cost = {float(name): timing.milliseconds().median for name, timing in timings.items()}
     grows = {"exponent": exponent(cost)} if len(cost) > 1 else {}
     return Row("neighbors", case_of(config, source, steps=steps, lr=lr), timings, {}, grows)
+
+
+@torch.no_grad()
+def head_rows(config: AdaptConfig, rounds: Rounds) -> Iterator[Row]:
+    """Yield one row a named layer: its product, MbPA, Hebb and Mixture, each from hidden states to logits.
+
+    Args:
+        config: names, K and steps.
+        rounds: how they are timed.
+    """
+    steps, lr = max(zip(config.steps, config.rates(), strict=True))
+    descent = descent_of(lr, steps)
+    for name in config.heads:
+        classes, dim = HEADS[name]
+        source = SyntheticSource(dim, classes, seed=config.seed, device=rounds.device)
+        batch = make_batch(source, entries=min(ENTRIES, config.entries), queries=QUERIES, k=config.k)
+        given = (batch.hidden, batch.neighbors, batch.head)
+        calls = {
+            "head": partial(batch.head.logits, batch.hidden),
+            "fast_mbpa": partial(F.mbpa_logits, *given, **descent, method="fast"),
+            "fast_hebb": partial(
+                F.hebb_logits, *given, **descent, method="fast", eta=ETA, beta=BETA, counts=batch.counts
+            ),
+            "mixture": partial(F.mixture_log_probs, *given, theta=THETA, gamma=GAMMA),
+        }
+        timings = rounds.times(
+            {form: stopwatch(call, QUERIES, rounds.device) for form, call in calls.items()}
+        )
+        over = {f"{form}_over_head": timings[form].times(timings["head"]).median for form in calls}
+        del over["head_over_head"]
+        yield Row(
+            "large_head",
+            case_of(config, source, head=name, steps=steps, lr=lr, batch=QUERIES),
+            timings,
+            {},
+            {
+                **over,
+                "head_bytes": float(4 * classes * dim),
+                "key_bytes_per_token": float(4 * config.k * dim),
+                "peak_bytes": float(peak_resident_bytes()),
+            },
+        )

@@ -12,13 +12,13 @@ from torch import Tensor
 
 from hebblm.adapt import functional as F
 from hebblm.bench import naive
-from hebblm.bench.accuracy import EPS, Descent, errors, naive_difference
-from hebblm.bench.adapt_settings import AdaptConfig, case_of
+from hebblm.bench.accuracy import EPS, descent_of, errors, naive_difference
+from hebblm.bench.configs import AdaptConfig
 from hebblm.bench.plain_fast import plain_fast
 from hebblm.bench.problem import Batch
-from hebblm.bench.record import Noted, Row
-from hebblm.bench.source import Source
-from hebblm.bench.timing import Spread, Tick, Turn, interleave, stopwatch
+from hebblm.bench.record import Rounds, Row
+from hebblm.bench.source import Source, case_of
+from hebblm.bench.timing import Spread, Turn, stopwatch
 
 ETA, BETA = 0.7, 0.6  # of the paper's Penn Treebank column; the cost does not depend on them
 
@@ -37,7 +37,7 @@ class Adapted:
 
 
 def adaptation_row(
-    config: AdaptConfig, source: Source, batch: Batch, *, steps: int, lr: float, tick: Tick, noted: Noted
+    config: AdaptConfig, source: Source, batch: Batch, rounds: Rounds, *, steps: int, lr: float
 ) -> Row:
     """Time the forms of MbPA and Hebb in turn, then compare what they return.
 
@@ -45,7 +45,7 @@ def adaptation_row(
     ``hebbian`` is what Hebb does once MbPA's change is known, in place of the ``addition`` that MbPA does with it: the
     difference of two whole times would bury that in their noise.
     """
-    descent: Descent = {"lr": lr, "steps": steps, "eps": EPS, "rate": "relative"}
+    descent = descent_of(lr, steps)
     plain = {"lr": lr, "steps": steps, "eps": EPS}
     naively = {**plain, "relative": True}
     hebbian = {"eta": ETA, "beta": BETA, "counts": batch.counts}
@@ -55,7 +55,7 @@ def adaptation_row(
         part = batch.first(rows)
         return stopwatch(partial(function, part.hidden, part.neighbors, part.head, **options), rows, device)
 
-    rounds = {
+    turns = {
         "naive_mbpa": run(naive.mbpa_logits, config.naive_tokens, **naively),
         "fast_mbpa": run(F.mbpa_logits, config.batch, method="fast", **descent),
         "plain_fast_mbpa": run(plain_fast, config.batch, **plain),
@@ -64,26 +64,22 @@ def adaptation_row(
         "exact_mbpa": run(F.mbpa_logits, config.exact_tokens, method="exact", **descent),
         **_hebbian(batch.first(config.batch), lr=lr, steps=steps),
     }
-    timings = interleave(rounds, config.repeats, tick)
+    timings = rounds.times(turns)
     costs = (timings[name].a_token() for name in ("hebbian", "addition", "fast_mbpa"))
     overhead = Spread.of([(mine - added) / whole for mine, added, whole in zip(*costs, strict=True)])
-    pairs = zip(timings["plain_fast_mbpa"].a_token(), timings["fast_mbpa"].a_token(), strict=True)
-    beside = Spread.of([plain / fast for plain, fast in pairs])
     row = Row(
         "adapt",
         case_of(config, source, steps=steps, lr=lr, eps=EPS, error_tokens=config.error_tokens),
         timings,
         dict.fromkeys(("fast_mbpa", "fast_hebb", "exact_mbpa", "plain_fast_mbpa"), "naive_mbpa"),
         {
-            "plain_fast_over_fast": beside.median,
-            "hebb_over_mbpa": overhead.median,
-            "hebb_over_mbpa_min": overhead.low,
-            "hebb_over_mbpa_max": overhead.high,
+            "plain_fast_over_fast": timings["plain_fast_mbpa"].times(timings["fast_mbpa"]).median,
+            **overhead.named("hebb_over_mbpa"),
             **errors(batch.first(config.error_tokens), lr=lr, steps=steps),
             "exact_from_naive_max": naive_difference(batch.first(config.naive_tokens), lr=lr, steps=steps),
         },
     )
-    return noted(row, Adapted(batch.first(config.batch), rounds))
+    return rounds.noted(row, Adapted(batch.first(config.batch), turns))
 
 
 @torch.no_grad()
@@ -97,9 +93,7 @@ def _hebbian(batch: Batch, *, lr: float, steps: int) -> dict[str, Turn]:
 
     def mbpa() -> None:
         nonlocal delta
-        delta = F.mbpa_delta(
-            *given, lr=lr, steps=steps, eps=EPS, rate="relative", method="fast", products=products
-        ).delta
+        delta = F.mbpa_delta(*given, **descent_of(lr, steps), method="fast", products=products).delta
 
     def hebbian() -> Tensor:
         term = F.hebbian_term(batch.neighbors, batch.hidden, eps=EPS, products=products)

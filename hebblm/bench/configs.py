@@ -1,16 +1,147 @@
-"""What the measurements of retrieval, of a whole evaluation and of training can be told."""
+"""What the measurements can be told."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
 
 from awd_lstm import ARCHITECTURES
+from hebblm.adapt import MbpaConfig
 from hebblm.adapt.methods import DEFAULT_METHODS, DYNAMIC, named
-from hebblm.bench.settings import BenchConfig, StatesConfig, each_at_least
+from hebblm.bench.timing import check_repeats
 from hebblm.errors import UserError
 from hebblm.models.presets import check_preset
+from hebblm.suggest import unknown
 
+HEADS = {"gpt2": (50_257, 768), "llama-3-8b": (128_256, 4096), "gemma-2-9b": (256_000, 3584)}
+"""Classes V and width D of the softmax layers of well-known models."""
+WINDOWS = (500, 3785)  # published for Penn Treebank and WikiText-2
 METHODS = tuple(name for name in DEFAULT_METHODS if name != DYNAMIC)
+
+
+@dataclass(frozen=True)
+class BenchConfig:
+    """Options of every measurement.
+
+    Args:
+        scale: full, or smoke: sizes that take seconds, to see what comes out; single options win over it.
+        json: file for the result, with every raw time; it grows with each finished case.
+        threads: of torch and FAISS; by default as many as torch takes.
+        repeats: rounds that count, at least 5.
+        device: auto, cpu or cuda.
+        seed: of the synthetic source, and of weights.
+    """
+
+    scale: Literal["smoke", "full"] = "full"
+    json: Path | None = None
+    threads: int | None = None
+    repeats: int = 5
+    device: str = "auto"
+    seed: int = 1111
+
+    def __post_init__(self) -> None:
+        check_repeats(self.repeats)
+        self.each_at_least(1, "threads")
+
+    def each_at_least(self, low: int, *names: str) -> None:
+        """Refuse an option, or any number of one with several, below ``low``; None passes.
+
+        Raises:
+            UserError: naming the option and the value.
+        """
+        for name in names:
+            value = getattr(self, name)
+            for number in [value] if isinstance(value, int) else value or ():
+                if number < low:
+                    raise UserError(f"{name} = {number} must be at least {low}")
+
+
+@dataclass(frozen=True)
+class StatesConfig(BenchConfig):
+    """Options of the measurements that work on hidden states.
+
+    Args:
+        checkpoint: folder of a trained model, or the name of one that ships; adapt and retrieve measure its states
+            beside the synthetic ones, eval in place of them.
+        corpus: what that model was trained on, where the checkpoint does not say it.
+        k: neighbours a query, K.
+        batch: queries of a mini-batch.
+    """
+
+    checkpoint: Path | None = None
+    corpus: str | None = None
+    k: int = 200
+    batch: int = 100
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.each_at_least(1, "k", "batch")
+        if self.corpus is not None and self.checkpoint is None:
+            raise UserError(f"corpus = {self.corpus} has no meaning without a model; add --checkpoint DIR")
+
+
+@dataclass(frozen=True)
+class AdaptConfig(StatesConfig):
+    """Cost and error of adaptation.
+
+    Args:
+        dim: width of the synthetic states, D.
+        vocabulary: classes of the synthetic heads, V.
+        steps: gradient steps S.
+        lr: learning rate for each number of steps, relative to curvature; by default that of mbpa.
+        neighbors: further K whose cost is measured.
+        windows: of the cache, one for each vocabulary.
+        entries: of the memory that is searched.
+        naive_tokens: tokens of the plain form in a round.
+        exact_tokens: tokens of the exact form in a round.
+        error_tokens: tokens on which the fast form is compared with the exact one.
+        heads: large softmax layers with random weights, by name; 16 GB of memory are enough for all.
+        network_hidden: units of the network that is adapted as a whole, 784 pixels before them and 10 classes behind.
+        network_entries: pictures that its memory holds.
+        network_neighbors: K of its queries.
+        network_steps: its gradient steps.
+    """
+
+    dim: int = 400
+    vocabulary: list[int] = field(default_factory=lambda: [10_000, 33_278], metadata={"nargs": "+"})
+    steps: list[int] = field(default_factory=lambda: [1, 5], metadata={"nargs": "+"})
+    lr: list[float] = field(default_factory=list, metadata={"nargs": "+"})
+    neighbors: list[int] = field(default_factory=lambda: [50, 100, 400], metadata={"nargs": "+"})
+    windows: list[int] = field(default_factory=lambda: list(WINDOWS), metadata={"nargs": "+"})
+    entries: int = 20_000
+    naive_tokens: int = 2
+    exact_tokens: int = 10
+    error_tokens: int = 100
+    heads: list[str] = field(default_factory=lambda: list(HEADS), metadata={"nargs": "*"})
+    network_hidden: int = 1000
+    network_entries: int = 1000
+    network_neighbors: int = 50
+    network_steps: list[int] = field(default_factory=lambda: [1, 5], metadata={"nargs": "+"})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.each_at_least(1, "dim", "vocabulary", "steps", "naive_tokens", "exact_tokens", "error_tokens")
+        self.each_at_least(1, "neighbors", "windows", "entries", "network_hidden", "network_neighbors")
+        self.each_at_least(1, "network_entries", "network_steps")
+        for name, count in (("naive_tokens", self.naive_tokens), ("exact_tokens", self.exact_tokens)):
+            if count > self.batch:
+                raise UserError(f"{name} = {count} exceeds batch = {self.batch}")
+        for name in self.heads:
+            if name not in HEADS:
+                raise unknown("head", name, HEADS, f"choose {', '.join(HEADS)}")
+        if self.lr and len(self.lr) != len(self.steps):
+            raise UserError(
+                f"lr has {len(self.lr)} values for {len(self.steps)} numbers of steps; give one each"
+            )
+        if len(self.windows) != len(self.vocabulary):
+            raise UserError(
+                f"windows has {len(self.windows)} values for {len(self.vocabulary)} vocabularies; give one each"
+            )
+
+    def rates(self) -> list[float]:
+        """Return the learning rate for each number of steps."""
+        return self.lr or [MbpaConfig().lr] * len(self.steps)
 
 
 @dataclass(frozen=True)
@@ -33,8 +164,8 @@ class RetrieveConfig(StatesConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        each_at_least(1, dim=self.dim, recall_queries=self.recall_queries)
-        each_at_least(self.k, entries=self.entries)
+        self.each_at_least(1, "dim", "recall_queries")
+        self.each_at_least(self.k, "entries")
 
 
 @dataclass(frozen=True)
@@ -67,10 +198,9 @@ class EvalConfig(StatesConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        each_at_least(1, vocabulary=self.vocabulary, memory_sizes=self.memory_sizes)
-        each_at_least(1, tokens=self.tokens, currency_tokens=self.currency_tokens)
-        each_at_least(2 * self.batch, stream_tokens=self.stream_tokens)
-        each_at_least(2, streams=self.streams)
+        self.each_at_least(1, "vocabulary", "memory_sizes", "tokens", "currency_tokens")
+        self.each_at_least(2 * self.batch, "stream_tokens")
+        self.each_at_least(2, "streams")
         if self.arch not in ARCHITECTURES:
             raise UserError(f"unknown arch {self.arch!r}; choose from {', '.join(ARCHITECTURES)}")
         for name in self.names():
@@ -104,6 +234,6 @@ class TrainConfig(BenchConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        each_at_least(1, vocabulary=self.vocabulary, segments=self.segments)
+        self.each_at_least(1, "vocabulary", "segments")
         for name in self.preset:
             check_preset(name)

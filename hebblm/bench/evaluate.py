@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import numpy as np
 import torch
@@ -15,14 +15,13 @@ from hebblm.adapt import METHODS, MethodSettings, Rule
 from hebblm.bench.configs import EvalConfig
 from hebblm.bench.harness import Harness
 from hebblm.bench.machine import peak_resident_bytes
-from hebblm.bench.record import Noted, Row, as_measured
+from hebblm.bench.record import Rounds, Row
 from hebblm.bench.source import ModelSource, Source, SyntheticSource, open_source
 from hebblm.bench.stand_in import Reading, model_reading, synthetic_reading
-from hebblm.bench.timing import Tick, Timing, interleave, stopwatch
+from hebblm.bench.timing import Timing, stopwatch
 from hebblm.evaluation.defaults import paper_values
 from hebblm.evaluation.hyperparameters import Hyperparameters
-from hebblm.evaluation.loop import Scores, evaluate
-from hebblm.evaluation.vocabulary import UnionVocabulary
+from hebblm.evaluation.loop import Scores
 from hebblm.memory import MemoryConfig
 from hebblm.models.awd import AwdBase
 from hebblm.models.dynamic import DynamicBase, DynamicConfig
@@ -35,24 +34,20 @@ def case_count(config: EvalConfig) -> int:
     return len(config.memory_sizes) + 4
 
 
-def measure(
-    config: EvalConfig, device: torch.device, tick: Tick, noted: Noted = as_measured
-) -> Iterator[Row]:
+def measure(config: EvalConfig, rounds: Rounds) -> Iterator[Row]:
     """Return one row a memory size, smallest first, then the price of currency, the stream, many streams, dynamic
     evaluation.
 
     Args:
         config: sizes and settings.
-        device: where to compute.
-        tick: called after every round.
-        noted: called with each row of a whole evaluation and what was evaluated.
+        rounds: how they are timed.
     """
-    source, reading = _open(config, device)
+    source, reading = _open(config, rounds.device)
     methods = method_settings()
     rules = {name: METHODS[name].rule(methods) for name in config.names()}
     memory = MemoryConfig(index=config.index, dtype=config.dtype)
-    bench = Harness(source, reading, rules, memory, config.k, methods.cache.window, device)
-    return _rows(config, bench, {"lstm": METHODS["lstm"].rule(methods)}, tick, noted)
+    bench = Harness(source, reading, rules, memory, config.k, methods.cache.window, rounds.device)
+    return _rows(config, bench, {"lstm": METHODS["lstm"].rule(methods)}, rounds)
 
 
 def method_settings() -> MethodSettings:
@@ -60,34 +55,27 @@ def method_settings() -> MethodSettings:
     return Hyperparameters().changed(paper_values("ptb", "ptb")).methods
 
 
-def _rows(
-    config: EvalConfig, bench: Harness, unadapted: dict[str, Rule], tick: Tick, noted: Noted
-) -> Iterator[Row]:
+def _rows(config: EvalConfig, bench: Harness, unadapted: dict[str, Rule], rounds: Rounds) -> Iterator[Row]:
     """Yield the rows."""
     for size in sorted(config.memory_sizes):
         bench.fill(size)
-        timings = interleave(
+        timings = rounds.times(
             {
                 "lstm": bench.turn(unadapted, config.tokens, config.batch),
                 "all": bench.turn(bench.rules, config.tokens, config.batch),
-            },
-            config.repeats,
-            tick,
+            }
         )
-        times = timings["all"].times(timings["lstm"])
         values = {
-            "times_lstm": times.median,
-            "times_lstm_min": times.low,
-            "times_lstm_max": times.high,
+            **timings["all"].times(timings["lstm"]).named("times_lstm"),
             "peak_bytes": float(peak_resident_bytes()),
             **bench.shares(config.tokens),
         }
         case = bench.case(entries=size, batch=config.batch)
-        yield noted(Row("evaluation", case, timings, {}, values), bench)
-    yield _currency(config, bench, tick)
-    yield _stream(config, bench, tick)
-    yield _streams(config, bench, unadapted, tick)
-    yield _dynamic(config, bench, unadapted, tick)
+        yield rounds.noted(Row("evaluation", case, timings, {}, values), bench)
+    yield _currency(config, bench, rounds)
+    yield _stream(config, bench, rounds)
+    yield _streams(config, bench, unadapted, rounds)
+    yield _dynamic(config, bench, unadapted, rounds)
 
 
 def _open(config: EvalConfig, device: torch.device) -> tuple[Source, Reading]:
@@ -100,41 +88,34 @@ def _open(config: EvalConfig, device: torch.device) -> tuple[Source, Reading]:
     return source, synthetic_reading(source, architecture, config.longest(), config.seed)
 
 
-def _currency(config: EvalConfig, bench: Harness, tick: Tick) -> Row:
+def _currency(config: EvalConfig, bench: Harness, rounds: Rounds) -> Row:
     """Compare an update at every token with one a mini-batch, on the largest memory; and with tokens taken singly."""
-    timings = interleave(
+    timings = rounds.times(
         {
             "mini_batch": bench.turn(bench.rules, config.currency_tokens, config.batch),
             "every_token": bench.turn(bench.rules, config.currency_tokens, 1),
-        },
-        config.repeats,
-        tick,
+        }
     )
     together = bench.scores.nll
-    stream = replace(bench.reading.stream, ids=bench.reading.stream.ids[: config.currency_tokens])
-    singly = bench.evaluate(bench.context(), bench.rules, stream, 1, read_ahead=False).nll
+    bench.rewind()
+    singly = bench.evaluate(bench.rules, bench.beginning(config.currency_tokens), 1, read_ahead=False).nll
     differences = [np.abs(together[name] - singly[name]) for name in bench.rules]
-    times = timings["every_token"].times(timings["mini_batch"])
     values = {
-        "times": times.median,
-        "times_min": times.low,
-        "times_max": times.high,
+        **timings["every_token"].times(timings["mini_batch"]).named("times"),
         "difference_mean": float(max(found.mean() for found in differences)),
         "difference_max": float(max(found.max() for found in differences)),
     }
     return Row("currency", bench.case(batch=config.batch), timings, {}, values)
 
 
-def _stream(config: EvalConfig, bench: Harness, tick: Tick) -> Row:
+def _stream(config: EvalConfig, bench: Harness, rounds: Rounds) -> Row:
     """Follow the cost a token over a long stream: one timing a part of it, one entry a step of the evaluation."""
-    stamps: list[tuple[float, int]] = []
-    stream = replace(bench.reading.stream, ids=bench.reading.stream.ids[: config.stream_tokens])
+    stream = bench.beginning(config.stream_tokens)
     for _ in range(config.repeats + 1):
-        tick()
-    stamps.append((time.perf_counter(), 0))
-    context = bench.context()
+        rounds.tick()
+    stamps = [(time.perf_counter(), 0)]
+    bench.rewind()
     bench.evaluate(
-        context,
         bench.rules,
         stream,
         config.batch,
@@ -148,55 +129,42 @@ def _stream(config: EvalConfig, bench: Harness, tick: Tick) -> Row:
         seconds, tokens = zip(*some, strict=True)
         timings[f"part {number + 1}"] = Timing(seconds, tokens)
     first, last = timings["part 1"].milliseconds().median, timings[f"part {parts}"].milliseconds().median
-    return Row(
-        "stream",
-        bench.case(batch=config.batch, tokens=len(stream)),
-        timings,
-        {},
-        {"last_over_first": last / first},
-    )
+    case = bench.case(batch=config.batch, tokens=len(stream))
+    return Row("stream", case, timings, {}, {"last_over_first": last / first})
 
 
-def _streams(config: EvalConfig, bench: Harness, unadapted: dict[str, Rule], tick: Tick) -> Row:
+def _streams(config: EvalConfig, bench: Harness, unadapted: dict[str, Rule], rounds: Rounds) -> Row:
     """Read the same tokens as one stream and as several side by side, with the model alone and with all methods."""
     rules = {"lstm": unadapted, "all": bench.rules}
-    turns = {
-        f"{name} {streams}": bench.turn(chosen, config.stream_tokens, config.batch, streams)
-        for streams in (1, *config.streams)
-        for name, chosen in rules.items()
-    }
-    timings = interleave(turns, config.repeats, tick)
+    timings = rounds.times(
+        {
+            f"{name} {streams}": bench.turn(chosen, config.stream_tokens, config.batch, streams)
+            for streams in (1, *config.streams)
+            for name, chosen in rules.items()
+        }
+    )
     single = {f"{name} {streams}": f"{name} 1" for streams in config.streams for name in rules}
     return Row("streams", bench.case(batch=config.batch, tokens=config.stream_tokens), timings, single)
 
 
-def _dynamic(config: EvalConfig, bench: Harness, unadapted: dict[str, Rule], tick: Tick) -> Row:
+def _dynamic(config: EvalConfig, bench: Harness, unadapted: dict[str, Rule], rounds: Rounds) -> Row:
     """Time dynamic evaluation, which moves a base of its own, beside the unadapted model."""
-    reading = bench.reading
-    stream = replace(reading.stream, ids=reading.stream.ids[: config.currency_tokens])
-    settings = DynamicConfig(rule="sgd")
+    stream, settings = bench.beginning(config.currency_tokens), DynamicConfig(rule="sgd")
 
-    def dynamic() -> tuple[float, int]:
-        base = DynamicBase(AwdBase(reading.model), settings, None)
-        context = bench.context()
-        context.fixed = False
-        context.set_head(base.head)
+    def moving() -> None:
+        bench.rewind()
+        bench.base = DynamicBase(AwdBase(bench.reading.model), settings, None)
+        bench.context.fixed = False
+        bench.context.set_head(bench.base.head)
 
-        def read() -> Scores:
-            return evaluate(
-                base,
-                context,
-                unadapted,
-                stream,
-                UnionVocabulary(),
-                update_every=settings.segment,
-                write=False,
-            )
+    def read() -> Scores:
+        return bench.evaluate(unadapted, stream, settings.segment, read_ahead=False)
 
-        return stopwatch(read, len(stream), bench.device)()
-
-    timings = interleave(
-        {"lstm": bench.turn(unadapted, len(stream), config.batch), "dynamic": dynamic}, config.repeats, tick
+    timings = rounds.times(
+        {
+            "lstm": bench.turn(unadapted, len(stream), config.batch),
+            "dynamic": stopwatch(read, len(stream), bench.device, before=moving),
+        }
     )
     times = timings["dynamic"].times(timings["lstm"])
     case = bench.case(settings=asdict(settings))

@@ -46,6 +46,7 @@ class Harness:
     described: dict[str, object] = field(init=False)
     scores: Scores = field(init=False)
     base: Base = field(init=False)
+    context: Context = field(init=False)
     bases: dict[Layout, Base] = field(init=False, default_factory=dict)
 
     @torch.no_grad()
@@ -60,21 +61,20 @@ class Harness:
 
     def turn(self, rules: dict[str, Rule], tokens: int, update_every: int, streams: int = 1) -> Turn:
         """Return a turn that evaluates ``rules`` over the first tokens, from the state before the stream or streams."""
-        stream = replace(self.reading.stream, ids=self.reading.stream.ids[:tokens])
-        layout = Layout.of(tokens, streams)
+        stream, layout = self.beginning(tokens), Layout.of(tokens, streams)
+        return stopwatch(
+            lambda: self.evaluate(rules, stream, update_every, layout=layout),
+            tokens,
+            self.device,
+            before=lambda: self.rewind(layout),
+        )
 
-        def once() -> tuple[float, int]:
-            context = self.context(layout)
-            return stopwatch(
-                lambda: self.evaluate(context, rules, stream, update_every, layout=layout),
-                tokens,
-                self.device,
-            )()
+    def beginning(self, tokens: int) -> EvaluationStream:
+        """Return the first tokens of the stream."""
+        return replace(self.reading.stream, ids=self.reading.stream.ids[:tokens])
 
-        return once
-
-    def context(self, layout: Layout | None = None) -> Context:
-        """Return memory and base to where they were before the stream, and give the state of the methods.
+    def rewind(self, layout: Layout | None = None) -> None:
+        """Return memory, base and the state of the methods to where they were before the stream.
 
         Args:
             layout: the streams that are read; None for a single one.
@@ -86,12 +86,11 @@ class Harness:
             self.bases[layout] = self.reading.open(layout)
         self.base = self.bases[layout]
         self.base.reset()
-        counts = torch.from_numpy(self.reading.stream.train_counts).to(self.device)
-        return Context(
+        self.context = Context(
             self.base.head,
             self.memory,
             k=self.k,
-            train_counts=counts,
+            train_counts=torch.from_numpy(self.reading.stream.train_counts).to(self.device),
             window=self.window,
             fixed=True,
             streams=layout.streams,
@@ -99,7 +98,6 @@ class Harness:
 
     def evaluate(
         self,
-        context: Context,
         rules: dict[str, Rule],
         stream: EvaluationStream,
         update_every: int,
@@ -108,10 +106,10 @@ class Harness:
         layout: Layout | None = None,
         progress: Callable[[int], None] = lambda tokens: None,
     ) -> Scores:
-        """Read the stream with the base of the context that was given last."""
+        """Read the stream from where :meth:`rewind` has returned to."""
         self.scores = evaluate(
             self.base,
-            context,
+            self.context,
             rules,
             stream,
             UnionVocabulary(),

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy, linear
 
 from hebblm.types import Neighbors, OutputHead
+from hebblm.vision.permuted_mnist.mlp import MLP
 
 SEARCH_BYTES = 256 << 20  # distances held at a time by the exact search
 
@@ -50,10 +54,7 @@ def adapted_head(
         return head
     copies = [tensor.clone().requires_grad_() for tensor in base]
     closeness = 1 / (eps + distances)
-    rules: dict[str, type[torch.optim.SGD] | type[torch.optim.RMSprop]] = {
-        "sgd": torch.optim.SGD,
-        "rmsprop": torch.optim.RMSprop,
-    }
+    rules = {"sgd": torch.optim.SGD, "rmsprop": torch.optim.RMSprop}
     taken = lr * pull
     if relative:
         root = (closeness / len(labels)).sqrt()
@@ -62,8 +63,8 @@ def adapted_head(
     rule = rules[optimizer](copies, lr=lr)
     for _ in range(steps):
         rule.zero_grad()
-        logits = torch.nn.functional.linear(keys, *copies)
-        losses = torch.nn.functional.cross_entropy(logits, labels, reduction="none")
+        logits = linear(keys, *copies)
+        losses = cross_entropy(logits, labels, reduction="none")
         torch.autograd.backward((closeness * losses).sum() / len(labels))
         # Without a pull nobody would form these differences, and they would flatter whatever is compared.
         drift = [copy.detach() - start for copy, start in zip(copies, base, strict=True)] if pull else None
@@ -76,33 +77,16 @@ def adapted_head(
     return OutputHead(weight, bias[0] if bias else None)
 
 
-def mbpa_logits(
-    hidden: Tensor,
-    neighbors: Neighbors,
-    head: OutputHead,
-    *,
-    lr: float,
-    steps: int,
-    eps: float,
-    optimizer: str = "sgd",
-    pull: float = 0.0,
-    relative: bool = False,
-) -> Tensor:
-    """Return (N, V) logits of MbPA for queries (N, D), each by its own copy of the head (Eq. 5)."""
-    heads = (
-        adapted_head(
-            neighbors,
-            row,
-            head,
-            lr=lr,
-            steps=steps,
-            eps=eps,
-            optimizer=optimizer,
-            pull=pull,
-            relative=relative,
-        )
-        for row in range(len(hidden))
-    )
+def mbpa_logits(hidden: Tensor, neighbors: Neighbors, head: OutputHead, **descent: Any) -> Tensor:
+    """Return (N, V) logits of MbPA for queries (N, D), each by its own copy of the head (Eq. 5).
+
+    Args:
+        hidden: (N, D) queries.
+        neighbors: their neighbours.
+        head: weight (V, D) and bias (V,) or None.
+        descent: as :func:`adapted_head` takes it.
+    """
+    heads = (adapted_head(neighbors, row, head, **descent) for row in range(len(hidden)))
     return torch.stack([own.logits(query) for own, query in zip(heads, hidden, strict=True)])
 
 
@@ -140,18 +124,15 @@ def hebb_logits(
     neighbors: Neighbors,
     head: OutputHead,
     *,
-    lr: float,
-    steps: int,
     eta: float,
     beta: float,
     counts: Tensor,
     eps: float,
     hebbian_classes: Tensor | None = None,
     gate: str = "gated",
-    optimizer: str = "sgd",
     constant: float | None = None,
     mbpa: bool = True,
-    relative: bool = False,
+    **descent: Any,
 ) -> Tensor:
     """Return (N, V) logits of Hebb for queries (N, D), forming both changes of the head (Eq. 4 and 7).
 
@@ -159,18 +140,15 @@ def hebb_logits(
         hidden: (N, D) queries.
         neighbors: their neighbours.
         head: weight (V, D) and bias (V,) or None.
-        lr: learning rate of MbPA.
-        steps: its steps.
         eta: scale of the Hebbian term.
         beta: decay of its weight E_i with the count n_i.
         counts: (V,) n_i.
         eps: constant in the closeness.
         hebbian_classes: (V,) bool, the labels that make up N^new; None for all.
         gate: ``gated`` takes E_i as 0 where D_i is empty, ``literal`` does not.
-        optimizer: of MbPA.
         constant: a constant E instead of E_i.
         mbpa: False adds ``eta D_i`` alone.
-        relative: as in :func:`adapted_head`.
+        descent: of MbPA, as :func:`adapted_head` takes it.
     """
     seen = counts > 0
     powers = beta ** counts.to(torch.float64)
@@ -184,9 +162,7 @@ def hebb_logits(
         )
         e = (torch.where(present, shares, 0.0) if gate == "gated" else shares).to(query.dtype)
         keep, add = (1 - e, eta * e) if mbpa else (torch.zeros_like(e), torch.full_like(e, eta))
-        own = adapted_head(
-            neighbors, row, head, lr=lr, steps=steps, eps=eps, optimizer=optimizer, relative=relative
-        )
+        own = adapted_head(neighbors, row, head, eps=eps, **descent)
         weight = head.weight + keep[:, None] * (own.weight - head.weight) + add[:, None] * change_w
         bias = None
         if head.bias is not None and own.bias is not None:
@@ -259,3 +235,28 @@ def exact_search(queries: Tensor, keys: Tensor, norms: Tensor, k: int) -> tuple[
         distances.append(near.values + part.square().sum(1, keepdim=True))
         found.append(keys[near.indices])
     return torch.cat(distances), torch.cat(found)
+
+
+def network_logits(
+    model: MLP, query: Tensor, keys: Tensor, labels: Tensor, weights: Tensor, *, rate: float, steps: int
+) -> Tensor:
+    """Fit a copy of all four parameters to one query's neighbours and return its logits (C,) (Eq. 5).
+
+    Args:
+        model: stays as it is.
+        query: (D,) pixels.
+        keys: (K, D) pixels of the neighbours.
+        labels: (K,) int64.
+        weights: (K,) ``c_k / |N|``.
+        rate: learning rate.
+        steps: number of steps.
+    """
+    copies = tuple(parameter.clone().requires_grad_() for parameter in model.parameters())
+    own = MLP.of(copies)
+    optimizer = torch.optim.SGD(copies, lr=rate)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        losses = cross_entropy(own.logits(keys), labels, reduction="none")
+        torch.autograd.backward((weights * losses).sum())
+        optimizer.step()
+    return own.logits(query).detach()

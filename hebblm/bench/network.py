@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from hebblm.bench import naive
 from hebblm.bench.accuracy import EPS
-from hebblm.bench.adapt_settings import AdaptConfig
-from hebblm.bench.naive_network import adapted_logits
-from hebblm.bench.record import Noted, Row, as_measured
-from hebblm.bench.timing import Tick, interleave, stopwatch
+from hebblm.bench.configs import AdaptConfig
+from hebblm.bench.record import Rounds, Row
+from hebblm.bench.timing import stopwatch
 from hebblm.memory import FlatMemory
 from hebblm.vision.permuted_mnist.adaptation import NetworkProblem, Rate, adapt
 from hebblm.vision.permuted_mnist.mlp import MLP
@@ -82,33 +82,26 @@ class AdaptedNetwork:
     dual: Callable[[], object]
 
 
-def plain(problem: NetworkProblem) -> Callable[[int], Tensor]:
-    """Return the plain form, which gives the logits (n, C) of the queries after so many steps."""
-
-    def logits(steps: int) -> Tensor:
-        given = zip(problem.points, problem.labels, problem.weights, strict=True)
-        return torch.stack(
-            [
-                adapted_logits(problem.model, points[-1], points[:-1], *row, rate=RATE, steps=steps)
-                for points, *row in given
-            ]
-        )
-
-    return logits
+def plain(problem: NetworkProblem, steps: int) -> Tensor:
+    """Return the logits (n, C) of the queries by the plain form."""
+    given = zip(problem.points, problem.labels, problem.weights, strict=True)
+    rows = [
+        naive.network_logits(problem.model, points[-1], points[:-1], *row, rate=RATE, steps=steps)
+        for points, *row in given
+    ]
+    return torch.stack(rows)
 
 
-def network_rows(
-    config: AdaptConfig, device: torch.device, tick: Tick, noted: Noted = as_measured
-) -> Iterator[Row]:
+def network_rows(config: AdaptConfig, rounds: Rounds) -> Iterator[Row]:
     """Yield one row a number of steps."""
     pictures = Pictures.synthetic(
-        config.network_hidden, config.network_entries, config.batch, config.seed, device
+        config.network_hidden, config.network_entries, config.batch, config.seed, rounds.device
     )
     for steps in config.network_steps:
-        yield _row(config, pictures, steps, tick, noted)
+        yield _row(config, pictures, steps, rounds)
 
 
-def _row(config: AdaptConfig, pictures: Pictures, steps: int, tick: Tick, noted: Noted) -> Row:
+def _row(config: AdaptConfig, pictures: Pictures, steps: int, rounds: Rounds) -> Row:
     """Time both forms in turn, neighbours given, and compare what they return in double precision.
 
     ``dual`` takes a few queries at a time and ``single`` one, as the plain form does, at the rate that it is given too;
@@ -117,7 +110,7 @@ def _row(config: AdaptConfig, pictures: Pictures, steps: int, tick: Tick, noted:
     """
     k, few, device = config.network_neighbors, config.naive_tokens, pictures.keys.device
     together = min(TOGETHER, config.batch)
-    one, some, naive = pictures.problem(1, k), pictures.problem(together, k), plain(pictures.problem(few, k))
+    one, some, first = (pictures.problem(count, k) for count in (1, together, few))
     stored = Stored.under(pictures.memory(), pictures.model)
 
     def dual(rate: Rate = "absolute") -> object:
@@ -126,21 +119,18 @@ def _row(config: AdaptConfig, pictures: Pictures, steps: int, tick: Tick, noted:
     def everything() -> object:
         return recall(stored, pictures.queries, k=k, lr=RATE, rate="relative", steps=steps, eps=EPS)
 
-    timings = interleave(
+    timings = rounds.times(
         {
-            "naive": stopwatch(lambda: naive(steps), few, device),
+            "naive": stopwatch(lambda: plain(first, steps), few, device),
             "dual": stopwatch(dual, together, device),
             "relative": stopwatch(lambda: dual("relative"), together, device),
             "single": stopwatch(lambda: adapt(one, lr=RATE, rate="absolute", steps=steps), 1, device),
             "recall": stopwatch(everything, config.batch, device),
-        },
-        config.repeats,
-        tick,
+        }
     )
-    hidden = len(pictures.model.weight)
     case = {
         "pixels": PIXELS,
-        "hidden": hidden,
+        "hidden": len(pictures.model.weight),
         "classes": CLASSES,
         "k": k,
         "steps": steps,
@@ -160,7 +150,7 @@ def _row(config: AdaptConfig, pictures: Pictures, steps: int, tick: Tick, noted:
         dict.fromkeys(("dual", "relative", "single", "recall"), "naive"),
         _agreement(pictures.double().problem(few, k), steps),
     )
-    return noted(row, AdaptedNetwork(pictures.keys, dual))
+    return rounds.noted(row, AdaptedNetwork(pictures.keys, dual))
 
 
 def _agreement(problem: NetworkProblem, steps: int) -> dict[str, float]:
@@ -168,7 +158,7 @@ def _agreement(problem: NetworkProblem, steps: int) -> dict[str, float]:
     delta, rose = adapt(problem, lr=RATE, rate="absolute", steps=steps)
     found = problem.logits[:, :, -1] + delta
     return {
-        "difference_max": float((found - plain(problem)(steps)).abs().max()),
+        "difference_max": float((found - plain(problem, steps)).abs().max()),
         "change_max": float(delta.abs().max()),
         "rose_share": float(rose.double().mean()),
     }

@@ -31,8 +31,8 @@ def cost_figure(results: Sequence[BenchResult]) -> Figure:
     rows = [row for result in results for row in result.rows]
     panels = {
         "Entries of the memory": memory_curves(rows),
-        "Vocabulary V": vocabulary_curves(rows),
-        "Steps S": step_curves(rows),
+        "Vocabulary V": mbpa_curves(rows, "vocabulary", "steps", "S = {}"),
+        "Steps S": mbpa_curves(rows, "steps", "vocabulary", "V = {:,}"),
     }
     panels = {size: curves for size, curves in panels.items() if curves}
     if not panels:
@@ -60,27 +60,15 @@ def memory_curves(rows: Sequence[Row]) -> dict[str, Curve]:
     return {name: curve for name, curve in curves.items() if curve}
 
 
-def vocabulary_curves(rows: Sequence[Row]) -> dict[str, Curve]:
-    """Return the cost of MbPA by V, one curve a form and number of steps."""
+def mbpa_curves(rows: Sequence[Row], size: str, other: str, label: str) -> dict[str, Curve]:
+    """Return the cost of MbPA by one size of the case, one curve a form and value of the other, as ``label`` has it."""
     adapted = _synthetic(rows, "adapt")
     return {
-        f"{label}, S = {steps}": _curve(
-            [row for row in adapted if row.case["steps"] == steps], form, "vocabulary"
+        f"{form}, {label.format(value)}": _curve(
+            [row for row in adapted if row.case[other] == value], timing, size
         )
-        for form, label in _FORMS.items()
-        for steps in sorted({row.case["steps"] for row in adapted})
-    }
-
-
-def step_curves(rows: Sequence[Row]) -> dict[str, Curve]:
-    """Return the cost of MbPA by S, one curve a form and vocabulary."""
-    adapted = _synthetic(rows, "adapt")
-    return {
-        f"{label}, V = {classes:,}": _curve(
-            [row for row in adapted if row.case["vocabulary"] == classes], form, "steps"
-        )
-        for form, label in _FORMS.items()
-        for classes in sorted({row.case["vocabulary"] for row in adapted})
+        for timing, form in _FORMS.items()
+        for value in sorted({row.case[other] for row in adapted})
     }
 
 

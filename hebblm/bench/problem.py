@@ -33,15 +33,9 @@ class Batch:
 
     def first(self, rows: int, k: int | None = None) -> Batch:
         """Return the same for the first queries only, and only the ``k`` nearest neighbours of each."""
-        near, cut = self.neighbors, (slice(rows), slice(k))
-        logs = None if near.log_normalizers is None else near.log_normalizers[cut].contiguous()
-        part = Neighbors(
-            near.keys[cut].contiguous(),
-            near.values[cut].contiguous(),
-            near.distances[cut].contiguous(),
-            near.mask[cut].contiguous(),
-            logs,
-        )
+        near = self.neighbors
+        parts = (near.keys, near.values, near.distances, near.mask, near.log_normalizers)
+        part = Neighbors(*(each[:rows, :k].contiguous() for each in parts if each is not None))
         return Batch(self.head, self.hidden[:rows], self.targets[:rows], part, self.counts)
 
     def double(self) -> Batch:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hebblm.bench.timing import Spread, Timing
+from hebblm.bench.timing import Spread, Tick, Timing, Turn, interleave
 from hebblm.errors import UserError
 from hebblm.files import read_json, write_json
+
+if TYPE_CHECKING:
+    import torch
 
 SCHEMA = "hebblm-bench/1"
 
@@ -80,9 +83,25 @@ Noted = Callable[[Row, Any], Row]
 """Called with a row and with what it was measured on, while that is there; returns the row that is kept."""
 
 
-def as_measured(row: Row, measured: Any) -> Row:
-    """Return a row as it is."""
-    return row
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """How the rows of a command are measured.
+
+    Args:
+        device: where to compute.
+        repeats: rounds that count.
+        tick: called after every round.
+        noted: called with each row that floors are known of, and with what it was measured on.
+    """
+
+    device: torch.device
+    repeats: int
+    tick: Tick = lambda: None
+    noted: Noted = lambda row, measured: row
+
+    def times(self, turns: Mapping[str, Turn]) -> dict[str, Timing]:
+        """Return the times of what is run in turn; see :func:`hebblm.bench.timing.interleave`."""
+        return interleave(turns, self.repeats, self.tick)
 
 
 def of_one_vocabulary(rows: Sequence[Row]) -> list[Row]:

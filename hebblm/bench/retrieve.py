@@ -14,17 +14,10 @@ from torch import Tensor
 from hebblm.bench import naive
 from hebblm.bench.configs import RetrieveConfig
 from hebblm.bench.machine import resident_bytes
-from hebblm.bench.record import Noted, Row, as_measured
-from hebblm.bench.source import ModelSource, SyntheticSource, filled, open_source, read_together
-from hebblm.bench.timing import Tick, Turn, interleave, stopwatch
-from hebblm.memory import (
-    AnyMemory,
-    FaissMemory,
-    HybridMemory,
-    MemoryConfig,
-    build_memory,
-    faiss_index,
-)
+from hebblm.bench.record import Rounds, Row
+from hebblm.bench.source import Source, SyntheticSource, filled, open_source, read_together
+from hebblm.bench.timing import Turn, stopwatch
+from hebblm.memory import AnyMemory, FaissMemory, HybridMemory, MemoryConfig, build_memory, faiss_index
 from hebblm.memory.faiss_index import TrainedIndex
 
 CLASSES = 1000  # of the synthetic source; labels do not matter to a search
@@ -36,24 +29,21 @@ def case_count(config: RetrieveConfig) -> int:
     return len(config.entries) * (1 + (config.checkpoint is not None))
 
 
-def measure(
-    config: RetrieveConfig, device: torch.device, tick: Tick, noted: Noted = as_measured
-) -> Iterator[Row]:
+def measure(config: RetrieveConfig, rounds: Rounds) -> Iterator[Row]:
     """Return one row a source and size of the memory.
 
     Args:
         config: sizes and settings.
-        device: where to compute.
-        tick: called after every round.
-        noted: called with each row and the memory that was searched.
+        rounds: how they are timed.
     """
     found: list[Callable[[], States]] = []
     if config.checkpoint is not None:
-        model = open_source(config.checkpoint, config.corpus, device)
-        states = _read(model, config)  # now, not with the first row: reading shows a bar of its own
+        model = open_source(config.checkpoint, config.corpus, rounds.device)
+        # Now, not with the first row: reading shows a bar of its own, in parts side by side.
+        states = _states(model, read_together(model, max(config.entries)), config)
         found.append(lambda: states)
-    found.append(lambda: _made(config, device))
-    return _rows(config, found, tick, noted)
+    found.append(lambda: _made(config, rounds.device))
+    return _rows(config, found, rounds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,37 +76,29 @@ class Searched:
     queries: Tensor
 
 
-def _read(model: ModelSource, config: RetrieveConfig) -> States:
-    """Read a model's training text once, in parts side by side, and its validation text."""
-    keys, labels = read_together(model, max(config.entries))
-    return States(keys, labels, model.queries(_query_count(config))[0], model.describe())
-
-
 def _made(config: RetrieveConfig, device: torch.device) -> States:
     """Draw synthetic states."""
     source = SyntheticSource(config.dim, CLASSES, seed=config.seed, device=device)
-    keys, labels = filled(source, max(config.entries))
-    return States(keys, labels, source.queries(_query_count(config))[0], source.describe())
+    return _states(source, filled(source, max(config.entries)), config)
 
 
-def _query_count(config: RetrieveConfig) -> int:
-    """Return the queries that are needed: a mini-batch of its own a round, and those of recall."""
-    return max(config.batch * (config.repeats + 1), config.recall_queries)
+def _states(source: Source, stored: tuple[Tensor, Tensor], config: RetrieveConfig) -> States:
+    """Return what is stored with queries of its source: a mini-batch of its own a round, and those of recall."""
+    count = max(config.batch * (config.repeats + 1), config.recall_queries)
+    return States(*stored, source.queries(count)[0], source.describe())
 
 
-def _rows(
-    config: RetrieveConfig, found: list[Callable[[], States]], tick: Tick, noted: Noted
-) -> Iterator[Row]:
+def _rows(config: RetrieveConfig, found: list[Callable[[], States]], rounds: Rounds) -> Iterator[Row]:
     """Yield the rows; the states of one source at a time are held."""
     while found:
         states = found.pop(0)()
         for entries in sorted(config.entries):
-            yield _retrieval(config, states, entries, tick, noted)
+            yield _retrieval(config, states, entries, rounds)
         del states
 
 
 @torch.no_grad()
-def _retrieval(config: RetrieveConfig, states: States, entries: int, tick: Tick, noted: Noted) -> Row:
+def _retrieval(config: RetrieveConfig, states: States, entries: int, rounds: Rounds) -> Row:
     """Build the memory, then search it and every entry in turn, and with them what a search consists of."""
     keys, queries, device = states.keys[:entries], states.queries, states.keys.device
     norms = _norms(keys)
@@ -129,15 +111,13 @@ def _retrieval(config: RetrieveConfig, states: States, entries: int, tick: Tick,
         coming = itertools.islice(itertools.cycle(batches), first, None)
         return stopwatch(lambda: call(next(coming)), config.batch, device)
 
-    timings = interleave(
+    timings = rounds.times(
         {
             "exact": turn(lambda some: naive.exact_search(some, keys, norms, config.k), 0),
             "index": turn(lambda some: memory.search(some, config.k), 1),
             "ranking": turn(lambda some: memory.nearest(some, config.k), 2),
             **({} if proposals is None else {"proposals": turn(proposals, 3)}),
-        },
-        config.repeats,
-        tick,
+        }
     )
     values = {"recall": recall(memory, queries[: config.recall_queries], keys, norms, config.k)}
     values["build_seconds"] = build_seconds
@@ -157,7 +137,7 @@ def _retrieval(config: RetrieveConfig, states: States, entries: int, tick: Tick,
         {"index": "exact"},
         values,
     )
-    return noted(row, Searched(memory, batches[0]))
+    return rounds.noted(row, Searched(memory, batches[0]))
 
 
 def index_call(memory: AnyMemory, k: int) -> Callable[[Tensor], object] | None:
@@ -176,15 +156,10 @@ def index_call(memory: AnyMemory, k: int) -> Callable[[Tensor], object] | None:
 
 def trained_index(memory: AnyMemory, k: int) -> tuple[TrainedIndex | None, int]:
     """Return the trained index of a memory, None where it compares everything, and the candidates it is asked for."""
-    bulk = bulk_of(memory)
+    bulk = memory.bulk if isinstance(memory, HybridMemory) else memory  # what was there before the stream
     if not isinstance(bulk, FaissMemory):
         return None, 0
     return bulk.refresh(), min(bulk.rescore * k, len(bulk))
-
-
-def bulk_of(memory: AnyMemory) -> AnyMemory:
-    """Return the part of a memory that holds what was there before the stream."""
-    return memory.bulk if isinstance(memory, HybridMemory) else memory
 
 
 def _build(config: RetrieveConfig, keys: Tensor, labels: Tensor) -> tuple[AnyMemory, float, int | None]:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
-from pathlib import Path
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import TypeVar
 
+import msgspec
 import torch
 
+from hebblm.bench.configs import BenchConfig
 from hebblm.bench.machine import cpu_name, use_threads
-from hebblm.bench.record import BenchResult, Row
-from hebblm.bench.settings import BenchConfig
-from hebblm.bench.timing import Tick
+from hebblm.bench.record import BenchResult, Noted, Rounds, Row
 from hebblm.files import check_writable
 from hebblm.models.device import pick_device
 from hebblm.progress import bar
@@ -25,10 +24,11 @@ def run_bench(
     kind: str,
     config: C,
     cases: int,
-    measure: Callable[[C, torch.device, Tick], Iterator[Row]],
+    measure: Callable[[C, Rounds], Iterator[Row]],
     *,
     command: str,
     finished: Callable[[Row], None],
+    noted: Noted = lambda row, measured: row,
 ) -> BenchResult:
     """Measure every case with a progress bar; what is finished is on disk even if the rest is not.
 
@@ -39,6 +39,7 @@ def run_bench(
         measure: opens what it needs and returns an iterator over the rows; ticks once a round.
         command: as it can be typed again.
         finished: called with each row.
+        noted: see :class:`hebblm.bench.record.Rounds`.
 
     Raises:
         UserError: a value out of range, or a file that cannot be written.
@@ -50,10 +51,11 @@ def run_bench(
     record = {**provenance(command, device=str(device), seed=config.seed), "cpu": cpu_name()}
     if device.type == "cuda":
         record["gpu"] = torch.cuda.get_device_name(device)
-    result = BenchResult(kind, record, _plain(asdict(config)), (), complete=False)
+    result = BenchResult(kind, record, msgspec.to_builtins(config, enc_hook=str), (), complete=False)
     progress = bar()
     task = progress.add_task(f"bench {kind}", total=cases * (config.repeats + 1), unit="rounds")
-    rows = measure(config, device, lambda: progress.advance(task))  # may show a bar of its own
+    rounds = Rounds(device, config.repeats, lambda: progress.advance(task), noted)
+    rows = measure(config, rounds)  # may show a bar of its own
     with progress:
         for row in rows:
             result = replace(result, rows=(*result.rows, row), complete=len(result.rows) + 1 == cases)
@@ -61,8 +63,3 @@ def run_bench(
                 result.save(config.json)
             finished(row)
     return result
-
-
-def _plain(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return settings as JSON values."""
-    return {name: str(value) if isinstance(value, Path) else value for name, value in settings.items()}

@@ -15,8 +15,8 @@ def cost_tables(results: Sequence[BenchResult]) -> list[Table]:
     Args:
         results: of any kinds.
     """
-    training = training_table(results)
-    return [cost_table(results), *([] if training is None else [training])]
+    tables = (cost_table(results), training_table(results))
+    return [table for table in tables if table is not None]
 
 
 def cost_table(results: Sequence[BenchResult]) -> Table:
@@ -25,13 +25,7 @@ def cost_table(results: Sequence[BenchResult]) -> Table:
     Args:
         results: of any kinds.
     """
-    columns = (
-        Column("What"),
-        Column("Form"),
-        Column("ms a token"),
-        Column("Times as fast"),
-        Column("as"),
-    )
+    columns = tuple(map(Column, ("What", "Form", "ms a token", "Times as fast", "as")))
     rows = tuple(
         (
             described(row),
@@ -60,7 +54,19 @@ def spread(value: Spread) -> str:
 
 def training_table(results: Sequence[BenchResult]) -> Table | None:
     """Return tokens a second of each preset beside the plain model, None where no training was measured."""
-    rows = [row for result in results for row in result.rows if row.name == "train"]
+    rows = tuple(
+        (
+            row.case["preset"],
+            row.case["vocabulary"],
+            row.values["tokens_per_second"],
+            row.faster("preset").median,
+            row.values.get("recipe_hours"),
+            row.values.get("growth_bytes_per_segment"),
+        )
+        for result in results
+        for row in result.rows
+        if row.name == "train"
+    )
     if not rows:
         return None
     columns = (
@@ -75,19 +81,7 @@ def training_table(results: Sequence[BenchResult]) -> Table | None:
         "Whole recipe: all epochs over the corpus of that vocabulary, at the speed of the first steps; an estimate.",
         "Growth: from the middle to the end of a few dozen segments, in which lengths are still met that are new.",
     )
-    return Table("training", "Speed of training", columns, tuple(map(_training_row, rows)), notes)
-
-
-def _training_row(row: Row) -> tuple[str, float, float, float, float | None, float | None]:
-    """Return one line of the training table."""
-    return (
-        row.case["preset"],
-        row.case["vocabulary"],
-        row.values["tokens_per_second"],
-        row.faster("preset").median,
-        row.values.get("recipe_hours"),
-        row.values.get("growth_bytes_per_segment"),
-    )
+    return Table("training", "Speed of training", columns, rows, notes)
 
 
 def origin(result: BenchResult) -> str:

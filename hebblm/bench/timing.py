@@ -33,6 +33,10 @@ class Spread:
         """Return the median, the least and the largest of ``values``."""
         return cls(statistics.median(values), min(values), max(values))
 
+    def named(self, name: str) -> dict[str, float]:
+        """Return the median by a name and the extremes by that name with ``_min`` and ``_max``."""
+        return {name: self.median, f"{name}_min": self.low, f"{name}_max": self.high}
+
     def to_json(self) -> dict[str, float]:
         """Return a JSON object."""
         return {"median": self.median, "min": self.low, "max": self.high}

@@ -15,8 +15,8 @@ from awd_lstm.streams import Ids, ParallelStreams
 from hebblm.bench.configs import TrainConfig
 from hebblm.bench.machine import peak_resident_bytes, resident_bytes
 from hebblm.bench.plain_lstm import PlainTraining
-from hebblm.bench.record import Row
-from hebblm.bench.timing import Tick, Turn, interleave
+from hebblm.bench.record import Rounds, Row
+from hebblm.bench.timing import Turn
 from hebblm.models.presets import Preset, get_preset
 
 TEXTS = {10_000: ("ptb", 929_589), 33_278: ("wt2", 2_088_628)}
@@ -28,24 +28,22 @@ def case_count(config: TrainConfig) -> int:
     return len(config.preset) * len(config.vocabulary)
 
 
-def measure(config: TrainConfig, device: torch.device, tick: Tick) -> Iterator[Row]:
+def measure(config: TrainConfig, rounds: Rounds) -> Iterator[Row]:
     """Yield one row a preset and vocabulary.
 
     Args:
         config: presets and sizes.
-        device: where to compute.
-        tick: called after every round.
+        rounds: how they are timed.
     """
     for name in config.preset:
         for classes in config.vocabulary:
             corpus, _ = TEXTS.get(classes, ("ptb", 0))
-            preset = get_preset(name, corpus, classes, config.seed)
-            yield _training(config, name, preset, device, tick)
+            yield _training(config, name, get_preset(name, corpus, classes, config.seed), rounds)
 
 
-def _training(config: TrainConfig, name: str, preset: Preset, device: torch.device, tick: Tick) -> Row:
+def _training(config: TrainConfig, name: str, preset: Preset, rounds: Rounds) -> Row:
     """Take optimiser steps by the plain model and by the preset in turn."""
-    training, sizes = preset.training, preset.model
+    training, sizes, device = preset.training, preset.model, rounds.device
     # Segments differ in length; twice their mean leaves room for the longest draws.
     longest = 2 * training.bptt * config.segments * (config.repeats + 1)
     ids = zipf_ids(longest * training.batch_size, sizes.vocabulary_size, config.seed)
@@ -56,15 +54,12 @@ def _training(config: TrainConfig, name: str, preset: Preset, device: torch.devi
             sizes, optimizer=training.optimizer, lr=training.lr, clip=training.clip, device=device
         )
         resident: list[int | None] = []
-        timings = interleave(
+        streams = ParallelStreams(ids, training.batch_size)
+        timings = rounds.times(
             {
-                "plain": _plain_turn(
-                    plain, ParallelStreams(ids, training.batch_size), config, preset, device
-                ),
+                "plain": _plain_turn(plain, streams, config.segments, training.bptt, device),
                 "preset": _preset_turn(trainer, config.segments, resident),
-            },
-            config.repeats,
-            tick,
+            }
         )
     speed = 1000 / timings["preset"].milliseconds().median
     values = {"tokens_per_second": speed, "peak_bytes": float(peak_resident_bytes())}
@@ -75,8 +70,8 @@ def _training(config: TrainConfig, name: str, preset: Preset, device: torch.devi
     middle = len(resident) // 2
     first, last = resident[middle], resident[-1]
     if first is not None and last is not None:
-        rounds = len(resident) - 1 - middle
-        values["growth_bytes_per_segment"] = (last - first) / (config.segments * rounds)
+        segments = config.segments * (len(resident) - 1 - middle)
+        values["growth_bytes_per_segment"] = (last - first) / segments
     return Row(
         "train",
         {
@@ -106,19 +101,18 @@ def zipf_ids(count: int, classes: int, seed: int) -> Ids:
 
 
 def _plain_turn(
-    plain: PlainTraining, streams: ParallelStreams, config: TrainConfig, preset: Preset, device: torch.device
+    plain: PlainTraining, streams: ParallelStreams, segments: int, length: int, device: torch.device
 ) -> Turn:
     """Return a turn of the plain model, which goes on from segment to segment."""
     position = 0
-    length = preset.training.bptt
 
     def turn() -> tuple[float, int]:
         nonlocal position
         started = time.perf_counter()
-        for _ in range(config.segments):
+        for _ in range(segments):
             plain.step(*streams.segment(position, length, device))
             position += length
-        return time.perf_counter() - started, config.segments * length * streams.batch_size
+        return time.perf_counter() - started, segments * length * streams.batch_size
 
     return turn
 

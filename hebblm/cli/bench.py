@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 
-from hebblm.bench.adapt_settings import AdaptConfig
-from hebblm.bench.configs import EvalConfig, RetrieveConfig, TrainConfig
+from hebblm.bench.configs import AdaptConfig, EvalConfig, RetrieveConfig, TrainConfig
 from hebblm.cli.common import guarded, parse
 from hebblm.errors import UserError
 from hebblm.files import write_text

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from hebblm.errors import UserError
+from hebblm.files import write_json
 from hebblm.ranks import current
+from hebblm.vision.new_classes import result as new_classes
 from hebblm.vision.new_classes.incremental import run_incremental
 from hebblm.vision.new_classes.online import run_ablation, run_online, run_sensitivity
-from hebblm.vision.new_classes.result import write_outcome, write_times
 from hebblm.vision.new_classes.setup import ClassSetup, Outcome
 from hebblm.vision.new_classes.timing import run_timing
+from hebblm.vision.permuted_mnist import result as permuted_mnist
 from hebblm.vision.permuted_mnist.experiment import PermutedMnist
-from hebblm.vision.permuted_mnist.result import EXPERIMENT as PERMUTED_MNIST
-from hebblm.vision.permuted_mnist.result import write_result
 from hebblm.vision.permuted_mnist.settings import PermutedSettings
+from hebblm.vision.result import RESULT_FILE, SCHEMA
 from hebblm.vision.setup import Setup
 
 OUTCOMES: dict[str, Callable[[ClassSetup], Outcome]] = {
@@ -48,14 +51,26 @@ def run_experiment(
     Raises:
         UserError: an unknown experiment, more asked for than the data set has, a damaged state, or diverged training.
     """
-    writes = current().leads
+    body: Callable[[], dict[str, Any]]  # what follows the head, and the files beside it
     if not isinstance(setup, ClassSetup):
-        made = PermutedMnist(setup).run()
-        return write_result(made, setup, scale=scale, provenance=provenance) if writes else None
-    if experiment == TIMING:
-        return write_times(scale, run_timing(setup), setup, provenance)
-    if experiment not in OUTCOMES:
-        known = ", ".join([PERMUTED_MNIST, *OUTCOMES, TIMING])
+        body = partial(permuted_mnist.outcome_of, PermutedMnist(setup).run(), setup)
+    elif experiment == TIMING:
+        body = partial(new_classes.times_of, run_timing(setup), setup)
+    elif experiment in OUTCOMES:
+        body = partial(new_classes.outcome_of, experiment, OUTCOMES[experiment](setup), setup)
+    else:
+        known = ", ".join([permuted_mnist.EXPERIMENT, *OUTCOMES, TIMING])
         raise UserError(f"unknown experiment {experiment!r}; choose from {known}")
-    outcome = OUTCOMES[experiment](setup)
-    return write_outcome(experiment, scale, outcome, setup, provenance) if writes else None
+    if not current().leads:
+        return None
+    document = {
+        "schema": SCHEMA,
+        "experiment": experiment,
+        "scale": scale,
+        "settings": asdict(setup.settings),
+        "data": {"name": setup.dataset.name, "sha256": dict(setup.dataset.sha256)},
+        "provenance": {**provenance, "seeds": list(setup.seeds)},
+        **body(),
+    }
+    write_json(setup.folder / RESULT_FILE, document)
+    return document

@@ -1,9 +1,8 @@
-"""What the results of all image experiments share: how they begin, files beside them, numbers over seeds."""
+"""What the results of all image experiments share: their names, files beside them, numbers over seeds."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,30 +10,10 @@ import torch
 from torch import Tensor
 
 from hebblm.files import sha256
-from hebblm.vision.setup import Setup
 from hebblm.vision.state import digest, write_tensors
 
 SCHEMA = "hebblm-vision/1"
 RESULT_FILE = "result.json"
-
-
-def head(experiment: str, scale: str, setup: Setup[Any], provenance: Mapping[str, Any]) -> dict[str, Any]:
-    """Return schema, experiment, scale, settings, data and provenance as JSON.
-
-    Args:
-        experiment: its name on the command line.
-        scale: smoke, small or paper.
-        setup: data, settings and seeds.
-        provenance: command, commit, versions, device.
-    """
-    return {
-        "schema": SCHEMA,
-        "experiment": experiment,
-        "scale": scale,
-        "settings": asdict(setup.settings),
-        "data": {"name": setup.dataset.name, "sha256": dict(setup.dataset.sha256)},
-        "provenance": {**provenance, "seeds": list(setup.seeds)},
-    }
 
 
 def write_predictions(

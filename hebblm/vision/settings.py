@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal, Self, cast, get_args, get_origin, get_type_hints
 
 from hebblm.adapt import checks
 from hebblm.errors import UserError
 from hebblm.suggest import unknown
 
-S = TypeVar("S")
 Scale = Literal["smoke", "small", "paper"]
 Anchor = Literal["latest", "separate"]
 FisherKind = Literal["labels", "predictions"]
@@ -19,44 +18,53 @@ Rate = Literal["relative", "absolute"]
 TRUTH = {"true": True, "false": False}
 
 
-def changed(settings: S, values: Mapping[str, str]) -> S:
-    """Return a copy of a frozen dataclass with some values replaced.
+class Settings:
+    """What a frozen dataclass of settings derives from, so that its values can be changed by name."""
 
-    Args:
-        settings: the dataclass; one of its fields may be a dataclass as well.
-        values: text by name, ``section.field`` for a field of a nested one; several values are separated by commas.
+    __slots__ = ()
 
-    Raises:
-        UserError: an unknown name, or a value of the wrong type or out of range.
-    """
-    known = dict(_names(settings))
-    for name in values:
-        if name not in known:
-            raise unknown("setting", name, known, f"known are {', '.join(known)}")
-    new = {name: _convert(name, text, known[name]) for name, text in values.items()}
-    replaced: S = _replace(settings, new)
-    return replaced
+    def changed(self, values: Mapping[str, str]) -> Self:
+        """Return a copy with some values replaced.
+
+        Args:
+            values: text by name, ``section.field`` for a field of a field that is a dataclass; several values are
+                separated by commas.
+
+        Raises:
+            UserError: an unknown name, or a value of the wrong type or out of range.
+        """
+        known = dict(_names(self))
+        found: dict[str, dict[str, Any]] = {"": {}}  # a section at once, since some values only go together
+        for name, text in values.items():
+            if name not in known:
+                raise unknown("setting", name, known, f"known are {', '.join(known)}")
+            section, _, key = name.rpartition(".")
+            found.setdefault(section, {})[key] = _convert(name, text, known[name])
+        own, settings = found.pop(""), cast(Any, self)
+        for section, new in found.items():
+            own[section] = dataclasses.replace(getattr(self, section), **new)
+        return cast(Self, dataclasses.replace(settings, **own))
 
 
-def _names(settings: Any) -> Iterator[tuple[str, Any]]:
+def grid(
+    name: str, values: tuple[float, ...], low: float, check: Callable[[str, float], None] | None = None
+) -> None:
+    """Refuse no value at all, a value twice, one below ``low``, and one that ``check`` refuses."""
+    if not values or len(set(values)) < len(values):
+        raise UserError(f"{name} = {values} must have at least one value, each once")
+    for value in values:
+        checks.at_least(name, value, low)
+        if check is not None:
+            check(name, value)
+
+
+def _names(settings: object) -> Iterator[tuple[str, Any]]:
     """Yield every name with its type."""
     for name, hint in get_type_hints(type(settings)).items():
-        value = getattr(settings, name)
-        if dataclasses.is_dataclass(value):
-            yield from ((f"{name}.{inner}", kind) for inner, kind in _names(value))
+        if dataclasses.is_dataclass(hint):
+            yield from ((f"{name}.{inner}", kind) for inner, kind in get_type_hints(hint).items())
         else:
             yield name, hint
-
-
-def _replace(settings: Any, new: Mapping[str, Any]) -> Any:
-    """Return a copy with values by dotted name."""
-    own = {name: value for name, value in new.items() if "." not in name}
-    for section in {name.partition(".")[0] for name in new if "." in name}:
-        inner = {
-            name.partition(".")[2]: value for name, value in new.items() if name.startswith(f"{section}.")
-        }
-        own[section] = _replace(getattr(settings, section), inner)
-    return dataclasses.replace(settings, **own)
 
 
 def _convert(name: str, text: str, hint: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -110,9 +109,11 @@ def _bench(argv: list[str]) -> None:
         description=f"{known.description} With the least that each could cost on this machine.",
         example=known.example.replace("hebblm-bench", f"{PROG} bench"),
     )
-    measure = partial(module.measure, noted=with_floors)
-    command = command_line("python", ["-m", "recipes.study", "bench", *argv])
-    run_bench(kind, config, module.case_count(config), measure, command=command, finished=_show)
+    cases, command = (
+        module.case_count(config),
+        command_line("python", ["-m", "recipes.study", "bench", *argv]),
+    )
+    run_bench(kind, config, cases, module.measure, command=command, finished=_show, noted=with_floors)
 
 
 def _show(row: Row) -> None:

@@ -13,7 +13,7 @@ import torch
 
 from awd_lstm import AWDLSTM, AWDLSTMConfig, save_checkpoint
 from hebblm.bench import adapt
-from hebblm.bench.adapt_settings import HEADS
+from hebblm.bench.configs import HEADS
 from hebblm.bench.source import filled, open_source, read_together
 from hebblm.cli.bench import MEASUREMENTS, SMOKE, main
 from hebblm.cli.common import parse

@@ -6,8 +6,8 @@ import gzip
 import math
 import zlib
 from collections.abc import Sequence
+from io import BufferedIOBase
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -37,13 +37,6 @@ SIDE = 28
 CLASSES = 10
 LARGEST = 1 << 28  # bytes of values, five times MNIST's
 UNSIGNED_BYTES = 0x08
-
-
-class _Readable(Protocol):
-    """A file, packed or not."""
-
-    def read(self, size: int, /) -> bytes:
-        """Return up to ``size`` bytes."""
 
 
 def load_mnist(folders: Sequence[Path], downloads: Path | None = None) -> ImageDataset:
@@ -108,7 +101,7 @@ def read_idx(path: Path, dimensions: int) -> Tensor:
     return torch.from_numpy(np.frombuffer(values, np.uint8).reshape(sizes).copy())
 
 
-def _header(stream: _Readable, path: Path, dimensions: int) -> list[int]:
+def _header(stream: BufferedIOBase, path: Path, dimensions: int) -> list[int]:
     """Read the sizes at the beginning of an idx file."""
     head = stream.read(4 + 4 * dimensions)
     magic = bytes((0, 0, UNSIGNED_BYTES, dimensions))

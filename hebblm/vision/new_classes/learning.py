@@ -9,7 +9,7 @@ from torch import Tensor
 
 from hebblm.errors import UserError
 from hebblm.types import OutputHead
-from hebblm.vision.backbones import Classifier
+from hebblm.vision.backbones.classifier import Classifier
 from hebblm.vision.new_classes.pictures import Pictures
 
 READ = 500  # pictures read at a time
@@ -81,7 +81,8 @@ def learn_epoch(
     total = torch.zeros((), device=pictures.labels.device)
     for step, index in enumerate(batches(order, batch_size)):
         if rate is not None:
-            set_rate(optimizer, rate(step))
+            for group in optimizer.param_groups:
+                group["lr"] = rate(step)
         varied = pictures.varied(index, generator, padding=padding, flip=flip)
         total += learn(classifier, optimizer, varied, pictures.labels[index.to(pictures.labels.device)])
         progress(len(index))
@@ -115,12 +116,6 @@ def frozen_head(classifier: Classifier) -> OutputHead:
     head = classifier.head()
     assert head.bias is not None  # a classifier always has one
     return OutputHead(head.weight.clone(), head.bias.clone())
-
-
-def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Set the learning rate."""
-    for group in optimizer.param_groups:
-        group["lr"] = rate
 
 
 def rmsprop(classifier: Classifier, lr: float) -> torch.optim.Optimizer:

@@ -6,23 +6,21 @@ import itertools
 from collections.abc import Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Any
 
 from torch import Tensor
 
 from hebblm.ranks import current
-from hebblm.vision.new_classes.methods import METHODS, VARIANTS, Method, given_values, methods_of, ring_names
+from hebblm.vision.new_classes.methods import METHODS, VARIANTS, methods_of, ring_names
 from hebblm.vision.new_classes.pretraining import Pretrained
-from hebblm.vision.new_classes.reading import Reading, Remembered, read
+from hebblm.vision.new_classes.reading import Block, Snapshot
 from hebblm.vision.new_classes.settings import SensitivitySettings
 from hebblm.vision.new_classes.setup import ClassSetup, Outcome, Run, old_memory
 from hebblm.vision.new_classes.split import predicted_order
-from hebblm.vision.new_classes.stream import Trajectory, stream
-from hebblm.vision.new_classes.tuning import Point, left_to_choose, tune_methods, tuned_once
+from hebblm.vision.new_classes.stream import load_blocks, save_blocks, stream
+from hebblm.vision.new_classes.tuning import Learnt, Point, Tuned, tuned
 from hebblm.vision.progress import stage
 from hebblm.vision.seeds import divided
 from hebblm.vision.state import load_state, save_state
-from hebblm.vision.tuning import best
 
 
 def run_online(
@@ -85,39 +83,18 @@ def points(grid: SensitivitySettings) -> dict[str, Point]:
     }
 
 
-def online_values(setup: ClassSetup, old_classes: int) -> tuple[dict[str, Point], dict[str, Any] | None]:
+def online_values(setup: ClassSetup, old_classes: int) -> Tuned:
     """Return the hyper-parameters of the stream and what was tried for them, None where nothing was left to choose."""
-    online, adaptation, seed = setup.settings.online, setup.settings.adaptation, setup.seeds[0]
-    if not left_to_choose(online.lr, adaptation):
-        return given_values(online.lr[0], adaptation), None
-    start = setup.start(seed, old_classes)
-    return tuned_once(
-        setup.cache,
-        f"online-{old_classes}",
-        setup.run_of(start, seed, scenario="online"),
-        lambda: _tune(setup, start),
-    )
+    learn = partial(_learn_held_out, setup)
+    return tuned(setup, f"online-{old_classes}", setup.settings.online.lr, old_classes, learn, observes=True)
 
 
-def _tune(setup: ClassSetup, start: Pretrained) -> tuple[dict[str, Point], dict[str, Any]]:
-    """Learn from a stream of held-out pictures with every rate, and adapt along the best one."""
-    adaptation, order = setup.settings.adaptation, start.pretraining.parts.held_out
-    remembered = old_memory(start, setup.device)
-    trajectories, tried = {}, []
+def _learn_held_out(setup: ClassSetup, start: Pretrained) -> Learnt:
+    """Learn from a stream of held-out pictures with every rate."""
+    remembered = old_memory(start)
     for lr in setup.settings.online.lr:
-        trajectories[lr] = _follow(setup, start, "train", order, lr, f"tune, lr {lr:g}")
-        reading = _read(
-            setup, trajectories[lr], remembered, methods_of(("parametric",), {}, adaptation), "tune"
-        )
-        tried.append({"lr": lr, **reading["parametric"].score(trajectories[lr].labels)})
-    chosen = best(tried)
-    trajectory = trajectories[chosen.values["lr"]]
-
-    def evaluate(methods: Mapping[str, Method]) -> dict[str, dict[str, float]]:
-        made = _read(setup, trajectory, remembered, methods, f"tune, {len(methods)} points")
-        return {name: reading.score(trajectory.labels) for name, reading in made.items()}
-
-    return tune_methods(evaluate, chosen, adaptation)
+        blocks = _follow(setup, start, "train", start.pretraining.parts.held_out, lr, f"tune, lr {lr:g}")
+        yield lr, [Snapshot(blocks, remembered)]
 
 
 def _run_seed(
@@ -136,19 +113,20 @@ def _run_seed(
     path = setup.state / f"online-{old_classes}-seed-{seed}.safetensors"
     found = load_state(path, run)
     if found is None:
-        trajectory_path = path.with_suffix(".trajectory.safetensors")
-        trajectory = Trajectory.load(trajectory_path, run, setup.device)
-        if trajectory is None:
-            trajectory = _follow(setup, start, "test", order, lr, title)
-            trajectory.save(trajectory_path, run)
-        remembered = old_memory(start, setup.device)
+        learnt = path.with_suffix(".blocks.safetensors")
+        blocks = load_blocks(learnt, run, setup.device)
+        if blocks is None:
+            blocks = _follow(setup, start, "test", order, lr, title)
+            save_blocks(learnt, blocks, run)
         methods = methods_of(names, values, setup.settings.adaptation)
-        readings = _read(setup, trajectory, remembered, methods, title)
-        tensors = {name: reading.classes for name, reading in readings.items()}
+        readings = setup.read(Snapshot(blocks, old_memory(start)), methods, title, observes=True)
         stabilized = {name: reading.stabilized for name, reading in readings.items()}
-        save_state(path, tensors, {"run": run, "stabilized": stabilized})
-        trajectory_path.unlink()
-        found = tensors, {"stabilized": stabilized}
+        found = (
+            {name: reading.classes for name, reading in readings.items()},
+            {"run": run, "stabilized": stabilized},
+        )
+        save_state(path, *found)
+        learnt.unlink()
     predictions, record = found
     return Run(
         str(old_classes),
@@ -159,39 +137,18 @@ def _run_seed(
         setup.dataset.test.labels[order],
         {name: predictions[name].unsqueeze(0) for name in names},
         record["stabilized"],
-        {"test": order, **parts.tensors()},
+        {"test": order, **vars(parts)},
     )
 
 
 def _follow(
     setup: ClassSetup, start: Pretrained, part: str, order: Tensor, lr: float, title: str
-) -> Trajectory:
+) -> list[Block]:
     """Let a copy of the network learn from a stream."""
-    blocks = stream(
-        start.copy(setup.device),
-        start.pictures(part, setup.device),
-        order,
-        interval=setup.settings.online.interval,
-        lr=lr,
-    )
+    interval = setup.settings.online.interval
+    blocks = []
     with stage(f"{title}: learn", len(order)) as progress:
-        return Trajectory.of(blocks, progress)
-
-
-def _read(
-    setup: ClassSetup,
-    trajectory: Trajectory,
-    remembered: Remembered,
-    methods: Mapping[str, Method],
-    title: str,
-) -> dict[str, Reading]:
-    """Let methods predict along a trajectory."""
-    with stage(f"{title}: adapt", len(trajectory.labels)) as progress:
-        return read(
-            trajectory.blocks(),
-            remembered,
-            methods,
-            k=setup.settings.adaptation.k,
-            observes=True,
-            progress=progress,
-        )
+        for block in stream(start.copy(), start.pictures(part), order, interval=interval, lr=lr):
+            blocks.append(block)
+            progress(len(block.labels))
+    return blocks

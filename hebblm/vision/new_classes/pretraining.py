@@ -16,17 +16,12 @@ from torch import Tensor
 from hebblm.errors import UserError
 from hebblm.files import atomic_path, hash_of, read_json, sha256, write_json
 from hebblm.locks import held
-from hebblm.vision.backbones import Classifier, build_classifier
+from hebblm.vision.backbones.catalogue import build_classifier
+from hebblm.vision.backbones.classifier import Classifier
 from hebblm.vision.data.images import ImageDataset
-from hebblm.vision.new_classes.learning import (
-    batches,
-    features_of,
-    learn_epoch,
-    restore,
-    training_tensors,
-)
+from hebblm.vision.new_classes.learning import batches, features_of, learn_epoch, restore, training_tensors
 from hebblm.vision.new_classes.pictures import Pictures, statistics
-from hebblm.vision.new_classes.settings import ClassSettings, Precision, PretrainingSettings
+from hebblm.vision.new_classes.settings import ClassSettings, PretrainingSettings
 from hebblm.vision.new_classes.split import Split, split
 from hebblm.vision.progress import stage
 from hebblm.vision.seeds import generator
@@ -34,7 +29,6 @@ from hebblm.vision.state import load_state, load_tensors, save_state, write_tens
 
 FOLDER = "vision"
 MODEL_FILE, RECORD_FILE = "model.safetensors", "pretraining.json"
-STATISTICS = ("mean", "deviation")
 SAVE_SECONDS = 60.0
 SHARED_SEED = 1
 WARM_UP = 0.25  # share of onecycle's steps in which the rate rises
@@ -47,17 +41,13 @@ class Pretraining:
 
     Args:
         dataset: the pictures.
-        backbone: name.
-        precision: of its convolutions.
-        settings: rates and epochs.
+        settings: backbone, precision, rates and epochs are read.
         parts: classes and pictures.
         seed: of the weights and the order.
     """
 
     dataset: ImageDataset
-    backbone: str
-    precision: Precision
-    settings: PretrainingSettings
+    settings: ClassSettings
     parts: Split
     seed: int
 
@@ -70,16 +60,16 @@ class Pretraining:
         """
         own = SHARED_SEED if settings.pretrainings == "shared" else seed
         parts = split(dataset, old_classes, settings.held_out, own)
-        return cls(dataset, settings.backbone, settings.precision, settings.pretraining, parts, own)
+        return cls(dataset, settings, parts, own)
 
     @property
     def run(self) -> str:
         """Return a hash of it."""
         return hash_of(
             {
-                "backbone": self.backbone,
-                "precision": self.precision,
-                "settings": asdict(self.settings),
+                "backbone": self.settings.backbone,
+                "precision": self.settings.precision,
+                "settings": asdict(self.settings.pretraining),
                 "old": self.parts.old_classes,
                 "train": hash_of(self.parts.train.tolist()),
                 "seed": self.seed,
@@ -98,6 +88,7 @@ class Pretrained:
         mean: (3,) see :class:`Pictures`.
         deviation: (3,) see :class:`Pictures`.
         record: what a result says about it: epochs, held-out accuracy, seconds.
+        device: where it computes.
     """
 
     pretraining: Pretraining
@@ -105,17 +96,18 @@ class Pretrained:
     mean: Tensor
     deviation: Tensor
     record: Mapping[str, Any]
+    device: torch.device
 
-    def copy(self, device: torch.device) -> Classifier:
+    def copy(self) -> Classifier:
         """Return a network of the same weights that may be trained on."""
-        other = _empty(self.pretraining)
+        other = _untrained(self.pretraining, self.device)
         other.load_state_dict(self.classifier.state_dict())
-        return _placed(other, device, self.pretraining.precision)
+        return other
 
-    def pictures(self, part: str, device: torch.device) -> Pictures:
+    def pictures(self, part: str) -> Pictures:
         """Return the training or the test part as this network reads it."""
         images = self.pretraining.dataset.train if part == "train" else self.pretraining.dataset.test
-        return Pictures.of(images, self.mean, self.deviation, device)
+        return Pictures.of(images, self.mean, self.deviation, self.device)
 
 
 def pretrained(
@@ -132,10 +124,10 @@ def pretrained(
     Raises:
         UserError: training diverged, or what the cache has is damaged.
     """
-    name = f"{wanted.backbone}-{len(wanted.parts.old_classes)}-{wanted.run}"
+    name = f"{wanted.settings.backbone}-{len(wanted.parts.old_classes)}-{wanted.run}"
     folder, state = cache / FOLDER / name, cache / FOLDER / f"{name}.state.safetensors"
     if not folder.exists():
-        with held(folder, f"the pre-training of {wanted.backbone}"):
+        with held(folder, f"the pre-training of {wanted.settings.backbone}"):
             if not folder.exists():  # another process may have ended it meanwhile
                 _make(wanted, folder, state, device, save_seconds)
     state.unlink(missing_ok=True)
@@ -160,20 +152,20 @@ def _load(wanted: Pretraining, folder: Path, device: torch.device) -> Pretrained
     if not path.exists() or not isinstance(record, dict) or record.get("file_sha256") != sha256(path):
         raise UserError(f"{path} is missing or was altered; delete {folder} to pre-train anew")
     tensors = load_tensors(path)
-    mean, deviation = (tensors.pop(name) for name in STATISTICS)
-    classifier = _empty(wanted)
+    mean, deviation = tensors.pop("mean"), tensors.pop("deviation")
+    classifier = _untrained(wanted, device)
     classifier.load_state_dict(tensors)
-    return Pretrained(wanted, _placed(classifier, device, wanted.precision), mean, deviation, record)
+    return Pretrained(wanted, classifier, mean, deviation, record, device)
 
 
 def _train(
     wanted: Pretraining, path: Path, device: torch.device, save_seconds: float
 ) -> tuple[Classifier, dict[str, Any]]:
     """Train to the end, or go on after the last epoch that ``path`` has."""
-    settings, samples = wanted.settings, wanted.parts.train
+    settings, samples = wanted.settings.pretraining, wanted.parts.train
     mean, deviation = statistics(wanted.dataset.train, samples)
     pictures = Pictures.of(wanted.dataset.train, mean, deviation, device)
-    classifier = _placed(_empty(wanted), device, wanted.precision)
+    classifier = _untrained(wanted, device)
     optimizer = torch.optim.SGD(
         classifier.parameters(),
         lr=settings.lr[0],
@@ -187,7 +179,7 @@ def _train(
         restore(classifier, optimizer, tensors)
         done, seconds = record["epochs"], record["seconds"]
     epochs, steps = sum(settings.epochs), len(list(batches(samples, settings.batch_size)))
-    title = f"pre-train {wanted.backbone} on {len(wanted.parts.old_classes)} classes"
+    title = f"pre-train {wanted.settings.backbone} on {len(wanted.parts.old_classes)} classes"
     with stage(title, epochs * len(samples), done=done * len(samples)) as progress:
         begin = saved = time.perf_counter()
         for epoch in range(done, epochs):
@@ -212,7 +204,7 @@ def _train(
         seconds += time.perf_counter() - begin
     return classifier, {
         "run": wanted.run,
-        "backbone": wanted.backbone,
+        "backbone": wanted.settings.backbone,
         "precision": "bfloat16" if classifier.reduced else "float32",
         "parameters": sum(parameter.numel() for parameter in classifier.parameters()),
         "seed": wanted.seed,
@@ -255,13 +247,14 @@ def _held_out(wanted: Pretraining, classifier: Classifier, pictures: Pictures) -
     return float((made == wanted.dataset.train.labels[old]).double().mean())
 
 
-def _empty(wanted: Pretraining) -> Classifier:
-    """Return the network before training, with one output for every class."""
-    return build_classifier(wanted.backbone, wanted.dataset.classes, wanted.seed)
+def _untrained(wanted: Pretraining, device: torch.device) -> Classifier:
+    """Return the network before training, with one output for every class, on a device.
 
-
-def _placed(classifier: Classifier, device: torch.device, precision: Precision) -> Classifier:
-    """Return the network on a device, its maps in the order that convolutions are fastest with."""
+    Its maps are in the order that convolutions are fastest with.
+    """
+    classifier = build_classifier(wanted.settings.backbone, wanted.dataset.classes, wanted.seed)
     placed: Classifier = classifier.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-    placed.reduced = precision == "bfloat16" or (precision == "auto" and device.type == "cuda")
+    placed.reduced = wanted.settings.precision == "bfloat16" or (
+        wanted.settings.precision == "auto" and device.type == "cuda"
+    )
     return placed

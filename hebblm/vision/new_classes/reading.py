@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -58,6 +58,24 @@ class Remembered:
         else:
             memory = RingMemory(width, capacity, device=device)
         return Context(head, memory, k=k, train_counts=self.counts, new_classes=self.new)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What methods read: after an epoch, or along a stream.
+
+    Args:
+        blocks: the pictures to predict.
+        remembered: the memory and counts to begin with.
+    """
+
+    blocks: Sequence[Block]
+    remembered: Remembered
+
+    @property
+    def labels(self) -> Tensor:
+        """Labels (n,) int64 of all blocks."""
+        return torch.cat([block.labels for block in self.blocks])
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The results as JSON, with every seed's classes, pictures and predictions in files beside it.
 
-Beside what every result begins with (:mod:`hebblm.vision.result`)::
+Beside what every result begins with (:mod:`hebblm.vision.experiments`)::
 
     "tuning":  {condition: {method: [{hyper-parameters, "accuracy", "loss"}, ...]} or null}
     "seeds":   [{"condition", "seed", "file", "file_sha256", "sha256", "old_classes", "pretraining"}, ...]
@@ -18,32 +18,30 @@ a method has ``hyperparameters``, and ``seconds`` and ``ratio`` with ``median``,
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hebblm.files import write_json
 from hebblm.vision.new_classes.methods import values_of
 from hebblm.vision.new_classes.online import points
 from hebblm.vision.new_classes.setup import ClassSetup, Outcome, Run
 from hebblm.vision.new_classes.timing import Times, median_of
 from hebblm.vision.new_classes.top1 import along, over_seeds, top1
-from hebblm.vision.result import RESULT_FILE, head, write_predictions
+from hebblm.vision.result import write_predictions
 
 
-def write_outcome(
-    experiment: str, scale: str, outcome: Outcome, setup: ClassSetup, provenance: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Write ``result.json`` and a file of predictions for each condition and seed, and return the former."""
+def outcome_of(experiment: str, outcome: Outcome, setup: ClassSetup) -> dict[str, Any]:
+    """Write a file of predictions for each condition and seed, and return what the result says."""
+    conditions: dict[str, list[Run]] = {}
+    for run in outcome.runs:
+        conditions.setdefault(run.condition, []).append(run)
     document = {
-        **head(experiment, scale, setup, provenance),
         "tuning": dict(outcome.tuning),
         "seeds": [_write_run(experiment, run, setup.folder) for run in outcome.runs],
         "methods": {
             name: {
                 "conditions": {
-                    condition: _summary(outcome.of(condition), name, outcome.interval)
-                    for condition in outcome.conditions
+                    condition: _summary(runs, name, outcome.interval)
+                    for condition, runs in conditions.items()
                 }
             }
             for name in outcome.runs[0].predictions
@@ -51,14 +49,12 @@ def write_outcome(
     }
     if experiment == "sensitivity":
         document["grid"] = {name: dict(point) for name, point in points(setup.settings.sensitivity).items()}
-    write_json(setup.folder / RESULT_FILE, document)
     return document
 
 
-def write_times(scale: str, times: Times, setup: ClassSetup, provenance: Mapping[str, Any]) -> dict[str, Any]:
-    """Write ``result.json`` of the comparison of times, and return it."""
-    document = {
-        **head("timing", scale, setup, provenance),
+def times_of(times: Times, setup: ClassSetup) -> dict[str, Any]:
+    """Return what the result says of the comparison of times."""
+    return {
         "tuning": {str(setup.settings.old_classes): times.tuning},
         "seeds": [{"seed": setup.seeds[0], "pretraining": dict(times.pretraining)}],
         "methods": {
@@ -70,8 +66,6 @@ def write_times(scale: str, times: Times, setup: ClassSetup, provenance: Mapping
             for name, seconds in times.seconds.items()
         },
     }
-    write_json(setup.folder / RESULT_FILE, document)
-    return document
 
 
 def _write_run(experiment: str, run: Run, folder: Path) -> dict[str, Any]:

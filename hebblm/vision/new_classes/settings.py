@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from hebblm.adapt import checks
 from hebblm.errors import UserError
-from hebblm.vision.backbones import check_backbone
-from hebblm.vision.settings import changed
+from hebblm.vision.backbones.names import check_backbone
+from hebblm.vision.settings import Settings, grid
 
 Precision = Literal["auto", "float32", "bfloat16"]
 
@@ -84,9 +83,9 @@ class IncrementSettings:
     def __post_init__(self) -> None:
         """Refuse values out of range."""
         checks.at_least("increment.tested", self.tested, 1)
-        _grid("increment.ratios", self.ratios, 1)
-        _grid("increment.reported", self.reported, 1)
-        _grid("increment.lr", self.lr, 0)
+        grid("increment.ratios", self.ratios, 1)
+        grid("increment.reported", self.reported, 1)
+        grid("increment.lr", self.lr, 0)
         checks.at_least("increment.epochs", self.epochs, 1)
         checks.at_least("increment.batch_size", self.batch_size, 2)
         if max(self.reported) > self.epochs:
@@ -117,7 +116,7 @@ class OnlineSettings:
         """Refuse values out of range."""
         checks.at_least("online.interval", self.interval, 2)
         checks.at_least("online.streamed", self.streamed, 1)
-        _grid("online.lr", self.lr, 0)
+        grid("online.lr", self.lr, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +154,12 @@ class AdaptationSettings:
         checks.at_least("adaptation.k", self.k, 1)
         checks.above_zero("adaptation.eps", self.eps)
         for name in ("mixture_theta", "mbpa_lambda", "hebb_eta"):
-            _grid(f"adaptation.{name}", getattr(self, name), 0)
-        _grid("adaptation.mbpa_steps", self.mbpa_steps, 1)
-        _grid("adaptation.rings", self.rings, 1)
+            grid(f"adaptation.{name}", getattr(self, name), 0)
+        grid("adaptation.mbpa_steps", self.mbpa_steps, 1)
+        grid("adaptation.rings", self.rings, 1)
         for name in ("mixture_gamma", "hebb_constant"):
-            _grid(f"adaptation.{name}", getattr(self, name), 0, checks.share)
-        _grid("adaptation.hebb_beta", self.hebb_beta, 0, checks.decay)
+            grid(f"adaptation.{name}", getattr(self, name), 0, checks.share)
+        grid("adaptation.hebb_beta", self.hebb_beta, 0, checks.decay)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +176,8 @@ class SensitivitySettings:
 
     def __post_init__(self) -> None:
         """Refuse values out of range."""
-        _grid("sensitivity.beta", self.beta, 0, checks.decay)
-        _grid("sensitivity.eta", self.eta, 0)
+        grid("sensitivity.beta", self.beta, 0, checks.decay)
+        grid("sensitivity.eta", self.eta, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +199,7 @@ class TimingSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class ClassSettings:
+class ClassSettings(Settings):
     """A run of an experiment on new classes.
 
     Args:
@@ -241,21 +240,5 @@ class ClassSettings:
         """
         check_backbone(self.backbone)
         checks.at_least("old_classes", self.old_classes, 1)
-        _grid("varied", self.varied, 1)
+        grid("varied", self.varied, 1)
         checks.at_least("held_out", self.held_out, 1)
-
-    def changed(self, values: Mapping[str, str]) -> ClassSettings:
-        """Return a copy with some values replaced; see :func:`hebblm.vision.settings.changed`."""
-        return changed(self, values)
-
-
-def _grid(
-    name: str, values: tuple[float, ...], low: float, check: Callable[[str, float], None] | None = None
-) -> None:
-    """Refuse an empty grid, a value twice, one below ``low``, and one that ``check`` refuses."""
-    if not values or len(set(values)) < len(values):
-        raise UserError(f"{name} = {values} must have at least one value, each once")
-    for value in values:
-        checks.at_least(name, value, low)
-        if check is not None:
-            check(name, value)

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from hebblm.files import hash_of
 from hebblm.vision.new_classes.learning import features_of
+from hebblm.vision.new_classes.methods import Method
 from hebblm.vision.new_classes.pretraining import Pretrained, Pretraining, pretrained
-from hebblm.vision.new_classes.reading import Remembered
+from hebblm.vision.new_classes.reading import Reading, Remembered, Snapshot, read
 from hebblm.vision.new_classes.settings import ClassSettings
 from hebblm.vision.progress import stage
 from hebblm.vision.setup import Setup
@@ -34,6 +35,20 @@ class ClassSetup(Setup[ClassSettings]):
         wanted = Pretraining.of(self.dataset, self.settings, old_classes, seed)
         return pretrained(wanted, self.cache, self.device)
 
+    def read(
+        self, snapshot: Snapshot, methods: Mapping[str, Method], title: str, *, observes: bool
+    ) -> dict[str, Reading]:
+        """Let methods predict the pictures of a snapshot; see :func:`hebblm.vision.new_classes.reading.read`."""
+        with stage(f"{title}: adapt", len(snapshot.labels)) as progress:
+            return read(
+                snapshot.blocks,
+                snapshot.remembered,
+                methods,
+                k=self.settings.adaptation.k,
+                observes=observes,
+                progress=progress,
+            )
+
     def run_of(self, start: Pretrained, seed: int, **further: Any) -> str:
         """Return a hash of everything that decides about the numbers of a stage."""
         settings = asdict(self.settings)
@@ -51,15 +66,13 @@ class ClassSetup(Setup[ClassSettings]):
         )
 
 
-def old_memory(start: Pretrained, device: torch.device) -> Remembered:
+def old_memory(start: Pretrained) -> Remembered:
     """Return the pairs of pre-training, keys as the pre-trained network gives them."""
-    samples = start.pretraining.parts.train
-    pictures = start.pictures("train", device)
-    classifier = start.copy(device)
+    samples, pictures = start.pretraining.parts.train, start.pictures("train")
     with stage("keys of the pre-training pictures", len(samples)) as progress:
-        keys = features_of(classifier, pictures, samples, progress)
-    labels = pictures.labels[samples.to(device)]
-    new = start.pretraining.parts.new.to(device)
+        keys = features_of(start.copy(), pictures, samples, progress)
+    labels = pictures.labels[samples.to(start.device)]
+    new = start.pretraining.parts.new.to(start.device)
     return Remembered(keys, labels, torch.bincount(labels, minlength=len(new)), new)
 
 
@@ -103,12 +116,3 @@ class Outcome:
     runs: tuple[Run, ...]
     tuning: Mapping[str, Any]
     interval: int | None
-
-    @property
-    def conditions(self) -> list[str]:
-        """The conditions, in their order."""
-        return list(dict.fromkeys(run.condition for run in self.runs))
-
-    def of(self, condition: str) -> list[Run]:
-        """Return the runs of a condition, seed by seed."""
-        return [run for run in self.runs if run.condition == condition]

@@ -12,7 +12,7 @@ from hebblm.vision.data.images import ImageDataset
 from hebblm.vision.seeds import generator
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Split:
     """What is decided before pre-training; positions count within the training part.
 
@@ -27,10 +27,6 @@ class Split:
     train: Tensor
     spare: Tensor
     held_out: Tensor
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return the same by name."""
-        return {"new": self.new, "train": self.train, "spare": self.spare, "held_out": self.held_out}
 
     @property
     def old_classes(self) -> list[int]:

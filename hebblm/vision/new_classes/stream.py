@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from hebblm.types import OutputHead
-from hebblm.vision.backbones import Classifier
+from hebblm.vision.backbones.classifier import Classifier
 from hebblm.vision.new_classes.learning import batches, features, frozen_head, learn, rmsprop
 from hebblm.vision.new_classes.pictures import Pictures
 from hebblm.vision.new_classes.reading import Block
 from hebblm.vision.state import load_state, save_state
+
+PARTS = ("weight", "bias", "hidden", "labels")
 
 
 def stream(
@@ -38,58 +39,27 @@ def stream(
         learn(classifier, optimizer, some, labels)
 
 
-@dataclass(frozen=True, slots=True)
-class Trajectory:
-    """All blocks of a stream: nothing in them depends on how the predictions are adapted, so that one pass serves all.
+def save_blocks(path: Path, blocks: Sequence[Block], run: str) -> None:
+    """Write the blocks of a stream, so that an interrupted run need not train again.
 
-    Args:
-        weights: (T, C, D) the heads' weights, block by block.
-        biases: (T, C).
-        hidden: (n, D) the features.
-        labels: (n,) int64.
-        sizes: (T,) int64 pictures of each block.
+    Nothing in them depends on how the predictions are adapted, so that one pass over the stream serves all methods.
     """
+    tensors: dict[str, Tensor] = {}
+    for at, block in enumerate(blocks):
+        assert block.head.bias is not None  # a classifier always has one
+        parts = (block.head.weight, block.head.bias, block.hidden, block.labels)
+        tensors |= {f"{name}.{at}": part for name, part in zip(PARTS, parts, strict=True)}
+    save_state(path, tensors, {"run": run, "blocks": len(blocks)})
 
-    weights: Tensor
-    biases: Tensor
-    hidden: Tensor
-    labels: Tensor
-    sizes: Tensor
 
-    @classmethod
-    def of(cls, found: Iterator[Block], progress: Callable[[int], None]) -> Trajectory:
-        """Run a stream to its end."""
-        blocks = []
-        for block in found:
-            blocks.append(block)
-            progress(len(block.labels))
-        biases = [block.head.bias for block in blocks if block.head.bias is not None]
-        return cls(
-            torch.stack([block.head.weight for block in blocks]),
-            torch.stack(biases),
-            torch.cat([block.hidden for block in blocks]),
-            torch.cat([block.labels for block in blocks]),
-            torch.tensor([len(block.labels) for block in blocks]),
-        )
-
-    def blocks(self) -> Iterator[Block]:
-        """Yield the blocks again."""
-        sizes = self.sizes.tolist()
-        parts = zip(torch.split(self.hidden, sizes), torch.split(self.labels, sizes), strict=True)
-        for at, (hidden, labels) in enumerate(parts):
-            yield Block(OutputHead(self.weights[at], self.biases[at]), hidden, labels)
-
-    def save(self, path: Path, run: str) -> None:
-        """Write it, so that an interrupted run need not train again."""
-        names = ("weights", "biases", "hidden", "labels", "sizes")
-        save_state(path, {name: getattr(self, name) for name in names}, {"run": run})
-
-    @classmethod
-    def load(cls, path: Path, run: str, device: torch.device) -> Trajectory | None:
-        """Read a trajectory of this run, or return None where there is none."""
-        found = load_state(path, run)
-        if found is None:
-            return None
-        tensors, _ = found
-        sizes = tensors.pop("sizes")
-        return cls(**{name: tensor.to(device) for name, tensor in tensors.items()}, sizes=sizes)
+def load_blocks(path: Path, run: str, device: torch.device) -> list[Block] | None:
+    """Read the blocks of a stream of this run, or return None where there are none."""
+    found = load_state(path, run)
+    if found is None:
+        return None
+    tensors, record = found
+    blocks = []
+    for at in range(record["blocks"]):
+        weight, bias, hidden, labels = (tensors[f"{name}.{at}"].to(device) for name in PARTS)
+        blocks.append(Block(OutputHead(weight, bias), hidden, labels))
+    return blocks

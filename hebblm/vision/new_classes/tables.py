@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from itertools import chain
+from typing import Any, Literal
 
 from hebblm.report import paper
 from hebblm.report.methods import name_of
@@ -14,6 +15,7 @@ from hebblm.vision.new_classes.top1 import KEYS
 
 _TITLES = {"new": "New", "old": "Old", "overall": "Overall"}
 _PER_CENT = 100.0
+_flat = chain.from_iterable
 SOURCE = f"Paper: {paper.SOURCE}."
 
 
@@ -36,20 +38,16 @@ def tables(document: Mapping[str, Any]) -> list[Table]:
 def _stream(document: Mapping[str, Any]) -> Table:
     """Return new, old and overall accuracy, for the online experiment and the ablation."""
     family, experiment = _family(document), document["experiment"]
-    rows = []
-    for name, method in document["methods"].items():
-        summary = next(iter(method["conditions"].values()))
-        own = [
-            cell
-            for key in KEYS
-            for cell in (*_parts(summary[key]), paper.image(experiment, family, key, name))
-        ]
-        rows.append((method_name(name), *own))
-    columns = [Column("Method")]
-    for key in KEYS:
-        columns += _accuracy(_TITLES[key])
+    rows = [
+        (
+            method_name(name),
+            *_flat(_cells(summary[key], paper.image(experiment, family, key, name)) for key in KEYS),
+        )
+        for name, summary in _summaries(document).items()
+    ]
     title = "Ablation of Hebb" if experiment == "ablation" else "Online adaptation"
-    return Table(experiment, _title(document, title), tuple(columns), tuple(rows), _notes(document))
+    columns = [Column("Method"), *_flat(_accuracy(_TITLES[key]) for key in KEYS)]
+    return _table(document, experiment, title, columns, rows)
 
 
 def _incremental(document: Mapping[str, Any], ratio: str) -> Table:
@@ -60,60 +58,41 @@ def _incremental(document: Mapping[str, Any], ratio: str) -> Table:
     for key in KEYS:
         for name, method in document["methods"].items():
             curve = {point["at"]: point for point in method["conditions"][ratio]["curve"]}
-            own = [
-                cell
-                for epoch in epochs
-                for cell in (
-                    *_parts(curve[epoch][key]),
-                    paper.image("incremental", family, str(epoch), key, name),
-                )
-            ]
+            printed = {epoch: paper.image("incremental", family, str(epoch), key, name) for epoch in epochs}
+            own = _flat(_cells(curve[epoch][key], printed[epoch]) for epoch in epochs)
             rows.append((_TITLES[key], method_name(name), *own))
-    columns = [Column("Classes"), Column("Method")]
-    for epoch in epochs:
-        columns += [replace(column, best=None) for column in _accuracy(f"Epoch {epoch}")]
-    title = _title(document, f"Incremental learning, {ratio}")
-    return Table(
-        f"incremental-{ratio.replace(':', '-')}", title, tuple(columns), tuple(rows), _notes(document)
-    )
+    accuracies = _flat(_accuracy(f"Epoch {epoch}", best=None) for epoch in epochs)
+    columns = [Column("Classes"), Column("Method"), *accuracies]
+    label = f"incremental-{ratio.replace(':', '-')}"
+    return _table(document, label, f"Incremental learning, {ratio}", columns, rows)
 
 
 def _pretrain(document: Mapping[str, Any]) -> Table:
     """Return the overall accuracy by the number of old classes."""
     family, rows = _family(document), []
     for name, method in document["methods"].items():
-        own = [
-            cell
+        own = _flat(
+            _cells(summary["overall"], paper.image("pretrain-classes", family, count, name))
             for count, summary in method["conditions"].items()
-            for cell in (*_parts(summary["overall"]), paper.image("pretrain-classes", family, count, name))
-        ]
+        )
         rows.append((method_name(name), *own))
-    columns = [Column("Method")]
-    for count in document["methods"]["parametric"]["conditions"]:
-        columns += _accuracy(f"{count} old classes")
-    title = _title(document, "Number of pre-training classes, overall accuracy")
-    return Table("pretrain-classes", title, tuple(columns), tuple(rows), _notes(document))
+    counts = document["methods"]["parametric"]["conditions"]
+    columns = [Column("Method"), *_flat(_accuracy(f"{count} old classes") for count in counts)]
+    title = "Number of pre-training classes, overall accuracy"
+    return _table(document, "pretrain-classes", title, columns, rows)
 
 
 def _sensitivity(document: Mapping[str, Any]) -> Table:
     """Return one row a point of the grid, after the methods beside it."""
     rows = []
-    for name, method in document["methods"].items():
-        summary = next(iter(method["conditions"].values()))
+    for name, summary in _summaries(document).items():
         point = document["grid"].get(name)
         label = (method_name(name), None, None) if point is None else ("Hebb", point["beta"], point["eta"])
-        rows.append((*label, *(cell for key in KEYS for cell in _parts(summary[key]))))
-    columns = [Column("Method"), Column("beta", "rate"), Column("eta", "rate")]
-    for key in KEYS:
-        columns += _accuracy(_TITLES[key])[:2]
-    title = _title(document, "Sensitivity of Hebb")
-    return Table(
-        "sensitivity",
-        title,
-        tuple(columns),
-        tuple(rows),
-        (_notes(document)[0], "The paper shows this as a figure without numbers."),
-    )
+        rows.append((*label, *_flat(_cells(summary[key], None)[:2] for key in KEYS)))
+    labels = (Column("Method"), Column("beta", "rate"), Column("eta", "rate"))
+    columns = [*labels, *_flat(_accuracy(_TITLES[key])[:2] for key in KEYS)]
+    table = _table(document, "sensitivity", "Sensitivity of Hebb", columns, rows)
+    return replace(table, notes=(table.notes[0], "The paper shows this as a figure without numbers."))
 
 
 def _timing(document: Mapping[str, Any]) -> Table:
@@ -130,7 +109,7 @@ def _timing(document: Mapping[str, Any]) -> Table:
         )
         for name, method in document["methods"].items()
     )
-    timing = document["settings"]["timing"]
+    timing, by = document["settings"]["timing"], document["provenance"]
     columns = (
         Column("Method"),
         Column("Seconds", "nll", decimals=2),
@@ -141,10 +120,11 @@ def _timing(document: Mapping[str, Any]) -> Table:
     )
     notes = (
         f"{document['data']['name']}, {document['settings']['backbone']}, {timing['samples']:,} pictures. Medians of "
-        f"{timing['rounds']} rounds in which the methods take turns; ratios within a round. {_machine(document)}.",
+        f"{timing['rounds']} rounds in which the methods take turns; ratios within a round. "
+        f"Device {by['device']}, {by['threads']} threads.",
         SOURCE,
     )
-    return Table("timing", _title(document, "Computation time"), columns, rows, notes)
+    return Table("timing", f"Computation time, {document['scale']}", columns, rows, notes)
 
 
 def paper_ratio(family: str | None, name: str) -> float | None:
@@ -158,35 +138,40 @@ def method_name(name: str) -> str:
     return "Parametric" if name == "parametric" else name_of(name)
 
 
-def _accuracy(title: str) -> list[Column]:
+def _accuracy(title: str, best: Literal["max"] | None = "max") -> list[Column]:
     """Return the columns of an accuracy in per cent: mean, standard deviation, the paper's."""
     return [
-        Column(title, "nll", "max", "%", 2),
+        Column(title, "nll", best, "%", 2),
         Column("±", "nll", decimals=2),
         Column("paper", "nll", decimals=2),
     ]
 
 
-def _parts(summary: Mapping[str, float | None] | None) -> tuple[Cell, Cell]:
-    """Return mean and standard deviation in per cent, of what may be missing."""
-    if summary is None:
-        return None, None
-    mean, std = summary["mean"], summary["std"]
-    return None if mean is None else _PER_CENT * mean, None if std is None else _PER_CENT * std
+def _cells(summary: Mapping[str, float | None] | None, printed: float | None) -> tuple[Cell, Cell, Cell]:
+    """Return mean and standard deviation in per cent, of what may be missing, and the paper's."""
+    mean, std = (None, None) if summary is None else (summary["mean"], summary["std"])
+    return None if mean is None else _PER_CENT * mean, None if std is None else _PER_CENT * std, printed
+
+
+def _summaries(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return each method's summary under the only condition."""
+    return {name: next(iter(method["conditions"].values())) for name, method in document["methods"].items()}
+
+
+def _table(
+    document: Mapping[str, Any],
+    name: str,
+    title: str,
+    columns: Iterable[Column],
+    rows: Iterable[tuple[Cell, ...]],
+) -> Table:
+    """Return a table with the scale in its title and what a reader must know below it."""
+    return Table(name, f"{title}, {document['scale']}", tuple(columns), tuple(rows), _notes(document))
 
 
 def _family(document: Mapping[str, Any]) -> str | None:
     """Return the network of the paper that the result's backbone is, or is a narrow variant of, on the same data."""
     return family_of(document["settings"]["backbone"]) if document["data"]["name"] == "CIFAR-100" else None
-
-
-def _title(document: Mapping[str, Any], title: str) -> str:
-    return f"{title}, {document['scale']}"
-
-
-def _machine(document: Mapping[str, Any]) -> str:
-    provenance = document["provenance"]
-    return f"Device {provenance['device']}, {provenance['threads']} threads"
 
 
 def _notes(document: Mapping[str, Any]) -> tuple[str, ...]:

@@ -59,7 +59,7 @@ def run_timing(setup: ClassSetup) -> Times:
     predicted_order(setup.dataset, settings.timing.samples, seed)
     values, tuning = online_values(setup, settings.old_classes)
     start = setup.start(seed, settings.old_classes)
-    remembered = old_memory(start, setup.device)
+    remembered = old_memory(start)
     run = setup.run_of(start, seed, values=values, samples=settings.timing.samples)
     path = setup.state / f"timing-{run}.json"
     seconds: dict[str, list[float]] = read_json(path) if path.exists() else {name: [] for name in METHODS}
@@ -99,8 +99,8 @@ def _timed(
     settings = setup.settings
     order = predicted_order(setup.dataset, min(samples, len(setup.dataset.test)), setup.seeds[0])
     blocks = stream(
-        start.copy(setup.device),
-        start.pictures("test", setup.device),
+        start.copy(),
+        start.pictures("test"),
         order,
         interval=settings.online.interval,
         lr=values["parametric"]["lr"],

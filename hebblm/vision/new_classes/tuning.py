@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from hebblm.files import read_json, write_json
 from hebblm.vision.new_classes.methods import VARIANTS, Method, given_values, grids, method_of
-from hebblm.vision.new_classes.pretraining import FOLDER
+from hebblm.vision.new_classes.pretraining import FOLDER, Pretrained
+from hebblm.vision.new_classes.reading import Snapshot
 from hebblm.vision.new_classes.settings import AdaptationSettings
-from hebblm.vision.tuning import Chosen, best
+from hebblm.vision.new_classes.setup import ClassSetup
+from hebblm.vision.tuning import best
 
 Point = dict[str, float]
-Evaluate = Callable[[Mapping[str, Method]], Mapping[str, Mapping[str, float]]]
-"""From methods to the ``accuracy`` and the ``loss`` in nats of each on held-out pictures."""
+Tuned = tuple[dict[str, Point], dict[str, Any] | None]
+"""The values by method, and every point that was tried for them, None where nothing was left to choose."""
+Learnt = Iterable[tuple[float, list[Snapshot]]]
+"""By learning rate, what the methods read of the held-out pictures while the network learns."""
 
 
 def left_to_choose(lr: tuple[float, ...], settings: AdaptationSettings) -> bool:
@@ -23,40 +26,62 @@ def left_to_choose(lr: tuple[float, ...], settings: AdaptationSettings) -> bool:
     return any(len(values) > 1 for grid in grids(lr, settings).values() for values in grid.values())
 
 
-def tuned_once(
-    cache: Path, name: str, run: str, tune: Callable[[], tuple[dict[str, Point], dict[str, Any]]]
-) -> tuple[dict[str, Point], dict[str, Any]]:
-    """Return values and what was tried for them, from the cache where the same was tuned before.
+def tuned(
+    setup: ClassSetup,
+    name: str,
+    lr: tuple[float, ...],
+    old_classes: int,
+    learn: Callable[[Pretrained], Learnt],
+    *,
+    observes: bool,
+) -> Tuned:
+    """Return the hyper-parameters of an experiment, from the cache where the same was tuned before.
 
     Args:
-        cache: folder of all caches.
-        name: of the scenario.
-        run: hash of everything that decides about the numbers.
-        tune: does it.
+        setup: data and settings; the first seed tunes.
+        name: of the experiment, ``incremental`` or ``online-N``.
+        lr: the learning rates to choose from.
+        old_classes: of the network that is learnt from.
+        learn: lets a network learn with every rate.
+        observes: see :func:`hebblm.vision.new_classes.reading.read`.
     """
-    path = cache / FOLDER / f"tuning-{name}-{run}.json"
+    settings, seed = setup.settings.adaptation, setup.seeds[0]
+    if not left_to_choose(lr, settings):
+        return given_values(lr[0], settings), None
+    start = setup.start(seed, old_classes)
+    run = setup.run_of(start, seed, scenario=name.partition("-")[0])
+    path = setup.cache / FOLDER / f"tuning-{name}-{run}.json"
     if not path.exists():
-        values, tried = tune()
+        values, tried = _tune(setup, learn(start), observes)
         write_json(path, {"values": values, "tried": tried}, seal=True)
     found = read_json(path)
     return found["values"], found["tried"]
 
 
-def tune_methods(
-    evaluate: Evaluate, parametric: Chosen, settings: AdaptationSettings
-) -> tuple[dict[str, Point], dict[str, Any]]:
-    """Choose for every method; Hebb and its variants take over MbPA's values, as in the paper (its appendix).
+def _tune(setup: ClassSetup, learnt: Learnt, observes: bool) -> Tuned:
+    """Choose the rate of the network alone, then every method along the best one.
 
-    Args:
-        evaluate: tests methods on one network that was trained with the chosen rate.
-        parametric: that rate.
-        settings: the grids.
-
-    Returns:
-        The best values by method, and every point that was tried.
+    Hebb and its variants take over MbPA's values, as in the paper (its appendix).
     """
-    lr = parametric.values["lr"]
-    values, tried = given_values(lr, settings), {"parametric": parametric.tried}
+    settings = setup.settings.adaptation
+
+    def scores(snapshots: list[Snapshot], methods: Mapping[str, Method]) -> dict[str, dict[str, float]]:
+        # Means over the snapshots, all alike.
+        title = f"tune, {len(methods)} points"
+        made = [(setup.read(each, methods, title, observes=observes), each.labels) for each in snapshots]
+        found = {name: [reading[name].score(labels) for reading, labels in made] for name in methods}
+        return {
+            name: {key: sum(score[key] for score in each) / len(each) for key in each[0]}
+            for name, each in found.items()
+        }
+
+    kept, rates = {}, []
+    for lr, snapshots in learnt:
+        kept[lr] = snapshots
+        alone = {"parametric": method_of("parametric", {}, settings)}
+        rates.append({"lr": lr, **scores(snapshots, alone)["parametric"]})
+    lr = best(rates)["lr"]
+    values, tried = given_values(lr, settings), {"parametric": rates}
     # Hebb and its variants come after MbPA, whose values they take over; they share one adaptation pass.
     for names in (("mixture", "mbpa"), ("hebb", *VARIANTS)):
         points = {name: _points(grids((lr,), settings)[name]) for name in names}
@@ -65,10 +90,10 @@ def tune_methods(
             for name in names
             for at, point in enumerate(points[name])
         }
-        scores = evaluate(methods)
+        reached = scores(kept[lr], methods)
         for name in names:
-            choice = best([{**point, **scores[f"{name}/{at}"]} for at, point in enumerate(points[name])])
-            values[name], tried[name] = choice.values, choice.tried
+            tried[name] = [{**point, **reached[f"{name}/{at}"]} for at, point in enumerate(points[name])]
+            values[name] = best(tried[name])
     return values, tried
 
 

@@ -14,13 +14,13 @@ from hebblm.vision.permuted_mnist.ewc import Penalty
 from hebblm.vision.permuted_mnist.fisher import fisher_diagonal
 from hebblm.vision.permuted_mnist.metrics import MISSING
 from hebblm.vision.permuted_mnist.mlp import MLP
-from hebblm.vision.permuted_mnist.settings import PermutedSettings
 from hebblm.vision.permuted_mnist.tasks import TaskStream
 from hebblm.vision.permuted_mnist.training import train_task
 from hebblm.vision.seeds import generator
 from hebblm.vision.state import load_state, save_state
 
 PARAMETERS = ("weight", "bias", "output", "offset")
+TRAINING = "training"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +72,7 @@ class ChainState:
         if self.penalty is not None:
             tensors |= _named("precision", self.penalty.precisions) | _named("centre", self.penalty.centres)
         tensors |= {f"predictions.{name}": made for name, made in self.predictions.items()}
-        constant = None if self.penalty is None else self.penalty.constant
-        save_state(
-            path, tensors, {"run": run, "done": self.done, "constant": constant, "totals": self.totals}
-        )
+        save_state(path, tensors, {"run": run, "done": self.done, "totals": self.totals})
 
     @classmethod
     def load(cls, path: Path, run: str, device: torch.device) -> ChainState | None:
@@ -85,9 +82,9 @@ class ChainState:
             return None
         tensors, record = found
         penalty = None
-        if record["constant"] is not None:
+        if f"centre.{PARAMETERS[0]}" in tensors:
             precisions = _parameters(tensors, "precision", device)
-            penalty = Penalty(precisions, _parameters(tensors, "centre", device), record["constant"])
+            penalty = Penalty(precisions, _parameters(tensors, "centre", device))
         predictions = {
             name.removeprefix("predictions."): made
             for name, made in tensors.items()
@@ -99,11 +96,9 @@ class ChainState:
 
 def run_chain(
     stream: TaskStream,
-    settings: PermutedSettings,
     measure: Measure,
     *,
     tasks: int,
-    seed: int,
     strength: float | None,
     path: Path,
     run: str,
@@ -113,11 +108,9 @@ def run_chain(
     """Learn the tasks in turn, or go on after the last one that ``path`` has.
 
     Args:
-        stream: the samples.
-        settings: sizes and rates.
+        stream: the samples, with sizes and rates; its seed draws the network and the order of the samples.
         measure: called with the network after each task, which it must not change.
         tasks: how many to learn.
-        seed: of the initial network and the order of the samples.
         strength: EWC's lambda; None trains without a penalty.
         path: the state; written after each task.
         run: hash of everything that decides about the numbers.
@@ -127,6 +120,7 @@ def run_chain(
     Raises:
         UserError: the state is of another run or damaged, or training diverged.
     """
+    settings, seed = stream.settings, stream.seed
     state = ChainState.load(path, run, stream.device)
     if state is None:
         classes, width = stream.dataset.classes, stream.dataset.train.width
@@ -140,9 +134,7 @@ def run_chain(
             state.model,
             pixels,
             labels,
-            epochs=settings.epochs,
-            batch_size=settings.batch_size,
-            lr=settings.lr,
+            settings,
             generator=generator(seed, f"order of task {task}"),
             penalty=state.penalty,
             strength=strength or 0.0,
@@ -151,7 +143,7 @@ def run_chain(
         if state.penalty is not None:
             fisher = fisher_diagonal(state.model, pixels, labels, kind=settings.fisher)
             state.penalty = state.penalty.fold(state.model.parameters(), fisher, settings.ewc_anchor)
-        state.count("training", time.perf_counter() - begin)
+        state.count(TRAINING, time.perf_counter() - begin)
         for name, measured in measure(state.model, task).items():
             made = measured.predictions
             if name not in state.predictions:

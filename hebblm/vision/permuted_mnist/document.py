@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from hebblm.report.methods import Look, name_of
-from hebblm.report.table import Cell, Column, Table
+from hebblm.report.table import Column, Table
 from hebblm.vision.curves import Line, draw
 
 FIGURE = "permuted-mnist.png"
@@ -37,7 +37,7 @@ def summary_table(document: Mapping[str, Any]) -> Table:
             item["average_accuracy"]["mean"],
             item["average_accuracy"]["std"],
             *(
-                _part(item[key], part)
+                (item[key] or {}).get(part)  # nothing where a single task leaves it undefined
                 for key in ("forgetting", "backward_transfer")
                 for part in ("mean", "std")
             ),
@@ -114,8 +114,3 @@ def _places(document: Mapping[str, Any]) -> dict[str, int]:
         return [mean for other, mean in means.items() if other.partition("-")[2] in ("", stored)]
 
     return {name: 1 + sum(mean > means[name] for mean in rivals(name)) for name in means}
-
-
-def _part(summary: Mapping[str, float | None] | None, part: str) -> Cell:
-    """Return mean or spread of a summary that a single task leaves undefined."""
-    return None if summary is None else summary[part]

@@ -12,7 +12,7 @@ from hebblm.vision.settings import Anchor as Anchor
 
 @dataclass(frozen=True, slots=True)
 class Penalty:
-    """``sum_j S_j (theta_j - m_j)^2 + constant``, two tensors a parameter whatever the number of tasks.
+    """``sum_j S_j (theta_j - m_j)^2`` up to a constant, two tensors a parameter whatever the number of tasks.
 
     With ``separate`` anchors it is the sum over finished tasks i of ``sum_j F_ij (theta_j - theta_ij)^2`` (Kirkpatrick
     et al. 2017): a sum of parabolas is a parabola, with ``S = sum_i F_i`` and ``m = sum_i F_i theta_i / S``. But
@@ -23,20 +23,16 @@ class Penalty:
     Args:
         precisions: S by parameter.
         centres: m by parameter; 0 where S is 0 and no task is finished.
-        constant: what the folding leaves over, so that the value is that of the separate penalties.
     """
 
     precisions: tuple[Tensor, ...]
     centres: tuple[Tensor, ...]
-    constant: float = 0.0
 
     @classmethod
     def none(cls, parameters: tuple[Tensor, ...]) -> Penalty:
         """Return the penalty before any task."""
-        return cls(
-            tuple(torch.zeros_like(parameter) for parameter in parameters),
-            tuple(torch.zeros_like(parameter) for parameter in parameters),
-        )
+        zeros = tuple(torch.zeros_like(parameter) for parameter in parameters)
+        return cls(zeros, zeros)
 
     @torch.no_grad()
     def fold(
@@ -52,30 +48,23 @@ class Penalty:
         if anchor == "latest":
             sums = tuple(before + added for before, added in zip(self.precisions, fisher, strict=True))
             return Penalty(sums, tuple(parameter.clone() for parameter in parameters))
-        precisions, centres, constant = [], [], self.constant
+        precisions, centres = [], []
         for theta, added, before, centre in zip(
             parameters, fisher, self.precisions, self.centres, strict=True
         ):
             precision = before + added
             share = torch.where(precision > 0, added / precision, 0)
-            moved = theta - centre
             precisions.append(precision)
             # Moving the centre keeps the digits that sum F_i theta_i - S theta would lose.
-            centres.append(centre + share * moved)
-            constant += float((before * share * moved.square()).sum(dtype=torch.float64))
-        return Penalty(tuple(precisions), tuple(centres), constant)
-
-    def value(self, parameters: tuple[Tensor, ...], strength: float) -> Tensor:
-        """Return ``lambda / 2`` times the penalty (), added to a loss in nats (Kirkpatrick et al. 2017, Eq. 3)."""
-        parts = [
-            (precision * (theta - centre).square()).sum()
-            for theta, precision, centre in zip(parameters, self.precisions, self.centres, strict=True)
-        ]
-        return strength / 2 * (torch.stack(parts).sum() + self.constant)
+            centres.append(centre + share * (theta - centre))
+        return Penalty(tuple(precisions), tuple(centres))
 
     @torch.no_grad()
     def add_gradient(self, parameters: tuple[Tensor, ...], strength: float) -> None:
-        """Add the gradient of :meth:`value`, ``lambda S (theta - m)``, to that of each parameter."""
+        """Add to each parameter's gradient that of ``lambda / 2`` times the penalty, ``lambda S (theta - m)``.
+
+        The penalty is added to a loss in nats (Kirkpatrick et al. 2017, Eq. 3).
+        """
         for theta, precision, centre in zip(parameters, self.precisions, self.centres, strict=True):
             assert theta.grad is not None  # the caller has run backward
             theta.grad.addcmul_(precision, theta - centre, value=strength)

@@ -4,75 +4,46 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from hebblm.memory import FlatMemory
-from hebblm.vision.permuted_mnist.chain import Measure, Measured
+from hebblm.vision.permuted_mnist.chain import Measured
 from hebblm.vision.permuted_mnist.mlp import MLP
-from hebblm.vision.permuted_mnist.recall import Stored, recall
+from hebblm.vision.permuted_mnist.recall import Adapted, Stored, recall
 from hebblm.vision.permuted_mnist.settings import PermutedSettings
 from hebblm.vision.permuted_mnist.tasks import TaskStream
 
-
-@dataclass(frozen=True, slots=True)
-class AdaptationValues:
-    """What MbPA and Hebb run with.
-
-    Args:
-        lr: MbPA's learning rate, in the units of the settings' ``mbpa_rate``.
-        beta: decay of the Hebbian term's weight.
-        eta: scale of the Hebbian term.
-    """
-
-    lr: float
-    beta: float
-    eta: float
+Values = Mapping[str, Mapping[str, float]]
+"""Hyper-parameters by method: of ``ewc`` lambda; of ``mbpa-N``, with N samples stored of a task, lr, in the units of
+the settings' ``mbpa_rate``; of ``hebb-N`` beta and eta, its lr being that of ``mbpa-N``."""
 
 
-def network_alone(stream: TaskStream, settings: PermutedSettings, name: str) -> Measure:
-    """Return a measure of the network itself.
-
-    Args:
-        stream: the samples.
-        settings: how many are tested.
-        name: of how it was trained.
-    """
-
-    def measure(model: MLP, task: int) -> Mapping[str, Measured]:
-        begin = time.perf_counter()
-        size = settings.tested(task)
-        made = [classes_of(model.logits(stream.test(at, size)[0])) for at in range(task + 1)]
-        return {name: Measured(torch.stack(made), time.perf_counter() - begin)}
-
-    return measure
+def network_alone(stream: TaskStream, name: str, model: MLP, task: int) -> dict[str, Measured]:
+    """Return what a network itself predicts on all tasks so far; ``name`` says how it was trained."""
+    begin = time.perf_counter()
+    size = stream.settings.tested(task)
+    made = [classes_of(model.logits(stream.test(at, size)[0])) for at in range(task + 1)]
+    return {name: Measured(torch.stack(made), time.perf_counter() - begin)}
 
 
 def network_and_memory(
-    stream: TaskStream,
-    settings: PermutedSettings,
-    values: Mapping[int, AdaptationValues],
-    progress: Callable[[int], None],
-) -> Measure:
-    """Return a measure of plain training, and of MbPA and Hebb with each size of the memory.
+    stream: TaskStream, values: Values, progress: Callable[[int], None], model: MLP, task: int
+) -> dict[str, Measured]:
+    """Return what plain training predicts on all tasks so far, and MbPA and Hebb with each size of the memory.
 
     Args:
-        stream: the samples.
-        settings: sizes and constants.
-        values: hyper-parameters by the samples stored of a task.
+        stream: the samples, with sizes and constants.
+        values: hyper-parameters.
         progress: told how many queries were adapted.
+        model: the network after the task.
+        task: counted from 0.
     """
-    alone = network_alone(stream, settings, "mlp")
-
-    def measure(model: MLP, task: int) -> Mapping[str, Measured]:
-        measured = dict(alone(model, task))
-        for size, chosen in values.items():
-            measured |= _adapted(stream, settings, model, task, size, chosen, progress)
-        return measured
-
-    return measure
+    measured = network_alone(stream, "mlp", model, task)
+    for size in stream.settings.stored:
+        measured |= _with_memory(stream, values, progress, model, task, size)
+    return measured
 
 
 def memory_of(stream: TaskStream, tasks: int, size: int) -> FlatMemory:
@@ -83,19 +54,29 @@ def memory_of(stream: TaskStream, tasks: int, size: int) -> FlatMemory:
     return memory
 
 
+def adapted(
+    stored: Stored, pixels: Tensor, settings: PermutedSettings, lr: float, progress: Callable[[int], None]
+) -> Adapted:
+    """Adapt a network to the neighbours of queries (N, D) as the settings have it."""
+    return recall(
+        stored,
+        pixels,
+        k=settings.k,
+        lr=lr,
+        rate=settings.mbpa_rate,
+        steps=settings.steps,
+        eps=settings.eps,
+        progress=progress,
+    )
+
+
 def classes_of(logits: Tensor) -> Tensor:
     """Return the likeliest class (N,) uint8 of logits (N, C), on the CPU."""
     return logits.argmax(1).to(torch.uint8).cpu()
 
 
-def _adapted(
-    stream: TaskStream,
-    settings: PermutedSettings,
-    model: MLP,
-    task: int,
-    size: int,
-    chosen: AdaptationValues,
-    progress: Callable[[int], None],
+def _with_memory(
+    stream: TaskStream, values: Values, progress: Callable[[int], None], model: MLP, task: int, size: int
 ) -> dict[str, Measured]:
     """Return MbPA's and Hebb's predictions on all tasks so far, from one adaptation pass."""
     begin = time.perf_counter()
@@ -103,21 +84,13 @@ def _adapted(
     counts = stream.counts(task + 1)
     mbpa, hebb, rose, combining = [], [], 0, 0.0
     for at in range(task + 1):
-        adapted = recall(
-            stored,
-            stream.test(at, settings.tested(task))[0],
-            k=settings.k,
-            lr=chosen.lr,
-            rate=settings.mbpa_rate,
-            steps=settings.steps,
-            eps=settings.eps,
-            progress=progress,
-        )
-        mbpa.append(classes_of(adapted.mbpa()))
+        pixels, _ = stream.test(at, stream.settings.tested(task))
+        found = adapted(stored, pixels, stream.settings, values[f"mbpa-{size}"]["lr"], progress)
+        mbpa.append(classes_of(found.mbpa()))
         since = time.perf_counter()
-        hebb.append(classes_of(adapted.hebb(counts, beta=chosen.beta, eta=chosen.eta)))
+        hebb.append(classes_of(found.hebb(counts, **values[f"hebb-{size}"])))
         combining += time.perf_counter() - since
-        rose += int(adapted.rose.sum())
+        rose += int(found.rose.sum())
     seconds = time.perf_counter() - begin
     return {
         f"mbpa-{size}": Measured(torch.stack(mbpa), seconds - combining, rose),

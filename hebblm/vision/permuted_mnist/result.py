@@ -2,55 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hebblm.files import write_json
 from hebblm.vision.permuted_mnist.experiment import Outcome, SeedOutcome
 from hebblm.vision.permuted_mnist.metrics import continual_result
 from hebblm.vision.permuted_mnist.settings import PermutedSettings
-from hebblm.vision.result import RESULT_FILE, head, spread, write_predictions
+from hebblm.vision.result import spread, write_predictions
 from hebblm.vision.setup import Setup
 
 EXPERIMENT = "permuted-mnist"
 SUMMARIES = ("average_accuracy", "forgetting", "backward_transfer")
 
 
-def write_result(
-    outcome: Outcome, setup: Setup[PermutedSettings], *, scale: str, provenance: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Write ``result.json`` and ``seed-S.safetensors``, and return the former.
-
-    Args:
-        outcome: of the run.
-        setup: of the run.
-        scale: smoke, small or paper.
-        provenance: command, commit, versions, device.
-    """
-    settings, folder = setup.settings, setup.folder
-    seeds = [_write_seed(seed, folder) for seed in outcome.seeds]
-    document = {
-        **head(EXPERIMENT, scale, setup, provenance),
-        "tuning": None if outcome.values.record is None else _tuning(outcome, settings),
-        "seeds": seeds,
+def outcome_of(outcome: Outcome, setup: Setup[PermutedSettings]) -> dict[str, Any]:
+    """Write ``seed-S.safetensors`` of each seed, and return what the result says."""
+    settings = setup.settings
+    return {
+        "tuning": None if outcome.tried is None else _tuning(outcome, settings),
+        "seeds": [_write_seed(seed, setup.folder) for seed in outcome.seeds],
         "methods": {name: _method(outcome, name, settings) for name in outcome.seeds[0].predictions},
     }
-    write_json(folder / RESULT_FILE, document)
-    return document
 
 
 def _write_seed(outcome: SeedOutcome, folder: Path) -> dict[str, Any]:
     """Write a seed's permutations, samples, labels and predictions; return what the result says of them."""
     path = folder / f"seed-{outcome.seed}.safetensors"
     header = {"experiment": EXPERIMENT, "seed": str(outcome.seed)}
-    drawn = outcome.drawn.tensors()
+    drawn = vars(outcome.drawn)
     return {
         "seed": outcome.seed,
         **write_predictions(
             path, header, drawn=drawn, labels=outcome.labels, predictions=outcome.predictions
         ),
-        "training_seconds": {kind: outcome.totals[f"training-{kind}"]["seconds"] for kind in ("mlp", "ewc")},
+        "training_seconds": dict(outcome.training),
     }
 
 
@@ -60,7 +45,7 @@ def _tuning(outcome: Outcome, settings: PermutedSettings) -> dict[str, Any]:
         "seed": outcome.seeds[0].seed,
         "tasks": settings.tune_tasks,
         "held_out_samples_a_task": {"ewc": settings.held_out, "adaptation": settings.tune_samples},
-        "tried": outcome.values.record,
+        "tried": outcome.tried,
     }
 
 
@@ -87,12 +72,11 @@ def _method(outcome: Outcome, name: str, settings: PermutedSettings) -> dict[str
 
 def _hyperparameters(outcome: Outcome, name: str, settings: PermutedSettings) -> dict[str, float]:
     """Return the values that a method ran with."""
-    if name == "ewc":
-        return {"lambda": outcome.values.ewc}
     if name == "mlp":
         return {}
     kind, _, size = name.partition("-")
-    values = outcome.values.adaptation[int(size)]
-    hebb = {"beta": values.beta, "eta": values.eta} if kind == "hebb" else {}
+    if not size:
+        return dict(outcome.values[name])
     rate = "rho" if settings.mbpa_rate == "relative" else "lambda"
-    return {rate: values.lr, **hebb, "stored": int(size)}
+    own = outcome.values[name] if kind == "hebb" else {}
+    return {rate: outcome.values[f"mbpa-{size}"]["lr"], **own, "stored": int(size)}

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hebblm.adapt import checks
 from hebblm.errors import UserError
-from hebblm.vision.settings import Anchor, FisherKind, Rate, Scale, changed
+from hebblm.vision.settings import Anchor, FisherKind, Rate, Scale, Settings, grid
 
 
 @dataclass(frozen=True, slots=True)
-class PermutedSettings:
+class PermutedSettings(Settings):
     """A run of permuted MNIST. Where several values stand, the best on held-out samples is taken.
 
     Args:
@@ -78,20 +77,14 @@ class PermutedSettings:
             checks.at_least(name, getattr(self, name), 1)
         checks.above_zero("lr", self.lr)
         checks.above_zero("eps", self.eps)
-        for name in ("stored", "ewc_lambda", "mbpa_lambda", "hebb_beta", "hebb_eta"):
-            values = getattr(self, name)
-            if not values or len(set(values)) < len(values):
-                raise UserError(f"{name} = {values} must have at least one value, each once")
-        for size in self.stored:
-            checks.at_least("stored", size, 1)
-            if size > self.train_samples:
-                raise UserError(
-                    f"stored = {size} is more than train_samples = {self.train_samples}; lower it"
-                )
-        for strength in (*self.ewc_lambda, *self.mbpa_lambda, *self.hebb_eta):
-            checks.at_least("lambda or eta", strength, 0)
-        for beta in self.hebb_beta:
-            checks.decay("hebb_beta", beta)
+        grid("stored", self.stored, 1)
+        for name in ("ewc_lambda", "mbpa_lambda", "hebb_eta"):
+            grid(name, getattr(self, name), 0)
+        grid("hebb_beta", self.hebb_beta, 0, checks.decay)
+        if max(self.stored) > self.train_samples:
+            raise UserError(
+                f"stored = {max(self.stored)} is more than train_samples = {self.train_samples}; lower it"
+            )
         if self.curve_samples > self.test_samples:
             raise UserError(
                 f"curve_samples = {self.curve_samples} is more than test_samples = {self.test_samples}; lower it"
@@ -108,23 +101,16 @@ class PermutedSettings:
     @property
     def tuned(self) -> bool:
         """Whether anything is left to choose."""
-        return any(len(grid) > 1 for grid in (self.ewc_lambda, *self.adaptation_grids))
+        grids = (self.ewc_lambda, self.mbpa_lambda, self.hebb_beta, self.hebb_eta)
+        return any(len(grid) > 1 for grid in grids)
 
-    @property
-    def adaptation_grids(self) -> tuple[tuple[float, ...], ...]:
-        """The values of MbPA and Hebb."""
-        return self.mbpa_lambda, self.hebb_beta, self.hebb_eta
-
-    def changed(self, values: Mapping[str, str]) -> PermutedSettings:
-        """Return a copy with some values replaced.
-
-        Args:
-            values: text by name; several values are separated by commas.
-
-        Raises:
-            UserError: an unknown name, or a value of the wrong type or out of range.
-        """
-        return changed(self, values)
+    def first(self) -> dict[str, dict[str, float]]:
+        """Return the first value of every grid, by method."""
+        values = {"ewc": {"lambda": self.ewc_lambda[0]}}
+        for size in self.stored:
+            values[f"mbpa-{size}"] = {"lr": self.mbpa_lambda[0]}
+            values[f"hebb-{size}"] = {"beta": self.hebb_beta[0], "eta": self.hebb_eta[0]}
+        return values
 
 
 PAPER = {

@@ -13,7 +13,7 @@ from hebblm.vision.permuted_mnist.settings import PermutedSettings
 from hebblm.vision.seeds import generator
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Draw:
     """Everything that a seed decides about the tasks.
 
@@ -28,15 +28,6 @@ class Draw:
     train: Tensor
     held_out: Tensor
     test: Tensor
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return the same by name."""
-        return {
-            "permutations": self.permutations,
-            "train": self.train,
-            "held_out": self.held_out,
-            "test": self.test,
-        }
 
 
 def draw(dataset: ImageDataset, settings: PermutedSettings, seed: int) -> Draw:
@@ -70,19 +61,24 @@ def draw(dataset: ImageDataset, settings: PermutedSettings, seed: int) -> Draw:
     )
 
 
-@dataclass(frozen=True, slots=True)
 class TaskStream:
-    """The tasks' samples as tensors on a device; each method returns pixels (n, D) and labels (n,).
+    """A seed's tasks as tensors on a device; each method returns pixels (n, D) and labels (n,).
 
     Args:
         dataset: the pictures.
-        drawn: which of them, in which order of pixels.
+        settings: of the run.
+        seed: draws the tasks.
         device: where the samples go.
+
+    Raises:
+        UserError: more samples asked for than there are.
     """
 
-    dataset: ImageDataset
-    drawn: Draw
-    device: torch.device
+    def __init__(
+        self, dataset: ImageDataset, settings: PermutedSettings, seed: int, device: torch.device
+    ) -> None:
+        self.dataset, self.settings, self.seed, self.device = dataset, settings, seed, device
+        self.drawn = draw(dataset, settings, seed)
 
     def train(self, task: int) -> tuple[Tensor, Tensor]:
         """Return the training samples of a task."""

@@ -10,16 +10,15 @@ from torch import Tensor
 from hebblm.errors import UserError
 from hebblm.vision.permuted_mnist.ewc import Penalty
 from hebblm.vision.permuted_mnist.mlp import MLP
+from hebblm.vision.permuted_mnist.settings import PermutedSettings
 
 
 def train_task(
     model: MLP,
     pixels: Tensor,
     labels: Tensor,
+    settings: PermutedSettings,
     *,
-    epochs: int,
-    batch_size: int,
-    lr: float,
     generator: torch.Generator,
     penalty: Penalty | None = None,
     strength: float = 0.0,
@@ -31,9 +30,7 @@ def train_task(
         model: the network to start from, which stays as it is.
         pixels: (N, D).
         labels: (N,) int64.
-        epochs: passes over the samples, each in an order of its own.
-        batch_size: samples a step.
-        lr: Adam's learning rate.
+        settings: epochs, each in an order of its own, batch size and Adam's learning rate.
         generator: of the orders.
         penalty: on leaving the values that earlier tasks need.
         strength: lambda of the penalty.
@@ -47,11 +44,11 @@ def train_task(
     """
     parameters = tuple(parameter.clone().requires_grad_() for parameter in model.parameters())
     trained = MLP.of(parameters)
-    optimizer = torch.optim.Adam(parameters, lr=lr, fused=True)
-    for _ in range(epochs):
+    optimizer = torch.optim.Adam(parameters, lr=settings.lr, fused=True)
+    for _ in range(settings.epochs):
         order = torch.randperm(len(pixels), generator=generator).to(pixels.device)
         total = pixels.new_zeros(())
-        for batch in torch.split(order, batch_size):
+        for batch in torch.split(order, settings.batch_size):
             optimizer.zero_grad()
             loss = torch.nn.functional.cross_entropy(trained.logits(pixels[batch]), labels[batch])
             loss.backward()  # type: ignore[no-untyped-call]
@@ -61,7 +58,7 @@ def train_task(
             total += loss.detach()
         if not bool(total.isfinite()):
             raise UserError(
-                f"training diverged with lr = {lr:g} and penalty strength {strength:g}; lower one of them"
+                f"training diverged with lr = {settings.lr:g} and penalty strength {strength:g}; lower one of them"
             )
         progress(1)
     return MLP.of(tuple(parameter.detach() for parameter in parameters))

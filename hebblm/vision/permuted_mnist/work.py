@@ -34,10 +34,10 @@ class Work:
         self._query = 2e-9 * k * (k * width + steps * hidden * (k + 3 * classes) + 2 * hidden)
         self._epochs = settings.epochs
 
-    def plan(self, *, chained_tasks: int, queries: int) -> None:
-        """Set the length of the bar: tasks to be trained and queries to be adapted."""
-        total = chained_tasks * self._epochs * self._epoch + queries * self._query
-        self._progress.update(self._task, total=total)
+    def plan(self, *, tasks: int, queries: int) -> None:
+        """Lengthen the bar by tasks to be trained and queries to be adapted."""
+        more = tasks * self._epochs * self._epoch + queries * self._query
+        self._progress.update(self._task, total=(self._progress.tasks[self._task].total or 0.0) + more)
 
     def describe(self, stage: str) -> None:
         """Say what is being done."""
@@ -51,11 +51,9 @@ class Work:
         """Count adapted queries."""
         self._progress.advance(self._task, count * self._query)
 
-    def skip(self, *, tasks: int = 0, queries: int = 0) -> None:
+    def skip(self, *, tasks: int, queries: int) -> None:
         """Shorten the bar by what an interrupted run had finished, which says nothing about the speed."""
-        total = self._progress.tasks[self._task].total or 0.0
-        done = tasks * self._epochs * self._epoch + queries * self._query
-        self._progress.update(self._task, total=total - done)
+        self.plan(tasks=-tasks, queries=-queries)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hebblm.bench.adapt_settings import HEADS
+from hebblm.bench.configs import HEADS
 from recipes.study.command import main
 
 ADAPT = [

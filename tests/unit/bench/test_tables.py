@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hebblm.bench.plots import cost_figure, memory_curves, step_curves, vocabulary_curves
+from hebblm.bench.plots import cost_figure, mbpa_curves, memory_curves
 from hebblm.bench.record import Row
 from hebblm.bench.tables import cost_table, cost_tables, training_table
 from hebblm.errors import UserError
@@ -60,8 +60,10 @@ def test_curves_are_costs_by_size() -> None:
     ]
     assert list(memory_curves(rows)) == ["exact search", "memory's index"]
     assert memory_curves(rows)["memory's index"] == pytest.approx({10_000: 0.1, 100_000: 0.2})
-    assert vocabulary_curves(rows)["naive, S = 5"] == pytest.approx({10_000: 50.0, 33_278: 166.39})
-    assert step_curves(rows)["fast, V = 33,278"] == pytest.approx({1: 1.0, 5: 5.0})
+    by_classes = mbpa_curves(rows, "vocabulary", "steps", "S = {}")
+    assert by_classes["naive, S = 5"] == pytest.approx({10_000: 50.0, 33_278: 166.39})
+    by_steps = mbpa_curves(rows, "steps", "vocabulary", "V = {:,}")
+    assert by_steps["fast, V = 33,278"] == pytest.approx({1: 1.0, 5: 5.0})
 
 
 def test_the_plot_has_a_panel_for_each_size_that_was_varied(tmp_path: Path) -> None:

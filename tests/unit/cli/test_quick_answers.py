@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from hebblm.suggest import closest
-from hebblm.vision.backbones import BACKBONES
+from hebblm.vision.backbones.catalogue import BACKBONES
 from hebblm.vision.backbones.names import NAMES
 
 HEAVY = ["torch", "pandas", "pyarrow", "faiss", "matplotlib", "scipy", "datasets", "sklearn", "sacremoses"]

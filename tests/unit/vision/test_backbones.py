@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from hebblm.errors import UserError
-from hebblm.vision.backbones import BACKBONES, build_classifier
+from hebblm.vision.backbones.catalogue import BACKBONES, build_classifier
 from hebblm.vision.backbones.resnet import Bottleneck
 
 # The three large ones: the published networks for ImageNet less what differs here, the stem's 7x7 convolution

@@ -11,11 +11,11 @@ from hebblm.vision.permuted_mnist import chain as chain_module
 from hebblm.vision.permuted_mnist.chain import ChainState, Measured, run_chain
 from hebblm.vision.permuted_mnist.metrics import MISSING
 from hebblm.vision.permuted_mnist.mlp import MLP
-from hebblm.vision.permuted_mnist.tasks import TaskStream, draw
+from hebblm.vision.permuted_mnist.tasks import TaskStream
 
 from .samples import TINY, patterns
 
-STREAM = TaskStream(patterns(), draw(patterns(), TINY, 1), torch.device("cpu"))
+STREAM = TaskStream(patterns(), TINY, 1, torch.device("cpu"))
 
 
 def measure(model: MLP, task: int) -> Mapping[str, Measured]:
@@ -29,10 +29,8 @@ def run(
 ) -> ChainState:
     return run_chain(
         STREAM,
-        TINY,
         measure,
         tasks=TINY.tasks,
-        seed=1,
         strength=strength,
         path=path,
         run=name,

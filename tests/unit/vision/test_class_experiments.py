@@ -15,6 +15,7 @@ from hebblm.errors import UserError
 from hebblm.files import SEAL, sha256
 from hebblm.vision.experiments import run_experiment
 from hebblm.vision.new_classes import incremental, online, pretraining
+from hebblm.vision.new_classes import setup as set_up
 from hebblm.vision.new_classes import timing as timing_module
 from hebblm.vision.new_classes.incremental import run_incremental
 from hebblm.vision.new_classes.online import run_online
@@ -55,12 +56,12 @@ def after(calls: int, function: Callable[..., Any]) -> Callable[..., Any]:
     ("name", "module", "part", "calls"),
     [
         ("online", pretraining, "learn_epoch", 1),
-        ("online", online, "read", 2),  # in tuning
-        ("online", online, "read", 4),  # after the first seed's trajectory
+        ("online", set_up, "read", 2),  # in tuning
+        ("online", set_up, "read", 4),  # after the first seed's trajectory
         ("online", online, "old_memory", 1),
         ("incremental", incremental, "learn_epoch", 3),  # in tuning
         ("incremental", incremental, "learn_epoch", 5),  # in the first ratio
-        ("incremental", incremental, "read", 8),
+        ("incremental", set_up, "read", 8),
     ],
 )
 def test_interrupted_runs_end_the_same(
@@ -77,13 +78,13 @@ def test_interrupted_runs_end_the_same(
 def test_keys_are_rebuilt_each_epoch_and_every_picture_counts_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read, seen = incremental.read, []
+    read, seen = set_up.read, []
 
     def watched(blocks: Any, remembered: Any, *args: Any, **options: Any) -> Any:
         seen.append(remembered)
         return read(blocks, remembered, *args, **options)
 
-    monkeypatch.setattr(incremental, "read", watched)
+    monkeypatch.setattr(set_up, "read", watched)
     runs = run_incremental(setup(tmp_path, FIXED)).runs
     assert len(seen) == 4  # two ratios, two epochs
     for run, first, second in zip(runs, seen[::2], seen[1::2], strict=True):
@@ -102,9 +103,9 @@ def test_rates_are_scored_along_the_held_out_stream(tmp_path: Path) -> None:
     own = setup(tmp_path)
     tried = run_online(own).tuning["3"]["parametric"]
     start = own.start(1, 3)
-    held_out, pictures = start.pretraining.parts.held_out, start.pictures("train", own.device)
+    held_out, pictures = start.pretraining.parts.held_out, start.pictures("train")
     for point in tried:
-        made = stream(start.copy(own.device), pictures, held_out, interval=8, lr=point["lr"])
+        made = stream(start.copy(), pictures, held_out, interval=8, lr=point["lr"])
         right = [block.head.logits(block.hidden).argmax(1) == block.labels for block in made]
         assert point["accuracy"] == pytest.approx(float(torch.cat(right).double().mean()))
 
@@ -113,8 +114,7 @@ def test_finished_seeds_are_not_run_again(tmp_path: Path, monkeypatch: pytest.Mo
     for name, run in RUNS.items():
         first = run(setup(tmp_path, FIXED))
         with monkeypatch.context() as patch:
-            for module in (online, incremental):
-                patch.setattr(module, "read", after(0, module.read))
+            patch.setattr(set_up, "read", after(0, set_up.read))
             assert same(first, run(setup(tmp_path, FIXED))), name
 
 
@@ -124,9 +124,9 @@ def test_test_pictures_are_read_after_tuning_only(
 ) -> None:
     pictures, read = pretraining.Pretrained.pictures, []
 
-    def watched(self: pretraining.Pretrained, part: str, device: torch.device) -> Any:
+    def watched(self: pretraining.Pretrained, part: str) -> Any:
         read.append((part, bool(list(tmp_path.rglob("tuning-*.json")))))
-        return pictures(self, part, device)
+        return pictures(self, part)
 
     monkeypatch.setattr(pretraining.Pretrained, "pictures", watched)
     RUNS[name](setup(tmp_path))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from hebblm.errors import UserError
-from hebblm.vision.backbones import BACKBONES
+from hebblm.vision.backbones.catalogue import BACKBONES
 from hebblm.vision.new_classes.scales import SCALES, family_of, paper_values
 from hebblm.vision.new_classes.tuning import left_to_choose
 

@@ -73,26 +73,24 @@ def test_test_samples_are_read_after_tuning_only(tmp_path: Path, monkeypatch: py
 
 
 def test_chooses_the_best_point_on_held_out_samples(tmp_path: Path) -> None:
-    values = experiment(tmp_path).run().values
-    assert values.record is not None
-    assert [point["lambda"] for point in values.record["ewc"]] == [10.0, 100.0]
-    for name, points in values.record.items():
+    outcome = experiment(tmp_path).run()
+    assert outcome.tried is not None
+    assert [point["lambda"] for point in outcome.tried["ewc"]] == [10.0, 100.0]
+    assert set(outcome.values) == set(METHODS) - {"mlp"}
+    for name, points in outcome.tried.items():
         winner = sorted(points, key=lambda point: (-point["accuracy"], point["loss"]))[0]
-        kind, _, size = name.partition("-")
-        if kind == "ewc":
-            assert values.ewc == winner["lambda"]
-        elif kind == "mbpa":
-            assert values.adaptation[int(size)].lr == winner["lr"]
-        else:
-            chosen = values.adaptation[int(size)]
-            assert (chosen.beta, chosen.eta) == (winner["beta"], winner["eta"])
+        assert outcome.values[name] == {
+            key: value for key, value in winner.items() if key not in ("accuracy", "loss")
+        }
 
 
 def test_one_value_each_is_taken_without_tuning(tmp_path: Path) -> None:
     fixed = replace(TINY, ewc_lambda=(7.0,), mbpa_lambda=(0.1,), hebb_beta=(0.4,), hebb_eta=(0.3,))
     outcome = experiment(tmp_path, fixed).run()
-    assert outcome.values.record is None
-    assert outcome.values.ewc == 7.0
+    assert outcome.tried is None
+    assert outcome.values["ewc"] == {"lambda": 7.0}
+    assert outcome.values["mbpa-5"] == {"lr": 0.1}
+    assert outcome.values["hebb-10"] == {"beta": 0.4, "eta": 0.3}
     assert not (tmp_path / "state" / "tuning.json").exists()
 
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from hebblm.errors import UserError
-from hebblm.vision.backbones import Classifier, build_classifier
+from hebblm.vision.backbones.catalogue import build_classifier
+from hebblm.vision.backbones.classifier import Classifier
 from hebblm.vision.new_classes.learning import (
     batches,
     features,

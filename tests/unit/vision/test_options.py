@@ -6,7 +6,7 @@ from typing import Literal
 import pytest
 
 from hebblm.errors import UserError
-from hebblm.vision.settings import changed
+from hebblm.vision.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class Inner:
 
 
 @dataclass(frozen=True)
-class Outer:
+class Outer(Settings):
     count: int = 1
     word: Literal["a", "b"] = "a"
     values: tuple[int, ...] = (1,)
@@ -25,10 +25,10 @@ class Outer:
 
 def test_changes_by_dotted_name() -> None:
     before = Outer()
-    after = changed(before, {"count": "3", "inner.flip": "false", "inner.rate": "2e-3", "values": "4,5"})
+    after = before.changed({"count": "3", "inner.flip": "false", "inner.rate": "2e-3", "values": "4,5"})
     assert after == Outer(3, "a", (4, 5), Inner(2e-3, False))
     assert before == Outer()
-    assert changed(before, {}) == before
+    assert before.changed({}) == before
 
 
 @pytest.mark.parametrize(
@@ -45,5 +45,5 @@ def test_changes_by_dotted_name() -> None:
 )
 def test_refuses(values: dict[str, str], told: str) -> None:
     with pytest.raises(UserError) as caught:
-        changed(Outer(), values)
+        Outer().changed(values)
     assert told in str(caught.value)

@@ -81,7 +81,7 @@ def test_trains_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_copy_may_be_changed(tmp_path: Path) -> None:
     found = train(tmp_path)
-    copy = found.copy(CPU)
+    copy = found.copy()
     with torch.no_grad():
         copy.output.weight.zero_()
     assert found.classifier.output.weight.abs().sum() > 0
@@ -120,7 +120,7 @@ def test_refuses_a_truncated_state(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_precision_is_that_of_the_settings(precision: str, tmp_path: Path) -> None:
     found = train(tmp_path, wanted(precision=precision))
     reduced = precision == "bfloat16"
-    assert found.classifier.reduced == found.copy(CPU).reduced == reduced
+    assert found.classifier.reduced == found.copy().reduced == reduced
     assert found.record["precision"] == ("bfloat16" if reduced else "float32")
     assert found.record["held_out_top1"] > 0.8
 

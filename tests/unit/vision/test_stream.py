@@ -4,10 +4,11 @@ from pathlib import Path
 
 import torch
 
-from hebblm.vision.backbones import Classifier, build_classifier
+from hebblm.vision.backbones.catalogue import build_classifier
+from hebblm.vision.backbones.classifier import Classifier
 from hebblm.vision.new_classes.learning import features, learn, rmsprop
 from hebblm.vision.new_classes.pictures import Pictures, statistics
-from hebblm.vision.new_classes.stream import Trajectory, stream
+from hebblm.vision.new_classes.stream import load_blocks, save_blocks, stream
 
 from .class_samples import CPU, classes
 
@@ -18,11 +19,6 @@ ORDER = torch.randperm(len(IMAGES), generator=torch.Generator().manual_seed(3))[
 
 def network() -> Classifier:
     return build_classifier("cnn2-w16", 6, 1)
-
-
-def trajectory() -> Trajectory:
-    found = stream(network(), PICTURES, ORDER, interval=8, lr=1e-3)
-    return Trajectory.of(found, lambda pictures: None)
 
 
 def test_each_block_is_seen_by_a_network_that_learnt_from_all_before_it() -> None:
@@ -38,19 +34,13 @@ def test_each_block_is_seen_by_a_network_that_learnt_from_all_before_it() -> Non
         learn(plain, optimizer, pictures, block.labels)
 
 
-def test_a_trajectory_repeats_its_blocks() -> None:
+def test_blocks_survive_the_disk(tmp_path: Path) -> None:
     made = list(stream(network(), PICTURES, ORDER, interval=8, lr=1e-3))
-    for one, other in zip(trajectory().blocks(), made, strict=True):
+    save_blocks(tmp_path / "t", made, "run")
+    after = load_blocks(tmp_path / "t", "run", CPU)
+    assert after is not None
+    for one, other in zip(after, made, strict=True):
         assert torch.equal(one.hidden, other.hidden)
         assert torch.equal(one.labels, other.labels)
         assert torch.equal(one.head.logits(one.hidden), other.head.logits(other.hidden))
-
-
-def test_a_trajectory_survives_the_disk(tmp_path: Path) -> None:
-    before = trajectory()
-    before.save(tmp_path / "t", "run")
-    after = Trajectory.load(tmp_path / "t", "run", CPU)
-    assert after is not None
-    for name in ("weights", "biases", "hidden", "labels", "sizes"):
-        assert torch.equal(getattr(before, name), getattr(after, name))
-    assert Trajectory.load(tmp_path / "none", "run", CPU) is None
+    assert load_blocks(tmp_path / "none", "run", CPU) is None

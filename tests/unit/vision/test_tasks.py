@@ -28,7 +28,7 @@ def test_held_out_samples_are_in_no_task() -> None:
 
 
 def test_a_seed_decides() -> None:
-    first, again, other = (draw(patterns(), TINY, seed).tensors() for seed in (1, 1, 2))
+    first, again, other = (vars(draw(patterns(), TINY, seed)) for seed in (1, 1, 2))
     assert all(torch.equal(first[name], again[name]) for name in first)
     assert not any(torch.equal(first[name], other[name]) for name in first)
 
@@ -42,8 +42,8 @@ def test_more_tasks_leave_the_first_as_they_are() -> None:
 
 def test_a_task_shows_its_own_order_of_pixels() -> None:
     dataset = patterns()
-    drawn = draw(dataset, TINY, 1)
-    stream = TaskStream(dataset, drawn, CPU)
+    stream = TaskStream(dataset, TINY, 1, CPU)
+    drawn = stream.drawn
     pixels, labels = stream.train(2)
     sample = drawn.train[2, 5]
     plain = dataset.train.pixels[sample].flatten() / 255
@@ -57,7 +57,7 @@ def test_a_task_shows_its_own_order_of_pixels() -> None:
 
 
 def test_counts_add_up_over_tasks() -> None:
-    stream = TaskStream(patterns(), draw(patterns(), TINY, 1), CPU)
+    stream = TaskStream(patterns(), TINY, 1, CPU)
     expected = sum(torch.bincount(stream.train(task)[1], minlength=3) for task in range(2))
     assert torch.equal(stream.counts(2), torch.as_tensor(expected))
 
