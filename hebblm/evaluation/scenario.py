@@ -31,7 +31,7 @@ from hebblm.text.subword_corpus import SubwordCorpus, encode_subwords
 from hebblm.text.subwords import Subwords
 
 if TYPE_CHECKING:
-    from hebblm.evaluation.position import Saved
+    from hebblm.evaluation.saved import Saved
 
 
 @dataclass(slots=True)
