@@ -93,9 +93,7 @@ class Scenario:
     @property
     def training_tokenizer(self) -> Mapping[str, Any] | None:
         """What split the source's text into tokens, None where it is not at hand."""
-        if isinstance(self.train, SubwordCorpus):
-            return self.train.describe()
-        return None if self.train is None else self.train.meta.tokenizer
+        return None if self.train is None else self.train.describe()
 
     def pieces(self) -> dict[str, Any]:
         """Return what a result records of the pieces that were scored or, where tokens are words, of a part's text."""

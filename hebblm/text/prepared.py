@@ -127,6 +127,10 @@ class PreparedCorpus:
         """Return the tokeniser the corpus was written with."""
         return load_tokenizer(dict(self.meta.tokenizer), self.folder)
 
+    def describe(self) -> Mapping[str, Any]:
+        """Return what a result records of the tokeniser."""
+        return self.meta.tokenizer
+
 
 def load_prepared(folder: Path) -> PreparedCorpus:
     """Open a binarised corpus and verify its files.
