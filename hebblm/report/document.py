@@ -29,7 +29,7 @@ from hebblm.report.summary import summary_table, verdict
 from hebblm.report.table import Table
 from hebblm.report.tables import comparison_table, frequency_table, paper_tables, side_by_side
 from hebblm.report.templating import HTML, MARKDOWN
-from hebblm.report.tokens import TokenLosses, with_parts, with_running, word_table
+from hebblm.report.tokens import TokenLosses, completed, word_table
 
 FORMATS = ("md", "csv", "tex", "html", "png", "svg")
 DEFAULT_FORMATS = ("md", "csv", "tex", "html", "png")
@@ -84,7 +84,7 @@ def write_report(
     chosen = check_formats(formats)
     words = None
     if tokens is not None:
-        result = with_parts(with_running(result, tokens), tokens)
+        result = completed(result, tokens)
         words = word_table(result, tokens)
     tables = [*_findings(result), *paper_tables(result), *([words] if words is not None else [])]
     made = plots.figures(result, plotted) if {*plots.KINDS, "html"} & set(chosen) else {}

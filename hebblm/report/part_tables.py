@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from hebblm.report.gains import LEAST_BLOCKS, Bootstrap, Gain
+from hebblm.report.gains import LEAST_BLOCKS, Gain
 from hebblm.report.methods import DYNAMIC, name_of, ordered
 from hebblm.report.numbers import MISSING, perplexity
 from hebblm.report.parts import ALL, KNOWN, OCCURRENCES, OOV_BY_OCCURRENCE, largest_gap
@@ -169,7 +169,7 @@ def interval_text(gain: Gain, mark: str = "") -> str:
 
 def _interval_note(result: Result) -> str:
     """Say what the signs mean and how the intervals were found."""
-    config = Bootstrap.of(result.extra.get("bootstrap", {}))
+    config = result.bootstrap
     return (
         f"Loss of the base minus that of the method; ± half of the {100 * config.level:g} % interval, * where it "
         f"leaves out 0: {config.resamples:,} resamples of blocks of {config.block} tokens; parts in fewer than "
