@@ -108,9 +108,8 @@ def _at_the_end_of_its_grid(claim: Claim, result: Result) -> str | None:
     """A better value may lie beyond what was tried."""
     found = []
     for name, value in _settings(claim, result).items():
-        tried = [
-            point for point in getattr(Grid(), _GRIDS.get(name, "tempered")) if not isinstance(point, str)
-        ]
+        points = getattr(Grid(), _GRIDS[name]) if name in _GRIDS else ()
+        tried = [point for point in points if not isinstance(point, str)]
         if tried and value in (min(tried), max(tried)):
             found.append(f"{name} = {value:g}, the {'least' if value == min(tried) else 'largest'} tried")
     return ", ".join(found) or None
