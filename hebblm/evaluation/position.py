@@ -20,7 +20,7 @@ from hebblm.adapt.batch import Lesson
 from hebblm.errors import UserError
 from hebblm.evaluation.loop import Scores
 from hebblm.evaluation.notes import Noting
-from hebblm.evaluation.parts import placed
+from hebblm.evaluation.parts import placed, prefixed, under
 from hebblm.evaluation.streams import Layout
 from hebblm.files import atomic_path
 from hebblm.models.base import State, StreamBase
@@ -100,10 +100,10 @@ class Position:
         if layout.spread:
             self._hear()
         traffic.sent, traffic.seconds = traffic.sent + record["sent"], traffic.seconds + record["waited"]
-        self.base.go_on(_under("base", state))
+        self.base.go_on(under("base: ", state))
         for number, context in enumerate(contexts):
             context.set_head(self.base.head)
-            context.go_on(_under(f"context {number}", state))
+            context.go_on(under(f"context {number}: ", state))
         scores.add(record["totals"])
         scores.earlier_seconds = record["clock"]
         done = sum(min(length, place) for length in layout.lengths)
@@ -143,9 +143,9 @@ class Position:
         if place > self._begin:
             self._write(_part(self._parts), {"begin": self._begin, "end": place}, self._part(place))
             self._parts, self._begin = self._parts + 1, place
-        state = _named("base", self.base.position())
+        state = prefixed("base: ", self.base.position())
         for number, context in enumerate(self._contexts):
-            state |= _named(f"context {number}", context.position())
+            state |= prefixed(f"context {number}: ", context.position())
         record = {
             "place": place,
             "parts": self._parts,
@@ -176,7 +176,7 @@ class Position:
             found[f"errors {index}"] = torch.tensor(scores.errors[name][since:], dtype=torch.float64)
             self._errors[name] = len(scores.errors[name])
         for index, observer in enumerate(self.noting):
-            found |= _named(f"notes {index}", observer.noted())
+            found |= prefixed(f"notes {index}: ", observer.noted())
         if written:
             dtype = self._contexts[0].memory.dtype
             sizes = [(step, owner, len(lesson.labels)) for step, owner, lesson in written]
@@ -198,7 +198,7 @@ class Position:
             self._errors[name] = len(scores.errors[name])
         self._begin = int(record["end"])
         for index, observer in enumerate(self.noting):
-            observer.recall(_under(f"notes {index}", part))
+            observer.recall(under(f"notes {index}: ", part))
         if "sizes" not in part:
             return
         self._told.append((part["sizes"][:, [0, 2]], part["labels"]))
@@ -266,14 +266,3 @@ def _alone(tensor: Tensor) -> Tensor:
     """Return a tensor as it is written: on the CPU, in one run, and sharing memory with no other."""
     plain = tensor.detach().cpu().contiguous()
     return plain if plain.untyped_storage().nbytes() == plain.nbytes else plain.clone()
-
-
-def _named(group: str, tensors: Mapping[str, Tensor]) -> State:
-    """Return tensors under the name of a group; see :func:`_under`."""
-    return {f"{group}: {name}": tensor for name, tensor in tensors.items()}
-
-
-def _under(group: str, tensors: Mapping[str, Tensor]) -> State:
-    """Return the tensors of a group under their own names."""
-    begin = f"{group}: "
-    return {name.removeprefix(begin): tensor for name, tensor in tensors.items() if name.startswith(begin)}
