@@ -191,11 +191,9 @@ def _text(
         own = load_tokenizer(
             trained_on(config.checkpoint).get("tokenizer", {"name": "whitespace"}), config.checkpoint
         )
-    fit = fitting(file, own, dictionary, policy, config.tokenizer)
-    if fit.reason:
-        say(fit.reason)
-    corpus = foreign_text(file, fit.tokenizer, whole=whole)
-    key = f"{sha256(file)[:16]}-{hash_of(fit.tokenizer.spec())}-{policy}{'' if whole else '-split'}"
+    tokenizer = fitting(file, own, dictionary, policy, config.tokenizer)
+    corpus = foreign_text(file, tokenizer, whole=whole)
+    key = f"{sha256(file)[:16]}-{hash_of(tokenizer.spec())}-{policy}{'' if whole else '-split'}"
     return prepare(corpus, normalization=policy, destdir=cache_dir() / "corpora" / f"text-{key}")
 
 
