@@ -26,6 +26,11 @@ def reason(error: OSError) -> str:
     return os.strerror(error.errno) if error.errno else str(error) or type(error).__name__
 
 
+def unwritable(path: object, error: OSError) -> UserError:
+    """Return the error for a file or folder that the system does not let be written."""
+    return UserError(f"cannot write {path}: {reason(error)}; choose a place with space and permission")
+
+
 def unreadable(path: object, error: OSError) -> UserError:
     """Return the error for a file that the system does not let be read."""
     if isinstance(error, FileNotFoundError):

@@ -17,7 +17,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from hebblm.errors import UserError, reason, unreadable
+from hebblm.errors import UserError, unreadable, unwritable
 
 T = TypeVar("T")
 Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 62))]
@@ -68,9 +68,7 @@ def atomic_path(path: Path, *, directory: bool = False) -> Iterator[Path]:
             and not _concerns(error.filename, path, temporary)
         ):
             raise
-        raise UserError(
-            f"cannot write {path}: {reason(error)}; choose a place with space and permission"
-        ) from error
+        raise unwritable(path, error) from error
     except BaseException:
         _remove(temporary)
         raise
@@ -110,10 +108,9 @@ def _remove(path: Path | None) -> None:
         path.unlink(missing_ok=True)
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write ``text`` as UTF-8, atomically."""
-    with atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8", newline="\n")
+def write_text(path: Path, text: str) -> Path:
+    """Write ``text`` as UTF-8, atomically, and return its path."""
+    return write_bytes(path, text.encode())
 
 
 def write_bytes(path: Path, data: bytes) -> Path:
@@ -222,9 +219,7 @@ def check_writable(folder: Path) -> None:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise UserError(
-            f"cannot write {folder}: {reason(error)}; choose a place with space and permission"
-        ) from error
+        raise unwritable(folder, error) from error
     finally:
         for place in made:
             with contextlib.suppress(OSError):

@@ -95,16 +95,11 @@ def evaluate(
     ranks = current()
     _check_ranks(asked, ranks.size)
     scenario, record = asked.open("evaluate", command)
-    from hebblm.evaluation.position import going_on
     from hebblm.evaluation.run import run_scenario
+    from hebblm.evaluation.saved import going_on
     from hebblm.report import Result
 
-    beside: dict[str, Any] = {
-        "methods": methods,
-        "log_neighbors": log_neighbors,
-        "forgetting": forgetting,
-        **({} if ranks.size == 1 else {"rank": ranks.rank, "ranks": ranks.size}),
-    }
+    beside = {"methods": methods, "log_neighbors": log_neighbors, "forgetting": forgetting}
     with going_on(scenario, asked.settings, record, beside):
         found = run_scenario(
             scenario,
@@ -149,7 +144,7 @@ def compare_readings(
     asked = _Asked.of(model, target, output_path=output_path, **options)
     _one_stream(asked.config, "readings are compared on a single stream")
     scenario, record = asked.open("front.compare_readings", command)
-    from hebblm.evaluation.position import going_on
+    from hebblm.evaluation.saved import going_on
     from hebblm.report.readings import FILE_NAME
     from hebblm.tuning import readings
 
@@ -201,7 +196,7 @@ def tune(
     ranks = current()
     with ranks.in_turn():
         scenario, record = asked.open("tune", command)
-    from hebblm.evaluation.position import going_on
+    from hebblm.evaluation.saved import going_on
     from hebblm.tuning.grid import Grid
     from hebblm.tuning.search import write_tuned
     from hebblm.tuning.tune import tune
@@ -213,10 +208,7 @@ def tune(
         )
     fixed = {name: asked.settings.of(name) for name in map(plain_name, settings or {})}
     grid, tuned = Grid(), {"dynamic": dynamic, "fixed": fixed, "methods": sorted(methods)}
-    beside: dict[str, Any] = {"tune": tuned, "grid": asdict(grid)}
-    if ranks.size > 1:
-        beside |= {"rank": ranks.rank, "ranks": ranks.size}
-    with going_on(scenario, asked.settings, record, beside):
+    with going_on(scenario, asked.settings, record, {"tune": tuned, "grid": asdict(grid)}):
         found = tune(scenario, asked.settings, grid, dynamic=dynamic, fixed=fixed, methods=methods)
         if asked.folder is not None and ranks.leads:
             write_tuned(found, scenario, record, asked.folder)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from hebblm.errors import UserError, reason
+from hebblm.errors import UserError, unwritable
 from hebblm.files import umask
 from hebblm.progress import say
 
@@ -51,9 +51,7 @@ def held(path: Path, what: str, *, wait: bool = True) -> Iterator[bool]:
             lock.acquire()
         place.write_text(f"{Path(sys.argv[0]).name} (process {os.getpid()})", encoding="utf-8")
     except OSError as error:
-        raise UserError(
-            f"cannot write {path}: {reason(error)}; choose a place with space and permission"
-        ) from error
+        raise unwritable(path, error) from error
     try:
         yield waited
     finally:

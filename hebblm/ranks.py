@@ -11,7 +11,7 @@ import ipaddress
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
@@ -166,18 +166,6 @@ class Ranks:
 
         words = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
         return [json.loads(each.numpy().tobytes()) for each in self.gather(words)]
-
-    def collected(self, results: Mapping[int, T]) -> list[T] | None:
-        """Return the results of all tasks, by number, on the first rank; None on others.
-
-        Args:
-            results: of this rank's :meth:`tasks`, by number: values as JSON has them.
-        """
-        parts = self.told(list(results.items()))
-        if not self.leads:
-            return None
-        found = {index: result for part in parts for index, result in part}
-        return [found[index] for index in sorted(found)]
 
     def wait(self) -> None:
         """Wait until every rank is here, however long that takes."""

@@ -118,7 +118,7 @@ class Reader:
             self._base.head,
             self._memory,
             k=k,
-            train_counts=self._training_counts(device),
+            train_counts=torch.tensor([*vocabulary.counts, *[0] * len(vocabulary.words)], device=device),
             new_classes=self._new_words(device),
             window=self._rule.needs.window,
         )
@@ -407,11 +407,6 @@ class Reader:
         if self.vocabulary.unknown is None:
             return None
         return torch.arange(len(self.vocabulary), device=device) >= self.vocabulary.known
-
-    def _training_counts(self, device: torch.device) -> Tensor:
-        """Return how often each word was seen in training (V,), never for new ones."""
-        counts = [*self.vocabulary.counts, *[0] * len(self.vocabulary.words)]
-        return torch.tensor(counts, device=device)
 
 
 def _are_documents(text: Text | Sequence[Text]) -> bool:

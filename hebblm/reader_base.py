@@ -10,6 +10,7 @@ from torch import Tensor
 
 from hebblm.adapt import EvalBatch
 from hebblm.errors import UserError
+from hebblm.evaluation.parts import prefixed, under
 from hebblm.models.base import LearningBase, State, StreamBase
 from hebblm.models.dynamic import DynamicBase
 from hebblm.types import OutputHead
@@ -76,14 +77,12 @@ class ReaderBase:
     def state(self) -> State:
         """Return where it stands in the stream, weights apart."""
         beside = {} if self._trained is None else self._trained.state()
-        return {**self._base.state(), **{f"{_TRAINED}{name}": value for name, value in beside.items()}}
+        return {**self._base.state(), **prefixed(_TRAINED, beside)}
 
     def restore(self, state: State) -> None:
         """Go on from such a state, of a base that moves or not; the weights stay as they are."""
         moving = {name: value for name, value in state.items() if not name.startswith(_TRAINED)}
-        trained = {
-            name.removeprefix(_TRAINED): value for name, value in state.items() if name.startswith(_TRAINED)
-        }
+        trained = under(_TRAINED, state)
         for base in self._both:
             base.restore(moving if base is self._base and self._trained is not None else trained or moving)
 

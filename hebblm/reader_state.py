@@ -14,6 +14,7 @@ from torch import Tensor
 
 from awd_lstm.files import file_sha256, save_file
 from hebblm.errors import UserError
+from hebblm.evaluation.parts import prefixed, under
 from hebblm.files import atomic_path, read_record, write_json
 from hebblm.memory import AnyMemory, load_memory, save_memory
 from hebblm.memory.persistence import read_about
@@ -95,7 +96,7 @@ def save_reader(folder: Path, owner: Owner, known: Opened, made: dict[str, Any])
         "recent.keys": known.recent[0],
         "recent.labels": known.recent[1],
         **{f"state.{name.replace(' ', '.')}": tensor for name, tensor in known.state.items()},
-        **{f"{WEIGHT}{name}": tensor for name, tensor in known.weights.items()},
+        **prefixed(WEIGHT, known.weights),
     }
     with atomic_path(folder, directory=True) as temporary:
         save_memory(
@@ -133,11 +134,7 @@ def open_reader(folder: Path, owner: Owner, device: torch.device) -> Opened:
     if not (folder / PLACE).is_file() or file_sha256(folder / PLACE) != document.place_sha256:
         raise UserError(f"{folder / PLACE} is missing or was changed; read the text anew")
     place = {name: value.to(device) for name, value in load_file(folder / PLACE).items()}
-    state = {
-        name.removeprefix("state.").replace(".", " "): tensor
-        for name, tensor in place.items()
-        if name.startswith("state.")
-    }
+    state = {name.replace(".", " "): tensor for name, tensor in under("state.", place).items()}
     return Opened(
         remembered(folder / MEMORY),
         tuple(document.words),
@@ -146,5 +143,5 @@ def open_reader(folder: Path, owner: Owner, device: torch.device) -> Opened:
         place["observed"],
         (place["recent.keys"], place["recent.labels"]),
         document.shares,
-        {name.removeprefix(WEIGHT): tensor for name, tensor in place.items() if name.startswith(WEIGHT)},
+        under(WEIGHT, place),
     )

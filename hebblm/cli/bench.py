@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rich.console import Console
-
 from hebblm.bench.configs import AdaptConfig, EvalConfig, RetrieveConfig, TrainConfig
-from hebblm.cli.common import guarded, parse
+from hebblm.cli.common import Main, choosing, options, parse, tell
 from hebblm.errors import UserError
 from hebblm.files import write_text
 from hebblm.models.device import check_device
 from hebblm.provenance import command_line
-from hebblm.suggest import unknown
 
 if TYPE_CHECKING:  # it loads torch, and is imported once the command line is known to make sense
     from hebblm.bench.record import Row
@@ -103,27 +101,9 @@ class PlotConfig:
             raise UserError(f"output_path = {self.output_path} must end in .png or .svg")
 
 
-@guarded(PROG)
-def main(argv: list[str] | None = None) -> int:
-    """Measure, or show what was measured."""
-    arguments = sys.argv[1:] if argv is None else argv
-    subcommands = (*MEASUREMENTS, "table", "plot")
-    name, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
-    if name in ("-h", "--help"):
-        print(f"usage: {PROG} {{{','.join(subcommands)}}} [options]   (each has its own --help)")
-        return 0
-    if name in MEASUREMENTS:
-        return _measure(name, rest, command_line(PROG, arguments))
-    if name == "table":
-        return _table(rest)
-    if name == "plot":
-        return _plot(rest)
-    raise unknown("subcommand", name, subcommands, f"choose {', '.join(subcommands)}")
-
-
-def _measure(name: str, argv: list[str], command: str) -> int:
+def _measure(name: str, argv: list[str]) -> int:
     """Run a measurement and print its rows as they come."""
-    chosen = MEASUREMENTS[name]
+    chosen, command = MEASUREMENTS[name], command_line(PROG, [name, *argv])
     config = parse(
         chosen.config,
         [*SMOKE[name].split(), *argv] if _smoke(argv) else argv,
@@ -135,15 +115,14 @@ def _measure(name: str, argv: list[str], command: str) -> int:
     from hebblm.bench.session import run_bench
 
     module = import_module(f"hebblm.bench.{chosen.module}")
-    console = Console()
 
     def show(row: Row) -> None:
         for line in lines(row):
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
+            tell(line)
 
     run_bench(name, config, module.case_count(config), module.measure, command=command, finished=show)
     if config.json is not None:
-        console.print(f"measurements in {config.json}", markup=False, highlight=False, soft_wrap=True)
+        tell(f"measurements in {config.json}")
     return 0
 
 
@@ -170,15 +149,9 @@ def lines(row: Row) -> list[str]:
     return found
 
 
-def _table(argv: list[str]) -> int:
-    """Write what was measured as Markdown."""
-    config = parse(
-        TableConfig,
-        argv,
-        prog=f"{PROG} table",
-        description="Every cost beside that of its plain form, as Markdown.",
-        example=f"{PROG} table adapt.json retrieve.json eval.json",
-    )
+@options(f"{PROG} table", TableConfig, f"{PROG} table adapt.json retrieve.json eval.json")
+def _table(config: TableConfig, argv: list[str]) -> None:
+    """Every cost beside that of its plain form, as Markdown."""
     from hebblm.bench.record import BenchResult
     from hebblm.bench.tables import cost_tables
     from hebblm.report.render import to_markdown
@@ -189,24 +162,20 @@ def _table(argv: list[str]) -> int:
         print(text)
     else:
         write_text(config.output_path, text)
-    return 0
 
 
-def _plot(argv: list[str]) -> int:
-    """Draw the cost against memory size, vocabulary and steps."""
-    config = parse(
-        PlotConfig,
-        argv,
-        prog=f"{PROG} plot",
-        description="Cost against memory size, vocabulary and steps.",
-        example=f"{PROG} plot adapt.json retrieve.json eval.json --output-path cost.png",
-    )
+@options(f"{PROG} plot", PlotConfig, f"{PROG} plot adapt.json retrieve.json eval.json --output-path cost.png")
+def _plot(config: PlotConfig, argv: list[str]) -> None:
+    """Cost against memory size, vocabulary and steps."""
     from hebblm.bench.plots import cost_figure
     from hebblm.bench.record import BenchResult
     from hebblm.report.plots import save
 
     save(cost_figure([BenchResult.load(path) for path in config.files]), config.output_path)
-    return 0
+
+
+_MEASURED: dict[str, Main] = {name: partial(_measure, name) for name in MEASUREMENTS}
+main = choosing(PROG, {**_MEASURED, "table": _table, "plot": _plot})
 
 
 if __name__ == "__main__":

@@ -9,11 +9,12 @@ import os
 import sys
 import time
 from argparse import ArgumentError, RawDescriptionHelpFormatter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, TextIO, TypeVar, get_args, get_type_hints
 
 import docstring_parser
 from jsonargparse import ArgumentParser, DefaultHelpFormatter
+from rich.console import Console
 
 from awd_lstm.document import CheckpointError
 from hebblm.cli.plain import ConfigFile, check_numbers
@@ -22,6 +23,7 @@ from hebblm.ranks import LostRankError, leads
 from hebblm.suggest import unknown
 
 C = TypeVar("C")
+C_contra = TypeVar("C_contra", contravariant=True)
 GRACE, LOST = 5.0, 30.0
 """Seconds that a rank waits with an error that another one may have told, or surely has told, before it speaks: whoever
 started the ranks ends this one meanwhile."""
@@ -31,6 +33,13 @@ class Main(Protocol):
     """A command: its arguments, or those of the process; returns the exit status."""
 
     def __call__(self, argv: list[str] | None = None) -> int:
+        """Run."""
+
+
+class Run(Protocol[C_contra]):
+    """What a command does with its options and the words that it was given; returns the exit status, None for 0."""
+
+    def __call__(self, config: C_contra, argv: list[str], /) -> int | None:
         """Run."""
 
 
@@ -100,6 +109,46 @@ def parse(config: type[C], argv: list[str] | None, *, prog: str, description: st
             if option.partition(".")[0] not in known:
                 raise unknown("option", option, known, f"see {prog} --help") from error
         raise UserError(f"{_innermost(error)} (see {prog} --help)") from error
+
+
+def options(prog: str, config: type[C], example: str) -> Callable[[Run[C]], Main]:
+    """Give a command its options, see :func:`parse`; its docstring is what its help says of it."""
+
+    def decorate(run: Run[C]) -> Main:
+        description = " ".join((run.__doc__ or "").split())
+
+        def main(argv: list[str] | None = None) -> int:
+            words = sys.argv[1:] if argv is None else argv
+            return run(parse(config, words, prog=prog, description=description, example=example), words) or 0
+
+        return main
+
+    return decorate
+
+
+def command(prog: str, config: type[C], example: str) -> Callable[[Run[C]], Main]:
+    """Make a command of what it does: with options, and guarded."""
+    return lambda run: guarded(prog)(options(prog, config, example)(run))
+
+
+def choosing(prog: str, subcommands: Mapping[str, Main]) -> Main:
+    """Return the command whose first argument names one of some others."""
+
+    def main(argv: list[str] | None = None) -> int:
+        name, *rest = (sys.argv[1:] if argv is None else argv) or [""]
+        if name in ("-h", "--help"):
+            print(f"usage: {prog} {{{','.join(subcommands)}}} [options]   (each has its own --help)")
+            return 0
+        if name not in subcommands:
+            raise unknown("subcommand", name, subcommands, f"choose {', '.join(subcommands)}")
+        return subcommands[name](rest)
+
+    return guarded(prog)(main)
+
+
+def tell(line: str) -> None:
+    """Print a line as it is."""
+    Console().print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def guarded(prog: str) -> Callable[[Main], Main]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from rich.console import Console
 
 from hebblm.adapt.methods import DEFAULT_METHODS, named
-from hebblm.cli.common import guarded, parse
+from hebblm.cli.common import command, tell
 from hebblm.cli.lists import print_models, print_settings
 from hebblm.cli.processes import check_processes, spread
 from hebblm.errors import UserError
@@ -79,31 +79,24 @@ class EvalConfig(ScenarioConfig):
             raise UserError(f"--method {self.method} and --set mbpa.method=... name the same; use one")
 
 
-@guarded(PROG)
-def main(argv: list[str] | None = None) -> int:
-    """Evaluate."""
-    config = parse(
-        EvalConfig,
-        argv,
-        prog=PROG,
-        description="Read a text with a base model and every adaptation method, and say who predicts it best.",
-        example="hebblm-eval --cross-domain wt2-to-ptb --output-path results/wt2-to-ptb",
-    )
-    console = Console()
+@command(PROG, EvalConfig, "hebblm-eval --cross-domain wt2-to-ptb --output-path results/wt2-to-ptb")
+def main(config: EvalConfig, argv: list[str]) -> int:
+    """Read a text with a base model and every adaptation method, and say who predicts it best."""
     if config.models or config.settings:
-        (print_models if config.models else print_settings)(console)
+        (print_models if config.models else print_settings)()
         return 0
     if (status := spread(config.processes, PROG, "hebblm.cli.eval", argv)) is not None:
         return status
     with opened(config.device):
-        return _evaluate(config, argv, console)
+        _evaluate(config, argv)
+    return 0
 
 
-def _evaluate(config: EvalConfig, argv: list[str] | None, console: Console) -> int:
+def _evaluate(config: EvalConfig, argv: list[str]) -> None:
     """Evaluate as one of the processes that were started."""
     form = {} if config.method is None else {"mbpa.method": config.method}
     asked: dict[str, Any] = {
-        **{f.name: getattr(config, f.name) for f in fields(ScenarioConfig)},
+        **config.scenario(),
         "methods": named(config.methods),
         "hyperparameters": config.hyperparameters,
         "values": config.values,
@@ -116,7 +109,7 @@ def _evaluate(config: EvalConfig, argv: list[str] | None, console: Console) -> i
         from hebblm.report.console import print_table
         from hebblm.report.readings import readings_table
 
-        print_table(readings_table({readings.label: readings}), console)
+        print_table(readings_table({readings.label: readings}), Console())
     else:
         result = evaluate(
             **asked,
@@ -127,15 +120,12 @@ def _evaluate(config: EvalConfig, argv: list[str] | None, console: Console) -> i
         )
         from hebblm.report import print_summary
 
-        print_summary(result, console)
+        print_summary(result, Console())
     if config.output_path is not None:
         what = "readings" if config.readings else "results"
-        console.print(f"{what} in {config.output_path}", soft_wrap=True)
+        tell(f"{what} in {config.output_path}")
     elif not config.readings:
-        console.print(
-            "For training counts, new words by occurrence, plots and settings add --output-path DIR"
-        )
-    return 0
+        tell("For training counts, new words by occurrence, plots and settings add --output-path DIR")
 
 
 if __name__ == "__main__":

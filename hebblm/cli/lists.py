@@ -5,8 +5,10 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
+from hebblm.cli.common import tell
 
-def print_models(console: Console) -> None:
+
+def print_models() -> None:
     """Print the models that ship, one a line."""
     from hebblm.models.catalog import shipped_models
 
@@ -19,12 +21,12 @@ def print_models(console: Console) -> None:
             f"{model.parameters:,}",
             f"{model.valid_perplexity:.2f}",
         )
-    console.print(table)
+    Console().print(table)
 
 
-def print_settings(console: Console) -> None:
+def print_settings() -> None:
     """Print every hyper-parameter as it can be given to ``--set``, with its default value."""
     from hebblm.evaluation.hyperparameters import defaults
 
     for name, value in defaults().items():
-        console.print(f"{name}={value}", highlight=False, markup=False, soft_wrap=True)
+        tell(f"{name}={value}")

@@ -6,16 +6,13 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rich.console import Console
-
-from hebblm.cli.common import guarded, parse
+from hebblm.cli.common import choosing, options, tell
 from hebblm.cli.processes import check_processes, spread
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, parse_settings
 from hebblm.models.catalog import model_folder
 from hebblm.models.device import check_device
 from hebblm.ranks import opened
-from hebblm.suggest import unknown
 
 PROG = "hebblm-memory"
 
@@ -74,29 +71,11 @@ class MergeConfig:
     out: Path
 
 
-@guarded(PROG)
-def main(argv: list[str] | None = None) -> int:
-    """Build, tell about, or merge."""
-    arguments = sys.argv[1:] if argv is None else argv
-    subcommands = {"build": _build, "info": _info, "merge": _merge}
-    name, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
-    if name in ("-h", "--help"):
-        print(f"usage: {PROG} {{{','.join(subcommands)}}} [options]   (each has its own --help)")
-        return 0
-    if name not in subcommands:
-        raise unknown("subcommand", name, subcommands, f"choose {', '.join(subcommands)}")
-    return subcommands[name](rest, Console(highlight=False, soft_wrap=True, markup=False))
-
-
-def _build(argv: list[str], console: Console) -> int:
-    """Fill a memory with texts."""
-    config = parse(
-        BuildConfig,
-        argv,
-        prog=f"{PROG} build",
-        description="Remember texts: hidden states of a model and the words that followed. Interrupted, it goes on.",
-        example=f"{PROG} build --model small-wt2-raw --text novels/ --out memories/novels",
-    )
+@options(
+    f"{PROG} build", BuildConfig, f"{PROG} build --model small-wt2-raw --text novels/ --out memories/novels"
+)
+def _build(config: BuildConfig, argv: list[str]) -> int:
+    """Remember texts: hidden states of a model and the words that followed. Interrupted, it goes on."""
     check_processes(config.processes)
     check_device(config.device)
     model_folder(config.model)
@@ -121,21 +100,13 @@ def _build(argv: list[str], console: Console) -> int:
         )
         vocabulary = lm.vocabulary.fresh()
         memory = build(lm.model, vocabulary, config.text, config.out, kept, name=lm.name, ranks=ranks)
-    console.print(
-        f"{len(memory):,} entries in {config.out}; hebblm-read {config.model} --memory {config.out}"
-    )
+    tell(f"{len(memory):,} entries in {config.out}; hebblm-read {config.model} --memory {config.out}")
     return 0
 
 
-def _info(argv: list[str], console: Console) -> int:
-    """Tell what a memory holds."""
-    config = parse(
-        InfoConfig,
-        argv,
-        prog=f"{PROG} info",
-        description="Tell what a memory holds, and check that its files are whole.",
-        example=f"{PROG} info memories/novels",
-    )
+@options(f"{PROG} info", InfoConfig, f"{PROG} info memories/novels")
+def _info(config: InfoConfig, argv: list[str]) -> None:
+    """Tell what a memory holds, and check that its files are whole."""
     from hebblm.corpus_memory import Held
 
     held = Held.of(config.folder)
@@ -153,26 +124,21 @@ def _info(argv: list[str], console: Console) -> int:
         "texts": len(texts) or "not recorded",
     }
     for name, value in rows.items():
-        console.print(f"{name:<12}{value}")
+        tell(f"{name:<12}{value}")
     for text in texts:
         size = f" ({text['bytes']:,} bytes)" if "bytes" in text else ""
-        console.print(f"  {text['path']}{size}")
-    return 0
+        tell(f"  {text['path']}{size}")
 
 
-def _merge(argv: list[str], console: Console) -> int:
-    """Make one memory of two."""
-    config = parse(
-        MergeConfig,
-        argv,
-        prog=f"{PROG} merge",
-        description="Make one memory of two of the same model, the second's entries behind the first's.",
-        example=f"{PROG} merge memories/novels memories/letters --out memories/both",
-    )
+@options(f"{PROG} merge", MergeConfig, f"{PROG} merge memories/novels memories/letters --out memories/both")
+def _merge(config: MergeConfig, argv: list[str]) -> None:
+    """Make one memory of two of the same model, the second's entries behind the first's."""
     from hebblm.corpus_memory import merge
 
-    console.print(f"{len(merge(config.first, config.second, config.out)):,} entries in {config.out}")
-    return 0
+    tell(f"{len(merge(config.first, config.second, config.out)):,} entries in {config.out}")
+
+
+main = choosing(PROG, {"build": _build, "info": _info, "merge": _merge})
 
 
 if __name__ == "__main__":

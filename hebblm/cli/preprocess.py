@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from rich.console import Console
-
-from hebblm.cli.common import guarded, parse
+from hebblm.cli.common import command, tell
 from hebblm.errors import UserError
 from hebblm.text.binarize import prepare, refuse_foreign
 from hebblm.text.corpora import Corpus, text_corpus
@@ -27,8 +25,6 @@ from hebblm.text.tokenizers import (
 
 PROG = "hebblm-preprocess"
 MUCH_UNKNOWN = 0.1
-DESCRIPTION = "Turn raw or tokenised UTF-8 text into a dictionary and binarised ids."
-EXAMPLE = "hebblm-preprocess --text novel.txt --tokenizer moses --min-count 2 --destdir corpora/novel"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,28 +98,27 @@ def _unsplit(dictionary: Dictionary) -> str | None:
     return max(joined, key=lambda symbol: joined[symbol], default=None)
 
 
-@guarded(PROG)
-def main(argv: list[str] | None = None) -> int:
-    """Run the command and return its exit status."""
-    config = parse(PreprocessConfig, argv, prog=PROG, description=DESCRIPTION, example=EXAMPLE)
+@command(
+    PROG,
+    PreprocessConfig,
+    "hebblm-preprocess --text novel.txt --tokenizer moses --min-count 2 --destdir corpora/novel",
+)
+def main(config: PreprocessConfig, argv: list[str]) -> None:
+    """Turn raw or tokenised UTF-8 text into a dictionary and binarised ids."""
     prepared = preprocess(config)
     meta = prepared.meta
-    console = Console(highlight=False, soft_wrap=True)
-    console.print(f"{prepared.folder}: {meta.vocabulary_size:,} symbols, {meta.normalization}, {meta.dtype}")
+    tell(f"{prepared.folder}: {meta.vocabulary_size:,} symbols, {meta.normalization}, {meta.dtype}")
     for name, split in meta.splits.items():
         literal = split.literal or 0
         unknown, rare = (100 * count / split.tokens for count in (literal, split.unknown - literal))
         much = name != "train" and rare > 100 * MUCH_UNKNOWN
-        console.print(
+        tell(
             f"  {name}: {split.tokens:,} tokens, {split.lines:,} lines, {split.words:,} words, "
             f"{split.bytes:,} bytes, {unknown:.2f} % <unk> in the text, {rare:.2f} % outside the dictionary"
             + (" (much: see --tokenizer and --min-count)" if much else "")
         )
     if isinstance(prepared.tokenizer(), WhitespaceTokenizer) and (word := _unsplit(prepared.dictionary)):
-        console.print(
-            f"warning: words stand with punctuation, such as {word!r}; try --tokenizer moses", markup=False
-        )
-    return 0
+        tell(f"warning: words stand with punctuation, such as {word!r}; try --tokenizer moses")
 
 
 if __name__ == "__main__":

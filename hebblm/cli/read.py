@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hebblm.adapt.methods import check_methods, unaliased
-from hebblm.cli.common import guarded, parse
+from hebblm.cli.common import command, tell
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import parse_settings
 from hebblm.models.catalog import model_folder
@@ -80,16 +80,9 @@ class ReadConfig:
             raise UserError(f"words = {self.words} and new_tokens = {self.new_tokens} must be at least 1")
 
 
-@guarded(PROG)
-def main(argv: list[str] | None = None) -> int:
-    """Read."""
-    config = parse(
-        ReadConfig,
-        argv,
-        prog=PROG,
-        description="Read a text with an adapting model, and see what it expects before and after.",
-        example=f'{PROG} tiny-pydoc-raw notes.txt --suggest "The function"',
-    )
+@command(PROG, ReadConfig, f'{PROG} tiny-pydoc-raw notes.txt --suggest "The function"')
+def main(config: ReadConfig, argv: list[str]) -> None:
+    """Read a text with an adapting model, and see what it expects before and after."""
     check_methods([unaliased(config.method)])
     check_device(config.device)
     model_folder(config.model)
@@ -108,7 +101,6 @@ def main(argv: list[str] | None = None) -> int:
         update_every=config.update_every,
         settings=settings,
     )
-    console = Console()
 
     def ask(when: str) -> None:
         if config.suggest is not None:
@@ -117,7 +109,7 @@ def main(argv: list[str] | None = None) -> int:
                 table.add_column(heading, justify="left" if heading == "Next word" else "right")
             for word, adapted, base in reader.suggest(config.suggest, config.words):
                 table.add_row(word, f"{adapted:.2%}", f"{base:.2%}")
-            console.print(table)
+            Console().print(table)
         if config.generate is not None:
             drawn = reader.generate(
                 config.generate,
@@ -125,25 +117,18 @@ def main(argv: list[str] | None = None) -> int:
                 temperature=config.temperature,
                 seed=config.seed,
             )
-            line = f"{when}: {config.generate} {drawn}"
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
+            tell(f"{when}: {config.generate} {drawn}")
 
     if config.files:
         ask("before reading")
     for path in config.files:
         known = len(reader.vocabulary.words)
         totals = _read(reader, path, learn=not config.read_only)
-        console.print(
-            f"{path}: {totals}, {len(reader.vocabulary.words) - known:,} new words",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
+        tell(f"{path}: {totals}, {len(reader.vocabulary.words) - known:,} new words")
     ask("after reading" if config.files else "now")
     if config.save is not None:
         reader.save(config.save)
-        console.print(f"what was read is in {config.save}; go on with --memory {config.save}", soft_wrap=True)
-    return 0
+        tell(f"what was read is in {config.save}; go on with --memory {config.save}")
 
 
 def _read(reader: Reader, path: Path, *, learn: bool) -> Totals:

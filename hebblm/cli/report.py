@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from hebblm.cli.common import guarded, parse
+from hebblm.cli.common import guarded, options, tell
 from hebblm.errors import UserError
 from hebblm.files import write_text
 from hebblm.report.methods import PLOTTED
@@ -57,18 +56,23 @@ class InspectConfig:
     output_path: Path | None = None
 
 
-def _inspect(config: InspectConfig) -> None:
-    """Write the page of one run."""
+@options(f"{PROG} inspect", InspectConfig, f"{PROG} inspect results/wt2-to-ptb --method hebb --tokens 5000")
+def _inspect(config: InspectConfig, argv: list[str]) -> None:
+    """One HTML page of a run's text, each token shaded by what a method gained or lost."""
     from hebblm.report.inspect_data import Inspection
     from hebblm.report.inspect_page import inspect_page
 
     path = config.run / "inspect.html" if config.output_path is None else config.output_path
     write_text(path, inspect_page(Inspection.load(config.run), method=config.method, count=config.tokens))
-    _say(f"Wrote {path}")
+    tell(f"Wrote {path}")
 
 
-def _report(config: ReportConfig) -> None:
-    """Write the reports of single results, and several side by side."""
+@options(PROG, ReportConfig, f"{PROG} results/wt2-to-ptb --format md,png --output-path reports")
+def _report(config: ReportConfig, argv: list[str]) -> None:
+    """Turn results into tables, plots and documents; several results are put side by side.
+
+    Further: hebblm-report inspect RUN (it has its own --help).
+    """
     if not config.results:
         raise UserError(f"no result given; name a folder that hebblm-eval wrote: {PROG} DIR")
     if config.plotted < 0:
@@ -98,12 +102,7 @@ def _report(config: ReportConfig) -> None:
         for label, (result, losses) in zip(labels, loaded, strict=True):
             place = directory / _file_name(label)
             written += write_report(result, place, formats=formats, tokens=losses, plotted=config.plotted)
-    _say(f"Wrote {len(written)} files to {directory}")
-
-
-def _say(line: str) -> None:
-    """Print a line as it is."""
-    Console().print(line, markup=False, highlight=False, soft_wrap=True)
+    tell(f"Wrote {len(written)} files to {directory}")
 
 
 def _print_beside_paper(results: list[Result], console: Console) -> None:
@@ -162,47 +161,11 @@ def _file_name(label: str) -> str:
     return "-".join("".join(character if character.isalnum() else " " for character in label).split())
 
 
-class Command(NamedTuple):
-    """A command: its options and what it does."""
-
-    config: type[Any]
-    run: Callable[[Any], None]
-    description: str
-    example: str
-
-
-REPORT = Command(
-    ReportConfig,
-    _report,
-    "Turn results into tables, plots and documents; several results are put side by side. "
-    f"Further: {PROG} inspect RUN (it has its own --help).",
-    f"{PROG} results/wt2-to-ptb --format md,png --output-path reports",
-)
-SUBCOMMANDS = {
-    "inspect": Command(
-        InspectConfig,
-        _inspect,
-        "One HTML page of a run's text, each token shaded by what a method gained or lost.",
-        f"{PROG} inspect results/wt2-to-ptb --method hebb --tokens 5000",
-    ),
-}
-
-
 @guarded(PROG)
 def main(argv: list[str] | None = None) -> int:
     """Run the command and return its exit status."""
-    arguments = sys.argv[1:] if argv is None else argv
-    name = arguments[0] if arguments and arguments[0] in SUBCOMMANDS else ""
-    chosen = SUBCOMMANDS.get(name, REPORT)
-    config = parse(
-        chosen.config,
-        arguments[1:] if name else arguments,
-        prog=f"{PROG} {name}".rstrip(),
-        description=chosen.description,
-        example=chosen.example,
-    )
-    chosen.run(config)
-    return 0
+    words = sys.argv[1:] if argv is None else argv
+    return _inspect(words[1:]) if words[:1] == ["inspect"] else _report(words)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from typing import Literal
 
 from awd_lstm import ARCHITECTURES, read_config
 from awd_lstm.document import CONFIG
-from hebblm.cli.common import guarded, parse
+from hebblm.cli.common import command
 from hebblm.cli.processes import check_processes, spread
 from hebblm.errors import UserError
 from hebblm.models.device import check_device, pick_device
@@ -56,16 +56,9 @@ class TrainConfig:
     processes: int = 1
 
 
-@guarded(PROG)
-def main(argv: list[str] | None = None) -> int:
-    """Train a base model."""
-    config = parse(
-        TrainConfig,
-        argv,
-        prog=PROG,
-        description="Train an AWD-LSTM base model; run the same command again to go on after an interruption.",
-        example="hebblm-train --corpus ptb --preset small",
-    )
+@command(PROG, TrainConfig, "hebblm-train --corpus ptb --preset small")
+def main(config: TrainConfig, argv: list[str]) -> int:
+    """Train an AWD-LSTM base model; run the same command again to go on after an interruption."""
     check_processes(config.processes)
     check_device(config.device)
     check_preset(config.preset)

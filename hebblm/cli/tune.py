@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hebblm.adapt.methods import TUNABLE, named
-from hebblm.cli.common import guarded, parse
+from hebblm.cli.common import command, tell
 from hebblm.cli.processes import check_processes, spread
 from hebblm.evaluation.hyperparameters import parse_settings
 from hebblm.evaluation.scenario_config import ScenarioConfig
@@ -50,16 +50,9 @@ class TuneConfig(ScenarioConfig):
     processes: int = 1
 
 
-@guarded(PROG)
-def main(argv: list[str] | None = None) -> int:
-    """Tune."""
-    config = parse(
-        TuneConfig,
-        argv,
-        prog=PROG,
-        description="Find every method's hyper-parameters on validation text, in one reading of it.",
-        example="hebblm-tune --cross-domain wt2-to-ptb --output-path results/tuned",
-    )
+@command(PROG, TuneConfig, "hebblm-tune --cross-domain wt2-to-ptb --output-path results/tuned")
+def main(config: TuneConfig, argv: list[str]) -> int:
+    """Find every method's hyper-parameters on validation text, in one reading of it."""
     check_processes(config.processes)
     settings = parse_settings(config.set)
     methods = TUNABLE if config.methods is None else named(config.methods)
@@ -68,17 +61,16 @@ def main(argv: list[str] | None = None) -> int:
         return status
     with opened(config.device):
         found = tune(
-            **{f.name: getattr(config, f.name) for f in fields(ScenarioConfig)},
+            **config.scenario(),
             methods=methods,
             settings=settings,
             dynamic=not config.skip_dynamic,
             output_path=config.output_path,
             command=command_line(PROG, argv),
         )
-    console = Console()
-    console.print(_table(found))
-    console.print(f"values in {config.output_path}; use them with", soft_wrap=True)
-    console.print(evaluation(config), soft_wrap=True, highlight=False, markup=False)
+    Console().print(_table(found))
+    tell(f"values in {config.output_path}; use them with")
+    tell(evaluation(config))
     return 0
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 
-from hebblm.cli.common import guarded, parse
+from hebblm.cli.common import command, tell
 from hebblm.cli.processes import check_processes, spread
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import parse_settings
@@ -80,16 +80,9 @@ class VisionConfig:
     processes: int = 1
 
 
-@guarded(PROG)
-def main(argv: list[str] | None = None) -> int:
-    """Run the command and return its exit status."""
-    config = parse(
-        VisionConfig,
-        argv,
-        prog=PROG,
-        description="Learn from images without forgetting: the paper's image experiments.",
-        example=f"{PROG} permuted-mnist --scale smoke --output-path results/permuted-mnist",
-    )
+@command(PROG, VisionConfig, f"{PROG} permuted-mnist --scale smoke --output-path results/permuted-mnist")
+def main(config: VisionConfig, argv: list[str]) -> int:
+    """Learn from images without forgetting: the paper's image experiments."""
     check_device(config.device)
     check_seeds(config.seeds)
     _check_processes(config)
@@ -100,7 +93,7 @@ def main(argv: list[str] | None = None) -> int:
         return status
     with opened(config.device):
         _run(config, settings, folder, _record(config, argv))
-    Console().print(f"results in {folder}", soft_wrap=True)
+    tell(f"results in {folder}")
     return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from hebblm.evaluation.position import Position
 
 Progress = Callable[[int], None]
+SECONDS = ("seconds", "own_seconds", "shared_seconds")
+COUNTS = ("rose", "stabilized")
 
 
 class Observer(Protocol):
@@ -98,22 +100,30 @@ class Scores:
             name: ranks.joined(torch.from_numpy(losses[layout.text])).numpy()
             for name, losses in self.nll.items()
         }
-        found = Scores(nll)
-        single = (self.base_seconds / ranks.size, self.retrieval_seconds / ranks.size)
-        for base, retrieval in ranks.told(single):
-            found.base_seconds += base
-            found.retrieval_seconds += retrieval
-        for name in ("seconds", "own_seconds", "shared_seconds"):
-            for times in ranks.told(getattr(self, name)):
-                for key, seconds in times.items():
-                    getattr(found, name)[key] += seconds / ranks.size
-        for name in ("rose", "stabilized"):
-            for counts in ranks.told(getattr(self, name)):
-                getattr(found, name).update(counts)
+        found = Scores(nll, earlier_seconds=self.earlier_seconds)
+        for totals in ranks.told(self.totals()):
+            found.add(totals, ranks.size)
         for errors in ranks.told(self.errors):
             for name, values in errors.items():
                 found.errors[name] += values
         return found
+
+    def totals(self) -> dict[str, Any]:
+        """Return all that :meth:`add` adds up, as JSON."""
+        by_name = {name: dict(getattr(self, name)) for name in (*SECONDS, *COUNTS)}
+        whole = {"base": self.base_seconds, "retrieval": self.retrieval_seconds}
+        return {**by_name, **whole, "retrieving": sorted(self.retrieving)}
+
+    def add(self, totals: Mapping[str, Any], ranks: int = 1) -> None:
+        """Add what one of several ranks, or an earlier process, has counted, and its share of the mean time."""
+        for name in SECONDS:
+            for key, seconds in totals[name].items():
+                getattr(self, name)[key] += seconds / ranks
+        for name in COUNTS:
+            getattr(self, name).update(totals[name])
+        self.base_seconds += totals["base"] / ranks
+        self.retrieval_seconds += totals["retrieval"] / ranks
+        self.retrieving.update(totals["retrieving"])
 
     def count(self, name: str, needed: Safeguards) -> None:
         """Add what happened to the queries of a mini-batch."""

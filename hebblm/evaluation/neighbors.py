@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import torch
 from torch import Tensor
@@ -11,19 +12,24 @@ from torch import Tensor
 from hebblm.adapt import EvalBatch
 from hebblm.adapt.functional.kernel import closeness
 from hebblm.adapt.methods.mbpa import MbpaConfig
+from hebblm.evaluation.notes import Notes
 from hebblm.evaluation.scenario import Scenario
 from hebblm.memory.nearest import Ranked
 
 KEPT = 10  # neighbours a token that are logged, the nearest
 CONTEXT = 12  # words before a neighbour's label
-Array = npt.NDArray[np.generic]
 
 
-class NeighborLog:
+@dataclass(slots=True)
+class NeighborLog(Notes):
     """An observer that notes what was retrieved.
 
     A memory's entries stand in the order of writing, so an entry's position says which pair it is, whatever the kind
     of the memory: counted from the end of what is stored when the block begins, the stream's pairs come last.
+
+    Its columns, a row a neighbour: ``position`` of the token in the stream, ``rank`` of the neighbour from 0,
+    ``offset``: the stream position of the neighbour's label or, below 0, its place counted from the end of the training
+    pairs; ``label``, squared ``distance`` and ``closeness``, the weight c_k of MbPA.
 
     Args:
         tokens: of the beginning of the stream that are logged.
@@ -31,59 +37,35 @@ class NeighborLog:
         write: whether observed pairs go to the memory.
     """
 
-    def __init__(self, tokens: int, mbpa: MbpaConfig, *, write: bool) -> None:
-        self._tokens = tokens
-        self._mbpa = mbpa
-        self._write = write
-        self._seen = 0
-        self._told = 1  # parts of the columns that are kept elsewhere: the first is empty
+    tokens: int
+    mbpa: MbpaConfig
+    write: bool
+    _seen: int = 0
+
+    def __post_init__(self) -> None:
         whole, real = np.empty(0, np.int64), np.empty(0, np.float32)
-        self._columns: dict[str, list[Array]] = {
-            **{name: [whole] for name in ("position", "rank", "offset", "label")},
-            **{name: [real] for name in ("distance", "closeness")},
-        }
-
-    def columns(self) -> dict[str, Array]:
-        """Return what was noted, a row a neighbour.
-
-        Returns:
-            ``position`` of the token in the stream, ``rank`` of the neighbour from 0, ``offset``: the stream position
-            of the neighbour's label or, below 0, its place counted from the end of the training pairs; ``label``,
-            squared ``distance`` and ``closeness``, the weight c_k of MbPA.
-        """
-        return {name: np.concatenate(parts) for name, parts in self._columns.items()}
+        names = dict.fromkeys(("position", "rank", "offset", "label"), whole)
+        self.parts.append({**names, "distance": real, "closeness": real})
 
     def noted(self) -> dict[str, Tensor]:
         """Return what was noted since this was asked last, and how many tokens were seen."""
-        found = {
-            name: np.concatenate(parts[self._told :])
-            for name, parts in self._columns.items()
-            if parts[self._told :]
-        }
-        self._told = len(self._columns["position"])
-        seen = {"seen": torch.tensor(self._seen)}
-        return {**seen, **{name: torch.from_numpy(column) for name, column in found.items()}}
+        return {**Notes.noted(self), "seen": torch.tensor(self._seen)}
 
     def recall(self, noted: dict[str, Tensor]) -> None:
         """Take over such notes of an earlier process."""
         self._seen = int(noted["seen"])
-        for name, column in self._columns.items():
-            if name in noted:
-                column.append(noted[name].cpu().numpy())
-        self._told = len(self._columns["position"])
+        Notes.recall(self, {name: column for name, column in noted.items() if name != "seen"})
 
     def watch(self, batch: EvalBatch, targets: Tensor) -> None:
         """Append the neighbours of a mini-batch, as far as they are wanted."""
         start = self._seen
         self._seen += len(batch.hidden)
-        wanted = min(self._tokens - start, len(batch.hidden))
+        wanted = min(self.tokens - start, len(batch.hidden))
         if wanted <= 0:
             return
         found = batch.neighbors
-        weights = closeness(
-            found.distances, found.mask, eps=self._mbpa.eps, normalization=self._mbpa.closeness
-        )
-        shift = (start if self._write else 0) - len(batch.context.memory)
+        weights = closeness(found.distances, found.mask, eps=self.mbpa.eps, normalization=self.mbpa.closeness)
+        shift = (start if self.write else 0) - len(batch.context.memory)
         ids = _positions(batch).ids[:wanted, :KEPT]  # (n, R)
         row, rank = (ids >= 0).nonzero(as_tuple=True)
         values = {
@@ -94,8 +76,7 @@ class NeighborLog:
             "distance": found.distances[row, rank],
             "closeness": weights[row, rank],
         }
-        for name, column in values.items():
-            self._columns[name].append(column.cpu().numpy())
+        self.add(values)
 
 
 def _positions(batch: EvalBatch) -> Ranked:

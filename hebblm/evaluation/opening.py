@@ -9,12 +9,11 @@ from typing import Any
 
 import torch
 
-from awd_lstm import read_config
 from hebblm.errors import UserError
 from hebblm.evaluation.documents import Document, documents_of
 from hebblm.evaluation.scenario import Scenario
 from hebblm.evaluation.scenario_config import ScenarioConfig
-from hebblm.evaluation.subword_scenario import open_subwords
+from hebblm.evaluation.subword_scenario import Opened, open_subwords
 from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary, Vocabulary
 from hebblm.files import hash_of, sha256
 from hebblm.models.allocator import keep_freed_memory
@@ -69,8 +68,42 @@ def open_scenario(
     """
     keep_freed_memory()
     config = config.completed()
+    source, target = config.corpora()
     if config.model is not None:
-        return _of_subwords(config, device, held)
+        name, same = source or Path(config.model).name, source == target
+    else:
+        name = source or model_corpus(config.checkpoint or Path())
+        same = name == target
+    file = None if same else _own_file(target)
+    split = config.split or ("test" if file is None else ALL)
+    content = config.memory_content or ("both" if same else "test")
+    config = dataclasses.replace(config, split=config.split or "test", memory_content=content)
+    if config.model is not None:
+        opened = open_subwords(config, device, file, whole=split == ALL, held=held)
+    else:
+        opened = _open_words(config, device, file, provenance, whole=split == ALL)
+    return Scenario(
+        kind="intra-domain" if same else "cross-domain",
+        source=name,
+        target=target,
+        config=config,
+        device=device,
+        split=split,
+        part=_part(target, split),
+        documents=_documents(config, opened.stream, target),
+        **opened._asdict(),
+    )
+
+
+def _open_words(
+    config: ScenarioConfig,
+    device: torch.device,
+    file: Path | None,
+    provenance: dict[str, Any],
+    *,
+    whole: bool,
+) -> Opened:
+    """Open a model that reads words and its text; the arguments are those of :func:`open_subwords`."""
     source, target = config.corpora()
     policy = config.normalization or _default_normalization(source, target)
     train = None if source is None else prepared_corpus(source, policy)
@@ -80,31 +113,26 @@ def open_scenario(
     else:
         assert config.checkpoint is not None, "corpora() asks for one of them"
         dictionary, policy = _checkpoint_dictionary(config.checkpoint, policy)
-    name = source or model_corpus(config.checkpoint or Path())
-    file = _own_file(target) if name != target else None
-    split = config.split or ("test" if file is None else ALL)
-    config = dataclasses.replace(config, split=config.split or "test")
     if train is not None and source == target:
         read = train
     elif file is None:
         read = prepared_corpus(target, policy)
     else:
-        read = _text(config, file, policy, train, dictionary, whole=split == ALL)
+        read = _text(config, file, policy, train, dictionary, whole=whole)
     if config.checkpoint is not None:
         model = open_model(config.checkpoint, dictionary.hash(), device)
     else:
         assert train is not None, "without a checkpoint there is a source"
         preset = config.preset or _default_preset(train)
         model = obtain_model(train, preset, seed=config.seed, device=device, provenance=provenance)
-    stream = encode_target(dictionary, read, config.split or "test", config.vocabulary)
-    whole, beginning = config.max_tokens is None or config.max_tokens >= len(stream), None
-    if config.max_tokens is not None and not whole:
+    split = config.split or "test"
+    stream, beginning = encode_target(dictionary, read, split, config.vocabulary), None
+    complete = config.max_tokens is None or config.max_tokens >= len(stream)
+    if not complete:
         stream = dataclasses.replace(stream, ids=stream.ids[: config.max_tokens])
-        text = resolve(target) if file is None else foreign_text(file, read.tokenizer(), whole=split == ALL)
+        text = resolve(target) if file is None else foreign_text(file, read.tokenizer(), whole=whole)
         if text.prepared is None:
-            beginning = measure_beginning(
-                text, config.split or "test", len(stream), policy, dictionary, read.dictionary
-            )
+            beginning = measure_beginning(text, split, len(stream), policy, dictionary, read.dictionary)
             stream = dataclasses.replace(
                 stream, lines=beginning.lines, words=beginning.words, bytes=beginning.bytes
             )
@@ -112,63 +140,11 @@ def open_scenario(
     vocabulary: Vocabulary = UnionVocabulary()
     if config.vocabulary == "open":
         vocabulary = OpenVocabulary(dictionary.unk_index, stream.vocabulary_size, config.unk_share)
-    kind = "intra-domain" if name == target else "cross-domain"
-    if config.memory_content is None:
-        config = dataclasses.replace(config, memory_content="both" if kind == "intra-domain" else "test")
     hashes = {target: read.meta.provenance.get("sha256", {})}
     if train is not None and source is not None:
         hashes[source] = train.meta.provenance.get("sha256", {})
-    return Scenario(
-        kind=kind,
-        source=name,
-        target=target,
-        model=model,
-        dictionary=dictionary,
-        train=train,
-        stream=stream,
-        vocabulary=vocabulary,
-        config=config,
-        normalization=policy,
-        device=device,
-        data_sha256=hashes,
-        whole=whole,
-        split=split,
-        part=_part(target, split),
-        tokenizer=read.meta.tokenizer,
-        beginning=beginning,
-        documents=_documents(config, stream, target),
-    )
-
-
-def _of_subwords(
-    config: ScenarioConfig, device: torch.device, held: tuple[HuggingFaceModel, Subwords] | None
-) -> Scenario:
-    """Return the scenario of a model that reads pieces of words."""
-    source, target = config.corpora()
-    file = _own_file(target) if source != target else None
-    split = config.split or ("test" if file is None else ALL)
-    kind = "intra-domain" if source == target else "cross-domain"
-    content = config.memory_content or ("both" if kind == "intra-domain" else "test")
-    config = dataclasses.replace(config, split=config.split or "test", memory_content=content)
-    opened = open_subwords(config, device, file, config.split or "test", whole=split == ALL, held=held)
-    return Scenario(
-        kind=kind,
-        source=source or Path(config.model or "").name,
-        target=target,
-        model=opened.model,
-        dictionary=opened.subwords,
-        train=opened.train,
-        stream=opened.stream,
-        vocabulary=UnionVocabulary(),
-        config=config,
-        normalization=config.normalization or "raw",
-        device=device,
-        data_sha256=opened.hashes,
-        whole=config.max_tokens is None or len(opened.stream) < config.max_tokens,
-        split=split,
-        part=_part(target, split),
-        tokenizer=opened.tokenizer,
-        documents=_documents(config, opened.stream, target),
+    return Opened(
+        model, dictionary, train, stream, vocabulary, policy, hashes, complete, read.describe(), beginning
     )
 
 
@@ -193,8 +169,7 @@ def _part(target: str, split: str) -> str:
 
 def model_corpus(folder: Path) -> str:
     """Return the name of the corpus that a checkpoint was trained on."""
-    corpus = read_config(folder).get("training", {}).get("corpus", {})
-    return str(corpus.get("name", folder.name))
+    return str(trained_on(folder).get("name", folder.name))
 
 
 def _text(
@@ -216,11 +191,9 @@ def _text(
         own = load_tokenizer(
             trained_on(config.checkpoint).get("tokenizer", {"name": "whitespace"}), config.checkpoint
         )
-    fit = fitting(file, own, dictionary, policy, config.tokenizer)
-    if fit.reason:
-        say(fit.reason)
-    corpus = foreign_text(file, fit.tokenizer, whole=whole)
-    key = f"{sha256(file)[:16]}-{hash_of(fit.tokenizer.spec())}-{policy}{'' if whole else '-split'}"
+    tokenizer = fitting(file, own, dictionary, policy, config.tokenizer)
+    corpus = foreign_text(file, tokenizer, whole=whole)
+    key = f"{sha256(file)[:16]}-{hash_of(tokenizer.spec())}-{policy}{'' if whole else '-split'}"
     return prepare(corpus, normalization=policy, destdir=cache_dir() / "corpora" / f"text-{key}")
 
 
@@ -242,8 +215,7 @@ def _checkpoint_dictionary(folder: Path, policy: Normalization) -> tuple[Diction
     path = folder / DICTIONARY_FILE
     if not path.is_file():
         raise UserError(f"{folder} has no {DICTIONARY_FILE}; name the corpus it was trained on with --source")
-    corpus = read_config(folder).get("training", {}).get("corpus", {})
-    return checkpoint_dictionary(folder), corpus.get("normalization", policy)
+    return checkpoint_dictionary(folder), trained_on(folder).get("normalization", policy)
 
 
 def _default_normalization(source: str | None, target: str) -> Normalization:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,9 @@ from hebblm.errors import UserError
 from hebblm.files import atomic_path, read_json, sha256, write_json
 from hebblm.locks import held
 from hebblm.models.base import State
+
+STATE = "state "
+"""What the names of a base's state begin with in a part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +81,16 @@ def placed(tensor: Tensor, device: torch.device) -> Tensor:
     return tensor.to(device, copy=True)
 
 
-def packed_state(state: State) -> dict[str, Tensor]:
-    """Return a base's state under names of its own, to be saved in a part."""
-    return {f"state {name}": tensor for name, tensor in state.items()}
+def prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return tensors under names that begin with those of their group."""
+    return {f"{prefix}{name}": tensor for name, tensor in tensors.items()}
 
 
-def unpacked_state(tensors: dict[str, Tensor], device: torch.device) -> State:
-    """Return the state that a part was saved with; the inverse of :func:`packed_state`."""
-    return {
-        name.removeprefix("state "): placed(tensor, device)
-        for name, tensor in tensors.items()
-        if name.startswith("state ")
-    }
+def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors of a group under their own names; the inverse of :func:`prefixed`."""
+    return {name.removeprefix(prefix): each for name, each in tensors.items() if name.startswith(prefix)}
+
+
+def unpacked_state(tensors: Mapping[str, Tensor], device: torch.device) -> State:
+    """Return the state that a part was saved with under :data:`STATE`."""
+    return {name: placed(tensor, device) for name, tensor in under(STATE, tensors).items()}

@@ -63,11 +63,14 @@ def shared_pass(
         probe: the source's text before and after, None for nothing.
         ranks: over which the streams are divided; each returns what all found.
     """
-    every, layout = scenario.config.update_every, scenario.layout().part(ranks.rank, ranks.size)
+    layout = scenario.layout().part(ranks.rank, ranks.size)
     base = scenario.base(settings, streams=layout.streams)
     title = f"evaluate {len(rules)} methods"
     sent, waited = ranks.traffic.sent, ranks.traffic.seconds
-    found = _run(scenario, base, rules, settings, every, title, log, probe, layout, ranks)
+    every = scenario.config.update_every
+    found = _run(
+        scenario, base, rules, settings, title, every=every, log=log, probe=probe, layout=layout, ranks=ranks
+    )
     if ranks.size > 1:
         told = ranks.told((ranks.traffic.sent - sent, ranks.traffic.seconds - waited))
         tokens = len(scenario.stream)
@@ -101,17 +104,16 @@ def dynamic_pass(
         say("dynamic evaluation reads the text as one stream: its weights follow what was read last")
     with Stopwatch(clock_of(scenario.device)).time("gradient statistics") as statistics:
         base = dynamic_base(scenario, config, gradient_statistics(scenario, config))
+    layout = Layout.of(len(scenario.stream))
     found = _run(
         scenario,
         base,
         rules,
         settings,
-        config.segment,
         "dynamic evaluation",
-        None,
-        probe,
-        Layout.of(len(scenario.stream)),
-        ALONE,
+        every=config.segment,
+        probe=probe,
+        layout=layout,
     )
     found.preparation.append(statistics)
     found.dynamic = base.config
@@ -139,18 +141,17 @@ def _run(
     base: StreamBase,
     rules: Mapping[str, Rule],
     settings: Hyperparameters,
-    every: int,
     title: str,
-    log: NeighborLog | None,
+    *,
+    every: int,
     probe: Probe | None,
     layout: Layout,
-    ranks: Ranks,
+    log: NeighborLog | None = None,
+    ranks: Ranks = ALONE,
 ) -> Pass:
     """Read the stream once by ``base``, updated ``every`` so many tokens, and score it by every rule."""
     config, stream = scenario.config, scenario.stream
-    retrieve = any(
-        rule.needs.retrieval for rule in rules.values()
-    )  # otherwise no memory is built or written to
+    retrieve = any(rule.needs.retrieval for rule in rules.values())  # otherwise no memory is built or written
     window = max(rule.needs.window for rule in rules.values())
     watch = Stopwatch(clock_of(scenario.device))
     with watch.time("memory of the training text") as opening:

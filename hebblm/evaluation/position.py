@@ -1,178 +1,39 @@
-"""Where a run stands, kept on disk: killed at any moment and run again, it goes on from there, to the same numbers."""
+"""Where one reading of a text stands, kept on disk: a later process goes on from there, to the same numbers."""
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import json
-import shutil
-import signal
-import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-import awd_lstm
 from awd_lstm import CheckpointError
 from awd_lstm.files import read_file, save_file
 from hebblm.adapt import Context
 from hebblm.adapt.batch import Lesson
 from hebblm.errors import UserError
-from hebblm.evaluation.hyperparameters import Hyperparameters
-from hebblm.evaluation.loop import Observer, Scores
-from hebblm.evaluation.parts import placed
-from hebblm.evaluation.scenario import Scenario
+from hebblm.evaluation.loop import Scores
+from hebblm.evaluation.notes import Noting
+from hebblm.evaluation.parts import placed, prefixed, under
 from hebblm.evaluation.streams import Layout
-from hebblm.files import atomic_path, hash_of
-from hebblm.locks import held
+from hebblm.files import atomic_path
 from hebblm.models.base import State, StreamBase
 from hebblm.progress import say
 from hebblm.ranks import ALONE, Ranks
-from hebblm.text.download import cache_dir
 
-SCHEMA = "hebblm-position/1"
+if TYPE_CHECKING:
+    from hebblm.evaluation.saved import Saved
+
+SCHEMA = "hebblm-position/2"
 STATE = "position.safetensors"
 EVERY = 30.0  # seconds from one saving to the next: what was done since, and at the end of one reading more, is lost
 MOST = 1 << 28  # bytes of entries that wait to be saved
-FORGOTTEN = 30 * 86_400  # seconds after which nobody comes back to a run
-SECONDS = ("seconds", "own_seconds", "shared_seconds")
-COUNTS = ("rose", "stabilized")
-PACKAGES = Path(awd_lstm.__path__[0]), Path(__file__).parents[1]
-
-
-class Noting(Observer, Protocol):
-    """An observer whose notes can be kept."""
-
-    def noted(self) -> dict[str, Tensor]:
-        """Return what was noted since this was asked last."""
-
-    def recall(self, noted: dict[str, Tensor]) -> None:
-        """Take over such notes of an earlier process, in their order."""
-
-
-@dataclass(slots=True)
-class Saved:
-    """The positions of a run's readings of its text, one after the other; see :func:`going_on`.
-
-    Args:
-        folder: of the run.
-        started: when this process began.
-        last: when something was saved last.
-        readings: how many were begun.
-        within: whether one is under way, which is saved before an interruption ends it.
-        stopped: whether it is to end.
-    """
-
-    folder: Path
-    started: float = field(default_factory=time.monotonic)
-    last: float = field(default_factory=time.monotonic)
-    readings: int = 0
-    within: bool = False
-    stopped: bool = False
-
-    def reading(self, title: str, base: StreamBase, noting: Sequence[Noting] = ()) -> Position:
-        """Return the position of the next reading.
-
-        Args:
-            title: of the reading, for people.
-            base: that reads.
-            noting: observers whose notes are kept.
-        """
-        self.readings += 1
-        return Position(self, self.folder / f"{self.readings:04d}", title, base, tuple(noting))
-
-    def interrupt(self, number: int, frame: Any) -> None:
-        """Let a reading that is under way be saved first; the second time, or outside of one, end at once."""
-        if not self.within or self.stopped:
-            raise KeyboardInterrupt
-        self.stopped = True
-        say("interrupted: the position is saved behind these tokens; Ctrl-C again ends at once")
-
-    def clear(self) -> None:
-        """Remove everything, first what the rest belongs to: a part of it is never taken for the whole."""
-        for state in self.folder.glob(f"*/*{STATE}"):
-            state.unlink()
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def going_on(
-    scenario: Scenario, settings: Hyperparameters, provenance: Mapping[str, Any], asked: Mapping[str, Any]
-) -> Iterator[None]:
-    """Save where the scenario's readings stand while the block runs; what is saved is removed when it ends well.
-
-    It is kept in the cache under a hash of everything that the numbers depend on.
-
-    Args:
-        scenario: opened.
-        settings: hyper-parameters.
-        provenance: versions, device, threads.
-        asked: what else the numbers depend on, as JSON.
-
-    Raises:
-        UserError: what was saved was changed.
-    """
-    stream, counts = scenario.stream, scenario.stream.train_counts
-    ids = hashlib.sha256(np.ascontiguousarray(stream.ids).tobytes())
-    ids.update(np.ascontiguousarray(counts).tobytes())
-    identity = {
-        "schema": SCHEMA,
-        **{name: value for name, value in provenance.items() if name not in ("command", "commit")},
-        "code": _code(),
-        "scenario": {name: str(value) for name, value in asdict(scenario.config).items()},
-        "model": [scenario.model.sha256, scenario.model.reading()],
-        "dictionary": scenario.dictionary.hash(),
-        "stream": ids.hexdigest(),
-        "data": scenario.data_sha256,
-        "settings": asdict(settings),
-        "asked": dict(asked),
-    }
-    folder = cache_dir() / "positions" / hash_of(identity)
-    with contextlib.ExitStack() as stack:
-        try:
-            stack.enter_context(held(folder, "this evaluation"))
-        except UserError as error:
-            say(f"{error}; if this run is interrupted, it begins anew")
-            yield
-            return
-        _forget(folder)
-        scenario.saved = saved = Saved(folder)
-        former, alone = signal.getsignal(signal.SIGINT), threading.current_thread() is threading.main_thread()
-        ours = alone and former is signal.default_int_handler  # one that is ignored stays so
-        if ours:
-            signal.signal(signal.SIGINT, saved.interrupt)
-        try:
-            yield
-        finally:
-            scenario.saved = None
-            if ours:
-                signal.signal(signal.SIGINT, former)
-        saved.clear()
-    with contextlib.suppress(OSError):  # it holds those of other runs
-        folder.parent.rmdir()
-
-
-def _code() -> str:
-    """Return a hash of the programs, whose commit says less: a checkout may have changed beside it."""
-    found = hashlib.sha256()
-    for path in sorted(file for package in PACKAGES for file in package.rglob("*.py")):
-        found.update(path.read_bytes())
-    return found.hexdigest()
-
-
-def _forget(folder: Path) -> None:
-    """Remove what runs that nobody came back to left beside a folder."""
-    now = time.time()
-    for other in folder.parent.glob("*"):
-        with contextlib.suppress(OSError):  # another process may do the same
-            if other != folder and now - other.stat().st_mtime > FORGOTTEN:
-                shutil.rmtree(other) if other.is_dir() else other.unlink()
 
 
 @dataclass(slots=True)
@@ -239,16 +100,11 @@ class Position:
         if layout.spread:
             self._hear()
         traffic.sent, traffic.seconds = traffic.sent + record["sent"], traffic.seconds + record["waited"]
-        self.base.go_on(_under("base", state))
+        self.base.go_on(under("base: ", state))
         for number, context in enumerate(contexts):
             context.set_head(self.base.head)
-            context.go_on(_under(f"context {number}", state))
-        for name in SECONDS:
-            getattr(scores, name).update(record[name])
-        for name in COUNTS:
-            getattr(scores, name).update(record[name])
-        scores.base_seconds, scores.retrieval_seconds = record["base_seconds"], record["retrieval_seconds"]
-        scores.retrieving.update(record["retrieving"])
+            context.go_on(under(f"context {number}: ", state))
+        scores.add(record["totals"])
         scores.earlier_seconds = record["clock"]
         done = sum(min(length, place) for length in layout.lengths)
         say(f"{self.title} goes on behind its first {done:,} of {sum(layout.lengths):,} tokens")
@@ -287,16 +143,13 @@ class Position:
         if place > self._begin:
             self._write(_part(self._parts), {"begin": self._begin, "end": place}, self._part(place))
             self._parts, self._begin = self._parts + 1, place
-        state = _named("base", self.base.position())
+        state = prefixed("base: ", self.base.position())
         for number, context in enumerate(self._contexts):
-            state |= _named(f"context {number}", context.position())
+            state |= prefixed(f"context {number}: ", context.position())
         record = {
             "place": place,
             "parts": self._parts,
-            **{name: dict(getattr(scores, name)) for name in (*SECONDS, *COUNTS)},
-            "base_seconds": scores.base_seconds,
-            "retrieval_seconds": scores.retrieval_seconds,
-            "retrieving": sorted(scores.retrieving),
+            "totals": scores.totals(),
             "clock": scores.earlier_seconds + time.monotonic() - self._begun,
             "sent": self._ranks.traffic.sent - self._before[0],
             "waited": self._ranks.traffic.seconds - self._before[1],
@@ -323,7 +176,7 @@ class Position:
             found[f"errors {index}"] = torch.tensor(scores.errors[name][since:], dtype=torch.float64)
             self._errors[name] = len(scores.errors[name])
         for index, observer in enumerate(self.noting):
-            found |= _named(f"notes {index}", observer.noted())
+            found |= prefixed(f"notes {index}: ", observer.noted())
         if written:
             dtype = self._contexts[0].memory.dtype
             sizes = [(step, owner, len(lesson.labels)) for step, owner, lesson in written]
@@ -345,7 +198,7 @@ class Position:
             self._errors[name] = len(scores.errors[name])
         self._begin = int(record["end"])
         for index, observer in enumerate(self.noting):
-            observer.recall(_under(f"notes {index}", part))
+            observer.recall(under(f"notes {index}: ", part))
         if "sizes" not in part:
             return
         self._told.append((part["sizes"][:, [0, 2]], part["labels"]))
@@ -413,14 +266,3 @@ def _alone(tensor: Tensor) -> Tensor:
     """Return a tensor as it is written: on the CPU, in one run, and sharing memory with no other."""
     plain = tensor.detach().cpu().contiguous()
     return plain if plain.untyped_storage().nbytes() == plain.nbytes else plain.clone()
-
-
-def _named(group: str, tensors: Mapping[str, Tensor]) -> State:
-    """Return tensors under the name of a group; see :func:`_under`."""
-    return {f"{group}: {name}": tensor for name, tensor in tensors.items()}
-
-
-def _under(group: str, tensors: Mapping[str, Tensor]) -> State:
-    """Return the tensors of a group under their own names."""
-    begin = f"{group}: "
-    return {name.removeprefix(begin): tensor for name, tensor in tensors.items() if name.startswith(begin)}

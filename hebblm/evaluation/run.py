@@ -192,7 +192,7 @@ def run_scenario(
                 (*_parts(shared), *_parts(dynamic, " of dynamic evaluation")),
             ),
             extra={
-                "bootstrap": bootstrap.to_json(),
+                "bootstrap": asdict(bootstrap),
                 "lead": lead(nll, bootstrap),
                 **({} if probe is None else {"forgetting": probe.describe()}),
                 **({} if not scenario.documents else {"documents": by_document(scenario.documents, nll)}),

@@ -31,7 +31,7 @@ from hebblm.text.subword_corpus import SubwordCorpus, encode_subwords
 from hebblm.text.subwords import Subwords
 
 if TYPE_CHECKING:
-    from hebblm.evaluation.position import Saved
+    from hebblm.evaluation.saved import Saved
 
 
 @dataclass(slots=True)
@@ -93,9 +93,7 @@ class Scenario:
     @property
     def training_tokenizer(self) -> Mapping[str, Any] | None:
         """What split the source's text into tokens, None where it is not at hand."""
-        if isinstance(self.train, SubwordCorpus):
-            return self.train.describe()
-        return None if self.train is None else self.train.meta.tokenizer
+        return None if self.train is None else self.train.describe()
 
     def pieces(self) -> dict[str, Any]:
         """Return what a result records of the pieces that were scored or, where tokens are words, of a part's text."""

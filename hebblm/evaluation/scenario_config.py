@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from hebblm.errors import MOST, UserError
 from hebblm.models.catalog import check_configured, is_causal, model_folder, trained_on
@@ -140,13 +140,16 @@ class ScenarioConfig:
             )
         return self.source, self.target or f"text:{self.text}"
 
+    def scenario(self) -> dict[str, Any]:
+        """Return the fields by name, without those that a command has beside them."""
+        return {f.name: getattr(self, f.name) for f in fields(ScenarioConfig)}
+
     def arguments(self) -> list[str]:
         """Return the options that name this scenario, but for how much of which split of it is read."""
         plain = ScenarioConfig()
-        told = {f.name: getattr(self, f.name) for f in fields(ScenarioConfig)}
         return [
             word
-            for name, value in told.items()
+            for name, value in self.scenario().items()
             if name not in ("split", "max_tokens") and value != getattr(plain, name)
             for word in (f"--{name.replace('_', '-')}", str(value))
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,11 +10,14 @@ import torch
 
 from hebblm.errors import UserError
 from hebblm.evaluation.scenario_config import ScenarioConfig
+from hebblm.evaluation.vocabulary import UnionVocabulary, Vocabulary
+from hebblm.models.base import TrainedModel
 from hebblm.models.huggingface.load import load_causal
 from hebblm.models.huggingface.model import HuggingFaceModel
 from hebblm.models.huggingface.open import open_causal
 from hebblm.progress import say
-from hebblm.text import EvaluationStream, foreign_text, resolve
+from hebblm.text import Dictionary, EvaluationStream, PreparedCorpus, foreign_text, resolve
+from hebblm.text.beginning import Beginning
 from hebblm.text.normalize import Normalization
 from hebblm.text.subword_corpus import SubwordCorpus, encode_subwords
 from hebblm.text.subwords import Subwords
@@ -21,41 +25,34 @@ from hebblm.text.tokenizers import WhitespaceTokenizer
 
 
 class Opened(NamedTuple):
-    """A model and the text that it is to read.
+    """A model and the text that it is to read; its fields are described where a ``Scenario`` takes them over."""
 
-    Args:
-        model: as it is read.
-        subwords: its pieces, counted where the training text is known.
-        train: the text that words are counted in, None if it is not known.
-        stream: what is scored.
-        hashes: of the files read, by corpus.
-        tokenizer: what a result records of how the text was cut.
-    """
-
-    model: HuggingFaceModel
-    subwords: Subwords
-    train: SubwordCorpus | None
+    model: TrainedModel
+    dictionary: Dictionary | Subwords
+    train: PreparedCorpus | SubwordCorpus | None
     stream: EvaluationStream
-    hashes: dict[str, Any]
-    tokenizer: dict[str, Any]
+    vocabulary: Vocabulary
+    normalization: str
+    data_sha256: dict[str, Any]
+    whole: bool
+    tokenizer: Mapping[str, Any]
+    beginning: Beginning | None = None
 
 
 def open_subwords(
     config: ScenarioConfig,
     device: torch.device,
     file: Path | None,
-    split: str,
     *,
     whole: bool,
     held: tuple[HuggingFaceModel, Subwords] | None,
 ) -> Opened:
-    """Open the model and both texts.
+    """Open a model that reads pieces of words, and its text.
 
     Args:
         config: what is asked for, completed.
         device: where to compute.
         file: the text where it is a single file of the user's own.
-        split: of the target.
         whole: whether such a file is read from beginning to end.
         held: a model that is open already, with its pieces.
 
@@ -94,8 +91,11 @@ def open_subwords(
         subwords = Subwords(tokenizer, rows, train.piece_counts("train").tolist())
     text = resolve(target) if file is None else foreign_text(file, WhitespaceTokenizer(), whole=whole)
     read = SubwordCorpus(text, subwords, policy)
-    stream = encode_subwords(read, split, config.max_tokens, train)
+    stream = encode_subwords(read, config.split or "test", config.max_tokens, train)
     hashes = {target: text.provenance.get("sha256", {})}
     if train is not None and source is not None:
         hashes[source] = train.corpus.provenance.get("sha256", {})
-    return Opened(model, subwords, train, stream, hashes, read.describe())
+    complete = config.max_tokens is None or len(stream) < config.max_tokens
+    return Opened(
+        model, subwords, train, stream, UnionVocabulary(), policy, hashes, complete, read.describe()
+    )

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from hebblm.adapt.functional import log_normalizers, with_rows
-from hebblm.evaluation.parts import Parts, packed_state, unpacked_state
+from hebblm.evaluation.parts import STATE, Parts, prefixed, unpacked_state
 from hebblm.files import hash_of
 from hebblm.memory import AnyMemory, MemoryConfig, build_memory, load_memory, save_memory
 from hebblm.models.base import Ids, TrainedModel, device_of
@@ -124,7 +124,7 @@ def _build(
             if normalized:
                 # Those of the keys as they are stored: what is followed has to add up with what is not.
                 tensors["log-normalizers"] = log_normalizers(tensors["keys"], model.head)
-            tensors |= packed_state(segment.state)
+            tensors |= prefixed(STATE, segment.state)
             tensors = {name: ranks.led(rows) for name, rows in tensors.items()}
             if ranks.leads:
                 memory.add(tensors["keys"], tensors["labels"], tensors.get("log-normalizers"))

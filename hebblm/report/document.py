@@ -29,7 +29,7 @@ from hebblm.report.summary import summary_table, verdict
 from hebblm.report.table import Table
 from hebblm.report.tables import comparison_table, frequency_table, paper_tables, side_by_side
 from hebblm.report.templating import HTML, MARKDOWN
-from hebblm.report.tokens import TokenLosses, with_parts, with_running, word_table
+from hebblm.report.tokens import TokenLosses, completed, word_table
 
 FORMATS = ("md", "csv", "tex", "html", "png", "svg")
 DEFAULT_FORMATS = ("md", "csv", "tex", "html", "png")
@@ -82,11 +82,18 @@ def write_report(
     from hebblm.report import plots  # a run that writes no report need not wait for matplotlib
 
     chosen = check_formats(formats)
-    words = None
     if tokens is not None:
-        result = with_parts(with_running(result, tokens), tokens)
-        words = word_table(result, tokens)
-    tables = [*_findings(result), *paper_tables(result), *([words] if words is not None else [])]
+        result = completed(result, tokens)
+    found = [
+        comparison_table(result),
+        frequency_table(result),
+        gain_table(result),
+        occurrence_table(result),
+        forgetting_table(result),
+        *paper_tables(result),
+        None if tokens is None else word_table(result, tokens),
+    ]
+    tables = [table for table in found if table is not None]
     made = plots.figures(result, plotted) if {*plots.KINDS, "html"} & set(chosen) else {}
     linked = [kind for kind in plots.KINDS if kind in chosen]
     drawn = {
@@ -162,20 +169,6 @@ def _new_words(results: Mapping[str, Result]) -> list[Table]:
     return [] if table is None else [table]
 
 
-def _findings(result: Result) -> list[Table]:
-    """Return the tables of what was found, those that the result has data for."""
-    optional = (
-        frequency_table(result),
-        gain_table(result),
-        occurrence_table(result),
-        forgetting_table(result),
-    )
-    return [
-        comparison_table(result),
-        *(table for table in optional if table is not None),
-    ]
-
-
 def _write_pages(stem: Path, formats: Sequence[str], **content: Any) -> list[Path]:
     """Write the Markdown and the HTML page among the formats.
 
@@ -187,7 +180,7 @@ def _write_pages(stem: Path, formats: Sequence[str], **content: Any) -> list[Pat
             behind the pictures.
     """
     return [
-        _write(
+        write_text(
             stem.with_suffix(f".{suffix}"),
             pages.get_template(f"report.{suffix}.j2").render(**content),
         )
@@ -212,14 +205,8 @@ def _write_data(
     written: list[Path] = []
     if "csv" in formats:
         plain = [(programs or {}).get(table.name, table) for table in tables]
-        written += [_write(directory / f"{table.name}.csv", render.to_csv(table)) for table in plain]
+        written += [write_text(directory / f"{table.name}.csv", render.to_csv(table)) for table in plain]
     if "tex" in formats:
         text = _LATEX_HEAD + "\n".join(map(render.to_latex, tables))
-        written.append(_write(directory / f"{stem}.tex", text))
+        written.append(write_text(directory / f"{stem}.tex", text))
     return written
-
-
-def _write(path: Path, text: str) -> Path:
-    """Write a text file and return its path."""
-    write_text(path, text)
-    return path

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -35,12 +35,8 @@ class Bootstrap:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Bootstrap:
-        """Return the one that :meth:`to_json` described; what is absent takes its default."""
+        """Return the one that a result describes; what is absent takes its default."""
         return cls(**{field.name: values[field.name] for field in fields(cls) if field.name in values})
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the settings."""
-        return asdict(self)
 
 
 def leaves_out_zero(low: float | None, high: float | None) -> bool:

@@ -68,7 +68,7 @@ class Inspection:
         """
         result = Result.load(folder)
         losses = TokenLosses.load(folder / tokens.FILE_NAME, result)
-        tokens.with_running(result, losses)  # refuses the losses of another run
+        tokens.check_same_run(result, losses)
         return cls(result, losses, load_neighbors(folder / NEIGHBORS_FILE, losses.words.size, result))
 
     def methods(self) -> list[str]:

@@ -21,6 +21,13 @@ def perplexity(nll: float) -> float:
         return LARGEST
 
 
+def difference(loss: float | None, other: float | None) -> float | None:
+    """Return ``loss - other``; None where one is missing or both are infinite."""
+    if loss is None or other is None or (math.isinf(loss) and math.isinf(other)):
+        return None
+    return loss - other
+
+
 def display(value: str | float | None, kind: Kind, decimals: int = 4) -> str:
     """Return a cell as a reader wants it.
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
-from hebblm.report.gains import LEAST_BLOCKS, Bootstrap, Gain
+from hebblm.report.gains import LEAST_BLOCKS, Gain
 from hebblm.report.methods import DYNAMIC, name_of, ordered
-from hebblm.report.numbers import MISSING, perplexity
+from hebblm.report.numbers import MISSING, difference, perplexity
 from hebblm.report.parts import ALL, KNOWN, OCCURRENCES, OOV_BY_OCCURRENCE, largest_gap
 from hebblm.report.result import Result, corpus_name
 from hebblm.report.table import Cell, Column, Table
@@ -122,7 +121,7 @@ def forgetting_table(result: Result) -> Table | None:
     for name, losses in found:
         row: list[Cell] = [name_of(name), perplexity(losses.before)]
         for loss in (losses.after, losses.memory_kept):
-            row += [None, None] if loss is None else [perplexity(loss), _forgotten(losses.before, loss)]
+            row += [None, None] if loss is None else [perplexity(loss), difference(loss, losses.before)]
         rows.append(tuple(row))
     text = result.extra.get("forgetting", {})
     source = corpus_name(text.get("corpus", result.scenario.source))
@@ -133,11 +132,6 @@ def forgetting_table(result: Result) -> Table | None:
         tuple(rows),
         (_forgetting_note(text),),
     )
-
-
-def _forgotten(before: float, after: float) -> float | None:
-    """Return by how much the loss grew, nats; None where both are infinite."""
-    return None if math.isinf(before) and math.isinf(after) else after - before
 
 
 def _forgetting_note(text: Mapping[str, Any]) -> str:
@@ -169,7 +163,7 @@ def interval_text(gain: Gain, mark: str = "") -> str:
 
 def _interval_note(result: Result) -> str:
     """Say what the signs mean and how the intervals were found."""
-    config = Bootstrap.of(result.extra.get("bootstrap", {}))
+    config = result.bootstrap
     return (
         f"Loss of the base minus that of the method; ± half of the {100 * config.level:g} % interval, * where it "
         f"leaves out 0: {config.resamples:,} resamples of blocks of {config.block} tokens; parts in fewer than "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -19,8 +19,8 @@ from PIL import Image
 from hebblm.files import write_bytes
 from hebblm.report.drawing import STYLE, TALLEST, End, label_ends, short
 from hebblm.report.methods import BASE, Look, best_of, looks
-from hebblm.report.numbers import display, perplexity
-from hebblm.report.result import Result
+from hebblm.report.numbers import difference, display, perplexity
+from hebblm.report.result import FrequencyBucket, Result
 
 _WIDE_RANGE = 4.0  # a running curve whose extremes differ by more than this factor gets a logarithmic axis
 _WARM_UP = 0.02  # share of the stream whose running mean is too noisy to set the scale
@@ -97,19 +97,14 @@ def frequency_figure(result: Result) -> Figure | None:
         axes[0].set_title(f"Perplexity by training count, {result.scenario.label}")
         if base:
             gains = {
-                method: [_difference(base.get(label), nll[method].get(label)) for label in labels]
+                method: [difference(base.get(label), nll[method].get(label)) for label in labels]
                 for method in styles
                 if method != BASE
             }
             _grouped_bars(axes[1], gains, styles)
             axes[1].axhline(0, color="#555555", linewidth=0.8)
             axes[1].set_ylabel("Gain over the base (nats)")
-        axes[-1].set_xticks(range(len(buckets)), [f"{b.bucket}\n{b.tokens:,} tokens" for b in buckets])
-        axes[-1].set_xlabel("Occurrences of the word in training")
-        for axis in axes:
-            axis.grid(visible=False, axis="x")
-        handles, names = axes[0].get_legend_handles_labels()
-        figure.legend(handles, names, loc="outside right upper")
+        _by_bucket(figure, buckets, "Occurrences of the word in training")
     return figure
 
 
@@ -143,13 +138,9 @@ def occurrence_figure(result: Result) -> Figure | None:
                 markersize=3.5,
                 label=look.name,
             )
-        axis.set_xticks(range(len(buckets)), [f"{b.bucket}\n{b.tokens:,} tokens" for b in buckets])
-        axis.set_xlabel("Occurrence of the word in the stream")
         axis.set_ylabel("Nats per token")
         axis.set_title(f"Loss on OOV words by occurrence, {result.scenario.label}")
-        axis.grid(visible=False, axis="x")
-        handles, names = axis.get_legend_handles_labels()
-        figure.legend(handles, names, loc="outside right upper")
+        _by_bucket(figure, buckets, "Occurrence of the word in the stream")
     return figure
 
 
@@ -208,13 +199,13 @@ def comparison_figure(result: Result) -> Figure | None:
     if base is None or not others:
         return None
     items = result.methods
-    panels = {"All tokens": {method: _difference(base.nll, items[method].nll) for method in others}}
+    panels = {"All tokens": {method: difference(base.nll, items[method].nll) for method in others}}
     if base.oov_nll is not None:
         panels["Out of vocabulary"] = {
-            method: _difference(base.oov_nll, items[method].oov_nll) for method in others
+            method: difference(base.oov_nll, items[method].oov_nll) for method in others
         }
         panels["In vocabulary"] = {
-            method: _difference(base.in_vocabulary_nll, items[method].in_vocabulary_nll) for method in others
+            method: difference(base.in_vocabulary_nll, items[method].in_vocabulary_nll) for method in others
         }
     styles = looks(result.methods)
     with rc_context(STYLE):
@@ -258,6 +249,15 @@ def render(figure: Figure, kind: Kind) -> bytes:
 def save(figure: Figure, path: Path) -> Path:
     """Write a figure atomically as ``.png`` or ``.svg`` by the suffix of ``path``."""
     return write_bytes(path, render(figure, "svg" if path.suffix == ".svg" else "png"))
+
+
+def _by_bucket(figure: Figure, buckets: Sequence[FrequencyBucket], label: str) -> None:
+    """Let the horizontal axis stand for buckets, and name the methods beside it."""
+    figure.axes[-1].set_xticks(range(len(buckets)), [f"{b.bucket}\n{b.tokens:,} tokens" for b in buckets])
+    figure.axes[-1].set_xlabel(label)
+    for axis in figure.axes:
+        axis.grid(visible=False, axis="x")
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right upper")
 
 
 def _grouped_bars(axis: Axes, values: Mapping[str, list[float | None]], styles: Mapping[str, Look]) -> None:
@@ -310,13 +310,6 @@ def _gain_bars(axis: Axes, gains: Mapping[str, float | None], styles: Mapping[st
     span = (max(finite) - min(finite)) or 1.0
     axis.set_xlim(min(finite) - (0.32 * span if min(finite) < 0 else 0), max(finite) + 0.32 * span)
     axis.locator_params(axis="x", nbins=4)
-
-
-def _difference(base: float | None, other: float | None) -> float | None:
-    """Return base - other; None where one is missing or both are infinite."""
-    if base is None or other is None or (math.isinf(base) and math.isinf(other)):
-        return None
-    return base - other
 
 
 def _optional_perplexity(nll: float | None) -> float | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hebblm.errors import UserError
 from hebblm.files import Count, read_json, write_json
 from hebblm.report import numbers
-from hebblm.report.gains import Gain
+from hebblm.report.gains import Bootstrap, Gain
 from hebblm.report.record import decode, encode, plain, read
 from hebblm.report.seconds import Seconds
 
@@ -166,6 +166,11 @@ class Result:
     methods: Mapping[str, MethodResult]
     extra: Mapping[str, Any] = field(default_factory=dict)
     seconds: Seconds | None = None
+
+    @property
+    def bootstrap(self) -> Bootstrap:
+        """How its intervals were found."""
+        return Bootstrap.of(self.extra.get("bootstrap", {}))
 
     def verdict(self) -> str:
         """Return who is best by how much and at what cost, or why that cannot be told."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hebblm.errors import UserError
-from hebblm.report.gains import LEAST_BLOCKS, Bootstrap, Gain, leaves_out_zero
+from hebblm.report.gains import LEAST_BLOCKS, Gain, leaves_out_zero
 from hebblm.report.methods import BASE, name_of, ordered
 from hebblm.report.numbers import display, perplexity
 from hebblm.report.part_tables import interval_text
@@ -143,7 +143,7 @@ def _undecided(result: Result, others: list[str], gain: Gain, measured: str) -> 
     if gain.low is None and not result.methods[others[0]].gains:
         return f"{name} has the lowest loss of the methods, but the result holds no interval: {measured}."
     if gain.low is None:
-        why = f"an interval takes at least {LEAST_BLOCKS} blocks of {_bootstrap(result).block} tokens"
+        why = f"an interval takes at least {LEAST_BLOCKS} blocks of {result.bootstrap.block} tokens"
         return f"{tokens} are too few to tell who is best ({why}). So far, {name}: {measured}."
     text = f"{tokens} cannot tell whether {name} is better than the base: {measured}."
     for other in others[1:]:
@@ -210,11 +210,6 @@ def _perplexity(result: Result, method: str) -> str:
     return display(result.methods[method].perplexity, "perplexity")
 
 
-def _bootstrap(result: Result) -> Bootstrap:
-    """Return how the result's intervals were found."""
-    return Bootstrap.of(result.extra.get("bootstrap", {}))
-
-
 def _level(result: Result) -> str:
     """Return the level of the result's intervals, per cent."""
-    return f"{100 * _bootstrap(result).level:g}"
+    return f"{100 * result.bootstrap.level:g}"

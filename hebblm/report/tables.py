@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from hebblm.report import paper
 from hebblm.report.methods import BASE, name_of, ordered
-from hebblm.report.numbers import Kind
+from hebblm.report.numbers import Kind, difference
 from hebblm.report.parts import ALL, largest_gap
 from hebblm.report.result import MethodResult, Result
 from hebblm.report.table import Cell, Column, Table
@@ -238,7 +238,4 @@ def _beside(
 
 def _gain(losses: Mapping[str, float], method: str) -> float | None:
     """Return how many nats a method lies below the unadapted model; None for that model itself."""
-    if method == BASE or BASE not in losses or method not in losses:
-        return None
-    gain = losses[BASE] - losses[method]
-    return None if math.isnan(gain) else gain  # two infinite losses have no difference
+    return None if method == BASE else difference(losses.get(BASE), losses.get(method))

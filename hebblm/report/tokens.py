@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hebblm.errors import UserError
-from hebblm.report.gains import Bootstrap, Gain
+from hebblm.report.gains import Gain
 from hebblm.report.logged import read_table
 from hebblm.report.methods import BASE, name_of, ordered
 from hebblm.report.parts import (
@@ -81,7 +81,7 @@ def with_edges(result: Result, tokens: TokenLosses, edges: Sequence[int]) -> Res
     Raises:
         UserError: bad edges, token losses of another run, or a run without a text to count words in.
     """
-    _check_same_run(result, tokens)
+    check_same_run(result, tokens)
     edges, counts = validate_edges(edges), tokens.train_counts
     if counts is None:
         raise UserError(
@@ -99,13 +99,13 @@ def with_edges(result: Result, tokens: TokenLosses, edges: Sequence[int]) -> Res
     return replace(result, methods=methods)
 
 
-def with_parts(result: Result, tokens: TokenLosses) -> Result:
-    """Return the result with losses by occurrence and gains with intervals where it has none.
+def completed(result: Result, tokens: TokenLosses) -> Result:
+    """Return the result with losses by occurrence, gains with intervals and running curves where it has none.
 
     Raises:
         UserError: token losses of another run.
     """
-    _check_same_run(result, tokens)
+    check_same_run(result, tokens)
     seen = occurrences_so_far(tokens.words)
     buckets = next(iter(result.methods.values())).frequency
     gains = _gains(result, tokens, edges_of([bucket.bucket for bucket in buckets]) or DEFAULT_EDGES)
@@ -115,21 +115,8 @@ def with_parts(result: Result, tokens: TokenLosses) -> Result:
             oov_occurrences=item.oov_occurrences
             or tuple(occurrence_report(tokens.nll[name], seen, tokens.oov)),
             gains=item.gains or gains.get(name, ()),
+            running=item.running or running_curve(tokens.nll[name]),
         )
-        for name, item in result.methods.items()
-    }
-    return replace(result, methods=methods)
-
-
-def with_running(result: Result, tokens: TokenLosses) -> Result:
-    """Return the result with running curves where it has none.
-
-    Raises:
-        UserError: token losses of another run.
-    """
-    _check_same_run(result, tokens)
-    methods = {
-        name: item if item.running else replace(item, running=running_curve(tokens.nll[name]))
         for name, item in result.methods.items()
     }
     return replace(result, methods=methods)
@@ -157,7 +144,6 @@ def word_table(result: Result, tokens: TokenLosses, top: int = 15) -> Table | No
     Returns:
         None where only one method was evaluated or the unadapted model is not among them.
     """
-    _check_same_run(result, tokens)
     others = [method for method in ordered(result.methods) if method != BASE]
     if BASE not in result.methods or not others:
         return None
@@ -202,11 +188,11 @@ def _gains(result: Result, tokens: TokenLosses, edges: Sequence[int]) -> dict[st
         occurrences_so_far(tokens.words),
         tokens.oov,
         edges,
-        Bootstrap.of(result.extra.get("bootstrap", {})),
+        result.bootstrap,
     )
 
 
-def _check_same_run(result: Result, tokens: TokenLosses) -> None:
+def check_same_run(result: Result, tokens: TokenLosses) -> None:
     """Refuse losses that cannot belong to the result."""
     remedy = f"{FILE_NAME} and the result must be of one run"
     if tokens.words.size != result.scenario.tokens:

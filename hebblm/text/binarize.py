@@ -37,7 +37,6 @@ def prepare(
     normalization: Normalization,
     destdir: Path,
     min_count: int | None = None,
-    max_words: int | None = None,
 ) -> PreparedCorpus:
     """Count the training split, build its dictionary, and write every split as ids.
 
@@ -48,7 +47,6 @@ def prepare(
         normalization: the case policy.
         destdir: the folder to write; made whole or left as it was.
         min_count: rarer training words become ``<unk>``; the corpus' own choice unless said.
-        max_words: keep at most this many words beside ``<unk>`` and ``<eos>``.
 
     Returns:
         The binarised corpus, one ``<eos>`` a line, blank lines too.
@@ -61,9 +59,9 @@ def prepare(
         return _already_prepared(corpus.prepared, normalization)
     normalize("", normalization)
     minimum = corpus.min_count if min_count is None else min_count
-    if minimum < 1 or (max_words is not None and max_words < 1):
-        raise UserError(f"min_count {minimum} and max_words {max_words} must be at least 1")
-    asked = (corpus, normalization, minimum, max_words)
+    if minimum < 1:
+        raise UserError(f"min_count {minimum} must be at least 1")
+    asked = (corpus, normalization, minimum)
     if (found := _from_before(destdir, *asked)) is not None:
         sweep(destdir)
         return found
@@ -74,7 +72,7 @@ def prepare(
 
 
 def _from_before(
-    destdir: Path, corpus: Corpus, normalization: Normalization, min_count: int, max_words: int | None
+    destdir: Path, corpus: Corpus, normalization: Normalization, min_count: int
 ) -> PreparedCorpus | None:
     """Return the corpus that a folder holds if it is what is asked for.
 
@@ -83,22 +81,22 @@ def _from_before(
     """
     if (destdir / CORPUS_FILE).is_file():
         found = load_prepared(destdir)
-        if _same_request(found.meta, corpus, normalization, min_count, max_words):
+        meta, spec = found.meta, corpus.tokenizer.spec()
+        made = (meta.provenance, meta.tokenizer, meta.normalization, meta.min_count, meta.max_words)
+        if made == (corpus.provenance, spec, normalization, min_count, None):
             return found
     refuse_foreign(destdir)
     return None
 
 
-def _write(
-    destdir: Path, corpus: Corpus, normalization: Normalization, min_count: int, max_words: int | None
-) -> PreparedCorpus:
+def _write(destdir: Path, corpus: Corpus, normalization: Normalization, min_count: int) -> PreparedCorpus:
     """Write a corpus; see :func:`prepare`."""
     with atomic_path(destdir, directory=True) as folder:
         counts = _count(corpus, normalization)
         symbols = corpus.tokenizer.symbols
         # A fixed set of subwords keeps its rows even where the training text happens not to use one.
         counts.update(dict.fromkeys(symbols, 0))
-        dictionary = Dictionary.vocabulary(counts, min_count=0 if symbols else min_count, max_words=max_words)
+        dictionary = Dictionary.vocabulary(counts, min_count=0 if symbols else min_count)
         dictionary.save(folder / DICTIONARY_FILE)
         dtype = smallest_dtype(len(dictionary))
         splits = {
@@ -115,7 +113,7 @@ def _write(
             vocabulary_size=len(dictionary),
             dictionary_hash=dictionary.hash(),
             min_count=min_count,
-            max_words=max_words,
+            max_words=None,
             provenance=dict(corpus.provenance),
             splits=splits,
         )
@@ -132,19 +130,6 @@ def _already_prepared(folder: Path, normalization: Normalization) -> PreparedCor
             f"run hebblm-preprocess --normalization {normalization} on its text"
         )
     return found
-
-
-def _same_request(
-    meta: CorpusMeta, corpus: Corpus, normalization: Normalization, min_count: int, max_words: int | None
-) -> bool:
-    """Say whether a folder holds what is asked for."""
-    return (meta.provenance, meta.tokenizer, meta.normalization, meta.min_count, meta.max_words) == (
-        corpus.provenance,
-        corpus.tokenizer.spec(),
-        normalization,
-        min_count,
-        max_words,
-    )
 
 
 def refuse_foreign(destdir: Path) -> None:

@@ -44,30 +44,38 @@ class Dictionary:
         for symbol in FAIRSEQ_SPECIALS if scheme == "fairseq" else (UNK, EOS):
             self.add_symbol(symbol, 1 if scheme == "fairseq" else 0)
         # As in fairseq, a later `#fairseq:overwrite` entry moves the word but not the special's own id.
-        self.unk_index = self._indices[UNK]
-        self.eos_index = self._indices[self.eos_word]
-        self.bos_index = 0 if scheme == "fairseq" else None
-        self.pad_index = 1 if scheme == "fairseq" else None
+        self._find_specials()
 
     @classmethod
-    def vocabulary(
-        cls, counts: Mapping[str, int], *, min_count: int = 1, max_words: int | None = None
-    ) -> Dictionary:
+    def vocabulary(cls, counts: Mapping[str, int], *, min_count: int = 1) -> Dictionary:
         """Build a model's vocabulary from the word counts of its training text.
 
         Args:
             counts: occurrences of each word, ``<eos>`` among them.
             min_count: rarer words are left out and counted as ``<unk>``.
-            max_words: keep at most this many words beside ``<unk>`` and ``<eos>``.
 
         Returns:
             A dictionary of scheme ``words``, most frequent first, ties in alphabetical order.
         """
-        dictionary = cls("words")
+        kept = {UNK: 0, EOS: 0}
         for word, count in counts.items():
-            dictionary.add_symbol(word, count)
-        dictionary.finalize(threshold=min_count, nwords=max_words)
+            known = word in (UNK, EOS) or count >= min_count
+            kept[word if known else UNK] = kept.get(word if known else UNK, 0) + count
+        dictionary = cls._empty()
+        for word in sorted(kept, key=lambda word: (-kept[word], word)):
+            dictionary.add_symbol(word, kept[word])
+        dictionary._find_specials()
         return dictionary
+
+    @classmethod
+    def _empty(cls) -> Dictionary:
+        """Return a dictionary of scheme ``words`` that lacks its special symbols yet."""
+        dictionary = cls()
+        dictionary._symbols, dictionary._counts, dictionary._indices = [], [], {}
+        return dictionary
+
+    def _find_specials(self) -> None:
+        self.unk_index, self.eos_index = self._indices[UNK], self._indices[self.eos_word]
 
     @property
     def symbols(self) -> tuple[str, ...]:
@@ -101,10 +109,6 @@ class Dictionary:
         """Return the id of a symbol, or that of ``<unk>``."""
         return self._indices.get(symbol, self.unk_index)
 
-    def count(self, index: int) -> int:
-        """Return how often the symbol of an id was counted."""
-        return self._counts[index]
-
     def add_symbol(self, word: str, n: int = 1, *, overwrite: bool = False) -> int:
         """Count a word ``n`` times, giving it an id if it has none, and return the id.
 
@@ -122,38 +126,10 @@ class Dictionary:
         self._counts.append(n)
         return self._indices[word]
 
-    def finalize(self, threshold: int = 1, nwords: int | None = None) -> None:
-        """Sort words by descending count (ties alphabetically) and leave out the rare ones.
-
-        Args:
-            threshold: words counted less often are left out; their counts go to ``<unk>``.
-            nwords: keep at most this many words beside the special symbols.
-        """
-        specials = FAIRSEQ_SPECIALS if self.scheme == "fairseq" else (UNK, EOS)
-        words = sorted((w for w in self._indices if w not in specials), key=lambda w: (-self._count_of(w), w))
-        kept = [word for word in words if self._count_of(word) >= threshold][:nwords]
-        counts = {word: self._count_of(word) for word in (*specials, *kept)}
-        counts[UNK] += sum(map(self._count_of, words)) - sum(map(self._count_of, kept))
-        if self.scheme == "fairseq":
-            order = [*specials, *kept]
-        else:
-            order = sorted(counts, key=lambda word: (-counts[word], word))
-        self._symbols = order
-        self._counts = [counts[word] for word in order]
-        self._indices = {word: index for index, word in enumerate(order)}
-        self.unk_index, self.eos_index = self._indices[UNK], self._indices[self.eos_word]
-
-    def _count_of(self, word: str) -> int:
-        return self._counts[self._indices[word]]
-
-    def encode_line(self, line: str | Iterable[str], *, append_eos: bool = True) -> list[int]:
-        """Return the ids of a line (a string is split at white space), ended by the end-of-line id."""
-        words = line.split() if isinstance(line, str) else line
+    def encode_line(self, words: Iterable[str]) -> list[int]:
+        """Return the ids of a line, ended by the end-of-line id."""
         unk, get = self.unk_index, self._indices.get
-        ids = [get(word, unk) for word in words]
-        if append_eos:
-            ids.append(self.eos_index)
-        return ids
+        return [*(get(word, unk) for word in words), self.eos_index]
 
     def hash(self) -> str:
         """Return the sha256 of the symbols in the order of their ids; counts do not enter."""
@@ -193,9 +169,7 @@ class Dictionary:
             raise UserError(f"{path} was changed since it was written; restore it, or make it anew")
         entries = _read_entries(path)
         ours = any(word == UNK and not overwrite for word, _, overwrite in entries)
-        dictionary = cls("words" if ours else "fairseq")
-        if ours:
-            dictionary._symbols, dictionary._counts, dictionary._indices = [], [], {}
+        dictionary = cls._empty() if ours else cls("fairseq")
         for word, count, overwrite in entries:
             if word in dictionary and not overwrite:
                 raise UserError(
@@ -207,7 +181,7 @@ class Dictionary:
                 raise UserError(
                     f"{path} has {UNK} but no {EOS}; write the dictionary again with hebblm-preprocess"
                 )
-            dictionary.unk_index, dictionary.eos_index = dictionary._indices[UNK], dictionary._indices[EOS]
+            dictionary._find_specials()
         return dictionary
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Literal
 
+from hebblm.progress import say
 from hebblm.text.dictionary import UNK, Dictionary
 from hebblm.text.normalize import Normalization, normalize
 from hebblm.text.sources import FileLines
@@ -17,23 +17,10 @@ SAMPLE = 2_000  # lines that are split both ways
 CLEAR = 0.5  # of the words outside the dictionary; a text that is tokenised already hardly changes
 
 
-@dataclass(frozen=True, slots=True)
-class Fit:
-    """A tokeniser for a text, and why it was chosen.
-
-    Args:
-        tokenizer: the one to use.
-        reason: in a line, where it is not the one of the dictionary's own text; empty otherwise.
-    """
-
-    tokenizer: Tokenizer
-    reason: str = ""
-
-
 def fitting(
     path: Path, own: Tokenizer, dictionary: Dictionary, policy: Normalization, asked: Splitting = "auto"
-) -> Fit:
-    """Return the tokeniser with which a text is to be read.
+) -> Tokenizer:
+    """Return the tokeniser with which a text is to be read, and say so where it is another than the dictionary's own.
 
     A dictionary whose text came with blanks between words and punctuation does not have ``reason,``. Where Moses' rules
     halve what lies outside of it, they are taken.
@@ -46,18 +33,18 @@ def fitting(
         asked: what the user chose.
     """
     if asked != "auto":
-        return Fit(MosesTokenizer() if asked == "moses" else WhitespaceTokenizer())
+        return MosesTokenizer() if asked == "moses" else WhitespaceTokenizer()
     if own.name != "whitespace":
-        return Fit(own)
+        return own
     lines = [normalize(line, policy) for line in islice(FileLines((path,)).lines(), SAMPLE)]
     plain, split = _unknown(lines, own, dictionary), _unknown(lines, MosesTokenizer(), dictionary)
     if split >= CLEAR * plain:
-        return Fit(own)
-    return Fit(
-        MosesTokenizer(),
+        return own
+    say(
         f"{path} is split at punctuation as well: {100 * split:.1f} % of its tokens are unknown to the model, "
-        f"{100 * plain:.1f} % if it is split at blanks alone (--tokenizer whitespace)",
+        f"{100 * plain:.1f} % if it is split at blanks alone (--tokenizer whitespace)"
     )
+    return MosesTokenizer()
 
 
 def _unknown(lines: list[str], tokenizer: Tokenizer, dictionary: Dictionary) -> float:

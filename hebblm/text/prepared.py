@@ -68,7 +68,7 @@ class CorpusMeta:
         vocabulary_size: symbols of the dictionary.
         dictionary_hash: sha256 of its symbols.
         min_count: rarer training words became ``<unk>``.
-        max_words: bound on the words beside ``<unk>`` and ``<eos>``, if any.
+        max_words: bound on the words beside ``<unk>`` and ``<eos>`` in a corpus of an earlier version.
         provenance: where the text came from.
         splits: by name.
     """
@@ -126,6 +126,10 @@ class PreparedCorpus:
     def tokenizer(self) -> Tokenizer:
         """Return the tokeniser the corpus was written with."""
         return load_tokenizer(dict(self.meta.tokenizer), self.folder)
+
+    def describe(self) -> Mapping[str, Any]:
+        """Return what a result records of the tokeniser."""
+        return self.meta.tokenizer
 
 
 def load_prepared(folder: Path) -> PreparedCorpus:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import shutil
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from hebblm.errors import UserError
 from hebblm.files import atomic_path, sha256
@@ -23,39 +24,42 @@ MODEL_FILE = "tokenizer.model"
 NAMES = ("whitespace", "moses", "sentencepiece")
 
 
-class Tokenizer(Protocol):
+class Tokenizer(ABC):
     """Splits lines into tokens; a line never yields tokens with spaces in them."""
 
-    @property
-    def name(self) -> str:
-        """The name used on the command line."""
+    name: ClassVar[str]
+    """The name used on the command line."""
 
     @property
     def symbols(self) -> tuple[str, ...]:
         """All tokens there can be, where that is fixed beforehand; otherwise empty."""
+        return ()
 
+    @abstractmethod
     def tokenize(self, line: str) -> list[str]:
         """Return the tokens of one line."""
 
+    @abstractmethod
     def detokenize(self, tokens: Sequence[str]) -> str:
         """Return the line that tokens stand for, as nearly as can be told."""
 
     def words(self, line: str) -> int:
-        """Return the number of words that a perplexity per word divides by, without the end of line."""
+        """Return what a perplexity per word divides by, without the end of line: what stands between white space."""
+        return len(line.split())
 
     def spec(self) -> dict[str, Any]:
         """Return what :func:`load_tokenizer` needs, as JSON."""
+        return {"name": self.name}
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: Path) -> None:  # noqa: B027 - most have nothing to remember
         """Write the files that :func:`load_tokenizer` needs beside the specification, if any."""
 
 
 @dataclass(frozen=True)
-class WhitespaceTokenizer:
+class WhitespaceTokenizer(Tokenizer):
     """Tokens are what stands between white space: for text that is tokenised already."""
 
-    name: str = field(default="whitespace", init=False)
-    symbols: tuple[str, ...] = field(default=(), init=False)
+    name = "whitespace"
 
     def tokenize(self, line: str) -> list[str]:
         """Split at white space."""
@@ -65,20 +69,9 @@ class WhitespaceTokenizer:
         """Join with single spaces."""
         return " ".join(tokens)
 
-    def words(self, line: str) -> int:
-        """Count the tokens."""
-        return len(line.split())
-
-    def spec(self) -> dict[str, Any]:
-        """Return the name alone."""
-        return {"name": self.name}
-
-    def save(self, folder: Path) -> None:
-        """Write nothing: there is nothing to remember."""
-
 
 @dataclass(frozen=True)
-class MosesTokenizer:
+class MosesTokenizer(Tokenizer):
     """Moses' rules for punctuation (sacremoses), without its HTML escapes.
 
     Args:
@@ -89,8 +82,7 @@ class MosesTokenizer:
     """
 
     lang: str = "en"
-    name: str = field(default="moses", init=False)
-    symbols: tuple[str, ...] = field(default=(), init=False)
+    name = "moses"
 
     def __post_init__(self) -> None:
         """Refuse a language that sacremoses does not know."""
@@ -124,20 +116,13 @@ class MosesTokenizer:
         line: str = self._detokenizer.detokenize(list(tokens), unescape=False)
         return line
 
-    def words(self, line: str) -> int:
-        """Count what stands between white space before tokenisation."""
-        return len(line.split())
-
     def spec(self) -> dict[str, Any]:
         """Return name and language."""
         return {"name": self.name, "lang": self.lang}
 
-    def save(self, folder: Path) -> None:
-        """Write nothing: the rules come with sacremoses."""
-
 
 @dataclass(frozen=True)
-class SentencePieceTokenizer:
+class SentencePieceTokenizer(Tokenizer):
     """Subwords of a SentencePiece model.
 
     Args:
@@ -148,7 +133,7 @@ class SentencePieceTokenizer:
     """
 
     model: Path
-    name: str = field(default="sentencepiece", init=False)
+    name = "sentencepiece"
 
     def __post_init__(self) -> None:
         """Load the model at once, so that a bad file is reported where it is named."""
@@ -227,10 +212,6 @@ class SentencePieceTokenizer:
         """Join pieces to text."""
         line: str = self._processor.decode(list(tokens))
         return line
-
-    def words(self, line: str) -> int:
-        """Count what stands between white space before tokenisation."""
-        return len(line.split())
 
     def spec(self) -> dict[str, Any]:
         """Return name, file beside the specification, and the file's hash."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from hebblm.adapt.counts import entry_counts
 from hebblm.adapt.functional.hebbian import COUNT_EDGES
 from hebblm.adapt.methods.hebb import HebbConfig
 from hebblm.adapt.methods.mbpa import MbpaConfig
+from hebblm.evaluation.notes import Notes
 from hebblm.tuning.best import Losses
 from hebblm.tuning.hebbian import LabelTerms
 
@@ -52,59 +53,38 @@ class Terms(NamedTuple):
 
 
 @dataclass(slots=True)
-class TermObserver:
-    """An observer that notes what Hebb's losses depend on.
+class TermObserver(Notes):
+    """An observer that notes what Hebb's losses depend on, a column a field of :class:`Terms`.
 
     Args:
         mbpa: of the gradient term.
         hebb: everything but eta and the weights.
-        parts: what was noted so far, one mini-batch each.
     """
 
     mbpa: MbpaConfig
     hebb: HebbConfig
-    parts: list[Terms] = field(default_factory=list)
-    _told: int = 0
-
-    def noted(self) -> dict[str, Tensor]:
-        """Return what was noted since this was asked last."""
-        new, self._told = self.parts[self._told :], len(self.parts)
-        columns = map(np.concatenate, zip(*new, strict=True))
-        return {
-            name: torch.from_numpy(column) for name, column in zip(Terms._fields, columns, strict=bool(new))
-        }
-
-    def recall(self, noted: dict[str, Tensor]) -> None:
-        """Take over such notes of an earlier process."""
-        if noted:
-            self.parts.append(Terms(*(noted[name].cpu().numpy() for name in Terms._fields)))
-        self._told = len(self.parts)
 
     def watch(self, batch: EvalBatch, targets: Tensor) -> None:
         """Note the terms of a mini-batch."""
         found = LabelTerms.of(batch, targets, self.mbpa, self.hebb)
         row, column = found.mine.nonzero(as_tuple=True)
         counts = entry_counts(batch, self.hebb, found.labels)[row, column]  # (M,)
-
-        def numbers(values: Tensor) -> Numbers:
-            return values.double().cpu().numpy()
-
-        self.parts.append(
-            Terms(
-                token=row.cpu().numpy() + sum(len(part.rest) for part in self.parts),
-                adapted=numbers(found.adapted[row, column]),
-                delta=numbers(found.delta[row, column].where(counts > 0, 0)),
-                summed=numbers(found.summed[row, column].where(counts > 0, 0)),
-                range=torch.bucketize(counts, torch.tensor(COUNT_EDGES, device=counts.device)).cpu().numpy(),
-                hit=found.hit[row, column].cpu().numpy(),
-                rest=numbers(found.rest),
-                target=numbers(found.target),
-            )
+        self.add(
+            {
+                "token": row + sum(len(part["rest"]) for part in self.parts),
+                "adapted": found.adapted[row, column].double(),
+                "delta": found.delta[row, column].where(counts > 0, 0).double(),
+                "summed": found.summed[row, column].where(counts > 0, 0).double(),
+                "range": torch.bucketize(counts, torch.tensor(COUNT_EDGES, device=counts.device)),
+                "hit": found.hit[row, column],
+                "rest": found.rest.double(),
+                "target": found.target.double(),
+            }
         )
 
     def terms(self) -> Terms:
         """Return what was noted, as one."""
-        return Terms(*map(np.concatenate, zip(*self.parts, strict=True)))
+        return Terms(**self.columns())
 
 
 def learn_weights(terms: Terms, eta: float) -> tuple[Numbers, Losses]:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from scipy import optimize
 from torch import Tensor
 
 from hebblm.adapt.context import EvalBatch
 from hebblm.adapt.functional import Scale
 from hebblm.adapt.methods.gated import base_peak, label_entropy, nearest_distance
+from hebblm.evaluation.notes import Notes
 from hebblm.tuning.best import Losses
 
 ROUNDING = 1e-9
@@ -23,41 +23,30 @@ Features = npt.NDArray[np.float64]
 
 
 @dataclass(slots=True)
-class GateFeatures:
+class GateFeatures(Notes):
     """An observer that notes what a gate may depend on.
+
+    These are the log squared ``distance`` of the nearest entry (+inf without any), the base's largest log-probability
+    as ``peak``, and for each theta the ``entropy`` of the labels, in nats.
 
     Args:
         thetas: sharpness values of the neighbours' weights.
         scale: unit of products and distances.
-        parts: a mini-batch each: log squared distance of the nearest entry (+inf without any), the base's largest
-            log-probability, and for each theta the entropy of the labels, in nats.
     """
 
     thetas: tuple[float, ...]
     scale: Scale
-    parts: list[npt.NDArray[np.float32]] = field(default_factory=list)
-    _told: int = 0
-
-    def noted(self) -> dict[str, Tensor]:
-        """Return what was noted since this was asked last."""
-        new, self._told = self.parts[self._told :], len(self.parts)
-        return {"features": torch.from_numpy(np.concatenate(new, axis=1))} if new else {}
-
-    def recall(self, noted: dict[str, Tensor]) -> None:
-        """Take over such notes of an earlier process."""
-        self.parts += [features.cpu().numpy() for features in noted.values()]
-        self._told = len(self.parts)
 
     def watch(self, batch: EvalBatch, targets: Tensor) -> None:
         """Note the features of a mini-batch."""
-        entropies = [label_entropy(batch, theta, self.scale) for theta in self.thetas]
-        rows = [nearest_distance(batch, self.scale), base_peak(batch), *entropies]
-        self.parts.append(np.stack([row.float().cpu().numpy() for row in rows]))
+        entropies = {f"entropy {theta}": label_entropy(batch, theta, self.scale) for theta in self.thetas}
+        rows = {"distance": nearest_distance(batch, self.scale), "peak": base_peak(batch), **entropies}
+        self.add({name: row.float() for name, row in rows.items()})
 
     def features(self, theta: float) -> Features:
         """Return what was noted for one theta: (T, 3) distance, entropy, peak."""
-        rows = [0, 2 + self.thetas.index(theta), 1]
-        return np.concatenate([part[rows] for part in self.parts], axis=1).T.astype(np.float64)
+        columns, names = self.columns(), ("distance", f"entropy {theta}", "peak")
+        return np.stack([columns[name] for name in names]).T.astype(np.float64)
 
 
 class Gate(NamedTuple):

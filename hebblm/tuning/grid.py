@@ -33,7 +33,6 @@ class Grid:
         weight: share of Mixture in Mixture+MbPA and Mixture+Hebb.
         dynamic_lr: rate of dynamic evaluation, in times of the one that is the default for the model.
         dynamic_decay: its decay.
-        tempered: temperature of a whole distribution, beside 1; none, as not every method could have one.
     """
 
     base_lr: Values = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 3.0, 10.0, 30.0, 100.0)
@@ -50,7 +49,6 @@ class Grid:
     weight: tuple[Share, ...] = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, ONLINE)
     dynamic_lr: Values = (0.5, 1.0, 2.0, 4.0)
     dynamic_decay: Values = (0.005, 0.02)
-    tempered: Values = ()
 
     @property
     def fixed_theta(self) -> Values:

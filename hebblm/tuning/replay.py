@@ -13,8 +13,8 @@ from hebblm.adapt.context import Context
 from hebblm.adapt.methods.rule import Rule
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import evaluate
+from hebblm.evaluation.notes import Noting
 from hebblm.evaluation.passes import dynamic_base
-from hebblm.evaluation.position import Noting
 from hebblm.evaluation.scenario import Scenario
 from hebblm.models.base import StreamBase
 from hebblm.progress import bar

@@ -22,7 +22,7 @@ from torch import Tensor
 from hebblm.adapt.block import Block
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.pace import Pace
-from hebblm.evaluation.parts import Parts, packed_state, placed, unpacked_state
+from hebblm.evaluation.parts import STATE, Parts, placed, prefixed, unpacked_state
 from hebblm.evaluation.scenario import Scenario
 from hebblm.files import hash_of
 from hebblm.memory import AnyMemory, faiss_index
@@ -196,7 +196,7 @@ def _fill(
             "states": torch.cat(states),
             "distances": torch.cat([ranked.distances for ranked in found]),
             "ids": torch.cat([ranked.ids for ranked in found]).int(),
-            **packed_state(base.state()),
+            **prefixed(STATE, base.state()),
         }
         parts.save(index, tensors)
 

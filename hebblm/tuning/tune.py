@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from hebblm.adapt import DYNAMIC, DYNAMIC_METHODS, OUR_METHODS
+from hebblm.adapt import DYNAMIC, DYNAMIC_METHODS
 from hebblm.adapt.methods import METHODS, TUNABLE, with_parts
-from hebblm.adapt.methods.combine import Tempered
 from hebblm.adapt.methods.hebb import RANGES
 from hebblm.adapt.methods.lstm import Unadapted
 from hebblm.adapt.methods.rule import Rule, dotted
@@ -42,11 +41,10 @@ def tune(
     Hebb-learned from the labels that have a Hebbian term (:mod:`hebblm.tuning.count_weights`).
 
     The states of a fixed base and the neighbours are computed once for all points, and kept in the cache for the next
-    time (:mod:`hebblm.tuning.sweep`). The text is then gone through up to four times: for every method but Hebb, whose
-    shares are mixed from losses; for Hebb's grid beside MbPA's best values, read off the neighbours' labels; for what
-    the learned weights depend on; and for temperatures, if any are tried, of the methods beyond the paper. The
-    combinations take over the best values of their parts, as in the paper. Several ranks divide the points of each of
-    these, and all of them come to the same values.
+    time (:mod:`hebblm.tuning.sweep`). The text is then gone through up to three times: for every method but Hebb, whose
+    shares are mixed from losses; for Hebb's grid beside MbPA's best values, read off the neighbours' labels; and for
+    what the learned weights depend on. The combinations take over the best values of their parts, as in the paper.
+    Several ranks divide the points of each of these, and all of them come to the same values.
 
     Args:
         scenario: opened on a validation split, with the union vocabulary.
@@ -125,7 +123,6 @@ def tune_static(search: Search, replay: Replay) -> None:
             _take_weight(search, f"mixture+{part}", best[part].losses, replay.every)
     if "mixture-gated" in wanted:
         search.take("mixture-gated", _gated(methods.mixture.scale, grid.fixed_theta, losses, features))
-    _temper(search, replay, [name for name in OUR_METHODS if not METHODS[name].moving])
 
 
 def tune_dynamic(search: Search, scenario: Scenario) -> None:
@@ -160,7 +157,6 @@ def tune_dynamic(search: Search, scenario: Scenario) -> None:
         _take_weight(search, "dynamic+mixture+hebb", losses["hebb"], replay.every)
     if "dynamic+mixture+cache" in wanted:
         _take_cache(search, "dynamic+mixture+cache", losses, replay.every)
-    _temper(search, replay, [name for name in OUR_METHODS if METHODS[name].moving])
 
 
 def _alone(
@@ -237,25 +233,3 @@ def _gated(
         named = dict(zip(("distance", "entropy", "peak"), gate.coefficients.tolist(), strict=True))
         values = {"scale": scale, "theta": theta, "bias": gate.bias, **named}
         yield {f"mixture_gated.{name}": value for name, value in values.items()}, gate.losses
-
-
-def _temper(search: Search, replay: Replay, methods: Iterable[str]) -> None:
-    """Offer some methods, at the values found for them, each temperature that is tried.
-
-    The one taken is noted even where it is 1, so that nobody who reads the values fills in another.
-    """
-    names, settings = [name for name in methods if name in search.wanted], search.settings.methods
-    if not search.grid.tempered or not names:
-        return
-    rules = {
-        f"{name} {value}": Tempered(METHODS[name].build(settings), value)
-        for name in names
-        for value in search.grid.tempered
-    }
-    losses = replay.score(rules, f"tune the temperature of {len(names)} methods")
-    for name in names:
-        best, key = search.best[name], f"tempered.{dotted(name)}"
-        plain = best.values
-        best.values = {**plain, key: 1.0}
-        for value in search.grid.tempered:
-            best.offer({**plain, key: value}, losses[f"{name} {value}"])

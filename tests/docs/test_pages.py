@@ -15,6 +15,7 @@ import pytest
 
 from hebblm.adapt import METHODS
 from hebblm.adapt.methods import unaliased
+from hebblm.cli import common
 from hebblm.evaluation.hyperparameters import Hyperparameters, parse_settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -98,12 +99,13 @@ def try_command(entry: str, arguments: list[str], monkeypatch: pytest.MonkeyPatc
     """Let a command parse its arguments, and stop it before it does anything."""
     module_name, _, function = entry.partition(":")
     module = importlib.import_module(module_name)
-    parse: Callable[..., Any] = module.parse
+    parse: Callable[..., Any] = common.parse
 
     def stopped(*given: Any, **named: Any) -> Any:
         raise Parsed(parse(*given, **named))
 
-    monkeypatch.setattr(module, "parse", stopped)
+    for place in (common, module):
+        monkeypatch.setattr(place, "parse", stopped, raising=False)
     with pytest.raises(Parsed) as caught:
         getattr(module, function)(arguments)
     config = caught.value.args[0]

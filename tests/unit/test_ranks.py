@@ -43,7 +43,6 @@ def test_one_that_is_alone_keeps_what_it_has() -> None:
     assert ALONE.gather(rows)[0] is rows
     assert ALONE.joined(rows) is rows
     assert ALONE.told({"a": 1}) == [{"a": 1}]
-    assert ALONE.collected({1: "b", 0: "a"}) == ["a", "b"]
     with ranks.opened("cpu") as found:
         assert found is ALONE is ranks.current()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from hebblm.evaluation.defaults import paper_values
 from hebblm.report import paper
-from hebblm.report.gains import Bootstrap, Gain, leaves_out_zero
+from hebblm.report.gains import Gain, leaves_out_zero
 from hebblm.report.methods import BASE, name_of
 from hebblm.report.numbers import display
 from hebblm.report.parts import ALL, OOV, recombine
@@ -63,7 +63,7 @@ def _uncertain(claim: Claim, result: Result) -> str | None:
     if not known or len(known) < len(gains):
         return None
     low, high = max(ends[0] for ends in known), min(ends[1] for ends in known)
-    level = f"{100 * Bootstrap.of(result.extra.get('bootstrap', {})).level:g} %"
+    level = f"{100 * result.bootstrap.level:g} %"
     if len(known) == 1:
         if leaves_out_zero(low, high):
             return None
@@ -108,9 +108,8 @@ def _at_the_end_of_its_grid(claim: Claim, result: Result) -> str | None:
     """A better value may lie beyond what was tried."""
     found = []
     for name, value in _settings(claim, result).items():
-        tried = [
-            point for point in getattr(Grid(), _GRIDS.get(name, "tempered")) if not isinstance(point, str)
-        ]
+        points = getattr(Grid(), _GRIDS[name]) if name in _GRIDS else ()
+        tried = [point for point in points if not isinstance(point, str)]
         if tried and value in (min(tried), max(tried)):
             found.append(f"{name} = {value:g}, the {'least' if value == min(tried) else 'largest'} tried")
     return ", ".join(found) or None

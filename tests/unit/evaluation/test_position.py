@@ -21,7 +21,9 @@ from hebblm.evaluation import pace, position
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import Scores, evaluate
 from hebblm.evaluation.neighbors import NeighborLog
-from hebblm.evaluation.position import STATE, Saved, going_on
+from hebblm.evaluation.position import STATE
+from hebblm.evaluation.saved import Saved, going_on
+from hebblm.evaluation.scenario import Scenario
 from hebblm.evaluation.streams import Layout
 from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary, Vocabulary
 from hebblm.memory import AnyMemory, FaissMemory, FlatMemory, HybridMemory, RingMemory
@@ -241,7 +243,7 @@ def within(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_a_tuning_goes_on(tmp_path: Path, within: list[int]) -> None:
     grid = Grid(
         theta=(0.3, "online"), gamma=(0.2, "online"), mbpa_lr=(0.1, 0.3), mbpa_steps=(1, 2), beta=(0.3, 0.6),
-        eta=(0.1, 1.0), dynamic_lr=(0.5, 1.0), tempered=(0.9, 1.0), temperature=(1.0,), absolute_lr=(0.1,),
+        eta=(0.1, 1.0), dynamic_lr=(0.5, 1.0), temperature=(1.0,), absolute_lr=(0.1,),
     )  # fmt: skip
     scenario, settings = scenario_of(tmp_path), settings_of(0.0)
     expected = tune(scenario, settings, grid)
@@ -330,7 +332,7 @@ def test_ctrl_c_saves_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert signal.signal(signal.SIGINT, former) is signal.default_int_handler
 
 
-def _read(scenario: position.Scenario, settings: Hyperparameters) -> dict[str, np.ndarray]:
+def _read(scenario: Scenario, settings: Hyperparameters) -> dict[str, np.ndarray]:
     from hebblm.evaluation.passes import shared_pass
 
     rules = {name: METHODS[name].rule(settings.methods) for name in ("lstm", "mixture")}

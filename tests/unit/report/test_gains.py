@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -120,5 +121,5 @@ def test_the_parts_of_a_stream_cover_it_twice_over() -> None:
 
 def test_settings_are_read_back() -> None:
     config = Bootstrap(block=7, resamples=11, level=0.9, seed=5)
-    assert Bootstrap.of(config.to_json()) == config
+    assert Bootstrap.of(asdict(config)) == config
     assert Bootstrap.of({}) == Bootstrap()

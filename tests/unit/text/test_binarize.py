@@ -95,7 +95,7 @@ def test_ids_beyond_int16_survive(tmp_path: Path) -> None:
 
 def test_lower_casing_happens_before_counting(tmp_path: Path) -> None:
     prepared = prepare(corpus(["The the THE"]), normalization="lower", destdir=tmp_path / "out")
-    assert prepared.dictionary.count(prepared.dictionary.index("the")) == 3
+    assert prepared.dictionary.counts[prepared.dictionary.index("the")] == 3
     assert prepared.meta.normalization == "lower"
 
 
@@ -105,7 +105,7 @@ def test_rare_words_become_unknown(tmp_path: Path) -> None:
     )
     assert set(prepared.dictionary.symbols) == {"a", "<unk>", "<eos>"}
     assert prepared.meta.splits["test"].unknown == 1
-    assert prepared.dictionary.count(prepared.dictionary.unk_index) == 1
+    assert prepared.dictionary.counts[prepared.dictionary.unk_index] == 1
 
 
 def test_subwords_keep_a_row_each_even_if_training_text_lacks_them(tmp_path: Path) -> None:

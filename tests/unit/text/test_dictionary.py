@@ -22,7 +22,6 @@ def test_a_model_vocabulary_has_no_rows_but_words_unk_and_eos() -> None:
     dictionary = Dictionary.vocabulary(Counter({"b": 2, "a": 2, "c": 5, "<eos>": 3, "<unk>": 1}))
     assert dictionary.symbols == ("c", "<eos>", "a", "b", "<unk>")
     assert dictionary.counts == (5, 3, 2, 2, 1)
-    assert (dictionary.bos_index, dictionary.pad_index) == (None, None)
     assert dictionary[dictionary.unk_index] == "<unk>"
     assert dictionary[dictionary.eos_index] == "<eos>"
 
@@ -30,28 +29,21 @@ def test_a_model_vocabulary_has_no_rows_but_words_unk_and_eos() -> None:
 def test_unk_is_added_where_the_text_has_none() -> None:
     dictionary = Dictionary.vocabulary({"a": 2, "<eos>": 1})
     assert dictionary.symbols == ("a", "<eos>", "<unk>")
-    assert dictionary.count(dictionary.unk_index) == 0
+    assert dictionary.counts[dictionary.unk_index] == 0
 
 
 def test_rare_words_are_counted_as_unk() -> None:
     dictionary = Dictionary.vocabulary({"a": 5, "b": 1, "c": 1, "<unk>": 3, "<eos>": 2}, min_count=2)
     assert "b" not in dictionary
-    assert dictionary.count(dictionary.unk_index) == 5
+    assert dictionary.counts[dictionary.unk_index] == 5
     assert dictionary.symbols == ("<unk>", "a", "<eos>")
-
-
-def test_max_words_keeps_the_most_frequent_beside_the_specials() -> None:
-    dictionary = Dictionary.vocabulary({"a": 5, "b": 4, "c": 3, "<eos>": 1}, max_words=2)
-    assert set(dictionary.symbols) == {"a", "b", "<unk>", "<eos>"}
-    assert sum(dictionary.counts) == 13
 
 
 def test_fairseq_specials_stand_at_their_places() -> None:
     dictionary = Dictionary("fairseq")
     assert dictionary.symbols == ("<s>", "<pad>", "</s>", "<unk>")
     assert dictionary.add_symbol("word", 7) == 4
-    assert dictionary.encode_line("word other") == [4, 3, 2]
-    assert dictionary.encode_line(["word"], append_eos=False) == [4]
+    assert dictionary.encode_line(["word", "other"]) == [4, 3, 2]
     assert dictionary[99] == "<unk>"
 
 
@@ -73,14 +65,6 @@ def test_overwrite_moves_the_word_and_leaves_the_special(tmp_path: Path) -> None
     assert dictionary.index("<unk>") == 5
     dictionary.save(tmp_path / "again.txt")
     assert (tmp_path / "again.txt").read_text() == "the 50\n<unk> 9 #fairseq:overwrite\n"
-
-
-def test_finalize_sorts_fairseq_words_after_the_specials() -> None:
-    dictionary = Dictionary("fairseq")
-    for word, count in (("z", 1), ("b", 2), ("a", 2), ("c", 9)):
-        dictionary.add_symbol(word, count)
-    dictionary.finalize(threshold=2, nwords=2)
-    assert dictionary.symbols == ("<s>", "<pad>", "</s>", "<unk>", "c", "a")
 
 
 def test_the_hash_depends_on_symbols_and_their_order_alone() -> None:

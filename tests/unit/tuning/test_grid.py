@@ -9,14 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from hebblm.adapt import METHODS, OUR_METHODS, HebbConfig, MbpaConfig
+from hebblm.adapt import METHODS, HebbConfig, MbpaConfig
 from hebblm.adapt import functional as F
-from hebblm.adapt.methods import TUNABLE
-from hebblm.adapt.methods.rule import dotted
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import evaluate
-from hebblm.evaluation.passes import dynamic_pass, shared_pass
+from hebblm.evaluation.passes import dynamic_pass
 from hebblm.evaluation.scenario import Scenario, ScenarioConfig
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import FlatMemory, MemoryConfig
@@ -136,7 +134,7 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str, scale: str) -> No
         base_lr=(0.01, 0.3), theta=(0.2, 1.0, "online"), temperature=(0.5, "online"), gamma=(0.1, "online"),
         mbpa_lr=(0.05, 0.5),
         mbpa_steps=(2,), beta=(0.0, 0.9), eta=(0.05,), closeness=("raw", "max"), dynamic_lr=(0.01, 0.2),
-        weight=(0.2, "online"), dynamic_decay=(0.0, 0.1), tempered=(),
+        weight=(0.2, "online"), dynamic_decay=(0.0, 0.1),
     )  # fmt: skip
     start = Hyperparameters(
         methods=toy.exact(toy.SETTINGS),
@@ -278,7 +276,7 @@ def test_the_cache_over_dynamic_evaluation_leaves_the_first_segment_to_mixture(
     monkeypatch.setattr(Scenario, "memory", of_training)
     start = Hyperparameters(methods=toy.exact(toy.SETTINGS), dynamic=DynamicConfig("sgd", lr=1.0, segment=20))
     scenario = scenario_of("intra-domain", 60)
-    grid = Grid(theta=(0.5,), gamma=(0.3,), dynamic_lr=(0.1,), dynamic_decay=(0.0,), tempered=())
+    grid = Grid(theta=(0.5,), gamma=(0.3,), dynamic_lr=(0.1,), dynamic_decay=(0.0,))
     names = ("dynamic", "dynamic+mixture", "dynamic+mixture+cache")
     search = Search(start, grid, set(names), {})
     tune_dynamic(search, scenario)
@@ -286,35 +284,3 @@ def test_the_cache_over_dynamic_evaluation_leaves_the_first_segment_to_mixture(
     rules = {name: METHODS[name].rule(point.methods) for name in names}
     for name, nll in dynamic_pass(scenario, rules, point).scores.nll.items():
         np.testing.assert_allclose(best[name].losses, nll, atol=1e-5, err_msg=name)
-
-
-def test_a_temperature_is_chosen_for_the_methods_beyond_the_paper() -> None:
-    narrow: dict[str, tuple[float, ...]] = {
-        "theta": (0.5,), "temperature": (0.5,), "gamma": (0.3,), "mbpa_lr": (0.1,), "beta": (0.5,), "eta": (0.1,),
-        "weight": (0.5,), "dynamic_lr": (0.1,), "dynamic_decay": (0.0,),
-    }  # fmt: skip
-    start = Hyperparameters(
-        methods=toy.exact(toy.SETTINGS),
-        dynamic=DynamicConfig("sgd", lr=1.0, segment=20),
-        memory=MemoryConfig("exact"),
-    )
-    scenario = scenario_of("intra-domain", 80)
-    plain, tuned, surer = (
-        tune(scenario, start, Grid(mbpa_steps=(2,), closeness=("max",), tempered=values, **narrow))  # type: ignore[arg-type]
-        for values in ((), (2.0, 4.0), (0.1,))
-    )
-    kept = {name: value for name, value in surer.values.items() if name.startswith("tempered.")}
-    assert kept == {f"tempered.{dotted(name)}": 1.0 for name in OUR_METHODS if name in TUNABLE}
-    names = {name for name in tuned.values if name.startswith("tempered.")}
-    assert names == set(kept)
-    for method, found in tuned.best.items():
-        if method not in OUR_METHODS:
-            assert found.loss == plain.best[method].loss
-            continue
-        assert found.loss < plain.best[method].loss, "an untrained base is too sure of itself"
-        assert surer.best[method].loss == plain.best[method].loss
-        assert len(found.tried) == len(plain.best[method].tried) + 2
-        point = start.changed(tuned.values)
-        run = dynamic_pass if method.startswith("dynamic") else shared_pass
-        nll = run(scenario, {method: METHODS[method].rule(point.methods)}, point).scores.nll[method]
-        assert float(nll.astype(float).mean()) == pytest.approx(found.loss, abs=1e-5), method

@@ -1,0 +1,152 @@
+"""A run that is killed at any moment and run again goes on from where it stood: what is kept, and for how long."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import awd_lstm
+from hebblm.errors import UserError
+from hebblm.evaluation.hyperparameters import Hyperparameters
+from hebblm.evaluation.notes import Noting
+from hebblm.evaluation.position import SCHEMA, STATE, Position
+from hebblm.evaluation.scenario import Scenario
+from hebblm.files import hash_of
+from hebblm.locks import held
+from hebblm.models.base import StreamBase
+from hebblm.progress import say
+from hebblm.ranks import current
+from hebblm.text.download import cache_dir
+
+FORGOTTEN = 30 * 86_400  # seconds after which nobody comes back to a run
+PACKAGES = Path(awd_lstm.__path__[0]), Path(__file__).parents[1]
+
+
+@dataclass(slots=True)
+class Saved:
+    """The positions of a run's readings of its text, one after the other; see :func:`going_on`.
+
+    Args:
+        folder: of the run.
+        started: when this process began.
+        last: when something was saved last.
+        readings: how many were begun.
+        within: whether one is under way, which is saved before an interruption ends it.
+        stopped: whether it is to end.
+    """
+
+    folder: Path
+    started: float = field(default_factory=time.monotonic)
+    last: float = field(default_factory=time.monotonic)
+    readings: int = 0
+    within: bool = False
+    stopped: bool = False
+
+    def reading(self, title: str, base: StreamBase, noting: Sequence[Noting] = ()) -> Position:
+        """Return the position of the next reading.
+
+        Args:
+            title: of the reading, for people.
+            base: that reads.
+            noting: observers whose notes are kept.
+        """
+        self.readings += 1
+        return Position(self, self.folder / f"{self.readings:04d}", title, base, tuple(noting))
+
+    def interrupt(self, number: int, frame: Any) -> None:
+        """Let a reading that is under way be saved first; the second time, or outside of one, end at once."""
+        if not self.within or self.stopped:
+            raise KeyboardInterrupt
+        self.stopped = True
+        say("interrupted: the position is saved behind these tokens; Ctrl-C again ends at once")
+
+    def clear(self) -> None:
+        """Remove everything, first what the rest belongs to: a part of it is never taken for the whole."""
+        for state in self.folder.glob(f"*/*{STATE}"):
+            state.unlink()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def going_on(
+    scenario: Scenario, settings: Hyperparameters, provenance: Mapping[str, Any], asked: Mapping[str, Any]
+) -> Iterator[None]:
+    """Save where the scenario's readings stand while the block runs; what is saved is removed when it ends well.
+
+    It is kept in the cache under a hash of everything that the numbers depend on.
+
+    Args:
+        scenario: opened.
+        settings: hyper-parameters.
+        provenance: versions, device, threads.
+        asked: what else the numbers depend on, as JSON.
+
+    Raises:
+        UserError: what was saved was changed.
+    """
+    stream, counts, ranks = scenario.stream, scenario.stream.train_counts, current()
+    ids = hashlib.sha256(np.ascontiguousarray(stream.ids).tobytes())
+    ids.update(np.ascontiguousarray(counts).tobytes())
+    identity = {
+        "schema": SCHEMA,
+        **{name: value for name, value in provenance.items() if name not in ("command", "commit")},
+        "code": _code(),
+        "scenario": {name: str(value) for name, value in asdict(scenario.config).items()},
+        "model": [scenario.model.sha256, scenario.model.reading()],
+        "dictionary": scenario.dictionary.hash(),
+        "stream": ids.hexdigest(),
+        "data": scenario.data_sha256,
+        "settings": asdict(settings),
+        "asked": dict(asked),
+        "rank": [ranks.rank, ranks.size],
+    }
+    folder = cache_dir() / "positions" / hash_of(identity)
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(held(folder, "this evaluation"))
+        except UserError as error:
+            say(f"{error}; if this run is interrupted, it begins anew")
+            yield
+            return
+        _forget(folder)
+        scenario.saved = saved = Saved(folder)
+        former, alone = signal.getsignal(signal.SIGINT), threading.current_thread() is threading.main_thread()
+        ours = alone and former is signal.default_int_handler  # one that is ignored stays so
+        if ours:
+            signal.signal(signal.SIGINT, saved.interrupt)
+        try:
+            yield
+        finally:
+            scenario.saved = None
+            if ours:
+                signal.signal(signal.SIGINT, former)
+        saved.clear()
+    with contextlib.suppress(OSError):  # it holds those of other runs
+        folder.parent.rmdir()
+
+
+def _code() -> str:
+    """Return a hash of the programs, whose commit says less: a checkout may have changed beside it."""
+    found = hashlib.sha256()
+    for path in sorted(file for package in PACKAGES for file in package.rglob("*.py")):
+        found.update(path.read_bytes())
+    return found.hexdigest()
+
+
+def _forget(folder: Path) -> None:
+    """Remove what runs that nobody came back to left beside a folder."""
+    now = time.time()
+    for other in folder.parent.glob("*"):
+        with contextlib.suppress(OSError):  # another process may do the same
+            if other != folder and now - other.stat().st_mtime > FORGOTTEN:
+                shutil.rmtree(other) if other.is_dir() else other.unlink()
