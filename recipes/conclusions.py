@@ -28,6 +28,12 @@ FOUND = Path(__file__).with_name("conclusions.json")
 CONSTANTS = ("0.001", "0.1", "1")
 INTERVALS = ("100", "50", "10", "1")
 SEGMENTS = INTERVALS[:-1]
+REGIMES = {
+    "base-stays": "stays",
+    "base-sgd": "SGD at 10",
+    "base-rmsprop": "RMSprop at 1e-4, as the paper has it",
+}
+CLASSES = {"classes-all": "default", "classes-all-tuned": "best on validation text"}
 SPELLING = "n't"  # Penn Treebank's; WikiText-2 writes 't
 
 
@@ -72,7 +78,29 @@ def collect(results: Path) -> None:
     document["freshness"] |= _freshness(nll)
     if "new-words" in found:
         document["new_words"] = _new_words(tokens["new-words"])
+    document.setdefault("regimes", {}).update(
+        {
+            run: {
+                name: asdict(paired(nll[run][BASE], losses))
+                for name, losses in nll[run].items()
+                if name != BASE
+            }
+            for run in REGIMES
+            if run in nll
+        }
+    )
+    document.setdefault("classes", {}).update(
+        {run: _by_newness(tokens[run]) for run in CLASSES if run in tokens}
+    )
     write_json(FOUND, document)
+
+
+def _by_newness(tokens: TokenLosses) -> dict[str, Any]:
+    """Return what Hebb gains over MbPA on all tokens, on known words and on new ones."""
+    parts = {"all": np.ones(len(tokens.oov), bool), "known": ~tokens.oov, "new": tokens.oov}
+    return {
+        part: asdict(paired(tokens.nll["mbpa"], tokens.nll["hebb"], where)) for part, where in parts.items()
+    }
 
 
 def _freshness(nll: Mapping[str, Mapping[str, Losses]]) -> dict[str, dict[str, Any]]:
@@ -187,6 +215,32 @@ def freshness() -> str:
             rows.append((name_of(name), document["runs"][run]["nll"][name], *said))
     names = [run for method in ("mbpa", "cache", "dynamic") for run in _runs_of(method)]
     return _page(Table("freshness", "", columns, tuple(rows)), names)
+
+
+def regimes() -> str:
+    """Return what methods gain over a base that stays as trained, and over one that learns."""
+    document = read_json(FOUND)
+    columns = [Column("Method")]
+    for title in REGIMES.values():
+        columns += [Column(f"base {title}: nats", "nll", "min", decimals=3), Column("over it", "signed")]
+    rows: list[tuple[Cell, ...]] = []
+    for name in DEFAULT_METHODS:
+        if name in document["runs"]["base-stays"]["nll"]:
+            row: list[Cell] = [name_of(name)]
+            for run in REGIMES:
+                gain = document["regimes"][run].get(name)
+                row += [document["runs"][run]["nll"][name], None if gain is None else _said(gain)]
+            rows.append(tuple(row))
+    return _page(Table("regimes", "", tuple(columns), tuple(rows)), list(REGIMES))
+
+
+def classes() -> str:
+    """Return what Hebb gains over MbPA where its term is for all classes."""
+    found = read_json(FOUND)["classes"]
+    parts = ("all", "known", "new")
+    columns = (Column("eta and beta"), *(Column(f"{part} words", "signed") for part in parts))
+    rows = tuple((title, *(_said(found[run][part]) for part in parts)) for run, title in CLASSES.items())
+    return _page(Table("classes", "", columns, rows), list(CLASSES))
 
 
 def new_words() -> str:

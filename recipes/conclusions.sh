@@ -25,5 +25,12 @@ done
 evaluated dynamic-published "${stream[@]}" --methods lstm,dynamic --set dynamic.lr=5e-5 dynamic.decay=0.002 \
     dynamic.epsilon=2e-5 dynamic.segment=5
 evaluated new-words --cross-domain wt2-to-ptb
+crossing=(--cross-domain wt2-to-ptb --max-tokens 20000 --methods lstm,cache,knn,mixture,mbpa,hebb,mixture+mbpa,mixture+hebb)
+evaluated base-stays "${crossing[@]}"
+evaluated base-sgd "${crossing[@]}" --set base.lr=10
+evaluated base-rmsprop "${crossing[@]}" --set base.optimizer=rmsprop base.lr=1e-4
+over_all=(--cross-domain wt2-to-ptb --methods lstm,mbpa,hebb --set hebb.classes=all)
+evaluated classes-all "${over_all[@]}"
+evaluated classes-all-tuned "${over_all[@]}" hebb.eta=1 hebb.beta=0.9 # the best of recipes/best/forms-wt2-to-ptb.json
 python -m recipes.conclusions results/conclusions
 python -m recipes.readme_results

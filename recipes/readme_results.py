@@ -201,6 +201,8 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
         "constant": conclusions.constant,
         "freshness": conclusions.freshness,
         "published": conclusions.published,
+        "regimes": conclusions.regimes,
+        "classes": conclusions.classes,
         "new-words": conclusions.new_words,
     },
     DOCS / "vision.md": {"images": vision},
