@@ -125,7 +125,7 @@ def _evaluate(config: EvalConfig, argv: list[str]) -> None:
         what = "readings" if config.readings else "results"
         tell(f"{what} in {config.output_path}")
     elif not config.readings:
-        tell("For training counts, new words by occurrence, plots and settings add --output-path DIR")
+        tell("By training count, new words, plots and settings: add --output-path DIR")
 
 
 if __name__ == "__main__":

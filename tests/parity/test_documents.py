@@ -23,7 +23,7 @@ DOCUMENTS = [
 ]
 METHODS_READ = ["lstm", "cache", "knn", "mixture", "mbpa", "mixture+hebb", "best"]
 EVERY = 5
-CLOSE = 1e-3  # nats: on some processors a batch of LSTM states is rounded otherwise than a single one
+CLOSE = 3e-3  # nats: on some processors a batch of LSTM states is rounded otherwise than a single one
 
 
 @pytest.fixture(scope="module")
