@@ -353,8 +353,12 @@ def validation_loss(
 
 
 def _unigram(ids: Ids, vocabulary_size: int, block: int = 1 << 22) -> Tensor:
-    """Return the share (V,) of each word in the training stream, counted block by block."""
+    """Return the share (V,) of each word in the training stream, counted block by block.
+
+    A word that it lacks counts as if it occurred once: one that is never drawn would never be pushed down.
+    """
     counts = np.zeros(vocabulary_size, dtype=np.int64)
     for start in range(0, len(ids), block):
         counts += np.bincount(ids[start : start + block].astype(np.int64), minlength=vocabulary_size)
-    return torch.from_numpy(counts / max(1, len(ids))).float()
+    counts = counts.clip(min=1)
+    return torch.from_numpy(counts / counts.sum()).float()

@@ -10,6 +10,7 @@ from typing import Literal
 
 from hebblm.cli.common import command, tell
 from hebblm.errors import UserError
+from hebblm.models.store import prepared_corpus
 from hebblm.text.binarize import prepare, refuse_foreign
 from hebblm.text.corpora import Corpus, text_corpus
 from hebblm.text.dictionary import Dictionary
@@ -39,6 +40,8 @@ class PreprocessConfig:
         normalization: the case policy.
         vocab_size: number of SentencePiece pieces.
         min_count: words seen less often in training become <unk> (not with sentencepiece).
+        joined_dictionary: ptb, wt2, pydoc, numpy, text:PATH, hf:ID[:CONFIG] or a folder of hebblm-preprocess: the words
+            of its dictionary get rows too, which a model learns not to expect (not with sentencepiece).
         train: name of the training file within the folder.
         valid: name of the validation file within the folder.
         test: name of the test file within the folder.
@@ -52,6 +55,7 @@ class PreprocessConfig:
     normalization: Normalization = "raw"
     vocab_size: int = 8000
     min_count: int = 1
+    joined_dictionary: str | None = None
     train: str | None = None
     valid: str | None = None
     test: str | None = None
@@ -70,12 +74,23 @@ def preprocess(config: PreprocessConfig) -> PreparedCorpus:
     named = {"train": config.train, "valid": config.valid, "test": config.test}
     names = {split: name for split, name in named.items() if name is not None}
     refuse_foreign(config.destdir)
+    joined = None
+    if config.joined_dictionary is not None:
+        if config.tokenizer == "sentencepiece":
+            raise UserError(
+                "--joined-dictionary does not go with pieces of words; use --tokenizer whitespace or moses"
+            )
+        joined = prepared_corpus(config.joined_dictionary, None).dictionary
     plain = text_corpus(config.text, names)
     with tempfile.TemporaryDirectory() as scratch:
         tokenizer = _tokenizer(config, plain, Path(scratch) / MODEL_FILE)
         corpus = text_corpus(config.text, names, tokenizer)
         return prepare(
-            corpus, normalization=config.normalization, destdir=config.destdir, min_count=config.min_count
+            corpus,
+            normalization=config.normalization,
+            destdir=config.destdir,
+            min_count=config.min_count,
+            joined=joined,
         )
 
 

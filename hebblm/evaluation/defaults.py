@@ -13,7 +13,7 @@ from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.files import read_json
 from hebblm.installation import models_path
-from hebblm.models.update import MEASURED
+from hebblm.models.update import MEASURED, MEASURED_DECAY
 from hebblm.suggest import unknown
 
 STARTS = ("default", "tuned", "paper")
@@ -68,9 +68,9 @@ def resolve_settings(
         UserError: an unknown start, name or value.
     """
     first, lender = _start(config, start)
-    if config.model is not None:  # a rate that was found for an LSTM serves no other network
-        known = first.get("dynamic.lr", MEASURED)
-        first["dynamic.lr"] = known if Path(start).is_file() else MEASURED
+    if config.model is not None:  # what was found for an LSTM serves no other network
+        own = first if Path(start).is_file() else {}
+        first = {**first, "dynamic.lr": MEASURED, "dynamic.decay": MEASURED_DECAY, **own}
     return Hyperparameters().changed({**first, **values, **changes}), "" if values else lender
 
 

@@ -199,10 +199,11 @@ def _text(
 
 def _warn_of_unknown(stream: EvaluationStream, unk: int, target: str) -> None:
     """Say so where much of the text lies outside the model's vocabulary, with the most frequent such words."""
-    share = float(stream.oov.mean())
+    beyond = stream.ids >= stream.source_size  # rows that a joined dictionary gives to new words are inside
+    share = float(beyond.mean())
     if share <= MUCH_UNKNOWN:
         return
-    words = [stream.symbols[index] for index, _ in Counter(stream.ids[stream.oov].tolist()).most_common(5)]
+    words = [stream.symbols[index] for index, _ in Counter(stream.ids[beyond].tolist()).most_common(5)]
     say(
         f"warning: {100 * share:.1f} % of the tokens of {target} are outside the model's vocabulary, most often "
         f"{' '.join(words)}; besides, {100 * float((stream.ids == unk).mean()):.1f} % are <unk>. Is it tokenised and "

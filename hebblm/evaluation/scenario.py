@@ -196,7 +196,7 @@ class Scenario:
         counts = torch.from_numpy(self.stream.train_counts[:rows].copy()).to(self.device)
         new = None
         if self.kind == "cross-domain" and not self.closed:
-            new = torch.arange(rows, device=self.device) >= self.stream.source_size
+            new = torch.from_numpy(self.stream.new[:rows]).to(self.device)
         return Context(
             head,
             memory,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
 from hebblm.errors import UserError
-from hebblm.files import atomic_path, sha256, write_json
+from hebblm.files import atomic_path, hash_of, sha256, write_json
 from hebblm.locks import held, sweep
 from hebblm.progress import bar
 from hebblm.text.corpora import CORPUS_FILE, Corpus
@@ -37,6 +38,7 @@ def prepare(
     normalization: Normalization,
     destdir: Path,
     min_count: int | None = None,
+    joined: Dictionary | None = None,
 ) -> PreparedCorpus:
     """Count the training split, build its dictionary, and write every split as ids.
 
@@ -47,6 +49,7 @@ def prepare(
         normalization: the case policy.
         destdir: the folder to write; made whole or left as it was.
         min_count: rarer training words become ``<unk>``; the corpus' own choice unless said.
+        joined: whose words are in the dictionary too, however rare in training.
 
     Returns:
         The binarised corpus, one ``<eos>`` a line, blank lines too.
@@ -61,6 +64,11 @@ def prepare(
     minimum = corpus.min_count if min_count is None else min_count
     if minimum < 1:
         raise UserError(f"min_count {minimum} must be at least 1")
+    words: frozenset[str] = frozenset()
+    if joined is not None:
+        words = frozenset(normalize(word, normalization) for word in joined.symbols)
+        provenance = {**corpus.provenance, "joined_dictionary": hash_of(sorted(words))}
+        corpus = replace(corpus, provenance=provenance)
     asked = (corpus, normalization, minimum)
     if (found := _from_before(destdir, *asked)) is not None:
         sweep(destdir)
@@ -68,7 +76,7 @@ def prepare(
     with held(destdir, f"the ids of {corpus.name}") as waited:
         if waited and (found := _from_before(destdir, *asked)) is not None:
             return found
-        return _write(destdir, *asked)
+        return _write(destdir, *asked, words)
 
 
 def _from_before(
@@ -89,14 +97,17 @@ def _from_before(
     return None
 
 
-def _write(destdir: Path, corpus: Corpus, normalization: Normalization, min_count: int) -> PreparedCorpus:
+def _write(
+    destdir: Path, corpus: Corpus, normalization: Normalization, min_count: int, joined: frozenset[str]
+) -> PreparedCorpus:
     """Write a corpus; see :func:`prepare`."""
     with atomic_path(destdir, directory=True) as folder:
         counts = _count(corpus, normalization)
-        symbols = corpus.tokenizer.symbols
         # A fixed set of subwords keeps its rows even where the training text happens not to use one.
-        counts.update(dict.fromkeys(symbols, 0))
-        dictionary = Dictionary.vocabulary(counts, min_count=0 if symbols else min_count)
+        symbols = corpus.tokenizer.symbols
+        dictionary = Dictionary.vocabulary(
+            counts, min_count=0 if symbols else min_count, joined=(*symbols, *joined)
+        )
         dictionary.save(folder / DICTIONARY_FILE)
         dtype = smallest_dtype(len(dictionary))
         splits = {

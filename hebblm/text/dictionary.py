@@ -47,19 +47,23 @@ class Dictionary:
         self._find_specials()
 
     @classmethod
-    def vocabulary(cls, counts: Mapping[str, int], *, min_count: int = 1) -> Dictionary:
+    def vocabulary(
+        cls, counts: Mapping[str, int], *, min_count: int = 1, joined: Iterable[str] = ()
+    ) -> Dictionary:
         """Build a model's vocabulary from the word counts of its training text.
 
         Args:
             counts: occurrences of each word, ``<eos>`` among them.
             min_count: rarer words are left out and counted as ``<unk>``.
+            joined: words that are kept however rare, those without any occurrence too.
 
         Returns:
             A dictionary of scheme ``words``, most frequent first, ties in alphabetical order.
         """
-        kept = {UNK: 0, EOS: 0}
+        kept = dict.fromkeys((UNK, EOS, *joined), 0)
+        always = set(kept)
         for word, count in counts.items():
-            known = word in (UNK, EOS) or count >= min_count
+            known = word in always or count >= min_count
             kept[word if known else UNK] = kept.get(word if known else UNK, 0) + count
         dictionary = cls._empty()
         for word in sorted(kept, key=lambda word: (-kept[word], word)):

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hebblm.errors import UserError
-from hebblm.text.dictionary import Dictionary
+from hebblm.text.dictionary import EOS, FAIRSEQ_SPECIALS, Dictionary
 from hebblm.text.prepared import PreparedCorpus
 
 VocabularyPolicy = Literal["union", "open"]
@@ -88,9 +88,18 @@ class EvaluationStream:
         return int((self.ids == self.symbols.index(symbol)).sum()) if symbol in self.symbols else 0
 
     @property
+    def new(self) -> npt.NDArray[np.bool_]:
+        """(vocabulary_size,) True for words that the training text lacks, those with a row of the head among them."""
+        new: npt.NDArray[np.bool_] = np.arange(self.vocabulary_size) >= self.source_size
+        if not self.counted or self.by_word is not None:
+            return new
+        new |= (self.train_counts == 0) & ~np.isin(self.symbols, (*FAIRSEQ_SPECIALS, EOS))
+        return new
+
+    @property
     def oov(self) -> npt.NDArray[np.bool_]:
-        """(T,) True where the token is a novel word."""
-        return self.ids >= self.source_size
+        """(T,) True where the token is a new word."""
+        return self.new[self.ids]
 
     @property
     def oov_types(self) -> int:

@@ -48,7 +48,7 @@ class Grid:
     closeness: tuple[Literal["raw", "sum", "max"], ...] = ("raw", "sum", "max")
     weight: tuple[Share, ...] = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, ONLINE)
     dynamic_lr: Values = (0.5, 1.0, 2.0, 4.0)
-    dynamic_decay: Values = (0.005, 0.02)
+    dynamic_decay: Values = (0.001, 0.005, 0.02)
 
     @property
     def fixed_theta(self) -> Values:

@@ -32,6 +32,7 @@ from awd_lstm import (
 )
 from awd_lstm.state import load_state
 from awd_lstm.streams import ParallelStreams
+from awd_lstm.training import _unigram
 
 MODEL = AWDLSTMConfig(30, 5, 7, 2, dropout=0.2, dropouth=0.1, dropouti=0.2, dropoute=0.1, wdrop=0.3)
 SGD = TrainingConfig(batch_size=4, epochs=6, lr=8.0, bptt=10, nonmono=1)
@@ -339,3 +340,9 @@ def test_gradients_of_words_are_added_into_one_lasting_matrix(tmp_path: Path, so
         run.step()
         assert weight.grad.layout == torch.strided
         assert weight.grad.data_ptr() == place
+
+
+def test_words_that_training_lacks_are_drawn_as_if_they_occurred_once() -> None:
+    shares = _unigram(np.array([0, 0, 0, 2], dtype=np.uint16), 4, block=3)
+    assert shares.tolist() == pytest.approx([3 / 6, 1 / 6, 1 / 6, 1 / 6])
+    assert _unigram(np.array([0, 0, 0, 1], dtype=np.uint16), 2).tolist() == [0.75, 0.25]

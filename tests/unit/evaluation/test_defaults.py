@@ -25,15 +25,20 @@ def resolved(
     return resolve_settings(config, start, values or {}, named)[0]
 
 
-def test_the_rate_of_dynamic_evaluation_is_measured_on_a_model_of_transformers(tmp_path: Path) -> None:
+def test_dynamic_evaluation_of_a_model_of_transformers_has_a_measured_rate_and_a_pull_of_its_own(
+    tmp_path: Path,
+) -> None:
     causal, own = ScenarioConfig(model="someone/model", target="ptb"), tmp_path / "own.json"
     assert resolved(CROSS, "default").dynamic.lr == 0.002
     assert resolved(CROSS, "tuned").dynamic.lr != 0.002
     for start in ("default", "tuned", "paper", "tune"):  # no rate that was found for an LSTM
-        assert resolved(causal, start).dynamic.lr == "measured"
+        assert (resolved(causal, start).dynamic.lr, resolved(causal, start).dynamic.decay) == (
+            "measured",
+            0.001,
+        )
     assert resolved(causal, "default", dynamic__lr="1e-4").dynamic.lr == 1e-4
     write_json(own, {"schema": TUNED_SCHEMA, "values": {"dynamic.lr": 3e-4}})
-    assert resolved(causal, str(own)).dynamic.lr == 3e-4
+    assert (resolved(causal, str(own)).dynamic.lr, resolved(causal, str(own)).dynamic.decay) == (3e-4, 0.001)
 
 
 @pytest.mark.parametrize("config", [INTRA, CROSS])

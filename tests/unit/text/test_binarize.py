@@ -108,6 +108,21 @@ def test_rare_words_become_unknown(tmp_path: Path) -> None:
     assert prepared.dictionary.counts[prepared.dictionary.unk_index] == 1
 
 
+def test_words_of_a_joined_dictionary_have_a_row_however_rare(tmp_path: Path) -> None:
+    other = prepare(corpus(["New b"]), normalization="raw", destdir=tmp_path / "other").dictionary
+    text, folder = corpus(["a a b"], test=["a new c"], min_count=2), tmp_path / "out"
+    joined = prepare(text, normalization="lower", destdir=folder, joined=other)
+    counts = dict(zip(joined.dictionary.symbols, joined.dictionary.counts, strict=True))
+    assert counts == {"a": 2, "b": 1, "new": 0, "<unk>": 0, "<eos>": 1}
+    assert [joined.dictionary[int(id_)] for id_ in joined.tokens("test")] == ["a", "new", "<unk>", "<eos>"]
+    written = (folder / "corpus.json").stat().st_mtime_ns
+    assert (
+        prepare(text, normalization="lower", destdir=folder, joined=other).meta == load_prepared(folder).meta
+    )
+    assert (folder / "corpus.json").stat().st_mtime_ns == written
+    assert "new" not in prepare(text, normalization="lower", destdir=folder).dictionary
+
+
 def test_subwords_keep_a_row_each_even_if_training_text_lacks_them(tmp_path: Path) -> None:
     lines = [
         f"the {word} stood there"

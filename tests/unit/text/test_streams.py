@@ -96,3 +96,20 @@ def test_an_unknown_policy_or_split_is_refused(tmp_path: Path) -> None:
         encode_target(target.dictionary, target, "test", "closed")  # type: ignore[arg-type]
     with pytest.raises(UserError, match="no split 'dev'"):
         encode_target(target.dictionary, target, "dev")
+
+
+def test_words_without_training_text_are_new_where_they_have_a_row(tmp_path: Path) -> None:
+    target = prepared(tmp_path / "target", ["b new"], ["a b new new <unk>"])
+    joined = prepare(
+        Corpus(
+            "toy", {s: MemoryLines(["a w"]) for s in ("train", "valid", "test")}, WhitespaceTokenizer(), {}
+        ),
+        normalization="raw",
+        destdir=tmp_path / "joined",
+        joined=target.dictionary,
+    )
+    stream = encode_target(joined.dictionary, target, "test")
+    assert stream.vocabulary_size == stream.source_size == len(joined.dictionary)
+    new = {stream.symbols[int(id_)] for id_ in stream.ids[stream.oov]}
+    assert new == {"b", "new"}
+    assert {symbol for symbol, is_new in zip(stream.symbols, stream.new, strict=True) if is_new} == new
