@@ -22,6 +22,7 @@ from hebblm.models.huggingface.model import HuggingFaceModel
 from hebblm.models.huggingface.open import open_causal
 from hebblm.models.shipped import open_model
 from hebblm.models.store import prepared_corpus
+from hebblm.models.update import TRANSFORMERS
 from hebblm.reader import Reader
 from hebblm.text import Dictionary, load_tokenizer, resolve
 from hebblm.text.growing import GrowingVocabulary, is_cased
@@ -58,6 +59,7 @@ class LanguageModel:
         settings: Mapping[str, Any] | None = None,
     ) -> Reader:
         """Return a reader with a memory of its own; the arguments are those of :class:`hebblm.Reader`."""
+        defaults = TRANSFORMERS if self.held() else {}
         return Reader(
             self.model,
             self.vocabulary.fresh(),
@@ -65,7 +67,7 @@ class LanguageModel:
             memory=memory,
             k=k,
             update_every=update_every,
-            settings=settings,
+            settings={**defaults, **(settings or {})},
             training=self.training_ids,
         )
 
@@ -88,7 +90,8 @@ class LanguageModel:
             return prepared.tokens("train")
         except UserError as error:
             raise UserError(
-                f"the training text of {self.name} is needed, but {error}; dynamic.rule=sgd does without it"
+                f"the training text of {self.name} is needed, but {error}; dynamic.rule=sgd with a number for dynamic.lr "
+                "does without it"
             ) from error
 
     def held(self) -> tuple[HuggingFaceModel, Subwords] | None:

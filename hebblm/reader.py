@@ -100,9 +100,12 @@ class Reader:
         self._base = ReaderBase(model.base())
         if self.moving:
             config, squares = replace(values.dynamic, segment=update_every), None
-            if config.rule == "rms":
+            if config.needs_statistics:
                 if training is None:
-                    raise UserError("dynamic.rule=rms needs the training text; use dynamic.rule=sgd")
+                    raise UserError(
+                        "dynamic.rule=rms and dynamic.lr=measured need the training text; use dynamic.rule=sgd and a "
+                        "number for dynamic.lr"
+                    )
                 squares = model.mean_squares(training()[: config.statistics], update_every)
             self._base = ReaderBase(DynamicBase(model.base(), config, squares), model.base())
         device = device_of(model)

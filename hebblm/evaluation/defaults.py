@@ -13,7 +13,7 @@ from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.files import read_json
 from hebblm.installation import models_path
-from hebblm.models.update import MEASURED, MEASURED_DECAY
+from hebblm.models.update import TRANSFORMERS
 from hebblm.suggest import unknown
 
 STARTS = ("default", "tuned", "paper")
@@ -70,7 +70,7 @@ def resolve_settings(
     first, lender = _start(config, start)
     if config.model is not None:  # what was found for an LSTM serves no other network
         own = first if Path(start).is_file() else {}
-        first = {**first, "dynamic.lr": MEASURED, "dynamic.decay": MEASURED_DECAY, **own}
+        first = {**first, **TRANSFORMERS, **own}
     return Hyperparameters().changed({**first, **values, **changes}), "" if values else lender
 
 

@@ -13,9 +13,9 @@ PREDICTED_GAIN = 0.1
 ships this is a rate between its best ones on its own text (1e-4) and on others (2e-4); for the AWD-LSTMs 0.002, tuned
 on Penn Treebank and WikiText-2, means 0.034."""
 
-MEASURED_DECAY = 0.001
-"""Pull of dynamic evaluation where its rate is measured: beside 0, 0.0025, 0.005 and 0.02, on 10,000 pieces of
-validation text, the one that loses least on the worst of three texts that the Llama reads, its own among them."""
+TRANSFORMERS = {"dynamic.lr": MEASURED, "dynamic.decay": 0.001}
+"""Defaults of dynamic evaluation of a model of ``transformers``. The decay, beside 0, 0.0025, 0.005 and 0.02 on 10,000
+pieces of validation text, loses least on the worst of three texts that the Llama reads, its own among them."""
 
 
 @dataclass(frozen=True, slots=True)

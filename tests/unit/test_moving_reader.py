@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -139,8 +140,24 @@ def test_what_is_not_learned_moves_no_weight(lm: hebblm.LanguageModel) -> None:
     torch.testing.assert_close(scores.nll, scores.unadapted.nll, atol=1e-5, rtol=1e-5)
 
 
+def test_a_model_of_transformers_learns_at_a_rate_measured_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("transformers")
+    llama = hebblm.load("llama-wt2-small", device="cpu")
+    text = "The village of Frobnitz lies on the river Quux .\n" * 12
+    ids = llama.vocabulary.encode("The village lies on the river , south of the town .\n" * 12).ids
+    monkeypatch.setattr(hebblm.LanguageModel, "training_ids", lambda _: np.array(ids))
+    scores = llama.reader("dynamic").read(text)
+    assert scores.unadapted is not None
+    assert scores.nll.isfinite().all()
+    assert scores.nll.mean() < scores.unadapted.nll.mean() - 0.1
+    fixed = llama.reader("dynamic", settings={"dynamic.lr": 0.0, "dynamic.decay": 0.0}).read(text)
+    torch.testing.assert_close(fixed.nll, scores.unadapted.nll)
+
+
 def test_the_rms_rule_asks_for_the_training_text(lm: hebblm.LanguageModel) -> None:
-    with pytest.raises(UserError, match=r"dynamic\.rule=rms needs the training text; use dynamic\.rule=sgd"):
+    with pytest.raises(
+        UserError, match=r"dynamic\.rule=rms and .* need the training text; use dynamic\.rule=sgd"
+    ):
         hebblm.Reader(lm.model, lm.vocabulary.fresh(), "dynamic")
     pytest.importorskip("transformers")
     with pytest.raises(UserError, match=r"held.* is needed, but .*names none; dynamic\.rule=sgd"):
