@@ -90,8 +90,8 @@ class LanguageModel:
             return prepared.tokens("train")
         except UserError as error:
             raise UserError(
-                f"the training text of {self.name} is needed, but {error}; dynamic.rule=sgd with a number for dynamic.lr "
-                "does without it"
+                f"the training text of {self.name} is needed, but {error}; dynamic.rule=sgd and a number for "
+                "dynamic.lr do without it"
             ) from error
 
     def held(self) -> tuple[HuggingFaceModel, Subwords] | None:

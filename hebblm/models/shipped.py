@@ -11,10 +11,12 @@ from rich.console import Console
 from awd_lstm import load_checkpoint, read_config
 from awd_lstm.checkpoint import WEIGHTS
 from awd_lstm.files import file_sha256
+from awd_lstm.state import STATE
 from hebblm.models.awd import AwdModel
 from hebblm.models.presets import get_preset
 from hebblm.models.store import model_folder, shipped_folder
 from hebblm.models.training import train_model
+from hebblm.progress import say
 from hebblm.text import PreparedCorpus
 
 
@@ -23,6 +25,11 @@ def open_model(
 ) -> AwdModel:
     """Load a checkpoint that must have been trained with the given dictionary."""
     model = load_checkpoint(folder, dictionary_sha256=dictionary_sha256).to(device)
+    if (folder / STATE).is_file():
+        say(
+            f"warning: the training of {folder} has not ended; these are its best weights so far, and hebblm-train, "
+            "asked as before, goes on"
+        )
     return AwdModel(model, folder, origin, file_sha256(folder / WEIGHTS))
 
 

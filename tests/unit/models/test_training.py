@@ -113,7 +113,9 @@ def test_a_place_that_cannot_be_written_is_a_users_mistake(prepared: PreparedCor
         train(prepared, tmp_path / "file" / "model")
 
 
-def test_a_model_meets_its_own_dictionary_only(prepared: PreparedCorpus, tmp_path: Path) -> None:
+def test_a_model_meets_its_own_dictionary_only(
+    prepared: PreparedCorpus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     train(prepared, tmp_path / "model")
     loaded = open_model(tmp_path / "model", prepared.meta.dictionary_hash, CPU)
     described = loaded.describe()
@@ -123,6 +125,10 @@ def test_a_model_meets_its_own_dictionary_only(prepared: PreparedCorpus, tmp_pat
     assert described["weights_sha256"] == loaded.sha256 == read_config(tmp_path / "model")["weights_sha256"]
     with pytest.raises(CheckpointError, match="trained with dictionary"):
         open_model(tmp_path / "model", "0" * 64, CPU)
+    assert "has not ended" not in capsys.readouterr().err
+    (tmp_path / "model" / "training.safetensors").write_bytes(b"")  # as while it is trained
+    open_model(tmp_path / "model", prepared.meta.dictionary_hash, CPU)
+    assert "has not ended" in capsys.readouterr().err
 
 
 def test_the_cached_model_is_trained_once_and_the_shipped_one_never(
