@@ -101,21 +101,24 @@ def transformer_tuned() -> str:
 
 
 def rates() -> str:
-    """Return the loss on validation text by the rate of dynamic evaluation, of every text that was tuned on."""
+    """Return the loss on validation text by rate and decay of dynamic evaluation, of every text that was tuned on."""
     tried = {name: read_json(path) for name in TEXTS if (path := CAUSAL / f"tuned-{name}.json").is_file()}
     found = {
-        name: {
-            point["dynamic.lr"]: point["nll"]
-            for point in document["tried"]["dynamic"]
-            if point["dynamic.decay"] == 0.02
-        }
+        name: {(p["dynamic.lr"], p["dynamic.decay"]): p["nll"] for p in document["tried"]["dynamic"]}
         for name, document in tried.items()
     }
-    every = sorted({rate for losses in found.values() for rate in losses})
-    columns = (Column("Rate"), *(Column(f"{name}, nats a piece", "nll", "min", decimals=3) for name in found))
+    every = sorted({point for losses in found.values() for point in losses})
+    columns = (
+        Column("Rate"),
+        Column("decay"),
+        *(Column(f"{name}, nats a piece", "nll", "min", decimals=3) for name in found),
+    )
     rows = (
-        ("0, unadapted", *(tried[name]["nll"][BASE] for name in found)),
-        *((f"{rate:g}", *(losses.get(rate) for losses in found.values())) for rate in every),
+        ("0, unadapted", None, *(tried[name]["nll"][BASE] for name in found)),
+        *(
+            (f"{rate:g}", f"{decay:g}", *(losses.get((rate, decay)) for losses in found.values()))
+            for rate, decay in every
+        ),
     )
     lines = "\n".join(
         f"- [tuned-{name}](../recipes/huggingface/tuned-{name}.json), `{document['provenance']['command']}`, "
