@@ -106,7 +106,8 @@ def odd_texts(
                 return
             (root / "odd.txt").write_bytes(ODD[name])
             out = scratch / f"{reader.name}-{number}".replace(" ", "-")
-            ended = run(reader, root, out, {"HEBBLM_CACHE": str(scratch / "cache")})
+            # The longest has 50,000 words, each a millisecond of hebblm-read alone on a core.
+            ended = run(reader, root, out, {"HEBBLM_CACHE": str(scratch / "cache")}, patience=1800)
             wrong = ended.defect()
             fine += ended.status == 0
             if not wrong and ended.status == 0 and reader.name == "preprocess":
