@@ -33,6 +33,8 @@ REGIMES = {
     "base-sgd": "SGD at 10",
     "base-rmsprop": "RMSprop at 1e-4, as the paper has it",
 }
+ROWS = {"base-stays": "rows of zeros", "base-joint": "rows from training"}
+SEEDS = ("1111", "2", "3")
 CLASSES = {"classes-all": "default", "classes-all-tuned": "best on validation text"}
 SPELLING = "n't"  # Penn Treebank's; WikiText-2 writes 't
 
@@ -78,21 +80,21 @@ def collect(results: Path) -> None:
     document["freshness"] |= _freshness(nll)
     if "new-words" in found:
         document["new_words"] = _new_words(tokens["new-words"])
-    document.setdefault("regimes", {}).update(
-        {
-            run: {
-                name: asdict(paired(nll[run][BASE], losses))
-                for name, losses in nll[run].items()
-                if name != BASE
-            }
-            for run in REGIMES
-            if run in nll
-        }
+    for part, names in (("regimes", REGIMES), ("seeds", [f"seed-{seed}" for seed in SEEDS])):
+        gains = {run: _over_base(nll[run]) for run in names if run in nll}
+        document.setdefault(part, {}).update(gains)
+    document.setdefault("rows", {}).update(
+        {run: _over_base(nll[run], tokens[run].oov) for run in ROWS if run in tokens}
     )
     document.setdefault("classes", {}).update(
         {run: _by_newness(tokens[run]) for run in CLASSES if run in tokens}
     )
     write_json(FOUND, document)
+
+
+def _over_base(nll: Mapping[str, Losses], where: np.typing.NDArray[np.bool_] | None = None) -> dict[str, Any]:
+    """Return what every method gains over the base of its run."""
+    return {name: asdict(paired(nll[BASE], losses, where)) for name, losses in nll.items() if name != BASE}
 
 
 def _by_newness(tokens: TokenLosses) -> dict[str, Any]:
@@ -223,15 +225,49 @@ def regimes() -> str:
     columns = [Column("Method")]
     for title in REGIMES.values():
         columns += [Column(f"base {title}: nats", "nll", "min", decimals=3), Column("over it", "signed")]
-    rows: list[tuple[Cell, ...]] = []
+    return _page(
+        Table("regimes", "", tuple(columns), _beside(document, "regimes", list(REGIMES))), list(REGIMES)
+    )
+
+
+def rows() -> str:
+    """Return losses on new words whose rows begin with zeros, and on those whose rows were there in training."""
+    document = read_json(FOUND)
+    columns = [Column("Method")]
+    for title in ROWS.values():
+        columns += [
+            Column(f"{title}: all words, nats", "nll", "min", decimals=3),
+            Column("new words, nats", "nll", "min", decimals=3),
+            Column("gained on new words", "signed"),
+        ]
+    found = _beside(document, "rows", list(ROWS), ("nll", "oov_nll"))
+    return _page(Table("rows", "", tuple(columns), found), list(ROWS))
+
+
+def seeds() -> str:
+    """Return what methods gain over bases that were trained with several seeds."""
+    document = read_json(FOUND)
+    runs = [f"seed-{seed}" for seed in SEEDS]
+    columns = [Column("Method")]
+    for seed in SEEDS:
+        columns += [Column(f"seed {seed}: nats", "nll", "min", decimals=3), Column("over the base", "signed")]
+    return _page(Table("seeds", "", tuple(columns), _beside(document, "seeds", runs)), runs)
+
+
+def _beside(
+    document: Mapping[str, Any], part: str, runs: Sequence[str], losses: Sequence[str] = ("nll",)
+) -> tuple[tuple[Cell, ...], ...]:
+    """Return by method its losses in several runs and what it gains over each run's base."""
+    found: list[tuple[Cell, ...]] = []
     for name in DEFAULT_METHODS:
-        if name in document["runs"]["base-stays"]["nll"]:
+        if name in document["runs"][runs[0]]["nll"]:
             row: list[Cell] = [name_of(name)]
-            for run in REGIMES:
-                gain = document["regimes"][run].get(name)
-                row += [document["runs"][run]["nll"][name], None if gain is None else _said(gain)]
-            rows.append(tuple(row))
-    return _page(Table("regimes", "", tuple(columns), tuple(rows)), list(REGIMES))
+            for run in runs:
+                gain = document[part][run].get(name)
+                row += [document["runs"][run][loss][name] for loss in losses]
+                row.append(None if gain is None else _said(gain))
+            found.append(tuple(row))
+    return tuple(found)
 
 
 def classes() -> str:

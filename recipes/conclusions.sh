@@ -29,6 +29,17 @@ crossing=(--cross-domain wt2-to-ptb --max-tokens 20000 --methods lstm,cache,knn,
 evaluated base-stays "${crossing[@]}"
 evaluated base-sgd "${crossing[@]}" --set base.lr=10
 evaluated base-rmsprop "${crossing[@]}" --set base.optimizer=rmsprop base.lr=1e-4
+# the same with new words in the dictionary from the first: their rows are there in training, and pushed down
+joint=runs/wt2-ptb-lower
+hebblm-preprocess --text "${HEBBLM_DATA:-data}/wikitext-2" --normalization lower --joined-dictionary ptb \
+    --destdir corpora/wt2-ptb
+hebblm-train --corpus corpora/wt2-ptb --preset small --output-path "$joint"
+evaluated base-joint --checkpoint "$joint" --target ptb --normalization lower "${crossing[@]:2}"
+for seed in 1111 2 3; do # of the base's weights, dropout and order of training
+    hebblm-train --corpus ptb --preset tiny --seed "$seed" --output-path "runs/tiny-ptb-seed$seed"
+    evaluated "seed-$seed" "${stream[@]}" --checkpoint "runs/tiny-ptb-seed$seed" \
+        --methods lstm,dynamic,cache,knn,mixture,mbpa,hebb,mixture+mbpa,mixture+hebb
+done
 over_all=(--cross-domain wt2-to-ptb --methods lstm,mbpa,hebb --set hebb.classes=all)
 evaluated classes-all "${over_all[@]}"
 evaluated classes-all-tuned "${over_all[@]}" hebb.eta=1 hebb.beta=0.9 # the best of recipes/best/forms-wt2-to-ptb.json

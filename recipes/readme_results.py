@@ -202,6 +202,8 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
         "freshness": conclusions.freshness,
         "published": conclusions.published,
         "regimes": conclusions.regimes,
+        "rows": conclusions.rows,
+        "seeds": conclusions.seeds,
         "classes": conclusions.classes,
         "new-words": conclusions.new_words,
     },

@@ -33,9 +33,9 @@ class Subwords:
             raise UserError(
                 f"{type(tokenizer).__name__} does not say where its pieces stand in a text; use a fast tokenizer"
             )
-        if len(tokenizer) > rows:
+        if (last := max(tokenizer.get_vocab().values(), default=-1)) >= rows:
             raise UserError(
-                f"the tokenizer has {len(tokenizer):,} pieces and the model {rows:,} rows: it is of another model"
+                f"the tokenizer has a piece of id {last:,} and the model {rows:,} rows: it is of another model"
             )
         begin = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id
         if begin is None:

@@ -17,12 +17,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.faults
 def test_an_evaluation_that_is_killed_ends_with_the_same_files(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.faults.killed", "eval", str(tmp_path / "world"), "3"]
+    command = [sys.executable, "-m", "tests.faults.killed", "eval", str(tmp_path / "world"), "6"]
     done = subprocess.run(
         command, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE, check=True
     )
     found = json.loads(done.stdout)
-    assert (found["tried"], found["survived"], found["found"]) == (3, 3, [])
+    assert (found["tried"], found["survived"], found["found"]) == (6, 6, [])
     assert found["resumed"] > 0
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import safe_open
 
 from hebblm.errors import UserError
 from hebblm.progress import say
@@ -45,7 +46,8 @@ def load_causal(
         raise UserError(INSTALL) from error
     folder = Path(name)
     if folder.is_dir():
-        _check_weights(folder)
+        with _told(str(name)):
+            _check_weights(folder)
     elif folder.is_absolute() or str(name).startswith((".", "~")) or len(folder.parts) > 2:
         raise UserError(
             f"{name} is no folder; name a folder of save_pretrained, or a model of the hub as OWNER/NAME"
@@ -80,12 +82,24 @@ def _some(names: list[str]) -> str:
 
 
 def _check_weights(folder: Path) -> None:
-    """Refuse a folder without weights, or with pickled ones alone.
+    """Refuse a folder without weights, or with pickled ones alone, or with fewer than its config.json has layers.
 
     Raises:
         UserError: naming it.
     """
-    if any(folder.glob("*.safetensors")):
+    from transformers import AutoConfig
+
+    if files := list(folder.glob("*.safetensors")):
+        layers = getattr(AutoConfig.from_pretrained(folder).get_text_config(), "num_hidden_layers", 0)
+        weights = 0
+        for path in files:
+            with safe_open(path, framework="pt") as opened:
+                weights += len(opened.keys())
+        if layers > weights:  # building them could take for ever
+            raise UserError(
+                f"num_hidden_layers = {layers} of {folder / 'config.json'} is more than the {weights:,} weights there: "
+                "they do not fit; get the folder anew"
+            )
         return
     pickled = sorted(path.name for kind in ("*.bin", "*.pt", "*.pth") for path in folder.glob(kind))
     if pickled:

@@ -89,6 +89,6 @@ def test_another_model_and_a_wrong_weight_are_refused() -> None:
         generated(random_model("GPT2"), processor, **WAYS["greedy"])
     lm = hebblm.load((random_model("Llama"), tokenizer()))
     with pytest.raises(UserError, match="the weights of 'dynamic' move"):
-        AdaptedLogitsProcessor(lm.reader("dynamic", settings={"dynamic.rule": "sgd"}))
+        AdaptedLogitsProcessor(lm.reader("dynamic", settings={"dynamic.rule": "sgd", "dynamic.lr": 0.01}))
     with pytest.raises(UserError, match="none of transformers"):
         AdaptedLogitsProcessor(hebblm.load("tiny-pydoc-raw").reader("mixture"))

@@ -278,7 +278,7 @@ def test_a_folder_is_loaded_and_bad_ones_get_one_line(
     (cut / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:100])
     other = tmp_path / "other"
     transformers.T5Config(d_model=8).save_pretrained(other)
-    (other / "model.safetensors").write_bytes(b"")
+    (other / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
     bare = saved(tmp_path / "bare")
     (bare / "config.json").unlink()
     speechless, damaged = saved(tmp_path / "speechless"), saved(tmp_path / "damaged")
@@ -286,6 +286,7 @@ def test_a_folder_is_loaded_and_bad_ones_get_one_line(
         path.unlink()
     (damaged / "tokenizer.json").write_text("{}")
     deeper = changed(saved(tmp_path / "deeper"), "config.json", "num_hidden_layers", 3)
+    endless = changed(saved(tmp_path / "endless"), "config.json", "num_hidden_layers", 10**30)
     inverted = changed(saved(tmp_path / "inverted"), "config.json", "num_hidden_layers", -1)
     lengthy = changed(saved(tmp_path / "lengthy"), "tokenizer_config.json", "model_max_length", "x")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
@@ -293,6 +294,7 @@ def test_a_folder_is_loaded_and_bad_ones_get_one_line(
         (pickled, "pickled.*save_pretrained"), (empty, "no weights"), (cut, "cut short or damaged"),
         (other, "not a causal"), (bare, "no config.json"), (speechless, "none that is fast"), (damaged, "is damaged"),
         (deeper, "lacks 9 weights .*which would be random"), (inverted, "cannot read a text"),
+        (endless, "is more than the 21 weights"),
         (lengthy, "cannot load the tokenizer"),
         ("./nowhere", "is no folder"), ("a/b/c", "a/b/c"),
         ("someone/nothing-there", "someone/nothing-there"),
