@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hebblm.adapt.context import EvalBatch
 from hebblm.adapt.counts import entry_weights
-from hebblm.adapt.methods.hebb import HebbConfig, hebbian_sums
+from hebblm.adapt.methods.hebb import HebbConfig, hebbian_term
 from hebblm.adapt.methods.mbpa import MbpaConfig, adapted_logits, mbpa_result
 from hebblm.ranks import current
 from hebblm.tuning.best import LossTable
@@ -47,18 +47,18 @@ class LabelTerms(NamedTuple):
         """Return the terms of a mini-batch and its targets (N,), which are only looked up."""
         classes = batch.context.new_classes if hebb.classes in ("auto", "new") else None
         dense, _ = adapted_logits(batch, mbpa)  # (N, V)
-        term, first, summed = hebbian_sums(batch, mbpa, hebb, classes)
-        adapted, mine = dense.gather(1, term.labels), first & term.present
+        term = hebbian_term(batch, mbpa, hebb, classes)
+        adapted = dense.gather(1, term.labels)
         # Not total less the labels' part: where MbPA gave a label all the mass, nothing would be left of the rest.
         others = dense.scatter(1, term.labels, torch.where(term.present, -torch.inf, adapted))  # (N, V)
         return cls(
             labels=term.labels,
-            mine=mine,
+            mine=term.first,
             base=batch.logits.gather(1, term.labels),
             delta=mbpa_result(batch, mbpa).delta.gather(1, term.labels),
             adapted=adapted,
-            summed=summed,
-            hit=mine & (term.labels == targets[:, None]),
+            summed=term.values,
+            hit=term.first & (term.labels == targets[:, None]),
             rest=others.logsumexp(1),
             target=dense.gather(1, targets[:, None]).squeeze(1),
         )

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         label_entropy,
         log_softmax_shares,
     )
+    from hebblm.adapt.functional.grouping import first_and_sum
     from hebblm.adapt.functional.hebbian import (
         HebbianTerm,
         hebb_combine,
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     )
     from hebblm.adapt.functional.kernel import closeness
     from hebblm.adapt.functional.losses import (
-        first_and_sum,
         interpolated_losses,
         logit_sum_losses,
         mixture_losses,
@@ -82,5 +82,5 @@ __all__ = [
 if not TYPE_CHECKING:  # a name that is none stays an error for the type checker
     __getattr__ = lazily(
         __name__,
-        *("gating", "hebbian", "kernel", "losses", "mbpa", "mixtures", "normalizers", "scales"),
+        *("gating", "grouping", "hebbian", "kernel", "losses", "mbpa", "mixtures", "normalizers", "scales"),
     )

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as nn
 
-from hebblm.adapt.functional.losses import first_and_sum
+from hebblm.adapt.functional.grouping import first_and_sum
 
 
 def gated(first: Tensor, second: Tensor, gate: Tensor) -> Tensor:

@@ -37,18 +37,22 @@ def distinct(labels: Tensor) -> Tensor:
     return (group_ids(labels) == positions).sum(1)
 
 
-def group_sums(labels: Tensor, values: Tensor) -> Tensor:
-    """Add up, for each entry, the values of the entries of its row that carry its label.
+def first_and_sum(labels: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    """Return which entry is the first of its label, and the sums of ``values`` over its label.
 
     Args:
         labels: (N, K) int64.
-        values: (N, K).
+        values: (N, K), or (m, N, K) for m of them at once.
 
     Returns:
-        (N, K), equal for entries of one label.
+        (N, K) bool, and the sums in the shape of the values, equal for entries of one label.
     """
-    ids = group_ids(labels)
-    return torch.zeros_like(values).scatter_add_(1, ids, values).gather(1, ids)
+    ids = group_ids(labels)  # (N, K)
+    positions = torch.arange(labels.shape[1], device=labels.device).expand_as(labels)
+    earliest = torch.full_like(labels, labels.shape[1]).scatter_reduce_(1, ids, positions, "amin")
+    groups = ids.expand(values.shape)
+    sums = torch.zeros_like(values).scatter_add_(-1, groups, values)
+    return earliest.gather(1, ids) == positions, sums.gather(-1, groups)
 
 
 def group_logsumexp(scores: Tensor, labels: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hebblm.adapt import checks
 from hebblm.adapt.checks import Rate, Scale
-from hebblm.adapt.functional.grouping import group_sums
+from hebblm.adapt.functional.grouping import first_and_sum
 from hebblm.adapt.functional.kernel import Normalization, closeness
 from hebblm.adapt.functional.mbpa import Method, Optimizer, mbpa_delta
 from hebblm.adapt.solvers.problem import key_products
@@ -26,21 +26,19 @@ COUNT_EDGES = (1, 2, 4, 8, 16, 32, 64)  # between the ranges of counts that have
 
 @dataclass(frozen=True, slots=True)
 class HebbianTerm:
-    """The Hebbian bump of the logits, entry by entry.
+    """The Hebbian term in the logits of the neighbours' labels; entries of one label carry the same values.
 
     Args:
         labels: (N, K) int64.
-        bumps: (N, K) ``c_k (h_k . h + 1) / |N_i|`` with i the entry's label, ``relative`` divided by ``|h|^2 + 1``;
-            added over the entries of a label they give ``D_i . h``. Zero for an entry outside N^new.
-        shares: (N, K) ``1 / |N_i|`` of an entry in N^new, zero outside: over the entries of a label they sum to 1 where
-            D_i is not empty, and to 0 where it is.
+        values: (N, K) ``D_i . h`` of each entry's label i, ``relative`` divided by ``|h|^2 + 1``; 0 where D_i is empty.
         present: (N, K) bool, whether the entry's label has any entry in N^new, so that D_i is not empty.
+        first: (N, K) bool, one entry for each label that has.
     """
 
     labels: Tensor
-    bumps: Tensor
-    shares: Tensor
+    values: Tensor
     present: Tensor
+    first: Tensor
 
 
 def hebbian_term(
@@ -72,7 +70,7 @@ def hebbian_term(
         scale: unit of eps, closeness and term; ``absolute`` as printed.
 
     Returns:
-        The term; scatter-add ``eta * bumps`` over ``labels`` for the change of the logits.
+        The term; ``eta * values`` is the change of the labels' logits.
 
     Raises:
         UserError: eps <= 0, or K = 0.
@@ -84,15 +82,15 @@ def hebbian_term(
     member = neighbors.mask
     if hebbian_classes is not None:
         member = member & hebbian_classes[neighbors.values]  # (N, K)
-    sizes = group_sums(neighbors.values, member.to(hidden.dtype))  # |N_i| (N, K)
     products = key_products(hidden, neighbors.keys) if products is None else products
-    shares = torch.where(member, 1 / sizes, 0)  # (N, K)
     lifts = products + float(bias)  # h_k . h + 1 (N, K)
     if scale == "relative":
         own = hidden.square().sum(1, keepdim=True) + float(bias)  # (N, 1)
         lifts = lifts / own.clamp_min(torch.finfo(own.dtype).tiny)
-    bumps = shares * weights * lifts
-    return HebbianTerm(neighbors.values, bumps, shares, sizes > 0)
+    first, sums = first_and_sum(neighbors.values, torch.stack([member.to(lifts), weights * lifts * member]))
+    sizes = sums[0]  # |N_i| (N, K)
+    present = sizes > 0
+    return HebbianTerm(neighbors.values, sums[1] / sizes.clamp_min(1), present, first & present)
 
 
 def hebb_weights(counts: Tensor, beta: float) -> Tensor:
@@ -169,17 +167,14 @@ def hebb_combine(
     checks.at_least("eta", eta, 0)
     checks.one_of("gate", gate, ("gated", "literal"))
     weights = weights.to(base_logits.dtype)
-    changes = eta * term.bumps  # (N, K)
-    if delta is None:
-        logits = base_logits.clone()
-    elif gate == "literal":
+    change = eta * term.values  # (N, K)
+    logits = base_logits
+    if delta is not None and gate == "literal":
         logits = base_logits + (1 - weights) * delta
-    else:
+    elif delta is not None:
         logits = base_logits + delta
-        changes = changes - term.shares * delta.gather(
-            1, term.labels
-        )  # over a label's entries: eta D_i . h - delta_i
-    return logits.scatter_add_(1, term.labels, weights[term.labels] * changes)
+        change = torch.where(term.present, change - delta.gather(1, term.labels), 0)  # eta D_i . h - delta_i
+    return logits.scatter(1, term.labels, logits.gather(1, term.labels) + weights[term.labels] * change)
 
 
 def hebb_logits(

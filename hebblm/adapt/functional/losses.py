@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from hebblm.adapt import checks
-from hebblm.adapt.functional.grouping import group_ids
 from hebblm.adapt.functional.shares import is_zero, mixed
 
 # Below this share of the old normaliser, the new one would be a difference of nearly equal numbers.
@@ -153,12 +152,3 @@ def replaced_losses(
     plain = dense.gather(1, targets[:, None]).squeeze(1)
     taken = torch.where(hit.any(1), torch.where(hit, values, 0).sum(1), plain)
     return total - taken
-
-
-def first_and_sum(labels: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-    """Return which entry is the first of its label (N, K) bool, and the sum of ``values`` over its label (N, K)."""
-    groups = group_ids(labels)  # (N, K)
-    positions = torch.arange(labels.shape[1], device=labels.device).expand_as(labels)
-    earliest = torch.full_like(labels, labels.shape[1]).scatter_reduce(1, groups, positions, "amin")
-    sums = torch.zeros_like(values).scatter_add(1, groups, values)
-    return earliest.gather(1, groups) == positions, sums.gather(1, groups)

@@ -173,25 +173,25 @@ class Hebb:
 
         config = self.config
         classes = self._classes(batch.context.new_classes)
-        term, first, summed = hebbian_sums(batch, self.mbpa, config, classes)
+        term = hebbian_term(batch, self.mbpa, config, classes)
         base = batch.logits.gather(1, term.labels)  # (N, K)
         if self.variant == "v1":
             dense, normalizers = batch.logits, batch.log_normalizers
-            values = base + config.eta * summed
+            values = base + config.eta * term.values
         else:
             delta = mbpa_result(batch, self.mbpa).delta  # (N, V)
-            constant = summed.new_full(summed.shape, config.constant) if self.variant == "v3" else None
+            constant = base.new_full(base.shape, config.constant) if self.variant == "v3" else None
             weights = constant  # (N, K)
             if weights is None:
                 weights = entry_weights(batch, config, term.labels, self.steps)
-            values = base + (1 - weights) * delta.gather(1, term.labels) + config.eta * weights * summed
+            values = base + (1 - weights) * delta.gather(1, term.labels) + config.eta * weights * term.values
             if config.gate == "gated":
                 dense, normalizers = adapted_logits(batch, self.mbpa)
             else:
                 every = class_weights(batch, config, self.steps) if constant is None else constant[:, :1]
                 dense = batch.logits + (1 - every) * delta
                 normalizers = dense.logsumexp(1)
-        return HebbianLogits(dense, normalizers, term.labels, term.present, first & term.present, values)
+        return HebbianLogits(dense, normalizers, term.labels, term.present, term.first, values)
 
     def _classes(self, new: Tensor | None) -> Tensor | None:
         """Return the classes of N^new, None for all."""
@@ -201,10 +201,10 @@ class Hebb:
         return new
 
 
-def hebbian_sums(
+def hebbian_term(
     batch: EvalBatch, mbpa: MbpaConfig, hebb: HebbConfig, classes: Tensor | None
-) -> tuple[F.HebbianTerm, Tensor, Tensor]:
-    """Return the Hebbian term, which entry is the first of its label (N, K), and ``D_i . h`` of its label (N, K).
+) -> F.HebbianTerm:
+    """Return the Hebbian term of a mini-batch, computed once for all rules that share its closeness and unit.
 
     Args:
         batch: the mini-batch.
@@ -215,8 +215,8 @@ def hebbian_sums(
 
     batch.check_keys("Hebb")
 
-    def compute() -> tuple[F.HebbianTerm, Tensor, Tensor]:
-        term = F.hebbian_term(
+    def compute() -> F.HebbianTerm:
+        return F.hebbian_term(
             batch.neighbors,
             batch.hidden,
             eps=mbpa.eps,
@@ -226,7 +226,6 @@ def hebbian_sums(
             products=batch.products,
             scale=hebb.scale,
         )
-        return term, *F.first_and_sum(term.labels, term.bumps)
 
     return batch.shared(("hebbian", classes is None, mbpa.eps, hebb.closeness, hebb.scale), compute)
 

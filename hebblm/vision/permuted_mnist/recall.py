@@ -133,9 +133,9 @@ def recall(
         torch.cat([part.delta for part in parts]),
         HebbianTerm(
             torch.cat([part.term.labels for part in parts]),
-            torch.cat([part.term.bumps for part in parts]),
-            torch.cat([part.term.shares for part in parts]),
+            torch.cat([part.term.values for part in parts]),
             torch.cat([part.term.present for part in parts]),
+            torch.cat([part.term.first for part in parts]),
         ),
         torch.cat([part.rose for part in parts]),
     )

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hebblm.adapt import functional
 from hebblm.adapt.functional import grouping
-from hebblm.adapt.functional.grouping import distinct, group_ids, group_logsumexp, group_sums
+from hebblm.adapt.functional.grouping import distinct, first_and_sum, group_ids, group_logsumexp
 from hebblm.errors import UserError
 from hebblm.types import Neighbors, OutputHead
 
@@ -38,14 +38,19 @@ def test_no_label_is_no_group() -> None:
 
 @given(LABEL_ROWS, st.integers(0, 1000))
 @settings(max_examples=60, deadline=None)
-def test_group_sums_count_members(rows: list[list[int]], seed: int) -> None:
+def test_sums_over_labels_count_members_and_each_label_has_one_first(
+    rows: list[list[int]], seed: int
+) -> None:
     labels = torch.tensor(rows)
     member = torch.rand(labels.shape, generator=torch.Generator().manual_seed(seed)) < 0.6
     expected = [
         [sum(bool(m) and a == b for b, m in zip(row, members, strict=True)) for a in row]
         for row, members in zip(rows, member, strict=True)
     ]
-    assert group_sums(labels, member.double()).tolist() == expected
+    first, sums = first_and_sum(labels, torch.stack([member.double(), torch.ones(labels.shape)]))
+    assert sums[0].tolist() == expected
+    assert sums[1].tolist() == [[row.count(a) for a in row] for row in rows]
+    assert first.tolist() == [[row.index(a) == at for at, a in enumerate(row)] for row in rows]
 
 
 @given(LABEL_ROWS, st.integers(0, 1000), st.sampled_from([0.0, 1.0, 1e5]))
@@ -92,13 +97,14 @@ def test_term_by_hand() -> None:
     hidden, neighbors, _ = one_query()
     term = functional.hebbian_term(neighbors, hidden, eps=1.0)
     # c = 1, 1/2, 1/5; h_k . h + 1 = 6, 5, 2; label 3 has two entries
-    torch.testing.assert_close(term.bumps, torch.tensor([[3.0, 2.5, 0.2]]))
+    torch.testing.assert_close(term.values, torch.tensor([[3.2, 2.5, 3.2]]))
+    assert term.first.tolist() == [[True, True, False]]
     bare = functional.hebbian_term(neighbors, hidden, eps=1.0, bias=False)
-    torch.testing.assert_close(bare.bumps, torch.tensor([[2.5, 2.0, 0.1]]))
+    torch.testing.assert_close(bare.values, torch.tensor([[2.6, 2.0, 2.6]]))
     new = functional.hebbian_term(neighbors, hidden, eps=1.0, hebbian_classes=torch.arange(5) == 1)
     assert new.present.tolist() == [[False, True, False]]
-    torch.testing.assert_close(new.bumps, torch.tensor([[0.0, 2.5, 0.0]]))
-    torch.testing.assert_close(new.shares, torch.tensor([[0.0, 1.0, 0.0]]))
+    torch.testing.assert_close(new.values, torch.tensor([[0.0, 2.5, 0.0]]))
+    assert new.first.tolist() == new.present.tolist()
 
 
 def test_combination_by_hand() -> None:

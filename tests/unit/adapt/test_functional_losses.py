@@ -9,8 +9,8 @@ from torch import Tensor
 from hebblm.adapt import METHODS, STATIC_METHODS, Mixture, MixtureConfig
 from hebblm.adapt import functional as F
 from hebblm.adapt.block import Block
+from hebblm.adapt.functional.grouping import first_and_sum
 from hebblm.adapt.functional.losses import (
-    first_and_sum,
     interpolated_losses,
     memory_losses,
     mixture_losses,
@@ -78,12 +78,6 @@ def test_replaced_losses_are_those_of_the_replaced_logits(seed: int, scale: floa
     found = replaced_losses(dense, dense.logsumexp(1), labels, chosen, values, targets)
     tolerance = 2e-5 if single else 1e-11
     torch.testing.assert_close(found.double(), losses, rtol=tolerance, atol=tolerance)
-
-
-def test_the_first_entry_of_a_label_and_its_sum() -> None:
-    first, total = first_and_sum(torch.tensor([[4, 2, 4, 4]]), torch.tensor([[1.0, 2.0, 3.0, 5.0]]))
-    assert first.tolist() == [[True, True, False, False]]
-    assert total.tolist() == [[9.0, 2.0, 9.0, 9.0]]
 
 
 def test_shares_out_of_range_are_named() -> None:
