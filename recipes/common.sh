@@ -37,28 +37,16 @@ run() { # FILE COMMAND...: unless the command was run to its end
 # shellcheck disable=SC2034
 everything=(--methods all --log-samples) # of the runs whose tables the book opens with, and whose tokens frequency.sh reads
 
-evaluate() { # NAME SCENARIO ARGUMENTS...: hebblm-eval with the values tuned for a scenario, once a seed
-    local name="$1" values seed
-    values="$(values_for "$2")"
+evaluate() { # NAME VALUES ARGUMENTS...: hebblm-eval with the default values or the paper's, once a seed
+    local name="$1" seed
     for seed in ${SEEDS:-1111}; do
-        run "$(folder "$name" "$seed")/result.json" hebblm-eval "${@:3}" "${options[@]}" --hyperparameters "$values" \
+        run "$(folder "$name" "$seed")/result.json" hebblm-eval "${@:3}" "${options[@]}" --hyperparameters "$2" \
             --seed "$seed" --output-path "$(folder "$name" "$seed")"
     done
 }
 
 folder() { # NAME SEED
     if [[ "$2" == 1111 ]]; then echo "$RESULTS/$1"; else echo "$RESULTS/$1-seed$2"; fi
-}
-
-values_for() { # SCENARIO, or paper: the values that ship are those of the small models
-    local tuned="$RESULTS/tuned/$1/tuned.json"
-    if [[ "$1" == paper ]]; then
-        echo paper
-    elif [[ "$SCALE" != small && -f "$tuned" ]]; then
-        echo "$tuned"
-    else
-        echo tuned
-    fi
 }
 
 show() { # NAME RUNS...: tables of all seeds of some runs, beside the paper's

@@ -7,11 +7,11 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 runs=()
 for name in $(corpora); do
-    evaluate "intra-$name" "$name" --intra-domain "$(corpus "$name")" "${everything[@]}"
+    evaluate "intra-$name" default --intra-domain "$(corpus "$name")" "${everything[@]}"
     runs+=("intra-$name")
 done
 across
-evaluate "$pair" "$pair" "${across[@]}" --forgetting "${everything[@]}"
+evaluate "$pair" default "${across[@]}" --forgetting "${everything[@]}"
 for run in "${runs[@]}" "$pair"; do
     for seed in ${SEEDS:-1111}; do
         place="$(folder "$run" "$seed")"

@@ -28,10 +28,10 @@ from hebblm.locks import held
 from hebblm.ranks import ALONE, Ranks, all_threads
 from hebblm.report import Result
 from hebblm.report import Scenario as ScenarioRecord
-from hebblm.report.gains import Bootstrap, lead
+from hebblm.report.gains import Bootstrap, bootstrap_gains, lead, paired_gains
 from hebblm.report.inspect_data import NEIGHBORS_FILE
 from hebblm.report.logged import FILES
-from hebblm.report.parts import occurrences_so_far, part_gains
+from hebblm.report.parts import OOV_BY_OCCURRENCE, occurrences_so_far, stream_parts
 from hebblm.report.result import FILE_NAME as RESULT_FILE
 from hebblm.report.seconds import METHOD, RUN, SHARED, Part, Seconds
 from hebblm.report.tokens import FILE_NAME as TOKENS_FILE
@@ -140,7 +140,9 @@ def run_scenario(
     stream, config = scenario.stream.reported, scenario.config
     bootstrap = Bootstrap(seed=config.seed)
     seen = occurrences_so_far(stream.targets)
-    gains = part_gains(nll, stream.target_counts, seen, stream.oov, edges, bootstrap)
+    parts = stream_parts(stream.target_counts, seen, stream.oov, edges)
+    gains = bootstrap_gains(nll, parts, bootstrap)
+    larger = {name: part for name, part in parts.items() if name not in OOV_BY_OCCURRENCE}
     results = {}
     for name, found in passes.items():
         values, adapts = _hyperparameters(name, settings), bool(built[name].needs.descents)
@@ -194,6 +196,7 @@ def run_scenario(
             extra={
                 "bootstrap": asdict(bootstrap),
                 "lead": lead(nll, bootstrap),
+                "paired": paired_gains(nll, larger, bootstrap),
                 **({} if probe is None else {"forgetting": probe.describe()}),
                 **({} if not scenario.documents else {"documents": by_document(scenario.documents, nll)}),
             },

@@ -122,6 +122,31 @@ def bootstrap_gains(
     }
 
 
+def paired_gains(
+    nll: Mapping[str, Losses], parts: Mapping[str, NDArray[np.bool_]], config: Bootstrap
+) -> dict[str, dict[str, dict[str, list[float | None]]]]:
+    """Return what methods gain over each other, as JSON: by the method, the one behind it in ``nll``, and part.
+
+    Args:
+        nll: by method, (T,) losses in nats; the unadapted one is left out, see :func:`bootstrap_gains`.
+        parts: by name, (T,) bool.
+        config: length of a block, number of draws, level, seed.
+
+    Returns:
+        Of each the tokens, the mean loss of the first minus that of the second, nats per token, and both ends of its
+        interval.
+    """
+    names = [name for name in nll if name != BASE]
+    found: dict[str, dict[str, dict[str, list[float | None]]]] = {}
+    for at, first in enumerate(names[:-1]):
+        gains = bootstrap_gains({BASE: nll[first], **{n: nll[n] for n in names[at + 1 :]}}, parts, config)
+        found[first] = {
+            second: {gain.part: [gain.tokens, gain.gain, gain.low, gain.high] for gain in each}
+            for second, each in gains.items()
+        }
+    return found
+
+
 def lead(nll: Mapping[str, Losses], config: Bootstrap) -> dict[str, Any] | None:
     """Return by how much the method of the least loss is ahead of the next, the unadapted one apart, as JSON.
 

@@ -12,6 +12,7 @@ from hebblm.errors import UserError
 from hebblm.files import Count, read_json, write_json
 from hebblm.report import numbers
 from hebblm.report.gains import Bootstrap, Gain
+from hebblm.report.methods import BASE
 from hebblm.report.record import decode, encode, plain, read
 from hebblm.report.seconds import Seconds
 
@@ -171,6 +172,24 @@ class Result:
     def bootstrap(self) -> Bootstrap:
         """How its intervals were found."""
         return Bootstrap.of(self.extra.get("bootstrap", {}))
+
+    def gain(self, method: str, other: str = BASE, part: str = "All") -> Gain | None:
+        """Return what a method gains over another one on a part of the stream, None where the file does not say.
+
+        Args:
+            method: name of the one.
+            other: of the other; by default the base.
+            part: All, OOV, Known, or a range of training counts such as ``<50``.
+        """
+        if other == BASE:
+            return next((gain for gain in self.methods[method].gains if gain.part == part), None)
+        paired = self.extra.get("paired", {})
+        for first, second, sign in ((other, method, 1), (method, other, -1)):
+            if part in (found := paired.get(first, {}).get(second, {})):
+                tokens, *numbers = found[part]
+                gain, low, high = (None if number is None else sign * number for number in numbers)
+                return Gain(part, tokens, gain, *((low, high) if sign > 0 else (high, low)))
+        return None
 
     def verdict(self) -> str:
         """Return who is best by how much and at what cost, or why that cannot be told."""

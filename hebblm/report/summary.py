@@ -34,11 +34,9 @@ def gain_of(result: Result, method: str) -> Gain | None:
     """
     if method == BASE or BASE not in result.methods:
         return None
-    item = result.methods[method]
-    for gain in item.gains:
-        if gain.part == ALL and gain.gain is not None:
-            return gain
-    difference = result.methods[BASE].nll - item.nll
+    if (found := result.gain(method)) is not None and found.gain is not None:
+        return found
+    difference = result.methods[BASE].nll - result.methods[method].nll
     return Gain(ALL, result.scenario.tokens, difference, None, None) if math.isfinite(difference) else None
 
 

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 
 from hebblm.report import gains as gains_module
-from hebblm.report.gains import LEAST_BLOCKS, Bootstrap, bootstrap_gains
+from hebblm.report.gains import LEAST_BLOCKS, Bootstrap, bootstrap_gains, paired_gains
 from hebblm.report.parts import OOV_BY_OCCURRENCE, occurrences_so_far, part_gains, stream_parts
+
+from .samples import sample_result
 
 CONFIG = Bootstrap(block=20, resamples=1000, seed=3)
 
@@ -123,3 +125,20 @@ def test_settings_are_read_back() -> None:
     config = Bootstrap(block=7, resamples=11, level=0.9, seed=5)
     assert Bootstrap.of(asdict(config)) == config
     assert Bootstrap.of({}) == Bootstrap()
+
+
+def test_any_two_methods_are_compared_on_the_same_draws_and_either_way() -> None:
+    nll = {**losses(470), "mixture": losses(470, 1)["hebb"]}
+    parts = {"All": np.ones(470, bool), "odd": np.arange(470) % 3 == 1}
+    paired = paired_gains(nll, parts, CONFIG)
+    assert {first: list(found) for first, found in paired.items()} == {
+        "hebb": ["mbpa", "mixture"],
+        "mbpa": ["mixture"],
+    }
+    expected = bootstrap_gains({"lstm": nll["mbpa"], "mixture": nll["mixture"]}, parts, CONFIG)["mixture"][1]
+    result = replace(sample_result(), extra={"paired": paired})
+    assert result.gain("mixture", "mbpa", "odd") == expected
+    other = result.gain("mbpa", "mixture", "odd")
+    assert other is not None
+    assert (other.gain, other.low, other.high) == (-expected.gain, -expected.high, -expected.low)
+    assert result.gain("mbpa", "mixture", "<50") is None
