@@ -1,17 +1,19 @@
-"""What the paper claims of its methods, and whether a run bears it out: orders and signs, computed from the numbers."""
+"""Claims of the paper about its methods beside a run: reproduced, reversed, or undecided by its intervals."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
-from typing import Literal
+from typing import Literal, get_args
 
 from hebblm.report import paper
 from hebblm.report.methods import BASE, name_of
+from hebblm.report.parts import ALL, OOV
 from hebblm.report.result import MethodResult, Result
-from hebblm.report.table import Cell, Column, Table
+from hebblm.report.table import Column, Table
 
 # The comparisons that the paper's text makes. Which of the two is better is read off its numbers, scenario by scenario.
 PAIRS = (
@@ -28,6 +30,8 @@ PAIRS = (
 BEST = "mixture+hebb"
 RARE, FREQUENT = "<50", ">500"
 Part = Literal["all", "oov", "where"]
+Outcome = Literal["reversed", "undecided", "reproduced"]
+Interval = tuple[float, float] | None
 LEAST_SHARE = 0.1  # of the paper's stream that a run must have scored to be held against the paper
 
 
@@ -39,26 +43,29 @@ class Claim:
         text: what is claimed.
         run: name of the run.
         paper: the paper's margin, above 0; None where it states an order without numbers.
-        here: the run's margin; the claim holds where it is above 0.
+        here: the run's margin; the order is the paper's where it is above 0.
+        interval: both ends of an interval of that margin; None where none is known.
         better: the method that the paper has before the other one.
         worse: the other one.
         part: what the margin is of: all tokens, OOV words, or where a gain comes from.
-        reason: what may be behind it where it does not hold.
+        reason: what the outcome may hang on.
     """
 
     text: str
     run: str
     paper: float | None
     here: float
+    interval: Interval = None
     better: str = ""
     worse: str = ""
     part: Part = "all"
     reason: str = ""
 
     @property
-    def holds(self) -> bool:
-        """Say whether the sign is the paper's."""
-        return self.here > 0
+    def outcome(self) -> Outcome:
+        """Whether the interval leaves out 0, on the paper's side or the other; an infinite margin needs none."""
+        low, high = (self.here, self.here) if math.isinf(self.here) else self.interval or (0.0, 0.0)
+        return "reproduced" if low > 0 else "reversed" if high < 0 else "undecided"
 
 
 def language_claims(runs: Mapping[str, Result]) -> list[Claim]:
@@ -78,6 +85,7 @@ def pair_claims(
     pairs: Iterable[tuple[str, str]],
     written: Callable[[str], str] = name_of,
     part: Part = "all",
+    interval: Callable[[str, str], Interval] = lambda better, worse: None,
 ) -> Iterator[Claim]:
     """Yield the order of pairs of methods by a quantity of which less is better.
 
@@ -89,6 +97,7 @@ def pair_claims(
         pairs: methods; a pair that either side lacks, or that the paper has equal, is no claim.
         written: how a method's name is written.
         part: what the quantity is of.
+        interval: returns that of the margin of the better over the worse.
     """
     for first, second in pairs:
         if not {first, second} <= theirs.keys() & ours.keys() or theirs[first] == theirs[second]:
@@ -96,11 +105,12 @@ def pair_claims(
         better, worse = sorted((first, second), key=theirs.__getitem__)
         text = f"{written(better)} better than {written(worse)}, {where}"
         here = _margin(ours[worse], ours[better])
-        yield Claim(text, run, theirs[worse] - theirs[better], here, better, worse, part)
+        margin = theirs[worse] - theirs[better]
+        yield Claim(text, run, margin, here, interval(better, worse), better, worse, part)
 
 
 def claim_tables(claims: Iterable[Claim], unit: str) -> list[Table]:
-    """Return what did not reproduce and what did, each as a table; none for an empty list.
+    """Return what came out the other way round, what is undecided and what reproduced, a table each; none is empty.
 
     Args:
         claims: in the order of the rows.
@@ -112,22 +122,25 @@ def claim_tables(claims: Iterable[Claim], unit: str) -> list[Table]:
         Column("Run"),
         Column("Margin", "signed", subheader="paper", decimals=3),
         Column("Margin", "signed", subheader="here", decimals=3),
+        Column("Interval"),
+        Column("May hang on", wide=True),
     )
-    reason = Column("Likely reason", wide=True)
     tables = []
-    for name, title, holds in (
-        ("not-reproduced", "What did not reproduce", False),
-        ("reproduced", "What did reproduce", True),
-    ):
-        some = [claim for claim in known if claim.holds is holds]
-        rows: list[tuple[Cell, ...]] = [(c.text, c.run, c.paper, c.here) for c in some]
-        if not holds:
-            rows = [(*row, claim.reason) for row, claim in zip(rows, some, strict=True)]
+    for outcome in get_args(Outcome):
+        rows = tuple(
+            (c.text, c.run, c.paper, c.here, _ends(c.interval), c.reason or None)
+            for c in known
+            if c.outcome == outcome
+        )
         note = f"{len(rows)} of {len(known)} comparisons. Margin: {unit}; below 0 the order is the reverse."
         if rows:
-            shown = columns if holds else (*columns, reason)
-            tables.append(Table(name, f"{title} ({unit})", shown, tuple(rows), (note,)))
+            tables.append(Table(outcome, f"{outcome.capitalize()} ({unit})", columns, rows, (note,)))
     return tables
+
+
+def _ends(interval: Interval) -> str | None:
+    """Return an interval as text."""
+    return None if interval is None else f"{interval[0]:+.3f} to {interval[1]:+.3f}"
 
 
 def other_settings_tables(counted: Iterable[Claim], others: Iterable[Claim]) -> list[Table]:
@@ -182,18 +195,30 @@ def _of_run(name: str, result: Result) -> Iterator[Claim]:
     ours = {method: item.nll for method, item in result.methods.items()}
     oov = {method: item.oov_nll for method, item in result.methods.items() if item.oov_nll is not None}
     theirs = printed.nll or {method: math.log(value) for method, value in printed.perplexity.items()}
+    known, new = (partial(_interval, result, part) for part in (ALL, OOV))
     yield from chain(
-        pair_claims(label, name, theirs, ours, PAIRS),
-        _best(label, name, theirs, ours),
-        pair_claims(f"{label}, OOV words", name, printed.oov_nll, oov, PAIRS, part="oov"),
-        _best(f"{label}, OOV words", name, printed.oov_nll, oov, "oov"),
+        pair_claims(label, name, theirs, ours, PAIRS, interval=known),
+        _best(label, name, theirs, ours, known),
+        pair_claims(f"{label}, OOV words", name, printed.oov_nll, oov, PAIRS, part="oov", interval=new),
+        _best(f"{label}, OOV words", name, printed.oov_nll, oov, new, "oov"),
     )
     if {"mbpa", "hebb"} <= ours.keys():
         yield from _where_hebb_gains(name, result, printed)
 
 
+def _interval(result: Result, part: str, better: str, worse: str) -> Interval:
+    """Return the paired interval of what one method gains over another on a part of the stream."""
+    gain = result.gain(better, worse, part)
+    return None if gain is None or gain.low is None or gain.high is None else (gain.low, gain.high)
+
+
 def _best(
-    where: str, run: str, theirs: Mapping[str, float], ours: Mapping[str, float], part: Part = "all"
+    where: str,
+    run: str,
+    theirs: Mapping[str, float],
+    ours: Mapping[str, float],
+    interval: Callable[[str, str], Interval],
+    part: Part = "all",
 ) -> Iterator[Claim]:
     """Yield that Mixture+Hebb is the best of the paper's methods; its margin is that over the best other one."""
     if BEST not in theirs or not theirs.keys() <= ours.keys():
@@ -206,7 +231,7 @@ def _best(
         _margin(losses[rival], losses[BEST]) for losses, rival in zip((theirs, ours), rivals, strict=True)
     ]
     text = f"{name_of(BEST)} best of the paper's methods, {where}"
-    yield Claim(text, run, margins[0], margins[1], BEST, rivals[1], part)
+    yield Claim(text, run, margins[0], margins[1], interval(BEST, rivals[1]), BEST, rivals[1], part)
 
 
 def _where_hebb_gains(name: str, result: Result, printed: paper.Published) -> Iterator[Claim]:
@@ -222,13 +247,20 @@ def _where_hebb_gains(name: str, result: Result, printed: paper.Published) -> It
                 math.log(low[RARE] / high[RARE]) - math.log(low[FREQUENT] / high[FREQUENT])
                 for low, high in pairs
             )
-            yield Claim(text, name, theirs, ours, "hebb", "mbpa", "where")
+            interval = _difference(result, RARE, FREQUENT)
+            yield Claim(text, name, theirs, ours, interval, "hebb", "mbpa", "where")
     if printed.oov_nll and mbpa.oov_nll is not None and hebb.oov_nll is not None:
         on_oov = _margin(printed.oov_nll["mbpa"], printed.oov_nll["hebb"])
         theirs = on_oov - _margin(printed.nll["mbpa"], printed.nll["hebb"])
         ours = _margin(mbpa.oov_nll, hebb.oov_nll) - _margin(mbpa.nll, hebb.nll)
         text = f"Hebb gains more on MbPA on OOV words than on all, {label}"
-        yield Claim(text, name, theirs, ours, "hebb", "mbpa", "where")
+        yield Claim(text, name, theirs, ours, _difference(result, OOV, ALL), "hebb", "mbpa", "where")
+
+
+def _difference(result: Result, part: str, other: str) -> Interval:
+    """Return how far apart the intervals of Hebb's gain over MbPA on two parts can be: wider than a joint one."""
+    first, second = (_interval(result, name, "hebb", "mbpa") for name in (part, other))
+    return None if first is None or second is None else (first[0] - second[1], first[1] - second[0])
 
 
 def _buckets(item: MethodResult) -> dict[str, float]:

@@ -57,24 +57,21 @@ def _of_result(name: str, document: Mapping[str, Any]) -> Iterator[Claim]:
     for where, theirs, ours in _numbers(document):
         means = {method: _mean(summary) for method, summary in ours.items()}
         for claim in pair_claims(where, name, _wrong(theirs), _wrong(means), PAIRS, method_name):
-            yield replace(claim, reason="" if claim.holds else _reason(claim, document, ours))
+            yield _beside_the_seeds(claim, document, ours)
 
 
-def _reason(claim: Claim, document: Mapping[str, Any], ours: Mapping[str, Summary]) -> str:
-    """Return what may be behind a claim that did not reproduce."""
-    found = []
-    spreads = [
-        float(std)
-        for name in (claim.better, claim.worse)
-        if (std := (ours[name] or {}).get("std")) is not None
-    ]
-    spread = _ALL * math.hypot(*spreads)
-    if spreads and abs(claim.here) <= spread:
-        found.append(f"within the spread of the seeds ({spread:.2f} points)")
-    if document["scale"] != PAPER_SCALE:
-        network = document["settings"].get("backbone")
-        found.append(f"scale {document['scale']}" + (f", network {network}" if network else ""))
-    return "; ".join(found) or UNEXPLAINED
+def _beside_the_seeds(claim: Claim, document: Mapping[str, Any], ours: Mapping[str, Summary]) -> Claim:
+    """Return a claim with its margin give or take the spread of the seeds, and what it may hang on."""
+    spreads = [(ours[name] or {}).get("std") for name in (claim.better, claim.worse)]
+    interval = None
+    if len(known := [std for std in spreads if std is not None]) == len(spreads):
+        spread = _ALL * math.hypot(*known)
+        interval = claim.here - spread, claim.here + spread
+    found = replace(claim, interval=interval)
+    if document["scale"] == PAPER_SCALE:
+        return replace(found, reason="" if found.outcome == "reproduced" else UNEXPLAINED)
+    network = document["settings"].get("backbone")
+    return replace(found, reason=f"scale {document['scale']}" + (f", network {network}" if network else ""))
 
 
 def _wrong(right: Mapping[str, float | None]) -> dict[str, float]:
@@ -121,8 +118,8 @@ def _permuted(name: str, document: Mapping[str, Any]) -> Iterator[Claim]:
         if first is None or second is None:
             continue
         text = f"{_upper(better)} better than {_upper(worse)}, permuted MNIST"
-        claim = Claim(text, name, None, first - second, better, worse)
-        yield replace(claim, reason="" if claim.holds else _reason(claim, document, ours))
+        claim = Claim(text, name, None, first - second, better=better, worse=worse)
+        yield _beside_the_seeds(claim, document, ours)
 
 
 def _upper(method: str) -> str:

@@ -1,4 +1,4 @@
-"""Likely reasons why a claim of the paper did not reproduce, each computed from the numbers of the run."""
+"""Circumstances that the outcome of a claim may hang on, each computed from the numbers of the run."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Any
 
 from hebblm.evaluation.defaults import paper_values
 from hebblm.report import paper
-from hebblm.report.gains import Gain, leaves_out_zero
 from hebblm.report.methods import BASE, name_of
 from hebblm.report.numbers import display
-from hebblm.report.parts import ALL, OOV, recombine
+from hebblm.report.parts import ALL, recombine
 from hebblm.report.result import FrequencyBucket, Result
 from hebblm.tuning.grid import Grid
 from recipes.study.book.claims import Claim
@@ -44,31 +43,15 @@ _PRINTED = {
 
 
 def likely_reason(claim: Claim, result: Result) -> str:
-    """Return what may be behind a claim that did not reproduce, or that nothing known is.
+    """Return what the outcome of a claim may hang on, or that nothing known is behind it.
 
     Args:
         claim: about the run.
         result: of the run.
     """
-    return "; ".join(found for rule in _RULES if (found := rule(claim, result)) is not None) or UNEXPLAINED
-
-
-def _uncertain(claim: Claim, result: Result) -> str | None:
-    """The difference may be none."""
-    part = {"all": ALL, "oov": OOV}.get(claim.part)
-    gains = [_gain(result, method, part) for method in (claim.better, claim.worse) if method != BASE]
-    known = [
-        (gain.low, gain.high) for gain in gains if gain and gain.low is not None and gain.high is not None
-    ]
-    if not known or len(known) < len(gains):
-        return None
-    low, high = max(ends[0] for ends in known), min(ends[1] for ends in known)
-    level = f"{100 * result.bootstrap.level:g} %"
-    if len(known) == 1:
-        if leaves_out_zero(low, high):
-            return None
-        return f"not distinguishable from zero ({level} interval {low:+.3f} to {high:+.3f})"
-    return f"the {level} intervals of both gains over the base overlap" if low <= high else None
+    return "; ".join(found for rule in _RULES if (found := rule(claim, result)) is not None) or (
+        "" if claim.outcome == "reproduced" else UNEXPLAINED
+    )
 
 
 def _does_not_recombine(claim: Claim, result: Result) -> str | None:
@@ -204,7 +187,6 @@ def _another_share_of_new_words(claim: Claim, result: Result) -> str | None:
 
 
 _RULES: tuple[Callable[[Claim, Result], str | None], ...] = (
-    _uncertain,
     _does_not_recombine,
     _diverges,
     _at_the_end_of_its_grid,
@@ -220,8 +202,3 @@ _RULES: tuple[Callable[[Claim, Result], str | None], ...] = (
 def _settings(claim: Claim, result: Result) -> dict[str, Any]:
     """Return the hyper-parameters that either method depends on."""
     return settings_of(result, claim.better) | settings_of(result, claim.worse)
-
-
-def _gain(result: Result, method: str, part: str | None) -> Gain | None:
-    """Return a method's gain over the unadapted model on a part of the stream, if it is known."""
-    return next((gain for gain in result.methods[method].gains if gain.part == part), None)

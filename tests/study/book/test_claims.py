@@ -29,7 +29,7 @@ def test_orders_are_those_of_the_papers_numbers() -> None:
     claims = by_text(within(**PAPER_ORDER))
     orders = {text: claim for text, claim in claims.items() if "rare" not in text}
     assert len(orders) == 10
-    assert all(claim.holds for claim in orders.values())
+    assert all(claim.here > 0 for claim in orders.values())
     hebb = claims["Hebb better than MbPA, ptb test"]
     assert hebb.paper == pytest.approx(math.log(56.68 / 56.39))
     assert hebb.here == pytest.approx(0.1)
@@ -40,13 +40,27 @@ def test_orders_are_those_of_the_papers_numbers() -> None:
     assert best.here == pytest.approx(0.1)
 
 
-def test_a_reversed_order_does_not_hold() -> None:
-    claims = by_text(within(**{**PAPER_ORDER, "hebb": 4.35}))
-    assert not claims["Hebb better than MbPA, ptb test"].holds
-    assert claims["Hebb better than MbPA, ptb test"].here == pytest.approx(-0.05)
-    assert claims["Hebb better than Base, ptb test"].holds
-    equal = by_text(within(**{**PAPER_ORDER, "hebb": 4.3}))["Hebb better than MbPA, ptb test"]
-    assert not equal.holds
+@pytest.mark.parametrize(
+    ("low", "high", "outcome"),
+    [(-0.07, -0.01, "reversed"), (-0.07, 0.01, "undecided"), (0.01, 0.02, "reproduced")],
+)
+def test_an_interval_decides(low: float, high: float, outcome: str) -> None:
+    paired = {"mbpa": {"hebb": {"All": [82_430, (low + high) / 2, low, high]}}}
+    claims = by_text(replace(within(**{**PAPER_ORDER, "hebb": 4.35}), extra={"paired": paired}))
+    claim = claims["Hebb better than MbPA, ptb test"]
+    assert claim.here == pytest.approx(-0.05)
+    assert (claim.interval, claim.outcome) == ((low, high), outcome)
+    assert claims["Hebb better than Mixture, ptb test"].outcome == "undecided", "no interval is known"
+
+
+def test_where_a_gain_comes_from_is_decided_where_intervals_of_both_parts_lie_apart() -> None:
+    counts = tuple(FrequencyBucket.from_nll(name, 9, 3.0) for name in ("<50", ">500"))
+    result = within(**PAPER_ORDER)
+    methods = {name: replace(item, frequency=counts) for name, item in result.methods.items()}
+    for rare, outcome in (([0.4, 0.3, 0.5], "reproduced"), ([0.4, 0.1, 0.5], "undecided")):
+        paired = {"mbpa": {"hebb": {"<50": [9, *rare], ">500": [9, 0.15, 0.1, 0.2]}}}
+        claims = by_text(replace(result, methods=methods, extra={"paired": paired}))
+        assert next(c for text, c in claims.items() if "rare words" in text).outcome == outcome
 
 
 def test_infinite_losses() -> None:
@@ -54,10 +68,11 @@ def test_infinite_losses() -> None:
     assert claims["Hebb better than MbPA, ptb test"].here == -math.inf
     both = by_text(within(**{**PAPER_ORDER, "hebb": math.inf, "mbpa": math.inf}))
     assert both["Hebb better than MbPA, ptb test"].here == 0
+    assert claims["Hebb better than MbPA, ptb test"].outcome == "reversed"
 
 
-@pytest.mark.parametrize(("rare", "holds"), [(5.0, True), (5.9, False)])
-def test_where_hebb_gains_within_a_domain(rare: float, holds: bool) -> None:
+@pytest.mark.parametrize("rare", [5.0, 5.9])
+def test_where_hebb_gains_within_a_domain(rare: float) -> None:
     result = within(**PAPER_ORDER)
     losses = {"mbpa": (6.0, 2.0), "hebb": (rare, 1.5)}
     methods = {
@@ -76,7 +91,6 @@ def test_where_hebb_gains_within_a_domain(rare: float, holds: bool) -> None:
     claim = next(claim for text, claim in claims.items() if "rare words" in text)
     assert claim.paper == pytest.approx(math.log(3061.75 / 2840.84) - math.log(13.64 / 13.13))
     assert claim.here == pytest.approx(6.0 - rare - 0.5)
-    assert claim.holds is holds
 
 
 def test_across_domains_new_words_are_claims_of_their_own() -> None:
@@ -107,17 +121,21 @@ def test_a_pair_that_a_side_lacks_is_no_claim() -> None:
     claims = list(
         pair_claims("here", "run", {"a": 1.0, "b": 2.0, "c": 1.0}, {"a": 3.0, "b": 1.0}, pairs, str.upper)
     )
-    assert claims == [Claim("A better than B, here", "run", 1.0, -2.0, "a", "b")]
+    assert claims == [Claim("A better than B, here", "run", 1.0, -2.0, None, "a", "b")]
 
 
-def test_tables_part_what_holds_from_what_does_not() -> None:
-    claims = [Claim("x", "r", 1.0, 0.5), Claim("y", "r", None, -0.5, reason="why"), Claim("z", "r", 1.0, 0.1)]
-    missed, held = claim_tables(claims, "nats")
-    assert missed.title == "What did not reproduce (nats)"
-    assert missed.text() == [["y", "r", "-", "-0.500", "why"]]
-    assert [row[0] for row in held.rows] == ["x", "z"]
-    assert len(held.columns) == len(missed.columns) - 1, "what reproduced needs no reason"
-    assert "1 of 3" in missed.notes[0]
+def test_a_table_each_for_what_is_reversed_undecided_and_reproduced() -> None:
+    claims = [
+        Claim("x", "r", 1.0, 0.5, (0.4, 0.6)),
+        Claim("y", "r", None, -0.5, (-0.6, -0.4), reason="why"),
+        Claim("z", "r", 1.0, 0.1),
+    ]
+    turned, open_, held = claim_tables(claims, "nats")
+    assert turned.title == "Reversed (nats)"
+    assert turned.text() == [["y", "r", "-", "-0.500", "-0.600 to -0.400", "why"]]
+    assert open_.text() == [["z", "r", "+1.000", "+0.100", "-", "-"]]
+    assert [row[0] for row in held.rows] == ["x"]
+    assert "1 of 3" in turned.notes[0]
     assert claim_tables([], "nats") == []
 
 
@@ -130,19 +148,20 @@ def test_other_settings_stand_beside_the_run_that_counts() -> None:
     assert other_settings_tables(counted, []) == []
 
 
-def test_reasons_on_images_are_the_scale_and_the_spread_of_the_seeds() -> None:
+def test_the_spread_of_the_seeds_decides_on_images() -> None:
     document = online(mbpa=0.55, hebb=0.54)
-    reasons = {c.text: c.reason for c in image_claims({"run": document}) if not c.holds}
-    assert reasons["Hebb better than MbPA, online, new classes"] == "scale small, network resnet50-w16"
-    for method, std in (("mbpa", 0.009), ("hebb", 0.012)):
-        for point in document["methods"][method]["conditions"]["50"].values():
-            if isinstance(point, dict):
-                point["std"] = std
-    reasons = {c.text: c.reason for c in image_claims({"run": {**document, "scale": "paper"}}) if not c.holds}
-    assert (
-        reasons["Hebb better than MbPA, online, new classes"]
-        == "within the spread of the seeds (1.50 points)"
-    )
+    text = "Hebb better than MbPA, online, new classes"
+    for std, outcome in ((0.009, "undecided"), (0.001, "reversed")):
+        for method in ("mbpa", "hebb"):
+            for point in document["methods"][method]["conditions"]["50"].values():
+                if isinstance(point, dict):
+                    point["std"] = std
+        claim = {c.text: c for c in image_claims({"run": document})}[text]
+        spread = 100 * std * 2**0.5
+        assert claim.interval == pytest.approx((-1 - spread, -1 + spread))
+        assert (claim.outcome, claim.reason) == (outcome, "scale small, network resnet50-w16")
+    (claim,) = (c for c in image_claims({"run": {**document, "scale": "paper"}}) if c.text == text)
+    assert claim.reason == "unexplained"
 
 
 def test_images_are_compared_by_right_answers() -> None:
@@ -154,7 +173,7 @@ def test_images_are_compared_by_right_answers() -> None:
     assert hebb.here == pytest.approx(-1.0)
     assert claims["Mixture better than Parametric, online, overall classes"].here == pytest.approx(2.0)
     # On old classes the paper has MbPA before Hebb.
-    assert claims["MbPA better than Hebb, online, old classes"].holds
+    assert claims["MbPA better than Hebb, online, old classes"].here > 0
 
 
 def test_permuted_mnist_has_an_order_without_numbers() -> None:
