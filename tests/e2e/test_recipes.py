@@ -159,23 +159,11 @@ def test_new_words_are_read_in_both_cases_under_both_vocabularies(desk: Desk) ->
         found.add((read.normalization, read.vocabulary, read.hyperparameters))
     default = EvalConfig.normalization
     assert found == {
-        (default, "union", "tuned"), (default, "open", "tuned"), (default, "union", "paper"),
-        ("raw", "union", "tuned"), ("raw", "open", "tuned"),
+        (default, "union", "default"), (default, "open", "default"), (default, "union", "paper"),
+        ("raw", "union", "default"), ("raw", "open", "default"),
     }  # fmt: skip
     (shown,) = desk.commands("hebblm-report")
-    assert len(shown[1 : shown.index("--output-path")]) == len(found)
-
-
-def test_values_tuned_at_the_scale_are_taken_where_none_ship(desk: Desk) -> None:
-    for scale, expected in (("small", "tuned"), ("paper", str(desk.results / "paper/tuned/ptb/tuned.json"))):
-        desk.run("tune", scale)
-        desk.run("lm_intra_domain", scale)
-        found = {
-            command[command.index("--hyperparameters") + 1]
-            for command in desk.commands("hebblm-eval")
-            if command[-1].endswith("/intra-ptb")
-        }
-        assert found == {expected}
+    assert len(shown[1 : shown.index("--output-path")]) == len(desk.commands("hebblm-eval")) == 6
 
 
 def test_a_chapter_of_a_book_is_shown_alone(desk: Desk) -> None:
@@ -262,7 +250,7 @@ def test_language_recipes_run_offline(tmp_path: Path, monkeypatch: pytest.Monkey
         )
         assert done.returncode == 0, done.stderr
     names = {path.parent.name for path in (tmp_path / "smoke").rglob("result.json")}
-    runs = {"intra-pydoc": ("", "-valid", "-paper"), "pydoc-to-numpy": ("", "-paper", "-open")}
+    runs = {"intra-pydoc": ("", "-valid", "-paper"), "pydoc-to-numpy": ("", "-paper", "-base-learns", "-open")}
     assert {name + suffix for name, suffixes in runs.items() for suffix in suffixes} <= names
     assert "Training count" in done.stdout
 
