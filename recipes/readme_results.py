@@ -142,8 +142,8 @@ def carried() -> str:
     return body(Table("carried", "", columns, rows))
 
 
-def tuned() -> str:
-    """Return the Markdown of the results at tuned values, in a fixed order."""
+def every_method() -> str:
+    """Return the Markdown of all methods at the default values, beside the paper, in a fixed order."""
     found = {name: Result.load(RESULTS / name) for name in ORDER}
     parts = [to_markdown(side_by_side(_headings(found.values())))]
     parts += [f"- {scenario_line(result.scenario)}" for result in found.values()]
@@ -179,7 +179,7 @@ def vision() -> str:
 
 PAGES: dict[Path, dict[str, Callable[[], str]]] = {
     README: {"needs": needs, "defaults": defaults},
-    DOCS / "results.md": {"defaults": at_defaults, "carried": carried, "tuned": tuned},
+    DOCS / "results.md": {"defaults": at_defaults, "carried": carried, "every-method": every_method},
     DOCS / "methods.md": {
         "choice": best_tables.choice,
         "best": best_tables.best,
