@@ -110,6 +110,8 @@ class Reader:
             self._base = ReaderBase(DynamicBase(model.base(), config, squares), model.base())
         device = device_of(model)
         opened = Opened() if memory is None else open_reader(Path(memory), self._owner, device)
+        if vocabulary.splitting is None and opened.splitting is not None:
+            vocabulary.split(opened.splitting)
         vocabulary.include(opened.words)
         self._base.grow(len(vocabulary.words))
         self._base.take_over(opened.weights)
@@ -153,7 +155,8 @@ class Reader:
 
         Documents share memory and counts, and each is read from its beginning with a state and a window of its own: an
         interval of all is predicted and scored, then learned from in their order. Behind them the reader stands at the
-        beginning of a text, with the window of the last one.
+        beginning of a text, with the window of the last one. The first string says how all are split into words: at
+        punctuation as well as at blanks where that fits the model's own text, which is told.
 
         Args:
             text: a string, each line break of which is an ``<eos>``, or the ids of known words, (T,); or a list of
@@ -368,6 +371,7 @@ class Reader:
                 recent,
                 self._context.known_shares,
                 self._base.weights(),
+                self.vocabulary.splitting,
             ),
             {
                 "method": self.method,
@@ -397,6 +401,7 @@ class Reader:
     def _encoded(self, text: Text, *, include: bool) -> tuple[Encoded, int]:
         """Return tokens and ids of a text, and its bytes; words met for the first time get ids if they are included."""
         if isinstance(text, str):
+            self.vocabulary.fit(text)
             return self.vocabulary.encode(text, include=include), len(text.encode())
         ids = torch.as_tensor(text, dtype=torch.int64).tolist()
         for index in ids:
