@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from rich.console import Console
@@ -121,10 +121,28 @@ def duration(seconds: float) -> str:
     return f"{seconds:.0f} seconds"
 
 
-def track(iterable: Iterable[T], description: str, total: int | None, unit: str = "steps") -> Iterator[T]:
-    """Yield from ``iterable`` while a bar shows how far it is and how long it will take."""
+def track(
+    iterable: Iterable[T],
+    description: str,
+    total: int | None,
+    unit: str = "steps",
+    announce: Callable[[float], None] | None = None,
+) -> Iterator[T]:
+    """Yield from ``iterable`` while a bar shows how far it is and how long it will take.
+
+    Args:
+        iterable: what is worked on.
+        description: of the work.
+        total: number of items, None where it is not known.
+        unit: of the items.
+        announce: told behind the first item how many seconds all of them are going to take.
+    """
     with bar() as progress:
         task = progress.add_task(description, total=total, unit=unit)
+        began = time.monotonic()
         for item in iterable:
             yield item
+            if announce is not None and total is not None:
+                announce(total * (time.monotonic() - began))
+                announce = None
             progress.advance(task)

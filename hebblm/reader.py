@@ -14,6 +14,7 @@ from hebblm.adapt import METHODS, EvalBatch, check_methods
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods import unaliased
 from hebblm.errors import UserError
+from hebblm.evaluation import gradients
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.memory import build_memory
 from hebblm.models.base import Ids, TrainedModel, device_of
@@ -106,7 +107,7 @@ class Reader:
                         "dynamic.rule=rms and dynamic.lr=measured need the training text; use dynamic.rule=sgd and a "
                         "number for dynamic.lr"
                     )
-                squares = model.mean_squares(training()[: config.statistics], update_every)
+                squares = gradients.mean_squares(model, training()[: config.statistics], update_every)
             self._base = ReaderBase(DynamicBase(model.base(), config, squares), model.base())
         device = device_of(model)
         opened = Opened() if memory is None else open_reader(Path(memory), self._owner, device)
