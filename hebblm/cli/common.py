@@ -176,9 +176,11 @@ def guarded(prog: str) -> Callable[[Main], Main]:
             except LostRankError as error:
                 _told(prog, error)
                 return 1
-            except KeyboardInterrupt:
+            except KeyboardInterrupt as error:
                 if leads():
-                    print(f"{prog}: interrupted; what was finished is kept", file=sys.stderr)
+                    print(
+                        f"{prog}: interrupted; {str(error) or 'what was finished is kept'}", file=sys.stderr
+                    )
                 return 130
 
         return wrapped

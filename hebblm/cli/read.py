@@ -17,6 +17,7 @@ from hebblm.adapt.methods import check_methods, unaliased
 from hebblm.cli.common import command, tell
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import parse_settings
+from hebblm.interrupts import interrupted
 from hebblm.models.catalog import model_folder
 from hebblm.models.device import check_device
 from hebblm.progress import bar
@@ -88,6 +89,7 @@ class ReadConfig:
 
 
 @command(PROG, ReadConfig, f'{PROG} tiny-pydoc-raw notes.txt --suggest "The function"')
+@interrupted("nothing was saved")
 def main(config: ReadConfig, argv: list[str]) -> None:
     """Read a text with an adapting model, and see what it expects before and after."""
     check_methods([unaliased(config.method)])

@@ -139,6 +139,7 @@ def test_help_shows_defaults_and_the_example(capsys: pytest.CaptureFixture[str])
         (UserError("k = 0 must be at least 1"), 2, "try: error: k = 0 must be at least 1\n"),
         (CheckpointError("no checkpoint at x"), 2, "try: error: no checkpoint at x\n"),
         (KeyboardInterrupt(), 130, "try: interrupted; what was finished is kept\n"),
+        (KeyboardInterrupt("nothing was saved"), 130, "try: interrupted; nothing was saved\n"),
         (None, 0, ""),
     ],
 )
