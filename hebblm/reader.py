@@ -169,7 +169,7 @@ class Reader:
             The loss of each token in nats, adapted and not; of documents a list, in their order.
 
         Raises:
-            UserError: an id that the vocabulary does not have, or several documents for dynamic evaluation.
+            UserError: no text, an id that the vocabulary does not have, or several documents for dynamic evaluation.
         """
         if _are_documents(text):
             return self._read_documents(cast(Sequence[Text], text), learn, progress)
@@ -294,7 +294,7 @@ class Reader:
             The words, most probable first, each with its probability with and without adaptation.
 
         Raises:
-            UserError: n below 1.
+            UserError: n below 1, or a context that is no string.
         """
         if n < 1:
             raise UserError(f"n = {n} must be at least 1 word")
@@ -326,7 +326,7 @@ class Reader:
             until: strings before which the answer ends.
 
         Raises:
-            UserError: a negative temperature.
+            UserError: a negative temperature, or a prompt that is no string.
         """
         if not temperature >= 0:
             raise UserError(f"temperature = {temperature} must be at least 0")
@@ -396,6 +396,8 @@ class Reader:
 
     def _ids(self, text: str) -> Tensor:
         """Return the last token read and those of a text behind it (N,); new words read ``<unk>``."""
+        if not isinstance(text, str):
+            raise UserError(f"{text!r:.60} is no text; name a string")
         ids = self.vocabulary.encode(text, include=False).ids
         return torch.cat([self._last, self._last.new_tensor(ids)])
 
@@ -404,7 +406,7 @@ class Reader:
         if isinstance(text, str):
             self.vocabulary.fit(text)
             return self.vocabulary.encode(text, include=include), len(text.encode())
-        ids = torch.as_tensor(text, dtype=torch.int64).tolist()
+        ids = _whole_numbers(text)
         for index in ids:
             if not 0 <= index < len(self.vocabulary):
                 raise UserError(f"id {index} is none of the vocabulary's 0 to {len(self.vocabulary) - 1}")
@@ -418,8 +420,26 @@ class Reader:
         return torch.arange(len(self.vocabulary), device=device) >= self.vocabulary.known
 
 
+def _whole_numbers(text: Sequence[int] | Tensor) -> list[int]:
+    """Return the ids of a text.
+
+    Raises:
+        UserError: it is something else than ids, (T,).
+    """
+    try:
+        found = torch.as_tensor(text)
+    except (TypeError, ValueError, RuntimeError):
+        found = torch.zeros(())
+    if found.dim() != 1 or (len(found) and found.is_floating_point()):
+        raise UserError(
+            f"{text!r:.60} is no text; name a string, ids in one row, or a list of such documents"
+        )
+    ids: list[int] = found.tolist()
+    return ids
+
+
 def _are_documents(text: Text | Sequence[Text]) -> bool:
     """Say whether a text is a list of several, not a string or the ids of one."""
-    if isinstance(text, str | Tensor) or not len(text):
+    if isinstance(text, str | Tensor | Mapping) or not hasattr(text, "__getitem__") or not len(text):
         return False
     return isinstance(text[0], Sequence) or getattr(text[0], "ndim", 0) > 0

@@ -197,11 +197,19 @@ def test_what_does_not_fit_is_refused(lm: hebblm.LanguageModel, tmp_path: Path) 
         (lambda: lm.reader(tokenizer="mose"), "did you mean moses"),
         (lambda: lm.reader().read([-1]), "id -1"),
         (lambda: lm.reader().read([10_000]), "id 10000"),
+        (lambda: lm.reader().read(3), "3 is no text"),
+        (lambda: lm.reader().read(None), "None is no text"),
+        (lambda: lm.reader().read({"a": 1}), "{'a': 1} is no text"),
+        (lambda: lm.reader().read([0.5]), "[0.5] is no text"),
+        (lambda: lm.reader().read(torch.tensor(7)), "tensor(7) is no text"),
+        (lambda: lm.reader().read(["a list", 3]), "3 is no text"),
+        (lambda: lm.reader().suggest(["a"]), "['a'] is no text"),
+        (lambda: lm.reader().generate(3), "3 is no text"),
         (lambda: lm.reader().generate(temperature=-1.0), "temperature = -1.0"),
         (lambda: lm.reader().suggest(n=0), "n = 0"),
         (lambda: lm.reader(memory=tmp_path / "none"), str(tmp_path / "none")),
     ):
-        with pytest.raises(UserError, match=words.replace("+", r"\+")):
+        with pytest.raises(UserError, match=re.escape(words)):
             wrong()
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "letter.txt").write_text("mine")
