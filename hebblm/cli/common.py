@@ -21,6 +21,7 @@ from rich.console import Console
 from awd_lstm.document import CheckpointError
 from hebblm.cli.plain import ConfigFile, check_numbers
 from hebblm.errors import UserError, reason
+from hebblm.progress import write
 from hebblm.ranks import LostRankError, leads
 from hebblm.suggest import unknown
 
@@ -149,8 +150,8 @@ def choosing(prog: str, subcommands: Mapping[str, Main]) -> Main:
 
 
 def tell(line: str) -> None:
-    """Print a line as it is."""
-    Console().print(line, markup=False, highlight=False, soft_wrap=True)
+    """Print a line; see :func:`hebblm.progress.write`."""
+    write(line, Console())
 
 
 def guarded(prog: str) -> Callable[[Main], Main]:

@@ -72,7 +72,7 @@ def main(config: TuneConfig, argv: list[str]) -> int:
         )
     Console().print(_table(found))
     tell(f"values in {config.output_path}; use them with")
-    tell(evaluation(config))
+    print(evaluation(config))  # whole, to be pasted
     return 0
 
 
