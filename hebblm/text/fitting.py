@@ -81,10 +81,10 @@ def warn_of_unknown(name: str, beyond: Counter[str], tokens: int, unknown: int, 
     if share <= MUCH_UNKNOWN:
         return
     words = " ".join(word for word, _ in beyond.most_common(5))
+    besides = f"; besides, {100 * unknown / tokens:.1f} % are <unk>" if unknown else ""
     say(
-        f"warning: {100 * share:.1f} % of the tokens of {name} are outside the model's vocabulary, most often {words}; "
-        f"besides, {100 * unknown / tokens:.1f} % are <unk>. Is it tokenised and lower-cased like the model's text "
-        f"({remedy})?"
+        f"warning: {100 * share:.1f} % of the tokens of {name} are outside the model's vocabulary, most often {words}"
+        f"{besides}; is it tokenised and lower-cased like the model's text ({remedy})?"
     )
 
 
