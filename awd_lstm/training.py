@@ -77,6 +77,8 @@ class Trainer:
     checkpoint of the best validation loss. The loss curve of a killed and resumed run equals that of an
     undisturbed one on the same machine and number of threads.
 
+    ``stopped``, set from outside, ends :meth:`run` behind the segment under way, with the state saved.
+
     Args:
         model_config: shape of the model.
         config: how to train.
@@ -118,6 +120,7 @@ class Trainer:
         self.streams = ParallelStreams(train, config.batch_size, self.ranks.share(config.batch_size))
         count = min(VALID_STREAMS, max(1, len(valid) // 2))
         self.valid_streams = ParallelStreams(valid, count, self.ranks.share(count))
+        self.stopped = False
         self.record = Record(model_config.to_dict(), config.to_dict(), dictionary_sha256)
         torch.manual_seed(config.seed)
         self.generator = torch.Generator().manual_seed(config.seed)
@@ -143,7 +146,11 @@ class Trainer:
         return self.record.epoch >= self.config.epochs
 
     def run(self, report: Callable[[Event], None] | None = None, save_every: float = 60.0) -> None:
-        """Train to the end; ``report`` is called after every segment."""
+        """Train to the end; ``report`` is called after every segment.
+
+        Raises:
+            KeyboardInterrupt: the run was stopped.
+        """
         if not self.record.segments:
             # A model without a state is taken for another run's, so the state comes first.
             self._save()
@@ -156,10 +163,13 @@ class Trainer:
             now = time.monotonic()
             if report is not None:
                 report(Event(self.record.epoch, self.progress, loss, valid, tokens / (now - began)))
-            if self.ranks.any(valid is not None or now - saved >= save_every, self.device):
+            stopped = self.stopped  # asked once, so that all processes are told the same
+            if self.ranks.any(stopped or valid is not None or now - saved >= save_every, self.device):
                 self.record.seconds += now - saved
                 self._save()
                 saved = now
+                if self.ranks.any(stopped, self.device):
+                    raise KeyboardInterrupt
 
     def step(self) -> tuple[float, int]:
         """Learn from the next segment; return its loss (nats a token) and size."""

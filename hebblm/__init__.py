@@ -9,9 +9,10 @@ from hebblm.threads import wait_briefly
 
 if TYPE_CHECKING:
     from hebblm.adapt.methods import METHODS, Method
+    from hebblm.expected import Suggestion
     from hebblm.front import evaluate, tune
     from hebblm.language_model import LanguageModel, load
-    from hebblm.reader import Reader, Suggestion
+    from hebblm.reader import Reader
     from hebblm.report.result import Result
     from hebblm.scores import Scores
     from hebblm.types import Adapter, Memory, Neighbors, OutputHead
@@ -40,5 +41,13 @@ __all__ = [
 
 if not TYPE_CHECKING:  # a name that is none stays an error for the type checker
     __getattr__ = lazily(
-        __name__, "adapt.methods", "types", "scores", "reader", "language_model", "report.result", "front"
+        __name__,
+        "adapt.methods",
+        "types",
+        "scores",
+        "expected",
+        "reader",
+        "language_model",
+        "report.result",
+        "front",
     )

@@ -281,7 +281,7 @@ class _Asked:
         if isinstance(model, str | Path):
             named["model"] = str(model)
         elif model is not None:
-            named |= {"checkpoint": model.folder} if held is None else {"model": model.name}
+            named |= {"checkpoint": Path(model.name)} if held is None else {"model": model.name}
         plain = ScenarioConfig(**{**named, **options})
         config = plain.completed()
         config.check()

@@ -25,6 +25,7 @@ from hebblm.models.store import prepared_corpus
 from hebblm.models.update import TRANSFORMERS
 from hebblm.reader import Reader
 from hebblm.text import Dictionary, load_tokenizer, resolve
+from hebblm.text.fitting import Splitting
 from hebblm.text.growing import GrowingVocabulary, is_cased
 from hebblm.text.prepared import DICTIONARY_FILE
 from hebblm.text.subword_corpus import SubwordCorpus
@@ -57,12 +58,19 @@ class LanguageModel:
         k: int = 200,
         update_every: int | None = None,
         settings: Mapping[str, Any] | None = None,
+        tokenizer: Splitting = "auto",
     ) -> Reader:
-        """Return a reader with a memory of its own; the arguments are those of :class:`hebblm.Reader`."""
+        """Return a reader with a memory of its own; the other arguments are those of :class:`hebblm.Reader`.
+
+        Args:
+            tokenizer: how a model of words splits texts: auto (like the model's own text; at punctuation as well where
+                that one came tokenised and the first one read did not; a reader that goes on splits as it did),
+                whitespace or moses.
+        """
         defaults = TRANSFORMERS if self.held() else {}
         return Reader(
             self.model,
-            self.vocabulary.fresh(),
+            self.vocabulary.fresh(tokenizer),
             method,
             memory=memory,
             k=k,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import textwrap
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from rich.console import Console
@@ -87,9 +89,24 @@ class Display(Progress):
 
 
 def say(line: str) -> None:
-    """Print a line beside the bars, on standard error and as it is; of several processes the first one does."""
+    """Print a line beside the bars, on standard error; of several processes the first one does."""
     if leads():
-        Console(stderr=True).print(line, soft_wrap=True, markup=False, highlight=False)
+        write(line, Console(stderr=True))
+
+
+def write(line: str, console: Console) -> None:
+    """Print a line as it is, on a terminal (or in ``$COLUMNS``) that is too narrow for it on several, between words."""
+    if console.is_terminal or "COLUMNS" in os.environ:
+        line = "\n".join(_wrapped(part, console.width) for part in line.split("\n"))
+    console.print(line, soft_wrap=True, markup=False, highlight=False)
+
+
+def _wrapped(line: str, width: int) -> str:
+    """Return a line on several, each further one indented; what has no blank, such as a path, stays whole."""
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    return textwrap.fill(
+        line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def bar() -> Display:
@@ -121,10 +138,28 @@ def duration(seconds: float) -> str:
     return f"{seconds:.0f} seconds"
 
 
-def track(iterable: Iterable[T], description: str, total: int | None, unit: str = "steps") -> Iterator[T]:
-    """Yield from ``iterable`` while a bar shows how far it is and how long it will take."""
+def track(
+    iterable: Iterable[T],
+    description: str,
+    total: int | None,
+    unit: str = "steps",
+    announce: Callable[[float], None] | None = None,
+) -> Iterator[T]:
+    """Yield from ``iterable`` while a bar shows how far it is and how long it will take.
+
+    Args:
+        iterable: what is worked on.
+        description: of the work.
+        total: number of items, None where it is not known.
+        unit: of the items.
+        announce: told behind the first item how many seconds all of them are going to take.
+    """
     with bar() as progress:
         task = progress.add_task(description, total=total, unit=unit)
+        began = time.monotonic()
         for item in iterable:
             yield item
+            if announce is not None and total is not None:
+                announce(total * (time.monotonic() - began))
+                announce = None
             progress.advance(task)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, cast, overload
+from typing import Any, cast, overload
 
 import torch
 from torch import Tensor
@@ -14,32 +14,18 @@ from hebblm.adapt import METHODS, EvalBatch, check_methods
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods import unaliased
 from hebblm.errors import UserError
+from hebblm.evaluation import gradients
 from hebblm.evaluation.hyperparameters import Hyperparameters
+from hebblm.expected import Suggestion, draw, most_probable
 from hebblm.memory import build_memory
 from hebblm.models.base import Ids, TrainedModel, device_of
 from hebblm.models.dynamic import DynamicBase
+from hebblm.readable import Text, are_documents, encoded_text
 from hebblm.reader_base import ReaderBase
 from hebblm.reader_state import Opened, Owner, open_reader, save_reader
 from hebblm.reading import Reading
 from hebblm.scores import Scores
 from hebblm.text.vocabulary import Encoded, Vocabulary
-
-Text = str | Sequence[int] | Tensor
-"""A string, each line break of which is an ``<eos>``, or the ids of known words, (T,)."""
-
-
-class Suggestion(NamedTuple):
-    """A word that may come next.
-
-    Args:
-        word: itself.
-        probability: after adaptation.
-        unadapted: of the base as it was trained.
-    """
-
-    word: str
-    probability: float
-    unadapted: float
 
 
 class Reader:
@@ -106,10 +92,12 @@ class Reader:
                         "dynamic.rule=rms and dynamic.lr=measured need the training text; use dynamic.rule=sgd and a "
                         "number for dynamic.lr"
                     )
-                squares = model.mean_squares(training()[: config.statistics], update_every)
+                squares = gradients.mean_squares(model, training()[: config.statistics], update_every)
             self._base = ReaderBase(DynamicBase(model.base(), config, squares), model.base())
         device = device_of(model)
         opened = Opened() if memory is None else open_reader(Path(memory), self._owner, device)
+        if vocabulary.splitting is None and opened.splitting is not None:
+            vocabulary.split(opened.splitting)
         vocabulary.include(opened.words)
         self._base.grow(len(vocabulary.words))
         self._base.take_over(opened.weights)
@@ -153,7 +141,8 @@ class Reader:
 
         Documents share memory and counts, and each is read from its beginning with a state and a window of its own: an
         interval of all is predicted and scored, then learned from in their order. Behind them the reader stands at the
-        beginning of a text, with the window of the last one.
+        beginning of a text, with the window of the last one. The first string says how all are split into words: at
+        punctuation as well as at blanks where that fits the model's own text, which is told.
 
         Args:
             text: a string, each line break of which is an ``<eos>``, or the ids of known words, (T,); or a list of
@@ -165,11 +154,11 @@ class Reader:
             The loss of each token in nats, adapted and not; of documents a list, in their order.
 
         Raises:
-            UserError: an id that the vocabulary does not have, or several documents for dynamic evaluation.
+            UserError: no text, an id that the vocabulary does not have, or several documents for dynamic evaluation.
         """
-        if _are_documents(text):
+        if are_documents(text):
             return self._read_documents(cast(Sequence[Text], text), learn, progress)
-        return self._read_on(*self._encoded(cast(Text, text), include=learn), learn, progress)
+        return self._read_on(*encoded_text(self.vocabulary, cast(Text, text), include=learn), learn, progress)
 
     def read_pieces(
         self,
@@ -194,7 +183,7 @@ class Reader:
         """
         held, size = Encoded((), (), ()), 0
         for piece in pieces:
-            encoded, more = self._encoded(piece, include=learn)
+            encoded, more = encoded_text(self.vocabulary, piece, include=learn)
             now, held = held.then(encoded).cut(
                 (len(held.ids) + len(encoded.ids)) // self.update_every * self.update_every
             )
@@ -225,13 +214,13 @@ class Reader:
                 f"{self.method} learns from one text at a time, not from {len(texts)} documents side by side; "
                 "read them one after the other"
             )
-        found = [self._encoded(text, include=False) for text in texts]
+        found = [encoded_text(self.vocabulary, text, include=False) for text in texts]
         if learn:
             # A word has its number, and with it its row, from when it is met, not from when it is known to come.
             for start in range(0, max(len(text.ids) for text, _ in found), self.update_every):
                 for text, _ in found:
                     self.vocabulary.include(text.tokens[start : start + self.update_every])
-            found = [self._encoded(text, include=True) for text in texts]
+            found = [encoded_text(self.vocabulary, text, include=True) for text in texts]
         self.begin()
         encoded, sizes = [text for text, _ in found], [size for _, size in found]
         base = self._base
@@ -290,18 +279,13 @@ class Reader:
             The words, most probable first, each with its probability with and without adaptation.
 
         Raises:
-            UserError: n below 1.
+            UserError: n below 1, or a context that is no string.
         """
-        if n < 1:
-            raise UserError(f"n = {n} must be at least 1 word")
         with self._base.aside():
             hidden = self._base.read(self._ids(context))
         batch = self._batch(hidden[-1:])
         adapted, base = self._rule.log_probs(batch)[0].exp(), self._base.trained_log_probs(batch)[0].exp()
-        if self.vocabulary.unknown is not None:
-            adapted[self.vocabulary.unknown] = -1.0
-        best = adapted.topk(min(n, int((adapted >= 0).sum()))).indices.tolist()
-        return [Suggestion(self.vocabulary[i], float(adapted[i]), float(base[i])) for i in best]
+        return most_probable(adapted, base, self.vocabulary, n)
 
     def generate(
         self,
@@ -322,32 +306,18 @@ class Reader:
             until: strings before which the answer ends.
 
         Raises:
-            UserError: a negative temperature.
+            UserError: a negative temperature, or a prompt that is no string.
         """
-        if not temperature >= 0:
-            raise UserError(f"temperature = {temperature} must be at least 0")
-        generator = torch.Generator().manual_seed(seed)
-        drawn: list[int] = []
         with self._base.aside():
-            hidden = self._base.read(self._ids(prompt))
-            while len(drawn) < max_new_tokens:
-                scores = self.predict(hidden[-1:])[0][0].cpu()
-                if self.vocabulary.unknown is not None:
-                    scores[self.vocabulary.unknown] = -torch.inf
-                if temperature == 0:
-                    chosen = int(scores.argmax())
-                else:
-                    shares = (scores.double() / temperature).softmax(0)
-                    chosen = int(torch.multinomial(shares, 1, generator=generator))
-                if chosen == self.vocabulary.end:
-                    break
-                drawn.append(chosen)
-                text = self.vocabulary.join(drawn) if until else ""
-                ends = [text.index(end) for end in until if end and end in text]
-                if ends:
-                    return text[: min(ends)]
-                hidden = self._base.read(self._last.new_tensor([chosen]))
-        return self.vocabulary.join(drawn)
+            return draw(
+                lambda ids: self.predict(self._base.read(ids)[-1:])[0][0],
+                self._ids(prompt),
+                self.vocabulary,
+                most=max_new_tokens,
+                temperature=temperature,
+                seed=seed,
+                until=until,
+            )
 
     def save(self, folder: str | Path) -> None:
         """Write memory, new words and place to a folder, whole or not at all; ``reader(memory=folder)`` goes on there.
@@ -368,6 +338,7 @@ class Reader:
                 recent,
                 self._context.known_shares,
                 self._base.weights(),
+                self.vocabulary.splitting,
             ),
             {
                 "method": self.method,
@@ -391,29 +362,13 @@ class Reader:
 
     def _ids(self, text: str) -> Tensor:
         """Return the last token read and those of a text behind it (N,); new words read ``<unk>``."""
+        if not isinstance(text, str):
+            raise UserError(f"{text!r:.60} is no text; name a string")
         ids = self.vocabulary.encode(text, include=False).ids
         return torch.cat([self._last, self._last.new_tensor(ids)])
-
-    def _encoded(self, text: Text, *, include: bool) -> tuple[Encoded, int]:
-        """Return tokens and ids of a text, and its bytes; words met for the first time get ids if they are included."""
-        if isinstance(text, str):
-            return self.vocabulary.encode(text, include=include), len(text.encode())
-        ids = torch.as_tensor(text, dtype=torch.int64).tolist()
-        for index in ids:
-            if not 0 <= index < len(self.vocabulary):
-                raise UserError(f"id {index} is none of the vocabulary's 0 to {len(self.vocabulary) - 1}")
-        tokens = tuple(self.vocabulary[index] for index in ids)
-        return Encoded(tokens, tuple(ids), tuple(range(len(ids)))), len(self.vocabulary.join(ids).encode())
 
     def _new_words(self, device: torch.device) -> Tensor | None:
         """Return which classes (V,) were not there in training; None where every text is made of those that were."""
         if self.vocabulary.unknown is None:
             return None
         return torch.arange(len(self.vocabulary), device=device) >= self.vocabulary.known
-
-
-def _are_documents(text: Text | Sequence[Text]) -> bool:
-    """Say whether a text is a list of several, not a string or the ids of one."""
-    if isinstance(text, str | Tensor) or not len(text):
-        return False
-    return isinstance(text[0], Sequence) or getattr(text[0], "ndim", 0) > 0

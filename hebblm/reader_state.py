@@ -19,6 +19,7 @@ from hebblm.files import atomic_path, read_record, write_json
 from hebblm.memory import AnyMemory, load_memory, save_memory
 from hebblm.memory.persistence import read_about
 from hebblm.models.base import State
+from hebblm.text.fitting import Chosen
 
 SCHEMA = "hebblm-reader/1"
 READER = "reader.json"
@@ -34,6 +35,7 @@ class _Document(msgspec.Struct):
     words: list[str]
     place_sha256: str
     shares: dict[str, tuple[float, ...]] = {}  # a reader of an earlier version learned none
+    tokenizer: Chosen | None = "own"  # one of an earlier version knew no other
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,7 @@ class Opened:
         recent: states (W, D) and labels (W,) of the window.
         shares: what was learned of each share, by what it mixes.
         weights: by name, those that learned; none where the base stays as trained.
+        splitting: of the texts; None before the first one.
     """
 
     memory: AnyMemory | None = None
@@ -72,6 +75,7 @@ class Opened:
     recent: tuple[Tensor, Tensor] = field(default_factory=lambda: (torch.zeros(0, 0), torch.zeros(0)))
     shares: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     weights: Mapping[str, Tensor] = field(default_factory=dict)
+    splitting: Chosen | None = None
 
 
 def save_reader(folder: Path, owner: Owner, known: Opened, made: dict[str, Any]) -> None:
@@ -112,6 +116,7 @@ def save_reader(folder: Path, owner: Owner, known: Opened, made: dict[str, Any])
                 **made,
                 "shares": dict(known.shares),
                 "words": list(known.words),
+                "tokenizer": known.splitting,
                 "place_sha256": file_sha256(temporary / PLACE),
             },
             seal=True,
@@ -144,4 +149,5 @@ def open_reader(folder: Path, owner: Owner, device: torch.device) -> Opened:
         (place["recent.keys"], place["recent.labels"]),
         document.shares,
         under(WEIGHT, place),
+        document.tokenizer,
     )

@@ -30,6 +30,14 @@ def cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
 
 
 @pytest.fixture(autouse=True, scope="session")
+def whole_lines() -> Iterator[None]:
+    """Let lines be as long as they are, whoever runs the tests; see :func:`hebblm.progress.write`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("COLUMNS", raising=False)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
 def skipped_without_faiss() -> Iterator[None]:
     """Skip a test as soon as it asks for FAISS, where that is not installed."""
     with pytest.MonkeyPatch.context() as patch:

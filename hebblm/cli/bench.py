@@ -140,11 +140,10 @@ def lines(row: Row) -> list[str]:
     found = [described(row)]
     for name, timing in row.timings.items():
         cost = timing.milliseconds()
-        line = f"  {name:<20}{cost.median:>10.4g} ms a token ({cost.low:.4g} to {cost.high:.4g})"
+        found.append(f"  {name:<20}{cost.median:>10.4g} ms a token ({cost.low:.4g} to {cost.high:.4g})")
         if name in row.references:
-            ratio = row.faster(name)
-            line = f"{line}, {ratio.median:.4g}x {row.references[name]} ({ratio.low:.4g} to {ratio.high:.4g})"
-        found.append(line)
+            ratio, plain = row.faster(name), row.references[name]
+            found.append(f"{'':22}{ratio.median:>10.4g} x {plain} ({ratio.low:.4g} to {ratio.high:.4g})")
     found += [f"  {name:<20}{value:>10.4g}" for name, value in row.values.items()]
     return found
 

@@ -6,11 +6,13 @@ import contextlib
 import dataclasses
 import functools
 import os
+import re
 import sys
 import time
 from argparse import ArgumentError, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol, TextIO, TypeVar, get_args, get_type_hints
+from types import UnionType
+from typing import Any, Literal, Protocol, TextIO, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import docstring_parser
 from jsonargparse import ArgumentParser, DefaultHelpFormatter
@@ -19,6 +21,7 @@ from rich.console import Console
 from awd_lstm.document import CheckpointError
 from hebblm.cli.plain import ConfigFile, check_numbers
 from hebblm.errors import UserError, reason
+from hebblm.progress import write
 from hebblm.ranks import LostRankError, leads
 from hebblm.suggest import unknown
 
@@ -108,7 +111,7 @@ def parse(config: type[C], argv: list[str] | None, *, prog: str, description: st
         for option in (item.partition("=")[0] for item in arguments if item.startswith("--")):
             if option.partition(".")[0] not in known:
                 raise unknown("option", option, known, f"see {prog} --help") from error
-        raise UserError(f"{_innermost(error)} (see {prog} --help)") from error
+        raise _misfit(str(error), hints) or UserError(f"{_innermost(error)} (see {prog} --help)") from error
 
 
 def options(prog: str, config: type[C], example: str) -> Callable[[Run[C]], Main]:
@@ -147,8 +150,8 @@ def choosing(prog: str, subcommands: Mapping[str, Main]) -> Main:
 
 
 def tell(line: str) -> None:
-    """Print a line as it is."""
-    Console().print(line, markup=False, highlight=False, soft_wrap=True)
+    """Print a line; see :func:`hebblm.progress.write`."""
+    write(line, Console())
 
 
 def guarded(prog: str) -> Callable[[Main], Main]:
@@ -176,9 +179,11 @@ def guarded(prog: str) -> Callable[[Main], Main]:
             except LostRankError as error:
                 _told(prog, error)
                 return 1
-            except KeyboardInterrupt:
+            except KeyboardInterrupt as error:
                 if leads():
-                    print(f"{prog}: interrupted; what was finished is kept", file=sys.stderr)
+                    print(
+                        f"{prog}: interrupted; {str(error) or 'what was finished is kept'}", file=sys.stderr
+                    )
                 return 130
 
         return wrapped
@@ -220,6 +225,31 @@ def _field_docs(config: type) -> dict[str, str]:
     parsed = (docstring_parser.parse(owner.__doc__ or "") for owner in reversed(config.__mro__))
     found = {field.arg_name: field.description or "" for docs in parsed for field in docs.params}
     return {name: " ".join(words.split()).replace("``", "") for name, words in found.items()}
+
+
+def _misfit(message: str, hints: Mapping[str, Any]) -> UserError | None:
+    """Return the error for a value that is none of an option's choices, or no number; None for another mistake.
+
+    Args:
+        message: of the parser, which names option and value.
+        hints: types of the options by name.
+    """
+    found = re.search(r'Parser key "(\w+)".*(?:Given|Got) value: (.*)', message, re.DOTALL)
+    if found is None or found[1] not in hints:
+        return None
+    name, value, kinds = found[1].replace("_", " "), found[2], _kinds(hints[found[1]])
+    if choices := [str(choice) for kind in kinds if get_origin(kind) is Literal for choice in get_args(kind)]:
+        return unknown(name, value, choices, f"choose {', '.join(choices)}")
+    if int in kinds or float in kinds:
+        return UserError(f"{name} {value!r} must be a {'' if float in kinds else 'whole '}number")
+    return None
+
+
+def _kinds(hint: Any) -> list[Any]:
+    """Return the types that a value, or each item of a list, may have."""
+    if get_origin(hint) in (Union, UnionType, list):
+        return [kind for part in get_args(hint) for kind in _kinds(part)]
+    return [hint]
 
 
 def _innermost(error: BaseException) -> str:

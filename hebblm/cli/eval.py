@@ -17,6 +17,7 @@ from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import parse_settings
 from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.front import compare_readings, evaluate
+from hebblm.interrupts import GOES_ON, interrupted
 from hebblm.provenance import command_line
 from hebblm.ranks import opened
 
@@ -80,6 +81,7 @@ class EvalConfig(ScenarioConfig):
 
 
 @command(PROG, EvalConfig, "hebblm-eval --cross-domain wt2-to-ptb --output-path results/wt2-to-ptb")
+@interrupted(GOES_ON)
 def main(config: EvalConfig, argv: list[str]) -> int:
     """Read a text with a base model and every adaptation method, and say who predicts it best."""
     if config.models or config.settings:

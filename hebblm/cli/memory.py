@@ -10,6 +10,7 @@ from hebblm.cli.common import choosing, options, tell
 from hebblm.cli.processes import check_processes, spread
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, parse_settings
+from hebblm.interrupts import GOES_ON, interrupted
 from hebblm.models.catalog import model_folder
 from hebblm.models.device import check_device
 from hebblm.ranks import opened
@@ -74,6 +75,7 @@ class MergeConfig:
 @options(
     f"{PROG} build", BuildConfig, f"{PROG} build --model small-wt2-raw --text novels/ --out memories/novels"
 )
+@interrupted(GOES_ON)
 def _build(config: BuildConfig, argv: list[str]) -> int:
     """Remember texts: hidden states of a model and the words that followed. Interrupted, it goes on."""
     check_processes(config.processes)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,9 +17,12 @@ from hebblm.adapt.methods import check_methods, unaliased
 from hebblm.cli.common import command, tell
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import parse_settings
+from hebblm.interrupts import interrupted
 from hebblm.models.catalog import model_folder
 from hebblm.models.device import check_device
 from hebblm.progress import bar
+from hebblm.text.dictionary import UNK
+from hebblm.text.fitting import SAMPLE, Splitting, warn_of_unknown
 from hebblm.text.sources import pieces
 
 if TYPE_CHECKING:  # these load torch, for which an error message does not wait
@@ -48,6 +53,8 @@ class ReadConfig:
         update_every: tokens between two updates; by default 10, and dynamic.segment by methods of dynamic evaluation.
         k: neighbours a query.
         set: hyper-parameters, e.g. --set hebb.beta=0.5.
+        tokenizer: how a model of words splits the texts: auto (like the model's own text; at punctuation as well where
+            that one came tokenised and the first one read did not; as before with --memory), whitespace or moses.
         context: tokens of the window that a model of transformers reads in.
         stride: tokens by which that window moves on.
         dtype: of the weights of such a model: auto, float32, bfloat16 or float16.
@@ -69,6 +76,7 @@ class ReadConfig:
     update_every: int | None = None
     k: int = 200
     set: list[str] = field(default_factory=list, metadata={"nargs": "+"})
+    tokenizer: Splitting = "auto"
     context: int | None = None
     stride: int | None = None
     dtype: str = "auto"
@@ -81,6 +89,7 @@ class ReadConfig:
 
 
 @command(PROG, ReadConfig, f'{PROG} tiny-pydoc-raw notes.txt --suggest "The function"')
+@interrupted("nothing was saved")
 def main(config: ReadConfig, argv: list[str]) -> None:
     """Read a text with an adapting model, and see what it expects before and after."""
     check_methods([unaliased(config.method)])
@@ -100,7 +109,14 @@ def main(config: ReadConfig, argv: list[str]) -> None:
         k=config.k,
         update_every=config.update_every,
         settings=settings,
+        tokenizer=config.tokenizer,
     )
+    texts = [(path, pieces(path, PIECE)) for path in config.files]
+    if texts:  # what is asked before reading is split as it will be behind it
+        path, rest = texts[0]
+        begin = list(islice(rest, 1))
+        reader.vocabulary.fit("".join(begin), str(path))
+        texts[0] = path, chain(begin, rest)
 
     def ask(when: str) -> None:
         if config.suggest is not None:
@@ -121,9 +137,9 @@ def main(config: ReadConfig, argv: list[str]) -> None:
 
     if config.files:
         ask("before reading")
-    for path in config.files:
+    for path, text in texts:
         known = len(reader.vocabulary.words)
-        totals = _read(reader, path, learn=not config.read_only)
+        totals = _read(reader, path, text, learn=not config.read_only)
         tell(f"{path}: {totals}, {len(reader.vocabulary.words) - known:,} new words")
     ask("after reading" if config.files else "now")
     if config.save is not None:
@@ -131,7 +147,7 @@ def main(config: ReadConfig, argv: list[str]) -> None:
         tell(f"what was read is in {config.save}; go on with --memory {config.save}")
 
 
-def _read(reader: Reader, path: Path, *, learn: bool) -> Totals:
+def _read(reader: Reader, path: Path, text: Iterator[str], *, learn: bool) -> Totals:
     """Read a text under a progress bar, a piece at a time."""
     from hebblm.scores import Totals
 
@@ -139,7 +155,9 @@ def _read(reader: Reader, path: Path, *, learn: bool) -> Totals:
 
     def counted() -> Iterator[str]:
         nonlocal begun
-        for piece in pieces(path, PIECE):
+        for piece in text:
+            if not begun:
+                _warn_of_unknown(reader, path, piece)
             begun += len(piece.encode())
             yield piece
 
@@ -152,6 +170,17 @@ def _read(reader: Reader, path: Path, *, learn: bool) -> Totals:
         for part in reader.read_pieces(counted(), learn=learn, progress=moved):
             totals.add(part)
     return totals
+
+
+def _warn_of_unknown(reader: Reader, path: Path, piece: str) -> None:
+    """Say so where much of the beginning of a text is new to a reader."""
+    vocabulary = reader.vocabulary
+    found = vocabulary.encode("\n".join(piece.split("\n", SAMPLE)[:SAMPLE]), include=False)
+    unknown = [
+        token for token, index in zip(found.tokens, found.ids, strict=True) if index == vocabulary.unknown
+    ]
+    beyond = Counter(token for token in unknown if token != UNK)
+    warn_of_unknown(str(path), beyond, len(found.ids), len(unknown) - beyond.total(), "--tokenizer")
 
 
 def _check_text(path: Path) -> None:

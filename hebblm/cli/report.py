@@ -13,11 +13,12 @@ from hebblm.cli.common import guarded, options, tell
 from hebblm.errors import UserError
 from hebblm.files import write_text
 from hebblm.report.methods import PLOTTED
+from hebblm.suggest import closest, unknown
 
 if TYPE_CHECKING:  # they load matplotlib, and are imported once the command line is known to make sense
     from hebblm.report import Result, TokenLosses
 
-PROG = "hebblm-report"
+PROG, INSPECT = "hebblm-report", "inspect"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +166,9 @@ def _file_name(label: str) -> str:
 def main(argv: list[str] | None = None) -> int:
     """Run the command and return its exit status."""
     words = sys.argv[1:] if argv is None else argv
-    return _inspect(words[1:]) if words[:1] == ["inspect"] else _report(words)
+    if words and not Path(words[0]).exists() and closest(words[0], [INSPECT]) not in (None, words[0]):
+        raise unknown("subcommand", words[0], [INSPECT], "name folders that hebblm-eval wrote")
+    return _inspect(words[1:]) if words[:1] == [INSPECT] else _report(words)
 
 
 if __name__ == "__main__":

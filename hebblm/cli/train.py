@@ -13,6 +13,7 @@ from awd_lstm.document import CONFIG
 from hebblm.cli.common import command
 from hebblm.cli.processes import check_processes, spread
 from hebblm.errors import UserError
+from hebblm.interrupts import GOES_ON, interrupted
 from hebblm.models.device import check_device, pick_device
 from hebblm.models.presets import check_preset, get_preset
 from hebblm.models.store import model_folder, prepared_corpus
@@ -57,6 +58,7 @@ class TrainConfig:
 
 
 @command(PROG, TrainConfig, "hebblm-train --corpus ptb --preset small")
+@interrupted(GOES_ON)
 def main(config: TrainConfig, argv: list[str]) -> int:
     """Train an AWD-LSTM base model; run the same command again to go on after an interruption."""
     check_processes(config.processes)
@@ -90,7 +92,8 @@ def main(config: TrainConfig, argv: list[str]) -> int:
         train_model(prepared, preset, folder, device=device, provenance=record, ranks=ranks)
     found = read_config(folder).get("training", {})
     reached = (
-        f"{found.get('epoch')} epochs, validation perplexity {found.get('valid_perplexity', math.nan):.2f}"
+        f"epochs 1 to {preset.training.epochs}, of which {found.get('epoch')} was best with validation perplexity "
+        f"{found.get('valid_perplexity', math.nan):.2f}"
     )
     say(f"the training in {folder} is done already: {reached}" if done else f"model in {folder}")
     return 0

@@ -17,6 +17,7 @@ from hebblm.cli.processes import check_processes, spread
 from hebblm.evaluation.hyperparameters import parse_settings
 from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.front import tune
+from hebblm.interrupts import GOES_ON, interrupted
 from hebblm.provenance import command_line
 from hebblm.ranks import opened
 from hebblm.report.numbers import perplexity
@@ -51,6 +52,7 @@ class TuneConfig(ScenarioConfig):
 
 
 @command(PROG, TuneConfig, "hebblm-tune --cross-domain wt2-to-ptb --output-path results/tuned")
+@interrupted(GOES_ON)
 def main(config: TuneConfig, argv: list[str]) -> int:
     """Find every method's hyper-parameters on validation text, in one reading of it."""
     check_processes(config.processes)
@@ -70,7 +72,7 @@ def main(config: TuneConfig, argv: list[str]) -> int:
         )
     Console().print(_table(found))
     tell(f"values in {config.output_path}; use them with")
-    tell(evaluation(config))
+    print(evaluation(config))  # whole, to be pasted
     return 0
 
 

@@ -16,6 +16,7 @@ from hebblm.cli.processes import check_processes, spread
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import parse_settings
 from hebblm.files import check_writable
+from hebblm.interrupts import GOES_ON, interrupted
 from hebblm.locks import held
 from hebblm.models.device import check_device, pick_device
 from hebblm.progress import say
@@ -81,6 +82,7 @@ class VisionConfig:
 
 
 @command(PROG, VisionConfig, f"{PROG} permuted-mnist --scale smoke --output-path results/permuted-mnist")
+@interrupted(GOES_ON)
 def main(config: VisionConfig, argv: list[str]) -> int:
     """Learn from images without forgetting: the paper's image experiments."""
     check_device(config.device)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ from hebblm.models.catalog import checkpoint_dictionary, trained_on
 from hebblm.models.huggingface.model import HuggingFaceModel
 from hebblm.models.shipped import obtain_model, open_model
 from hebblm.models.store import prepared_corpus
-from hebblm.progress import say
 from hebblm.text import (
     Dictionary,
     EvaluationStream,
@@ -34,9 +34,10 @@ from hebblm.text import (
 )
 from hebblm.text.beginning import measure_beginning
 from hebblm.text.download import cache_dir
-from hebblm.text.fitting import fitting
-from hebblm.text.normalize import Normalization
+from hebblm.text.fitting import SAMPLE, fitting, warn_of_unknown
+from hebblm.text.normalize import Normalization, normalize
 from hebblm.text.prepared import DICTIONARY_FILE
+from hebblm.text.sources import FileLines
 from hebblm.text.subwords import Subwords
 
 ALL = "all"
@@ -46,7 +47,6 @@ PARTS = {
     "valid": "the tenth of its lines before the last",
     "test": "the last tenth of its lines",
 }
-MUCH_UNKNOWN = 0.1
 
 
 def open_scenario(
@@ -136,7 +136,16 @@ def _open_words(
             stream = dataclasses.replace(
                 stream, lines=beginning.lines, words=beginning.words, bytes=beginning.bytes
             )
-    _warn_of_unknown(stream, dictionary.unk_index, target)
+    beyond = stream.ids[
+        stream.ids >= stream.source_size
+    ]  # rows of a joined dictionary for new words are inside
+    warn_of_unknown(
+        target,
+        Counter(stream.symbols[index] for index in beyond.tolist()),
+        len(stream),
+        int((stream.ids == dictionary.unk_index).sum()),
+        "--tokenizer, --normalization",
+    )
     vocabulary: Vocabulary = UnionVocabulary()
     if config.vocabulary == "open":
         vocabulary = OpenVocabulary(dictionary.unk_index, stream.vocabulary_size, config.unk_share)
@@ -191,24 +200,11 @@ def _text(
         own = load_tokenizer(
             trained_on(config.checkpoint).get("tokenizer", {"name": "whitespace"}), config.checkpoint
         )
-    tokenizer = fitting(file, own, dictionary, policy, config.tokenizer)
+    lines = (normalize(line, policy) for line in islice(FileLines((file,)).lines(), SAMPLE))
+    tokenizer = fitting(lines, own, dictionary.__contains__, config.tokenizer, name=str(file))
     corpus = foreign_text(file, tokenizer, whole=whole)
     key = f"{sha256(file)[:16]}-{hash_of(tokenizer.spec())}-{policy}{'' if whole else '-split'}"
     return prepare(corpus, normalization=policy, destdir=cache_dir() / "corpora" / f"text-{key}")
-
-
-def _warn_of_unknown(stream: EvaluationStream, unk: int, target: str) -> None:
-    """Say so where much of the text lies outside the model's vocabulary, with the most frequent such words."""
-    beyond = stream.ids >= stream.source_size  # rows that a joined dictionary gives to new words are inside
-    share = float(beyond.mean())
-    if share <= MUCH_UNKNOWN:
-        return
-    words = [stream.symbols[index] for index, _ in Counter(stream.ids[beyond].tolist()).most_common(5)]
-    say(
-        f"warning: {100 * share:.1f} % of the tokens of {target} are outside the model's vocabulary, most often "
-        f"{' '.join(words)}; besides, {100 * float((stream.ids == unk).mean()):.1f} % are <unk>. Is it tokenised and "
-        "lower-cased like the model's text (--tokenizer, --normalization)?",
-    )
 
 
 def _checkpoint_dictionary(folder: Path, policy: Normalization) -> tuple[Dictionary, Normalization]:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from hebblm.adapt import Rule
 from hebblm.adapt.work import Stopwatch, Work, clock_of
+from hebblm.evaluation import gradients
 from hebblm.evaluation.forgetting import Probe
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import Scores, evaluate
@@ -128,7 +129,9 @@ def gradient_statistics(scenario: Scenario, config: DynamicConfig) -> list[Tenso
     """
     if not config.needs_statistics:
         return None
-    return scenario.model.mean_squares(scenario.training_ids()[: config.statistics], config.segment)
+    return gradients.mean_squares(
+        scenario.model, scenario.training_ids()[: config.statistics], config.segment
+    )
 
 
 def dynamic_base(scenario: Scenario, config: DynamicConfig, mean_squares: list[Tensor] | None) -> DynamicBase:

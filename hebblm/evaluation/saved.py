@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import shutil
-import signal
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -22,6 +20,7 @@ from hebblm.evaluation.notes import Noting
 from hebblm.evaluation.position import SCHEMA, STATE, Position
 from hebblm.evaluation.scenario import Scenario
 from hebblm.files import hash_of
+from hebblm.interrupts import handled
 from hebblm.locks import held
 from hebblm.models.base import StreamBase
 from hebblm.progress import say
@@ -120,16 +119,11 @@ def going_on(
             return
         _forget(folder)
         scenario.saved = saved = Saved(folder)
-        former, alone = signal.getsignal(signal.SIGINT), threading.current_thread() is threading.main_thread()
-        ours = alone and former is signal.default_int_handler  # one that is ignored stays so
-        if ours:
-            signal.signal(signal.SIGINT, saved.interrupt)
         try:
-            yield
+            with handled(saved.interrupt):
+                yield
         finally:
             scenario.saved = None
-            if ours:
-                signal.signal(signal.SIGINT, former)
         saved.clear()
     with contextlib.suppress(OSError):  # it holds those of other runs
         folder.parent.rmdir()

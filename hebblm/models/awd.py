@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -174,9 +174,11 @@ class AwdModel:
         """Return a base at the beginning of its streams; the arguments are those of :class:`AwdBase`."""
         return AwdBase(self.model, rows=rows, init=init, update=update, seed=seed, streams=streams)
 
-    def mean_squares(self, train: Ids, segment: int) -> list[Tensor]:
+    def mean_squares(
+        self, train: Ids, segment: int, announce: Callable[[float], None] | None = None
+    ) -> list[Tensor]:
         """Return the mean square of the gradient of a segment's mean loss, by parameter."""
-        return awd_segments.gradient_mean_squares(self.model, train, segment)
+        return awd_segments.gradient_mean_squares(self.model, train, segment, announce)
 
     def segments(
         self, ids: Ids, done: int = 0, state: State | None = None, rank: int = 0, ranks: int = 1

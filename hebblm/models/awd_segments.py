@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -113,20 +113,23 @@ def layers_of(state: base.State) -> State:
     return tuple((state[f"{layer} h"], state[f"{layer} c"]) for layer in range(len(state) // 2))
 
 
-def gradient_mean_squares(model: AWDLSTM, train: Ids, segment: int) -> list[Tensor]:
+def gradient_mean_squares(
+    model: AWDLSTM, train: Ids, segment: int, announce: Callable[[float], None] | None = None
+) -> list[Tensor]:
     """Return the mean over training segments of the squared gradient of a segment's mean loss, by parameter.
 
     Args:
         model: in evaluation mode.
         train: (T,) training ids, read as 20 parallel streams.
         segment: tokens a step.
+        announce: told behind the first step how many seconds all of them are going to take.
     """
     streams = ParallelStreams(train, min(20, max(1, len(train) // 2)))
     parameters = list(model.parameters())
     sums = [torch.zeros_like(p) for p in parameters]
     state = model.initial_state(streams.batch_size)
     starts = range(0, len(streams), segment)
-    for start in track(starts, "gradient statistics", len(starts), "segments"):
+    for start in track(starts, "gradient statistics", len(starts), "segments", announce):
         inputs, targets = streams.segment(start, segment, parameters[0].device)
         out = model(inputs, state)
         state = detach(out.state)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -129,12 +129,15 @@ class TrainedModel(Protocol):
             streams: how many it reads side by side; it must not learn where there are several.
         """
 
-    def mean_squares(self, train: Ids, segment: int) -> list[Tensor]:
+    def mean_squares(
+        self, train: Ids, segment: int, announce: Callable[[float], None] | None = None
+    ) -> list[Tensor]:
         """Return the mean square of the gradient of a segment's mean loss, one tensor a parameter of :meth:`base`.
 
         Args:
             train: (T,) training ids.
             segment: tokens a step.
+            announce: told behind the first step how many seconds all of them are going to take.
         """
 
     def segments(

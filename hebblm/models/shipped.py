@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
 
 from awd_lstm import load_checkpoint, read_config
 from awd_lstm.checkpoint import WEIGHTS
@@ -52,10 +51,9 @@ def obtain_model(
         return open_model(shipped, dictionary, device, "shipped")
     folder = model_folder(prepared, recipe)
     if not (folder / WEIGHTS).exists():
-        Console(stderr=True).print(
+        say(
             f"no {preset} model of {prepared.meta.name} ({prepared.meta.normalization}) yet: "
-            f"training one, kept in {folder}",
-            soft_wrap=True,
+            f"training one, kept in {folder}"
         )
     train_model(prepared, recipe, folder, device=device, provenance=provenance)
     return open_model(folder, dictionary, device, "trained")

@@ -15,6 +15,7 @@ from awd_lstm.document import CONFIG
 from awd_lstm.state import STATE
 from hebblm.errors import UserError, reason
 from hebblm.files import sha256
+from hebblm.interrupts import handled
 from hebblm.locks import held, sweep
 from hebblm.models.allocator import keep_freed_memory
 from hebblm.models.presets import Preset
@@ -100,7 +101,8 @@ def _train(
             prepared.dictionary.save(folder / DICTIONARY_FILE)
             prepared.tokenizer().save(folder)
         keep_freed_memory()
-        if not ranks.told((folder / STATE).exists())[0]:
+        begun = ranks.told((folder / STATE).exists())[0]
+        if not begun:
             _announce(prepared, preset, device, together)
         trainer = Trainer(
             preset.model,
@@ -118,6 +120,8 @@ def _train(
                 f"the run that was interrupted goes on in {folder}: {trainer.record.epoch} of {preset.training.epochs} "
                 f"epochs are done, and {100 * trainer.record.position / len(trainer.streams):.0f} % of the next"
             )
+        elif begun:
+            say(f"the run that was interrupted in {folder} had learned nothing yet: it begins anew")
         _run(trainer, prepared.meta.name)
         if ranks.leads:
             (folder / STATE).unlink(missing_ok=True)
@@ -176,4 +180,11 @@ def _run(trainer: Trainer, name: str) -> None:
                     f"{epochs} | valid loss {event.valid:.3f} | valid ppl {math.exp(min(event.valid, 80.0)):.2f}"
                 )
 
-        trainer.run(show)
+        def stop(number: int, frame: Any) -> None:
+            if trainer.stopped:
+                raise KeyboardInterrupt
+            trainer.stopped = True
+            say("interrupted: the state is saved behind this segment; Ctrl-C again ends at once")
+
+        with handled(stop):
+            trainer.run(show)

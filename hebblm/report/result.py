@@ -250,12 +250,13 @@ class Result:
         return read(cls, {key: item for key, item in document.items() if key != "schema"}, where)
 
     @classmethod
-    def load(cls, path: Path) -> Result:
+    def load(cls, path: Path | str) -> Result:
         """Read ``path``, a ``result.json`` or the folder that holds one.
 
         Raises:
             UserError: the file is missing, truncated, of another schema, or unreadable.
         """
+        path = Path(path)
         file = path / FILE_NAME if path.is_dir() else path
         return cls.from_json(read_json(file), str(file))
 

@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
-from itertools import islice
-from pathlib import Path
-from typing import Literal
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Literal, get_args
 
 from hebblm.progress import say
-from hebblm.text.dictionary import UNK, Dictionary
-from hebblm.text.normalize import Normalization, normalize
-from hebblm.text.sources import FileLines
+from hebblm.suggest import unknown
+from hebblm.text.dictionary import UNK
 from hebblm.text.tokenizers import MosesTokenizer, Tokenizer, WhitespaceTokenizer
 
 Splitting = Literal["auto", "whitespace", "moses"]
+Chosen = Literal["own", "whitespace", "moses"]
+"""What a splitting comes to: the tokeniser of the dictionary's text, or another one."""
 SAMPLE = 2_000  # lines that are split both ways
 CLEAR = 0.5  # of the words outside the dictionary; a text that is tokenised already hardly changes
+MUCH_UNKNOWN = 0.1
+
+
+def check_splitting(asked: str) -> None:
+    """Refuse a splitting that does not exist.
+
+    Raises:
+        UserError: naming the choices.
+    """
+    if asked not in get_args(Splitting):
+        raise unknown("tokenizer", asked, get_args(Splitting), f"choose {', '.join(get_args(Splitting))}")
 
 
 def fitting(
-    path: Path, own: Tokenizer, dictionary: Dictionary, policy: Normalization, asked: Splitting = "auto"
+    lines: Iterable[str],
+    own: Tokenizer,
+    known: Callable[[str], bool],
+    asked: Splitting = "auto",
+    *,
+    name: str,
 ) -> Tokenizer:
     """Return the tokeniser with which a text is to be read, and say so where it is another than the dictionary's own.
 
@@ -26,28 +43,52 @@ def fitting(
     halve what lies outside of it, they are taken.
 
     Args:
-        path: the text, UTF-8.
+        lines: the text's first ones, at most :data:`SAMPLE`, normalised.
         own: tokeniser of the dictionary's text.
-        dictionary: the words that are known.
-        policy: the case policy.
+        known: says whether the dictionary has a word.
         asked: what the user chose.
+        name: of the text, for people.
     """
     if asked != "auto":
         return MosesTokenizer() if asked == "moses" else WhitespaceTokenizer()
     if own.name != "whitespace":
         return own
-    lines = [normalize(line, policy) for line in islice(FileLines((path,)).lines(), SAMPLE)]
-    plain, split = _unknown(lines, own, dictionary), _unknown(lines, MosesTokenizer(), dictionary)
+    lines = list(lines)
+    plain = _unknown(lines, own, known)
+    if not plain:
+        return own
+    split = _unknown(lines, MosesTokenizer(), known)
     if split >= CLEAR * plain:
         return own
     say(
-        f"{path} is split at punctuation as well: {100 * split:.1f} % of its tokens are unknown to the model, "
+        f"{name} is split at punctuation as well: {100 * split:.1f} % of its tokens are unknown to the model, "
         f"{100 * plain:.1f} % if it is split at blanks alone (--tokenizer whitespace)"
     )
     return MosesTokenizer()
 
 
-def _unknown(lines: list[str], tokenizer: Tokenizer, dictionary: Dictionary) -> float:
+def warn_of_unknown(name: str, beyond: Counter[str], tokens: int, unknown: int, remedy: str) -> None:
+    """Say so where much of a text lies outside the model's vocabulary, with the most frequent such words.
+
+    Args:
+        name: of the text.
+        beyond: words that the model has no row for, by how often they occur.
+        tokens: of the text.
+        unknown: those of them that are ``<unk>``.
+        remedy: the options by which it may fit better.
+    """
+    share = beyond.total() / max(1, tokens)
+    if share <= MUCH_UNKNOWN:
+        return
+    words = " ".join(word for word, _ in beyond.most_common(5))
+    besides = f"; besides, {100 * unknown / tokens:.1f} % are <unk>" if unknown else ""
+    say(
+        f"warning: {100 * share:.1f} % of the tokens of {name} are outside the model's vocabulary, most often {words}"
+        f"{besides}; is it tokenised and lower-cased like the model's text ({remedy})?"
+    )
+
+
+def _unknown(lines: list[str], tokenizer: Tokenizer, known: Callable[[str], bool]) -> float:
     """Return the share of tokens that the dictionary does not have."""
     tokens = [token for line in lines for token in tokenizer.tokenize(line)]
-    return sum(token not in dictionary and token != UNK for token in tokens) / max(1, len(tokens))
+    return sum(token != UNK and not known(token) for token in tokens) / max(1, len(tokens))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hebblm.text.dictionary import Dictionary
+from hebblm.text.fitting import SAMPLE, Chosen, Splitting, check_splitting, fitting
 from hebblm.text.tokenizers import Tokenizer
 from hebblm.text.vocabulary import Encoded
 
@@ -16,14 +17,21 @@ class GrowingVocabulary:
 
     Args:
         dictionary: of the model; its ids are rows of the softmax layer.
-        tokenizer: splits lines.
+        tokenizer: of the dictionary's text.
         lower: take words that the dictionary does not have in lower case.
+        splitting: of texts; see :func:`hebblm.text.fitting.fitting`.
     """
 
-    def __init__(self, dictionary: Dictionary, tokenizer: Tokenizer, *, lower: bool) -> None:
+    def __init__(
+        self, dictionary: Dictionary, tokenizer: Tokenizer, *, lower: bool, splitting: Splitting = "auto"
+    ) -> None:
+        check_splitting(splitting)
         self.dictionary = dictionary
-        self.tokenizer = tokenizer
+        self.own = self.tokenizer = tokenizer
         self.lower = lower
+        self.splitting: Chosen | None = None
+        if splitting != "auto":
+            self.split(splitting)
         self.words: list[str] = []
         self._ids: dict[str, int] = {}
 
@@ -65,9 +73,31 @@ class GrowingVocabulary:
         """Return that of the dictionary."""
         return self.dictionary.hash()
 
-    def fresh(self) -> GrowingVocabulary:
-        """Return the same without the new words."""
-        return GrowingVocabulary(self.dictionary, self.tokenizer, lower=self.lower)
+    def fresh(self, splitting: Splitting = "auto") -> GrowingVocabulary:
+        """Return the same without the new words, to split texts as is asked for.
+
+        Raises:
+            UserError: an unknown splitting.
+        """
+        return GrowingVocabulary(self.dictionary, self.own, lower=self.lower, splitting=splitting)
+
+    def fit(self, text: str, name: str = "the text") -> None:
+        """Choose how texts are split, on the first one that has words; it stays so.
+
+        Args:
+            text: from its beginning.
+            name: of the text, for people.
+        """
+        if self.splitting is None and text.strip():
+            found = fitting(text.split("\n", SAMPLE)[:SAMPLE], self.own, self._has, name=name)
+            self.split("own" if found is self.own else "moses")
+
+    def split(self, splitting: Chosen) -> None:
+        """Split texts as was chosen before."""
+        self.splitting = splitting
+        self.tokenizer = (
+            self.own if splitting == "own" else fitting((), self.own, self._has, splitting, name="")
+        )
 
     def encode(self, text: str, *, include: bool) -> Encoded:
         """Return the words of a text; each line break, but not the text's end, is an ``<eos>``.
@@ -88,6 +118,10 @@ class GrowingVocabulary:
             for token in tokens
         ]
         return Encoded(tuple(tokens), tuple(ids), tuple(range(len(ids))))
+
+    def _has(self, word: str) -> bool:
+        """Say whether the dictionary has a word, as :meth:`encode` takes it."""
+        return word in self.dictionary or (self.lower and word.lower() in self.dictionary)
 
     def include(self, words: Iterable[str]) -> None:
         """Give those words an id that have none, in order."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hebblm.errors import UserError
+from hebblm.text.fitting import Chosen, Splitting
 from hebblm.text.vocabulary import Encoded
 
 UNCOUNTED = 1_000
@@ -50,6 +51,7 @@ class Subwords:
         self.counted = counts is not None
         self.counts: Sequence[int] = counts if counts is not None else [UNCOUNTED] * rows
         self.known = rows
+        self.splitting: Chosen | None = "own"
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -64,9 +66,23 @@ class Subwords:
         pieces = sorted(self.tokenizer.get_vocab().items())
         return hashlib.sha256(json.dumps(pieces).encode()).hexdigest()
 
-    def fresh(self) -> Subwords:
-        """Return itself: there are no new words to be forgotten."""
+    def fresh(self, splitting: Splitting = "auto") -> Subwords:
+        """Return itself: there are no new words to be forgotten.
+
+        Raises:
+            UserError: another splitting than its own is asked for.
+        """
+        if splitting != "auto":
+            raise UserError(
+                f"tokenizer = {splitting} is for models of words; leave it out: this one has pieces of its own"
+            )
         return self
+
+    def fit(self, text: str, name: str = "the text") -> None:
+        """Do nothing: its pieces fit every text."""
+
+    def split(self, splitting: Chosen) -> None:
+        """Do nothing, as for :meth:`fit`."""
 
     def include(self, words: Iterable[str]) -> None:
         """Do nothing: every word is made of known pieces."""

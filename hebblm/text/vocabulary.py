@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from hebblm.text.fitting import Chosen, Splitting
+
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
@@ -38,6 +40,8 @@ class Vocabulary(Protocol):
 
     words: list[str]
     """New words met so far, in order; they have ids behind the model's own."""
+    splitting: Chosen | None
+    """How texts are split; None until the first one was read."""
 
     @property
     def known(self) -> int:
@@ -82,5 +86,11 @@ class Vocabulary(Protocol):
     def join(self, ids: Iterable[int]) -> str:
         """Return the text that ids stand for, as nearly as can be told."""
 
-    def fresh(self) -> Vocabulary:
-        """Return the same without the new words."""
+    def fresh(self, splitting: Splitting = "auto") -> Vocabulary:
+        """Return the same without the new words, to split texts as is asked for."""
+
+    def fit(self, text: str, name: str = "the text") -> None:
+        """Choose how texts are split, on the first one; it stays so."""
+
+    def split(self, splitting: Chosen) -> None:
+        """Split texts as was chosen before."""

@@ -263,6 +263,16 @@ def test_help_names_the_subcommands(capsys: pytest.CaptureFixture[str]) -> None:
     assert "adapt,retrieve,eval,train,table,plot" in capsys.readouterr().out
 
 
+def test_lines_fit_eighty_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    run(tmp_path, ADAPT)
+    told = capsys.readouterr().out.splitlines()
+    assert max(map(len, told[:-1])) <= 80, "the last line names a file"
+    assert any(" x naive_mbpa (" in line for line in told)
+
+
 def test_a_small_run_takes_one_option_and_single_ones_win(tmp_path: Path) -> None:
     document = run(tmp_path, ["train", "--scale", "smoke", "--vocabulary", "150"])
     assert [row["case"]["vocabulary"] for row in document["rows"]] == [150]

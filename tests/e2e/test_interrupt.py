@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -10,6 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from awd_lstm.state import load_state
 from hebblm.cli.eval import main as evaluate
 from hebblm.cli.train import main as train
 from hebblm.report import Result
@@ -57,8 +59,9 @@ def test_training_goes_on_after_ctrl_c(world: World, tmp_path: Path) -> None:
     folder = tmp_path / "model"
     arguments = ["--corpus", str(world.other_prepared), "--preset", "tiny", "--output-path", str(folder)]
     state = folder / "training.safetensors"
-    interrupted("train", [*arguments, "--epochs", "500"], tmp_path / "cache", state.exists)
-    assert state.exists()
+    told = interrupted("train", [*arguments, "--epochs", "500"], tmp_path / "cache", state.exists)
+    assert told.endswith("interrupted; what was finished is kept, and the same command goes on\n")
+    assert load_state(state)[1]["segments"] > 0, "the segment under way was learned and saved"
     assert not leftovers(tmp_path)
     document = json.loads((folder / "config.json").read_text()) if (folder / "config.json").exists() else None
     assert document is None or document["training"]["epoch"] < 500
@@ -66,6 +69,22 @@ def test_training_goes_on_after_ctrl_c(world: World, tmp_path: Path) -> None:
     (folder / "config.json").unlink(missing_ok=True)
     assert train([*arguments, "--epochs", "1", "--device", "cpu"]) == 0
     assert not state.exists()
+
+
+def test_a_reading_that_is_interrupted_saves_nothing_and_says_so(tmp_path: Path) -> None:
+    text, save, held = tmp_path / "text", tmp_path / "known", []
+    os.mkfifo(text)
+
+    def is_read() -> bool:
+        with contextlib.suppress(OSError):  # nobody reads it yet
+            held.append(os.open(text, os.O_WRONLY | os.O_NONBLOCK))
+        return bool(held)
+
+    arguments = ["tiny-pydoc-raw", str(text), "--save", str(save)]
+    told = interrupted("read", arguments, tmp_path / "cache", is_read)
+    os.close(held[0])
+    assert told.endswith("hebblm-read: interrupted; nothing was saved\n")
+    assert not save.exists()
 
 
 def test_an_older_result_survives_ctrl_c(world: World, tmp_path: Path) -> None:

@@ -319,7 +319,9 @@ def test_unknown_words_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_what_is_done_already_says_so(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     quick = ["--preset", "tiny", "--epochs", "1", *CPU]
     assert train(["--corpus", str(world.prepared), *quick, "--output-path", str(world.model)]) == 0
-    assert "is done already: 1 epochs, validation perplexity" in " ".join(capsys.readouterr().err.split())
+    assert "is done already: epochs 1 to 1, of which 1 was best with validation perplexity" in " ".join(
+        capsys.readouterr().err.split()
+    )
     memory = [
         "--intra-domain",
         str(world.prepared),

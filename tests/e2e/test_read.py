@@ -38,6 +38,23 @@ def test_a_text_is_the_same_in_any_pieces(
     assert "135 tokens" in whole
 
 
+def test_prose_is_split_at_punctuation_and_many_new_words_are_told_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prose = tmp_path / "prose.txt"
+    prose.write_text('The function returns a list, and "it" is called twice.\n')
+    assert main(["tiny-pydoc-raw", str(prose), "--suggest", "a list,"]) == 0
+    captured = capsys.readouterr()
+    assert f"{prose} is split at punctuation as well: " in captured.err
+    assert "warning" not in captured.err
+    assert "15 tokens" in captured.out
+    assert main(["tiny-pydoc-raw", str(prose), "--tokenizer", "whitespace"]) == 0
+    captured = capsys.readouterr()
+    assert "split at punctuation" not in captured.err
+    assert f"of the tokens of {prose} are outside the model's vocabulary, most often list, " in captured.err
+    assert "11 tokens" in captured.out
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,3 +29,13 @@ def test_a_mistake_is_told_before_anything_is_opened(
 ) -> None:
     with pytest.raises(UserError, match=words):
         function(intra_domain="ptb", **options)
+
+
+def test_a_model_that_ships_is_told_of_by_its_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = tmp_path / "notes.txt"
+    text.write_text("Call the function with two arguments .\n" * 10)
+    lm = hebblm.load("tiny-pydoc-raw", device="cpu")
+    hebblm.evaluate(lm, text, ["lstm"], memory_content="test", device="cpu")
+    assert "with hebblm-tune --checkpoint tiny-pydoc-raw --text" in capsys.readouterr().err

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from hebblm import progress
-from hebblm.progress import QUIET, bar, duration
+from hebblm.progress import QUIET, bar, duration, say
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,20 @@ from hebblm.progress import QUIET, bar, duration
 )
 def test_a_duration_reads_in_the_largest_unit_that_gives_two(seconds: float, words: str) -> None:
     assert duration(seconds) == words
+
+
+def test_a_line_is_broken_between_words_where_the_columns_are_known_and_stays_whole_otherwise(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = f"  train: {'many words ' * 12}in /a/{'long/' * 20}path and more"
+    say(line)
+    assert capsys.readouterr().err == f"{line}\n"
+    monkeypatch.setenv("COLUMNS", "80")
+    say(line)
+    told = capsys.readouterr().err
+    assert told.split() == line.split()
+    assert [len(part) > 80 for part in told.splitlines()] == [False, False, True, False]
+    assert all(part.startswith("    ") for part in told.splitlines()[1:])
 
 
 class Clock:

@@ -13,6 +13,7 @@ import torch
 
 import hebblm
 from hebblm.errors import UserError
+from hebblm.files import read_json, write_json
 from hebblm.scores import Totals
 
 MODEL = "tiny-pydoc-raw"
@@ -156,6 +157,27 @@ def test_a_saved_reader_goes_on_to_the_same_numbers(
     )
 
 
+def test_the_first_text_says_how_all_are_split_and_a_saved_reader_keeps_to_it(
+    lm: hebblm.LanguageModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prose = 'The function returns a list, and "it" is called twice.'
+    reader = lm.reader("cache")
+    assert reader.read(prose).tokens[4:7] == ("list", ",", "and")
+    assert "the text is split at punctuation as well" in capsys.readouterr().err
+    reader.save(tmp_path / "known")
+    again = lm.reader("cache", memory=tmp_path / "known")
+    assert again.read("the list, ").tokens == ("the", "list", ",")
+    other = lm.reader("cache", memory=tmp_path / "known", tokenizer="whitespace")
+    assert other.read("the list, ").tokens == ("the", "list,")
+    assert lm.reader("cache", tokenizer="whitespace").read(prose).tokens[4:6] == ("list,", "and")
+    assert capsys.readouterr().err == ""
+    # One that an earlier version saved says nothing of it, and was split at blanks.
+    written = read_json(tmp_path / "known" / "reader.json")
+    del written["tokenizer"]
+    write_json(tmp_path / "known" / "reader.json", written, seal=True)
+    assert lm.reader("cache", memory=tmp_path / "known").read(prose).tokens[4:6] == ("list,", "and")
+
+
 def test_ids_are_read_as_words_are(lm: hebblm.LanguageModel) -> None:
     words = ["the", "function", "returns", "a", "list"]
     by_id = lm.reader().read([lm.vocabulary.dictionary.index(word) for word in words])
@@ -172,13 +194,22 @@ def test_what_does_not_fit_is_refused(lm: hebblm.LanguageModel, tmp_path: Path) 
         (lambda: lm.reader("heb"), "did you mean hebb"),
         (lambda: lm.reader(settings={"base.lr": 0.1}), "base.lr=0.1"),
         (lambda: lm.reader(update_every=0), "update_every = 0"),
+        (lambda: lm.reader(tokenizer="mose"), "did you mean moses"),
         (lambda: lm.reader().read([-1]), "id -1"),
         (lambda: lm.reader().read([10_000]), "id 10000"),
+        (lambda: lm.reader().read(3), "3 is no text"),
+        (lambda: lm.reader().read(None), "None is no text"),
+        (lambda: lm.reader().read({"a": 1}), "{'a': 1} is no text"),
+        (lambda: lm.reader().read([0.5]), "[0.5] is no text"),
+        (lambda: lm.reader().read(torch.tensor(7)), "tensor(7) is no text"),
+        (lambda: lm.reader().read(["a list", 3]), "3 is no text"),
+        (lambda: lm.reader().suggest(["a"]), "['a'] is no text"),
+        (lambda: lm.reader().generate(3), "3 is no text"),
         (lambda: lm.reader().generate(temperature=-1.0), "temperature = -1.0"),
         (lambda: lm.reader().suggest(n=0), "n = 0"),
         (lambda: lm.reader(memory=tmp_path / "none"), str(tmp_path / "none")),
     ):
-        with pytest.raises(UserError, match=words.replace("+", r"\+")):
+        with pytest.raises(UserError, match=re.escape(words)):
             wrong()
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "letter.txt").write_text("mine")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -172,12 +172,15 @@ class HuggingFaceModel:
         """Return the place (total,) in the stream of each label: they are given in its order."""
         return np.arange(total, dtype=np.int64) + 1
 
-    def mean_squares(self, train: Ids, segment: int) -> list[Tensor]:
+    def mean_squares(
+        self, train: Ids, segment: int, announce: Callable[[float], None] | None = None
+    ) -> list[Tensor]:
         """Return the mean square of the gradient of a segment's mean loss, by parameter of :meth:`base`.
 
         Args:
             train: (T,) training ids, read as 20 rows, each segment behind the one before it.
             segment: tokens a step.
+            announce: told behind the first step how many seconds all of them are going to take.
         """
         rows = min(STREAMS, max(1, len(train) // (2 * segment + 1)))
         width = len(train) // rows
@@ -185,7 +188,7 @@ class HuggingFaceModel:
         parameters = HuggingFaceBase(self).parameters()
         sums = [torch.zeros_like(weight) for weight in parameters.values()]
         starts = range(segment, max(width - 1, segment + 1), segment)
-        for start in track(starts, "gradient statistics", len(starts), "segments"):
+        for start in track(starts, "gradient statistics", len(starts), "segments", announce):
             stop = min(start + segment, width - 1)
             hidden, _ = self.states(block[:, start - segment : stop], None, parameters, carry=False)
             head = self.found.of({**self.parameters, **parameters})

@@ -232,6 +232,24 @@ def test_an_interrupt_leaves_a_run_that_goes_on(
         assert torch.equal(mine, true)
 
 
+def test_a_run_that_is_stopped_saves_its_state_behind_the_segment(tmp_path: Path) -> None:
+    stopping = trainer(tmp_path / "a", ADAMW)
+
+    def stop(event: Event) -> None:
+        stopping.stopped = stopping.record.segments == 5
+
+    with pytest.raises(KeyboardInterrupt):
+        stopping.run(stop, save_every=1e9)
+    resumed = trainer(tmp_path / "a", ADAMW)
+    assert resumed.record.segments == 5
+    resumed.run()
+    undisturbed = trainer(tmp_path / "b", ADAMW)
+    undisturbed.run()
+    assert resumed.record.valid == undisturbed.record.valid
+    for mine, true in zip(weights(resumed.model), weights(undisturbed.model), strict=True):
+        assert torch.equal(mine, true)
+
+
 def test_a_run_stopped_in_its_first_epoch_goes_on_even_with_a_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

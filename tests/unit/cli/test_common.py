@@ -107,6 +107,13 @@ def test_mistakes_are_one_line_that_names_the_value(argv: list[str], names: list
     assert all(name in message for name in names), message
 
 
+def test_a_file_with_a_mistyped_choice_is_put_right(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("split: tset\n")
+    with pytest.raises(UserError, match=r"^unknown split 'tset'; did you mean test\? choose test, valid$"):
+        parsed("--corpus", "x", "--config", str(path))
+
+
 @pytest.mark.parametrize(
     "text", ['{"corpus": "x", "unheard_of": 1}', '{"corpus": "x", "rate": "fast"}', "{", "[1]"]
 )
@@ -139,6 +146,7 @@ def test_help_shows_defaults_and_the_example(capsys: pytest.CaptureFixture[str])
         (UserError("k = 0 must be at least 1"), 2, "try: error: k = 0 must be at least 1\n"),
         (CheckpointError("no checkpoint at x"), 2, "try: error: no checkpoint at x\n"),
         (KeyboardInterrupt(), 130, "try: interrupted; what was finished is kept\n"),
+        (KeyboardInterrupt("nothing was saved"), 130, "try: interrupted; nothing was saved\n"),
         (None, 0, ""),
     ],
 )

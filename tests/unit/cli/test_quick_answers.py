@@ -35,6 +35,17 @@ MISTYPED = {
     "preprocess --text x --destdr y": "did you mean --destdir?",
     "vision online --backbone resnet5": "did you mean resnet50?",
     "vision permuted-mnist --set epohcs=3": "did you mean epochs?",
+    "eval --intra-domain ptb --method exat": "unknown method 'exat'; did you mean exact? choose fast, exact\n",
+    "eval --intra-domain ptb --split=tset": "unknown split 'tset'; did you mean test? choose test, valid\n",
+    "eval --intra-domain ptb --vocabulary opn": "unknown vocabulary 'opn'; did you mean open? choose union, open\n",
+    "eval --intra-domain ptb --max-tokens many": "max tokens 'many' must be a whole number\n",
+    "eval --intra-domain ptb --unk-share much": "unk share 'much' must be a number\n",
+    "vision permuted-mnst": "unknown experiment 'permuted-mnst'; did you mean permuted-mnist?",
+    "vision permuted-mnist --scale smok": "unknown scale 'smok'; did you mean smoke? choose smoke, small, paper\n",
+    "vision permuted-mnist --seeds 1 two": "seeds 'two' must be a whole number\n",
+    "bench adapt --scale smok": "unknown scale 'smok'; did you mean smoke? choose smoke, full\n",
+    "read tiny-pydoc-raw --tokenizer mose": "unknown tokenizer 'mose'; did you mean moses?",
+    "report inspct x": "unknown subcommand 'inspct'; did you mean inspect?",
     "bench adpt": "unknown subcommand 'adpt'; did you mean adapt?",
 }
 PROGRAM = f"""

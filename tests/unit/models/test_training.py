@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,7 +9,7 @@ import pytest
 import torch
 
 from awd_lstm import AWDLSTMConfig, CheckpointError, Event, Trainer, TrainingConfig, read_config
-from awd_lstm.state import STATE
+from awd_lstm.state import STATE, load_state
 from hebblm.errors import UserError
 from hebblm.models import shipped, training
 from hebblm.models.presets import Preset
@@ -86,6 +88,51 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(
     assert begun[0]["completed"] > 0.4 * begun[0]["total"], "the estimate counts this run's steps alone"
     for (name, p), q in zip(whole.named_parameters(), resumed.parameters(), strict=True):
         assert torch.equal(p, q), name
+
+
+def test_ctrl_c_within_a_segment_ends_behind_it_and_nothing_is_learned_twice(
+    prepared: PreparedCorpus,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    whole, step = train(prepared, tmp_path / "whole"), Trainer.step
+
+    def press(trainer: Trainer) -> tuple[float, int]:
+        if trainer.folder == tmp_path / "killed" and trainer.record.segments == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        return step(trainer)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "step", press)
+        with pytest.raises(KeyboardInterrupt):
+            train(prepared, tmp_path / "killed")
+    assert load_state(tmp_path / "killed" / STATE)[1]["segments"] == 4
+    capsys.readouterr()
+    resumed = train(prepared, tmp_path / "killed")
+    told = " ".join(capsys.readouterr().err.split())
+    assert "goes on in" in told
+    assert "begins anew" not in told
+    for (name, p), q in zip(whole.named_parameters(), resumed.parameters(), strict=True):
+        assert torch.equal(p, q), name
+
+
+def test_a_run_that_was_killed_before_it_learned_says_that_it_begins_anew(
+    prepared: PreparedCorpus,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def killed(trainer: Trainer) -> tuple[float, int]:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "_announce", lambda *args: None)
+        patch.setattr(Trainer, "step", killed)
+        with pytest.raises(KeyboardInterrupt):
+            train(prepared, tmp_path / "model")
+    train(prepared, tmp_path / "model")
+    assert "had learned nothing yet: it begins anew" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_finished_run_is_used_as_it_is_and_another_is_refused(

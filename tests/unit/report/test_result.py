@@ -50,7 +50,7 @@ def test_save_and_load_round_trip(tmp_path: Path) -> None:
     path = result.save(tmp_path / "new" / "folder")
     assert path.name == "result.json"
     assert Result.load(path) == result
-    assert Result.load(path.parent) == result
+    assert Result.load(path.parent) == Result.load(str(path.parent)) == result
     assert [item.name for item in path.parent.iterdir()] == ["result.json"]
 
 

@@ -1,41 +1,65 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
+from hebblm.errors import UserError
 from hebblm.text.dictionary import Dictionary
-from hebblm.text.fitting import fitting
-from hebblm.text.tokenizers import MosesTokenizer, WhitespaceTokenizer
+from hebblm.text.fitting import Splitting, fitting, warn_of_unknown
+from hebblm.text.growing import GrowingVocabulary
+from hebblm.text.tokenizers import MosesTokenizer, Tokenizer, WhitespaceTokenizer
 
 KNOWN = Dictionary.vocabulary(Counter(["no", "reason", ",", "he", "said", ".", "it", "was", "the", "end"]))
+PROSE = ["no reason, he said.", "it was, he said, the end."] * 20
+TOKENISED = ["no reason , he said . it was another end ."] * 20
 
 
-@pytest.fixture
-def prose(tmp_path: Path) -> Path:
-    path = tmp_path / "prose.txt"
-    path.write_text("no reason, he said.\nit was, he said, the end.\n" * 20)
-    return path
+def chosen(lines: list[str], own: Tokenizer, asked: Splitting = "auto") -> Tokenizer:
+    return fitting(lines, own, KNOWN.__contains__, asked, name="notes.txt")
 
 
 def test_plain_prose_is_split_at_punctuation_for_a_model_of_tokenised_text(
-    prose: Path, capsys: pytest.CaptureFixture[str]
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    found = fitting(prose, WhitespaceTokenizer(), KNOWN, "raw")
+    found = chosen(PROSE, WhitespaceTokenizer())
     assert found.tokenize("no reason, he said.") == ["no", "reason", ",", "he", "said", "."]
     told = capsys.readouterr().err
-    assert "0.0 % of its tokens are unknown" in told
+    assert told.startswith("notes.txt is split at punctuation as well: 0.0 % of its tokens are unknown")
     assert "50.0 % if it is split at blanks alone" in told
 
 
-def test_what_is_tokenised_or_asked_for_stays(
-    prose: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert fitting(prose, WhitespaceTokenizer(), KNOWN, "raw", "whitespace") == WhitespaceTokenizer()
-    assert fitting(prose, WhitespaceTokenizer(), KNOWN, "raw", "moses") == MosesTokenizer()
-    assert fitting(prose, MosesTokenizer(), KNOWN, "raw") == MosesTokenizer()
-    tokenised = tmp_path / "tokenised.txt"
-    tokenised.write_text("no reason , he said . it was another end .\n" * 20)
-    assert fitting(tokenised, WhitespaceTokenizer(), KNOWN, "raw") == WhitespaceTokenizer()
+def test_what_is_tokenised_or_asked_for_stays(capsys: pytest.CaptureFixture[str]) -> None:
+    assert chosen(PROSE, WhitespaceTokenizer(), "whitespace") == WhitespaceTokenizer()
+    assert chosen(PROSE, WhitespaceTokenizer(), "moses") == MosesTokenizer()
+    assert chosen(PROSE, MosesTokenizer()) == MosesTokenizer()
+    assert chosen(TOKENISED, WhitespaceTokenizer()) == WhitespaceTokenizer()
     assert capsys.readouterr().err == ""
+
+
+def test_a_vocabulary_chooses_on_the_first_text_with_words_and_keeps_to_it() -> None:
+    one = GrowingVocabulary(KNOWN, WhitespaceTokenizer(), lower=True)
+    one.fit("\n \n")
+    assert one.splitting is None
+    one.fit("No reason, He said.")
+    assert one.splitting == "moses", "capital letters are as they are read: no new words"
+    one.fit(TOKENISED[0])
+    assert one.encode("the end.", include=False).tokens == ("the", "end", ".")
+    other = one.fresh()
+    other.fit(TOKENISED[0])
+    other.fit(PROSE[0])
+    assert (other.splitting, other.tokenizer) == ("own", WhitespaceTokenizer())
+    assert one.fresh("whitespace").tokenizer == WhitespaceTokenizer()
+    with pytest.raises(UserError, match=r"unknown tokenizer 'mose'; did you mean moses\? choose auto"):
+        one.fresh("mose")  # type: ignore[arg-type]
+
+
+def test_many_words_beyond_the_vocabulary_are_told_of(capsys: pytest.CaptureFixture[str]) -> None:
+    warn_of_unknown("notes.txt", Counter({"said,": 10}), 100, 0, "--tokenizer")
+    assert capsys.readouterr().err == ""
+    warn_of_unknown("notes.txt", Counter({"reason,": 4, "said,": 7}), 100, 3, "--tokenizer")
+    told = capsys.readouterr().err
+    assert told.startswith("warning: 11.0 % of the tokens of notes.txt are outside")
+    assert "most often said, reason,; besides, 3.0 % are <unk>; is it tokenised" in told
+    warn_of_unknown("notes.txt", Counter({"reason,": 4, "said,": 7}), 100, 0, "--tokenizer")
+    assert "most often said, reason,; is it tokenised" in capsys.readouterr().err

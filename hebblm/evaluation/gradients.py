@@ -1,0 +1,60 @@
+"""The size of a model's gradients on its training text, computed once and kept in the cache."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from awd_lstm.files import read_file, save_file
+from hebblm.evaluation.parts import placed
+from hebblm.files import atomic_path, hash_of
+from hebblm.locks import held
+from hebblm.models.base import Ids, TrainedModel, device_of
+from hebblm.progress import duration, say
+from hebblm.text.download import cache_dir
+
+SCHEMA = "hebblm-gradients/1"
+
+
+def mean_squares(model: TrainedModel, ids: Ids, segment: int) -> list[Tensor]:
+    """Return :meth:`TrainedModel.mean_squares` of a training text, from the cache if it is there.
+
+    Args:
+        model: whose gradients are meant.
+        ids: (T,) training ids.
+        segment: tokens a step.
+
+    Raises:
+        CheckpointError: what is kept was changed.
+        UserError: the cache cannot be written to.
+    """
+    identity = [
+        *(SCHEMA, torch.__version__, torch.get_num_threads(), device_of(model).type),
+        *(model.sha256, model.reading(), segment),
+        hashlib.sha256(np.ascontiguousarray(ids, dtype=np.int64).tobytes()).hexdigest(),
+        [[name, str(p.dtype), list(p.shape)] for name, p in model.base().parameters().items()],
+    ]
+    path = cache_dir() / "gradients" / f"{hash_of(identity)}.safetensors"
+    if not path.exists():
+        with held(path, "the gradient statistics"):
+            if not path.exists():  # another process may have computed them meanwhile
+                found = model.mean_squares(ids, segment, _announce)
+                with atomic_path(path) as temporary:
+                    save_file(
+                        {f"{i:05d}": each.cpu().contiguous() for i, each in enumerate(found)}, temporary, {}
+                    )
+                return found
+    say(f"the gradient statistics of dynamic evaluation are there from an earlier run ({path})")
+    _, tensors = read_file(path, "delete it, it is computed anew")
+    return [placed(tensors[name], device_of(model)) for name in sorted(tensors)]
+
+
+def _announce(seconds: float) -> None:
+    """Say how long the statistics take, and how to do without."""
+    say(
+        f"dynamic evaluation needs the gradients of the training text: about {duration(seconds)}, once for this model; "
+        "the other methods do without (--methods)"
+    )

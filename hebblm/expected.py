@@ -1,0 +1,94 @@
+"""Words that are expected next: the most probable ones, or some that are drawn one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from hebblm.errors import UserError
+from hebblm.text.vocabulary import Vocabulary
+
+
+class Suggestion(NamedTuple):
+    """A word that may come next.
+
+    Args:
+        word: itself.
+        probability: after adaptation.
+        unadapted: of the base as it was trained.
+    """
+
+    word: str
+    probability: float
+    unadapted: float
+
+
+def most_probable(adapted: Tensor, unadapted: Tensor, vocabulary: Vocabulary, n: int) -> list[Suggestion]:
+    """Return the most probable next words, most probable first; ``<unk>``, which is none, is left out.
+
+    Args:
+        adapted: (V,) probabilities.
+        unadapted: (V',) those of the base, rows of new words among them.
+        vocabulary: what the rows stand for.
+        n: number of words.
+
+    Raises:
+        UserError: n below 1.
+    """
+    if n < 1:
+        raise UserError(f"n = {n} must be at least 1 word")
+    if vocabulary.unknown is not None:
+        adapted[vocabulary.unknown] = -1.0
+    best = adapted.topk(min(n, int((adapted >= 0).sum()))).indices.tolist()
+    return [Suggestion(vocabulary[i], float(adapted[i]), float(unadapted[i])) for i in best]
+
+
+def draw(
+    expect: Callable[[Tensor], Tensor],
+    ids: Tensor,
+    vocabulary: Vocabulary,
+    *,
+    most: int,
+    temperature: float,
+    seed: int,
+    until: Sequence[str],
+) -> str:
+    """Return words drawn one after the other.
+
+    Args:
+        expect: reads on, and returns the log-probabilities (V,) of what comes next.
+        ids: (N,) what is read first.
+        vocabulary: what the rows stand for; ``<unk>`` is never drawn.
+        most: how many are drawn.
+        temperature: of the draw, ``P^(1/T)``; 0 takes the most probable word each time.
+        seed: of the draw.
+        until: strings before which the answer ends.
+
+    Raises:
+        UserError: a negative temperature.
+    """
+    if not temperature >= 0:
+        raise UserError(f"temperature = {temperature} must be at least 0")
+    generator = torch.Generator().manual_seed(seed)
+    drawn: list[int] = []
+    while len(drawn) < most:
+        scores = expect(ids).cpu()
+        if vocabulary.unknown is not None:
+            scores[vocabulary.unknown] = -torch.inf
+        if temperature == 0:
+            chosen = int(scores.argmax())
+        else:
+            shares = (scores.double() / temperature).softmax(0)
+            chosen = int(torch.multinomial(shares, 1, generator=generator))
+        if chosen == vocabulary.end:
+            break
+        drawn.append(chosen)
+        text = vocabulary.join(drawn) if until else ""
+        ends = [text.index(end) for end in until if end and end in text]
+        if ends:
+            return text[: min(ends)]
+        ids = ids.new_tensor([chosen])
+    return vocabulary.join(drawn)
