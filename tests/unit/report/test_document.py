@@ -190,6 +190,22 @@ def test_reports_open_with_the_verdict(tmp_path: Path) -> None:
     assert text.index(result.verdict()) < text.index("wt2-to-ptb test (cross-domain)")
 
 
+def test_new_words_are_pictured_right_behind_the_verdict(tmp_path: Path) -> None:
+    result = sample_result(3000)
+    write_report(result, tmp_path, formats=("md", "html", "png"))
+    caption = "Loss on OOV words by occurrence"
+    for name in ("report.md", "report.html"):
+        text = (tmp_path / name).read_text(encoding="utf-8")
+        assert text.count(caption) == 1
+        assert text.index("has the lowest loss") < text.index(caption) < text.index("normalization lower")
+
+
+def test_without_new_words_no_picture_comes_before_the_tables(tmp_path: Path) -> None:
+    write_report(sample_result(300, source="ptb", target="ptb"), tmp_path, formats=("html",))
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert text.index("<table>") < text.index("<img")
+
+
 def test_runs_side_by_side_have_a_verdict_each() -> None:
     results = {"one": sample_result(3000), "two": sample_result(2800, methods=("lstm", "cache"))}
     stream = io.StringIO()
