@@ -175,6 +175,11 @@ def test_a_notebook_sees_verdict_and_table() -> None:
     assert html.count("<tr") == 1 + len(result.methods)
 
 
+def test_an_interpreter_sees_scenario_tokens_and_verdict() -> None:
+    result = sample_result(3000)
+    assert repr(result).splitlines() == ["Result of wt2-to-ptb test, 3,000 tokens", result.verdict()]
+
+
 def test_a_data_frame_has_a_row_a_method() -> None:
     pytest.importorskip("pandas")
     result = sample_result(3000)
