@@ -8,23 +8,18 @@ from typing import TYPE_CHECKING
 
 from hebblm.errors import UserError
 from hebblm.report.gains import LEAST_BLOCKS, Gain, leaves_out_zero
-from hebblm.report.methods import BASE, name_of, ordered
+from hebblm.report.methods import BASE, name_of
 from hebblm.report.numbers import display, perplexity
 from hebblm.report.part_tables import interval_text
 from hebblm.report.parts import ALL
 from hebblm.report.result import Result
 from hebblm.report.table import Column, Table
-from hebblm.report.tables import Said, method_table, speed, with_values, word_perplexity
+from hebblm.report.tables import Said, by_loss, method_table, speed, with_values, word_perplexity
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _BEST = " ◄"  # stands where a console has no bold letters
-
-
-def by_loss(result: Result) -> list[str]:
-    """Return the methods, the lowest loss first; those that are equal in the project's order."""
-    return sorted(ordered(result.methods), key=lambda name: result.methods[name].nll)
 
 
 def gain_of(result: Result, method: str) -> Gain | None:

@@ -11,7 +11,8 @@ import pytest
 from hebblm.errors import UserError
 from hebblm.report.gains import Bootstrap, Gain, lead
 from hebblm.report.result import MethodResult, Result
-from hebblm.report.summary import by_loss, summary_table
+from hebblm.report.summary import summary_table
+from hebblm.report.tables import by_loss
 
 from .samples import sample_result
 
