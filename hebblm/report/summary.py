@@ -135,11 +135,16 @@ def _alone(result: Result, best: str) -> str:
 def _undecided(result: Result, others: list[str], gain: Gain, measured: str) -> str:
     """Say that the best method's interval holds 0 or is not known, and which method is better all the same."""
     tokens, name = f"{result.scenario.tokens:,} tokens", _name(others[0])
-    if gain.low is None and not result.methods[others[0]].gains:
-        return f"{name} has the lowest loss of the methods, but the result holds no interval: {measured}."
     if gain.low is None:
+        known = (
+            f"{name} has the lowest loss"
+            if _value(gain) >= 0
+            else f"no method is below the base, {name} the closest"
+        )
+        if not result.methods[others[0]].gains:
+            return f"The result holds no interval; {known}: {measured}."
         why = f"an interval takes at least {LEAST_BLOCKS} blocks of {result.bootstrap.block} tokens"
-        return f"{tokens} are too few to tell who is best ({why}). So far, {name}: {measured}."
+        return f"{tokens} are too few to tell who is best ({why}). So far {known}: {measured}."
     text = f"{tokens} cannot tell whether {name} is better than the base: {measured}."
     for other in others[1:]:
         found = gain_of(result, other)

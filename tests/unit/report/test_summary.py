@@ -91,14 +91,16 @@ def test_an_interval_that_holds_0_cannot_tell() -> None:
 def test_too_few_tokens_for_an_interval_are_called_so() -> None:
     text = made({"lstm": 5.0, "hebb": 4.8}, {"hebb": (None, None)}, tokens=1000).verdict()
     assert text.startswith("1,000 tokens are too few to tell who is best")
-    assert "So far, Hebb: 0.200 nats a token below the base, perplexity 121.51" in text
+    assert "So far Hebb has the lowest loss: 0.200 nats a token below the base, perplexity 121.51" in text
+    worse = made({"lstm": 5.0, "cache": 5.053}, {"cache": (None, None)}, tokens=1000).verdict()
+    assert "So far no method is below the base, Cache the closest: 0.053 nats a token above the base" in worse
 
 
 def test_an_older_result_without_intervals_says_so() -> None:
     text = made({"lstm": 5.0, "hebb": 4.8}, {}).verdict()
-    assert text.startswith(
-        "Hebb has the lowest loss of the methods, but the result holds no interval: 0.200 nats"
-    )
+    assert text.startswith("The result holds no interval; Hebb has the lowest loss: 0.200 nats")
+    worse = made({"lstm": 5.0, "hebb": 5.1}, {}).verdict()
+    assert worse.startswith("The result holds no interval; no method is below the base, Hebb the closest: ")
 
 
 def test_a_loss_for_certain_is_no_gain() -> None:
