@@ -237,4 +237,8 @@ def test_a_part_of_a_split_is_called_so() -> None:
     scenario = sample_result(300).scenario
     whole, part = (replace(scenario, extra={"whole_split": said}) for said in (True, False))
     assert f", {whole.tokens:,} tokens" in scenario_line(whole)
-    assert f", only the first {part.tokens:,} tokens" in scenario_line(part)
+    assert ", only the first 300 of 82,430 tokens" in scenario_line(part), "the paper scores this split"
+    foreign = replace(part, target="novel")
+    assert ", only the first 300 tokens" in scenario_line(foreign)
+    counted = replace(foreign, extra={**part.extra, "split_tokens": 1234})
+    assert ", only the first 300 of 1,234 tokens" in scenario_line(counted)
