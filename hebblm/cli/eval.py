@@ -122,8 +122,8 @@ def _evaluate(config: EvalConfig, argv: list[str]) -> None:
 
         print_summary(result, Console())
     if config.output_path is not None:
-        what = "readings" if config.readings else "results"
-        tell(f"{what} in {config.output_path}")
+        page = "" if config.readings else f"; open {config.output_path / 'report.html'} in a browser"
+        tell(f"{'readings' if config.readings else 'results'} in {config.output_path}{page}")
     elif not config.readings:
         tell("By training count, new words, plots and settings: add --output-path DIR")
 
