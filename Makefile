@@ -3,12 +3,17 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet
+MODEL ?= tiny-pydoc-raw
 
-.PHONY: demo test slow faults check docs clean
+.PHONY: demo demo-train test slow faults check docs clean
 
 demo: $(VENV)/.cpu  ## a tiny model of Python's documentation reads NumPy's with eight methods, in about a minute
-	$(BIN)/hebblm-eval --checkpoint tiny-pydoc-raw --target numpy --max-tokens 20000 --output-path results/demo \
+	$(BIN)/hebblm-eval --checkpoint $(MODEL) --target numpy --max-tokens 20000 --output-path results/demo \
 		--methods lstm,cache,knn,mixture,mbpa,hebb,mixture+mbpa,mixture+hebb
+
+demo-train: $(VENV)/.cpu  ## train the demo's model anew, in some minutes, and let that one read
+	$(BIN)/hebblm-train --corpus pydoc --preset tiny --output-path runs/tiny-pydoc
+	$(MAKE) demo MODEL=runs/tiny-pydoc
 
 test: $(VENV)/.test  ## run the tests, a process a core
 	$(BIN)/python -m pytest -n auto --dist worksteal

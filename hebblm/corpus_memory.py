@@ -17,7 +17,7 @@ from torch import Tensor
 from hebblm.errors import UserError
 from hebblm.evaluation.parts import Parts
 from hebblm.files import hash_of, sha256
-from hebblm.locks import held, sweep
+from hebblm.locks import held, remove_left
 from hebblm.memory import AnyMemory, MemoryConfig, build_memory, load_memory, save_memory
 from hebblm.memory.arrays import CHUNK
 from hebblm.memory.manifest import Manifest, check_files, read_manifest
@@ -85,7 +85,7 @@ def build(
     if ranks.told(read_about(folder).get("identity"))[0] == identity:
         say(f"{folder} holds this memory already")
         if ranks.leads:
-            sweep(folder)
+            remove_left(folder)
         return there()
     parts = Parts(folder.with_name(f".{folder.name}.{identity[:12]}.parts"))
     work = parts.folder if ranks.leads else None

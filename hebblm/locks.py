@@ -64,7 +64,7 @@ def held(path: Path, what: str, *, wait: bool = True) -> Iterator[bool]:
                 folder.rmdir()
 
 
-def sweep(path: Path) -> None:
+def remove_left(path: Path) -> None:
     """Remove the lock of a process that was killed when all was written, from a place where nothing is left to do."""
     if _place(path).exists():
         with contextlib.suppress(UserError), held(path, "", wait=False):

@@ -56,7 +56,10 @@ NEEDS = (
 
 
 def defaults() -> str:
-    """Return README's table: the default methods at the default values and ``best``, and what each costs."""
+    """Return README's table: the default methods at the default values and ``best``, and what each costs.
+
+    ``mixture+hebb`` is left out, as it says beside ``mixture+mbpa`` what ``hebb`` says beside ``mbpa``.
+    """
     results = within, larger, across = [Result.load(path) for path in (WITHIN, LARGER, ACROSS)]
     columns = (
         Column("Method"),
@@ -76,18 +79,24 @@ def defaults() -> str:
             _cost(across, name),
         )
         for name in DEFAULT_METHODS
+        if name != "mixture+hebb"
     )
-    lines = [
-        f"- {scenario_line(result.scenario)}: {origin_of(path.stem, path, result, '')}"
-        for path, result in zip((WITHIN, LARGER, ACROSS), results, strict=True)
-    ]
     paths = [best_tables.measured(text) for text in ("ptb", "wt2", "wt2-to-ptb")]
-    origins = "; ".join(best_tables.origin(path, "") for path in paths)
-    lines.append(
-        f"- {name_of('best')}, the same tokens, its time beside the base's of the same run: {origins}"
-    )
+    lines = [
+        f"- {result.scenario.label}, {result.scenario.normalization} case, {result.scenario.tokens:,} tokens: "
+        f"{_made(path)}; Best: {_made(best)}"
+        for path, best, result in zip((WITHIN, LARGER, ACROSS), paths, results, strict=True)
+    ]
     rows += (_best([read_json(path) for path in paths], results),)
     return f"{body(Table('defaults', '', columns, rows))}\n" + "\n".join(lines) + "\n"
+
+
+def _made(path: Path) -> str:
+    """Return a link to what was measured, and of which commit and seed it is."""
+    by = read_json(path)["provenance"]
+    return (
+        f"[{path.stem}]({path.relative_to(ROOT).as_posix()}), commit `{by['commit'][:12]}`, seed {by['seed']}"
+    )
 
 
 def _best(documents: list[dict[str, Any]], beside: list[Result]) -> tuple[Cell, ...]:

@@ -27,26 +27,7 @@ COLDEST = 0.01  # a loss is divided by the temperature, and has to stay a number
 class TemperedConfig:
     """Temperature T of each method's whole distribution, softmax(log P / T); 1 leaves it as it is.
 
-    Args:
-        cache: of the continuous cache.
-        knn: of kNN-LM; the temperature of its weights is knn.temperature.
-        mixture: of Mixture.
-        mbpa: of MbPA.
-        mbpa_absolute: of MbPA at an absolute rate.
-        mbpa_guarded: of guarded MbPA at an absolute rate.
-        hebb: of Hebb.
-        mixture_mbpa: of Mixture+MbPA.
-        mixture_hebb: of Mixture+Hebb.
-        mixture_gated: of Mixture-gated.
-        hebb_learned: of Hebb-learned.
-        mixture_hebb_learned: of Mixture+Hebb-learned.
-        mixture_cache: of Mixture+Cache.
-        dynamic: of dynamic evaluation.
-        dynamic_mixture: of Dynamic+Mixture.
-        dynamic_mixture_hebb: of Dynamic+Mixture+Hebb.
-        dynamic_mixture_cache: of Dynamic+Mixture+Cache.
-        best: of Best.
-        dynamic_best: of Dynamic+Best.
+    One field a method, as :func:`dotted` writes it. The temperature of kNN-LM's weights is ``knn.temperature``.
     """
 
     cache: float = 1.0

@@ -31,8 +31,8 @@ class EvalConfig(ScenarioConfig):
     Args:
         methods: comma-separated: lstm, dynamic, cache, knn, mixture, mbpa, hebb, mixture+mbpa, mixture+hebb, hebb-v1,
             hebb-v2, hebb-v3, hebb-literal; beyond the paper: mbpa-absolute, mbpa-guarded, mixture-gated, mixture+cache,
-            hebb-learned, mixture+hebb-learned, dynamic+mixture, dynamic+mixture+hebb, dynamic+mixture+cache; or all,
-            for the default ones and those beyond the paper.
+            hebb-learned, mixture+hebb-learned, best, dynamic+mixture, dynamic+mixture+hebb, dynamic+mixture+cache,
+            dynamic+best; or all, for the default ones and those beyond the paper.
         hyperparameters: default (one set for every model), tuned (for the scenario, where they ship), paper, or a
             file of hebblm-tune.
         values: hyper-parameters by dotted name, as hebblm-tune writes them.
@@ -124,8 +124,8 @@ def _evaluate(config: EvalConfig, argv: list[str]) -> None:
 
         print_summary(result, Console())
     if config.output_path is not None:
-        what = "readings" if config.readings else "results"
-        tell(f"{what} in {config.output_path}")
+        page = "" if config.readings else f"; open {config.output_path / 'report.html'} in a browser"
+        tell(f"{'readings' if config.readings else 'results'} in {config.output_path}{page}")
     elif not config.readings:
         tell("By training count, new words, plots and settings: add --output-path DIR")
 

@@ -20,6 +20,7 @@ from hebblm.front import tune
 from hebblm.interrupts import GOES_ON, interrupted
 from hebblm.provenance import command_line
 from hebblm.ranks import opened
+from hebblm.report.methods import name_of
 from hebblm.report.numbers import perplexity
 
 if TYPE_CHECKING:  # it loads torch
@@ -100,7 +101,7 @@ def _table(found: Search) -> Table:
         default = found.default_loss(name) if name in TUNABLE else None
         usual = "" if default is None else f"{default:.4f}"
         values = ", ".join(f"{key}={_short(value)}" for key, value in best.values.items())
-        table.add_row(name, f"{best.loss:.4f}", usual, f"{perplexity(best.loss):.2f}", values)
+        table.add_row(name_of(name), f"{best.loss:.4f}", usual, f"{perplexity(best.loss):.2f}", values)
     return table
 
 

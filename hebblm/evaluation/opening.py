@@ -127,7 +127,8 @@ def _open_words(
         model = obtain_model(train, preset, seed=config.seed, device=device, provenance=provenance)
     split = config.split or "test"
     stream, beginning = encode_target(dictionary, read, split, config.vocabulary), None
-    complete = config.max_tokens is None or config.max_tokens >= len(stream)
+    total = len(stream)
+    complete = config.max_tokens is None or config.max_tokens >= total
     if not complete:
         stream = dataclasses.replace(stream, ids=stream.ids[: config.max_tokens])
         text = resolve(target) if file is None else foreign_text(file, read.tokenizer(), whole=whole)
@@ -153,7 +154,17 @@ def _open_words(
     if train is not None and source is not None:
         hashes[source] = train.meta.provenance.get("sha256", {})
     return Opened(
-        model, dictionary, train, stream, vocabulary, policy, hashes, complete, read.describe(), beginning
+        model,
+        dictionary,
+        train,
+        stream,
+        vocabulary,
+        policy,
+        hashes,
+        complete,
+        read.describe(),
+        beginning,
+        None if complete else total,
     )
 
 

@@ -167,6 +167,7 @@ def run_scenario(
             "update_every": config.update_every,
             "part": scenario.part,
             "whole_split": scenario.whole,
+            **({} if scenario.total is None else {"split_tokens": scenario.total}),
             "unk_tokens": stream.occurrences(UNK),
             "tokenizer": scenario.training_tokenizer,
             "target_tokenizer": scenario.tokenizer,

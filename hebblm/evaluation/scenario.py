@@ -55,6 +55,7 @@ class Scenario:
         split: what was read: test, valid, or all of a text of the user's own.
         part: the same in words.
         tokenizer: specification of what split the target into tokens.
+        total: tokens of the split of which the stream is a part, None where it is all or they were not counted.
         beginning: how much text the stream is, where it is words and a part of the split whose lines are at hand.
         documents: that the stream is made of, found where it is read in several parts.
         saved: where its readings stand on disk, None where that is not kept.
@@ -77,6 +78,7 @@ class Scenario:
     part: str = ""
     tokenizer: Mapping[str, Any] = field(default_factory=dict)
     beginning: Beginning | None = None
+    total: int | None = None
     documents: Sequence[Document] = ()
     saved: Saved | None = None
 

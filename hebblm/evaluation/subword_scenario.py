@@ -37,6 +37,7 @@ class Opened(NamedTuple):
     whole: bool
     tokenizer: Mapping[str, Any]
     beginning: Beginning | None = None
+    total: int | None = None
 
 
 def open_subwords(

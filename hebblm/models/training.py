@@ -16,7 +16,7 @@ from awd_lstm.state import STATE
 from hebblm.errors import UserError, reason
 from hebblm.files import sha256
 from hebblm.interrupts import handled
-from hebblm.locks import held, sweep
+from hebblm.locks import held, remove_left
 from hebblm.models.allocator import keep_freed_memory
 from hebblm.models.presets import Preset
 from hebblm.progress import bar, duration, say
@@ -57,7 +57,7 @@ def train_model(
             stack.enter_context(held(folder / CONFIG, f"the training on {prepared.meta.name}"))
             done = _is_done(prepared, preset, folder)  # another process may have ended it meanwhile
         elif ranks.leads:
-            sweep(folder / CONFIG)
+            remove_left(folder / CONFIG)
         if not ranks.told(done)[0]:
             _train(prepared, preset, folder, device, provenance, ranks)
     return load_checkpoint(folder, dictionary_sha256=prepared.meta.dictionary_hash)

@@ -35,9 +35,9 @@ FORMATS = ("md", "csv", "tex", "html", "png", "svg")
 DEFAULT_FORMATS = ("md", "csv", "tex", "html", "png")
 
 _CAPTIONS = {
+    "occurrences": "Loss on OOV words by occurrence",
     "comparison": "What each method gains over the base",
     "frequency": "Perplexity by training count",
-    "occurrences": "Loss on OOV words by occurrence",
     "running": "Running perplexity over the stream",
 }
 _LATEX_HEAD = "% Needs \\usepackage{booktabs}\n"
@@ -105,16 +105,19 @@ def write_report(
     written = [
         write_bytes(directory / f"{name}.{kind}", drawn[name, kind]) for kind in linked for name in made
     ]
+    pictures = [
+        (f"{name}.{linked[0]}" if linked else "", _CAPTIONS[name], _embedded(drawn.get((name, "png"))))
+        for name in made
+    ]
+    first = int("occurrences" in made)
     written += _write_pages(
         directory / "report",
         chosen,
         title=f"Language-model adaptation: {result.scenario.label}",
         lines=[verdict(result), *policy_lines(result)],
         tables=tables,
-        pictures=[
-            (f"{name}.{linked[0]}" if linked else "", _CAPTIONS[name], _embedded(drawn.get((name, "png"))))
-            for name in made
-        ],
+        opening=pictures[:first],
+        pictures=pictures[first:],
         facts=fact_tables(result),
     )
     return [*written, *_write_data(tables, directory, chosen, "tables", {"gains": gain_rows(result)})]
@@ -176,8 +179,8 @@ def _write_pages(stem: Path, formats: Sequence[str], **content: Any) -> list[Pat
         stem: of the files.
         formats: any.
         content: what the templates show: ``title``, ``tables``; ``lines`` above them, the first one the verdict;
-            ``pictures``, each as the file that Markdown links to, caption, and what HTML embeds; ``facts``, the tables
-            behind the pictures.
+            ``opening``, the pictures behind the verdict, and ``pictures``, those behind the tables, each as the file
+            that Markdown links to, caption, and what HTML embeds; ``facts``, the tables behind the pictures.
     """
     return [
         write_text(

@@ -27,37 +27,17 @@ class Look:
         return _HATCHES[self.line]
 
 
-# Paul Tol's "muted" scheme, which stays distinct under the common colour-vision deficiencies. A combination
-# is dashed, so that no pair of neighbours in the legend depends on hue alone.
+# Of the methods' colours, all from Paul Tol's "muted" scheme, which stays distinct under the common colour-vision
+# deficiencies. A combination is dashed, so that no pair of neighbours in the legend depends on hue alone.
 _HATCHES = {"-": "", "--": "////", ":": "....", "-.": "xxxx"}
-_LOOKS = {
-    "lstm": Look(METHODS["lstm"].label, "#555555"),
-    "dynamic": Look(METHODS["dynamic"].label, "#999933"),
-    "cache": Look(METHODS["cache"].label, "#88ccee"),
-    "knn": Look(METHODS["knn"].label, "#332288"),
-    "mixture": Look(METHODS["mixture"].label, "#117733"),
-    "mbpa": Look(METHODS["mbpa"].label, "#ddaa33"),
-    "hebb": Look(METHODS["hebb"].label, "#cc6677"),
-    "mixture+mbpa": Look(METHODS["mixture+mbpa"].label, "#44aa99", "--"),
-    "mixture+hebb": Look(METHODS["mixture+hebb"].label, "#882255", "--"),
-    "mixture-gated": Look(METHODS["mixture-gated"].label, "#117733", ":"),
-    "hebb-learned": Look(METHODS["hebb-learned"].label, "#cc6677", ":"),
-    "mixture+hebb-learned": Look(METHODS["mixture+hebb-learned"].label, "#882255", ":"),
-    "mixture+cache": Look(METHODS["mixture+cache"].label, "#88ccee", "--"),
-    "dynamic+mixture": Look(METHODS["dynamic+mixture"].label, "#999933", "--"),
-    "dynamic+mixture+hebb": Look(METHODS["dynamic+mixture+hebb"].label, "#999933", "-."),
-    "best": Look(METHODS["best"].label, "#000000"),
-    "dynamic+best": Look(METHODS["dynamic+best"].label, "#000000", "--"),
-    "dynamic+mixture+cache": Look(METHODS["dynamic+mixture+cache"].label, "#999933", ":"),
-}
 _FURTHER_COLORS = ("#aa4499", "#0077bb", "#ee7733", "#009988", "#aa3377")
 _FURTHER_LINES = (":", "-.")
 
 
 def ordered(methods: Iterable[str]) -> list[str]:
-    """Return the methods in the project's order; those it does not list follow by name."""
-    rank = {method: index for index, method in enumerate(_LOOKS)}
-    return sorted(set(methods), key=lambda method: (rank.get(method, len(rank)), method))
+    """Return the methods in the order of their records; those without a look of their own follow by name."""
+    rank = {name: index for index, name in enumerate(METHODS) if METHODS[name].look}
+    return sorted(set(methods), key=lambda method: (rank.get(method, len(METHODS)), method))
 
 
 def best_of(losses: Mapping[str, float | None], most: int) -> set[str]:
@@ -78,8 +58,8 @@ def looks(methods: Iterable[str]) -> dict[str, Look]:
     result: dict[str, Look] = {}
     further = 0
     for method in ordered(methods):
-        if method in _LOOKS:
-            result[method] = _LOOKS[method]
+        if method in METHODS and (look := METHODS[method].look):
+            result[method] = Look(name_of(method), *look)
             continue
         line = _FURTHER_LINES[further // len(_FURTHER_COLORS) % len(_FURTHER_LINES)]
         result[method] = Look(name_of(method), _FURTHER_COLORS[further % len(_FURTHER_COLORS)], line)

@@ -69,6 +69,11 @@ def published(scenario: Scenario) -> Published | None:
     return replace(found, notes=notes)
 
 
+def split_tokens(target: str, split: str) -> int | None:
+    """Return the tokens of a whole split that the paper scores, None for another one."""
+    return next((p.tokens for p in _LANGUAGE if (p.target, p.split) == (target, split)), None)
+
+
 def base_perplexity(source: str) -> float | None:
     """Return the perplexity of the paper's base model on its own validation text, None for another corpus."""
     found = (p for p in _LANGUAGE if p.source == p.target == source and p.split == "valid")

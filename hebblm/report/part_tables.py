@@ -8,7 +8,7 @@ from typing import Any
 from hebblm.report.gains import LEAST_BLOCKS, Gain
 from hebblm.report.methods import DYNAMIC, name_of, ordered
 from hebblm.report.numbers import MISSING, difference, perplexity
-from hebblm.report.parts import ALL, KNOWN, OCCURRENCES, OOV_BY_OCCURRENCE, largest_gap
+from hebblm.report.parts import ALL, KNOWN, OCCURRENCES, OOV_BY_OCCURRENCE, gap_notes
 from hebblm.report.result import Result, corpus_name
 from hebblm.report.table import Cell, Column, Table
 from hebblm.report.tables import by_bucket, methods_of
@@ -30,8 +30,11 @@ def occurrence_table(result: Result) -> Table | None:
         (name_of(name), *(bucket.nll for bucket in item.oov_occurrences), item.oov_nll)
         for name, item in items
     )
+    gaps = gap_notes((item.oov_occurrences, item.oov_nll) for _, item in items)
     title = f"Nats on OOV words by occurrence in the stream, {result.scenario.label}"
-    return Table("occurrences", title, by_bucket("Occurrence", "nll", shape), rows, (_learned_note(result),))
+    return Table(
+        "occurrences", title, by_bucket("Occurrence", "nll", shape), rows, (_learned_note(result), *gaps)
+    )
 
 
 def occurrences_by_run(results: Mapping[str, Result]) -> Table | None:
@@ -188,8 +191,4 @@ def _learned_note(result: Result) -> str:
     if segments:
         moving = ", ".join(f"{name_of(name)} every {segment}" for name, segment in segments.items())
         learned = f"{learned}, by {moving}"
-    gap = largest_gap((item.oov_occurrences, item.oov_nll) for item in result.methods.values())
-    return (
-        f"Occurrences so far are counted before a token is scored; what was scored is learned {learned}. "
-        f"Token-weighted, they recombine to All; largest difference: {gap}."
-    )
+    return f"Occurrences so far are counted before a token is scored; what was scored is learned {learned}."

@@ -17,6 +17,7 @@ from hebblm.report.result import FrequencyBucket
 DEFAULT_EDGES = (50, 100, 500)
 OCCURRENCES = ("1st", "2nd", "3rd", "4th-7th", "8th+")
 _EDGES = (1, 2, 3, 7)  # earlier occurrences from which on the next name holds
+_ROUNDING = 1e-9
 ALL, OOV, KNOWN = "All", "OOV", "Known"
 OOV_BY_OCCURRENCE = tuple(f"{OOV} {name}" for name in OCCURRENCES)
 
@@ -119,12 +120,12 @@ def recombine(buckets: Sequence[FrequencyBucket]) -> float | None:
     return math.fsum(losses) / tokens
 
 
-def largest_gap(totals: Iterable[tuple[Sequence[FrequencyBucket], float | None]]) -> str:
-    """Say how exactly buckets give back the loss over all their tokens, of all pairs of buckets and loss the worst."""
+def gap_notes(totals: Iterable[tuple[Sequence[FrequencyBucket], float | None]]) -> list[str]:
+    """Return how far buckets miss the loss over all their tokens at most; nothing where they give it back."""
     known = [(recombine(buckets), loss) for buckets, loss in totals]
-    gaps = [abs(total - loss) for total, loss in known if total is not None and loss is not None]
-    finite = [gap for gap in gaps if math.isfinite(gap)]
-    return f"{max(finite):.1e} nats" if finite else "undefined, for want of a finite loss"
+    pairs = [(total, loss) for total, loss in known if total is not None and loss is not None]
+    gaps = [abs(total - loss) for total, loss in pairs if not math.isclose(total, loss, rel_tol=_ROUNDING)]
+    return [f"Token-weighted, the buckets miss All by up to {max(gaps):.1e} nats."] if gaps else []
 
 
 def occurrences_so_far(tokens: NDArray[Any]) -> NDArray[np.int64]:

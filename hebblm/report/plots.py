@@ -31,7 +31,7 @@ KINDS: tuple[Kind, ...] = ("png", "svg")
 
 
 def figures(result: Result, most: int = 0) -> dict[str, Figure]:
-    """Return the plots that a result has data for, by name.
+    """Return the plots that a result has data for, by name, that of new words first.
 
     Args:
         result: with any number of methods.
@@ -39,9 +39,9 @@ def figures(result: Result, most: int = 0) -> dict[str, Figure]:
             says how many are left out. 0 for all.
     """
     makers: dict[str, Callable[[Result], Figure | None]] = {
+        "occurrences": occurrence_figure,
         "comparison": comparison_figure,
         "frequency": frequency_figure,
-        "occurrences": occurrence_figure,
         "running": running_figure,
     }
     made = {

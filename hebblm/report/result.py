@@ -191,6 +191,10 @@ class Result:
                 return Gain(part, tokens, gain, *((low, high) if sign > 0 else (high, low)))
         return None
 
+    def __repr__(self) -> str:
+        """Return scenario and tokens in one line, the verdict in the next."""
+        return f"Result of {self.scenario.label}, {self.scenario.tokens:,} tokens\n{self.verdict()}"
+
     def verdict(self) -> str:
         """Return who is best by how much and at what cost, or why that cannot be told."""
         from hebblm.report.summary import verdict

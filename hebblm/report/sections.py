@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from hebblm.report import paper
 from hebblm.report.methods import name_of, ordered
 from hebblm.report.result import Result, Scenario
 from hebblm.report.table import Column, Table
@@ -19,11 +20,10 @@ def scenario_line(scenario: Scenario, label: str = "") -> str:
         scenario: what was evaluated.
         label: a name in place of the scenario's own.
     """
-    part = "" if scenario.extra.get("whole_split", True) else "only the first "
     of = f" of {scenario.extra['part']}" if scenario.extra.get("part") else ""
     return (
         f"{label or scenario.label} ({scenario.kind}): normalization {scenario.normalization}, "
-        f"vocabulary {scenario.vocabulary}, {part}{scenario.tokens:,} tokens{of}, {_oov(scenario)}"
+        f"vocabulary {scenario.vocabulary}, {_share(scenario)} tokens{of}, {_oov(scenario)}"
     )
 
 
@@ -84,6 +84,14 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]
 def _facts(name: str, title: str, facts: list[tuple[str, str]]) -> Table:
     """Return a table of names and values."""
     return Table(name, title, _FACT_COLUMNS, tuple(facts))
+
+
+def _share(scenario: Scenario) -> str:
+    """Return how many tokens were scored and, of a part, of how many where that is known."""
+    if scenario.extra.get("whole_split", True):
+        return f"{scenario.tokens:,}"
+    total = scenario.extra.get("split_tokens") or paper.split_tokens(scenario.target, scenario.split)
+    return f"only the first {scenario.tokens:,}{f' of {total:,}' if total else ''}"
 
 
 def _oov(scenario: Scenario) -> str:

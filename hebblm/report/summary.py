@@ -8,23 +8,18 @@ from typing import TYPE_CHECKING
 
 from hebblm.errors import UserError
 from hebblm.report.gains import LEAST_BLOCKS, Gain, leaves_out_zero
-from hebblm.report.methods import BASE, name_of, ordered
+from hebblm.report.methods import BASE, name_of
 from hebblm.report.numbers import display, perplexity
 from hebblm.report.part_tables import interval_text
 from hebblm.report.parts import ALL
 from hebblm.report.result import Result
 from hebblm.report.table import Column, Table
-from hebblm.report.tables import Said, method_table, speed, with_values, word_perplexity
+from hebblm.report.tables import Said, by_loss, method_table, speed, with_values, word_perplexity
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _BEST = " ◄"  # stands where a console has no bold letters
-
-
-def by_loss(result: Result) -> list[str]:
-    """Return the methods, the lowest loss first; those that are equal in the project's order."""
-    return sorted(ordered(result.methods), key=lambda name: result.methods[name].nll)
 
 
 def gain_of(result: Result, method: str) -> Gain | None:
@@ -138,11 +133,16 @@ def _alone(result: Result, best: str) -> str:
 def _undecided(result: Result, others: list[str], gain: Gain, measured: str) -> str:
     """Say that the best method's interval holds 0 or is not known, and which method is better all the same."""
     tokens, name = f"{result.scenario.tokens:,} tokens", _name(others[0])
-    if gain.low is None and not result.methods[others[0]].gains:
-        return f"{name} has the lowest loss of the methods, but the result holds no interval: {measured}."
     if gain.low is None:
+        known = (
+            f"{name} has the lowest loss"
+            if _value(gain) >= 0
+            else f"no method is below the base, {name} the closest"
+        )
+        if not result.methods[others[0]].gains:
+            return f"The result holds no interval; {known}: {measured}."
         why = f"an interval takes at least {LEAST_BLOCKS} blocks of {result.bootstrap.block} tokens"
-        return f"{tokens} are too few to tell who is best ({why}). So far, {name}: {measured}."
+        return f"{tokens} are too few to tell who is best ({why}). So far {known}: {measured}."
     text = f"{tokens} cannot tell whether {name} is better than the base: {measured}."
     for other in others[1:]:
         found = gain_of(result, other)

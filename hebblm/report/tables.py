@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from hebblm.report import paper
 from hebblm.report.methods import BASE, name_of, ordered
 from hebblm.report.numbers import Kind, difference
-from hebblm.report.parts import ALL, largest_gap
+from hebblm.report.parts import ALL, gap_notes
 from hebblm.report.result import MethodResult, Result
 from hebblm.report.table import Cell, Column, Table
 
@@ -53,19 +53,20 @@ def with_values(items: Sequence[Item], columns: Sequence[Said]) -> list[Said]:
 
 
 def comparison_table(result: Result) -> Table:
-    """Return every method with its loss overall, on new words and on known words, and its speed."""
-    items = methods_of(result)
+    """Return every method with its loss overall, on new words and on known words, and its speed, the best first.
+
+    Queries whose neighbours' loss rose are counted where there are any.
+    """
+    items = [(name, result.methods[name]) for name in by_loss(result)]
     columns: list[Said] = [
         (Column("Perplexity", "perplexity", "min"), lambda _, item: item.perplexity),
         (Column("Nats", "nll", "min"), lambda _, item: item.nll),
         (Column("OOV nats", "nll", "min"), lambda _, item: item.oov_nll),
         (Column("Known nats", "nll", "min"), lambda _, item: item.in_vocabulary_nll),
         (Column("Tokens/s", "rate", "max"), lambda name, _: speed(result, name)),
-        (
-            Column("Loss rose", "count"),
-            lambda _, item: item.stabilized_queries if item.rose_queries is None else item.rose_queries,
-        ),
     ]
+    if any(map(_rose, result.methods.values())):
+        columns.append((Column("Loss rose", "count"), lambda _, item: _rose(item)))
     further: list[Said] = [
         (Column("Word perplexity", "perplexity", "min"), lambda _, item: word_perplexity(item)),
         (
@@ -78,6 +79,11 @@ def comparison_table(result: Result) -> Table:
     notes = [_MISTIMED_NOTE.format(", ".join(mistimed))] if mistimed else []
     title = f"Methods on {result.scenario.label}"
     return method_table("comparison", title, items, columns, [*notes, *_fast_notes(result)])
+
+
+def _rose(item: MethodResult) -> int | None:
+    """Return the queries whose neighbours' loss rose; None where none is adapted."""
+    return item.stabilized_queries if item.rose_queries is None else item.rose_queries
 
 
 def speed(result: Result, method: str) -> float | None:
@@ -121,8 +127,7 @@ def frequency_table(result: Result) -> Table | None:
         (name_of(name), *(part.perplexity for part in item.frequency), item.perplexity)
         for name, item in alike
     ]
-    gap = largest_gap((item.frequency, item.nll) for _, item in alike)
-    notes = [f"Token-weighted, the buckets recombine to All; largest difference: {gap}."]
+    notes = gap_notes((item.frequency, item.nll) for _, item in alike)
     if different:
         notes.append(f"Evaluated with other buckets: {', '.join(different)}.")
     title = f"Perplexity by training count on {result.scenario.label}"
@@ -174,6 +179,11 @@ def side_by_side(results: Mapping[str, Result]) -> Table:
         for method in methods
     )
     return Table("scenarios", "Methods by scenario", (_METHOD, *(column for _, column, _ in shown)), rows)
+
+
+def by_loss(result: Result) -> list[str]:
+    """Return the methods, the lowest loss first; those that are equal in the project's order."""
+    return sorted(ordered(result.methods), key=lambda name: result.methods[name].nll)
 
 
 def methods_of(result: Result) -> list[Item]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from hebblm.errors import UserError
 from hebblm.files import atomic_path, hash_of, sha256, write_json
-from hebblm.locks import held, sweep
+from hebblm.locks import held, remove_left
 from hebblm.progress import bar
 from hebblm.text.corpora import CORPUS_FILE, Corpus
 from hebblm.text.dictionary import EOS, UNK, Dictionary
@@ -71,7 +71,7 @@ def prepare(
         corpus = replace(corpus, provenance=provenance)
     asked = (corpus, normalization, minimum)
     if (found := _from_before(destdir, *asked)) is not None:
-        sweep(destdir)
+        remove_left(destdir)
         return found
     with held(destdir, f"the ids of {corpus.name}") as waited:
         if waited and (found := _from_before(destdir, *asked)) is not None:

@@ -26,6 +26,10 @@ PAGES = (
     *sorted((ROOT / "docs").glob("*.md")),
 )
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+PYTHON = re.compile(
+    r"^```python\n(.*?)^```$(?:\s+```text\n(.*?)^```$)?", re.DOTALL | re.MULTILINE
+)  # code, and what it prints where that follows
+NUMBER = re.compile(r"\d+\.\d+")
 LANGUAGES = ("sh", "python", "text")
 COMMANDS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
 FURTHER = ("mkdir", "pip")  # of every shell; what they are given is not tried
@@ -123,10 +127,39 @@ def test_an_option_that_is_none_is_noticed(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if any(block.language == "python" for block in blocks(page))], ids=str
 )
-def test_python_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "".join(block.text for block in blocks(page) if block.language == "python")
+def test_python_runs_and_prints_what_the_page_says(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = {"__name__": "page"}
     monkeypatch.chdir(tmp_path)
-    exec(compile(text, str(page), "exec"), {"__name__": "page"})
+    for code, said in PYTHON.findall(page.read_text(encoding="utf-8")):
+        capsys.readouterr()
+        exec(compile(code, str(page), "exec"), names)
+        printed = capsys.readouterr().out
+        assert not said or alike(printed, said), printed
+
+
+def alike(printed: str, said: str) -> bool:
+    """Say whether two outputs are the same but for one in the last digit of a broken number."""
+    if NUMBER.sub("", printed) != NUMBER.sub("", said):
+        return False
+    pairs = zip(NUMBER.findall(printed), NUMBER.findall(said), strict=True)
+    return all(
+        abs(float(one) - float(other)) < 1.5 * 10.0 ** -len(other.partition(".")[2]) for one, other in pairs
+    )
+
+
+def test_another_output_is_noticed() -> None:
+    assert alike("is 0.1534\n", "is 0.1535\n")
+    assert not alike("is 0.1534\n", "is 0.1536\n")
+    assert not alike("is 0.1534\n", "was 0.1534\n")
+    assert not alike("is 0.1534\n", "")
+
+
+def test_readme_shows_what_its_python_prints() -> None:
+    found = PYTHON.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert len(found) == 2
+    assert all(said for _, said in found)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=str)

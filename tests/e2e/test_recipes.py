@@ -250,7 +250,10 @@ def test_language_recipes_run_offline(tmp_path: Path, monkeypatch: pytest.Monkey
         )
         assert done.returncode == 0, done.stderr
     names = {path.parent.name for path in (tmp_path / "smoke").rglob("result.json")}
-    runs = {"intra-pydoc": ("", "-valid", "-paper"), "pydoc-to-numpy": ("", "-paper", "-base-learns", "-open")}
+    runs = {
+        "intra-pydoc": ("", "-valid", "-paper"),
+        "pydoc-to-numpy": ("", "-paper", "-base-learns", "-open"),
+    }
     assert {name + suffix for name, suffixes in runs.items() for suffix in suffixes} <= names
     assert "Training count" in done.stdout
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hebblm.errors import UserError
-from hebblm.locks import held, sweep
+from hebblm.locks import held, remove_left
 from hebblm.text import prepare
 from hebblm.text.corpora import text_corpus
 
@@ -82,10 +82,10 @@ def test_what_a_killed_process_held_is_free(tmp_path: Path, capsys: pytest.Captu
     left = lock.read_bytes()
     with held(place, "a thing") as waited:
         assert not waited
-        sweep(place)
+        remove_left(place)
         assert lock.exists(), "only a lock that nobody holds is swept away"
     lock.write_bytes(left)
-    sweep(place)
+    remove_left(place)
     assert [path.name for path in tmp_path.iterdir()] == ["begun"]
     assert not capsys.readouterr().err
 

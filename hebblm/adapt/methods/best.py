@@ -175,7 +175,14 @@ def best_rule(settings: MethodSettings) -> Rule:
 
 
 _SECTIONS = ("best", "mbpa")
-BEST = Method("best", "Best (ours)", "ours", best_rule, _SECTIONS, tuned=False)
+BEST = Method("best", "Best (ours)", "ours", best_rule, _SECTIONS, tuned=False, look=("#000000",))
 DYNAMIC_BEST = Method(
-    "dynamic+best", "Dynamic+Best (ours)", "ours", best_rule, _SECTIONS, moving=True, tuned=False
+    "dynamic+best",
+    "Dynamic+Best (ours)",
+    "ours",
+    best_rule,
+    _SECTIONS,
+    moving=True,
+    tuned=False,
+    look=("#000000", "--"),
 )

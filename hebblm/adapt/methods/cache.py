@@ -81,7 +81,14 @@ def cache_over_mixture(settings: MethodSettings) -> Rule:
     return remembering(Cache, settings.mixture_cache, mixture_rule(settings))
 
 
-CACHE = Method("cache", "Cache", "baseline", lambda s: remembering(Cache, s.cache, Unadapted()), ("cache",))
+CACHE = Method(
+    "cache",
+    "Cache",
+    "baseline",
+    lambda s: remembering(Cache, s.cache, Unadapted()),
+    ("cache",),
+    look=("#88ccee",),
+)
 MIXTURE_CACHE = Method(
     "mixture+cache",
     "Mixture+Cache (ours)",
@@ -89,4 +96,5 @@ MIXTURE_CACHE = Method(
     cache_over_mixture,
     ("mixture", "mixture_cache"),
     parts=("mixture",),
+    look=("#88ccee", "--"),
 )

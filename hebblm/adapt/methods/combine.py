@@ -101,6 +101,7 @@ MIXTURE_MBPA = Method(
     lambda s: beside_mixture(s, Mbpa(s.mbpa), s.mixture_mbpa.weight),
     ("mixture", "mbpa", "mixture_mbpa"),
     parts=("mixture", "mbpa"),
+    look=("#44aa99", "--"),
 )
 MIXTURE_HEBB = Method(
     "mixture+hebb",
@@ -109,6 +110,7 @@ MIXTURE_HEBB = Method(
     lambda s: beside_mixture(s, hebb_rule(s), s.mixture_hebb.weight),
     ("mixture", "mbpa", "hebb", "mixture_hebb"),
     parts=("mixture", "hebb"),
+    look=("#882255", "--"),
 )
 MIXTURE_HEBB_LEARNED = Method(
     "mixture+hebb-learned",
@@ -117,4 +119,5 @@ MIXTURE_HEBB_LEARNED = Method(
     lambda s: beside_mixture(s, learned_rule(s), s.mixture_hebb_learned.weight),
     ("mixture", "mbpa", "hebb", "hebb_learned", "mixture_hebb_learned"),
     parts=("mixture", "hebb-learned"),
+    look=("#882255", ":"),
 )

@@ -78,6 +78,7 @@ OVER_DYNAMIC = (
         ("dynamic_mixture",),
         parts=(DYNAMIC,),
         moving=True,
+        look=("#999933", "--"),
     ),
     Method(
         "dynamic+mixture+hebb",
@@ -87,6 +88,7 @@ OVER_DYNAMIC = (
         ("dynamic_mixture", "mbpa", "hebb", "dynamic_mixture_hebb"),
         parts=("dynamic+mixture", "hebb"),
         moving=True,
+        look=("#999933", "-."),
     ),
     Method(
         "dynamic+mixture+cache",
@@ -96,5 +98,6 @@ OVER_DYNAMIC = (
         ("dynamic_mixture", "dynamic_mixture_cache"),
         parts=("dynamic+mixture",),
         moving=True,
+        look=("#999933", ":"),
     ),
 )

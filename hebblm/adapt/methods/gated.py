@@ -134,4 +134,5 @@ MIXTURE_GATED = Method(
     "ours",
     lambda s: GatedMixture(s.mixture_gated),
     ("mixture_gated",),
+    look=("#117733", ":"),
 )

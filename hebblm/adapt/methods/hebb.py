@@ -247,9 +247,15 @@ def learned_rule(settings: MethodSettings) -> Rule:
 
 
 BOTH = ("mbpa", "hebb")
-HEBB = Method("hebb", "Hebb", "paper", hebb_rule, BOTH, parts=("mbpa",))
+HEBB = Method("hebb", "Hebb", "paper", hebb_rule, BOTH, parts=("mbpa",), look=("#cc6677",))
 HEBB_LEARNED = Method(
-    "hebb-learned", "Hebb-learned (ours)", "ours", learned_rule, (*BOTH, "hebb_learned"), parts=("hebb",)
+    "hebb-learned",
+    "Hebb-learned (ours)",
+    "ours",
+    learned_rule,
+    (*BOTH, "hebb_learned"),
+    parts=("hebb",),
+    look=("#cc6677", ":"),
 )
 VARIANTS = (
     Method("hebb-v1", "Hebb-v1", "variant", lambda s: hebb_rule(s, "v1"), BOTH),

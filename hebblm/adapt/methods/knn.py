@@ -53,4 +53,6 @@ class KnnLM(Remembering):
         return scores, near.values, near.mask
 
 
-KNN = Method("knn", "kNN-LM", "baseline", lambda s: remembering(KnnLM, s.knn, Unadapted()), ("knn",))
+KNN = Method(
+    "knn", "kNN-LM", "baseline", lambda s: remembering(KnnLM, s.knn, Unadapted()), ("knn",), look=("#332288",)
+)

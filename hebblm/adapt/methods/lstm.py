@@ -33,5 +33,7 @@ class Unadapted:
         return Needs()
 
 
-LSTM = Method("lstm", "Base", "paper", lambda settings: Unadapted())
-DYNAMIC_EVALUATION = Method(DYNAMIC, "Dynamic eval.", "baseline", lambda settings: Unadapted(), moving=True)
+LSTM = Method("lstm", "Base", "paper", lambda settings: Unadapted(), look=("#555555",))
+DYNAMIC_EVALUATION = Method(
+    DYNAMIC, "Dynamic eval.", "baseline", lambda settings: Unadapted(), moving=True, look=("#999933",)
+)

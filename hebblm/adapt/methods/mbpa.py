@@ -196,7 +196,7 @@ def _measured(position: int) -> bool:
     return place == Random(block).randrange(MEASURED)
 
 
-MBPA = Method("mbpa", "MbPA", "paper", lambda s: Mbpa(s.mbpa), ("mbpa",))
+MBPA = Method("mbpa", "MbPA", "paper", lambda s: Mbpa(s.mbpa), ("mbpa",), look=("#ddaa33",))
 MBPA_ABSOLUTE = Method(
     "mbpa-absolute",
     "MbPA-absolute",

@@ -111,4 +111,4 @@ def mixture_rule(settings: MethodSettings) -> Rule:
     return remembering(Mixture, config, Unadapted())
 
 
-MIXTURE = Method("mixture", "Mixture", "paper", mixture_rule, ("mixture",))
+MIXTURE = Method("mixture", "Mixture", "paper", mixture_rule, ("mixture",), look=("#117733",))

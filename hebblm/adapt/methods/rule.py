@@ -120,6 +120,7 @@ class Method:
         parts: methods whose values it takes over when it is tuned.
         moving: it reads the moving states of dynamic evaluation, a base of its own.
         tuned: it has values of its own that are tried on validation text.
+        look: its colour in plots, and its line where that is not whole; empty for a spare one.
     """
 
     name: str
@@ -130,6 +131,7 @@ class Method:
     parts: tuple[str, ...] = ()
     moving: bool = False
     tuned: bool = True
+    look: tuple[str, ...] = ()
 
     def rule(self, settings: MethodSettings) -> Rule:
         """Return its rule, at its temperature."""

@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from hebblm.report.methods import Look, name_of
+from hebblm.report.methods import PLOTTED, Look, name_of
 from hebblm.report.table import Column, Table
 from hebblm.vision.curves import Line, draw
 
@@ -17,14 +17,14 @@ FIGURE = "permuted-mnist.png"
 PAPER_ORDER = {"hebb": 1, "mbpa": 2, "ewc": 3, "mlp": 4}
 """Best first, from the text on Fig. mnist, which prints no number."""
 
-_NAMES = {"mlp": "MLP", "ewc": "EWC"}
+NAMES = {"mlp": "MLP", "ewc": "EWC"}
 _COLORS = {"mlp": "#555555", "ewc": "#332288", "mbpa": "#ddaa33", "hebb": "#cc6677"}
 _LINES = ("-", "--", ":", "-.")  # by how much is stored, most first
 
 
-def figures(document: Mapping[str, Any]) -> dict[str, tuple[str, Figure]]:
-    """Return the plot of a result: by its file name, what it shows and the figure."""
-    return {FIGURE: ("Mean accuracy over the tasks learnt so far", curve_figure(document))}
+def figures(document: Mapping[str, Any], most: int = PLOTTED) -> dict[str, tuple[str, Figure]]:
+    """Return the plot of a result: by its file name, what it shows and the figure, of ``most`` lines (0 for all)."""
+    return {FIGURE: ("Mean accuracy over the tasks learnt so far", curve_figure(document, most))}
 
 
 def summary_table(document: Mapping[str, Any]) -> Table:
@@ -55,8 +55,8 @@ def summary_table(document: Mapping[str, Any]) -> Table:
         Column("±", "nll"),
         Column("Backward transfer", "signed", best="max"),
         Column("±", "nll"),
-        Column("Order here"),
-        Column("Order in the paper"),
+        Column("Order"),
+        Column("paper"),
     )
     settings, seeds = document["settings"], document["provenance"]["seeds"]
     notes = (
@@ -75,8 +75,8 @@ def summary_table(document: Mapping[str, Any]) -> Table:
     return Table("permuted-mnist", f"Permuted MNIST, {document['scale']}", columns, rows, notes)
 
 
-def curve_figure(document: Mapping[str, Any]) -> Figure:
-    """Return the mean accuracy over the tasks learnt so far, one line a method (Fig. mnist)."""
+def curve_figure(document: Mapping[str, Any], most: int = PLOTTED) -> Figure:
+    """Return the mean accuracy over the tasks learnt so far, ``most`` lines or, for 0, one a method (Fig. mnist)."""
     figure = Figure(figsize=(8.4, 4.4), layout="constrained")
     axis = figure.subplots()
     lines = []
@@ -84,7 +84,7 @@ def curve_figure(document: Mapping[str, Any]) -> Figure:
         points = document["methods"][name]["curve"]
         places = range(1, len(points) + 1)
         lines.append(Line(look, places, [(point["mean"], point["std"]) for point in points]))
-    draw(axis, lines)
+    draw(axis, lines, most=most)
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     axis.set_xlim(1, max(2, document["settings"]["tasks"]))
     axis.set_xlabel("Tasks learnt so far")
@@ -96,7 +96,7 @@ def curve_figure(document: Mapping[str, Any]) -> Figure:
 def _looks(document: Mapping[str, Any]) -> dict[str, Look]:
     """Return name, colour and line of each method: the network alone, EWC, then by what is stored."""
     sizes = sorted(document["settings"]["stored"], reverse=True)
-    looks = {name: Look(_NAMES[name], _COLORS[name]) for name in _NAMES}
+    looks = {name: Look(NAMES[name], _COLORS[name]) for name in NAMES}
     for kind in ("mbpa", "hebb"):
         for size in sorted(sizes):
             line = _LINES[sizes.index(size) % len(_LINES)]

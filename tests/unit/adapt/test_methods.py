@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 
 import pytest
 import torch
@@ -34,6 +34,7 @@ from hebblm.adapt import (
 )
 from hebblm.adapt import functional as F
 from hebblm.adapt.methods.mbpa import MbpaAbsoluteConfig, MbpaGuardedConfig
+from hebblm.adapt.methods.rule import dotted
 from hebblm.errors import UserError
 from hebblm.memory import FlatMemory
 
@@ -120,6 +121,14 @@ def test_n_new_is_the_new_words_where_there_are_any(classes: str, novel: bool, a
     assert torch.equal(found, ContextAdapter(context, wanted).predict(hidden))
     if novel and classes != "all":
         assert not torch.equal(found, ContextAdapter(context, other).predict(hidden))
+
+
+def test_every_method_has_a_temperature_but_the_base_and_the_variants_of_the_paper() -> None:
+    have = {field.name for field in fields(TemperedConfig)}
+    wanted = {
+        dotted(name) for name, method in METHODS.items() if method.origin != "variant" and name != "lstm"
+    }
+    assert have == wanted
 
 
 def test_a_result_names_the_settings_that_a_method_depends_on() -> None:

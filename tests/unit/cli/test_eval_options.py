@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from hebblm.adapt.methods import METHODS
 from hebblm.cli import eval as module
-from hebblm.cli.eval import main
+from hebblm.cli.eval import EvalConfig, main
 from hebblm.errors import UserError
 
 
@@ -46,3 +49,7 @@ def test_contradictions_and_bad_values_are_refused(
     error = capsys.readouterr().err
     assert words in error
     assert len(error.strip().splitlines()) == 1
+
+
+def test_the_help_names_every_method() -> None:
+    assert set(METHODS) <= set(re.split(r"[\s,;:]+", EvalConfig.__doc__ or ""))

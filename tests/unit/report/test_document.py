@@ -175,7 +175,7 @@ def test_the_summary_is_a_verdict_the_scenario_and_one_table(width: int) -> None
     assert " ".join(head.split()) == result.verdict()
     assert rest.startswith("wt2-to-ptb test (cross-domain): normalization lower")
     assert rest.count("Methods on wt2-to-ptb test") == (2 if width == 60 else 1)
-    for internal in ("largest difference", "e+00", "Loss rose", "Training count", "*"):
+    for internal in ("miss All", "Loss rose", "Training count", "*"):
         assert internal not in text
     assert all(len(line.rstrip()) <= width for line in text.splitlines())
     assert len(text.splitlines()) < 25 or width == 60
@@ -188,6 +188,22 @@ def test_reports_open_with_the_verdict(tmp_path: Path) -> None:
     assert first.replace("\\", "").strip() == result.verdict()
     text = _read(tmp_path / "report.html").text
     assert text.index(result.verdict()) < text.index("wt2-to-ptb test (cross-domain)")
+
+
+def test_new_words_are_pictured_right_behind_the_verdict(tmp_path: Path) -> None:
+    result = sample_result(3000)
+    write_report(result, tmp_path, formats=("md", "html", "png"))
+    caption = "Loss on OOV words by occurrence"
+    for name in ("report.md", "report.html"):
+        text = (tmp_path / name).read_text(encoding="utf-8")
+        assert text.count(caption) == 1
+        assert text.index("has the lowest loss") < text.index(caption) < text.index("normalization lower")
+
+
+def test_without_new_words_no_picture_comes_before_the_tables(tmp_path: Path) -> None:
+    write_report(sample_result(300, source="ptb", target="ptb"), tmp_path, formats=("html",))
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert text.index("<table>") < text.index("<img")
 
 
 def test_runs_side_by_side_have_a_verdict_each() -> None:
@@ -221,4 +237,8 @@ def test_a_part_of_a_split_is_called_so() -> None:
     scenario = sample_result(300).scenario
     whole, part = (replace(scenario, extra={"whole_split": said}) for said in (True, False))
     assert f", {whole.tokens:,} tokens" in scenario_line(whole)
-    assert f", only the first {part.tokens:,} tokens" in scenario_line(part)
+    assert ", only the first 300 of 82,430 tokens" in scenario_line(part), "the paper scores this split"
+    foreign = replace(part, target="novel")
+    assert ", only the first 300 tokens" in scenario_line(foreign)
+    counted = replace(foreign, extra={**part.extra, "split_tokens": 1234})
+    assert ", only the first 300 of 1,234 tokens" in scenario_line(counted)

@@ -11,7 +11,8 @@ import pytest
 from hebblm.errors import UserError
 from hebblm.report.gains import Bootstrap, Gain, lead
 from hebblm.report.result import MethodResult, Result
-from hebblm.report.summary import by_loss, summary_table
+from hebblm.report.summary import summary_table
+from hebblm.report.tables import by_loss
 
 from .samples import sample_result
 
@@ -90,14 +91,16 @@ def test_an_interval_that_holds_0_cannot_tell() -> None:
 def test_too_few_tokens_for_an_interval_are_called_so() -> None:
     text = made({"lstm": 5.0, "hebb": 4.8}, {"hebb": (None, None)}, tokens=1000).verdict()
     assert text.startswith("1,000 tokens are too few to tell who is best")
-    assert "So far, Hebb: 0.200 nats a token below the base, perplexity 121.51" in text
+    assert "So far Hebb has the lowest loss: 0.200 nats a token below the base, perplexity 121.51" in text
+    worse = made({"lstm": 5.0, "cache": 5.053}, {"cache": (None, None)}, tokens=1000).verdict()
+    assert "So far no method is below the base, Cache the closest: 0.053 nats a token above the base" in worse
 
 
 def test_an_older_result_without_intervals_says_so() -> None:
     text = made({"lstm": 5.0, "hebb": 4.8}, {}).verdict()
-    assert text.startswith(
-        "Hebb has the lowest loss of the methods, but the result holds no interval: 0.200 nats"
-    )
+    assert text.startswith("The result holds no interval; Hebb has the lowest loss: 0.200 nats")
+    worse = made({"lstm": 5.0, "hebb": 5.1}, {}).verdict()
+    assert worse.startswith("The result holds no interval; no method is below the base, Hebb the closest: ")
 
 
 def test_a_loss_for_certain_is_no_gain() -> None:
@@ -173,6 +176,11 @@ def test_a_notebook_sees_verdict_and_table() -> None:
     html = result._repr_html_()
     assert html.startswith(f"<p>{result.verdict()}</p>")
     assert html.count("<tr") == 1 + len(result.methods)
+
+
+def test_an_interpreter_sees_scenario_tokens_and_verdict() -> None:
+    result = sample_result(3000)
+    assert repr(result).splitlines() == ["Result of wt2-to-ptb test, 3,000 tokens", result.verdict()]
 
 
 def test_a_data_frame_has_a_row_a_method() -> None:

@@ -13,6 +13,7 @@ from hebblm.vision.document import print_summary, write_report
 from hebblm.vision.new_classes.document import curve_figure, figures, heat_map
 from hebblm.vision.new_classes.tables import paper_ratio, tables
 from hebblm.vision.new_classes.top1 import KEYS
+from hebblm.vision.verdict import verdict
 
 MEANS = {"parametric": 0.3, "mixture": 0.35, "mbpa": 0.4, "hebb": 0.45}
 
@@ -25,7 +26,7 @@ def summary(mean: float, seeds: int, points: int) -> dict[str, Any]:
     scores = {"new": part(mean - 0.1, seeds), "old": part(mean + 0.1, seeds), "overall": part(mean, seeds)}
     curve: list[dict[str, Any]] = [{"at": at + 1, **scores} for at in range(points)]
     curve[0] = {"at": 1, "new": None, "old": part(0.5, seeds), "overall": part(0.5, seeds)}
-    return {**scores, "curve": curve}
+    return {**scores, "curve": curve, "seeds": [{"overall": mean + at / 100} for at in range(seeds)]}
 
 
 def document(
@@ -128,6 +129,15 @@ def test_what_there_is_none_of_is_a_dash(changes: dict[str, Any]) -> None:
     (table,) = tables(document("online", ("50",), **changes))
     row = table.text()[0]
     assert (row[3], row[2]) == (("-", "1.00") if "backbone" in changes else ("35.82", "-"))
+
+
+def test_a_verdict_has_a_sentence_a_condition() -> None:
+    said = "Hebb is best: 46.0 % right, 5.0 ± 0.0 points ahead of MbPA over 3 seeds."
+    assert verdict(document("online", ("50",))) == said
+    both = f"With 30 old classes: {said} With 50 old classes: {said}"
+    assert verdict(document("pretrain-classes", ("30", "50"))) == both
+    assert verdict(document("sensitivity", ("50",))).startswith("Hebb beta=0.8 eta=1.5 is best")
+    assert verdict(timing()) == "Times as long as Parametric alone: Mixture 1.10, MbPA 1.20, Hebb 1.30."
 
 
 def test_heat_map_frames_what_is_better_than_mbpa() -> None:

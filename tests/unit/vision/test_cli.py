@@ -75,7 +75,8 @@ def test_smoke_from_command_to_files(tmp_path: Path, capsys: Capture) -> None:
     assert ewc > mlp > 0.3
     report = (folder / "report.md").read_text()
     assert "| MbPA-25 |" in report
-    assert "Order in the paper" in report
+    assert "| Order | paper |" in report
+    assert " points ahead of " in report.splitlines()[0]
     assert "\\begin{tabular}" in (folder / "tables.tex").read_text()
 
     absolute = ["--seeds", "1", "--hyperparameters", "paper", "--output-path", "absolute"]

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from hebblm.vision.document import print_summary, write_report
+from hebblm.vision.document import figures, print_summary, write_report
 from hebblm.vision.permuted_mnist.document import curve_figure, summary_table
+from hebblm.vision.verdict import verdict
 
 MEANS = {"mlp": 0.5, "ewc": 0.8, "mbpa-5": 0.7, "hebb-5": 0.75, "mbpa-10": 0.9, "hebb-10": 0.85}
 
@@ -37,6 +38,7 @@ def document(*, seeds: int = 3, tasks: int = 4) -> dict[str, Any]:
                 "forgetting": part(1 - mean) if tasks > 1 else None,
                 "backward_transfer": part(mean - 1) if tasks > 1 else None,
                 "curve": [part(mean + 0.1 / (at + 1)) for at in range(tasks)],
+                "seeds": [{"average_accuracy": mean + (at - 1) / 100} for at in range(seeds)],
             }
             for name, mean in MEANS.items()
         },
@@ -69,6 +71,39 @@ def test_curves_have_one_line_a_method() -> None:
     assert axis.lines[0].get_ydata()[0] == pytest.approx(0.6)
     assert len(axis.collections) == len(MEANS)  # a band a method
     assert len({text.get_text().split()[0] for text in axis.texts}) == len(MEANS)
+
+
+def test_a_picture_has_at_most_so_many_lines_and_counts_the_rest() -> None:
+    found = document()
+    many = {f"{kind}-{size}": found["methods"][f"{kind}-5"] for kind in ("mbpa", "hebb") for size in (20, 40)}
+    found["methods"] |= many
+    found["settings"]["stored"] = [5, 10, 20, 40]
+    for most, drawn in ((6, 6), (0, 10)):
+        ((_, figure),) = figures(found, most=most).values()
+        assert len(figure.axes[0].lines) == drawn
+    assert "4 more" in [text.get_text()[:6] for text in figures(found)["permuted-mnist.png"][1].axes[0].texts]
+
+
+def test_the_verdict_comes_first(tmp_path: Path) -> None:
+    said = "MbPA-10 is best: 90.0 % right, 5.0 ± 0.0 points ahead of Hebb-10 over 3 seeds."
+    assert verdict(document()) == said
+    write_report(document(), tmp_path)
+    assert (tmp_path / "report.md").read_text(encoding="utf-8").startswith(f"{said}\n\n## Permuted MNIST")
+    stream = io.StringIO()
+    print_summary(document(), Console(file=stream, width=100, color_system=None))
+    assert stream.getvalue().startswith(f"{said}\n\n")
+
+
+def test_seeds_that_cannot_tell_say_so() -> None:
+    found = document()
+    for at, seed in enumerate(found["methods"]["hebb-10"]["seeds"]):
+        seed["average_accuracy"] = 0.88 + (at - 1) / 20
+    assert verdict(found) == (
+        "3 seeds cannot tell who is best: MbPA-10, 90.0 % right, is 2.0 ± 4.0 points ahead of Hebb-10."
+    )
+    assert verdict(document(seeds=1)) == (
+        "One seed cannot tell who is best: MbPA-10, 89.0 % right, is 5.0 points ahead of Hebb-10."
+    )
 
 
 def test_same_result_same_files(tmp_path: Path) -> None:

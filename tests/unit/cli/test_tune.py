@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from hebblm.cli.tune import _table
+from hebblm.evaluation.hyperparameters import Hyperparameters
+from hebblm.tuning.best import Best
+from hebblm.tuning.grid import Grid
+from hebblm.tuning.search import Search
+
+
+def test_methods_are_called_by_their_labels() -> None:
+    found = Search(
+        Hyperparameters(), Grid(), set(), {}, {"lstm": Best(loss=5.0), "mixture+hebb": Best(loss=4.0)}
+    )
+    stream = io.StringIO()
+    Console(file=stream, width=100).print(_table(found))
+    assert "Base " in stream.getvalue()
+    assert "Mixture+Hebb " in stream.getvalue()
+    assert "lstm" not in stream.getvalue()
