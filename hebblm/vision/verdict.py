@@ -4,14 +4,34 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hebblm.vision.new_classes.tables import method_name
 from hebblm.vision.permuted_mnist.document import NAMES
 from hebblm.vision.permuted_mnist.result import EXPERIMENT as PERMUTED_MNIST
 
-_CERTAIN = 2.0  # standard deviations over the seeds that a lead has to exceed
+LEVEL = 0.95
+
+
+def paired_interval(first: Sequence[float], second: Sequence[float]) -> tuple[float, float, float]:
+    """Return the mean difference of two methods over the same seeds, and both ends of its 95 % interval by Student's t.
+
+    Args:
+        first: a number a seed.
+        second: another method's, in the same order.
+
+    Returns:
+        Mean of first minus second, and the ends, which are infinite for a single seed.
+    """
+    from scipy.stats import t
+
+    gaps = [one - other for one, other in zip(first, second, strict=True)]
+    mean = statistics.fmean(gaps)
+    if len(gaps) == 1:
+        return mean, -math.inf, math.inf
+    half = float(t.ppf((1 + LEVEL) / 2, len(gaps) - 1)) * statistics.stdev(gaps) / math.sqrt(len(gaps))
+    return mean, mean - half, mean + half
 
 
 def verdict(document: Mapping[str, Any]) -> str:
@@ -48,13 +68,13 @@ def _sentence(shares: Mapping[str, list[float]]) -> str:
         shares: of right answers, by method and seed; every seed's pictures are the same for all methods.
     """
     best, following = sorted(shares, key=lambda name: -statistics.fmean(shares[name]))[:2]
-    gaps = [100 * (one - other) for one, other in zip(shares[best], shares[following], strict=True)]
-    lead, spread = statistics.fmean(gaps), statistics.stdev(gaps) if len(gaps) > 1 else math.inf
+    lead, low, high = (100 * end for end in paired_interval(shares[best], shares[following]))
+    count = len(shares[best])
     right = f"{100 * statistics.fmean(shares[best]):.1f} % right"
-    half = f" ± {spread:.1f}" if len(gaps) > 1 else ""
-    ahead = f"{lead:.1f}{half} points ahead of {_name(following)}"
-    seeds = "one seed" if len(gaps) == 1 else f"{len(gaps)} seeds"
-    if lead > _CERTAIN * spread:
+    interval = f" (95 % interval {low:.1f} to {high:.1f})" if count > 1 else ""
+    ahead = f"{lead:.1f} points{interval} ahead of {_name(following)}"
+    seeds = "one seed" if count == 1 else f"{count} seeds"
+    if low > 0:
         return f"{_name(best)} is best: {right}, {ahead} over {seeds}."
     return f"{seeds.capitalize()} cannot tell who is best: {_name(best)}, {right}, is {ahead}."
 

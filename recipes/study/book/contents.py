@@ -57,8 +57,7 @@ def _claims(sources: Sources) -> list[Section]:
     line = (
         f"Of {len(claims)} comparisons between methods {counts['reproduced']} come out as in the paper "
         f"({paper.SOURCE}), {counts['reversed']} the other way round, and {counts['undecided']} are undecided: text by "
-        "paired 95 % intervals over blocks of 200 tokens, images by the spread of the seeds. The base models are not "
-        "the paper's."
+        "paired 95 % intervals over blocks of 200 tokens, images over the seeds. The base models are not the paper's."
     )
     tables = [table for found, unit in kinds for table in claim_tables(found, unit)]
     others = {name: result for name, result in runs.items() if name not in counting}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from statistics import fmean
 from typing import Any
 
 from hebblm.report import paper
@@ -12,7 +14,8 @@ from hebblm.vision.new_classes.scales import family_of
 from hebblm.vision.new_classes.tables import method_name
 from hebblm.vision.new_classes.top1 import KEYS
 from hebblm.vision.permuted_mnist.result import EXPERIMENT as PERMUTED_MNIST
-from recipes.study.book.claims import Claim, pair_claims
+from hebblm.vision.verdict import paired_interval
+from recipes.study.book.claims import Claim, Interval, pair_claims
 from recipes.study.book.images import complete
 from recipes.study.book.reasons import UNEXPLAINED
 
@@ -27,10 +30,10 @@ PAIRS = (
 _PERMUTED = (("hebb", "mbpa"), ("mbpa", "ewc"), ("ewc", "mlp"))
 _ALL = 100.0  # per cent
 PAPER_SCALE = "paper"
-Summary = Mapping[str, float | None] | None
-"""Mean and standard deviation over the seeds, as shares; None where nothing was measured."""
-Numbers = tuple[str, dict[str, float | None], dict[str, Summary]]
-"""What is compared, and by method the right answers: the paper's in per cent, and the result's."""
+Shares = Mapping[str, Sequence[float]]
+"""By method, the share of right answers of each seed."""
+Numbers = tuple[str, dict[str, float | None], dict[str, list[float]]]
+"""What is compared, and by method the right answers: the paper's in per cent, and the result's of each seed."""
 
 
 def image_claims(documents: Mapping[str, Mapping[str, Any]]) -> list[Claim]:
@@ -55,23 +58,25 @@ def _of_result(name: str, document: Mapping[str, Any]) -> Iterator[Claim]:
         yield from _permuted(name, document)
         return
     for where, theirs, ours in _numbers(document):
-        means = {method: _mean(summary) for method, summary in ours.items()}
-        for claim in pair_claims(where, name, _wrong(theirs), _wrong(means), PAIRS, method_name):
-            yield _beside_the_seeds(claim, document, ours)
+        means = {method: _ALL * fmean(shares) for method, shares in ours.items() if shares}
+        pairs = pair_claims(
+            where, name, _wrong(theirs), _wrong(means), PAIRS, method_name, interval=partial(_interval, ours)
+        )
+        yield from (replace(claim, reason=_reason(claim, document)) for claim in pairs)
 
 
-def _beside_the_seeds(claim: Claim, document: Mapping[str, Any], ours: Mapping[str, Summary]) -> Claim:
-    """Return a claim with its margin give or take the spread of the seeds, and what it may hang on."""
-    spreads = [(ours[name] or {}).get("std") for name in (claim.better, claim.worse)]
-    interval = None
-    if len(known := [std for std in spreads if std is not None]) == len(spreads):
-        spread = _ALL * math.hypot(*known)
-        interval = claim.here - spread, claim.here + spread
-    found = replace(claim, interval=interval)
+def _interval(ours: Shares, better: str, worse: str) -> Interval:
+    """Return the paired interval of a margin in percentage points; None for a single seed."""
+    _, low, high = (_ALL * end for end in paired_interval(ours[better], ours[worse]))
+    return (low, high) if math.isfinite(low) else None
+
+
+def _reason(claim: Claim, document: Mapping[str, Any]) -> str:
+    """Return what a claim's outcome may hang on."""
     if document["scale"] == PAPER_SCALE:
-        return replace(found, reason="" if found.outcome == "reproduced" else UNEXPLAINED)
+        return "" if claim.outcome == "reproduced" else UNEXPLAINED
     network = document["settings"].get("backbone")
-    return replace(found, reason=f"scale {document['scale']}" + (f", network {network}" if network else ""))
+    return f"scale {document['scale']}" + (f", network {network}" if network else "")
 
 
 def _wrong(right: Mapping[str, float | None]) -> dict[str, float]:
@@ -88,38 +93,34 @@ def _numbers(document: Mapping[str, Any]) -> Iterator[Numbers]:
     if experiment in ("online", "ablation"):
         for key in KEYS:
             theirs = {name: paper.image(experiment, family, key, name) for name in methods}
-            ours = {name: _only(method)[key] for name, method in methods.items()}
+            ours = {name: _right(next(iter(m["conditions"].values())), key) for name, m in methods.items()}
             yield f"{experiment}, {key} classes", theirs, ours
     elif experiment == "pretrain-classes":
         for count in next(iter(methods.values()))["conditions"]:
             theirs = {name: paper.image(experiment, family, count, name) for name in methods}
-            ours = {name: method["conditions"][count]["overall"] for name, method in methods.items()}
+            ours = {name: _right(m["conditions"][count], "overall") for name, m in methods.items()}
             yield f"online, {count} old classes", theirs, ours
     elif experiment == "incremental":
         for epoch in map(int, paper.image(experiment, family)):
             for key in KEYS:
                 theirs = {name: paper.image(experiment, family, str(epoch), key, name) for name in methods}
-                ours = {
-                    name: _after(method["conditions"]["1:1"], epoch, key) for name, method in methods.items()
-                }
+                ours = {name: _right(m["conditions"]["1:1"], key, epoch) for name, m in methods.items()}
                 yield f"incremental, epoch {epoch}, {key} classes", theirs, ours
 
 
 def _permuted(name: str, document: Mapping[str, Any]) -> Iterator[Claim]:
     """Yield the order that the paper reads off its figure, by average accuracy where most is stored."""
     size = max(document["settings"]["stored"])
-    ours: dict[str, Summary] = {
-        method.removesuffix(f"-{size}"): item["average_accuracy"]
+    ours = {
+        method.removesuffix(f"-{size}"): [seed["average_accuracy"] for seed in item["seeds"]]
         for method, item in document["methods"].items()
     }
-    means = {method: _mean(summary) for method, summary in ours.items()}
     for better, worse in _PERMUTED:
-        first, second = means.get(better), means.get(worse)
-        if first is None or second is None:
-            continue
-        text = f"{_upper(better)} better than {_upper(worse)}, permuted MNIST"
-        claim = Claim(text, name, None, first - second, better=better, worse=worse)
-        yield _beside_the_seeds(claim, document, ours)
+        if {better, worse} <= ours.keys():
+            text = f"{_upper(better)} better than {_upper(worse)}, permuted MNIST"
+            here = _ALL * paired_interval(ours[better], ours[worse])[0]
+            claim = Claim(text, name, None, here, _interval(ours, better, worse), better, worse)
+            yield replace(claim, reason=_reason(claim, document))
 
 
 def _upper(method: str) -> str:
@@ -127,20 +128,10 @@ def _upper(method: str) -> str:
     return method.upper() if method in ("mlp", "ewc") else method_name(method)
 
 
-def _only(method: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a method's summary under the only condition."""
-    summary: Mapping[str, Any] = next(iter(method["conditions"].values()))
-    return summary
-
-
-def _after(condition: Mapping[str, Any], epoch: int, key: str) -> Summary:
-    """Return the accuracy after an epoch, None where that epoch was not run."""
-    points: dict[int, Mapping[str, Summary]] = {point["at"]: point for point in condition["curve"]}
-    return points[epoch][key] if epoch in points else None
-
-
-def _mean(summary: Summary) -> float | None:
-    """Return the mean over the seeds in per cent, of what may be missing."""
-    if summary is None or summary["mean"] is None:
-        return None
-    return _ALL * summary["mean"]
+def _right(condition: Mapping[str, Any], key: str, epoch: int | None = None) -> list[float]:
+    """Return each seed's share of right answers, at the end or after an epoch; none where that was not measured."""
+    points = condition["seeds"]
+    if epoch is not None:
+        points = [point for seed in points for point in seed["curve"] if point["at"] == epoch]
+    shares = [point[key] for point in points]
+    return shares if len(shares) == len(condition["seeds"]) and None not in shares else []

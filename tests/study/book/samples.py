@@ -102,6 +102,7 @@ def permuted(**changes: Any) -> dict[str, Any]:
                 "forgetting": part(1 - mean),
                 "backward_transfer": part(mean - 1),
                 "curve": [part(1.0), part(mean)],
+                "seeds": [{"average_accuracy": mean - 0.01}, {"average_accuracy": mean + 0.01}],
             }
             for name, mean in PERMUTED.items()
         },
@@ -122,7 +123,15 @@ def online(**right: float) -> dict[str, Any]:
         "provenance": {**PROVENANCE, "command": "hebblm-vision online", "seeds": [1]},
         "seeds": [{"seed": 1, "pretraining": network}],
         "methods": {
-            name: {"conditions": {"50": {**scores, "curve": [{"at": 100, **scores}, {"at": 200, **scores}]}}}
+            name: {
+                "conditions": {
+                    "50": {
+                        **scores,
+                        "curve": [{"at": 100, **scores}, {"at": 200, **scores}],
+                        "seeds": [{"seed": 1, **dict.fromkeys(KEYS, right[name])}],
+                    }
+                }
+            }
             for name, scores in point.items()
         },
     }

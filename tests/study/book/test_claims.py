@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from hebblm.report.result import FrequencyBucket, Result
@@ -148,17 +149,23 @@ def test_other_settings_stand_beside_the_run_that_counts() -> None:
     assert other_settings_tables(counted, []) == []
 
 
-def test_the_spread_of_the_seeds_decides_on_images() -> None:
+def test_paired_seeds_decide_on_images() -> None:
     document = online(mbpa=0.55, hebb=0.54)
     text = "Hebb better than MbPA, online, new classes"
-    for std, outcome in ((0.009, "undecided"), (0.001, "reversed")):
-        for method in ("mbpa", "hebb"):
-            for point in document["methods"][method]["conditions"]["50"].values():
-                if isinstance(point, dict):
-                    point["std"] = std
-        claim = {c.text: c for c in image_claims({"run": document})}[text]
-        spread = 100 * std * 2**0.5
-        assert claim.interval == pytest.approx((-1 - spread, -1 + spread))
+    (alone,) = (c for c in image_claims({"run": document}) if c.text == text)
+    assert (alone.interval, alone.outcome) == (None, "undecided"), "one seed cannot tell"
+    for gaps, outcome in (((-0.011, -0.010, -0.009), "reversed"), ((-0.04, -0.01, 0.02), "undecided")):
+        for method, shares in (
+            ("mbpa", (0.5, 0.6, 0.7)),
+            ("hebb", [0.5 + gaps[0], 0.6 + gaps[1], 0.7 + gaps[2]]),
+        ):
+            seeds = [dict.fromkeys(("new", "old", "overall"), share) for share in shares]
+            document["methods"][method]["conditions"]["50"]["seeds"] = seeds
+        (claim,) = (c for c in image_claims({"run": document}) if c.text == text)
+        half = (
+            100 * 4.302653 * float(np.std(gaps, ddof=1)) / 3**0.5
+        )  # Student's t with two degrees of freedom
+        assert claim.interval == pytest.approx((-1 - half, -1 + half))
         assert (claim.outcome, claim.reason) == (outcome, "scale small, network resnet50-w16")
     (claim,) = (c for c in image_claims({"run": {**document, "scale": "paper"}}) if c.text == text)
     assert claim.reason == "unexplained"

@@ -76,7 +76,7 @@ def test_smoke_from_command_to_files(tmp_path: Path, capsys: Capture) -> None:
     report = (folder / "report.md").read_text()
     assert "| MbPA-25 |" in report
     assert "| Order | paper |" in report
-    assert " points ahead of " in report.splitlines()[0]
+    assert " ahead of " in report.splitlines()[0]
     assert "\\begin{tabular}" in (folder / "tables.tex").read_text()
 
     absolute = ["--seeds", "1", "--hyperparameters", "paper", "--output-path", "absolute"]
