@@ -1,4 +1,4 @@
-"""What a mini-batch's work costs, where some of it is done once for many: each piece is timed, and who rests on it."""
+"""Timer of a mini-batch's work, where some of it is done once for many: each piece, and who rests on it."""
 
 from __future__ import annotations
 

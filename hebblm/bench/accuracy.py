@@ -1,4 +1,4 @@
-"""How far the fast form of MbPA is from the exact one, and that from the plain one."""
+"""Errors of the fast form of MbPA beside the exact one, and of that beside the plain one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EPS = 1e-3
 
 
 class Descent(TypedDict):
-    """What MbPA is told."""
+    """Keyword arguments of MbPA."""
 
     lr: float
     steps: int

@@ -1,4 +1,4 @@
-"""One case of MbPA and Hebb: the cost of every form, and the error of the fast one."""
+"""Measurement of one case of MbPA and Hebb: the cost of every form, and the error of the fast one."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def measure(config: RetrieveConfig, rounds: Rounds) -> Iterator[Row]:
 
 @dataclass(frozen=True, slots=True)
 class States:
-    """What is stored and what is asked.
+    """Stored states and queries.
 
     Args:
         keys: (M, D), as many as the largest memory holds; smaller ones hold the first of them.

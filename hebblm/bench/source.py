@@ -1,4 +1,4 @@
-"""Where hidden states come from: a stated synthetic mixture, or a trained model that reads its corpus."""
+"""Sources of hidden states: a stated synthetic mixture, or a trained model that reads its corpus."""
 
 from __future__ import annotations
 

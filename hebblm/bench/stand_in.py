@@ -1,4 +1,4 @@
-"""What an evaluation reads when no model of the wanted size is trained: real reading time, synthetic states."""
+"""Stand-in for a model of a size that is not trained: real reading time, synthetic states."""
 
 from __future__ import annotations
 

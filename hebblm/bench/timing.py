@@ -44,7 +44,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How long something took, every time it was run.
+    """Durations of a call, round by round.
 
     Args:
         seconds: of each round, in the order of the rounds.

@@ -1,4 +1,4 @@
-"""Predict, score, update: the one order of evaluation. No method ever sees a label before it is scored."""
+"""Evaluation loop: predict, score, update. No method ever sees a label before it is scored."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Known(Protocol):
 
 @dataclass(slots=True)
 class Scores:
-    """What a pass over the stream found.
+    """Losses and costs of a pass over the stream.
 
     Args:
         nll: by method, (T,) float32 losses in nats.

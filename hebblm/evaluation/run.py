@@ -1,4 +1,4 @@
-"""One evaluation from scenario to result: all methods over one stream, numbers, token table."""
+"""Evaluation from scenario to result: all methods over one stream, numbers, token table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a word that the base never saw is charged: rows from the start (union) or rows at first sight (open)."""
+"""Vocabulary policies for words that the base never saw: rows from the start (union) or at first sight (open)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Vocabulary(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class UnionVocabulary:
-    """Every word of the target vocabulary has a row from the start."""
+    """Vocabulary in which every word of the target has a row from the start."""
 
     def readable(self, inputs: Tensor, rows: int) -> Tensor:
         """Return the ids as they are."""

@@ -1,4 +1,4 @@
-"""From a configuration, or a folder, to a memory."""
+"""Factory of memories, from a configuration or a folder."""
 
 from __future__ import annotations
 

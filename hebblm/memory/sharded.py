@@ -1,4 +1,4 @@
-"""One memory kept in pieces by several processes, which finds what a single one would, in the same order."""
+"""Memory kept in pieces by several processes, which finds what a single one would, in the same order."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class ShardedMemory(AnyMemory):
 
 
 class _Places:
-    """Where the entries of every rank stand in one memory: runs, each of entries that one rank wrote together.
+    """Places of every rank's entries in one memory: runs, each of entries that one rank wrote together.
 
     Args:
         ranks: of the command.

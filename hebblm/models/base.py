@@ -1,4 +1,4 @@
-"""What adapts, evaluates and remembers knows of a language model: protocols that name no architecture."""
+"""Protocols of a language model that adapts, evaluates and remembers; they name no architecture."""
 
 from __future__ import annotations
 

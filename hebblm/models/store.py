@@ -1,4 +1,4 @@
-"""Where prepared corpora and models are kept: shipped with the project, or in the user's cache."""
+"""Places of prepared corpora and models: shipped with the project, or in the user's cache."""
 
 from __future__ import annotations
 

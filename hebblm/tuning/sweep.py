@@ -1,4 +1,4 @@
-"""What does not depend on any method's hyper-parameters: states and neighbours, computed once and kept in the cache.
+"""Sweeps: states and neighbours, which no method's hyper-parameters change, computed once and kept in the cache.
 
 A fixed base's hidden states, and which entries are nearest to them, are the same for every point of a grid. They are
 written to ``sweeps/<hash>`` in parts: the states, and of the neighbours distances and positions; their keys stand in
@@ -41,7 +41,7 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class SweepPlan:
-    """Which sweep is meant, and how it is made.
+    """Plan of a sweep: which one, and how it is made.
 
     Args:
         identity: everything that the numbers depend on beside the pace, as JSON.

@@ -1,4 +1,4 @@
-"""One bar a stage of an experiment."""
+"""Progress bars of an experiment, one a stage."""
 
 from __future__ import annotations
 

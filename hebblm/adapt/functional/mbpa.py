@@ -27,7 +27,7 @@ Optimizer = Literal["newton", "sgd", "rmsprop"]
 
 @dataclass(frozen=True, slots=True)
 class MbpaResult:
-    """What adaptation adds to the base logits.
+    """Change of the base logits by adaptation.
 
     Args:
         delta: (N, V) change of the logits; zero for a query without neighbours.

@@ -22,7 +22,7 @@ ROUNDING = 16  # units of rounding that half precision may be off by
 
 @dataclass(frozen=True, slots=True)
 class FoundHead:
-    """Where a model keeps its softmax layer, and what it does to the logits behind it.
+    """Softmax layer of a model, by the names of its parts, and what is done to the logits behind it.
 
     Args:
         module: that multiplies the hidden states.

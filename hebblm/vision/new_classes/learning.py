@@ -1,4 +1,4 @@
-"""One step of training, one reading of features, and what an optimizer remembers."""
+"""Training step, reading of features, and an optimizer's state."""
 
 from __future__ import annotations
 

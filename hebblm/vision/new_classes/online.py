@@ -1,4 +1,7 @@
-"""One pass over a stream of all classes (the paper's Tables "cifar-online", "pretrain" and "ablation", Fig. hyper)."""
+"""Online experiments: one pass over a stream of all classes.
+
+They are the paper's Tables "cifar-online", "pretrain" and "ablation", and Fig. hyper.
+"""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ START = 0.04  # of the peak, where onecycle begins
 
 @dataclass(frozen=True, slots=True)
 class Pretraining:
-    """Which pre-training is meant: everything that decides about its numbers.
+    """Identity of a pre-training: everything that decides about its numbers.
 
     Args:
         dataset: the pictures.

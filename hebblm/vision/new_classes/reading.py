@@ -1,4 +1,4 @@
-"""Predict, score, and only then observe: what every method makes of a network and what it remembers."""
+"""Reading loop of pictures: predict, score, and only then observe."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """What is known before the first picture.
+    """Memory and counts before the first picture.
 
     Args:
         keys: (m, D) features of the training pictures, as the network gave them when they were stored.
@@ -62,7 +62,7 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What methods read: after an epoch, or along a stream.
+    """Input of the methods: after an epoch, or along a stream.
 
     Args:
         blocks: the pictures to predict.
@@ -80,7 +80,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one method predicted.
+    """Predictions of one method.
 
     Args:
         classes: (n,) uint8 the likeliest class of each picture.

@@ -1,4 +1,4 @@
-"""What the experiments on new classes start from, and what they give."""
+"""Setup of the experiments on new classes, and the records of what they give."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def old_memory(start: Pretrained) -> Remembered:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one seed gave under one condition.
+    """Predictions of one seed under one condition.
 
     Args:
         condition: e.g. ``50`` old classes, or ``2:1``.
@@ -105,7 +105,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an experiment gave.
+    """Predictions of an experiment.
 
     Args:
         runs: by condition and seed.

@@ -1,4 +1,4 @@
-"""What a method costs in the online experiment, beside the network alone (the paper's Table "time")."""
+"""Cost of each method in the online experiment, beside the network alone (the paper's Table "time")."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WARM_UP_BLOCKS = 2
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """What was measured.
+    """Measured times of the methods.
 
     Args:
         values: hyper-parameters by method.

@@ -25,7 +25,7 @@ from hebblm.vision.tuning import best
 
 @dataclass(frozen=True, slots=True)
 class SeedOutcome:
-    """What one seed gave.
+    """Predictions of one seed.
 
     Args:
         seed: the seed.
@@ -46,7 +46,7 @@ class SeedOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run gave.
+    """Predictions of a run.
 
     Args:
         values: the hyper-parameters by method.

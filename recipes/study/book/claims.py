@@ -1,4 +1,4 @@
-"""What the paper claims of its methods, and whether a run bears it out: orders and signs, computed from the numbers."""
+"""Claims of the paper about its methods, and whether a run bears them out: orders and signs from the numbers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LEAST_SHARE = 0.1  # of the paper's stream that a run must have scored to be hel
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One claim beside one run.
+    """Claim of the paper beside one run.
 
     Args:
         text: what is claimed.

@@ -1,4 +1,4 @@
-"""Where the time of a call goes, by kind of operation."""
+"""Breakdown of a call's time by kind of operation."""
 
 from __future__ import annotations
 
