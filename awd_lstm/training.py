@@ -61,7 +61,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What a run reports as it goes: ``progress`` is the share done of all epochs."""
+    """Report of a run as it goes: ``progress`` is the share done of all epochs."""
 
     epoch: int
     progress: float

@@ -1,4 +1,4 @@
-"""What the commands share: frozen dataclasses as command lines, and one line instead of a traceback."""
+"""Frame of the commands: frozen dataclasses as command lines, and one line instead of a traceback."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class Main(Protocol):
 
 
 class Run(Protocol[C_contra]):
-    """What a command does with its options and the words that it was given; returns the exit status, None for 0."""
+    """Body of a command: takes its options and the words that it was given; returns the exit status, None for 0."""
 
     def __call__(self, config: C_contra, argv: list[str], /) -> int | None:
         """Run."""
 
 
 class _Formatter(RawDescriptionHelpFormatter, DefaultHelpFormatter):
-    """Show defaults and keep the line breaks of the example."""
+    """Help formatter that shows defaults and keeps the line breaks of the example."""
 
 
 def parse(config: type[C], argv: list[str] | None, *, prog: str, description: str, example: str) -> C:

@@ -39,7 +39,7 @@ PERMUTED_MNIST = "permuted-mnist"
 
 @dataclass(frozen=True)
 class VisionConfig:
-    """Which experiment, how large and where to.
+    """Options of an image experiment: which, how large and where to.
 
     Args:
         experiment: permuted-mnist (20 tasks one after the other, with EWC), incremental (fine-tune on old and new

@@ -1,4 +1,4 @@
-"""From results to what a researcher reads: typed JSON, tables, plots, documents."""
+"""Reports of results for a researcher: typed JSON, tables, plots, documents."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ SOURCE: str = _PRINTED["source"]
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What the paper prints for one scenario.
+    """Numbers that the paper prints for one scenario.
 
     Args:
         source: corpus of the base model.

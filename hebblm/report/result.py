@@ -62,7 +62,7 @@ class Forgetting:
 
 @dataclass(frozen=True, slots=True)
 class MethodResult:
-    """What one method scored on the whole stream.
+    """Numbers of one method on the whole stream.
 
     Args:
         nll: mean loss in nats per token.
@@ -105,7 +105,7 @@ class MethodResult:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Which model met which text, and under which policies.
+    """Record of a scenario: which model met which text, and under which policies.
 
     Args:
         kind: ``intra-domain`` or ``cross-domain``.
@@ -157,7 +157,7 @@ def scenario_label(source: str, target: str, split: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One evaluation: scenario, model, memory, provenance, a :class:`MethodResult` for every method, its time."""
+    """Result of an evaluation: scenario, model, memory, provenance, a :class:`MethodResult` a method, its time."""
 
     scenario: Scenario
     model: Mapping[str, Any]

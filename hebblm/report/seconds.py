@@ -1,4 +1,4 @@
-"""Where the time of a run went: what all methods wait for, what some of them share, and what each adds."""
+"""Time of a run by part: what all methods wait for, what some of them share, and what each adds."""
 
 from __future__ import annotations
 
