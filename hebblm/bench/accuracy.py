@@ -17,7 +17,7 @@ from hebblm.bench.problem import Batch
 EPS = 1e-3
 
 
-class Descent(TypedDict):
+class MbpaOptions(TypedDict):
     """Keyword arguments of MbPA."""
 
     lr: float
@@ -26,7 +26,7 @@ class Descent(TypedDict):
     rate: Rate
 
 
-def descent_of(lr: float, steps: int) -> Descent:
+def mbpa_options(lr: float, steps: int) -> MbpaOptions:
     """Return what MbPA is told at a relative rate."""
     return {"lr": lr, "steps": steps, "eps": EPS, "rate": "relative"}
 
@@ -45,11 +45,11 @@ def errors(batch: Batch, *, lr: float, steps: int) -> dict[str, float]:
         from the exact distribution (nats), the bias of the perplexity in per cent, the mean error of the plain thirty
         lines, and the share of queries whose neighbours' loss rose.
     """
-    descent = descent_of(lr, steps)
+    options = mbpa_options(lr, steps)
     wide = batch.double()
     base, wide_base = batch.head.logits(batch.hidden), wide.head.logits(wide.hidden)
-    fast = F.mbpa_delta(batch.hidden, batch.neighbors, batch.head, base, method="fast", **descent)
-    exact = F.mbpa_delta(wide.hidden, wide.neighbors, wide.head, wide_base, method="exact", **descent)
+    fast = F.mbpa_delta(batch.hidden, batch.neighbors, batch.head, base, method="fast", **options)
+    exact = F.mbpa_delta(wide.hidden, wide.neighbors, wide.head, wide_base, method="exact", **options)
     q = (base + fast.delta).double().log_softmax(1)
     p = (wide_base + exact.delta).log_softmax(1)
     given = (batch.hidden, batch.neighbors, batch.head)

@@ -11,7 +11,7 @@ from torch import Tensor
 from hebblm.adapt import functional as F
 from hebblm.adapt.functional.losses import mixture_losses
 from hebblm.bench import naive
-from hebblm.bench.accuracy import descent_of
+from hebblm.bench.accuracy import mbpa_options
 from hebblm.bench.adapt_cost import BETA, ETA, adaptation_row
 from hebblm.bench.configs import HEADS, AdaptConfig
 from hebblm.bench.machine import peak_resident_bytes
@@ -123,7 +123,7 @@ def _neighbors(config: AdaptConfig, rounds: Rounds) -> Row:
     for k in sizes:
         near = most.first(config.batch, k)
         given = (near.hidden, near.neighbors, near.head)
-        call = partial(F.mbpa_logits, *given, method="fast", **descent_of(lr, steps))
+        call = partial(F.mbpa_logits, *given, method="fast", **mbpa_options(lr, steps))
         turns[str(k)] = stopwatch(call, config.batch, rounds.device)
     timings = rounds.times(turns)
     cost = {float(name): timing.milliseconds().median for name, timing in timings.items()}
@@ -140,7 +140,7 @@ def head_rows(config: AdaptConfig, rounds: Rounds) -> Iterator[Row]:
         rounds: how they are timed.
     """
     steps, lr = max(zip(config.steps, config.rates(), strict=True))
-    descent = descent_of(lr, steps)
+    options = mbpa_options(lr, steps)
     for name in config.heads:
         classes, dim = HEADS[name]
         source = SyntheticSource(dim, classes, seed=config.seed, device=rounds.device)
@@ -148,9 +148,9 @@ def head_rows(config: AdaptConfig, rounds: Rounds) -> Iterator[Row]:
         given = (batch.hidden, batch.neighbors, batch.head)
         calls = {
             "head": partial(batch.head.logits, batch.hidden),
-            "fast_mbpa": partial(F.mbpa_logits, *given, **descent, method="fast"),
+            "fast_mbpa": partial(F.mbpa_logits, *given, **options, method="fast"),
             "fast_hebb": partial(
-                F.hebb_logits, *given, **descent, method="fast", eta=ETA, beta=BETA, counts=batch.counts
+                F.hebb_logits, *given, **options, method="fast", eta=ETA, beta=BETA, counts=batch.counts
             ),
             "mixture": partial(F.mixture_log_probs, *given, theta=THETA, gamma=GAMMA),
         }

@@ -14,7 +14,7 @@ from hebblm.adapt import checks
 from hebblm.adapt.checks import Rate, Scale
 from hebblm.adapt.functional.grouping import first_and_sum
 from hebblm.adapt.functional.kernel import Normalization, closeness
-from hebblm.adapt.functional.mbpa import Method, Optimizer, mbpa_delta
+from hebblm.adapt.functional.mbpa import Optimizer, Solver, mbpa_delta
 from hebblm.adapt.solvers.problem import key_products
 from hebblm.errors import UserError
 from hebblm.types import Neighbors, OutputHead
@@ -190,7 +190,7 @@ def hebb_logits(
     eps: float,
     hebbian_classes: Tensor | None = None,
     gate: Gate = "gated",
-    method: Method = "exact",
+    method: Solver = "exact",
     optimizer: Optimizer = "sgd",
     weighting: Literal["dynamic"] | float = "dynamic",
     mbpa: bool = True,

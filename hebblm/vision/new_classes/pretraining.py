@@ -192,7 +192,7 @@ def _train(
                 padding=settings.padding,
                 flip=settings.flip,
                 generator=generator(wanted.seed, f"epoch {epoch} of pre-training"),
-                rate=lambda step, epoch=epoch: rate_at(settings, epoch, step, steps),  # type: ignore[misc]
+                lr=lambda step, epoch=epoch: rate_at(settings, epoch, step, steps),  # type: ignore[misc]
                 progress=progress,
             )
             now = time.perf_counter()

@@ -12,11 +12,11 @@ from hebblm.adapt import Context
 from hebblm.adapt.safeguards import Safeguards
 from hebblm.memory import FlatMemory, RingMemory
 from hebblm.types import OutputHead
-from hebblm.vision.new_classes.methods import Method
+from hebblm.vision.new_classes.methods import ImageMethod
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class PictureBlock:
     """Pictures that one state of the network predicts.
 
     Args:
@@ -69,7 +69,7 @@ class Snapshot:
         remembered: the memory and counts to begin with.
     """
 
-    blocks: Sequence[Block]
+    blocks: Sequence[PictureBlock]
     remembered: Remembered
 
     @property
@@ -79,7 +79,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class Predicted:
     """Predictions of one method.
 
     Args:
@@ -100,14 +100,14 @@ class Reading:
 
 @torch.no_grad()
 def read(
-    blocks: Iterable[Block],
+    blocks: Iterable[PictureBlock],
     remembered: Remembered,
-    methods: Mapping[str, Method],
+    methods: Mapping[str, ImageMethod],
     *,
     k: int,
     observes: bool,
     progress: Callable[[int], None] = lambda pictures: None,
-) -> dict[str, Reading]:
+) -> dict[str, Predicted]:
     """Let every method predict every block; all of them share retrieval and adaptation.
 
     Args:
@@ -139,5 +139,6 @@ def read(
                 context.observe(block.hidden, block.labels, write=capacity != 0)
         progress(len(block.labels))
     return {
-        name: Reading(torch.cat(classes[name]), torch.cat(losses[name]), stabilized[name]) for name in methods
+        name: Predicted(torch.cat(classes[name]), torch.cat(losses[name]), stabilized[name])
+        for name in methods
     }

@@ -16,7 +16,7 @@ from hebblm.vision.new_classes.settings import (
 )
 from hebblm.vision.settings import Scale
 
-Scenario = Literal["incremental", "online"]
+Regime = Literal["incremental", "online"]
 
 SCALES: dict[Scale, ClassSettings] = {
     "smoke": ClassSettings(
@@ -74,7 +74,7 @@ the paper's phases. ``paper``: its sizes, for a GPU."""
 
 _FAMILIES = {"resnet50": "ResnetV1", "densenet": "Densenet", "mobilenetv2": "MobilenetV2"}
 # Table "cifar_parameter": Lr; theta, gamma; lambda, steps; beta, eta.
-_OPTIMA: dict[tuple[Scenario, str], tuple[str, str, str, str, str, str, str]] = {
+_OPTIMA: dict[tuple[Regime, str], tuple[str, str, str, str, str, str, str]] = {
     ("incremental", "ResnetV1"): ("5e-4", "1", "0.1", "1e-3", "5", "0.6", "1.5"),
     ("incremental", "Densenet"): ("1e-3", "1", "0.05", "1e-3", "10", "0.5", "0.5"),
     ("incremental", "MobilenetV2"): ("5e-4", "1", "0.05", "1e-3", "5", "0.5", "0.5"),
@@ -91,7 +91,7 @@ def family_of(backbone: str) -> str | None:
     return next((name for stem, name in _FAMILIES.items() if backbone.startswith(stem)), None)
 
 
-def paper_values(backbone: str, scenario: Scenario) -> dict[str, str]:
+def paper_values(backbone: str, regime: Regime) -> dict[str, str]:
     """Return the paper's optimum (its Table "cifar_parameter") by the names of the settings.
 
     Raises:
@@ -102,13 +102,13 @@ def paper_values(backbone: str, scenario: Scenario) -> dict[str, str]:
         raise UserError(
             f"the paper has no hyper-parameters for backbone {backbone!r}; use --hyperparameters tuned"
         )
-    lr, theta, gamma, rate, steps, beta, eta = _OPTIMA[scenario, family]
-    section = "increment" if scenario == "incremental" else "online"
+    lr, theta, gamma, mbpa_lr, steps, beta, eta = _OPTIMA[regime, family]
+    section = "increment" if regime == "incremental" else "online"
     return {
         f"{section}.lr": lr,
         "adaptation.mixture_theta": theta,
         "adaptation.mixture_gamma": gamma,
-        "adaptation.mbpa_lambda": rate,
+        "adaptation.mbpa_lambda": mbpa_lr,
         "adaptation.mbpa_steps": steps,
         "adaptation.hebb_beta": beta,
         "adaptation.hebb_eta": eta,
@@ -116,6 +116,6 @@ def paper_values(backbone: str, scenario: Scenario) -> dict[str, str]:
     }
 
 
-def scenario_of(experiment: str) -> Scenario:
+def regime_of(experiment: str) -> Regime:
     """Return which of the paper's two sets of hyper-parameters an experiment takes."""
     return "incremental" if experiment == "incremental" else "online"

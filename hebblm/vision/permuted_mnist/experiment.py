@@ -45,7 +45,7 @@ class SeedOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PermutedOutcome:
     """Predictions of a run.
 
     Args:
@@ -87,7 +87,7 @@ class PermutedMnist:
             "queries": points * settings.tune_tasks * settings.tune_samples,
         }
 
-    def run(self) -> Outcome:
+    def run(self) -> PermutedOutcome:
         """Run to the end, or finish what was interrupted.
 
         Raises:
@@ -103,7 +103,7 @@ class PermutedMnist:
                 tried = self._tune(progress) if settings.tuned else None
             values = settings.first() if tried is None else {name: best(tried[name]) for name in tried}
             seeds = divided([partial(self._run_seed, seed, values, progress) for seed in self._seeds])
-        return Outcome(values, tried, tuple(seeds))
+        return PermutedOutcome(values, tried, tuple(seeds))
 
     def _tested(self, tasks: int) -> int:
         """Return how many test samples one memory size adapts to after the first ``tasks`` tasks."""

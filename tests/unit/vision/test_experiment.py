@@ -9,7 +9,7 @@ import torch
 from hebblm.errors import UserError
 from hebblm.vision.permuted_mnist import chain as chain_module
 from hebblm.vision.permuted_mnist.chain import train_task
-from hebblm.vision.permuted_mnist.experiment import Outcome, PermutedMnist
+from hebblm.vision.permuted_mnist.experiment import PermutedMnist, PermutedOutcome
 from hebblm.vision.permuted_mnist.mlp import MLP
 from hebblm.vision.permuted_mnist.settings import PermutedSettings
 from hebblm.vision.permuted_mnist.tasks import TaskStream
@@ -33,7 +33,7 @@ def experiment(
     return PermutedMnist(setup(folder, settings, seeds))
 
 
-def same(one: Outcome, other: Outcome) -> bool:
+def same(one: PermutedOutcome, other: PermutedOutcome) -> bool:
     return one.values == other.values and all(
         torch.equal(a.predictions[name], b.predictions[name])
         for a, b in zip(one.seeds, other.seeds, strict=True)
