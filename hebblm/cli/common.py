@@ -36,7 +36,7 @@ class Main(Protocol):
         """Run."""
 
 
-class Run(Protocol[C_contra]):
+class Body(Protocol[C_contra]):
     """Body of a command: takes its options and the words that it was given; returns the exit status, None for 0."""
 
     def __call__(self, config: C_contra, argv: list[str], /) -> int | None:
@@ -111,10 +111,10 @@ def parse(config: type[C], argv: list[str] | None, *, prog: str, description: st
         raise UserError(f"{_innermost(error)} (see {prog} --help)") from error
 
 
-def options(prog: str, config: type[C], example: str) -> Callable[[Run[C]], Main]:
+def options(prog: str, config: type[C], example: str) -> Callable[[Body[C]], Main]:
     """Give a command its options, see :func:`parse`; its docstring is what its help says of it."""
 
-    def decorate(run: Run[C]) -> Main:
+    def decorate(run: Body[C]) -> Main:
         description = " ".join((run.__doc__ or "").split())
 
         def main(argv: list[str] | None = None) -> int:
@@ -126,7 +126,7 @@ def options(prog: str, config: type[C], example: str) -> Callable[[Run[C]], Main
     return decorate
 
 
-def command(prog: str, config: type[C], example: str) -> Callable[[Run[C]], Main]:
+def command(prog: str, config: type[C], example: str) -> Callable[[Body[C]], Main]:
     """Make a command of what it does: with options, and guarded."""
     return lambda run: guarded(prog)(options(prog, config, example)(run))
 

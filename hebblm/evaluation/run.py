@@ -26,8 +26,7 @@ from hebblm.evaluation.scenario import Scenario
 from hebblm.files import atomic_path, sha256
 from hebblm.locks import held
 from hebblm.ranks import ALONE, Ranks, all_threads
-from hebblm.report import Result
-from hebblm.report import Scenario as ScenarioRecord
+from hebblm.report import Result, ScenarioRecord
 from hebblm.report.gains import Bootstrap, lead
 from hebblm.report.inspect_data import NEIGHBORS_FILE
 from hebblm.report.logged import FILES

@@ -104,7 +104,7 @@ class MethodResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Scenario:
+class ScenarioRecord:
     """Record of a scenario: which model met which text, and under which policies.
 
     Args:
@@ -159,7 +159,7 @@ def scenario_label(source: str, target: str, split: str) -> str:
 class Result:
     """Result of an evaluation: scenario, model, memory, provenance, a :class:`MethodResult` a method, its time."""
 
-    scenario: Scenario
+    scenario: ScenarioRecord
     model: Mapping[str, Any]
     memory: Mapping[str, Any]
     provenance: Mapping[str, Any]
@@ -218,7 +218,7 @@ class Result:
                 f"{where} has schema {schema!r}, expected {SCHEMA!r}; give a file that hebblm-eval wrote"
             )
         document = decode(value, where)
-        for key, kind in (("scenario", Scenario), ("seconds", Seconds)):
+        for key, kind in (("scenario", ScenarioRecord), ("seconds", Seconds)):
             if key in document:
                 document[key] = read(kind, document[key], f"{where}.{key}")
         methods = document.get("methods")
