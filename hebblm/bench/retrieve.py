@@ -17,7 +17,7 @@ from hebblm.bench.machine import resident_bytes
 from hebblm.bench.record import Rounds, Row
 from hebblm.bench.source import Source, SyntheticSource, filled, open_source, read_together
 from hebblm.bench.timing import Turn, stopwatch
-from hebblm.memory import AnyMemory, FaissMemory, HybridMemory, MemoryConfig, build_memory, faiss_index
+from hebblm.memory import AnyMemory, MemoryConfig, build_memory, faiss_index
 from hebblm.memory.faiss_index import TrainedIndex
 
 CLASSES = 1000  # of the synthetic source; labels do not matter to a search
@@ -156,10 +156,8 @@ def index_call(memory: AnyMemory, k: int) -> Callable[[Tensor], object] | None:
 
 def trained_index(memory: AnyMemory, k: int) -> tuple[TrainedIndex | None, int]:
     """Return the trained index of a memory, None where it compares everything, and the candidates it is asked for."""
-    bulk = memory.bulk if isinstance(memory, HybridMemory) else memory  # what was there before the stream
-    if not isinstance(bulk, FaissMemory):
-        return None, 0
-    return bulk.refresh(), min(bulk.rescore * k, len(bulk))
+    trained = memory.refresh()
+    return trained, 0 if trained is None else min(memory.settings()["rescore"] * k, len(trained))
 
 
 def _build(config: RetrieveConfig, keys: Tensor, labels: Tensor) -> tuple[AnyMemory, float, int | None]:

@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from hebblm.adapt import checks
+from hebblm.adapt import EvalBatch, Rule, checks
 
 
 class Vocabulary(Protocol):
@@ -18,8 +18,8 @@ class Vocabulary(Protocol):
     def readable(self, inputs: Tensor, rows: int) -> Tensor:
         """Return ids (N,) that a model of ``rows`` rows can embed."""
 
-    def score(self, log_probs: Tensor, targets: Tensor) -> Tensor:
-        """Return the loss (N,) in nats of ``targets`` (N,) under head log-probabilities (N, rows)."""
+    def losses(self, rule: Rule, batch: EvalBatch, targets: Tensor) -> Tensor:
+        """Return the loss (N,) in nats of ``targets`` (N,) by a rule."""
 
     def new_rows(self, targets: Tensor, rows: int) -> int:
         """Return how many rows the head needs once ``targets`` were observed."""
@@ -33,9 +33,9 @@ class UnionVocabulary:
         """Return the ids as they are."""
         return inputs
 
-    def score(self, log_probs: Tensor, targets: Tensor) -> Tensor:
-        """Return ``-log P(target)``."""
-        return -log_probs.gather(1, targets[:, None]).squeeze(1)
+    def losses(self, rule: Rule, batch: EvalBatch, targets: Tensor) -> Tensor:
+        """Return the rule's own losses, which take less than its whole distribution."""
+        return rule.score(batch, targets)
 
     def new_rows(self, targets: Tensor, rows: int) -> int:
         """Nothing to add."""
@@ -78,6 +78,10 @@ class OpenVocabulary:
         full = torch.cat([log_probs, each.expand(-1, unseen)], 1)
         full[:, self.unk] += math.log1p(-self.share)
         return full
+
+    def losses(self, rule: Rule, batch: EvalBatch, targets: Tensor) -> Tensor:
+        """Return the losses under :meth:`distribution` of what the rule predicts."""
+        return self.score(rule.log_probs(batch), targets)
 
     def score(self, log_probs: Tensor, targets: Tensor) -> Tensor:
         """Return what gathering from :meth:`distribution` gives, without forming it."""

@@ -106,7 +106,7 @@ def load_memory(
     store = read_entries(manifest, folder, mmap=mmap, device=where)
     if manifest.kind == "ring" and manifest.capacity is not None:
         return RingMemory.over(store, manifest.capacity)
-    bulk: FlatMemory | FaissMemory
+    bulk: AnyMemory
     if index is None:
         bulk = FlatMemory.over(store)
     else:

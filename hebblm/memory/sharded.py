@@ -10,7 +10,6 @@ from torch import Tensor
 
 from hebblm.memory.arrays import GrowingArray
 from hebblm.memory.base import AnyMemory
-from hebblm.memory.exact import RingMemory
 from hebblm.memory.faiss_index import TrainedIndex
 from hebblm.memory.gather import gather
 from hebblm.memory.nearest import Ranked
@@ -40,7 +39,7 @@ class ShardedMemory(AnyMemory):
     kind = "sharded"
 
     def __init__(self, own: AnyMemory, ranks: Ranks) -> None:
-        if isinstance(own, RingMemory):
+        if own.forgets:
             raise TypeError("a memory that forgets cannot be kept in pieces")
         self._own = own
         self._ranks = ranks
