@@ -35,11 +35,6 @@ def mbpa_options(lr: float, steps: int) -> MbpaOptions:
 def errors(batch: Batch, *, lr: float, steps: int) -> dict[str, float]:
     """Compare the fast form of MbPA, as it runs, with the exact form in double precision.
 
-    Args:
-        batch: the queries.
-        lr: learning rate.
-        steps: number of steps.
-
     Returns:
         Mean and largest absolute error of the target's loss (nats), the mean Kullback-Leibler divergence of the fast
         from the exact distribution (nats), the bias of the perplexity in per cent, the mean error of the plain thirty

@@ -32,12 +32,7 @@ def case_count(config: AdaptConfig) -> int:
 
 
 def measure(config: AdaptConfig, rounds: Rounds) -> Iterator[Row]:
-    """Return one row a source and number of steps, one a source for the cache, one over K, a network's, large heads'.
-
-    Args:
-        config: sizes and settings.
-        rounds: how they are timed.
-    """
+    """Return a row for each source and number of steps, each source's cache, several K, a network and large heads."""
     sources = _sources(config, rounds.device)  # now, not with the first row: a corpus may have to be prepared
     return _rows(config, sources, rounds)
 
@@ -133,12 +128,7 @@ def _neighbors(config: AdaptConfig, rounds: Rounds) -> Row:
 
 @torch.no_grad()
 def head_rows(config: AdaptConfig, rounds: Rounds) -> Iterator[Row]:
-    """Yield one row a named layer: its product, MbPA, Hebb and Mixture, each from hidden states to logits.
-
-    Args:
-        config: names, K and steps.
-        rounds: how they are timed.
-    """
+    """Yield one row a named layer: its product, MbPA, Hebb and Mixture, each from hidden states to logits."""
     steps, lr = max(zip(config.steps, config.rates(), strict=True))
     options = mbpa_options(lr, steps)
     for name in config.heads:

@@ -37,10 +37,6 @@ def case_count(config: EvalConfig) -> int:
 def measure(config: EvalConfig, rounds: Rounds) -> Iterator[Row]:
     """Return one row a memory size, smallest first, then the price of currency, the stream, many streams, dynamic
     evaluation.
-
-    Args:
-        config: sizes and settings.
-        rounds: how they are timed.
     """
     source, workload = _open(config, rounds.device)
     methods = method_settings()

@@ -30,12 +30,7 @@ def case_count(config: RetrieveConfig) -> int:
 
 
 def measure(config: RetrieveConfig, rounds: Rounds) -> Iterator[Row]:
-    """Return one row a source and size of the memory.
-
-    Args:
-        config: sizes and settings.
-        rounds: how they are timed.
-    """
+    """Return one row a source and size of the memory."""
     found: list[Callable[[], States]] = []
     if config.checkpoint is not None:
         model = open_source(config.checkpoint, config.corpus, rounds.device)
@@ -141,12 +136,7 @@ def _retrieval(config: RetrieveConfig, states: States, entries: int, rounds: Rou
 
 
 def index_call(memory: AnyMemory, k: int) -> Callable[[Tensor], object] | None:
-    """Return the part of a search that a trained index does, None where there is none.
-
-    Args:
-        memory: what is searched.
-        k: neighbours wanted, K.
-    """
+    """Return the part of a search that a trained index does, None where there is none."""
     trained, candidates = trained_index(memory, k)
     if trained is None:
         return None

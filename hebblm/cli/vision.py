@@ -23,7 +23,7 @@ from hebblm.provenance import command_line, provenance
 from hebblm.ranks import current, leads, opened, size
 from hebblm.text.download import cache_dir, data_dirs
 from hebblm.vision.new_classes.scales import SCALES as CLASS_SCALES
-from hebblm.vision.new_classes.scales import paper_values, regime_of
+from hebblm.vision.new_classes.scales import paper_values
 from hebblm.vision.permuted_mnist.settings import PAPER, SCALES
 from hebblm.vision.seeds import check_seeds
 from hebblm.vision.settings import Scale
@@ -136,11 +136,7 @@ def _class_settings(config: VisionConfig) -> ClassSettings:
     """
     own = {} if config.backbone is None else {"backbone": config.backbone}
     settings = CLASS_SCALES[config.scale].changed(own)
-    fixed = (
-        paper_values(settings.backbone, regime_of(config.experiment))
-        if config.hyperparameters == "paper"
-        else {}
-    )
+    fixed = paper_values(settings.backbone, config.experiment) if config.hyperparameters == "paper" else {}
     return settings.changed({**fixed, **parse_settings(config.set)})
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,8 +23,7 @@ Gate = Literal["gated", "literal"]
 COUNT_EDGES = (1, 2, 4, 8, 16, 32, 64)  # between the ranges of counts that have a weight of their own
 
 
-@dataclass(frozen=True, slots=True)
-class HebbianTerm:
+class HebbianTerm(NamedTuple):
     """The Hebbian term in the logits of the neighbours' labels; entries of one label carry the same values.
 
     Args:

@@ -32,11 +32,6 @@ class ImageMethod:
     capacity: int | None = None
 
 
-def ring_names(settings: AdaptationSettings) -> tuple[str, ...]:
-    """Return the names of the methods with a memory of fixed size."""
-    return tuple(f"hebb-{capacity}" for capacity in settings.rings)
-
-
 def grids(lr: tuple[float, ...], settings: AdaptationSettings) -> dict[str, dict[str, tuple[float, ...]]]:
     """Return the values to choose from by method and hyper-parameter; ``lr`` are those of training."""
     beta, eta = settings.hebb_beta, settings.hebb_eta

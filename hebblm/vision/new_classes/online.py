@@ -13,7 +13,7 @@ from types import MappingProxyType
 from torch import Tensor
 
 from hebblm.ranks import current
-from hebblm.vision.new_classes.methods import METHODS, VARIANTS, methods_of, ring_names
+from hebblm.vision.new_classes.methods import METHODS, VARIANTS, methods_of
 from hebblm.vision.new_classes.pretraining import Pretrained
 from hebblm.vision.new_classes.reading import PictureBlock, Snapshot
 from hebblm.vision.new_classes.settings import SensitivitySettings
@@ -65,7 +65,8 @@ def run_ablation(setup: ClassSetup) -> Outcome:
     Raises:
         UserError: as :func:`run_online`.
     """
-    return run_online(setup, ("mbpa", *VARIANTS, *ring_names(setup.settings.adaptation), "hebb"))
+    rings = (f"hebb-{capacity}" for capacity in setup.settings.adaptation.rings)
+    return run_online(setup, ("mbpa", *VARIANTS, *rings, "hebb"))
 
 
 def run_sensitivity(setup: ClassSetup) -> Outcome:

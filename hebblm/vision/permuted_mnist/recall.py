@@ -131,12 +131,7 @@ def recall(
     return Adapted(
         torch.cat([part.base_logits for part in parts]),
         torch.cat([part.delta for part in parts]),
-        HebbianTerm(
-            torch.cat([part.term.labels for part in parts]),
-            torch.cat([part.term.values for part in parts]),
-            torch.cat([part.term.present for part in parts]),
-            torch.cat([part.term.first for part in parts]),
-        ),
+        HebbianTerm(*map(torch.cat, zip(*(part.term for part in parts), strict=True))),
         torch.cat([part.rose for part in parts]),
     )
 
