@@ -26,7 +26,7 @@ def clock_of(device: torch.device) -> Clock:
 
 @dataclass(eq=False, slots=True)
 class Work:
-    """Some work, told apart by identity.
+    """Piece of work, told apart by identity.
 
     Args:
         name: for a reader; pieces of the same kind share it.
@@ -51,7 +51,7 @@ class Work:
 
 
 class Stopwatch:
-    """Times work that may contain other work.
+    """Timer of work that may contain other work.
 
     Args:
         clock: in seconds.

@@ -33,7 +33,7 @@ COUNTS = ("rose", "stabilized")
 
 
 class Observer(Protocol):
-    """Sees every mini-batch before its labels are learned from; no method's score depends on it."""
+    """Observer of every mini-batch before its labels are learned from; no method's score depends on it."""
 
     def watch(self, batch: EvalBatch, targets: Tensor) -> None:
         """Look at a mini-batch and its labels (N,)."""

@@ -13,7 +13,7 @@ from hebblm.adapt import EvalBatch, Rule, checks
 
 
 class Vocabulary(Protocol):
-    """Turns a head's log-probabilities into those of everything that can occur."""
+    """Policy that turns a head's probabilities into losses of everything that can occur."""
 
     def readable(self, inputs: Tensor, rows: int) -> Tensor:
         """Return ids (N,) that a model of ``rows`` rows can embed."""

@@ -21,7 +21,7 @@ State = dict[str, Tensor]
 
 
 class Base(Protocol):
-    """Reads a stream once, in order, or several side by side."""
+    """Reader of a stream, once and in order, or of several side by side."""
 
     @property
     def head(self) -> OutputHead:

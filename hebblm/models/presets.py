@@ -1,4 +1,4 @@
-"""Named ways to get a base model: an architecture and a training recipe."""
+"""Presets of base models: an architecture and a training recipe each."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _NAMED = 4  # parts in the short form
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Something that took time.
+    """Part of a run's time.
 
     Args:
         kind: ``run`` for all methods, ``shared`` by those that rest on it, or ``method``, one's own.

@@ -18,7 +18,7 @@ MARGIN = 0.9  # room for what the power method leaves out
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Minimise ``-sum_k w_k log P(y_k | h_k)`` over a query's own copy of the head (Eq. 5).
+    """Softmax problem of each query: ``-sum_k w_k log P(y_k | h_k)`` over its own copy of the head (Eq. 5).
 
     Args:
         head: the base head, weight (V, D) and bias (V,) or None; it stays as it is.

@@ -25,7 +25,7 @@ BETWEEN = "between operations"
 
 
 class OperationTimes(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Times every operation that runs within it.
+    """Times of every operation that runs within it.
 
     Args:
         device: whose queue is waited for before and after each.
