@@ -88,7 +88,7 @@ class DiskMemory(FaissMemory):
             self._store.release()
             found.append(super().nearest(some, k))
         self._store.release()
-        return Ranked(torch.cat([f.distances for f in found]), torch.cat([f.ids for f in found]))
+        return Ranked(*map(torch.cat, zip(*found, strict=True)))
 
     def refresh(self) -> TrainedIndex | None:
         """Bring the index up to date with the entries; None while search is exact."""

@@ -116,10 +116,7 @@ def layers_of(state: base.State) -> State:
 def gradient_mean_squares(model: AWDLSTM, train: Ids, segment: int) -> list[Tensor]:
     """Return the mean over training segments of the squared gradient of a segment's mean loss, by parameter.
 
-    Args:
-        model: in evaluation mode.
-        train: (T,) training ids, read as 20 parallel streams.
-        segment: tokens a step.
+    The ids (T,) are read as 20 parallel streams by a model in evaluation mode, ``segment`` tokens a step.
     """
     streams = ParallelStreams(train, min(20, max(1, len(train) // 2)))
     parameters = list(model.parameters())

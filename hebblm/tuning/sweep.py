@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from torch import Tensor
 
 from hebblm.adapt.block import Block
 from hebblm.evaluation.hyperparameters import Hyperparameters
+from hebblm.evaluation.loop import Progress
 from hebblm.evaluation.pace import Pace
 from hebblm.evaluation.parts import STATE, Parts, placed, prefixed, unpacked_state
 from hebblm.evaluation.scenario import Scenario
@@ -36,7 +37,6 @@ from hebblm.text.download import cache_dir
 SCHEMA = "hebblm-sweep/1"
 PART = 5_000  # tokens a part, about
 LIMIT_BYTES = 4 << 30  # of all sweeps in the cache
-Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)

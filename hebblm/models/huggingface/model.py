@@ -130,14 +130,8 @@ class HuggingFaceModel:
     ) -> Iterator[Segment]:
         """Read a training stream in windows, several at a time; its segments hold every label but the first, once.
 
-        Each window begins with the ``context - stride`` tokens before it, whose states are thrown away.
-
-        Args:
-            ids: (T,) the stream.
-            done: segments that were read before.
-            state: not needed.
-            rank: of several processes, over which a segment's windows are divided in their order.
-            ranks: how many they are.
+        Each window begins with the ``context - stride`` tokens before it, whose states are thrown away. Several
+        processes divide a segment's windows in their order.
         """
         total, device = len(ids) - 1, self.head.weight.device
         stream = torch.from_numpy(np.asarray(ids, dtype=np.int64))
@@ -175,9 +169,7 @@ class HuggingFaceModel:
     def mean_squares(self, train: Ids, segment: int) -> list[Tensor]:
         """Return the mean square of the gradient of a segment's mean loss, by parameter of :meth:`base`.
 
-        Args:
-            train: (T,) training ids, read as 20 rows, each segment behind the one before it.
-            segment: tokens a step.
+        The ids (T,) are read as 20 rows, each segment behind the one before it.
         """
         rows = min(STREAMS, max(1, len(train) // (2 * segment + 1)))
         width = len(train) // rows

@@ -133,14 +133,10 @@ def training_tensors(classifier: Classifier, optimizer: torch.optim.Optimizer) -
     return tensors
 
 
-def restore(
-    classifier: Classifier, optimizer: torch.optim.Optimizer | None, tensors: Mapping[str, Tensor]
-) -> None:
-    """Undo :func:`training_tensors`; without an optimizer, for the network alone."""
+def restore(classifier: Classifier, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """Undo :func:`training_tensors`."""
     weights = {name.removeprefix(MODEL): value for name, value in tensors.items() if name.startswith(MODEL)}
     classifier.load_state_dict(weights)
-    if optimizer is None:
-        return
     parameters = dict(classifier.named_parameters())
     for name, value in tensors.items():
         kind, _, owner = name.partition(".")
