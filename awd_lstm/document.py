@@ -1,4 +1,4 @@
-"""What a checkpoint says of itself: its JSON document, read without loading torch."""
+"""JSON document of a checkpoint, read without loading torch."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Training(TypedDict, total=False):
 
 
 class _Document(TypedDict, total=False):
-    """What is asked of a document, where it has it."""
+    """Keys of a document, where it has them."""
 
     format: str
     config: dict[str, Any]

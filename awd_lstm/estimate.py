@@ -1,4 +1,4 @@
-"""How long a training run would take on this machine, measured before it starts."""
+"""Estimate of a training run's time on this machine, measured before it starts."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ NewRows = Literal["zero", "uniform", "mean"]
 
 
 class Output(NamedTuple):
-    """What a forward pass gives.
+    """Output of a forward pass.
 
     ``hidden`` (B, T, D) is what the softmax head multiplies; ``raw`` (B, T, D) the same before output dropout
     (equal to ``hidden`` outside training); ``state`` goes into the next call.
@@ -33,7 +33,7 @@ class Output(NamedTuple):
 
 
 class LSTMLayer(nn.Module):
-    """One LSTM layer whose hidden-to-hidden matrix is dropped out anew in every training pass.
+    """LSTM layer whose hidden-to-hidden matrix is dropped out anew in every training pass.
 
     ``products`` is the type that a training pass computes in; weights, and all that is not trained, stay as they are.
     """

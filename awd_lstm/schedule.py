@@ -1,4 +1,4 @@
-"""What is random or scheduled in training: segment lengths and learning rates."""
+"""Random and scheduled parts of training: segment lengths and learning rates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 
 @dataclass(frozen=True, slots=True)
 class TrainingConfig:
-    """How a model is trained.
+    """Options of training.
 
     Args:
         batch_size: parallel streams.

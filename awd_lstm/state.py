@@ -1,4 +1,4 @@
-"""Everything a training run needs to go on exactly where it was killed, in one atomically written file."""
+"""State with which a killed training run goes on exactly where it was, in one atomically written file."""
 
 from __future__ import annotations
 

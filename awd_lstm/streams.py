@@ -1,4 +1,4 @@
-"""One long token stream cut into parallel streams and segments."""
+"""Parallel streams and segments cut from one long token stream."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What a run reports as it goes: ``progress`` is the share done of all epochs."""
+    """Report of a run as it goes: ``progress`` is the share done of all epochs."""
 
     epoch: int
     progress: float
@@ -71,7 +71,7 @@ class Event:
 
 
 class Trainer:
-    """Train an AWD-LSTM in ``folder``, or go on with the run that was interrupted there.
+    """Training run of an AWD-LSTM in ``folder``, begun there or gone on with where it was interrupted.
 
     The folder receives ``training.safetensors`` (the whole state, every ``save_every`` seconds) and the
     checkpoint of the best validation loss. The loss curve of a killed and resumed run equals that of an

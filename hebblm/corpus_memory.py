@@ -162,7 +162,7 @@ def _entries(model: TrainedModel, vocabulary: Vocabulary, ids: np.ndarray[Any, A
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a folder holds: a memory by itself, or a reader's with its words.
+    """Content of a folder: a memory by itself, or a reader's with its words.
 
     Args:
         folder: of the memory.

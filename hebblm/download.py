@@ -57,7 +57,7 @@ def download(name: str, target: Path, *, place: str, mirrored: str, urls: Sequen
 
 
 class _DownloadBar:
-    """What pooch asks of a progress bar, drawn like every other one, once the first bytes are there."""
+    """Progress bar as pooch asks for it, drawn like every other one, once the first bytes are there."""
 
     def __init__(self, name: str) -> None:
         self.total = 0

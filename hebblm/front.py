@@ -248,7 +248,7 @@ def _one_stream(config: ScenarioConfig, why: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What was asked for, checked without loading torch.
+    """Arguments of a front-door call, checked without loading torch.
 
     Args:
         config: the scenario.

@@ -1,4 +1,4 @@
-"""Where the data stands that comes with hebblm: in a checkout, or below the prefix of an installation."""
+"""Location of the data that comes with hebblm: in a checkout, or below the prefix of an installation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One process at a time: what two commands would write to one place is made by the first and used by the second."""
+"""Locks between processes: what two commands would write to one place is made by the first, used by the second."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One look for every progress bar: description, share done, time taken, time left; on standard error."""
+"""Progress bars of one look: description, share done, time taken, time left; on standard error."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NUMBERS = 74  # columns for a description and the numbers, before a bar may be l
 
 
 class Description(ProgressColumn):
-    """What is done, on one line: the only part of a bar that is cut where the terminal is too narrow."""
+    """Description of what is done, on one line: the only part of a bar that is cut where the terminal is too narrow."""
 
     def render(self, task: Task) -> Text:
         """Return the description, with an ellipsis where it does not fit."""

@@ -1,4 +1,4 @@
-"""Where a number comes from: command, commit, versions, device, seed."""
+"""Provenance of a number: command, commit, versions, device, seed."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def share(count: int, part: int, parts: int) -> range:
 
 @dataclass(slots=True)
 class Traffic:
-    """What this rank sent.
+    """Bytes and time of what this rank sent.
 
     Args:
         sent: bytes, to other ranks.

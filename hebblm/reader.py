@@ -29,7 +29,7 @@ from hebblm.text.vocabulary import Encoded, Vocabulary
 
 
 class Reader:
-    """Reads a text once, in order, and remembers it.
+    """Reader of a text, once and in order, that remembers it.
 
     Every token is predicted from what was learned before its interval; when an interval of ``update_every`` tokens has
     been scored, or a call of :meth:`read` ends, its hidden states and words go into the memory, and words met for the

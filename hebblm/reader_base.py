@@ -1,4 +1,4 @@
-"""What a reader reads with: the base as trained, or that of dynamic evaluation with the trained one beside it."""
+"""Base of a reader: the one as trained, or that of dynamic evaluation with the trained one beside it."""
 
 from __future__ import annotations
 

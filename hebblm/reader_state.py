@@ -1,4 +1,4 @@
-"""What a reader knows, in a folder: memory, new words, and its place in the text."""
+"""State of a reader in a folder: memory, new words, and its place in the text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WEIGHT = "weight."
 
 
 class _Document(msgspec.Struct):
-    """What is read of :data:`READER`."""
+    """Keys of :data:`READER`."""
 
     words: list[str]
     place_sha256: str
@@ -40,7 +40,7 @@ class _Document(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """What a memory belongs to.
+    """Model and dictionary that a memory belongs to.
 
     Args:
         model: hash of the weights.

@@ -19,7 +19,7 @@ from hebblm.text.vocabulary import Encoded
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What texts are read with.
+    """Reading of texts: the base, what is learned, and the rule that is scored.
 
     Args:
         base: reads as many streams as there are texts.

@@ -1,4 +1,4 @@
-"""What a text was worth to a reader: the loss of each token, in nats."""
+"""Scores of a text that was read: the loss of each token, in nats."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Scores:
 
 @dataclass(slots=True)
 class Totals:
-    """What the scores of a text's parts come to; none of them is held.
+    """Sums of the scores of a text's parts; none of them is held.
 
     Args:
         tokens: T.

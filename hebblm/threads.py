@@ -1,4 +1,4 @@
-"""How OpenMP's threads wait for each other: briefly, so that a busy machine does not stand still."""
+"""Waiting policy of OpenMP's threads: brief, so that a busy machine does not stand still."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One set of values for every model: the point of each grid that is best over several texts, and what it costs on each.
+"""Common values for every model: the point of each grid that is best over several texts, and what it costs on each.
 
     python recipes/defaults.py TUNED.JSON... --transfer OTHER.JSON... --output recipes/results/defaults.json
 

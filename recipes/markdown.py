@@ -1,4 +1,4 @@
-"""What the pages that are written from results share: a table's body, and what made a result."""
+"""Parts of the pages that are written from results: a table's body, and what made a result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an interrupted training has come to, as JSON: ``python recipes/training_progress.py FOLDER --output FILE``."""
+"""Losses of an interrupted training, as JSON: ``python recipes/training_progress.py FOLDER --output FILE``."""
 
 from __future__ import annotations
 

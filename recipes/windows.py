@@ -1,4 +1,4 @@
-"""How long the cache's window should be: its loss by window on validation text, and what each window loses to the best.
+"""Choice of the cache's window: its loss by window on validation text, and what each window loses to the best.
 
     python -m recipes.windows --json recipes/defaults/windows.json
 

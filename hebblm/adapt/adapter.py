@@ -9,7 +9,7 @@ from hebblm.adapt.methods.rule import Rule
 
 
 class ContextAdapter:
-    """Predict by a rule from a context; several adapters may share one, and with it forward pass and retrieval.
+    """Adapter of one rule in a context; several may share one, and with it forward pass and retrieval.
 
     Sharing means that one of them is updated for all: :func:`hebblm.evaluation.loop.evaluate` does so.
 

@@ -33,7 +33,7 @@ SEARCH = "neighbors"
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """What a scored mini-batch leaves behind.
+    """Scored mini-batch as it is learned from.
 
     Args:
         hidden: (N, D).

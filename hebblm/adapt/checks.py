@@ -1,4 +1,4 @@
-"""What the equations accept: each check names the offending value and the remedy."""
+"""Range checks of hyper-parameters: each names the offending value and the remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the adapters of one run share: head, memory, counts, and what is kept of each stream."""
+"""State that the adapters of one run share: head, memory, counts, and what is kept of each stream."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Trail:
-    """What a context keeps of one stream.
+    """State kept of one stream.
 
     Args:
         recent: its latest pairs.

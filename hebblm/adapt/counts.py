@@ -1,4 +1,4 @@
-"""How often a class was seen when a query comes, looked up for the classes that matter to it."""
+"""Class counts as of each query, looked up for the classes that matter to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a query before its label: what the shares of a gate depend on."""
+"""Features of a query, known before its label: what the shares of a gate depend on."""
 
 from __future__ import annotations
 

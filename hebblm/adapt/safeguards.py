@@ -1,4 +1,4 @@
-"""What happened to the queries of a mini-batch while they were adapted."""
+"""Counts of the queries whose adaptation rose or was stabilised, noted mini-batch by mini-batch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hebblm.adapt.methods.rule import Rule
 
 @dataclass(frozen=True, slots=True)
 class Safeguards:
-    """What is counted of an adaptation.
+    """Outcome of an adaptation, query by query.
 
     Args:
         rose: (N,) bool, the neighbours' loss rose.

@@ -13,7 +13,7 @@ from hebblm.adapt.block import Block
 
 @dataclass(frozen=True, slots=True)
 class WindowView:
-    """What a mini-batch finds in a window.
+    """View of a window from a mini-batch.
 
     Args:
         products: (N, W) ``h_k . h``.

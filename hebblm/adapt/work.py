@@ -1,4 +1,4 @@
-"""What a mini-batch's work costs, where some of it is done once for many: each piece is timed, and who rests on it."""
+"""Timer of a mini-batch's work, where some of it is done once for many: each piece, and who rests on it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def clock_of(device: torch.device) -> Clock:
 
 @dataclass(eq=False, slots=True)
 class Work:
-    """Some work, told apart by identity.
+    """Piece of work, told apart by identity.
 
     Args:
         name: for a reader; pieces of the same kind share it.
@@ -51,7 +51,7 @@ class Work:
 
 
 class Stopwatch:
-    """Times work that may contain other work.
+    """Timer of work that may contain other work.
 
     Args:
         clock: in seconds.

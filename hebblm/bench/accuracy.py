@@ -1,4 +1,4 @@
-"""How far the fast form of MbPA is from the exact one, and that from the plain one."""
+"""Errors of the fast form of MbPA beside the exact one, and of that beside the plain one."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from hebblm.bench.problem import Batch
 EPS = 1e-3
 
 
-class Descent(TypedDict):
-    """What MbPA is told."""
+class MbpaOptions(TypedDict):
+    """Keyword arguments of MbPA."""
 
     lr: float
     steps: int
@@ -26,7 +26,7 @@ class Descent(TypedDict):
     rate: Rate
 
 
-def descent_of(lr: float, steps: int) -> Descent:
+def mbpa_options(lr: float, steps: int) -> MbpaOptions:
     """Return what MbPA is told at a relative rate."""
     return {"lr": lr, "steps": steps, "eps": EPS, "rate": "relative"}
 
@@ -35,21 +35,16 @@ def descent_of(lr: float, steps: int) -> Descent:
 def errors(batch: Batch, *, lr: float, steps: int) -> dict[str, float]:
     """Compare the fast form of MbPA, as it runs, with the exact form in double precision.
 
-    Args:
-        batch: the queries.
-        lr: learning rate.
-        steps: number of steps.
-
     Returns:
         Mean and largest absolute error of the target's loss (nats), the mean Kullback-Leibler divergence of the fast
         from the exact distribution (nats), the bias of the perplexity in per cent, the mean error of the plain thirty
         lines, and the share of queries whose neighbours' loss rose.
     """
-    descent = descent_of(lr, steps)
+    options = mbpa_options(lr, steps)
     wide = batch.double()
     base, wide_base = batch.head.logits(batch.hidden), wide.head.logits(wide.hidden)
-    fast = F.mbpa_delta(batch.hidden, batch.neighbors, batch.head, base, method="fast", **descent)
-    exact = F.mbpa_delta(wide.hidden, wide.neighbors, wide.head, wide_base, method="exact", **descent)
+    fast = F.mbpa_delta(batch.hidden, batch.neighbors, batch.head, base, method="fast", **options)
+    exact = F.mbpa_delta(wide.hidden, wide.neighbors, wide.head, wide_base, method="exact", **options)
     q = (base + fast.delta).double().log_softmax(1)
     p = (wide_base + exact.delta).log_softmax(1)
     given = (batch.hidden, batch.neighbors, batch.head)

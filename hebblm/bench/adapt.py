@@ -11,7 +11,7 @@ from torch import Tensor
 from hebblm.adapt import functional as F
 from hebblm.adapt.functional.losses import mixture_losses
 from hebblm.bench import naive
-from hebblm.bench.accuracy import descent_of
+from hebblm.bench.accuracy import mbpa_options
 from hebblm.bench.adapt_cost import BETA, ETA, adaptation_row
 from hebblm.bench.configs import HEADS, AdaptConfig
 from hebblm.bench.machine import peak_resident_bytes
@@ -32,12 +32,7 @@ def case_count(config: AdaptConfig) -> int:
 
 
 def measure(config: AdaptConfig, rounds: Rounds) -> Iterator[Row]:
-    """Return one row a source and number of steps, one a source for the cache, one over K, a network's, large heads'.
-
-    Args:
-        config: sizes and settings.
-        rounds: how they are timed.
-    """
+    """Return a row for each source and number of steps, each source's cache, several K, a network and large heads."""
     sources = _sources(config, rounds.device)  # now, not with the first row: a corpus may have to be prepared
     return _rows(config, sources, rounds)
 
@@ -123,7 +118,7 @@ def _neighbors(config: AdaptConfig, rounds: Rounds) -> Row:
     for k in sizes:
         near = most.first(config.batch, k)
         given = (near.hidden, near.neighbors, near.head)
-        call = partial(F.mbpa_logits, *given, method="fast", **descent_of(lr, steps))
+        call = partial(F.mbpa_logits, *given, method="fast", **mbpa_options(lr, steps))
         turns[str(k)] = stopwatch(call, config.batch, rounds.device)
     timings = rounds.times(turns)
     cost = {float(name): timing.milliseconds().median for name, timing in timings.items()}
@@ -133,14 +128,9 @@ def _neighbors(config: AdaptConfig, rounds: Rounds) -> Row:
 
 @torch.no_grad()
 def head_rows(config: AdaptConfig, rounds: Rounds) -> Iterator[Row]:
-    """Yield one row a named layer: its product, MbPA, Hebb and Mixture, each from hidden states to logits.
-
-    Args:
-        config: names, K and steps.
-        rounds: how they are timed.
-    """
+    """Yield one row a named layer: its product, MbPA, Hebb and Mixture, each from hidden states to logits."""
     steps, lr = max(zip(config.steps, config.rates(), strict=True))
-    descent = descent_of(lr, steps)
+    options = mbpa_options(lr, steps)
     for name in config.heads:
         classes, dim = HEADS[name]
         source = SyntheticSource(dim, classes, seed=config.seed, device=rounds.device)
@@ -148,9 +138,9 @@ def head_rows(config: AdaptConfig, rounds: Rounds) -> Iterator[Row]:
         given = (batch.hidden, batch.neighbors, batch.head)
         calls = {
             "head": partial(batch.head.logits, batch.hidden),
-            "fast_mbpa": partial(F.mbpa_logits, *given, **descent, method="fast"),
+            "fast_mbpa": partial(F.mbpa_logits, *given, **options, method="fast"),
             "fast_hebb": partial(
-                F.hebb_logits, *given, **descent, method="fast", eta=ETA, beta=BETA, counts=batch.counts
+                F.hebb_logits, *given, **options, method="fast", eta=ETA, beta=BETA, counts=batch.counts
             ),
             "mixture": partial(F.mixture_log_probs, *given, theta=THETA, gamma=GAMMA),
         }

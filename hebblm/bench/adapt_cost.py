@@ -1,4 +1,4 @@
-"""One case of MbPA and Hebb: the cost of every form, and the error of the fast one."""
+"""Measurement of one case of MbPA and Hebb: the cost of every form, and the error of the fast one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hebblm.adapt import functional as F
 from hebblm.bench import naive
-from hebblm.bench.accuracy import EPS, descent_of, errors, naive_difference
+from hebblm.bench.accuracy import EPS, errors, mbpa_options, naive_difference
 from hebblm.bench.configs import AdaptConfig
 from hebblm.bench.plain_fast import plain_fast
 from hebblm.bench.problem import Batch
@@ -45,23 +45,23 @@ def adaptation_row(
     ``hebbian`` is what Hebb does once MbPA's change is known, in place of the ``addition`` that MbPA does with it: the
     difference of two whole times would bury that in their noise.
     """
-    descent = descent_of(lr, steps)
+    options = mbpa_options(lr, steps)
     plain = {"lr": lr, "steps": steps, "eps": EPS}
     naively = {**plain, "relative": True}
     hebbian = {"eta": ETA, "beta": BETA, "counts": batch.counts}
     device = batch.hidden.device
 
-    def run(function: Callable[..., Tensor], rows: int, **options: Any) -> Turn:
+    def run(function: Callable[..., Tensor], rows: int, **given: Any) -> Turn:
         part = batch.first(rows)
-        return stopwatch(partial(function, part.hidden, part.neighbors, part.head, **options), rows, device)
+        return stopwatch(partial(function, part.hidden, part.neighbors, part.head, **given), rows, device)
 
     turns = {
         "naive_mbpa": run(naive.mbpa_logits, config.naive_tokens, **naively),
-        "fast_mbpa": run(F.mbpa_logits, config.batch, method="fast", **descent),
+        "fast_mbpa": run(F.mbpa_logits, config.batch, method="fast", **options),
         "plain_fast_mbpa": run(plain_fast, config.batch, **plain),
         "naive_hebb": run(naive.hebb_logits, config.naive_tokens, **naively, **hebbian),
-        "fast_hebb": run(F.hebb_logits, config.batch, method="fast", **descent, **hebbian),
-        "exact_mbpa": run(F.mbpa_logits, config.exact_tokens, method="exact", **descent),
+        "fast_hebb": run(F.hebb_logits, config.batch, method="fast", **options, **hebbian),
+        "exact_mbpa": run(F.mbpa_logits, config.exact_tokens, method="exact", **options),
         **_hebbian(batch.first(config.batch), lr=lr, steps=steps),
     }
     timings = rounds.times(turns)
@@ -93,7 +93,7 @@ def _hebbian(batch: Batch, *, lr: float, steps: int) -> dict[str, Turn]:
 
     def mbpa() -> None:
         nonlocal delta
-        delta = F.mbpa_delta(*given, **descent_of(lr, steps), method="fast", products=products).delta
+        delta = F.mbpa_delta(*given, **mbpa_options(lr, steps), method="fast", products=products).delta
 
     def hebbian() -> Tensor:
         term = F.hebbian_term(batch.neighbors, batch.hidden, eps=EPS, products=products)

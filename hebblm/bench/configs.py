@@ -1,4 +1,4 @@
-"""What the measurements can be told."""
+"""Options of the measurements."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from hebblm.bench.harness import Harness
 from hebblm.bench.machine import peak_resident_bytes
 from hebblm.bench.record import Rounds, Row
 from hebblm.bench.source import ModelSource, Source, SyntheticSource, open_source
-from hebblm.bench.stand_in import Reading, model_reading, synthetic_reading
+from hebblm.bench.stand_in import Workload, model_workload, synthetic_workload
 from hebblm.bench.timing import Timing, stopwatch
 from hebblm.evaluation.defaults import paper_values
 from hebblm.evaluation.hyperparameters import Hyperparameters
@@ -37,16 +37,12 @@ def case_count(config: EvalConfig) -> int:
 def measure(config: EvalConfig, rounds: Rounds) -> Iterator[Row]:
     """Return one row a memory size, smallest first, then the price of currency, the stream, many streams, dynamic
     evaluation.
-
-    Args:
-        config: sizes and settings.
-        rounds: how they are timed.
     """
-    source, reading = _open(config, rounds.device)
+    source, workload = _open(config, rounds.device)
     methods = method_settings()
     rules = {name: METHODS[name].rule(methods) for name in config.names()}
     memory = MemoryConfig(index=config.index, dtype=config.dtype)
-    bench = Harness(source, reading, rules, memory, config.k, methods.cache.window, rounds.device)
+    bench = Harness(source, workload, rules, memory, config.k, methods.cache.window, rounds.device)
     return _rows(config, bench, {"lstm": METHODS["lstm"].rule(methods)}, rounds)
 
 
@@ -78,14 +74,14 @@ def _rows(config: EvalConfig, bench: Harness, unadapted: dict[str, Rule], rounds
     yield _dynamic(config, bench, unadapted, rounds)
 
 
-def _open(config: EvalConfig, device: torch.device) -> tuple[Source, Reading]:
+def _open(config: EvalConfig, device: torch.device) -> tuple[Source, Workload]:
     """Return the source of the entries, and the stream."""
     if config.checkpoint is not None:
         model: ModelSource = open_source(config.checkpoint, config.corpus, device)
-        return model, model_reading(model, config.longest())
+        return model, model_workload(model, config.longest())
     architecture = ARCHITECTURES[config.arch](config.vocabulary)
     source = SyntheticSource(architecture.embedding_dim, config.vocabulary, seed=config.seed, device=device)
-    return source, synthetic_reading(source, architecture, config.longest(), config.seed)
+    return source, synthetic_workload(source, architecture, config.longest(), config.seed)
 
 
 def _currency(config: EvalConfig, bench: Harness, rounds: Rounds) -> Row:
@@ -153,7 +149,7 @@ def _dynamic(config: EvalConfig, bench: Harness, unadapted: dict[str, Rule], rou
 
     def moving() -> None:
         bench.rewind()
-        bench.base = DynamicBase(AwdBase(bench.reading.model), settings, None)
+        bench.base = DynamicBase(AwdBase(bench.workload.model), settings, None)
         bench.context.fixed = False
         bench.context.set_head(bench.base.head)
 

@@ -11,7 +11,7 @@ import torch
 from hebblm.adapt import Context, Rule
 from hebblm.adapt.functional.normalizers import log_normalizers
 from hebblm.bench.source import Source
-from hebblm.bench.stand_in import Reading
+from hebblm.bench.stand_in import Workload
 from hebblm.bench.timing import Turn, stopwatch
 from hebblm.evaluation.loop import Scores, evaluate
 from hebblm.evaluation.streams import Layout
@@ -27,7 +27,7 @@ class Harness:
 
     Args:
         source: gives the entries of the memory.
-        reading: the stream and what reads it.
+        workload: the stream and what reads it.
         rules: every method that is measured.
         memory_config: how entries are kept and searched.
         k: neighbours a query.
@@ -36,7 +36,7 @@ class Harness:
     """
 
     source: Source
-    reading: Reading
+    workload: Workload
     rules: dict[str, Rule]
     memory_config: MemoryConfig
     k: int
@@ -71,7 +71,7 @@ class Harness:
 
     def beginning(self, tokens: int) -> EvaluationStream:
         """Return the first tokens of the stream."""
-        return replace(self.reading.stream, ids=self.reading.stream.ids[:tokens])
+        return replace(self.workload.stream, ids=self.workload.stream.ids[:tokens])
 
     def rewind(self, layout: Layout | None = None) -> None:
         """Return memory, base and the state of the methods to where they were before the stream.
@@ -81,16 +81,16 @@ class Harness:
         """
         self.memory.reset()
         if layout is None or layout.streams == 1:
-            layout = Layout.of(len(self.reading.stream))
+            layout = Layout.of(len(self.workload.stream))
         if layout not in self.bases:
-            self.bases[layout] = self.reading.open(layout)
+            self.bases[layout] = self.workload.open(layout)
         self.base = self.bases[layout]
         self.base.reset()
         self.context = Context(
             self.base.head,
             self.memory,
             k=self.k,
-            train_counts=torch.from_numpy(self.reading.stream.train_counts).to(self.device),
+            train_counts=torch.from_numpy(self.workload.stream.train_counts).to(self.device),
             window=self.window,
             fixed=True,
             streams=layout.streams,
@@ -137,12 +137,12 @@ class Harness:
         """Return what a row records about its case."""
         classes, dim = self.source.head.weight.shape
         return {
-            "architecture": self.reading.model.config.to_dict(),
+            "architecture": self.workload.model.config.to_dict(),
             "vocabulary": classes,
             "dim": dim,
             "k": self.k,
             "methods": list(self.rules),
             "memory": self.described,
             **more,
-            "source": self.reading.describe,
+            "source": self.workload.describe,
         }

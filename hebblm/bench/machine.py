@@ -1,4 +1,4 @@
-"""What a measurement ran on, and how much memory it took."""
+"""Description of the machine that measures, and the memory in use."""
 
 from __future__ import annotations
 

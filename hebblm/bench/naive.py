@@ -238,7 +238,7 @@ def exact_search(queries: Tensor, keys: Tensor, norms: Tensor, k: int) -> tuple[
 
 
 def network_logits(
-    model: MLP, query: Tensor, keys: Tensor, labels: Tensor, weights: Tensor, *, rate: float, steps: int
+    model: MLP, query: Tensor, keys: Tensor, labels: Tensor, weights: Tensor, *, lr: float, steps: int
 ) -> Tensor:
     """Fit a copy of all four parameters to one query's neighbours and return its logits (C,) (Eq. 5).
 
@@ -248,12 +248,12 @@ def network_logits(
         keys: (K, D) pixels of the neighbours.
         labels: (K,) int64.
         weights: (K,) ``c_k / |N|``.
-        rate: learning rate.
+        lr: learning rate.
         steps: number of steps.
     """
     copies = tuple(parameter.clone().requires_grad_() for parameter in model.parameters())
     own = MLP.of(copies)
-    optimizer = torch.optim.SGD(copies, lr=rate)
+    optimizer = torch.optim.SGD(copies, lr=lr)
     for _ in range(steps):
         optimizer.zero_grad()
         losses = cross_entropy(own.logits(keys), labels, reduction="none")

@@ -86,7 +86,7 @@ def plain(problem: NetworkProblem, steps: int) -> Tensor:
     """Return the logits (n, C) of the queries by the plain form."""
     given = zip(problem.points, problem.labels, problem.weights, strict=True)
     rows = [
-        naive.network_logits(problem.model, points[-1], points[:-1], *row, rate=RATE, steps=steps)
+        naive.network_logits(problem.model, points[-1], points[:-1], *row, lr=RATE, steps=steps)
         for points, *row in given
     ]
     return torch.stack(rows)

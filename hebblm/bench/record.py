@@ -20,7 +20,7 @@ SCHEMA = "hebblm-bench/1"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One thing measured in one case.
+    """Measurement of one case.
 
     Args:
         name: what was measured, e.g. ``adapt``.
@@ -85,7 +85,7 @@ Noted = Callable[[Row, Any], Row]
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """How the rows of a command are measured.
+    """Schedule of the timings of a command's rows.
 
     Args:
         device: where to compute.

@@ -17,7 +17,7 @@ from hebblm.bench.machine import resident_bytes
 from hebblm.bench.record import Rounds, Row
 from hebblm.bench.source import Source, SyntheticSource, filled, open_source, read_together
 from hebblm.bench.timing import Turn, stopwatch
-from hebblm.memory import AnyMemory, FaissMemory, HybridMemory, MemoryConfig, build_memory, faiss_index
+from hebblm.memory import AnyMemory, MemoryConfig, build_memory, faiss_index
 from hebblm.memory.faiss_index import TrainedIndex
 
 CLASSES = 1000  # of the synthetic source; labels do not matter to a search
@@ -30,12 +30,7 @@ def case_count(config: RetrieveConfig) -> int:
 
 
 def measure(config: RetrieveConfig, rounds: Rounds) -> Iterator[Row]:
-    """Return one row a source and size of the memory.
-
-    Args:
-        config: sizes and settings.
-        rounds: how they are timed.
-    """
+    """Return one row a source and size of the memory."""
     found: list[Callable[[], States]] = []
     if config.checkpoint is not None:
         model = open_source(config.checkpoint, config.corpus, rounds.device)
@@ -48,7 +43,7 @@ def measure(config: RetrieveConfig, rounds: Rounds) -> Iterator[Row]:
 
 @dataclass(frozen=True, slots=True)
 class States:
-    """What is stored and what is asked.
+    """Stored states and queries.
 
     Args:
         keys: (M, D), as many as the largest memory holds; smaller ones hold the first of them.
@@ -141,12 +136,7 @@ def _retrieval(config: RetrieveConfig, states: States, entries: int, rounds: Rou
 
 
 def index_call(memory: AnyMemory, k: int) -> Callable[[Tensor], object] | None:
-    """Return the part of a search that a trained index does, None where there is none.
-
-    Args:
-        memory: what is searched.
-        k: neighbours wanted, K.
-    """
+    """Return the part of a search that a trained index does, None where there is none."""
     trained, candidates = trained_index(memory, k)
     if trained is None:
         return None
@@ -156,10 +146,8 @@ def index_call(memory: AnyMemory, k: int) -> Callable[[Tensor], object] | None:
 
 def trained_index(memory: AnyMemory, k: int) -> tuple[TrainedIndex | None, int]:
     """Return the trained index of a memory, None where it compares everything, and the candidates it is asked for."""
-    bulk = memory.bulk if isinstance(memory, HybridMemory) else memory  # what was there before the stream
-    if not isinstance(bulk, FaissMemory):
-        return None, 0
-    return bulk.refresh(), min(bulk.rescore * k, len(bulk))
+    trained = memory.refresh()
+    return trained, 0 if trained is None else min(memory.settings()["rescore"] * k, len(trained))
 
 
 def _build(config: RetrieveConfig, keys: Tensor, labels: Tensor) -> tuple[AnyMemory, float, int | None]:

@@ -1,4 +1,4 @@
-"""One command's measurement from settings to file, row by row."""
+"""Session of one command: its measurement from settings to file, row by row."""
 
 from __future__ import annotations
 

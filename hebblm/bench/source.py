@@ -1,4 +1,4 @@
-"""Where hidden states come from: a stated synthetic mixture, or a trained model that reads its corpus."""
+"""Sources of hidden states: a stated synthetic mixture, or a trained model that reads its corpus."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ READ = 512  # tokens a model reads at a time
 
 
 class Source(Protocol):
-    """Gives entries for a memory, and queries with the words that follow them."""
+    """Source of entries for a memory, and of queries with the words that follow them."""
 
     @property
     def head(self) -> OutputHead:

@@ -1,4 +1,4 @@
-"""What an evaluation reads when no model of the wanted size is trained: real reading time, synthetic states."""
+"""Stand-in for a model of a size that is not trained: real reading time, synthetic states."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class StandInBase:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class Workload:
     """A stream and what reads it.
 
     Args:
@@ -81,7 +81,7 @@ class Reading:
     describe: dict[str, object]
 
 
-def synthetic_reading(source: Source, architecture: AWDLSTMConfig, tokens: int, seed: int) -> Reading:
+def synthetic_workload(source: Source, architecture: AWDLSTMConfig, tokens: int, seed: int) -> Workload:
     """Return a stream of a synthetic source, read with an untrained model.
 
     Args:
@@ -95,15 +95,15 @@ def synthetic_reading(source: Source, architecture: AWDLSTMConfig, tokens: int, 
     states, targets = source.queries(tokens)
     describe = {**source.describe(), "reading": "untrained weights, for their time alone"}
     stream = _stream(targets.cpu().numpy(), source.head.weight.shape[0])
-    return Reading(lambda layout: StandInBase(model, source.head, states, layout), model, stream, describe)
+    return Workload(lambda layout: StandInBase(model, source.head, states, layout), model, stream, describe)
 
 
-def model_reading(source: ModelSource, tokens: int) -> Reading:
+def model_workload(source: ModelSource, tokens: int) -> Workload:
     """Return the beginning of the validation text, read by the source's own model."""
     ids = source.corpus.tokens("valid")[:tokens].astype(np.int64)
     stream = _stream(ids, source.head.weight.shape[0], source.corpus.dictionary.eos_index)
     model = source.base.model
-    return Reading(lambda layout: AwdBase(model, streams=layout.streams), model, stream, source.describe())
+    return Workload(lambda layout: AwdBase(model, streams=layout.streams), model, stream, source.describe())
 
 
 def _stream(

@@ -10,21 +10,13 @@ from hebblm.report.table import Column, Table
 
 
 def cost_tables(results: Sequence[BenchResult]) -> list[Table]:
-    """Return the cost of everything that was measured, and the speed of training where it was.
-
-    Args:
-        results: of any kinds.
-    """
+    """Return the cost of everything that was measured, and the speed of training where it was."""
     tables = (cost_table(results), training_table(results))
     return [table for table in tables if table is not None]
 
 
 def cost_table(results: Sequence[BenchResult]) -> Table:
-    """Return every timing with its cost a token and how many times that its reference costs.
-
-    Args:
-        results: of any kinds.
-    """
+    """Return every timing with its cost a token and how many times that its reference costs."""
     columns = tuple(map(Column, ("What", "Form", "ms a token", "Times as fast", "as")))
     rows = tuple(
         (

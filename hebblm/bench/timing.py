@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import statistics
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -44,7 +43,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How long something took, every time it was run.
+    """Durations of a call, round by round.
 
     Args:
         seconds: of each round, in the order of the rounds.
@@ -84,13 +83,15 @@ def stopwatch(
     ``before`` is called first and not timed: what comes before a part of a computation leaves the caches as they are.
     """
 
+    from hebblm.adapt.work import clock_of  # it loads torch
+
+    clock = clock_of(device)
+
     def turn() -> tuple[float, int]:
         before()
-        _synchronize(device)
-        started = time.perf_counter()
+        started = clock()
         call()
-        _synchronize(device)
-        return time.perf_counter() - started, tokens
+        return clock() - started, tokens
 
     return turn
 
@@ -141,11 +142,3 @@ def exponent(cost: Mapping[float, float]) -> float:
     """
     points = [(math.log(size), math.log(value)) for size, value in cost.items()]
     return statistics.linear_regression(*zip(*points, strict=True)).slope
-
-
-def _synchronize(device: torch.device) -> None:
-    """Wait for a GPU to finish what was queued."""
-    if device.type == "cuda":
-        import torch
-
-        torch.cuda.synchronize(device)

@@ -29,12 +29,7 @@ def case_count(config: TrainConfig) -> int:
 
 
 def measure(config: TrainConfig, rounds: Rounds) -> Iterator[Row]:
-    """Yield one row a preset and vocabulary.
-
-    Args:
-        config: presets and sizes.
-        rounds: how they are timed.
-    """
+    """Yield one row a preset and vocabulary."""
     for name in config.preset:
         for classes in config.vocabulary:
             corpus, _ = TEXTS.get(classes, ("ptb", 0))

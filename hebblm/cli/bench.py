@@ -73,7 +73,7 @@ SMOKE = {
 
 @dataclass(frozen=True)
 class TableConfig:
-    """Which measurements, and where to.
+    """Options of the table: its measurements, and where to.
 
     Args:
         files: JSON files of hebblm-bench.
@@ -86,7 +86,7 @@ class TableConfig:
 
 @dataclass(frozen=True)
 class PlotConfig:
-    """Which measurements, and where to.
+    """Options of the plot: its measurements, and where to.
 
     Args:
         files: JSON files of hebblm-bench.

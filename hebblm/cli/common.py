@@ -1,4 +1,4 @@
-"""What the commands share: frozen dataclasses as command lines, and one line instead of a traceback."""
+"""Frame of the commands: frozen dataclasses as command lines, and one line instead of a traceback."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ class Main(Protocol):
         """Run."""
 
 
-class Run(Protocol[C_contra]):
-    """What a command does with its options and the words that it was given; returns the exit status, None for 0."""
+class Body(Protocol[C_contra]):
+    """Body of a command: takes its options and the words that it was given; returns the exit status, None for 0."""
 
     def __call__(self, config: C_contra, argv: list[str], /) -> int | None:
         """Run."""
 
 
 class _Formatter(RawDescriptionHelpFormatter, DefaultHelpFormatter):
-    """Show defaults and keep the line breaks of the example."""
+    """Help formatter that shows defaults and keeps the line breaks of the example."""
 
 
 def parse(config: type[C], argv: list[str] | None, *, prog: str, description: str, example: str) -> C:
@@ -114,10 +114,10 @@ def parse(config: type[C], argv: list[str] | None, *, prog: str, description: st
         raise _misfit(str(error), hints) or UserError(f"{_innermost(error)} (see {prog} --help)") from error
 
 
-def options(prog: str, config: type[C], example: str) -> Callable[[Run[C]], Main]:
+def options(prog: str, config: type[C], example: str) -> Callable[[Body[C]], Main]:
     """Give a command its options, see :func:`parse`; its docstring is what its help says of it."""
 
-    def decorate(run: Run[C]) -> Main:
+    def decorate(run: Body[C]) -> Main:
         description = " ".join((run.__doc__ or "").split())
 
         def main(argv: list[str] | None = None) -> int:
@@ -129,7 +129,7 @@ def options(prog: str, config: type[C], example: str) -> Callable[[Run[C]], Main
     return decorate
 
 
-def command(prog: str, config: type[C], example: str) -> Callable[[Run[C]], Main]:
+def command(prog: str, config: type[C], example: str) -> Callable[[Body[C]], Main]:
     """Make a command of what it does: with options, and guarded."""
     return lambda run: guarded(prog)(options(prog, config, example)(run))
 

@@ -26,7 +26,7 @@ PROG = "hebblm-eval"
 
 @dataclass(frozen=True)
 class EvalConfig(ScenarioConfig):
-    """Which methods, with which settings, and what is written.
+    """Options of an evaluation: methods, their settings, and what is written.
 
     Args:
         methods: comma-separated: lstm, dynamic, cache, knn, mixture, mbpa, hebb, mixture+mbpa, mixture+hebb, hebb-v1,

@@ -1,4 +1,4 @@
-"""What there is to choose from: models that ship, hyper-parameters."""
+"""Lists of what there is to choose from: models that ship, hyper-parameters."""
 
 from __future__ import annotations
 

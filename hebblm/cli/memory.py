@@ -20,7 +20,7 @@ PROG = "hebblm-memory"
 
 @dataclass(frozen=True)
 class BuildConfig:
-    """Which model remembers which texts, and how.
+    """Options of building a memory: which model remembers which texts.
 
     Args:
         model: name of a model that ships, folder of a checkpoint, or a causal language model of transformers by hub id
@@ -48,7 +48,7 @@ class BuildConfig:
 
 @dataclass(frozen=True)
 class InfoConfig:
-    """Which memory is told about.
+    """Options of the description of a memory.
 
     Args:
         folder: of hebblm-memory, or of a reader.
@@ -59,7 +59,7 @@ class InfoConfig:
 
 @dataclass(frozen=True)
 class MergeConfig:
-    """Which memories become one.
+    """Options of merging two memories.
 
     Args:
         first: folder of hebblm-memory, or of a reader; the merged memory is kept and searched as this one.

@@ -30,7 +30,7 @@ MUCH_UNKNOWN = 0.1
 
 @dataclass(frozen=True, slots=True)
 class PreprocessConfig:
-    """What to read, how to split it into tokens, and where to write.
+    """Options of preprocessing: what to read, how to split it into tokens, and where to write.
 
     Args:
         text: a text file (split 80/10/10 by lines), or a folder with train.txt, valid.txt and test.txt, or

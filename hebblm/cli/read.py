@@ -35,7 +35,7 @@ PIECE = 1 << 18  # characters that are read at once
 
 @dataclass(frozen=True)
 class ReadConfig:
-    """What is read by which model, and what is asked of it.
+    """Options of reading: which model reads what, and what is asked of it.
 
     Args:
         model: name of a model that ships, folder of a checkpoint, or a causal language model of transformers by hub id

@@ -23,7 +23,7 @@ PROG, INSPECT = "hebblm-report", "inspect"
 
 @dataclass(frozen=True, slots=True)
 class ReportConfig:
-    """What to report on, how and where.
+    """Options of a report: on what, how and where.
 
     Args:
         results: folders that hebblm-eval wrote, or their result.json.
@@ -42,7 +42,7 @@ class ReportConfig:
 
 @dataclass(frozen=True, slots=True)
 class InspectConfig:
-    """Which run to look at.
+    """Options of the page about one run.
 
     Args:
         run: folder that hebblm-eval wrote with --log-samples, and --log-neighbors N for the neighbours.

@@ -16,7 +16,7 @@ from hebblm.errors import UserError
 from hebblm.interrupts import GOES_ON, interrupted
 from hebblm.models.device import check_device, pick_device
 from hebblm.models.presets import check_preset, get_preset
-from hebblm.models.store import model_folder, prepared_corpus
+from hebblm.models.store import cached_folder, prepared_corpus
 from hebblm.progress import say
 from hebblm.provenance import command_line, provenance
 from hebblm.ranks import opened
@@ -82,7 +82,7 @@ def main(config: TrainConfig, argv: list[str]) -> int:
     if config.precision is not None:
         products = replace(preset.training, precision=config.precision, recurrent=config.precision)
         preset = replace(preset, training=products)
-    folder = config.output_path or model_folder(prepared, preset)
+    folder = config.output_path or cached_folder(prepared, preset)
     from awd_lstm.state import STATE
     from hebblm.models.training import train_model  # loads torch, which the lines above need not wait for
 

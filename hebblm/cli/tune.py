@@ -31,7 +31,7 @@ PROG = "hebblm-tune"
 
 @dataclass(frozen=True)
 class TuneConfig(ScenarioConfig):
-    """What is tuned on and where the values go.
+    """Options of tuning: on what, and where the values go.
 
     Args:
         split: valid; test is refused.

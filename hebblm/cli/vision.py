@@ -24,7 +24,7 @@ from hebblm.provenance import command_line, provenance
 from hebblm.ranks import current, leads, opened, size
 from hebblm.text.download import cache_dir, data_dirs
 from hebblm.vision.new_classes.scales import SCALES as CLASS_SCALES
-from hebblm.vision.new_classes.scales import paper_values, scenario_of
+from hebblm.vision.new_classes.scales import paper_values
 from hebblm.vision.permuted_mnist.settings import PAPER, SCALES
 from hebblm.vision.seeds import check_seeds
 from hebblm.vision.settings import Scale
@@ -40,7 +40,7 @@ PERMUTED_MNIST = "permuted-mnist"
 
 @dataclass(frozen=True)
 class VisionConfig:
-    """Which experiment, how large and where to.
+    """Options of an image experiment: which, how large and where to.
 
     Args:
         experiment: permuted-mnist (20 tasks one after the other, with EWC), incremental (fine-tune on old and new
@@ -138,11 +138,7 @@ def _class_settings(config: VisionConfig) -> ClassSettings:
     """
     own = {} if config.backbone is None else {"backbone": config.backbone}
     settings = CLASS_SCALES[config.scale].changed(own)
-    fixed = (
-        paper_values(settings.backbone, scenario_of(config.experiment))
-        if config.hyperparameters == "paper"
-        else {}
-    )
+    fixed = paper_values(settings.backbone, config.experiment) if config.hyperparameters == "paper" else {}
     return settings.changed({**fixed, **parse_settings(config.set)})
 
 

@@ -1,4 +1,4 @@
-"""Which hyper-parameters a run starts from, and whose they are."""
+"""Hyper-parameters that a run starts from, and whose they are."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LITERAL = ("mbpa_absolute", "mbpa_guarded")
 
 
 class TunedFile(msgspec.Struct, tag_field="schema", tag=TUNED_SCHEMA):
-    """What ``hebblm-tune`` wrote, as far as an evaluation asks.
+    """File of ``hebblm-tune``, as far as an evaluation asks.
 
     Args:
         values: by dotted name.

@@ -11,7 +11,6 @@ import torch
 from hebblm.adapt import Context, Rule
 from hebblm.adapt.methods.rule import Needs
 from hebblm.errors import UserError
-from hebblm.evaluation.loop import token_losses
 from hebblm.evaluation.scenario import Scenario
 from hebblm.models.base import StreamBase
 from hebblm.progress import bar
@@ -82,7 +81,7 @@ class Probe:
                 hidden = reader.read(vocabulary.readable(inputs[begin : begin + SEGMENT], rows))  # (N, D)
                 batch = context.batch(hidden)
                 for name, rule in rules.items():
-                    sums[name] += float(token_losses(rule, batch, labels, vocabulary).double().sum())
+                    sums[name] += float(vocabulary.losses(rule, batch, labels).double().sum())
                 progress.advance(task, len(labels))
         return {name: total / len(stream) for name, total in sums.items()}
 

@@ -25,7 +25,7 @@ _OWN = {
 
 @dataclass(frozen=True, slots=True)
 class Hyperparameters:
-    """Everything that can be set by dotted name, as ``hebb.beta=0.5``.
+    """Hyper-parameters that can be set by dotted name, as ``hebb.beta=0.5``.
 
     Args:
         methods: of the methods that read a base's hidden states.

@@ -1,4 +1,4 @@
-"""Predict, score, update: the one order of evaluation. No method ever sees a label before it is scored."""
+"""Evaluation loop: predict, score, update. No method ever sees a label before it is scored."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hebblm.adapt.safeguards import Safeguards
 from hebblm.adapt.work import Work, clock_of
 from hebblm.evaluation.pace import Pace
 from hebblm.evaluation.streams import Layout
-from hebblm.evaluation.vocabulary import UnionVocabulary, Vocabulary
+from hebblm.evaluation.vocabulary import Vocabulary
 from hebblm.memory.nearest import Ranked
 from hebblm.models.base import Base
 from hebblm.ranks import ALONE, Ranks
@@ -33,7 +33,7 @@ COUNTS = ("rose", "stabilized")
 
 
 class Observer(Protocol):
-    """Sees every mini-batch before its labels are learned from; no method's score depends on it."""
+    """Observer of every mini-batch before its labels are learned from; no method's score depends on it."""
 
     def watch(self, batch: EvalBatch, targets: Tensor) -> None:
         """Look at a mini-batch and its labels (N,)."""
@@ -51,7 +51,7 @@ class Known(Protocol):
 
 @dataclass(slots=True)
 class Scores:
-    """What a pass over the stream found.
+    """Losses and costs of a pass over the stream.
 
     Args:
         nll: by method, (T,) float32 losses in nats.
@@ -233,7 +233,7 @@ def evaluate(
                 works: dict[str, Work] = {}
                 for name, rule in rules.items():
                     with batch.stopwatch.time(name) as works[name]:
-                        losses = token_losses(rule, batch, labels, vocabulary)
+                        losses = vocabulary.losses(rule, batch, labels)
                         scores.nll[name][places] = losses.float().cpu().numpy()
                         if safeguards:
                             scores.count(name, Safeguards.of(rule, batch))
@@ -266,13 +266,6 @@ def evaluate(
         scores.seconds[name] += scores.base_seconds + update
     scores.retrieval_seconds += scores.shared_seconds.pop(SEARCH, 0.0)
     return scores.of_all(ranks, layout)
-
-
-def token_losses(rule: Rule, batch: EvalBatch, labels: Tensor, vocabulary: Vocabulary) -> Tensor:
-    """Return the loss (N,) in nats of ``labels``; only the open vocabulary needs the whole distribution."""
-    if isinstance(vocabulary, UnionVocabulary):
-        return rule.score(batch, labels)
-    return vocabulary.score(rule.log_probs(batch), labels)
 
 
 def _advance(base: Base, labels: Tensor, vocabulary: Vocabulary) -> None:

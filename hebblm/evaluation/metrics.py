@@ -1,4 +1,4 @@
-"""From losses token by token to the numbers of a result."""
+"""Metrics of a result, from losses token by token."""
 
 from __future__ import annotations
 

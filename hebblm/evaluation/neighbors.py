@@ -1,4 +1,4 @@
-"""Which memory entries the first tokens of a stream retrieved, and where these stand in the text."""
+"""Log of the memory entries that the first tokens of a stream retrieved, and of their places in the text."""
 
 from __future__ import annotations
 

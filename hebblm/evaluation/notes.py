@@ -1,4 +1,4 @@
-"""What observers of a reading note, such that it can be kept on disk and taken over by a later process."""
+"""Notes of observers, such that they can be kept on disk and taken over by a later process."""
 
 from __future__ import annotations
 

@@ -72,7 +72,8 @@ def open_scenario(
     if config.model is not None:
         name, same = source or Path(config.model).name, source == target
     else:
-        name = source or model_corpus(config.checkpoint or Path())
+        folder = config.checkpoint or Path()
+        name = source or str(trained_on(folder).get("name", folder.name))
         same = name == target
     file = None if same else _own_file(target)
     split = config.split or ("test" if file is None else ALL)
@@ -105,7 +106,8 @@ def _open_words(
 ) -> Opened:
     """Open a model that reads words and its text; the arguments are those of :func:`open_subwords`."""
     source, target = config.corpora()
-    policy = config.normalization or _default_normalization(source, target)
+    # The two differ in case more than in anything else.
+    policy = config.normalization or ("lower" if {source, target} == {"wt2", "ptb"} else "raw")
     train = None if source is None else prepared_corpus(source, policy)
     if train is not None:
         policy = train.meta.normalization
@@ -123,7 +125,7 @@ def _open_words(
         model = open_model(config.checkpoint, dictionary.hash(), device)
     else:
         assert train is not None, "without a checkpoint there is a source"
-        preset = config.preset or _default_preset(train)
+        preset = config.preset or ("small" if train.meta.name in ("ptb", "wt2") else "tiny")
         model = obtain_model(train, preset, seed=config.seed, device=device, provenance=provenance)
     split = config.split or "test"
     stream, beginning = encode_target(dictionary, read, split, config.vocabulary), None
@@ -187,11 +189,6 @@ def _part(target: str, split: str) -> str:
     return PARTS[split] if _own_file(target) else f"the {split} split"
 
 
-def model_corpus(folder: Path) -> str:
-    """Return the name of the corpus that a checkpoint was trained on."""
-    return str(trained_on(folder).get("name", folder.name))
-
-
 def _text(
     config: ScenarioConfig,
     file: Path,
@@ -224,13 +221,3 @@ def _checkpoint_dictionary(folder: Path, policy: Normalization) -> tuple[Diction
     if not path.is_file():
         raise UserError(f"{folder} has no {DICTIONARY_FILE}; name the corpus it was trained on with --source")
     return checkpoint_dictionary(folder), trained_on(folder).get("normalization", policy)
-
-
-def _default_normalization(source: str | None, target: str) -> Normalization:
-    """Return lower for wt2-to-ptb, whose sides differ in case alone more than in anything else; raw otherwise."""
-    return "lower" if {source, target} == {"wt2", "ptb"} else "raw"
-
-
-def _default_preset(train: PreparedCorpus) -> str:
-    """Return the preset that suits a corpus' size."""
-    return "small" if train.meta.name in ("ptb", "wt2") else "tiny"

@@ -1,4 +1,4 @@
-"""How a stream is cut: what is read, and what is predicted, at once."""
+"""Pace of reading: how many tokens of a stream are read, and predicted, at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ READ_AHEAD = 200  # tokens that a fixed base reads at a time, whatever the updat
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How many tokens are taken at once.
+    """Numbers of tokens taken at once.
 
     Args:
         every: tokens of a stream between two updates.

@@ -1,4 +1,4 @@
-"""One pass over the stream for each base: the one as trained or as it learns, and that of dynamic evaluation."""
+"""Passes over the stream, one for each base: that as trained or as it learns, and that of dynamic evaluation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from hebblm.report.result import Forgetting
 
 @dataclass(slots=True)
 class Pass:
-    """What a pass found.
+    """Findings of a pass.
 
     Args:
         scores: losses and costs.

@@ -1,4 +1,4 @@
-"""Where one reading of a text stands, kept on disk: a later process goes on from there, to the same numbers."""
+"""Checkpoint of a reading, kept on disk: a later process goes on from there, to the same numbers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MOST = 1 << 28  # bytes of entries that wait to be saved
 
 @dataclass(slots=True)
 class Position:
-    """Where one reading of a text stands.
+    """Place of one reading in its text.
 
     What only grows, losses, entries of the memories and notes, is written in parts, each once. The state behind the
     last part, whole in a file of its own, replaces the former one when its part is there, and says how many belong to

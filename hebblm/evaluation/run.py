@@ -1,4 +1,4 @@
-"""One evaluation from scenario to result: all methods over one stream, numbers, token table."""
+"""Evaluation from scenario to result: all methods over one stream, numbers, token table."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ from hebblm.evaluation.scenario import Scenario
 from hebblm.files import atomic_path, sha256
 from hebblm.locks import held
 from hebblm.ranks import ALONE, Ranks, all_threads
-from hebblm.report import Result
-from hebblm.report import Scenario as ScenarioRecord
+from hebblm.report import Result, ScenarioRecord
 from hebblm.report.gains import Bootstrap, bootstrap_gains, lead, paired_gains
 from hebblm.report.inspect_data import NEIGHBORS_FILE
 from hebblm.report.logged import FILES

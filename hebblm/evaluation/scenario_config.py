@@ -1,4 +1,4 @@
-"""Which model meets which text, as it is asked for: checked before anything is loaded."""
+"""Options of a scenario, checked before anything is loaded."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_NEIGHBORS = 100_000
 
 @dataclass(frozen=True)
 class ScenarioConfig:
-    """Which model meets which text.
+    """Options of a scenario: which model meets which text.
 
     Args:
         cross_domain: A-to-B, short for --source A --target B.

@@ -1,4 +1,4 @@
-"""How a word that the base never saw is charged: rows from the start (union) or rows at first sight (open)."""
+"""Vocabulary policies for words that the base never saw: rows from the start (union) or at first sight (open)."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from hebblm.adapt import checks
+from hebblm.adapt import EvalBatch, Rule, checks
 
 
 class Vocabulary(Protocol):
-    """Turns a head's log-probabilities into those of everything that can occur."""
+    """Policy that turns a head's probabilities into losses of everything that can occur."""
 
     def readable(self, inputs: Tensor, rows: int) -> Tensor:
         """Return ids (N,) that a model of ``rows`` rows can embed."""
 
-    def score(self, log_probs: Tensor, targets: Tensor) -> Tensor:
-        """Return the loss (N,) in nats of ``targets`` (N,) under head log-probabilities (N, rows)."""
+    def losses(self, rule: Rule, batch: EvalBatch, targets: Tensor) -> Tensor:
+        """Return the loss (N,) in nats of ``targets`` (N,) by a rule."""
 
     def new_rows(self, targets: Tensor, rows: int) -> int:
         """Return how many rows the head needs once ``targets`` were observed."""
@@ -27,15 +27,15 @@ class Vocabulary(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class UnionVocabulary:
-    """Every word of the target vocabulary has a row from the start."""
+    """Vocabulary in which every word of the target has a row from the start."""
 
     def readable(self, inputs: Tensor, rows: int) -> Tensor:
         """Return the ids as they are."""
         return inputs
 
-    def score(self, log_probs: Tensor, targets: Tensor) -> Tensor:
-        """Return ``-log P(target)``."""
-        return -log_probs.gather(1, targets[:, None]).squeeze(1)
+    def losses(self, rule: Rule, batch: EvalBatch, targets: Tensor) -> Tensor:
+        """Return the rule's own losses, which take less than its whole distribution."""
+        return rule.score(batch, targets)
 
     def new_rows(self, targets: Tensor, rows: int) -> int:
         """Nothing to add."""
@@ -78,6 +78,10 @@ class OpenVocabulary:
         full = torch.cat([log_probs, each.expand(-1, unseen)], 1)
         full[:, self.unk] += math.log1p(-self.share)
         return full
+
+    def losses(self, rule: Rule, batch: EvalBatch, targets: Tensor) -> Tensor:
+        """Return the losses under :meth:`distribution` of what the rule predicts."""
+        return self.score(rule.log_probs(batch), targets)
 
     def score(self, log_probs: Tensor, targets: Tensor) -> Tensor:
         """Return what gathering from :meth:`distribution` gives, without forming it."""

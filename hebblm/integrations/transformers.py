@@ -14,7 +14,7 @@ from hebblm.reader import Reader
 
 
 class AdaptedLogitsProcessor(LogitsProcessor):
-    """Lets ``model.generate(..., logits_processor=[...])`` draw from a reader's adapted distribution.
+    """Logits processor by which ``model.generate`` draws from a reader's adapted distribution.
 
     ``log((1 - w) P_base + w P_adapted)`` takes the place of ``log P_base`` in what comes in: the difference is added,
     so that whatever other processors did stays, and a token that they forbade remains forbidden. Every row of a batch

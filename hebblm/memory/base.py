@@ -27,6 +27,9 @@ class AnyMemory(ABC):
     """Whether a block of the stream can be searched beside it (:mod:`hebblm.memory.causal`): its neighbours must not
     depend on what is written later. A memory that may find others is searched interval by interval."""
 
+    forgets: ClassVar[bool] = False
+    """Whether entries make room for new ones; such a memory is neither kept in pieces nor shared below others."""
+
     @property
     @abstractmethod
     def dim(self) -> int:

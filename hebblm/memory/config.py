@@ -1,4 +1,4 @@
-"""How a memory keeps and searches its entries."""
+"""Options of a memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True, slots=True)
 class MemoryConfig:
-    """How entries are kept and searched.
+    """Options of keeping and searching entries.
 
     Args:
         index: "exact"; "auto", which is exact on a GPU, without FAISS, or below 20,000 entries, and a trained

@@ -52,11 +52,8 @@ class DiskMemory(FaissMemory):
     by several processes, and so that :meth:`reset` finds what it returns to.
 
     Args:
-        dim: D, the width of a key.
+        dim: D; ``dtype``, ``rescore`` and ``nprobe`` are those of :class:`~hebblm.memory.FaissMemory`.
         factory: "auto" (exact below 20,000 entries, ``IVF{n},SQ4`` above) or a factory string of inverted lists.
-        dtype: of the stored keys: float32, float16, bfloat16 or float64.
-        rescore: candidates for each neighbour wanted, at least 1.
-        nprobe: inverted lists visited by a search; None for one in 32, at least 32.
         work: folder where what is finished of an index is left, for the next process that makes the same one; None for
             a temporary one.
 
@@ -91,7 +88,7 @@ class DiskMemory(FaissMemory):
             self._store.release()
             found.append(super().nearest(some, k))
         self._store.release()
-        return Ranked(torch.cat([f.distances for f in found]), torch.cat([f.ids for f in found]))
+        return Ranked(*map(torch.cat, zip(*found, strict=True)))
 
     def refresh(self) -> TrainedIndex | None:
         """Bring the index up to date with the entries; None while search is exact."""

@@ -79,7 +79,7 @@ class RingMemory(StoredMemory):
     """
 
     kind = "ring"
-    in_blocks = True
+    in_blocks = forgets = True
 
     def __init__(
         self,

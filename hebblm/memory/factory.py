@@ -1,4 +1,4 @@
-"""From a configuration, or a folder, to a memory."""
+"""Factory of memories, from a configuration or a folder."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def load_memory(
     store = read_entries(manifest, folder, mmap=mmap, device=where)
     if manifest.kind == "ring" and manifest.capacity is not None:
         return RingMemory.over(store, manifest.capacity)
-    bulk: FlatMemory | FaissMemory
+    bulk: AnyMemory
     if index is None:
         bulk = FlatMemory.over(store)
     else:

@@ -1,4 +1,4 @@
-"""From ranked positions to the neighbours that adapters read."""
+"""Neighbours that adapters read, gathered from ranked positions."""
 
 from __future__ import annotations
 

@@ -38,11 +38,7 @@ class HybridMemory(AnyMemory):
     in_blocks = True
 
     def __init__(
-        self,
-        bulk: FaissMemory | FlatMemory | None,
-        recent: FlatMemory | HybridMemory,
-        *,
-        flush_at: int = 4096,
+        self, bulk: AnyMemory | None, recent: FlatMemory | HybridMemory, *, flush_at: int = 4096
     ) -> None:
         if flush_at < 1:
             raise UserError(f"memory.flush_at={flush_at} is out of range; use at least 1")
@@ -120,11 +116,11 @@ class HybridMemory(AnyMemory):
         Raises:
             UserError: a memory that forgets.
         """
-        bulk = shared.bulk if isinstance(shared, HybridMemory) else shared
-        if not isinstance(bulk, FaissMemory | FlatMemory):
+        if shared.forgets:
             raise UserError(
                 f"a memory of kind {shared.kind} cannot be shared below others; leave memory.capacity unset"
             )
+        bulk = shared.bulk if isinstance(shared, HybridMemory) else shared
         own = FlatMemory(bulk.dim, dtype=bulk.dtype, device=bulk.parts()[0].keys.device)
         return cls(bulk, own, flush_at=sys.maxsize)
 

@@ -58,7 +58,7 @@ Store = Literal["ram", "disk"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """See the module; ``files`` maps each name to its size in bytes and its sha256."""
+    """Manifest of a saved memory; ``files`` maps each name to its size in bytes and its sha256."""
 
     schema: str
     kind: Kind

@@ -7,7 +7,7 @@ candidates could belong to the K nearest. Where it could, all entries within the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,8 +23,7 @@ CUDA_BLOCK_BYTES = 256 << 20
 MOST_PAIRS = 1 << 25  # of a query and an entry, that are compared at once beside neighbours found elsewhere
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(NamedTuple):
     """Entries chosen for N queries.
 
     Args:
@@ -146,8 +145,7 @@ def nearest(queries: Tensor, entries: Entries, k: int, *, chunk_bytes: int | Non
     for some in torch.split(queries, 1024) if len(queries) else [queries]:
         step = max(1, chunk_bytes // (dtype.itemsize * (len(some) + some.shape[1])))
         parts.append(_nearest_chunk(some, entries, wanted, candidates, step))
-    ranked = Ranked(torch.cat([part.distances for part in parts]), torch.cat([part.ids for part in parts]))
-    return pad(ranked, k)
+    return pad(Ranked(*map(torch.cat, zip(*parts, strict=True))), k)
 
 
 def nearest_within(queries: Tensor, entries: Entries, k: int, limits: Tensor) -> Ranked:

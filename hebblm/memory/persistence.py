@@ -31,7 +31,7 @@ ABOUT = "about.json"
 
 
 class About(TypedDict, total=False):
-    """What stands beside the entries of a saved memory."""
+    """Record beside the entries of a saved memory."""
 
     model: str | None
     known: Count | None

@@ -1,4 +1,4 @@
-"""One memory kept in pieces by several processes, which finds what a single one would, in the same order."""
+"""Memory kept in pieces by several processes, which finds what a single one would, in the same order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from torch import Tensor
 
 from hebblm.memory.arrays import GrowingArray
 from hebblm.memory.base import AnyMemory
-from hebblm.memory.exact import RingMemory
 from hebblm.memory.faiss_index import TrainedIndex
 from hebblm.memory.gather import gather
 from hebblm.memory.nearest import Ranked
@@ -40,7 +39,7 @@ class ShardedMemory(AnyMemory):
     kind = "sharded"
 
     def __init__(self, own: AnyMemory, ranks: Ranks) -> None:
-        if isinstance(own, RingMemory):
+        if own.forgets:
             raise TypeError("a memory that forgets cannot be kept in pieces")
         self._own = own
         self._ranks = ranks
@@ -158,7 +157,7 @@ class ShardedMemory(AnyMemory):
 
 
 class _Places:
-    """Where the entries of every rank stand in one memory: runs, each of entries that one rank wrote together.
+    """Places of every rank's entries in one memory: runs, each of entries that one rank wrote together.
 
     Args:
         ranks: of the command.

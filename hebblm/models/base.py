@@ -1,4 +1,4 @@
-"""What adapts, evaluates and remembers knows of a language model: protocols that name no architecture."""
+"""Protocols of a language model that adapts, evaluates and remembers; they name no architecture."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ State = dict[str, Tensor]
 
 
 class Base(Protocol):
-    """Reads a stream once, in order, or several side by side."""
+    """Reader of a stream, once and in order, or of several side by side."""
 
     @property
     def head(self) -> OutputHead:

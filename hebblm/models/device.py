@@ -1,4 +1,4 @@
-"""Where to compute."""
+"""Choice of the device to compute on."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ def with_rate(config: DynamicConfig, mean_squares: Sequence[Tensor] | None) -> D
 
 @dataclass(frozen=True, slots=True)
 class _Scales:
-    """Of one parameter, each of its shape.
+    """Scales of one parameter, each of its shape.
 
     Args:
         pull: share of the way back to the trained weights, lambda R.

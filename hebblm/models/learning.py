@@ -1,4 +1,4 @@
-"""How the weights of a base follow the text: gradient steps on the segment read last, for any network."""
+"""Online learning of a base's weights: gradient steps on the segment read last, for any network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One thread for products so small that a second one is mostly waited for."""
+"""Limit of one thread for products so small that a second one is mostly waited for."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Named ways to get a base model: an architecture and a training recipe."""
+"""Presets of base models: an architecture and a training recipe each."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from awd_lstm import ARCHITECTURES
 from hebblm.suggest import unknown
@@ -31,9 +31,9 @@ class Preset:
 
 def tiny(corpus: str, vocabulary_size: int, seed: int) -> Preset:
     """One to three minutes on two CPU cores for half a million words."""
-    from awd_lstm import TrainingConfig
-
-    training = TrainingConfig(
+    return _preset(
+        "awd_lstm_tiny",
+        vocabulary_size,
         batch_size=20,
         epochs=6,
         optimizer="adamw",
@@ -48,15 +48,14 @@ def tiny(corpus: str, vocabulary_size: int, seed: int) -> Preset:
         precision="bfloat16",
         seed=seed,
     )
-    return Preset(ARCHITECTURES["awd_lstm_tiny"](vocabulary_size), training)
 
 
 def small(corpus: str, vocabulary_size: int, seed: int) -> Preset:
     """About 45 minutes on two CPU cores for PTB and WikiText-2."""
-    from awd_lstm import TrainingConfig
-
     wide = vocabulary_size > WIDE_VOCABULARY
-    training = TrainingConfig(
+    return _preset(
+        "awd_lstm_small",
+        vocabulary_size,
         batch_size=20,
         epochs=5 if wide else 18,
         optimizer="adamw",
@@ -73,14 +72,13 @@ def small(corpus: str, vocabulary_size: int, seed: int) -> Preset:
         recurrent="bfloat16",
         seed=seed,
     )
-    return Preset(ARCHITECTURES["awd_lstm_small"](vocabulary_size), training)
 
 
 def medium(corpus: str, vocabulary_size: int, seed: int) -> Preset:
     """The published architecture in one cycle of AdamW: some twenty hours of a CPU core for PTB, resumable."""
-    from awd_lstm import TrainingConfig
-
-    training = TrainingConfig(
+    return _preset(
+        "awd_lstm_ptb" if corpus == "ptb" else "awd_lstm_wt2",
+        vocabulary_size,
         batch_size=40,
         epochs=45,
         optimizer="adamw",
@@ -91,22 +89,20 @@ def medium(corpus: str, vocabulary_size: int, seed: int) -> Preset:
         recurrent="bfloat16",
         seed=seed,
     )
-    name = "awd_lstm_ptb" if corpus == "ptb" else "awd_lstm_wt2"
-    return Preset(ARCHITECTURES[name](vocabulary_size), training)
 
 
 def paper(corpus: str, vocabulary_size: int, seed: int) -> Preset:
     """The published AWD-LSTM recipe: 500 epochs for PTB, 750 for WikiText-2 and any other text; wants a GPU."""
+    if corpus == "ptb":
+        return _preset("awd_lstm_ptb", vocabulary_size, batch_size=20, epochs=500, seed=seed)
+    return _preset("awd_lstm_wt2", vocabulary_size, batch_size=80, epochs=750, seed=seed)
+
+
+def _preset(architecture: str, vocabulary_size: int, **training: Any) -> Preset:
+    """Return an architecture of a vocabulary with the values of its :class:`~awd_lstm.TrainingConfig`."""
     from awd_lstm import TrainingConfig
 
-    if corpus == "ptb":
-        return Preset(
-            ARCHITECTURES["awd_lstm_ptb"](vocabulary_size),
-            TrainingConfig(batch_size=20, epochs=500, seed=seed),
-        )
-    return Preset(
-        ARCHITECTURES["awd_lstm_wt2"](vocabulary_size), TrainingConfig(batch_size=80, epochs=750, seed=seed)
-    )
+    return Preset(ARCHITECTURES[architecture](vocabulary_size), TrainingConfig(**training))
 
 
 PRESETS: dict[str, Callable[[str, int, int], Preset]] = {

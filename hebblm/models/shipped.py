@@ -13,7 +13,7 @@ from awd_lstm.files import file_sha256
 from awd_lstm.state import STATE
 from hebblm.models.awd import AwdModel
 from hebblm.models.presets import get_preset
-from hebblm.models.store import model_folder, shipped_folder
+from hebblm.models.store import cached_folder, shipped_folder
 from hebblm.models.training import train_model
 from hebblm.progress import say
 from hebblm.text import PreparedCorpus
@@ -49,7 +49,7 @@ def obtain_model(
     shipped = shipped_folder(prepared, preset)
     if shipped is not None and read_config(shipped).get("dictionary_sha256") == dictionary:
         return open_model(shipped, dictionary, device, "shipped")
-    folder = model_folder(prepared, recipe)
+    folder = cached_folder(prepared, recipe)
     if not (folder / WEIGHTS).exists():
         say(
             f"no {preset} model of {prepared.meta.name} ({prepared.meta.normalization}) yet: "

@@ -1,4 +1,4 @@
-"""Where prepared corpora and models are kept: shipped with the project, or in the user's cache."""
+"""Places of prepared corpora and models: shipped with the project, or in the user's cache."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def prepared_corpus(name: str, normalization: Normalization | None) -> PreparedC
     return prepare(corpus, normalization=policy, destdir=cache_dir() / "corpora" / f"{_slug(name)}-{policy}")
 
 
-def model_folder(prepared: PreparedCorpus, preset: Preset) -> Path:
+def cached_folder(prepared: PreparedCorpus, preset: Preset) -> Path:
     """Return the cache folder of the model that a preset gives on a corpus, one for each recipe and dictionary."""
     text = prepared.split("train").sha256
     digest = hash_of([preset.model.to_dict(), preset.training.to_dict(), prepared.meta.dictionary_hash, text])

@@ -1,4 +1,4 @@
-"""From a prepared corpus to a trained base model, with a progress bar and an estimate of the time."""
+"""Training of a base model on a prepared corpus, with a progress bar and an estimate of the time."""
 
 from __future__ import annotations
 

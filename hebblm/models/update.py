@@ -1,4 +1,4 @@
-"""How a base learns from the text it reads: settings alone, which load no torch."""
+"""Settings of a base's learning from the text it reads; they load no torch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pieces of validation text, loses least on the worst of three texts that the Llam
 
 @dataclass(frozen=True, slots=True)
 class BaseUpdate:
-    """How the base learns from the stream, after scoring, for every method alike.
+    """Settings of the base's learning from the stream, after scoring, for every method alike.
 
     Args:
         lr: learning rate; 0 keeps the base as trained.

@@ -1,4 +1,4 @@
-"""From results to what a researcher reads: typed JSON, tables, plots, documents."""
+"""Reports of results for a researcher: typed JSON, tables, plots, documents."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from hebblm.lazy import lazily
 if TYPE_CHECKING:
     from hebblm.report.document import print_summary, write_comparison, write_report
     from hebblm.report.parts import frequency_report, recombine
-    from hebblm.report.result import FrequencyBucket, MethodResult, Result, Scenario
+    from hebblm.report.result import FrequencyBucket, MethodResult, Result, ScenarioRecord
     from hebblm.report.tokens import TokenLosses
 
 __all__ = [
     "FrequencyBucket",
     "MethodResult",
     "Result",
-    "Scenario",
+    "ScenarioRecord",
     "TokenLosses",
     "frequency_report",
     "print_summary",

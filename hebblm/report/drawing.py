@@ -1,4 +1,4 @@
-"""How every plot looks: style, tick labels, labels beside the ends of lines."""
+"""Look of every plot: style, tick labels, labels beside the ends of lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a method gains over the unadapted model on parts of a stream, with bootstrap intervals."""
+"""Gains of a method over the unadapted model on parts of a stream, with bootstrap intervals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CELLS = 1 << 22  # of a matrix of draws that is held at once
 
 @dataclass(frozen=True, slots=True)
 class Bootstrap:
-    """How intervals are found.
+    """Options of bootstrap intervals.
 
     Args:
         block: consecutive tokens that are drawn together, as their losses depend on each other.
@@ -46,7 +46,7 @@ def leaves_out_zero(low: float | None, high: float | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """What a method gains over the unadapted model on one part of a stream.
+    """Gain of a method over the unadapted model on one part of a stream.
 
     Args:
         part: name of the part.

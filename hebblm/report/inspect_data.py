@@ -1,4 +1,4 @@
-"""What a run says token by token: losses, gains over the base, and the neighbours that were retrieved."""
+"""Content of a run token by token: losses, gains over the base, and the neighbours that were retrieved."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ PLOTTED = 6  # methods that a plot shows unless more are asked for; the tables h
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How one method is written and drawn."""
+    """Name, colour and line of one method."""
 
     name: str
     color: str

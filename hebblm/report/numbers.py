@@ -1,4 +1,4 @@
-"""How every number is said: perplexity from a loss, readable digits."""
+"""Numbers as they are written: perplexity from a loss, readable digits."""
 
 from __future__ import annotations
 

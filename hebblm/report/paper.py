@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from typing import Any
 
-from hebblm.report.result import Scenario
+from hebblm.report.result import ScenarioRecord
 
 _PRINTED: dict[str, Any] = json.loads(files("hebblm.report").joinpath("paper.json").read_text("utf-8"))
 SOURCE: str = _PRINTED["source"]
@@ -20,7 +20,7 @@ SOURCE: str = _PRINTED["source"]
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What the paper prints for one scenario.
+    """Numbers that the paper prints for one scenario.
 
     Args:
         source: corpus of the base model.
@@ -50,7 +50,7 @@ class Published:
 _LANGUAGE = [Published(**{**entry, "notes": tuple(entry.get("notes", ()))}) for entry in _PRINTED["language"]]
 
 
-def published(scenario: Scenario) -> Published | None:
+def published(scenario: ScenarioRecord) -> Published | None:
     """Return the paper's numbers for a scenario with notes on how it differs, or None where it has none."""
     wanted = (scenario.source, scenario.target, scenario.split)
     found = next((p for p in _LANGUAGE if (p.source, p.target, p.split) == wanted), None)

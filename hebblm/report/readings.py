@@ -25,7 +25,7 @@ _NOTE = (
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What one reading changes for one method.
+    """Effect of one reading on one method.
 
     Args:
         reading: its name, ``default`` for the one that the others are compared with.

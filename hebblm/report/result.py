@@ -63,7 +63,7 @@ class Forgetting:
 
 @dataclass(frozen=True, slots=True)
 class MethodResult:
-    """What one method scored on the whole stream.
+    """Numbers of one method on the whole stream.
 
     Args:
         nll: mean loss in nats per token.
@@ -105,8 +105,8 @@ class MethodResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Scenario:
-    """Which model met which text, and under which policies.
+class ScenarioRecord:
+    """Record of a scenario: which model met which text, and under which policies.
 
     Args:
         kind: ``intra-domain`` or ``cross-domain``.
@@ -158,9 +158,9 @@ def scenario_label(source: str, target: str, split: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One evaluation: scenario, model, memory, provenance, a :class:`MethodResult` for every method, its time."""
+    """Result of an evaluation: scenario, model, memory, provenance, a :class:`MethodResult` a method, its time."""
 
-    scenario: Scenario
+    scenario: ScenarioRecord
     model: Mapping[str, Any]
     memory: Mapping[str, Any]
     provenance: Mapping[str, Any]
@@ -241,7 +241,7 @@ class Result:
                 f"{where} has schema {schema!r}, expected {SCHEMA!r}; give a file that hebblm-eval wrote"
             )
         document = decode(value, where)
-        for key, kind in (("scenario", Scenario), ("seconds", Seconds)):
+        for key, kind in (("scenario", ScenarioRecord), ("seconds", Seconds)):
             if key in document:
                 document[key] = read(kind, document[key], f"{where}.{key}")
         methods = document.get("methods")

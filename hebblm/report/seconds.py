@@ -1,4 +1,4 @@
-"""Where the time of a run went: what all methods wait for, what some of them share, and what each adds."""
+"""Time of a run by part: what all methods wait for, what some of them share, and what each adds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAMED = 4  # parts in the short form
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Something that took time.
+    """Part of a run's time.
 
     Args:
         kind: ``run`` for all methods, ``shared`` by those that rest on it, or ``method``, one's own.

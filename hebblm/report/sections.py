@@ -7,13 +7,13 @@ from typing import Any
 
 from hebblm.report import paper
 from hebblm.report.methods import name_of, ordered
-from hebblm.report.result import Result, Scenario
+from hebblm.report.result import Result, ScenarioRecord
 from hebblm.report.table import Column, Table
 
 _FACT_COLUMNS = (Column("What"), Column("Value"))
 
 
-def scenario_line(scenario: Scenario, label: str = "") -> str:
+def scenario_line(scenario: ScenarioRecord, label: str = "") -> str:
     """Return the scenario in one line: policies, tokens, rate of out-of-vocabulary tokens.
 
     Args:
@@ -86,7 +86,7 @@ def _facts(name: str, title: str, facts: list[tuple[str, str]]) -> Table:
     return Table(name, title, _FACT_COLUMNS, tuple(facts))
 
 
-def _share(scenario: Scenario) -> str:
+def _share(scenario: ScenarioRecord) -> str:
     """Return how many tokens were scored and, of a part, of how many where that is known."""
     if scenario.extra.get("whole_split", True):
         return f"{scenario.tokens:,}"
@@ -94,7 +94,7 @@ def _share(scenario: Scenario) -> str:
     return f"only the first {scenario.tokens:,}{f' of {total:,}' if total else ''}"
 
 
-def _oov(scenario: Scenario) -> str:
+def _oov(scenario: ScenarioRecord) -> str:
     """Return the out-of-vocabulary tokens as count, rate and number of words, and the unknown ones beside them."""
     unk = scenario.extra.get("unk_tokens")
     if scenario.extra.get("words_counted_in", "") is None:

@@ -15,7 +15,7 @@ Cell = str | float | None
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column.
+    """Column of a table.
 
     Args:
         header: its title.
@@ -35,7 +35,7 @@ class Column:
 
 
 class Written(NamedTuple):
-    """One cell as a reader sees it.
+    """Cell of a table as a reader sees it.
 
     Args:
         text: what it says.

@@ -1,4 +1,4 @@
-"""How much text the first tokens of a split are: what bits per byte are divided by where a part of it is read."""
+"""Size of the text of a split's first tokens: what bits per byte are divided by where a part of it is read."""
 
 from __future__ import annotations
 

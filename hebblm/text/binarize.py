@@ -1,4 +1,4 @@
-"""Text to a dictionary and binarised ids, as a stream, whole or not at all."""
+"""Binarisation of text: a dictionary and ids, as a stream, whole or not at all."""
 
 from __future__ import annotations
 

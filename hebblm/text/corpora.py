@@ -1,4 +1,4 @@
-"""Names to text: ``ptb``, ``wt2``, ``pydoc``, ``numpy``, ``text:PATH``, ``hf:ID[:CONFIG]``, a folder."""
+"""Corpora by name: ``ptb``, ``wt2``, ``pydoc``, ``numpy``, ``text:PATH``, ``hf:ID[:CONFIG]``, a folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words and their ids, with fairseq's semantics and its ``symbol count`` file."""
+"""Dictionary of words and their ids, with fairseq's semantics and its ``symbol count`` file."""
 
 from __future__ import annotations
 

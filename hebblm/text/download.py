@@ -46,7 +46,11 @@ def locate(entry: CorpusEntry, split: str, folders: Sequence[Path]) -> Path:
         path = folder / file.path
         if path.is_file():
             return _verified(path, file)
-    return _download(entry, split, file)
+    target = cache_dir() / "data" / file.path
+    mirrored = f"{entry.name}/{split}.txt"
+    what = f"the {split} split of {entry.name}"
+    download(what, target, place=file.path, mirrored=mirrored, urls=file.urls, sha256=file.sha256)
+    return target
 
 
 def _verified(path: Path, file: FileEntry) -> Path:
@@ -60,17 +64,3 @@ def _verified(path: Path, file: FileEntry) -> Path:
             f"{path} has sha256 {found}, not {file.sha256}; remove it or put the original file there"
         )
     return path
-
-
-def _download(entry: CorpusEntry, split: str, file: FileEntry) -> Path:
-    """Fetch one file into the cache."""
-    target = cache_dir() / "data" / file.path
-    download(
-        f"the {split} split of {entry.name}",
-        target,
-        place=file.path,
-        mirrored=f"{entry.name}/{split}.txt",
-        urls=file.urls,
-        sha256=file.sha256,
-    )
-    return target

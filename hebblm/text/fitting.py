@@ -1,4 +1,4 @@
-"""How a plain text is split into tokens so that it fits a dictionary made from another text."""
+"""Tokenizer of a plain text, chosen to fit a dictionary made from another text."""
 
 from __future__ import annotations
 

@@ -127,12 +127,10 @@ def _reachable(url: str) -> bool:
 
 def _text_column(rows: Any, identifier: str) -> str:
     """Return the column ``text``, or the first column of strings."""
-    strings = [name for name, feature in rows.features.items() if getattr(feature, "dtype", "") in _STRINGS]
+    kinds = ("string", "large_string")
+    strings = [name for name, feature in rows.features.items() if getattr(feature, "dtype", "") in kinds]
     if not strings:
         raise UserError(
             f"hf:{identifier} has no column of text, only {', '.join(rows.features)}; choose another"
         )
     return "text" if "text" in strings else str(strings[0])
-
-
-_STRINGS = ("string", "large_string")

@@ -19,7 +19,7 @@ SPLITS = ("train", "valid", "test")
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """One file of a corpus.
+    """File of a corpus.
 
     Args:
         path: below a data folder, such as ``ptb/train.txt``.
@@ -40,7 +40,7 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True)
 class CorpusEntry:
-    """One named corpus.
+    """Named corpus.
 
     Args:
         name: as on the command line.

@@ -33,7 +33,7 @@ def smallest_dtype(vocabulary_size: int) -> Dtype:
 
 @dataclass(frozen=True, slots=True)
 class SplitMeta:
-    """What a split holds.
+    """Description of a split.
 
     Args:
         file: of its ids, in the folder.
@@ -58,7 +58,7 @@ class SplitMeta:
 
 @dataclass(frozen=True, slots=True)
 class CorpusMeta:
-    """What a binarised corpus says of itself (``corpus.json``).
+    """Description of a binarised corpus (``corpus.json``).
 
     Args:
         name: of the corpus.

@@ -1,4 +1,4 @@
-"""Where the lines of a split come from: files, read strictly and streamed."""
+"""Sources of a split's lines: files, read strictly and streamed."""
 
 from __future__ import annotations
 

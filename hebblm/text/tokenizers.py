@@ -1,4 +1,4 @@
-"""Lines to tokens and back: white space, Moses rules, SentencePiece subwords."""
+"""Tokenizers, from lines to tokens and back: white space, Moses rules, SentencePiece subwords."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAMES = ("whitespace", "moses", "sentencepiece")
 
 
 class Tokenizer(ABC):
-    """Splits lines into tokens; a line never yields tokens with spaces in them."""
+    """Splitter of lines into tokens; a line never yields tokens with spaces in them."""
 
     name: ClassVar[str]
     """The name used on the command line."""
@@ -57,7 +57,7 @@ class Tokenizer(ABC):
 
 @dataclass(frozen=True)
 class WhitespaceTokenizer(Tokenizer):
-    """Tokens are what stands between white space: for text that is tokenised already."""
+    """White-space tokenizer, for text that is tokenised already."""
 
     name = "whitespace"
 

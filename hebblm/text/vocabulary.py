@@ -1,4 +1,4 @@
-"""What a reader knows of words: text to ids and back, whatever the ids stand for."""
+"""Vocabulary of a reader: text to ids and back, whatever the ids stand for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the losses of many points to the best one."""
+"""Choice of the best of many points from their losses."""
 
 from __future__ import annotations
 

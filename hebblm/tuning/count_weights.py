@@ -29,7 +29,7 @@ TOLERANCE = 1e-12  # nats a token, from one iteration to the next
 
 
 class Terms(NamedTuple):
-    """What the losses of a text depend on beside the weights: one row a label that has a Hebbian term for a token.
+    """Terms of a text's losses beside the weights: one row a label that has a Hebbian term for a token.
 
     Args:
         token: (M,) which token, ascending.

@@ -1,4 +1,4 @@
-"""Which values a tuning tries."""
+"""Grids of the values that a tuning tries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Hebb's losses are made of, label by label of the neighbours, and those of its whole grid."""
+"""Terms of Hebb's losses, label by label of the neighbours, and the losses of its whole grid."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hebblm.tuning.grid import Grid, Point, points
 
 
 class LabelTerms(NamedTuple):
-    """What the losses of a mini-batch depend on beside the weights of the Hebbian term.
+    """Terms of a mini-batch's losses beside the weights of the Hebbian term.
 
     Args:
         labels: (N, K) of the neighbours.

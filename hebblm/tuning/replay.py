@@ -47,21 +47,15 @@ class Replay:
     def of(cls, scenario: Scenario, settings: Hyperparameters) -> Replay:
         """Open base and memory, and compute what does not depend on any point; of several ranks the first one does."""
         with current().in_turn():
-            return cls._opened(scenario, settings)
-
-    @classmethod
-    def _opened(cls, scenario: Scenario, settings: Hyperparameters) -> Replay:
-        """Return what is there of states and neighbours, computed as far as it is not."""
-        base, memory = scenario.base(settings), scenario.memory(settings)
-        plan = sweep_plan(scenario, settings)
-        with bar() as progress:
-            task = progress.add_task("states and neighbours", total=len(scenario.stream), unit="tokens")
-            sweep = None
-            if not scenario.model.keyed:
-                sweep = prepare_sweep(
-                    base, memory, scenario.stream, plan, lambda tokens: progress.advance(task, tokens)
-                )
-            progress.update(task, visible=sweep is not None)
+            base, memory, sweep = scenario.base(settings), scenario.memory(settings), None
+            plan = sweep_plan(scenario, settings)
+            with bar() as progress:
+                task = progress.add_task("states and neighbours", total=len(scenario.stream), unit="tokens")
+                if not scenario.model.keyed:
+                    sweep = prepare_sweep(
+                        base, memory, scenario.stream, plan, lambda tokens: progress.advance(task, tokens)
+                    )
+                progress.update(task, visible=sweep is not None)
         context = scenario.context(base, memory, settings.methods.cache.window)
         return cls(scenario, base, context, scenario.config.update_every, plan.write, sweep)
 

@@ -1,4 +1,4 @@
-"""What a tuning has found so far, and the files it ends in."""
+"""Search for hyper-parameters: the points tried so far, and the files they end in."""
 
 from __future__ import annotations
 

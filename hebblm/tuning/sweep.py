@@ -1,4 +1,4 @@
-"""What does not depend on any method's hyper-parameters: states and neighbours, computed once and kept in the cache.
+"""Sweeps: states and neighbours, which no method's hyper-parameters change, computed once and kept in the cache.
 
 A fixed base's hidden states, and which entries are nearest to them, are the same for every point of a grid. They are
 written to ``sweeps/<hash>`` in parts: the states, and of the neighbours distances and positions; their keys stand in
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from torch import Tensor
 
 from hebblm.adapt.block import Block
 from hebblm.evaluation.hyperparameters import Hyperparameters
+from hebblm.evaluation.loop import Progress
 from hebblm.evaluation.pace import Pace
 from hebblm.evaluation.parts import STATE, Parts, placed, prefixed, unpacked_state
 from hebblm.evaluation.scenario import Scenario
@@ -36,12 +37,11 @@ from hebblm.text.download import cache_dir
 SCHEMA = "hebblm-sweep/1"
 PART = 5_000  # tokens a part, about
 LIMIT_BYTES = 4 << 30  # of all sweeps in the cache
-Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class SweepPlan:
-    """Which sweep is meant, and how it is made.
+    """Plan of a sweep: which one, and how it is made.
 
     Args:
         identity: everything that the numbers depend on beside the pace, as JSON.

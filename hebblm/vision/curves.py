@@ -13,7 +13,7 @@ from hebblm.report.methods import PLOTTED, Look
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One method's line.
+    """Line of a method.
 
     Args:
         look: its name, colour and style.

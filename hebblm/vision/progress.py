@@ -1,4 +1,4 @@
-"""One bar a stage of an experiment."""
+"""Progress bars of an experiment, one a stage."""
 
 from __future__ import annotations
 
@@ -9,17 +9,14 @@ from hebblm.progress import bar
 
 
 @contextmanager
-def stage(
-    description: str, total: int, *, done: int = 0, unit: str = "pictures"
-) -> Iterator[Callable[[int], None]]:
+def stage(description: str, total: int, *, done: int = 0) -> Iterator[Callable[[int], None]]:
     """Show a bar while the block runs, and yield what advances it.
 
     Args:
         description: what is being done.
-        total: how much there is.
-        done: how much an interrupted run had finished; left out, because it says nothing about the speed.
-        unit: of both.
+        total: pictures that there are.
+        done: how many an interrupted run had finished; left out, because they say nothing about the speed.
     """
     with bar() as progress:
-        task = progress.add_task(description, total=total - done, unit=unit)
+        task = progress.add_task(description, total=total - done, unit="pictures")
         yield lambda count: progress.advance(task, count)

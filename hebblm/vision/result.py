@@ -1,4 +1,4 @@
-"""What the results of all image experiments share: their names, files beside them, numbers over seeds."""
+"""Parts that the results of all image experiments share: names, files beside them, numbers over seeds."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ TRUTH = {"true": True, "false": False}
 
 
 class Settings:
-    """What a frozen dataclass of settings derives from, so that its values can be changed by name."""
+    """Base class of frozen dataclasses of settings whose values can be changed by name."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""What every image experiment is run with: data, settings, where to compute, where to keep."""
+"""Setup of every image experiment: data, settings, where to compute, where to keep."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run needs to go on where it was interrupted: tensors and a record, one atomically written file."""
+"""State with which an interrupted run goes on: tensors and a record, one atomically written file."""
 
 from __future__ import annotations
 

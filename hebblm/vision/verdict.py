@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hebblm.vision.new_classes.tables import method_name
-from hebblm.vision.permuted_mnist.document import NAMES
+from hebblm.vision.permuted_mnist.document import NETWORKS
 from hebblm.vision.permuted_mnist.result import EXPERIMENT as PERMUTED_MNIST
 
 LEVEL = 0.95
@@ -82,4 +82,4 @@ def _sentence(shares: Mapping[str, list[float]]) -> str:
 def _name(method: str) -> str:
     """Return how a method is written in any of the experiments."""
     stem, _, point = method.partition(" ")
-    return f"{NAMES.get(stem) or method_name(stem)} {point}".rstrip()
+    return f"{NETWORKS[stem].name if stem in NETWORKS else method_name(stem)} {point}".rstrip()

@@ -1,4 +1,4 @@
-"""What a memory on disk costs, by its entries: memory, recall, and time a token, cold and warm.
+"""Cost of a memory on disk, by its entries: memory, recall, and time a token, cold and warm.
 
 Keys are hidden states of a model that read a text, as fp16, as far as the text goes; further ones are those states with
 noise of a share of each dimension's spread. Queries are states of another text. Every stage runs in a process of its

@@ -1,4 +1,4 @@
-"""What several processes read in a second, what they tell each other, and how far their numbers are from one's.
+"""Cost of several processes: tokens a second, what they tell each other, and how far their numbers are from one's.
 
 Every run is a command of its own with one thread a process, of the same tokens; times are those of the reading, without
 start and reports.

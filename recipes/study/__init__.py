@@ -1,1 +1,1 @@
-"""This project's study of the paper: what of its claims held, what the methods cost beside goals and floors."""
+"""Study of the paper by this project: what of its claims held, what the methods cost beside goals and floors."""

@@ -1,4 +1,4 @@
-"""Run the study's commands: ``python -m recipes.study --help``."""
+"""Entry of the study's commands: ``python -m recipes.study --help``."""
 
 import sys
 

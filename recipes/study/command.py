@@ -28,7 +28,7 @@ MODULES: dict[str, Any] = {"adapt": adapt, "retrieve": retrieve, "eval": evaluat
 
 @dataclass(frozen=True, slots=True)
 class BookConfig:
-    """Which results the book is made of, and where to.
+    """Options of the book: its results, and where to.
 
     Args:
         results: folder whose JSON files are taken, those in folders below it as well.
@@ -41,7 +41,7 @@ class BookConfig:
 
 @dataclass(frozen=True, slots=True)
 class CostConfig:
-    """Which measurements, and where to.
+    """Options of a table of costs: its measurements, and where to.
 
     Args:
         files: JSON files of this command's bench or of hebblm-bench.

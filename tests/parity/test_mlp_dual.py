@@ -60,7 +60,7 @@ def expected_delta(given: NetworkProblem, *, rate: float | Tensor, steps: int) -
     rates = torch.as_tensor(rate, dtype=torch.float64).expand(len(given.labels)).tolist()
     rows = zip(given.points, rates, given.labels, given.weights, strict=True)
     logits = [
-        network_logits(given.model, points[-1], points[:-1], *row, rate=own, steps=steps)
+        network_logits(given.model, points[-1], points[:-1], *row, lr=own, steps=steps)
         for points, own, *row in rows
     ]
     return torch.stack(logits) - given.model.logits(given.points[:, -1])
@@ -214,7 +214,7 @@ def test_recall_equals_the_printed_equations(steps: int, count: int) -> None:
         distances = (keys - query).square().sum(1)
         weights = 1 / (EPS + distances) / len(order)
         base = model.logits(query)
-        mbpa = network_logits(model, query, keys, classes, weights, rate=rate, steps=steps)
+        mbpa = network_logits(model, query, keys, classes, weights, lr=rate, steps=steps)
         torch.testing.assert_close(result.mbpa()[row], mbpa, rtol=1e-9, atol=1e-9)
 
         everyone = torch.ones(1, len(order), dtype=torch.bool)

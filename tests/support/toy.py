@@ -26,7 +26,7 @@ from hebblm.adapt.methods.knn import KnnConfig
 from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.adapt.methods.mixture import MixtureConfig
 from hebblm.evaluation.loop import Observer, evaluate
-from hebblm.evaluation.vocabulary import UnionVocabulary, Vocabulary
+from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary, Vocabulary
 from hebblm.memory import AnyMemory, FlatMemory
 from hebblm.models.awd import AwdBase
 from hebblm.models.base import Base, BaseUpdate
@@ -183,7 +183,10 @@ def alone(base: Base, stream: EvaluationStream, vocabulary: Vocabulary, *, segme
         rows = base.head.weight.shape[0]
         hidden = base.read(vocabulary.readable(inputs, rows))
         with torch.no_grad():
-            nll += vocabulary.score(base.head.logits(hidden).log_softmax(1), labels).float().tolist()
+            found = base.head.logits(hidden).log_softmax(1)
+        if isinstance(vocabulary, OpenVocabulary):
+            found = vocabulary.distribution(found)
+        nll += (-found.gather(1, labels[:, None])[:, 0]).float().tolist()
         base.learn(vocabulary.readable(labels, rows))
         if new := vocabulary.new_rows(labels, rows):
             base.grow(new)

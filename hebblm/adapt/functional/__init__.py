@@ -1,4 +1,4 @@
-"""Every equation as a pure function of tensors: queries (N, D), their neighbours, and the output head."""
+"""Equations as pure functions of tensors: queries (N, D), their neighbours, and the output head."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What shares that depend on the query are made of, the mixtures by them, and how they are learned."""
+"""Mixtures whose shares depend on the query: softmax gates, their features, and how they are learned."""
 
 from __future__ import annotations
 

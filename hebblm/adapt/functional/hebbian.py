@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,7 +13,7 @@ from hebblm.adapt import checks
 from hebblm.adapt.checks import Rate, Scale
 from hebblm.adapt.functional.grouping import first_and_sum
 from hebblm.adapt.functional.kernel import Normalization, closeness
-from hebblm.adapt.functional.mbpa import Method, Optimizer, mbpa_delta
+from hebblm.adapt.functional.mbpa import Optimizer, Solver, mbpa_delta
 from hebblm.adapt.solvers.problem import key_products
 from hebblm.errors import UserError
 from hebblm.types import Neighbors, OutputHead
@@ -24,8 +23,7 @@ Gate = Literal["gated", "literal"]
 COUNT_EDGES = (1, 2, 4, 8, 16, 32, 64)  # between the ranges of counts that have a weight of their own
 
 
-@dataclass(frozen=True, slots=True)
-class HebbianTerm:
+class HebbianTerm(NamedTuple):
     """The Hebbian term in the logits of the neighbours' labels; entries of one label carry the same values.
 
     Args:
@@ -190,7 +188,7 @@ def hebb_logits(
     eps: float,
     hebbian_classes: Tensor | None = None,
     gate: Gate = "gated",
-    method: Method = "exact",
+    method: Solver = "exact",
     optimizer: Optimizer = "sgd",
     weighting: Literal["dynamic"] | float = "dynamic",
     mbpa: bool = True,

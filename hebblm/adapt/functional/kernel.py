@@ -1,4 +1,4 @@
-"""How much a neighbour counts, by its distance."""
+"""Closeness kernel: the weight of a neighbour by its distance."""
 
 from __future__ import annotations
 

@@ -21,13 +21,13 @@ from hebblm.blocks import blocks, side_by_side
 from hebblm.errors import UserError
 from hebblm.types import Neighbors, OutputHead
 
-Method = Literal["exact", "fast"]
+Solver = Literal["exact", "fast"]
 Optimizer = Literal["newton", "sgd", "rmsprop"]
 
 
 @dataclass(frozen=True, slots=True)
 class MbpaResult:
-    """What adaptation adds to the base logits.
+    """Change of the base logits by adaptation.
 
     Args:
         delta: (N, V) change of the logits; zero for a query without neighbours.
@@ -51,7 +51,7 @@ def mbpa_delta(
     steps: int,
     eps: float,
     rate: Rate = "guarded",
-    method: Method = "exact",
+    method: Solver = "exact",
     optimizer: Optimizer = "sgd",
     pull: float = 0.0,
     closeness_normalization: Normalization = "raw",
@@ -97,7 +97,7 @@ def mbpa_logits(
     steps: int,
     eps: float,
     rate: Rate = "guarded",
-    method: Method = "exact",
+    method: Solver = "exact",
     optimizer: Optimizer = "sgd",
     pull: float = 0.0,
     closeness_normalization: Normalization = "raw",
@@ -160,7 +160,7 @@ def _parts(
     neighbors: Neighbors,
     head: OutputHead,
     weights: Tensor,
-    method: Method,
+    method: Solver,
     optimizer: Optimizer,
 ) -> Iterator[Tensor]:
     """Yield a few queries (n,) at a time, those of one size together: what they hold stays in the caches."""
@@ -202,7 +202,7 @@ def _problem(
 
 
 def _solve(
-    problem: Problem, *, lr: float, steps: int, rate: Rate, method: Method, optimizer: Optimizer, pull: float
+    problem: Problem, *, lr: float, steps: int, rate: Rate, method: Solver, optimizer: Optimizer, pull: float
 ) -> Solution:
     """Follow the descent of a few queries in the form asked for."""
     if optimizer == "rmsprop":

@@ -60,7 +60,7 @@ def mixed(first: Tensor, second: Tensor, weight: float | Tensor) -> Tensor:
 
 
 class Learned(Protocol):
-    """What is known of shares from the tokens already scored."""
+    """Statistics of shares over the tokens already scored."""
 
     def after(self, evidence: Sequence[Any]) -> Self:
         """Return what is known once more tokens were scored, all of them with the shares as they are.

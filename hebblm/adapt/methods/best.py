@@ -1,4 +1,4 @@
-"""One mixture of all components whose shares depend on the query: a softmax gate that goes on learning."""
+"""Mixture of all components whose shares depend on the query: a softmax gate that goes on learning."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from hebblm.adapt import checks
 from hebblm.adapt.checks import Share
@@ -48,45 +48,37 @@ def tempered_losses(log_probs: Tensor, targets: Tensor, temperature: float) -> T
 
 
 @dataclass(frozen=True, slots=True)
-class MixtureMbpaConfig:
-    """Mixture+MbPA.
+class BesideMixtureConfig:
+    """Mixture beside another method.
 
     Args:
-        weight: share w of Mixture, learned online or a number; the rest is MbPA's.
+        weight: share w of Mixture, learned online or a number; the rest is the other method's.
     """
+
+    section: ClassVar[str]
 
     weight: Share = "online"
 
     def __post_init__(self) -> None:
-        checks.share_or_online("mixture_mbpa.weight", self.weight)
+        checks.share_or_online(f"{self.section}.weight", self.weight)
 
 
-@dataclass(frozen=True, slots=True)
-class MixtureHebbConfig:
-    """Mixture+Hebb.
+class MixtureMbpaConfig(BesideMixtureConfig):
+    """Mixture+MbPA."""
 
-    Args:
-        weight: share w of Mixture, learned online or a number; the rest is Hebb's.
-    """
-
-    weight: Share = "online"
-
-    def __post_init__(self) -> None:
-        checks.share_or_online("mixture_hebb.weight", self.weight)
+    section = "mixture_mbpa"
 
 
-@dataclass(frozen=True, slots=True)
-class MixtureHebbLearnedConfig:
-    """Mixture+Hebb-learned.
+class MixtureHebbConfig(BesideMixtureConfig):
+    """Mixture+Hebb."""
 
-    Args:
-        weight: share w of Mixture, learned online or a number; the rest is Hebb's.
-    """
+    section = "mixture_hebb"
 
-    weight: Share = "online"
 
-    def __post_init__(self) -> None:
-        checks.share_or_online("mixture_hebb_learned.weight", self.weight)
+class MixtureHebbLearnedConfig(BesideMixtureConfig):
+    """Mixture+Hebb-learned."""
+
+    section = "mixture_hebb_learned"
 
 
 def beside_mixture(settings: MethodSettings, other: Rule, weight: Share) -> Rule:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from hebblm.adapt import checks
 from hebblm.adapt.checks import Scale, Share, Sharpness
 from hebblm.adapt.methods.cache import MixtureCacheConfig, cache_over_mixture
-from hebblm.adapt.methods.combine import beside_mixture
+from hebblm.adapt.methods.combine import BesideMixtureConfig, beside_mixture
 from hebblm.adapt.methods.hebb import hebb_rule
 from hebblm.adapt.methods.lstm import DYNAMIC
 from hebblm.adapt.methods.mixture import MixtureConfig, mixture_rule
@@ -38,23 +38,15 @@ class DynamicMixtureConfig:
         checks.share_or_online("dynamic_mixture.gamma", self.gamma)
 
 
-@dataclass(frozen=True, slots=True)
-class DynamicMixtureHebbConfig:
-    """Mixture+Hebb over the moving states of dynamic evaluation.
+class DynamicMixtureHebbConfig(BesideMixtureConfig):
+    """Mixture+Hebb over the moving states of dynamic evaluation."""
 
-    Args:
-        weight: share w of Mixture, learned online or a number; the rest is Hebb's.
-    """
-
-    weight: Share = "online"
-
-    def __post_init__(self) -> None:
-        checks.share_or_online("dynamic_mixture_hebb.weight", self.weight)
+    section = "dynamic_mixture_hebb"
 
 
 @dataclass(frozen=True, slots=True)
 class DynamicMixtureCacheConfig(MixtureCacheConfig):
-    """The same, both over the moving states of dynamic evaluation."""
+    """Continuous cache on top of Mixture, both over the moving states of dynamic evaluation."""
 
     section: ClassVar[str] = "dynamic_mixture_cache"
 

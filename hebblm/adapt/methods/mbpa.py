@@ -103,7 +103,7 @@ class MbpaAbsoluteConfig:
 
 @dataclass(frozen=True, slots=True)
 class MbpaGuardedConfig(MbpaAbsoluteConfig):
-    """The same; a query that diverges is run again at a stable rate."""
+    """MbPA at the paper's absolute rate; a query that diverges is run again at a stable rate."""
 
     section: ClassVar[str] = "mbpa_guarded"
     rate: ClassVar[Rate] = "guarded"

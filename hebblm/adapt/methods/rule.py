@@ -1,4 +1,4 @@
-"""What a method is: a rule, what it needs, and the record that says how it is built."""
+"""Interfaces of a method: its rule, what that needs, and the record that says how it is built."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Blend(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What has to be at hand, or is counted, because of a rule; that of a combination is ``a | b``.
+    """Requirements of a rule: what is at hand, or counted, because of it; of a combination, ``a | b``.
 
     Args:
         retrieval: neighbours from the memory.
@@ -109,7 +109,7 @@ def weight_of(blend: Blend, batch: EvalBatch) -> float | Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One method.
+    """Record of a method.
 
     Args:
         name: on the command line and in results.

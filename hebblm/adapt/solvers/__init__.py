@@ -1,1 +1,1 @@
-"""How MbPA's descent is followed: exactly, or on a few hundred classes."""
+"""Solvers of MbPA's descent: exact, or on a few hundred classes."""

@@ -1,4 +1,4 @@
-"""What MbPA solves for some queries, and the rate it descends at."""
+"""Softmax problems of some queries and their neighbours, and the rates that MbPA descends at."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MARGIN = 0.9  # room for what the power method leaves out
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Minimise ``-sum_k w_k log P(y_k | h_k)`` over a query's own copy of the head (Eq. 5).
+    """Softmax problem of each query: ``-sum_k w_k log P(y_k | h_k)`` over its own copy of the head (Eq. 5).
 
     Args:
         head: the base head, weight (V, D) and bias (V,) or None; it stays as it is.
@@ -62,7 +62,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Descent:
-    """How far and how fast to go.
+    """Gradient descent's step sizes, decay and number of steps.
 
     Args:
         sizes: (n, K) step sizes ``a_k = rate w_k``.
@@ -98,7 +98,7 @@ class Descent:
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """What a descent changes.
+    """Change of the logits that a descent ends in.
 
     Args:
         delta: (n, V) change of the logits, kept apart from them because single precision would swallow small steps.

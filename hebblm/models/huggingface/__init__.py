@@ -1,1 +1,1 @@
-"""Any causal language model of ``transformers`` as a base; nothing here names an architecture."""
+"""Causal language models of ``transformers`` as bases; nothing here names an architecture."""

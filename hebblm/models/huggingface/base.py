@@ -24,7 +24,7 @@ TOKENS = "tokens"
 
 
 class HuggingFaceBase(GradientBase):
-    """Reads one stream, or several side by side.
+    """Causal language model of ``transformers`` that reads one stream, or several side by side.
 
     A model with attention reads in windows: when ``context`` tokens lie behind it, it goes on from the last
     ``context - stride`` of them, read anew, so that each token is predicted once, with at least that many before it. A

@@ -22,7 +22,7 @@ ROUNDING = 16  # units of rounding that half precision may be off by
 
 @dataclass(frozen=True, slots=True)
 class FoundHead:
-    """Where a model keeps its softmax layer, and what it does to the logits behind it.
+    """Softmax layer of a model, by the names of its parts, and what is done to the logits behind it.
 
     Args:
         module: that multiplies the hidden states.
@@ -102,8 +102,9 @@ def find_head(model: Any, ids: Tensor) -> FoundHead:
             raise UserError(f"{type(model).__name__} cannot read a text: {_line(error)}") from error
     if len(states) != 1 or states[0].shape[-1] != weight.shape[1]:
         raise UserError(f"{type(model).__name__} does not compute its logits with its output layer")
-    caps, name = _caps(model.config), type(model).__name__
-    return fitted(plain, weight, bias, states[0][0], logits, caps, name)
+    named = (getattr(model.config.get_text_config(), name, None) for name in CAPS)
+    caps = [float(value) for value in named if value]
+    return fitted(plain, weight, bias, states[0][0], logits, caps, type(model).__name__)
 
 
 def fitted(
@@ -148,12 +149,6 @@ def fitted(
         f"the logits of {name} are not its output layer's, scaled or softly capped (they differ by {gap:.3g}); "
         "hebblm cannot adapt this model"
     )
-
-
-def _caps(config: Any) -> list[float]:
-    """Return the soft caps on the logits that a configuration names."""
-    values = [getattr(config.get_text_config(), name, None) for name in CAPS]
-    return [float(value) for value in values if value]
 
 
 def _line(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""Whose states a memory keeps: those that enter the output layer, or another layer's."""
+"""Choice of the layer whose states a memory keeps: the output layer's input, or another's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FFN = re.compile(r"(mlp|ffn|feed_forward|moe|fc1|dense_h_to_4h)$")
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """Whose states a memory keeps.
+    """Layer whose states a memory keeps.
 
     Args:
         name: ``last``, ``ffn-input`` or a number, as it was asked for.

@@ -130,14 +130,8 @@ class HuggingFaceModel:
     ) -> Iterator[Segment]:
         """Read a training stream in windows, several at a time; its segments hold every label but the first, once.
 
-        Each window begins with the ``context - stride`` tokens before it, whose states are thrown away.
-
-        Args:
-            ids: (T,) the stream.
-            done: segments that were read before.
-            state: not needed.
-            rank: of several processes, over which a segment's windows are divided in their order.
-            ranks: how many they are.
+        Each window begins with the ``context - stride`` tokens before it, whose states are thrown away. Several
+        processes divide a segment's windows in their order.
         """
         total, device = len(ids) - 1, self.head.weight.device
         stream = torch.from_numpy(np.asarray(ids, dtype=np.int64))

@@ -11,7 +11,7 @@ from hebblm.types import OutputHead
 
 
 class Backbone(nn.Module):
-    """Pictures to features.
+    """Network from pictures to features.
 
     Args:
         layers: from pictures (N, 3, H, W) to maps (N, D, h, w).

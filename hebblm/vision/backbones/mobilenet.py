@@ -24,7 +24,7 @@ _convolution = partial(convolution, activation=nn.ReLU6)
 
 
 class InvertedResidual(nn.Module):
-    """Widen, filter each map by itself, narrow; what came in is added where the shape allows.
+    """Inverted residual: widen, filter each map by itself, narrow; what came in is added where the shape allows.
 
     Args:
         maps_in: C_in.

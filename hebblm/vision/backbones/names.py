@@ -1,4 +1,4 @@
-"""What the backbones are called, known without loading torch."""
+"""Names of the backbones, known without loading torch."""
 
 from __future__ import annotations
 

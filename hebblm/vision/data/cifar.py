@@ -6,7 +6,7 @@ import gzip
 import lzma
 import tarfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -72,7 +72,11 @@ def load_cifar100(folders: Sequence[Path], downloads: Path | None = None) -> Ima
                     raise UserError(f"{path}: {member.name} has {member.size:,} bytes, which is no CIFAR-100")
                 stream = archive.extractfile(member)
                 assert stream is not None  # a regular file always has one
-                parts[part] = _parse(stream.read(), f"{path}: {member.name}", members)
+                data, source = stream.read(), f"{path}: {member.name}"
+                if members is PICKLED:
+                    parts[part] = parse_pickle(data, source, SHAPE, (CLASSES, SUPERCLASSES))
+                else:
+                    parts[part] = parse_records(data, source)
             while archive.fileobj is not None and archive.fileobj.read(1 << 20):
                 pass  # to the end, where the checksum of the archive is compared
     except (tarfile.TarError, lzma.LZMAError, gzip.BadGzipFile, EOFError, zlib.error) as error:
@@ -107,10 +111,3 @@ def parse_records(data: bytes, source: str) -> Images:
     check_labels(records[:, 0].to(torch.int64), SUPERCLASSES, source)
     check_labels(labels, CLASSES, source)
     return Images(records[:, 2:].reshape(-1, *SHAPE), labels)
-
-
-def _parse(data: bytes, source: str, members: Mapping[str, str]) -> Images:
-    """Read a member in the layout of its archive."""
-    if members is PICKLED:
-        return parse_pickle(data, source, SHAPE, (CLASSES, SUPERCLASSES))
-    return parse_records(data, source)

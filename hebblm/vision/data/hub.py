@@ -16,7 +16,7 @@ from hebblm.vision.data.images import ImageDataset, Images, check_labels
 
 @dataclass(frozen=True, slots=True)
 class HubDataset:
-    """Where a data set lies on the hub, and how it has to look.
+    """Data set on the hub, and how it has to look.
 
     Args:
         identifier: on the hub.

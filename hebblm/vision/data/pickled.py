@@ -34,7 +34,7 @@ _ALLOWED = {
 
 
 class _Unpickler(pickle.Unpickler):
-    """Knows the few names of the allow-list and refuses every other one."""
+    """Unpickler that knows the few names of the allow-list and refuses every other one."""
 
     def find_class(self, module: str, name: str) -> Any:
         """Return an allowed object."""

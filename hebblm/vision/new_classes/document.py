@@ -11,11 +11,11 @@ from matplotlib.ticker import MaxNLocator
 
 from hebblm.report.methods import PLOTTED, Look, looks
 from hebblm.vision.curves import Line, draw
-from hebblm.vision.new_classes.tables import method_name
+from hebblm.vision.new_classes.tables import method_name, summaries
 from hebblm.vision.new_classes.top1 import KEYS
 
 _TITLES = {"new": "New classes", "old": "Old classes", "overall": "All classes"}
-_PARAMETRIC = Look("Parametric", "#555555")
+_PARAMETRIC = Look(method_name("parametric"), "#555555")
 
 
 def figures(document: Mapping[str, Any], most: int = PLOTTED) -> dict[str, tuple[str, Figure]]:
@@ -70,11 +70,11 @@ def curve_figure(document: Mapping[str, Any], along: str, most: int = PLOTTED) -
 
 def heat_map(document: Mapping[str, Any]) -> Figure:
     """Return overall, new and old accuracy by beta and eta; cells better than MbPA are framed (Fig. hyper)."""
-    methods, grid = document["methods"], document["grid"]
+    methods, grid = summaries(document), document["grid"]
     betas = sorted({point["beta"] for point in grid.values()})
     etas = sorted({point["eta"] for point in grid.values()})
-    by_point = {(point["beta"], point["eta"]): _summary(methods[name]) for name, point in grid.items()}
-    mbpa = _summary(methods["mbpa"])
+    by_point = {(point["beta"], point["eta"]): methods[name] for name, point in grid.items()}
+    mbpa = methods["mbpa"]
     figure = Figure(figsize=(1.5 + 1.0 * len(etas) * 3, 1.2 + 0.55 * len(betas)), layout="constrained")
     for axis, key in zip(figure.subplots(1, len(KEYS)), reversed(KEYS), strict=True):
         cells = [[100 * by_point[beta, eta][key]["mean"] for eta in etas] for beta in betas]
@@ -107,12 +107,6 @@ def _write_cells(axis: Axes, cells: list[list[float]], bar: float) -> None:
                 )
 
 
-def _summary(method: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a method's summary under the only condition."""
-    summary: Mapping[str, Any] = next(iter(method["conditions"].values()))
-    return summary
-
-
 def _condition(document: Mapping[str, Any], condition: str) -> str:
     """Return how a condition is written above its curves."""
     if document["experiment"] == "incremental":
@@ -122,9 +116,5 @@ def _condition(document: Mapping[str, Any], condition: str) -> str:
 
 def _looks(methods: Mapping[str, Any]) -> dict[str, Look]:
     """Return name, colour and line of each method."""
-    others = looks(name for name in methods if name != "parametric")
     first = {"parametric": _PARAMETRIC} if "parametric" in methods else {}
-    return {
-        **first,
-        **{name: Look(method_name(name), look.color, look.line) for name, look in others.items()},
-    }
+    return {**first, **looks(name for name in methods if name != "parametric")}

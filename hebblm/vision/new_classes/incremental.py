@@ -19,8 +19,8 @@ from hebblm.vision.new_classes.learning import (
 )
 from hebblm.vision.new_classes.methods import METHODS, methods_of
 from hebblm.vision.new_classes.pretraining import Pretrained, Pretraining
-from hebblm.vision.new_classes.reading import Block, Remembered, Snapshot
-from hebblm.vision.new_classes.setup import ClassSetup, Outcome, Run
+from hebblm.vision.new_classes.reading import PictureBlock, Remembered, Snapshot
+from hebblm.vision.new_classes.setup import ClassSetup, Outcome, SeedRun
 from hebblm.vision.new_classes.split import increment, predicted_order
 from hebblm.vision.new_classes.tuning import Learnt, Point, tuned
 from hebblm.vision.progress import stage
@@ -76,7 +76,7 @@ class FineTuning:
         parts, samples = self._start.pretraining.parts, self.drawn.samples
         head = frozen_head(self.classifier)
         blocks = tuple(
-            Block(head, hidden, tested.labels[index.to(device)])
+            PictureBlock(head, hidden, tested.labels[index.to(device)])
             for hidden, index in zip(
                 torch.split(features_of(self.classifier, tested, order), QUERIES),
                 torch.split(order, QUERIES),
@@ -119,7 +119,7 @@ def _learn_held_out(setup: ClassSetup, start: Pretrained) -> Learnt:
         yield lr, [tuning.snapshot("train", held_out) for epoch in epochs if epoch in settings.reported]
 
 
-def _run_seed(setup: ClassSetup, seed: int, ratio: int, values: dict[str, Point]) -> Run:
+def _run_seed(setup: ClassSetup, seed: int, ratio: int, values: dict[str, Point]) -> SeedRun:
     """Return what one seed gives at one ratio, going on after the last epoch that the state has."""
     start = setup.start(seed, setup.settings.old_classes)
     order = predicted_order(setup.dataset, setup.settings.increment.tested, seed)
@@ -137,18 +137,18 @@ def _run_seed(setup: ClassSetup, seed: int, ratio: int, values: dict[str, Point]
         stabilized, done = record["stabilized"], record["epochs"]
     methods = methods_of(METHODS, values, setup.settings.adaptation)
     for epoch in tuning.epochs(title, done=done):
-        readings = setup.read(
+        predicted = setup.read(
             tuning.snapshot("test", order), methods, f"{title}, epoch {epoch}", observes=False
         )
-        for name, reading in readings.items():
-            before = predictions.get(name, reading.classes.new_empty(0, len(order)))
-            predictions[name] = torch.cat([before, reading.classes.unsqueeze(0)])
-            stabilized[name] += reading.stabilized
+        for name, each in predicted.items():
+            before = predictions.get(name, each.classes.new_empty(0, len(order)))
+            predictions[name] = torch.cat([before, each.classes.unsqueeze(0)])
+            stabilized[name] += each.stabilized
         tensors = training_tensors(tuning.classifier, tuning.optimizer)
         tensors |= {f"{PREDICTIONS}{name}": made for name, made in predictions.items()}
         save_state(path, tensors, {"run": run, "epochs": epoch, "stabilized": stabilized})
     parts, drawn = start.pretraining.parts, tuning.drawn
-    return Run(
+    return SeedRun(
         f"{ratio}:1",
         seed,
         values,

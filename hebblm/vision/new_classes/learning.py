@@ -1,4 +1,4 @@
-"""One step of training, one reading of features, and what an optimizer remembers."""
+"""Training step, reading of features, and an optimizer's state."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def learn_epoch(
     padding: int,
     flip: bool,
     generator: torch.Generator,
-    rate: Callable[[int], float] | None = None,
+    lr: Callable[[int], float] | None = None,
     progress: Callable[[int], None] = lambda pictures: None,
 ) -> None:
     """Pass once over the pictures in a new order, each cropped and mirrored anew.
@@ -71,7 +71,7 @@ def learn_epoch(
         padding: see :meth:`Pictures.varied`.
         flip: see :meth:`Pictures.varied`.
         generator: of order, crops and flips.
-        rate: the learning rate at a step of this epoch; None leaves it as it is.
+        lr: the learning rate at a step of this epoch; None leaves it as it is.
         progress: told how many pictures were seen.
 
     Raises:
@@ -80,9 +80,9 @@ def learn_epoch(
     order = samples[torch.randperm(len(samples), generator=generator)]
     total = torch.zeros((), device=pictures.labels.device)
     for step, index in enumerate(batches(order, batch_size)):
-        if rate is not None:
+        if lr is not None:
             for group in optimizer.param_groups:
-                group["lr"] = rate(step)
+                group["lr"] = lr(step)
         varied = pictures.varied(index, generator, padding=padding, flip=flip)
         total += learn(classifier, optimizer, varied, pictures.labels[index.to(pictures.labels.device)])
         progress(len(index))
@@ -133,14 +133,10 @@ def training_tensors(classifier: Classifier, optimizer: torch.optim.Optimizer) -
     return tensors
 
 
-def restore(
-    classifier: Classifier, optimizer: torch.optim.Optimizer | None, tensors: Mapping[str, Tensor]
-) -> None:
-    """Undo :func:`training_tensors`; without an optimizer, for the network alone."""
+def restore(classifier: Classifier, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """Undo :func:`training_tensors`."""
     weights = {name.removeprefix(MODEL): value for name, value in tensors.items() if name.startswith(MODEL)}
     classifier.load_state_dict(weights)
-    if optimizer is None:
-        return
     parameters = dict(classifier.named_parameters())
     for name, value in tensors.items():
         kind, _, owner = name.partition(".")

@@ -19,7 +19,7 @@ own; ``hebb-N`` without values is Hebb with those of ``hebb`` and a memory of N 
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
+class ImageMethod:
     """A rule and the memory it reads.
 
     Args:
@@ -30,11 +30,6 @@ class Method:
 
     rule: Rule
     capacity: int | None = None
-
-
-def ring_names(settings: AdaptationSettings) -> tuple[str, ...]:
-    """Return the names of the methods with a memory of fixed size."""
-    return tuple(f"hebb-{capacity}" for capacity in settings.rings)
 
 
 def grids(lr: tuple[float, ...], settings: AdaptationSettings) -> dict[str, dict[str, tuple[float, ...]]]:
@@ -67,18 +62,18 @@ def values_of(name: str, values: Values) -> dict[str, float]:
     return dict(own) if name == "hebb-v1" else {**values["mbpa"], **own}
 
 
-def methods_of(names: Sequence[str], values: Values, settings: AdaptationSettings) -> dict[str, Method]:
+def methods_of(names: Sequence[str], values: Values, settings: AdaptationSettings) -> dict[str, ImageMethod]:
     """Return methods by name with their hyper-parameters."""
     return {name: method_of(name, values, settings) for name in names}
 
 
-def method_of(name: str, values: Values, settings: AdaptationSettings) -> Method:
+def method_of(name: str, values: Values, settings: AdaptationSettings) -> ImageMethod:
     """Return one method with its hyper-parameters."""
     if name == "parametric":
-        return Method(Unadapted(), 0)
+        return ImageMethod(Unadapted(), 0)
     if name == "mixture":  # both sides normalised
         mixture = values[name]
-        return Method(
+        return ImageMethod(
             Mixture(MixtureConfig(theta=mixture["theta"], gamma=mixture["gamma"], scale="absolute"))
         )
     mbpa = MbpaConfig(  # exact RMSprop with a fresh state for each query
@@ -91,10 +86,10 @@ def method_of(name: str, values: Values, settings: AdaptationSettings) -> Method
         scale="absolute",
     )
     if name == "mbpa":
-        return Method(Mbpa(mbpa))
+        return ImageMethod(Mbpa(mbpa))
     own: dict[str, Any] = {**values.get(name, values["hebb"])}
     # A value that a variant has no use for keeps its default.
     hebb = HebbConfig(**own, classes="new", scale="absolute", closeness="raw")
     if name in VARIANTS:
-        return Method(Hebb(hebb, mbpa, name.removeprefix("hebb-")))
-    return Method(Hebb(hebb, mbpa), None if name in values else int(name.removeprefix("hebb-")))
+        return ImageMethod(Hebb(hebb, mbpa, name.removeprefix("hebb-")))
+    return ImageMethod(Hebb(hebb, mbpa), None if name in values else int(name.removeprefix("hebb-")))

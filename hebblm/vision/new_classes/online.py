@@ -1,4 +1,7 @@
-"""One pass over a stream of all classes (the paper's Tables "cifar-online", "pretrain" and "ablation", Fig. hyper)."""
+"""Online experiments: one pass over a stream of all classes.
+
+They are the paper's Tables "cifar-online", "pretrain" and "ablation", and Fig. hyper.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,11 @@ from types import MappingProxyType
 from torch import Tensor
 
 from hebblm.ranks import current
-from hebblm.vision.new_classes.methods import METHODS, VARIANTS, methods_of, ring_names
+from hebblm.vision.new_classes.methods import METHODS, VARIANTS, methods_of
 from hebblm.vision.new_classes.pretraining import Pretrained
-from hebblm.vision.new_classes.reading import Block, Snapshot
+from hebblm.vision.new_classes.reading import PictureBlock, Snapshot
 from hebblm.vision.new_classes.settings import SensitivitySettings
-from hebblm.vision.new_classes.setup import ClassSetup, Outcome, Run, old_memory
+from hebblm.vision.new_classes.setup import ClassSetup, Outcome, SeedRun, old_memory
 from hebblm.vision.new_classes.split import predicted_order
 from hebblm.vision.new_classes.stream import load_blocks, save_blocks, stream
 from hebblm.vision.new_classes.tuning import Learnt, Point, Tuned, tuned
@@ -62,7 +65,8 @@ def run_ablation(setup: ClassSetup) -> Outcome:
     Raises:
         UserError: as :func:`run_online`.
     """
-    return run_online(setup, ("mbpa", *VARIANTS, *ring_names(setup.settings.adaptation), "hebb"))
+    rings = (f"hebb-{capacity}" for capacity in setup.settings.adaptation.rings)
+    return run_online(setup, ("mbpa", *VARIANTS, *rings, "hebb"))
 
 
 def run_sensitivity(setup: ClassSetup) -> Outcome:
@@ -103,7 +107,7 @@ def _run_seed(
     old_classes: int,
     values: dict[str, Point],
     names: Sequence[str],
-) -> Run:
+) -> SeedRun:
     """Return what one seed gives, from the state of an interrupted run where that has it."""
     start = setup.start(seed, old_classes)
     parts, lr = start.pretraining.parts, values["parametric"]["lr"]
@@ -119,16 +123,16 @@ def _run_seed(
             blocks = _follow(setup, start, "test", order, lr, title)
             save_blocks(learnt, blocks, run)
         methods = methods_of(names, values, setup.settings.adaptation)
-        readings = setup.read(Snapshot(blocks, old_memory(start)), methods, title, observes=True)
-        stabilized = {name: reading.stabilized for name, reading in readings.items()}
+        predicted = setup.read(Snapshot(blocks, old_memory(start)), methods, title, observes=True)
+        stabilized = {name: each.stabilized for name, each in predicted.items()}
         found = (
-            {name: reading.classes for name, reading in readings.items()},
+            {name: each.classes for name, each in predicted.items()},
             {"run": run, "stabilized": stabilized},
         )
         save_state(path, *found)
         learnt.unlink()
     predictions, record = found
-    return Run(
+    return SeedRun(
         str(old_classes),
         seed,
         values,
@@ -143,7 +147,7 @@ def _run_seed(
 
 def _follow(
     setup: ClassSetup, start: Pretrained, part: str, order: Tensor, lr: float, title: str
-) -> list[Block]:
+) -> list[PictureBlock]:
     """Let a copy of the network learn from a stream."""
     interval = setup.settings.online.interval
     blocks = []

@@ -37,7 +37,7 @@ START = 0.04  # of the peak, where onecycle begins
 
 @dataclass(frozen=True, slots=True)
 class Pretraining:
-    """Which pre-training is meant: everything that decides about its numbers.
+    """Identity of a pre-training: everything that decides about its numbers.
 
     Args:
         dataset: the pictures.
@@ -192,7 +192,7 @@ def _train(
                 padding=settings.padding,
                 flip=settings.flip,
                 generator=generator(wanted.seed, f"epoch {epoch} of pre-training"),
-                rate=lambda step, epoch=epoch: rate_at(settings, epoch, step, steps),  # type: ignore[misc]
+                lr=lambda step, epoch=epoch: rate_at(settings, epoch, step, steps),  # type: ignore[misc]
                 progress=progress,
             )
             now = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Predict, score, and only then observe: what every method makes of a network and what it remembers."""
+"""Reading loop of pictures: predict, score, and only then observe."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from hebblm.adapt import Context
 from hebblm.adapt.safeguards import Safeguards
 from hebblm.memory import FlatMemory, RingMemory
 from hebblm.types import OutputHead
-from hebblm.vision.new_classes.methods import Method
+from hebblm.vision.new_classes.methods import ImageMethod
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class PictureBlock:
     """Pictures that one state of the network predicts.
 
     Args:
@@ -32,7 +32,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """What is known before the first picture.
+    """Memory and counts before the first picture.
 
     Args:
         keys: (m, D) features of the training pictures, as the network gave them when they were stored.
@@ -62,14 +62,14 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What methods read: after an epoch, or along a stream.
+    """Input of the methods: after an epoch, or along a stream.
 
     Args:
         blocks: the pictures to predict.
         remembered: the memory and counts to begin with.
     """
 
-    blocks: Sequence[Block]
+    blocks: Sequence[PictureBlock]
     remembered: Remembered
 
     @property
@@ -79,8 +79,8 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """What one method predicted.
+class Predicted:
+    """Predictions of one method.
 
     Args:
         classes: (n,) uint8 the likeliest class of each picture.
@@ -100,14 +100,14 @@ class Reading:
 
 @torch.no_grad()
 def read(
-    blocks: Iterable[Block],
+    blocks: Iterable[PictureBlock],
     remembered: Remembered,
-    methods: Mapping[str, Method],
+    methods: Mapping[str, ImageMethod],
     *,
     k: int,
     observes: bool,
     progress: Callable[[int], None] = lambda pictures: None,
-) -> dict[str, Reading]:
+) -> dict[str, Predicted]:
     """Let every method predict every block; all of them share retrieval and adaptation.
 
     Args:
@@ -139,5 +139,6 @@ def read(
                 context.observe(block.hidden, block.labels, write=capacity != 0)
         progress(len(block.labels))
     return {
-        name: Reading(torch.cat(classes[name]), torch.cat(losses[name]), stabilized[name]) for name in methods
+        name: Predicted(torch.cat(classes[name]), torch.cat(losses[name]), stabilized[name])
+        for name in methods
     }

@@ -23,7 +23,7 @@ from typing import Any
 
 from hebblm.vision.new_classes.methods import values_of
 from hebblm.vision.new_classes.online import points
-from hebblm.vision.new_classes.setup import ClassSetup, Outcome, Run
+from hebblm.vision.new_classes.setup import ClassSetup, Outcome, SeedRun
 from hebblm.vision.new_classes.timing import Times, median_of
 from hebblm.vision.new_classes.top1 import along, over_seeds, top1
 from hebblm.vision.result import write_predictions
@@ -31,7 +31,7 @@ from hebblm.vision.result import write_predictions
 
 def outcome_of(experiment: str, outcome: Outcome, setup: ClassSetup) -> dict[str, Any]:
     """Write a file of predictions for each condition and seed, and return what the result says."""
-    conditions: dict[str, list[Run]] = {}
+    conditions: dict[str, list[SeedRun]] = {}
     for run in outcome.runs:
         conditions.setdefault(run.condition, []).append(run)
     document = {
@@ -68,7 +68,7 @@ def times_of(times: Times, setup: ClassSetup) -> dict[str, Any]:
     }
 
 
-def _write_run(experiment: str, run: Run, folder: Path) -> dict[str, Any]:
+def _write_run(experiment: str, run: SeedRun, folder: Path) -> dict[str, Any]:
     """Write what a seed drew and predicted; return what the result says of it."""
     name = re.sub(r"[^0-9a-z]+", "-", run.condition)
     path = folder / f"{name}-seed-{run.seed}.safetensors"
@@ -82,7 +82,7 @@ def _write_run(experiment: str, run: Run, folder: Path) -> dict[str, Any]:
     }
 
 
-def _summary(runs: list[Run], name: str, interval: int | None) -> dict[str, Any]:
+def _summary(runs: list[SeedRun], name: str, interval: int | None) -> dict[str, Any]:
     """Return what the result says of a method under a condition: over the seeds, and seed by seed."""
     last = [top1(run.predictions[name][-1], run.labels, run.new) for run in runs]
     curves = [_curve(run, name, interval) for run in runs]
@@ -97,7 +97,7 @@ def _summary(runs: list[Run], name: str, interval: int | None) -> dict[str, Any]
     }
 
 
-def _curve(run: Run, name: str, interval: int | None) -> list[dict[str, Any]]:
+def _curve(run: SeedRun, name: str, interval: int | None) -> list[dict[str, Any]]:
     """Return accuracies after each epoch, or over the first pictures of the stream."""
     made = run.predictions[name]
     if interval is not None:

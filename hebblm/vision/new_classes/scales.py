@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from hebblm.errors import UserError
 from hebblm.vision.new_classes.settings import (
     AdaptationSettings,
@@ -15,8 +13,6 @@ from hebblm.vision.new_classes.settings import (
     TimingSettings,
 )
 from hebblm.vision.settings import Scale
-
-Scenario = Literal["incremental", "online"]
 
 SCALES: dict[Scale, ClassSettings] = {
     "smoke": ClassSettings(
@@ -74,10 +70,10 @@ the paper's phases. ``paper``: its sizes, for a GPU."""
 
 _FAMILIES = {"resnet50": "ResnetV1", "densenet": "Densenet", "mobilenetv2": "MobilenetV2"}
 # Table "cifar_parameter": Lr; theta, gamma; lambda, steps; beta, eta.
-_OPTIMA: dict[tuple[Scenario, str], tuple[str, str, str, str, str, str, str]] = {
-    ("incremental", "ResnetV1"): ("5e-4", "1", "0.1", "1e-3", "5", "0.6", "1.5"),
-    ("incremental", "Densenet"): ("1e-3", "1", "0.05", "1e-3", "10", "0.5", "0.5"),
-    ("incremental", "MobilenetV2"): ("5e-4", "1", "0.05", "1e-3", "5", "0.5", "0.5"),
+_OPTIMA = {
+    ("increment", "ResnetV1"): ("5e-4", "1", "0.1", "1e-3", "5", "0.6", "1.5"),
+    ("increment", "Densenet"): ("1e-3", "1", "0.05", "1e-3", "10", "0.5", "0.5"),
+    ("increment", "MobilenetV2"): ("5e-4", "1", "0.05", "1e-3", "5", "0.5", "0.5"),
     ("online", "ResnetV1"): ("1e-4", "1.0", "0.1", "1e-4", "5", "0.5", "1.5"),
     ("online", "Densenet"): ("5e-4", "0.8", "0.1", "1e-4", "5", "0.6", "1.1"),
     ("online", "MobilenetV2"): ("1e-4", "0.8", "0.05", "1e-4", "5", "0.5", "1.1"),
@@ -91,8 +87,10 @@ def family_of(backbone: str) -> str | None:
     return next((name for stem, name in _FAMILIES.items() if backbone.startswith(stem)), None)
 
 
-def paper_values(backbone: str, scenario: Scenario) -> dict[str, str]:
+def paper_values(backbone: str, experiment: str) -> dict[str, str]:
     """Return the paper's optimum (its Table "cifar_parameter") by the names of the settings.
+
+    It has one for the incremental experiment and one for all others.
 
     Raises:
         UserError: a backbone that the paper does not have.
@@ -102,20 +100,15 @@ def paper_values(backbone: str, scenario: Scenario) -> dict[str, str]:
         raise UserError(
             f"the paper has no hyper-parameters for backbone {backbone!r}; use --hyperparameters tuned"
         )
-    lr, theta, gamma, rate, steps, beta, eta = _OPTIMA[scenario, family]
-    section = "increment" if scenario == "incremental" else "online"
+    section = "increment" if experiment == "incremental" else "online"
+    lr, theta, gamma, mbpa_lr, steps, beta, eta = _OPTIMA[section, family]
     return {
         f"{section}.lr": lr,
         "adaptation.mixture_theta": theta,
         "adaptation.mixture_gamma": gamma,
-        "adaptation.mbpa_lambda": rate,
+        "adaptation.mbpa_lambda": mbpa_lr,
         "adaptation.mbpa_steps": steps,
         "adaptation.hebb_beta": beta,
         "adaptation.hebb_eta": eta,
         "adaptation.hebb_constant": CONSTANT,
     }
-
-
-def scenario_of(experiment: str) -> Scenario:
-    """Return which of the paper's two sets of hyper-parameters an experiment takes."""
-    return "incremental" if experiment == "incremental" else "online"

@@ -1,4 +1,4 @@
-"""What can be set in the experiments on new classes."""
+"""Settings of the experiments on new classes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Precision = Literal["auto", "float32", "bfloat16"]
 
 @dataclass(frozen=True, slots=True)
 class PretrainingSettings:
-    """How a backbone and its head learn the old classes: SGD over cropped and flipped pictures.
+    """Training of a backbone and its head on the old classes: SGD over cropped and flipped pictures.
 
     Args:
         epochs: passes over the pictures, phase by phase.
@@ -121,7 +121,7 @@ class OnlineSettings:
 
 @dataclass(frozen=True, slots=True)
 class AdaptationSettings:
-    """What the methods run with. Where several values stand, the best on held-out pictures is taken.
+    """Hyper-parameters of the methods. Where several values stand, the best on held-out pictures is taken.
 
     The grids hold the paper's and go beyond them, for every method alike.
 
@@ -182,7 +182,7 @@ class SensitivitySettings:
 
 @dataclass(frozen=True, slots=True)
 class TimingSettings:
-    """How computation time is compared.
+    """Comparison of computation time.
 
     Args:
         rounds: each runs every method once, in turn.

@@ -1,4 +1,4 @@
-"""What the experiments on new classes start from, and what they give."""
+"""Setup of the experiments on new classes, and the records of what they give."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from torch import Tensor
 
 from hebblm.files import hash_of
 from hebblm.vision.new_classes.learning import features_of
-from hebblm.vision.new_classes.methods import Method
+from hebblm.vision.new_classes.methods import ImageMethod
 from hebblm.vision.new_classes.pretraining import Pretrained, Pretraining, pretrained
-from hebblm.vision.new_classes.reading import Reading, Remembered, Snapshot, read
+from hebblm.vision.new_classes.reading import Predicted, Remembered, Snapshot, read
 from hebblm.vision.new_classes.settings import ClassSettings
 from hebblm.vision.progress import stage
 from hebblm.vision.setup import Setup
@@ -36,8 +36,8 @@ class ClassSetup(Setup[ClassSettings]):
         return pretrained(wanted, self.cache, self.device)
 
     def read(
-        self, snapshot: Snapshot, methods: Mapping[str, Method], title: str, *, observes: bool
-    ) -> dict[str, Reading]:
+        self, snapshot: Snapshot, methods: Mapping[str, ImageMethod], title: str, *, observes: bool
+    ) -> dict[str, Predicted]:
         """Let methods predict the pictures of a snapshot; see :func:`hebblm.vision.new_classes.reading.read`."""
         with stage(f"{title}: adapt", len(snapshot.labels)) as progress:
             return read(
@@ -77,8 +77,8 @@ def old_memory(start: Pretrained) -> Remembered:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """What one seed gave under one condition.
+class SeedRun:
+    """Predictions of one seed under one condition.
 
     Args:
         condition: e.g. ``50`` old classes, or ``2:1``.
@@ -105,7 +105,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an experiment gave.
+    """Predictions of an experiment.
 
     Args:
         runs: by condition and seed.
@@ -113,6 +113,6 @@ class Outcome:
         interval: pictures between two points of a curve over the stream; None where predictions are by epoch.
     """
 
-    runs: tuple[Run, ...]
+    runs: tuple[SeedRun, ...]
     tuning: Mapping[str, Any]
     interval: int | None

@@ -1,4 +1,4 @@
-"""Which classes are old, and which pictures go where."""
+"""Split into old and new classes, and of the pictures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hebblm.vision.seeds import generator
 
 @dataclass(frozen=True)
 class Split:
-    """What is decided before pre-training; positions count within the training part.
+    """Split that is decided before pre-training; positions count within the training part.
 
     Args:
         new: (C,) bool, the classes that pre-training does not see.

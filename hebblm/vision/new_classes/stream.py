@@ -12,7 +12,7 @@ from hebblm.types import OutputHead
 from hebblm.vision.backbones.classifier import Classifier
 from hebblm.vision.new_classes.learning import batches, features, frozen_head, learn, rmsprop
 from hebblm.vision.new_classes.pictures import Pictures
-from hebblm.vision.new_classes.reading import Block
+from hebblm.vision.new_classes.reading import PictureBlock
 from hebblm.vision.state import load_state, save_state
 
 PARTS = ("weight", "bias", "hidden", "labels")
@@ -20,7 +20,7 @@ PARTS = ("weight", "bias", "hidden", "labels")
 
 def stream(
     classifier: Classifier, pictures: Pictures, order: Tensor, *, interval: int, lr: float
-) -> Iterator[Block]:
+) -> Iterator[PictureBlock]:
     """Yield the pictures block by block as the network sees them; it learns from a block when the next is asked for.
 
     Args:
@@ -35,11 +35,11 @@ def stream(
         some = pictures.batch(index)
         labels = pictures.labels[index.to(pictures.labels.device)]
         hidden = features(classifier, some)
-        yield Block(frozen_head(classifier), hidden, labels)
+        yield PictureBlock(frozen_head(classifier), hidden, labels)
         learn(classifier, optimizer, some, labels)
 
 
-def save_blocks(path: Path, blocks: Sequence[Block], run: str) -> None:
+def save_blocks(path: Path, blocks: Sequence[PictureBlock], run: str) -> None:
     """Write the blocks of a stream, so that an interrupted run need not train again.
 
     Nothing in them depends on how the predictions are adapted, so that one pass over the stream serves all methods.
@@ -52,7 +52,7 @@ def save_blocks(path: Path, blocks: Sequence[Block], run: str) -> None:
     save_state(path, tensors, {"run": run, "blocks": len(blocks)})
 
 
-def load_blocks(path: Path, run: str, device: torch.device) -> list[Block] | None:
+def load_blocks(path: Path, run: str, device: torch.device) -> list[PictureBlock] | None:
     """Read the blocks of a stream of this run, or return None where there are none."""
     found = load_state(path, run)
     if found is None:
@@ -61,5 +61,5 @@ def load_blocks(path: Path, run: str, device: torch.device) -> list[Block] | Non
     blocks = []
     for at in range(record["blocks"]):
         weight, bias, hidden, labels = (tensors[f"{name}.{at}"].to(device) for name in PARTS)
-        blocks.append(Block(OutputHead(weight, bias), hidden, labels))
+        blocks.append(PictureBlock(OutputHead(weight, bias), hidden, labels))
     return blocks

@@ -43,7 +43,7 @@ def _stream(document: Mapping[str, Any]) -> Table:
             method_name(name),
             *_flat(_cells(summary[key], paper.image(experiment, family, key, name)) for key in KEYS),
         )
-        for name, summary in _summaries(document).items()
+        for name, summary in summaries(document).items()
     ]
     title = "Ablation of Hebb" if experiment == "ablation" else "Online adaptation"
     columns = [Column("Method"), *_flat(_accuracy(_TITLES[key]) for key in KEYS)]
@@ -85,7 +85,7 @@ def _pretrain(document: Mapping[str, Any]) -> Table:
 def _sensitivity(document: Mapping[str, Any]) -> Table:
     """Return one row a point of the grid, after the methods beside it."""
     rows = []
-    for name, summary in _summaries(document).items():
+    for name, summary in summaries(document).items():
         point = document["grid"].get(name)
         label = (method_name(name), None, None) if point is None else ("Hebb", point["beta"], point["eta"])
         rows.append((*label, *_flat(_cells(summary[key], None)[:2] for key in KEYS)))
@@ -153,7 +153,7 @@ def _cells(summary: Mapping[str, float | None] | None, printed: float | None) ->
     return None if mean is None else _PER_CENT * mean, None if std is None else _PER_CENT * std, printed
 
 
-def _summaries(document: Mapping[str, Any]) -> dict[str, Any]:
+def summaries(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return each method's summary under the only condition."""
     return {name: next(iter(method["conditions"].values())) for name, method in document["methods"].items()}
 

@@ -1,15 +1,13 @@
-"""What a method costs in the online experiment, beside the network alone (the paper's Table "time")."""
+"""Cost of each method in the online experiment, beside the network alone (the paper's Table "time")."""
 
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
+from hebblm.adapt.work import clock_of
 from hebblm.files import read_json, write_json
 from hebblm.vision.new_classes.methods import METHODS, methods_of
 from hebblm.vision.new_classes.online import online_values
@@ -26,7 +24,7 @@ WARM_UP_BLOCKS = 2
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """What was measured.
+    """Measured times of the methods.
 
     Args:
         values: hyper-parameters by method.
@@ -106,14 +104,7 @@ def _timed(
         lr=values["parametric"]["lr"],
     )
     methods = methods_of((name,), values, settings.adaptation)
-    _wait(setup.device)
-    begin = time.perf_counter()
+    clock = clock_of(setup.device)
+    begin = clock()
     read(blocks, remembered, methods, k=settings.adaptation.k, observes=True)
-    _wait(setup.device)
-    return time.perf_counter() - begin
-
-
-def _wait(device: torch.device) -> None:
-    """Wait until a GPU has done what it was given."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+    return clock() - begin

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from hebblm.files import read_json, write_json
-from hebblm.vision.new_classes.methods import VARIANTS, Method, given_values, grids, method_of
+from hebblm.vision.new_classes.methods import VARIANTS, ImageMethod, given_values, grids, method_of
 from hebblm.vision.new_classes.pretraining import FOLDER, Pretrained
 from hebblm.vision.new_classes.reading import Snapshot
 from hebblm.vision.new_classes.settings import AdaptationSettings
@@ -65,11 +65,11 @@ def _tune(setup: ClassSetup, learnt: Learnt, observes: bool) -> Tuned:
     """
     settings = setup.settings.adaptation
 
-    def scores(snapshots: list[Snapshot], methods: Mapping[str, Method]) -> dict[str, dict[str, float]]:
+    def scores(snapshots: list[Snapshot], methods: Mapping[str, ImageMethod]) -> dict[str, dict[str, float]]:
         # Means over the snapshots, all alike.
         title = f"tune, {len(methods)} points"
         made = [(setup.read(each, methods, title, observes=observes), each.labels) for each in snapshots]
-        found = {name: [reading[name].score(labels) for reading, labels in made] for name in methods}
+        found = {name: [predicted[name].score(labels) for predicted, labels in made] for name in methods}
         return {
             name: {key: sum(score[key] for score in each) / len(each) for key in each[0]}
             for name, each in found.items()

@@ -15,7 +15,7 @@ from hebblm.vision.settings import Rate as Rate
 
 @dataclass(frozen=True, slots=True)
 class NetworkProblem:
-    """Maximise ``sum_k w_k log P(y_k | x_k)`` over a query's own copy of all parameters (Eq. 5).
+    """Problem of each query: maximise ``sum_k w_k log P(y_k | x_k)`` over its own copy of all parameters (Eq. 5).
 
     What the base network makes of the neighbours is given, because an entry of the memory goes through it only once.
 

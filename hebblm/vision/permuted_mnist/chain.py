@@ -25,7 +25,7 @@ TRAINING = "training"
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What one method predicted after a task.
+    """Predictions of one method after a task.
 
     Args:
         predictions: (t + 1, n) uint8 classes, task by task, of the first n test samples.
@@ -44,7 +44,7 @@ Measure = Callable[[MLP, int], Mapping[str, Measured]]
 
 @dataclass(slots=True)
 class ChainState:
-    """Where a chain of tasks stands.
+    """State of a chain of tasks.
 
     Args:
         model: after the last finished task.

@@ -1,4 +1,4 @@
-"""How sharply a query's neighbours bend their loss over a whole network: the unit of a relative rate."""
+"""Curvature of the loss of a query's neighbours over a whole network: the unit of a relative rate."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from hebblm.report.methods import PLOTTED, Look, name_of
+from hebblm.report.methods import PLOTTED, Look, looks
 from hebblm.report.table import Column, Table
 from hebblm.vision.curves import Line, draw
 
@@ -17,8 +17,7 @@ FIGURE = "permuted-mnist.png"
 PAPER_ORDER = {"hebb": 1, "mbpa": 2, "ewc": 3, "mlp": 4}
 """Best first, from the text on Fig. mnist, which prints no number."""
 
-NAMES = {"mlp": "MLP", "ewc": "EWC"}
-_COLORS = {"mlp": "#555555", "ewc": "#332288", "mbpa": "#ddaa33", "hebb": "#cc6677"}
+NETWORKS = {"mlp": Look("MLP", "#555555"), "ewc": Look("EWC", "#332288")}
 _LINES = ("-", "--", ":", "-.")  # by how much is stored, most first
 
 
@@ -96,12 +95,12 @@ def curve_figure(document: Mapping[str, Any], most: int = PLOTTED) -> Figure:
 def _looks(document: Mapping[str, Any]) -> dict[str, Look]:
     """Return name, colour and line of each method: the network alone, EWC, then by what is stored."""
     sizes = sorted(document["settings"]["stored"], reverse=True)
-    looks = {name: Look(NAMES[name], _COLORS[name]) for name in NAMES}
-    for kind in ("mbpa", "hebb"):
+    found = dict(NETWORKS)
+    for kind, look in looks(("mbpa", "hebb")).items():
         for size in sorted(sizes):
             line = _LINES[sizes.index(size) % len(_LINES)]
-            looks[f"{kind}-{size}"] = Look(name_of(f"{kind}-{size}"), _COLORS[kind], line)
-    return looks
+            found[f"{kind}-{size}"] = Look(f"{look.name}-{size}", look.color, line)
+    return found
 
 
 def _places(document: Mapping[str, Any]) -> dict[str, int]:

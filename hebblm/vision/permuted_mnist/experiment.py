@@ -25,7 +25,7 @@ from hebblm.vision.tuning import best
 
 @dataclass(frozen=True, slots=True)
 class SeedOutcome:
-    """What one seed gave.
+    """Predictions of one seed.
 
     Args:
         seed: the seed.
@@ -45,8 +45,8 @@ class SeedOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a run gave.
+class PermutedOutcome:
+    """Predictions of a run.
 
     Args:
         values: the hyper-parameters by method.
@@ -87,7 +87,7 @@ class PermutedMnist:
             "queries": points * settings.tune_tasks * settings.tune_samples,
         }
 
-    def run(self) -> Outcome:
+    def run(self) -> PermutedOutcome:
         """Run to the end, or finish what was interrupted.
 
         Raises:
@@ -103,7 +103,7 @@ class PermutedMnist:
                 tried = self._tune(progress) if settings.tuned else None
             values = settings.first() if tried is None else {name: best(tried[name]) for name in tried}
             seeds = divided([partial(self._run_seed, seed, values, progress) for seed in self._seeds])
-        return Outcome(values, tried, tuple(seeds))
+        return PermutedOutcome(values, tried, tuple(seeds))
 
     def _tested(self, tasks: int) -> int:
         """Return how many test samples one memory size adapts to after the first ``tasks`` tasks."""

@@ -1,4 +1,4 @@
-"""What the methods predict after a task: the network itself, and MbPA and Hebb on top of it."""
+"""Predictions of the methods after a task: the network itself, and MbPA and Hebb on top of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an accuracy matrix says about learning one task after the other."""
+"""Metrics of an accuracy matrix: average accuracy, forgetting and transfer from task to task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From stored pictures to adapted predictions: retrieval, one adaptation pass, then any beta and eta."""
+"""Adapted predictions from stored pictures: retrieval, one adaptation pass, then any beta and eta."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CUDA_CHUNK_BYTES = 2 << 30
 
 @dataclass(frozen=True, slots=True)
 class Adapted:
-    """What a grid over beta and eta shares: everything but these two.
+    """Logits that a grid over beta and eta shares: everything but these two.
 
     Args:
         base_logits: (N, C) of the base network.
@@ -131,12 +131,7 @@ def recall(
     return Adapted(
         torch.cat([part.base_logits for part in parts]),
         torch.cat([part.delta for part in parts]),
-        HebbianTerm(
-            torch.cat([part.term.labels for part in parts]),
-            torch.cat([part.term.values for part in parts]),
-            torch.cat([part.term.present for part in parts]),
-            torch.cat([part.term.first for part in parts]),
-        ),
+        HebbianTerm(*map(torch.cat, zip(*(part.term for part in parts), strict=True))),
         torch.cat([part.rose for part in parts]),
     )
 

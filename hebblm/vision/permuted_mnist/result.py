@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hebblm.vision.permuted_mnist.experiment import Outcome, SeedOutcome
+from hebblm.vision.permuted_mnist.experiment import PermutedOutcome, SeedOutcome
 from hebblm.vision.permuted_mnist.metrics import continual_result
 from hebblm.vision.permuted_mnist.settings import PermutedSettings
 from hebblm.vision.result import spread, write_predictions
@@ -15,7 +15,7 @@ EXPERIMENT = "permuted-mnist"
 SUMMARIES = ("average_accuracy", "forgetting", "backward_transfer")
 
 
-def outcome_of(outcome: Outcome, setup: Setup[PermutedSettings]) -> dict[str, Any]:
+def outcome_of(outcome: PermutedOutcome, setup: Setup[PermutedSettings]) -> dict[str, Any]:
     """Write ``seed-S.safetensors`` of each seed, and return what the result says."""
     settings = setup.settings
     return {
@@ -39,7 +39,7 @@ def _write_seed(outcome: SeedOutcome, folder: Path) -> dict[str, Any]:
     }
 
 
-def _tuning(outcome: Outcome, settings: PermutedSettings) -> dict[str, Any]:
+def _tuning(outcome: PermutedOutcome, settings: PermutedSettings) -> dict[str, Any]:
     """Return how the hyper-parameters were chosen."""
     return {
         "seed": outcome.seeds[0].seed,
@@ -49,7 +49,7 @@ def _tuning(outcome: Outcome, settings: PermutedSettings) -> dict[str, Any]:
     }
 
 
-def _method(outcome: Outcome, name: str, settings: PermutedSettings) -> dict[str, Any]:
+def _method(outcome: PermutedOutcome, name: str, settings: PermutedSettings) -> dict[str, Any]:
     """Return what the result says of a method: seed by seed, and over the seeds."""
     results = [continual_result(seed.predictions[name], seed.labels) for seed in outcome.seeds]
     curves = zip(*(result.curve for result in results), strict=True)
@@ -70,7 +70,7 @@ def _method(outcome: Outcome, name: str, settings: PermutedSettings) -> dict[str
     }
 
 
-def _hyperparameters(outcome: Outcome, name: str, settings: PermutedSettings) -> dict[str, float]:
+def _hyperparameters(outcome: PermutedOutcome, name: str, settings: PermutedSettings) -> dict[str, float]:
     """Return the values that a method ran with."""
     if name == "mlp":
         return {}

@@ -1,4 +1,4 @@
-"""What can be set in permuted MNIST, and its three scales."""
+"""Settings of permuted MNIST, and its three scales."""
 
 from __future__ import annotations
 

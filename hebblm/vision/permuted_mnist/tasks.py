@@ -15,7 +15,7 @@ from hebblm.vision.seeds import generator
 
 @dataclass(frozen=True)
 class Draw:
-    """Everything that a seed decides about the tasks.
+    """Permutations and samples that a seed decides about the tasks.
 
     Args:
         permutations: (T, D) int64; task t shows pixel ``permutations[t, j]`` of a picture at place j.

@@ -1,4 +1,4 @@
-"""One bar over a whole experiment, in arithmetic done, so that its estimate holds across unlike stages."""
+"""Progress of a whole experiment, in arithmetic done, so that its estimate holds across unlike stages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hebblm.vision.permuted_mnist.settings import PermutedSettings
 
 
 class Work:
-    """How much is done of a run, in billions of floating-point operations.
+    """Count of a run's floating-point operations, in billions.
 
     Args:
         progress: the display.

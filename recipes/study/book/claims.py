@@ -37,7 +37,7 @@ LEAST_SHARE = 0.1  # of the paper's stream that a run must have scored to be hel
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One claim beside one run.
+    """Claim of the paper beside one run.
 
     Args:
         text: what is claimed.

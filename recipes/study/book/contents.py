@@ -1,4 +1,4 @@
-"""From the files to the sections of the book."""
+"""Contents of the book: from the files to its sections."""
 
 from __future__ import annotations
 

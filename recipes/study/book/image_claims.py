@@ -1,4 +1,4 @@
-"""What the paper claims of its methods on images, and whether a result bears it out."""
+"""Claims of the paper about its methods on images, and whether a result bears them out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the book is made of, before any format."""
+"""Sections of the book, before any format."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ TUNED_FILE = "tuned.json"
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """What hebblm-tune found.
+    """Values found by hebblm-tune.
 
     Args:
         values: the best value by dotted name.
@@ -50,14 +50,14 @@ class Tuning:
 
 @dataclass(frozen=True, slots=True)
 class _Signed:
-    """What every file has whatever its schema."""
+    """Keys that every file has whatever its schema."""
 
     provenance: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where the numbers of one file came from: its schema, command, commit and hash."""
+    """Origin of the numbers of one file: its schema, command, commit and hash."""
 
     schema: str
     command: str

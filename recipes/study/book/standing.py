@@ -1,4 +1,4 @@
-"""Which of several runs of one scenario is held against the paper, and which settings a run was made with."""
+"""Choice of the run of a scenario that is held against the paper, and of the settings a run was made with."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What adaptation costs, held against this project's goals and against the least that it could."""
+"""Cost of adaptation, held against this project's goals and against the least that it could be."""

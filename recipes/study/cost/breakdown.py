@@ -1,4 +1,4 @@
-"""Where the time of a call goes, by kind of operation."""
+"""Breakdown of a call's time by kind of operation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BETWEEN = "between operations"
 
 
 class OperationTimes(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Times every operation that runs within it.
+    """Times of every operation that runs within it.
 
     Args:
         device: whose queue is waited for before and after each.

@@ -35,7 +35,7 @@ def evaluation_floor(bench: Harness, parts: Mapping[str, float], *, batch: int, 
     retrieval = search_phase(bench.memory, bench.source.queries(batch)[0], bench.k)
     if retrieval is None:
         return None
-    layers = bench.reading.model.config.layer_sizes()
+    layers = bench.workload.model.config.layer_sizes()
     ahead = Pace.of(batch, ahead=True).ahead
     reading = reading_work(layers, ahead=ahead)
     distribution = base_work(dim=dim, classes=classes, batch=batch)

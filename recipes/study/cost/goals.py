@@ -1,4 +1,4 @@
-"""What the costs should be, and whether a measurement reached it."""
+"""Goals of cost, and whether a measurement reached them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NETWORK = 20  # times automatic differentiation
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was measured for a goal.
+    """Measured numbers of a goal.
 
     Args:
         text: the numbers.

@@ -1,4 +1,4 @@
-"""What the machine does at best, measured at the sizes of the work it is held against."""
+"""Rates of the machine at best, measured at the sizes of the work they are held against."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WIDTH = 1024  # of the matrix that is read in order
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What a second is enough for.
+    """Amounts of work that a second is enough for.
 
     Args:
         streamed: bytes read in order.

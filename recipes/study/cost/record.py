@@ -13,7 +13,7 @@ from recipes.study.cost.floor import Floor
 
 @dataclass(frozen=True, slots=True)
 class FlooredRow(Row):
-    """One thing measured in one case, above the least that it could have cost.
+    """Measurement of one case, above the least that it could have cost.
 
     Args:
         floors: by timing; rows without a floor have none.

@@ -1,4 +1,4 @@
-"""What a search of a memory has to go through, and the least time that takes."""
+"""Least work of a search of a memory, and the time that takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much work a token takes at least: bytes and operations, counted from the shapes alone.
+"""Least work of a token: bytes and operations, counted from the shapes alone.
 
 Only what no form can do without is counted, and nothing twice: a result that fits the processor's caches is neither
 read nor written. What every function returns is a token's share, float32 throughout.
@@ -22,7 +22,7 @@ GATES = 5  # exponentials of an LSTM unit: three sigmoids and two hyperbolic tan
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a token needs.
+    """Work of a token.
 
     Args:
         streamed: bytes read or written in order.
@@ -128,7 +128,7 @@ def exact_work(*, entries: int, dim: int, k: int, batch: int, stored: int = FLOA
 
 @dataclass(frozen=True, slots=True)
 class IndexShape:
-    """What a search through product-quantised codes goes through.
+    """Extent of a search through product-quantised codes.
 
     Args:
         lists: inverted lists, 0 for none.

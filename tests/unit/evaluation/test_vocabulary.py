@@ -22,15 +22,19 @@ def checked_vocabulary(rows_seen: list[int]) -> OpenVocabulary:
     """Return a vocabulary that proves every scored distribution to be one over everything that can occur."""
 
     class Checked(OpenVocabulary):
-        def score(self, log_probs: Tensor, targets: Tensor) -> Tensor:
-            full = self.distribution(log_probs)
+        def distribution(self, log_probs: Tensor) -> Tensor:
+            full = super().distribution(log_probs)
             assert full.shape[1] == self.size
             assert torch.allclose(
                 full.exp().sum(1), torch.ones(len(full), dtype=full.dtype), atol=1e-5, rtol=0
             )
-            losses = OpenVocabulary.score(self, log_probs, targets)
-            assert torch.allclose(losses, -full.gather(1, targets[:, None]).squeeze(1), atol=1e-6)
             rows_seen.append(log_probs.shape[1])
+            return full
+
+        def score(self, log_probs: Tensor, targets: Tensor) -> Tensor:
+            losses = super().score(log_probs, targets)
+            full = self.distribution(log_probs)
+            assert torch.allclose(losses, -full.gather(1, targets[:, None]).squeeze(1), atol=1e-6)
             return losses
 
     return Checked(toy.UNK, toy.WORDS, 0.4)
@@ -115,9 +119,13 @@ def test_distribution_sums_to_one_and_score_gathers_from_it(seed: int, rows: int
 
 
 def test_union_charges_every_word_by_its_own_row() -> None:
-    vocabulary, log_probs = UnionVocabulary(), toy.randn(0, 5, 7).log_softmax(1)
-    targets = torch.tensor([6, 0, 3, 3, 1])
-    assert torch.equal(vocabulary.score(log_probs, targets), -log_probs[torch.arange(5), targets])
+    vocabulary, targets = UnionVocabulary(), torch.tensor([6, 0, 3, 3, 1])
+    model = toy.base_of(toy.tiny_model())
+    batch = toy.context_of(model, FlatMemory(toy.DIM), toy.stream_of(targets.numpy())).batch(
+        toy.randn(0, 5, toy.DIM)
+    )
+    losses = vocabulary.losses(METHODS["lstm"].rule(toy.SETTINGS), batch, targets)
+    assert torch.allclose(losses, -batch.log_probs[torch.arange(5), targets])
     assert torch.equal(vocabulary.readable(targets, 4), targets)
     assert vocabulary.new_rows(targets, 7) == 0
 

@@ -14,7 +14,7 @@ from hebblm.errors import UserError
 from hebblm.models import shipped, training
 from hebblm.models.presets import Preset
 from hebblm.models.shipped import obtain_model, open_model
-from hebblm.models.store import model_folder, prepared_corpus, shipped_folder
+from hebblm.models.store import cached_folder, prepared_corpus, shipped_folder
 from hebblm.models.training import train_model
 from hebblm.progress import Display
 from hebblm.text import Dictionary, PreparedCorpus
@@ -185,7 +185,7 @@ def test_the_cached_model_is_trained_once_and_the_shipped_one_never(
     ask = lambda: obtain_model(prepared, "tiny", seed=1, device=CPU, provenance={})  # noqa: E731
     first = ask()
     assert first.origin == "trained"
-    assert first.folder == model_folder(prepared, recipe(prepared, epochs=1))
+    assert first.folder == cached_folder(prepared, recipe(prepared, epochs=1))
     monkeypatch.setattr(training, "Trainer", refuse_training)
     assert ask().sha256 == first.sha256
     place = tmp_path / "shipped"
@@ -199,12 +199,12 @@ def test_the_cached_model_is_trained_once_and_the_shipped_one_never(
 def test_another_recipe_or_text_is_another_folder(prepared: PreparedCorpus, tmp_path: Path) -> None:
     other = toy.corpus(tmp_path / "other", seed=5)
     folders = {
-        model_folder(prepared, recipe(prepared)),
-        model_folder(prepared, recipe(prepared, epochs=3)),
-        model_folder(other, recipe(other)),
+        cached_folder(prepared, recipe(prepared)),
+        cached_folder(prepared, recipe(prepared, epochs=3)),
+        cached_folder(other, recipe(other)),
     }
     assert len(folders) == 3
-    assert model_folder(prepared, recipe(prepared)) in folders
+    assert cached_folder(prepared, recipe(prepared)) in folders
     assert all("toy-raw-" in folder.name for folder in folders)
 
 

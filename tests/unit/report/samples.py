@@ -13,7 +13,7 @@ from hebblm.report.parts import (
     occurrences_so_far,
     part_gains,
 )
-from hebblm.report.result import MethodResult, Result, Scenario
+from hebblm.report.result import MethodResult, Result, ScenarioRecord
 from hebblm.report.tokens import TokenLosses, running_curve
 
 SHIFTS = {
@@ -80,7 +80,7 @@ def sample_result(
             oov_occurrences=tuple(occurrence_report(nll, seen, tokens.oov)),
             gains=gains.get(method, ()),
         )
-    scenario = Scenario(
+    scenario = ScenarioRecord(
         kind="cross-domain" if across else "intra-domain",
         source=source,
         target=target,

@@ -4,13 +4,28 @@ from __future__ import annotations
 
 import gzip
 import io
+import itertools
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from hebblm.vision.data.images import ImageDataset, Images
 from hebblm.vision.permuted_mnist.settings import PermutedSettings
+
+
+def after(calls: int, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function, interrupted at a later call."""
+    count = itertools.count()
+
+    def interrupted(*args: object, **options: object) -> Any:
+        if next(count) >= calls:
+            raise KeyboardInterrupt
+        return function(*args, **options)
+
+    return interrupted
 
 
 def idx(sizes: tuple[int, ...], values: bytes, *, kind: int = 8) -> bytes:

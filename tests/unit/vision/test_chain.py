@@ -13,7 +13,7 @@ from hebblm.vision.permuted_mnist.metrics import MISSING
 from hebblm.vision.permuted_mnist.mlp import MLP
 from hebblm.vision.permuted_mnist.tasks import TaskStream
 
-from .samples import TINY, patterns
+from .samples import TINY, after, patterns
 
 STREAM = TaskStream(patterns(), TINY, 1, torch.device("cpu"))
 
@@ -52,16 +52,8 @@ def test_goes_on_bit_for_bit(
     strength: float | None, finished: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = run(tmp_path / "whole", strength=strength)
-    train, calls = chain_module.train_task, []
-
-    def interrupted(*args: object, **options: object) -> MLP:
-        calls.append(1)
-        if len(calls) > finished:
-            raise KeyboardInterrupt
-        return train(*args, **options)  # type: ignore[arg-type]
-
     with monkeypatch.context() as patch:
-        patch.setattr(chain_module, "train_task", interrupted)
+        patch.setattr(chain_module, "train_task", after(finished, chain_module.train_task))
         with pytest.raises(KeyboardInterrupt):
             run(tmp_path / "parted", strength=strength)
     skipped: list[int] = []

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,6 +24,7 @@ from hebblm.vision.new_classes.timing import run_timing
 from hebblm.vision.new_classes.top1 import along, over_seeds, top1
 
 from .class_samples import TINY, setup
+from .samples import after
 
 FIXED = TINY.changed({"online.lr": "1e-3", "increment.lr": "1e-3", "adaptation.mixture_gamma": "0.1"})
 FIXED = FIXED.changed({"adaptation.hebb_eta": "1"})
@@ -38,18 +38,6 @@ def same(one: Outcome, other: Outcome) -> bool:
         and all(torch.equal(a.predictions[name], b.predictions[name]) for name in a.predictions)
         for a, b in zip(one.runs, other.runs, strict=True)
     )
-
-
-def after(calls: int, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function, interrupted at a later call."""
-    count = itertools.count()
-
-    def interrupted(*args: object, **options: object) -> Any:
-        if next(count) >= calls:
-            raise KeyboardInterrupt
-        return function(*args, **options)
-
-    return interrupted
 
 
 @pytest.mark.parametrize(

@@ -23,10 +23,10 @@ def test_paper_scale_is_the_papers() -> None:
 
 
 @pytest.mark.parametrize("backbone", [name for name in BACKBONES if family_of(name)])
-@pytest.mark.parametrize("scenario", ["incremental", "online"])
-def test_paper_values_leave_nothing_to_tune(backbone: str, scenario: str) -> None:
-    settings = SCALES["paper"].changed(paper_values(backbone, scenario))  # type: ignore[arg-type]
-    lr = settings.increment.lr if scenario == "incremental" else settings.online.lr
+@pytest.mark.parametrize("experiment", ["incremental", "online"])
+def test_paper_values_leave_nothing_to_tune(backbone: str, experiment: str) -> None:
+    settings = SCALES["paper"].changed(paper_values(backbone, experiment))
+    lr = settings.increment.lr if experiment == "incremental" else settings.online.lr
     assert not left_to_choose(lr, settings.adaptation)
     assert left_to_choose(SCALES["paper"].online.lr, settings.adaptation)
 

@@ -85,7 +85,9 @@ def test_a_picture_has_at_most_so_many_lines_and_counts_the_rest() -> None:
 
 
 def test_the_verdict_comes_first(tmp_path: Path) -> None:
-    said = "MbPA-10 is best: 90.0 % right, 5.0 points (95 % interval 5.0 to 5.0) ahead of Hebb-10 over 3 seeds."
+    said = (
+        "MbPA-10 is best: 90.0 % right, 5.0 points (95 % interval 5.0 to 5.0) ahead of Hebb-10 over 3 seeds."
+    )
     assert verdict(document()) == said
     write_report(document(), tmp_path)
     assert (tmp_path / "report.md").read_text(encoding="utf-8").startswith(f"{said}\n\n## Permuted MNIST")
@@ -99,7 +101,8 @@ def test_seeds_that_cannot_tell_say_so() -> None:
     for at, seed in enumerate(found["methods"]["hebb-10"]["seeds"]):
         seed["average_accuracy"] = 0.88 + (at - 1) / 20
     assert verdict(found) == (
-        "3 seeds cannot tell who is best: MbPA-10, 90.0 % right, is 2.0 points (95 % interval -7.9 to 11.9) ahead of Hebb-10."
+        "3 seeds cannot tell who is best: MbPA-10, 90.0 % right, "
+        "is 2.0 points (95 % interval -7.9 to 11.9) ahead of Hebb-10."
     )
     assert verdict(document(seeds=1)) == (
         "One seed cannot tell who is best: MbPA-10, 89.0 % right, is 5.0 points ahead of Hebb-10."

@@ -9,13 +9,12 @@ import torch
 from hebblm.errors import UserError
 from hebblm.vision.permuted_mnist import chain as chain_module
 from hebblm.vision.permuted_mnist.chain import train_task
-from hebblm.vision.permuted_mnist.experiment import Outcome, PermutedMnist
-from hebblm.vision.permuted_mnist.mlp import MLP
+from hebblm.vision.permuted_mnist.experiment import PermutedMnist, PermutedOutcome
 from hebblm.vision.permuted_mnist.settings import PermutedSettings
 from hebblm.vision.permuted_mnist.tasks import TaskStream
 from hebblm.vision.setup import Setup
 
-from .samples import TINY, patterns
+from .samples import TINY, after, patterns
 
 METHODS = ["mlp", "mbpa-5", "hebb-5", "mbpa-10", "hebb-10", "ewc"]
 
@@ -33,7 +32,7 @@ def experiment(
     return PermutedMnist(setup(folder, settings, seeds))
 
 
-def same(one: Outcome, other: Outcome) -> bool:
+def same(one: PermutedOutcome, other: PermutedOutcome) -> bool:
     return one.values == other.values and all(
         torch.equal(a.predictions[name], b.predictions[name])
         for a, b in zip(one.seeds, other.seeds, strict=True)
@@ -44,16 +43,8 @@ def same(one: Outcome, other: Outcome) -> bool:
 @pytest.mark.parametrize("calls", [3, 5, 8])  # in EWC's tuning, in that of MbPA, in the first seed
 def test_interrupted_runs_end_the_same(calls: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = experiment(tmp_path / "whole").run()
-    done: list[int] = []
-
-    def interrupted(*args: object, **options: object) -> MLP:
-        done.append(1)
-        if len(done) > calls:
-            raise KeyboardInterrupt
-        return train_task(*args, **options)  # type: ignore[arg-type]
-
     with monkeypatch.context() as patch:
-        patch.setattr(chain_module, "train_task", interrupted)
+        patch.setattr(chain_module, "train_task", after(calls, train_task))
         with pytest.raises(KeyboardInterrupt):
             experiment(tmp_path / "parted").run()
     assert same(whole, experiment(tmp_path / "parted").run())

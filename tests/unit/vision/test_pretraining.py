@@ -12,6 +12,7 @@ from hebblm.vision.new_classes.learning import learn_epoch
 from hebblm.vision.new_classes.pretraining import Pretrained, Pretraining, pretrained
 
 from .class_samples import CPU, TINY, classes
+from .samples import after
 
 DATA = classes()
 
@@ -40,19 +41,11 @@ def test_learns_the_old_classes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("finished", [0, 1, 2])
 def test_goes_on_bit_for_bit(finished: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = train(tmp_path / "whole")
-    calls: list[int] = []
-
-    def interrupted(*args: object, **options: object) -> None:
-        calls.append(1)
-        if len(calls) > finished:
-            raise KeyboardInterrupt
-        learn_epoch(*args, **options)  # type: ignore[arg-type]
-
     with monkeypatch.context() as patch:
-        patch.setattr(module, "learn_epoch", interrupted)
+        patch.setattr(module, "learn_epoch", after(finished, learn_epoch))
         with pytest.raises(KeyboardInterrupt):
             train(tmp_path / "parted")
-    calls.clear()
+    calls: list[int] = []
 
     def counted(*args: object, **options: object) -> None:
         calls.append(1)

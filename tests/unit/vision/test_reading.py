@@ -8,7 +8,7 @@ from hebblm.adapt.functional import hebb_logits, mbpa_logits, mixture_log_probs
 from hebblm.memory import FlatMemory
 from hebblm.types import Neighbors, OutputHead
 from hebblm.vision.new_classes.methods import METHODS, VARIANTS, methods_of, values_of
-from hebblm.vision.new_classes.reading import Block, Reading, Remembered, read
+from hebblm.vision.new_classes.reading import PictureBlock, Predicted, Remembered, read
 from hebblm.vision.new_classes.settings import AdaptationSettings
 
 SETTINGS = AdaptationSettings(k=5, rings=(4,))
@@ -25,14 +25,14 @@ NAMES = (*METHODS, *VARIANTS, "hebb-4")
 CLASSES, WIDTH = 4, 3
 
 
-def blocks(count: int = 4, size: int = 3, seed: int = 1) -> list[Block]:
+def blocks(count: int = 4, size: int = 3, seed: int = 1) -> list[PictureBlock]:
     generator = torch.Generator().manual_seed(seed)
 
     def draw(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator)
 
     return [
-        Block(
+        PictureBlock(
             OutputHead(draw(CLASSES, WIDTH), draw(CLASSES)),
             draw(size, WIDTH),
             torch.randint(CLASSES, (size,), generator=generator),
@@ -50,7 +50,7 @@ def remembered() -> Remembered:
     )
 
 
-def run(stream: list[Block], *, observes: bool = True) -> dict[str, Reading]:
+def run(stream: list[PictureBlock], *, observes: bool = True) -> dict[str, Predicted]:
     return read(stream, remembered(), methods_of(NAMES, VALUES, SETTINGS), k=5, observes=observes)
 
 
@@ -60,7 +60,7 @@ def neighbors(query: Tensor, keys: list[Tensor], labels: list[int]) -> Neighbors
     return memory.search(query, 5)
 
 
-def slow(name: str, stream: list[Block], observes: bool) -> tuple[list[int], list[float]]:
+def slow(name: str, stream: list[PictureBlock], observes: bool) -> tuple[list[int], list[float]]:
     """Predict one picture at a time from what was observed before its block."""
     start = remembered()
     keys, labels = list(start.keys), start.labels.tolist()
@@ -107,23 +107,23 @@ def test_every_method_is_that_of_one_picture_at_a_time(observes: bool) -> None:
     stream = blocks()
     fast = run(stream, observes=observes)
     assert list(fast) == list(NAMES)
-    for name, reading in fast.items():
+    for name, predicted in fast.items():
         made, losses = slow(name, stream, observes)
-        assert reading.classes.tolist() == made, name
-        assert reading.losses.tolist() == pytest.approx(losses, abs=2e-5), name
+        assert predicted.classes.tolist() == made, name
+        assert predicted.losses.tolist() == pytest.approx(losses, abs=2e-5), name
     if observes:
-        assert len({tuple(reading.losses.tolist()) for reading in fast.values()}) == len(NAMES)
+        assert len({tuple(predicted.losses.tolist()) for predicted in fast.values()}) == len(NAMES)
 
 
 def test_a_block_is_predicted_before_its_labels_are_seen() -> None:
     stream, other = blocks(), blocks()
     last = other[-1]
-    other[-1] = Block(last.head, last.hidden, (last.labels + 1) % CLASSES)
-    for name, reading in run(stream).items():
-        assert torch.equal(reading.classes, run(other)[name].classes)
+    other[-1] = PictureBlock(last.head, last.hidden, (last.labels + 1) % CLASSES)
+    for name, predicted in run(stream).items():
+        assert torch.equal(predicted.classes, run(other)[name].classes)
     changed = blocks()
     first = changed[0]
-    changed[0] = Block(first.head, first.hidden, (first.labels + 1) % CLASSES)
+    changed[0] = PictureBlock(first.head, first.hidden, (first.labels + 1) % CLASSES)
     after = run(changed)
     assert torch.equal(after["parametric"].classes, run(stream)["parametric"].classes)
     assert not torch.equal(after["hebb"].losses[3:], run(stream)["hebb"].losses[3:])
@@ -131,5 +131,5 @@ def test_a_block_is_predicted_before_its_labels_are_seen() -> None:
 
 
 def test_score_by_hand() -> None:
-    reading = Reading(torch.tensor([1, 2, 3], dtype=torch.uint8), torch.tensor([1.0, 2.0, 6.0]), 0)
-    assert reading.score(torch.tensor([1, 0, 3])) == {"accuracy": pytest.approx(2 / 3), "loss": 3.0}
+    predicted = Predicted(torch.tensor([1, 2, 3], dtype=torch.uint8), torch.tensor([1.0, 2.0, 6.0]), 0)
+    assert predicted.score(torch.tensor([1, 0, 3])) == {"accuracy": pytest.approx(2 / 3), "loss": 3.0}

@@ -1,0 +1,86 @@
+"""No method's score depends on what comes after it, or on how much is read at once."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from hebblm.adapt import (
+    METHODS,
+    MethodSettings,
+)
+from hebblm.adapt.methods.mbpa import MbpaAbsoluteConfig, MbpaGuardedConfig
+from hebblm.evaluation.loop import Scores, evaluate
+from hebblm.evaluation.pace import READ_AHEAD
+from hebblm.evaluation.vocabulary import UnionVocabulary
+from hebblm.memory import FlatMemory
+
+from ..support import toy
+from ..support.adapters import MEMORIES, RULES, WIDE, MemoryMaker, every_memory
+
+
+def evaluated(
+    ids: np.ndarray, make: MemoryMaker, *, lr: float = 0.0, config: MethodSettings = toy.SETTINGS
+) -> Scores:
+    """Score a stream by every method, with a vocabulary so wide that the fast form leaves classes out."""
+    ids = np.where(ids < toy.SOURCE, ids, ids + WIDE - toy.SOURCE)
+    stream = toy.stream_of(ids, words=WIDE + toy.NOVEL, source=WIDE)
+    base = toy.base_of(toy.tiny_model(vocabulary=WIDE), lr=lr)
+    context = toy.context_of(base, make(torch.float32), stream)
+    rules = {method: METHODS[method].rule(config) for method in RULES}
+    return evaluate(base, context, rules, stream, UnionVocabulary(), update_every=20, read_ahead=lr == 0)
+
+
+@every_memory
+@pytest.mark.parametrize("lr", [0.0, 0.5], ids=["fixed", "moving"])
+@pytest.mark.parametrize("kind", ["calm", "diverging", "learned"])
+def test_later_tokens_leave_earlier_scores_bit_identical(make: MemoryMaker, lr: float, kind: str) -> None:
+    """Within an interval too: a score depends on nothing that comes after it."""
+    hot, config = kind == "diverging", toy.LEARNED if kind == "learned" else toy.SETTINGS
+    if hot:
+        config = replace(
+            config, mbpa_absolute=MbpaAbsoluteConfig(lr=30.0), mbpa_guarded=MbpaGuardedConfig(lr=30.0)
+        )
+    for change in (33, 100):
+        first, second = toy.tokens(1, 120), toy.tokens(1, 120)
+        second[change:] = toy.tokens(2, 120)[change:]
+        second[change] = (first[change] + 1) % toy.WORDS
+        before, after = (evaluated(ids, make, lr=lr, config=config) for ids in (first, second))
+        for method in RULES:
+            assert np.array_equal(before.nll[method][:change], after.nll[method][:change]), (method, change)
+            assert before.nll[method][change] != after.nll[method][change], method
+        assert (before.stabilized["mbpa-guarded"] > 0) >= hot
+
+
+def test_reading_ahead_and_the_length_of_the_stream_change_nothing() -> None:
+    ids = toy.tokens(3, 2 * READ_AHEAD + 37)
+    stream = toy.stream_of(ids)
+    rules = {method: METHODS[method].rule(toy.SETTINGS) for method in RULES}
+
+    def run(stream_length: int, ahead: bool) -> dict[str, np.ndarray]:
+        part = toy.stream_of(ids[:stream_length])
+        base = toy.base_of(toy.tiny_model())
+        context = toy.context_of(base, FlatMemory(toy.DIM), part)
+        return evaluate(base, context, rules, part, UnionVocabulary(), update_every=30, read_ahead=ahead).nll
+
+    ahead, step, short = run(len(stream), True), run(len(stream), False), run(150, True)
+    for method in RULES:
+        np.testing.assert_allclose(ahead[method], step[method], atol=1e-5)
+        np.testing.assert_allclose(ahead[method][:150], short[method], atol=1e-5)
+
+
+def test_methods_differ_from_each_other() -> None:
+    """Else nothing above would mean much."""
+    nll = evaluated(toy.tokens(4, 300), MEMORIES["flat"]).nll
+    same = (
+        {"hebb-literal", "hebb"},  # differ by the MbPA change of classes without a Hebbian term alone
+        {"best", "dynamic+best"},  # differ by the base, which stays here
+    )
+    for first, second in itertools.combinations(RULES, 2):
+        if {first, second} not in same:
+            assert np.abs(nll[first] - nll[second]).max() > 1e-4, (first, second)
+    assert not np.array_equal(nll["hebb"], nll["hebb-literal"])

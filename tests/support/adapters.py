@@ -1,0 +1,69 @@
+"""Contexts over every memory in which the tests of adapters run all methods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from hebblm.adapt import DYNAMIC, METHODS, Context, MethodSettings
+from hebblm.memory import AnyMemory, FlatMemory, HybridMemory, RingMemory
+from hebblm.types import OutputHead
+
+from . import toy
+
+RULES = [name for name in METHODS if name != DYNAMIC]  # over whichever base; "dynamic" is that base itself
+WIDE = 576  # classes; the fast form follows 255 of them
+MemoryMaker = Callable[[torch.dtype], AnyMemory]
+
+MEMORIES: dict[str, MemoryMaker] = {
+    "flat": lambda dtype: FlatMemory(toy.DIM, dtype=dtype),
+    "ring": lambda dtype: RingMemory(toy.DIM, 25, dtype=dtype),
+    "hybrid": lambda dtype: HybridMemory(
+        FlatMemory(toy.DIM, dtype=dtype), FlatMemory(toy.DIM, dtype=dtype), flush_at=11
+    ),
+}
+every_method = pytest.mark.parametrize("method", RULES)
+every_memory = pytest.mark.parametrize("make", MEMORIES.values(), ids=MEMORIES.keys())
+every_form = pytest.mark.parametrize("form", ["fast", "exact"])
+both_dtypes = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["fp32", "fp64"])
+
+
+def configured(form: str) -> MethodSettings:
+    return toy.exact(toy.SETTINGS) if form == "exact" else toy.SETTINGS
+
+
+def filled(
+    make: MemoryMaker,
+    dtype: torch.dtype = torch.float32,
+    *,
+    seed: int = 0,
+    entries: int = 40,
+    bias: bool = True,
+) -> Context:
+    """Return a context that observed some pairs, among them new classes and the same state twice."""
+    head = OutputHead(
+        toy.randn(seed, WIDE, toy.DIM, dtype=dtype), toy.randn(seed + 1, WIDE, dtype=dtype) if bias else None
+    )
+    counts = torch.arange(WIDE).flip(0)
+    new = torch.arange(WIDE) >= WIDE - 20
+    context = Context(
+        head, make(dtype), k=7, train_counts=counts.masked_fill(new, 0), new_classes=new, window=13
+    )
+    if entries:
+        hidden = toy.randn(seed + 2, entries, toy.DIM, dtype=dtype)
+        hidden[1:2] = hidden[:1]
+        labels = torch.randint(0, WIDE, (entries,), generator=torch.Generator().manual_seed(seed))
+        labels[::3] = WIDE - 1 - labels[::3] % 5
+        context.observe(hidden, labels)
+    return context
+
+
+def queries(seed: int, count: int, context: Context) -> Tensor:
+    """Return queries, the first of which lies on an entry of the memory."""
+    hidden = toy.randn(seed + 10, count, toy.DIM, dtype=context.head.weight.dtype)
+    if len(context.memory):
+        hidden[0] = context.memory.search(hidden[:1], 1).keys[0, 0]
+    return hidden
