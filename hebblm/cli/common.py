@@ -19,7 +19,7 @@ from rich.console import Console
 from awd_lstm.document import CheckpointError
 from hebblm.cli.plain import ConfigFile, check_numbers
 from hebblm.errors import UserError, reason
-from hebblm.ranks import LostRankError, leads
+from hebblm.ranks import LostRankError, end_rank, leads, size
 from hebblm.suggest import unknown
 
 C = TypeVar("C")
@@ -158,8 +158,7 @@ def guarded(prog: str) -> Callable[[Main], Main]:
     """
 
     def decorate(main: Main) -> Main:
-        @functools.wraps(main)
-        def wrapped(argv: list[str] | None = None) -> int:
+        def ended(argv: list[str] | None) -> int:
             try:
                 with _once():
                     status = main(argv)
@@ -180,6 +179,13 @@ def guarded(prog: str) -> Callable[[Main], Main]:
                 if leads():
                     print(f"{prog}: interrupted; what was finished is kept", file=sys.stderr)
                 return 130
+
+        @functools.wraps(main)
+        def wrapped(argv: list[str] | None = None) -> int:
+            status = ended(argv)
+            if argv is None and size() > 1:
+                end_rank(status)
+            return status
 
         return wrapped
 
