@@ -19,6 +19,7 @@ from hebblm.memory import (
     save_memory,
 )
 from hebblm.memory import disk as module
+from hebblm.memory import manifest as manifests
 from hebblm.memory.manifest import check_files, read_manifest
 
 OWNER = {"model_hash": "m", "dictionary_hash": "d"}
@@ -148,18 +149,46 @@ def test_only_what_is_read_stays_in_memory(monkeypatch: pytest.MonkeyPatch, tmp_
         assert torch.equal(getattr(found, name), getattr(wanted, name)), name
 
 
-@pytest.mark.parametrize("name", ["keys.bin", "lists.bin", "norms.bin", "index.faiss"])
-def test_damage_is_told(tmp_path: Path, name: str) -> None:
-    save_memory(filled(2000), tmp_path / "m", **OWNER)
-    path = tmp_path / "m" / name
+def flip(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
-    with pytest.raises(UserError, match=f"{name} was changed"):
-        check_files(read_manifest(tmp_path / "m"), tmp_path / "m")
-    path.write_bytes(data[:-1])
+
+
+ARRAYS = ["values.bin", "norms.bin", "log_normalizers.bin", "index.faiss"]
+
+
+@pytest.mark.parametrize("name", [*ARRAYS, "keys.bin", "lists.bin"])
+def test_damage_is_told(tmp_path: Path, name: str) -> None:
+    save_memory(filled(2000), tmp_path / "m", **OWNER)
+    flip(tmp_path / "m" / name)
+    for reading in (load_memory, lambda folder, **_: check_files(read_manifest(folder), folder)):
+        with pytest.raises(UserError, match=f"{name} was changed"):
+            reading(tmp_path / "m", **OWNER)
+    path = tmp_path / "m" / name
+    path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(UserError, match=f"{name} has"):
         load_memory(tmp_path / "m", **OWNER)
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_damage_beside_large_keys_is_told(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifests, "QUICK", 0)
+    save_memory(filled(2000), tmp_path / "m", **OWNER)
+    flip(tmp_path / "m" / "keys.bin")
+    load_memory(tmp_path / "m", **OWNER)
+    flip(tmp_path / "m" / name)
+    with pytest.raises(UserError, match=f"{name} was changed"):
+        load_memory(tmp_path / "m", **OWNER)
+
+
+def test_large_lists_that_name_no_entry_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifests, "QUICK", 0)
+    save_memory(filled(2000), tmp_path / "m", **OWNER)
+    path = tmp_path / "m" / "lists.bin"
+    path.write_bytes(b"\x7f" * path.stat().st_size)
+    with pytest.raises(UserError, match="inverted lists"):
+        load_memory(tmp_path / "m", **OWNER).search(keys(2, 30), 20)
 
 
 @pytest.mark.parametrize(
