@@ -47,6 +47,13 @@ class _Formatter(RawDescriptionHelpFormatter, DefaultHelpFormatter):
     """Show defaults and keep the line breaks of the example."""
 
 
+class _Parser(ArgumentParser):
+    """A parser that tells when its help cannot be written."""
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        (file or sys.stderr).write(message)
+
+
 def parse(config: type[C], argv: list[str] | None, *, prog: str, description: str, example: str) -> C:
     """Turn a command line, and the file named by ``--config``, into an instance of a frozen dataclass.
 
@@ -64,7 +71,7 @@ def parse(config: type[C], argv: list[str] | None, *, prog: str, description: st
     Raises:
         UserError: an unknown option, or a value of the wrong type or out of range.
     """
-    parser = ArgumentParser(
+    parser = _Parser(
         prog=prog,
         description=description,
         epilog=f"example:\n  {example}\n",
@@ -161,7 +168,11 @@ def guarded(prog: str) -> Callable[[Main], Main]:
         def ended(argv: list[str] | None) -> int:
             try:
                 with _once():
-                    status = main(argv)
+                    try:
+                        status = main(argv)
+                    except SystemExit:  # of --help
+                        sys.stdout.flush()
+                        raise
                     sys.stdout.flush()
                 return status
             except (UserError, CheckpointError) as error:
@@ -182,6 +193,11 @@ def guarded(prog: str) -> Callable[[Main], Main]:
 
         @functools.wraps(main)
         def wrapped(argv: list[str] | None = None) -> int:
+            for name in ("stdout", "stderr"):
+                if (
+                    getattr(sys, name) is None
+                ):  # closed; a file that takes its number would get what is printed
+                    setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - lives as long as the process
             status = ended(argv)
             if argv is None and size() > 1:
                 end_rank(status)
@@ -198,7 +214,8 @@ def _told(prog: str, error: Exception) -> int:
         time.sleep(LOST)
     elif not leads():
         time.sleep(GRACE)
-    print(f"{prog}: error: {error}", file=sys.stderr)
+    with contextlib.suppress(OSError):  # the status tells it where nothing can be written
+        print(f"{prog}: error: {error}", file=sys.stderr)
     return 2
 
 

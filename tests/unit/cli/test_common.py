@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -181,3 +183,19 @@ def test_a_file_names_neither_itself_nor_classes(text: str, told: str, tmp_path:
     path.write_text(text)
     with pytest.raises(UserError, match=told):
         parsed("--corpus", "x", "--config", str(path))
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "lines"),
+    [
+        ("memory --help >&-", 0, 0),
+        ("eval --help >/dev/full", 2, 1),
+        ("memory info nowhere >&-", 2, 1),
+        ("memory info nowhere 2>/dev/full", 2, 0),
+    ],
+)
+def test_output_that_cannot_be_written_is_no_traceback(words: str, status: int, lines: int) -> None:
+    command = ["sh", "-c", f"exec {sys.executable} -m hebblm.cli.{words}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, len(done.stderr.splitlines())) == (status, lines), done.stderr
+    assert not done.stdout
