@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import os
+import re
 import sys
 import time
 from argparse import ArgumentError, RawDescriptionHelpFormatter
@@ -17,7 +18,7 @@ from jsonargparse import ArgumentParser, DefaultHelpFormatter
 from rich.console import Console
 
 from awd_lstm.document import CheckpointError
-from hebblm.cli.plain import ConfigFile, check_numbers
+from hebblm.cli.plain import ConfigFile, check_values
 from hebblm.errors import UserError, reason
 from hebblm.ranks import LostRankError, end_rank, leads, size
 from hebblm.suggest import unknown
@@ -103,7 +104,7 @@ def parse(config: type[C], argv: list[str] | None, *, prog: str, description: st
         namespace = parser.instantiate(parser.parse_args(arguments))
         values = {field.name: namespace[field.name] for field in fields}
         for name, value in values.items():
-            check_numbers(f"--{name.replace('_', '-')}", value)
+            check_values(f"--{name.replace('_', '-')}", value)
         return config(**values)
     except (ArgumentError, TypeError, ValueError, OSError, RecursionError) as error:
         cause: BaseException | None = error
@@ -245,7 +246,16 @@ def _field_docs(config: type) -> dict[str, str]:
     return {name: " ".join(words.split()).replace("``", "") for name, words in found.items()}
 
 
+KINDS = {"int": "a whole number", "float": "a number", "str": "text", "dict": "names with values"}
+"""What an option takes, by the name of its type."""
+
+
 def _innermost(error: BaseException) -> str:
-    """Return the most telling line of a parser's nested message."""
+    """Return the most telling line of a parser's nested message, as a sentence where it says what an option takes."""
+    key = re.search(r'Parser key "([^"]+)"', str(error))
+    kind = re.search(rf"Expected a <class '({'|'.join(KINDS)})'>", str(error))
+    given = re.search(r"(?:Given|Got) value: (.*)\Z", str(error))
+    if key and kind and given:
+        return f"{key[1]} = {given[1]} must be {KINDS[kind[1]]}"
     lines = [line.strip(" -") for line in str(error).splitlines() if line.strip(" -")]
     return "; ".join(dict.fromkeys([lines[0], lines[-1]])) if lines else type(error).__name__
