@@ -16,7 +16,7 @@ from torch import Tensor
 
 from hebblm.errors import UserError
 from hebblm.evaluation.parts import Parts
-from hebblm.files import hash_of, sha256
+from hebblm.files import hash_of, lack, sha256
 from hebblm.locks import held, sweep
 from hebblm.memory import AnyMemory, MemoryConfig, build_memory, load_memory, save_memory
 from hebblm.memory.arrays import CHUNK
@@ -42,7 +42,7 @@ def text_files(paths: Sequence[Path]) -> list[Path]:
     for path in paths:
         found = sorted(path.rglob("*.txt")) if path.is_dir() else [path] if path.is_file() else []
         if not found:
-            reason = "holds no .txt file" if path.is_dir() else "is not there"
+            reason = "holds no .txt file" if path.is_dir() else lack(path)
             raise UserError(f"{path} {reason}; name text files, or folders of them")
         files += found
     return files

@@ -11,7 +11,7 @@ import msgspec
 import torch
 
 from hebblm.errors import UserError
-from hebblm.files import Count, read_record, sha256, write_json
+from hebblm.files import Count, lack, read_record, sha256, write_json
 from hebblm.memory.faiss_index import TrainedIndex
 from hebblm.memory.store import accumulation_dtype
 
@@ -93,7 +93,7 @@ def read_manifest(folder: Path) -> Manifest:
     """
     path = folder / NAME
     if not path.is_file():
-        raise UserError(f"{folder} holds no saved memory: {NAME} is missing; save one there first")
+        raise UserError(f"{folder} holds no saved memory: {NAME} {lack(path)}; save one there first")
     manifest = read_record(Manifest, path, "build the memory anew", SCHEMA)
     _check_fields(manifest, path)
     return manifest
@@ -130,7 +130,7 @@ def check_files(manifest: Manifest, folder: Path, *, quick: bool = False) -> Non
     for name, (size, digest) in manifest.files.items():
         path = folder / name
         if not path.is_file():
-            raise UserError(f"{path} is missing; build the memory anew")
+            raise UserError(f"{path} {lack(path)}; build the memory anew")
         if path.stat().st_size != size:
             raise UserError(
                 f"{path} has {path.stat().st_size} bytes instead of {size}; build the memory anew"
