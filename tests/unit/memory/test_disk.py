@@ -14,8 +14,10 @@ from hebblm.memory import (
     FlatMemory,
     HybridMemory,
     MemoryConfig,
+    arrays,
     build_memory,
     load_memory,
+    persistence,
     save_memory,
 )
 from hebblm.memory import disk as module
@@ -147,6 +149,31 @@ def test_only_what_is_read_stays_in_memory(monkeypatch: pytest.MonkeyPatch, tmp_
     assert len(released) == 6, "before each of five parts of the queries, and at the end"
     for name in ("keys", "values", "distances"):
         assert torch.equal(getattr(found, name), getattr(wanted, name)), name
+
+
+def mapped_bytes() -> int:
+    """Return how much of the files that are mapped is in memory."""
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if "RssFile" in line)
+    return 1024 * int(line.split()[1])
+
+
+def test_keys_are_let_go_of_while_a_memory_is_filled_and_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = DiskMemory(256, "IVF16,SQ4", dtype=torch.float16)
+    before, peaks = mapped_bytes(), [0]
+    for _ in range(30):
+        made.add(torch.ones(10_000, 256), torch.zeros(10_000, dtype=torch.int64))
+        peaks.append(mapped_bytes() - before)
+    monkeypatch.setattr(
+        persistence,
+        "write_rows",
+        lambda *given: (arrays.write_rows(*given), peaks.append(mapped_bytes() - before)),
+    )
+    monkeypatch.setattr(made, "write_index", lambda folder: None)
+    save_memory(made, tmp_path / "m", **OWNER)
+    size = (tmp_path / "m" / "keys.bin").stat().st_size
+    assert max(peaks) < size / 2
 
 
 def flip(path: Path) -> None:
