@@ -16,7 +16,7 @@ from torch import Tensor
 
 from hebblm.errors import UserError
 from hebblm.evaluation.parts import Parts
-from hebblm.files import hash_of, sha256
+from hebblm.files import hash_of, lack, sha256
 from hebblm.locks import held, remove_left
 from hebblm.memory import AnyMemory, MemoryConfig, build_memory, load_memory, save_memory
 from hebblm.memory.arrays import CHUNK
@@ -42,7 +42,7 @@ def text_files(paths: Sequence[Path]) -> list[Path]:
     for path in paths:
         found = sorted(path.rglob("*.txt")) if path.is_dir() else [path] if path.is_file() else []
         if not found:
-            reason = "holds no .txt file" if path.is_dir() else "is not there"
+            reason = "holds no .txt file" if path.is_dir() else lack(path)
             raise UserError(f"{path} {reason}; name text files, or folders of them")
         files += found
     return files
@@ -239,7 +239,8 @@ def _merge(first: Path, second: Path, folder: Path) -> AnyMemory:
             raise UserError(
                 f"{one.folder.parent} does not say where its new words begin; read and save it anew"
             )
-        for part in load_memory(one.folder, model_hash=owner[0], dictionary_hash=owner[1]).parts():
+        source = load_memory(one.folder, model_hash=owner[0], dictionary_hash=owner[1])
+        for part in source.parts():
             for begin in range(0, len(part), CHUNK):
                 some = slice(begin, begin + CHUNK)
                 labels, logs = part.values[some], part.log_normalizers
@@ -248,6 +249,7 @@ def _merge(first: Path, second: Path, folder: Path) -> AnyMemory:
                     labels = labels.clone()
                     labels[new] = one.known + ids[labels[new] - one.known]
                 memory.add(part.keys[some], labels, None if logs is None else logs[some])
+                source.release()
     texts = [text for one in both for text in one.about.get("texts", [{"path": str(one.folder)}])]
     known = next((one.known for one in both if one.known is not None), None)
     about = {"model": both[0].about.get("model"), "known": known, "words": words, "texts": texts}

@@ -181,13 +181,19 @@ def read_bytes(path: Path, most: int) -> bytes:
     try:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode):
-            what = "a folder" if stat.S_ISDIR(found.st_mode) else "no plain file"
-            raise UserError(f"{path} is {what}; name a file")
+            raise UserError(f"{path} {lack(path)}; name a file")
         if found.st_size > most:
             raise UserError(f"{path} has {found.st_size:,} bytes, more than {most:,}; name another file")
         return path.read_bytes()
     except OSError as error:
         raise unreadable(path, error) from error
+
+
+def lack(path: Path) -> str:
+    """Return, in words, why a path is no file: it is not there, or something else is."""
+    if path.is_dir():
+        return "is a folder"
+    return "is no plain file" if os.path.lexists(path) else "does not exist"
 
 
 def _seal_of(value: dict[str, Any]) -> str:

@@ -17,7 +17,7 @@ from hebblm.errors import UserError
 from hebblm.evaluation import gradients
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.expected import Suggestion, draw, most_probable
-from hebblm.memory import build_memory
+from hebblm.memory import AnyMemory, build_memory
 from hebblm.models.base import Ids, TrainedModel, device_of
 from hebblm.models.dynamic import DynamicBase
 from hebblm.readable import Text, are_documents, encoded_text
@@ -100,6 +100,7 @@ class Reader:
             vocabulary.split(opened.splitting)
         vocabulary.include(opened.words)
         self._base.grow(len(vocabulary.words))
+        _check_labels(opened.memory, len(self._base.head.weight), memory)
         self._base.take_over(opened.weights)
         self._beginning = self._base.state()
         self._last = torch.tensor([vocabulary.start], device=device)
@@ -372,3 +373,14 @@ class Reader:
         if self.vocabulary.unknown is None:
             return None
         return torch.arange(len(self.vocabulary), device=device) >= self.vocabulary.known
+
+
+def _check_labels(memory: AnyMemory | None, classes: int, place: object) -> None:
+    """Refuse a memory with labels (n,) that are none of so many classes.
+
+    Raises:
+        UserError: it has some.
+    """
+    for part in memory.parts() if memory is not None else ():
+        if len(part) and not 0 <= int(part.values.min()) <= int(part.values.max()) < classes:
+            raise UserError(f"{place} has labels of words that are not beside it; build or save it anew")

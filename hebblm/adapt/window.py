@@ -30,7 +30,7 @@ class Window:
     """The latest pairs of state and label, up to a number that is fixed.
 
     They lie in one run of memory: a pair is copied once when it is added and, on average, once more when the run has
-    come to the end of its buffer.
+    come to the end of its buffer. That one holds twice the size at most, and no more than what was added asks for.
 
     Args:
         size: the most pairs that are kept; 0 keeps none.
@@ -39,8 +39,8 @@ class Window:
 
     def __init__(self, size: int, like: Tensor) -> None:
         self.size = size
-        self._keys = like.new_empty(2 * size, like.shape[-1])
-        self._labels = torch.empty(2 * size, dtype=torch.int64, device=like.device)
+        self._keys = like.new_empty(0, like.shape[-1])
+        self._labels = torch.empty(0, dtype=torch.int64, device=like.device)
         self._begin = self._end = 0
 
     def append(self, keys: Tensor, labels: Tensor) -> None:
@@ -48,13 +48,14 @@ class Window:
         keys, labels = keys[-self.size :] if self.size else keys[:0], labels[-self.size :]
         if not len(keys):
             return
-        if self._end + len(keys) > len(self._keys):
+        if self._end + len(keys) > 2 * self.size:
             kept = self.size - len(keys)
             old_keys, old_labels = self.latest(kept)
             self._keys[: len(old_keys)] = old_keys.clone()
             self._labels[: len(old_keys)] = old_labels.clone()
             self._begin, self._end = 0, len(old_keys)
         stop = self._end + len(keys)
+        self._make_room(stop)
         self._keys[self._end : stop], self._labels[self._end : stop] = keys, labels
         self._begin, self._end = max(self._begin, stop - self.size), stop
 
@@ -67,8 +68,16 @@ class Window:
         """Take over what :meth:`position` gave, at the same place: a product's last bit may depend on it."""
         self._begin = int(position["begin"])
         self._end = self._begin + len(position["labels"])
+        self._make_room(self._end)
         self._keys[self._begin : self._end] = position["keys"]
         self._labels[self._begin : self._end] = position["labels"]
+
+    def _make_room(self, rows: int) -> None:
+        """Let the buffer hold so many rows or more; what it holds stays where it is."""
+        if rows > len(self._keys):
+            rows = min(2 * self.size, max(rows, 2 * len(self._keys)))
+            self._keys.resize_(rows, self._keys.shape[1])
+            self._labels.resize_(rows)
 
     def latest(self, count: int) -> tuple[Tensor, Tensor]:
         """Return views of the ``count`` latest states (W, D) and labels (W,), fewer at the beginning."""

@@ -19,10 +19,10 @@ from jsonargparse import ArgumentParser, DefaultHelpFormatter
 from rich.console import Console
 
 from awd_lstm.document import CheckpointError
-from hebblm.cli.plain import ConfigFile, check_numbers
+from hebblm.cli.plain import ConfigFile, check_values
 from hebblm.errors import UserError, reason
 from hebblm.progress import write
-from hebblm.ranks import LostRankError, leads
+from hebblm.ranks import LostRankError, end_rank, leads, size
 from hebblm.suggest import unknown
 
 C = TypeVar("C")
@@ -50,6 +50,13 @@ class _Formatter(RawDescriptionHelpFormatter, DefaultHelpFormatter):
     """Help formatter that shows defaults and keeps the line breaks of the example."""
 
 
+class _Parser(ArgumentParser):
+    """A parser that tells when its help cannot be written."""
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        (file or sys.stderr).write(message)
+
+
 def parse(config: type[C], argv: list[str] | None, *, prog: str, description: str, example: str) -> C:
     """Turn a command line, and the file named by ``--config``, into an instance of a frozen dataclass.
 
@@ -67,7 +74,7 @@ def parse(config: type[C], argv: list[str] | None, *, prog: str, description: st
     Raises:
         UserError: an unknown option, or a value of the wrong type or out of range.
     """
-    parser = ArgumentParser(
+    parser = _Parser(
         prog=prog,
         description=description,
         epilog=f"example:\n  {example}\n",
@@ -99,7 +106,7 @@ def parse(config: type[C], argv: list[str] | None, *, prog: str, description: st
         namespace = parser.instantiate(parser.parse_args(arguments))
         values = {field.name: namespace[field.name] for field in fields}
         for name, value in values.items():
-            check_numbers(f"--{name.replace('_', '-')}", value)
+            check_values(f"--{name.replace('_', '-')}", value)
         return config(**values)
     except (ArgumentError, TypeError, ValueError, OSError, RecursionError) as error:
         cause: BaseException | None = error
@@ -161,11 +168,14 @@ def guarded(prog: str) -> Callable[[Main], Main]:
     """
 
     def decorate(main: Main) -> Main:
-        @functools.wraps(main)
-        def wrapped(argv: list[str] | None = None) -> int:
+        def ended(argv: list[str] | None) -> int:
             try:
                 with _once():
-                    status = main(argv)
+                    try:
+                        status = main(argv)
+                    except SystemExit:  # of --help
+                        sys.stdout.flush()
+                        raise
                     sys.stdout.flush()
                 return status
             except (UserError, CheckpointError) as error:
@@ -186,6 +196,18 @@ def guarded(prog: str) -> Callable[[Main], Main]:
                     )
                 return 130
 
+        @functools.wraps(main)
+        def wrapped(argv: list[str] | None = None) -> int:
+            for name in ("stdout", "stderr"):
+                if (
+                    getattr(sys, name) is None
+                ):  # closed; a file that takes its number would get what is printed
+                    setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - lives as long as the process
+            status = ended(argv)
+            if argv is None and size() > 1:
+                end_rank(status)
+            return status
+
         return wrapped
 
     return decorate
@@ -197,7 +219,8 @@ def _told(prog: str, error: Exception) -> int:
         time.sleep(LOST)
     elif not leads():
         time.sleep(GRACE)
-    print(f"{prog}: error: {error}", file=sys.stderr)
+    with contextlib.suppress(OSError):  # the status tells it where nothing can be written
+        print(f"{prog}: error: {error}", file=sys.stderr)
     return 2
 
 
@@ -228,7 +251,7 @@ def _field_docs(config: type) -> dict[str, str]:
 
 
 def _misfit(message: str, hints: Mapping[str, Any]) -> UserError | None:
-    """Return the error for a value that is none of an option's choices, or no number; None for another mistake.
+    """Return the error for a value that is none of an option's choices; None for another mistake.
 
     Args:
         message: of the parser, which names option and value.
@@ -237,12 +260,13 @@ def _misfit(message: str, hints: Mapping[str, Any]) -> UserError | None:
     found = re.search(r'Parser key "(\w+)".*(?:Given|Got) value: (.*)', message, re.DOTALL)
     if found is None or found[1] not in hints:
         return None
-    name, value, kinds = found[1].replace("_", " "), found[2], _kinds(hints[found[1]])
-    if choices := [str(choice) for kind in kinds if get_origin(kind) is Literal for choice in get_args(kind)]:
-        return unknown(name, value, choices, f"choose {', '.join(choices)}")
-    if int in kinds or float in kinds:
-        return UserError(f"{name} {value!r} must be a {'' if float in kinds else 'whole '}number")
-    return None
+    kinds = _kinds(hints[found[1]])
+    choices = [str(choice) for kind in kinds if get_origin(kind) is Literal for choice in get_args(kind)]
+    return (
+        unknown(found[1].replace("_", " "), found[2], choices, f"choose {', '.join(choices)}")
+        if choices
+        else None
+    )
 
 
 def _kinds(hint: Any) -> list[Any]:
@@ -252,7 +276,16 @@ def _kinds(hint: Any) -> list[Any]:
     return [hint]
 
 
+KINDS = {"int": "a whole number", "float": "a number", "str": "text", "dict": "names with values"}
+"""What an option takes, by the name of its type."""
+
+
 def _innermost(error: BaseException) -> str:
-    """Return the most telling line of a parser's nested message."""
+    """Return the most telling line of a parser's nested message, as a sentence where it says what an option takes."""
+    key = re.search(r'Parser key "([^"]+)"', str(error))
+    kind = re.search(rf"Expected a <class '({'|'.join(KINDS)})'>", str(error))
+    given = re.search(r"(?:Given|Got) value: (.*)\Z", str(error))
+    if key and kind and given:
+        return f"{key[1]} = {given[1]} must be {KINDS[kind[1]]}"
     lines = [line.strip(" -") for line in str(error).splitlines() if line.strip(" -")]
     return "; ".join(dict.fromkeys([lines[0], lines[-1]])) if lines else type(error).__name__

@@ -37,7 +37,26 @@ def load(text: str, **options: Any) -> Any:
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > DEEPEST:
             raise yaml.YAMLError(f"nested more than {DEEPEST} deep")
+    _check_keys(yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
     return _LOAD(text, **options)
+
+
+def _check_keys(node: Any) -> None:
+    """Refuse a mapping with a key that stands twice, or that takes over another mapping.
+
+    Raises:
+        yaml.YAMLError: there is one.
+    """
+    if isinstance(node, yaml.MappingNode):
+        keys = [(key.tag, key.value) for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        line = node.start_mark.line + 1
+        if len(set(keys)) < len(keys):
+            raise yaml.YAMLError(f"a key stands twice from line {line} on")
+        if any(tag.endswith(":merge") for tag, _ in keys):
+            raise yaml.YAMLError(f"<< from line {line} on is not read")
+    for item in node.value if isinstance(node, yaml.CollectionNode) else ():
+        for each in item if isinstance(item, tuple) else (item,):
+            _check_keys(each)
 
 
 set_loader("yaml", load, REFUSED)
@@ -65,16 +84,18 @@ class ConfigFile(ActionConfigFile):
             raise UserError(
                 f"{place} is no YAML or JSON of plain values ({told}); write name: value"
             ) from error
-        if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
+        if not isinstance(found, dict):
             raise UserError(f"{place} holds no options; write name: value")
         for key in _keys(found):
             if key in CODE or (isinstance(key, str) and key.partition(".")[0] == "config"):
                 raise UserError(f"{place} has the key {key!r}, which is no option; leave it out")
         several = {action.dest for action in parser._actions if action.nargs in ("+", "*")}
         for key, value in found.items():
-            check_numbers(f"{place}: {key}", value)
-            if key.replace("-", "_") in several and isinstance(value, dict):
-                raise UserError(f"{place}: {key} holds names and values; write a list")
+            if not isinstance(key, str):
+                raise UserError(f"{place} has the key {key!r}, which is no option; write name: value")
+            check_values(f"{place}: {key}", value)
+            if key.replace("-", "_") in several and not isinstance(value, list):
+                raise UserError(f"{place}: {key} takes any number of values; write a list")
         super().__call__(parser, cfg, values, option_string)  # type: ignore[no-untyped-call]
 
 
@@ -87,18 +108,21 @@ def _keys(value: Any) -> Iterator[Any]:
         yield from _keys(item)
 
 
-def check_numbers(name: str, value: Any) -> None:
-    """Refuse numbers that no option can mean, within lists and mappings too.
+def check_values(name: str, value: Any) -> None:
+    """Refuse values that no option can mean, within lists and mappings too.
 
     Raises:
-        UserError: nan or infinity, a whole number below 0 where it counts or seeds, or of more than 53 bits.
+        UserError: a NUL character, nan or infinity, a whole number below 0 where it counts or seeds, or of more than 53
+            bits.
     """
+    if "\0" in name or (isinstance(value, (str, Path)) and "\0" in str(value)):
+        raise UserError(f"{name} holds a NUL character; leave it out".replace("\0", "?"))
     if isinstance(value, Mapping):
         for key, item in value.items():
-            check_numbers(f"{name}.{key}", item)
+            check_values(f"{name}.{key}", item)
     elif isinstance(value, Sequence) and not isinstance(value, str):
         for item in value:
-            check_numbers(name, item)
+            check_values(name, item)
     elif isinstance(value, float) and not abs(value) < float("inf"):
         raise UserError(f"{name} = {value} must be a finite number")
     elif isinstance(value, int) and abs(value) > MOST:

@@ -16,7 +16,7 @@ from hebblm.evaluation.scenario import Scenario
 from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.evaluation.subword_scenario import Opened, open_subwords
 from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary, Vocabulary
-from hebblm.files import hash_of, sha256
+from hebblm.files import hash_of, lack, sha256
 from hebblm.models.allocator import keep_freed_memory
 from hebblm.models.catalog import checkpoint_dictionary, trained_on
 from hebblm.models.huggingface.model import HuggingFaceModel
@@ -200,7 +200,7 @@ def _text(
 ) -> PreparedCorpus:
     """Return a text of the user's own, in tokens like those of the model's text."""
     if not file.is_file():
-        raise UserError(f"{file} does not exist; name a UTF-8 text file")
+        raise UserError(f"{file} {lack(file)}; name a UTF-8 text file")
     if train is not None:
         own = train.tokenizer()
     else:

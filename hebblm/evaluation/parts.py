@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from hebblm.errors import UserError
-from hebblm.files import atomic_path, read_json, sha256, write_json
+from hebblm.files import atomic_path, lack, read_json, sha256, write_json
 from hebblm.locks import held
 from hebblm.models.base import State
 
@@ -57,7 +57,7 @@ class Parts:
         """
         for path in map(self._path, range(count)):
             if not path.is_file():
-                raise UserError(f"{path} is missing; delete {self.folder}, it is computed anew")
+                raise UserError(f"{path} {lack(path)}; delete {self.folder}, it is computed anew")
             if read_json(path.with_suffix(".json")).get("sha256") != sha256(path):
                 raise UserError(
                     f"{path} was changed (its sha256 is not the recorded one); "

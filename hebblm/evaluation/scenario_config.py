@@ -145,12 +145,13 @@ class ScenarioConfig:
         return {f.name: getattr(self, f.name) for f in fields(ScenarioConfig)}
 
     def arguments(self) -> list[str]:
-        """Return the options that name this scenario, but for how much of which split of it is read."""
+        """Return the options that name this scenario, but for how much of which split is read, in how many streams."""
         plain = ScenarioConfig()
         return [
             word
             for name, value in self.scenario().items()
-            if name not in ("split", "max_tokens") and value != getattr(plain, name)
+            if name not in ("split", "max_tokens", "streams", "memory_scope")
+            and value != getattr(plain, name)
             for word in (f"--{name.replace('_', '-')}", str(value))
         ]
 
@@ -160,7 +161,7 @@ class ScenarioConfig:
         The corpus is the source where the model has no dictionary beside it, or its text is one that is known by name.
 
         Raises:
-            UserError: no such checkpoint.
+            UserError: no such checkpoint, or an option that its kind of model does not know.
         """
         if self.checkpoint is not None and self.model is not None:
             raise UserError(
@@ -168,18 +169,32 @@ class ScenarioConfig:
             )
         name = self.checkpoint or self.model
         if name is None:
+            self._check_words()
             return self
         folder = model_folder(Path(name))
         if self.model is not None and folder is not None:
             check_configured(folder)
         if folder is None or is_causal(folder):
             return self._of_causal(str(name), folder)
+        self._check_words()
         corpus = trained_on(folder)
         known = not (folder / DICTIONARY_FILE).is_file() or corpus.get("name") in file_corpora()
         asked = (self.source, self.intra_domain, self.cross_domain)
         source = corpus.get("name") if known and asked == (None, None, None) else self.source
         policy = self.normalization or corpus.get("normalization")
         return replace(self, checkpoint=folder, model=None, source=source, normalization=policy)
+
+    def _check_words(self) -> None:
+        """Refuse what a model of words would not look at.
+
+        Raises:
+            UserError: naming the option.
+        """
+        plain = ScenarioConfig()
+        for name in ("context", "stride", "dtype", "dynamic_parameters", "key"):
+            if (value := getattr(self, name)) != getattr(plain, name):
+                option = f"--{name.replace('_', '-')}"
+                raise UserError(f"{option} {value} is for models of transformers; leave it out for others")
 
     def _of_causal(self, name: str, folder: Path | None) -> Self:
         """Return the same for a model of transformers, with the corpus that it says it was trained on."""

@@ -44,6 +44,10 @@ class AnyMemory(ABC):
     def add(self, keys: Tensor, values: Tensor, log_normalizers: Tensor | None = None) -> None:
         """Append entries: keys (M, D), values (M,) int64, log_normalizers (M,) in nats."""
 
+    def release(self) -> None:
+        """Let go of memory that can be had again: pages of keys that were read from disk."""
+        return
+
     def note(self, labels: Sequence[Tensor]) -> None:
         """Take account of the labels (M,) that each of several processes has written, where these share the memory."""
         return
@@ -142,6 +146,10 @@ class StoredMemory(AnyMemory):
     def add(self, keys: Tensor, values: Tensor, log_normalizers: Tensor | None = None) -> None:
         """Append entries: keys (M, D), values (M,) int64, log_normalizers (M,) in nats."""
         self._store.append(keys, values, log_normalizers)
+
+    def release(self) -> None:
+        """Let go of the pages of keys that were read from disk."""
+        self._store.release()
 
     def entries(self) -> Entries:
         """Return a view of all entries, oldest first."""

@@ -232,7 +232,8 @@ def _write(index: Any, path: Path) -> None:
 def _silent() -> Iterator[None]:
     """Keep what FAISS tells of files on disk from standard output, where a command's results go."""
     flush = ctypes.CDLL(None).fflush
-    sys.stdout.flush()
+    if sys.stdout is not None:
+        sys.stdout.flush()
     flush(None)
     kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
     try:

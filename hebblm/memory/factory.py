@@ -99,7 +99,7 @@ def load_memory(
     """
     manifest = read_manifest(folder)
     check_owner(manifest, folder, model_hash=model_hash, dictionary_hash=dictionary_hash)
-    check_files(manifest, folder, arrays=manifest.store == "ram")
+    check_files(manifest, folder, quick=manifest.store == "disk")
     index, where = manifest.index, torch.device("cpu" if manifest.store == "disk" else device)
     if index is not None and index.factory == "auto" and not (manifest.store == "disk" or _index_pays(where)):
         index = None

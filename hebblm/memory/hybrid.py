@@ -68,6 +68,11 @@ class HybridMemory(AnyMemory):
         if len(self.recent) > self.flush_at:
             self._flush()
 
+    def release(self) -> None:
+        """Let go of the pages of keys that were read from disk."""
+        self.bulk.release()
+        self.recent.release()
+
     def nearest(self, queries: Tensor, k: int) -> Ranked:
         """Return distances and positions (N, K) only; positions count through bulk, then recent."""
         older = self.bulk.nearest(queries, k)

@@ -11,12 +11,14 @@ import msgspec
 import torch
 
 from hebblm.errors import UserError
-from hebblm.files import Count, read_record, sha256, write_json
+from hebblm.files import Count, lack, read_record, sha256, write_json
 from hebblm.memory.faiss_index import TrainedIndex
 from hebblm.memory.store import accumulation_dtype
 
 SCHEMA = "hebblm-memory/1"
 NAME = "manifest.json"
+LARGE, QUICK = ("keys.bin", "lists.bin"), 1 << 28
+"""Files whose bytes are not read on opening, of a memory on disk, where they are more than so many: a second's work."""
 DTYPES = {
     "float16": torch.float16,
     "bfloat16": torch.bfloat16,
@@ -91,7 +93,7 @@ def read_manifest(folder: Path) -> Manifest:
     """
     path = folder / NAME
     if not path.is_file():
-        raise UserError(f"{folder} holds no saved memory: {NAME} is missing; save one there first")
+        raise UserError(f"{folder} holds no saved memory: {NAME} {lack(path)}; save one there first")
     manifest = read_record(Manifest, path, "build the memory anew", SCHEMA)
     _check_fields(manifest, path)
     return manifest
@@ -114,13 +116,13 @@ def check_owner(manifest: Manifest, folder: Path, *, model_hash: str, dictionary
             )
 
 
-def check_files(manifest: Manifest, folder: Path, *, arrays: bool = True) -> None:
+def check_files(manifest: Manifest, folder: Path, *, quick: bool = False) -> None:
     """Refuse files that are missing, truncated or changed.
 
     Args:
         manifest: of the memory.
         folder: of the memory.
-        arrays: read the arrays, too, of which there may be more than fits into memory; otherwise their sizes count.
+        quick: of large keys and inverted lists only the sizes count; there may be more than fits into memory.
 
     Raises:
         UserError: naming the file.
@@ -128,12 +130,12 @@ def check_files(manifest: Manifest, folder: Path, *, arrays: bool = True) -> Non
     for name, (size, digest) in manifest.files.items():
         path = folder / name
         if not path.is_file():
-            raise UserError(f"{path} is missing; build the memory anew")
+            raise UserError(f"{path} {lack(path)}; build the memory anew")
         if path.stat().st_size != size:
             raise UserError(
                 f"{path} has {path.stat().st_size} bytes instead of {size}; build the memory anew"
             )
-        if (arrays or path.suffix != ".bin") and sha256(path) != digest:
+        if not (quick and name in LARGE and size > QUICK) and sha256(path) != digest:
             raise UserError(f"{path} was changed (its sha256 is not the manifest's); build the memory anew")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypedDict, cast
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hebblm.errors import UserError
 from hebblm.files import Count, atomic_path, read_record, write_json
-from hebblm.memory.arrays import write_rows
+from hebblm.memory.arrays import CHUNK, write_rows
 from hebblm.memory.base import AnyMemory
 from hebblm.memory.disk import INDEX, open_lists, saved_entries
 from hebblm.memory.faiss_index import TrainedIndex, load_faiss
@@ -64,7 +64,7 @@ def save_memory(
     parts, settings = memory.parts(), memory.settings()
     store = settings.get("store", "ram")
     with atomic_path(folder, directory=True) as temporary:
-        _write_parts(temporary / "keys.bin", [part.keys for part in parts])
+        _write_parts(temporary / "keys.bin", [part.keys for part in parts], memory.release)
         _write_parts(temporary / "values.bin", [part.values for part in parts])
         logs = [part.log_normalizers for part in parts if part.log_normalizers is not None]
         if store == "disk":
@@ -155,11 +155,12 @@ def read_index(manifest: Manifest, store: EntryStore, folder: Path) -> TrainedIn
     return trained
 
 
-def _write_parts(path: Path, parts: list[Tensor]) -> None:
-    """Write tensors one behind the other."""
+def _write_parts(path: Path, parts: list[Tensor], release: Callable[[], None] = lambda: None) -> None:
+    """Write tensors one behind the other; ``release`` lets go of what was read of them."""
     with path.open("wb") as stream:
-        for part in parts:
-            write_rows(stream, part)
+        for rows in (rows for part in parts for rows in torch.split(part, CHUNK)):
+            write_rows(stream, rows)
+            release()
 
 
 def _read_rows(path: Path, dtype: torch.dtype, size: int, *, mmap: bool) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from dataclasses import dataclass
 from itertools import pairwise
@@ -70,7 +71,7 @@ def model_folder(name: Path) -> Path | None:
     A name without its last part is enough where it fits one model alone: ``small-ptb`` is ``small-ptb-raw``.
 
     Raises:
-        UserError: neither a folder nor a name that the hub could know, or a mistyped one.
+        UserError: something else than a folder, no name that the hub could know, or a mistyped one.
     """
     if name.is_dir():
         return name
@@ -80,6 +81,8 @@ def model_folder(name: Path) -> Path | None:
     ]
     if len(meant) == 1:
         return models_path() / meant[0]
+    if os.path.lexists(name):
+        raise UserError(f"{name} is no folder; name the folder of a model")
     if HUB_ID.fullmatch(str(name)) and not closest(str(name), known):
         return None
     remedy = f"name the folder of a checkpoint, a hub id, or a model that ships: {', '.join(known)}"

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hebblm.errors import UserError, unreadable
-from hebblm.files import sha256
+from hebblm.files import lack, sha256
 from hebblm.progress import say
 from hebblm.report.result import Result
 
@@ -43,7 +43,7 @@ def read_table(path: Path, kinds: Mapping[str, str], result: Result | None) -> p
     """
     try:
         if not path.is_file():
-            raise UserError(f"{path} does not exist; {_REMEDY} to get it")
+            raise UserError(f"{path} {lack(path)}; {_REMEDY} to get it")
         if result is not None:
             _compare(path, result)
         with pq.ParquetFile(path) as file:

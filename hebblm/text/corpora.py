@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hebblm.errors import UserError
+from hebblm.files import lack
 from hebblm.suggest import unknown
 from hebblm.text.documentation import documentation_sources
 from hebblm.text.download import data_dirs as default_data_dirs
@@ -148,10 +149,8 @@ def foreign_text(path: Path, tokenizer: Tokenizer, *, whole: bool) -> Corpus:
     Raises:
         UserError: the file is missing or empty, or has too few lines to split.
     """
-    if path.is_dir():
-        raise UserError(f"{path} is a folder; name a UTF-8 text file")
     if not path.is_file():
-        raise UserError(f"{path} does not exist; name a UTF-8 text file")
+        raise UserError(f"{path} {lack(path)}; name a UTF-8 text file")
     if path.stat().st_size == 0:
         raise UserError(f"{path} is empty; put text into it")
     source = FileLines((path,))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hebblm.errors import UserError
-from hebblm.files import sha256
+from hebblm.files import lack, sha256
 from hebblm.text.manifest import SPLITS
 from hebblm.text.sources import FileLines, LineSource, count_lines
 
@@ -23,8 +23,8 @@ def plain_sources(path: Path, names: Mapping[str, str]) -> tuple[dict[str, LineS
     Raises:
         UserError: see :func:`hebblm.text.corpora.text_corpus`.
     """
-    if not path.exists():
-        raise UserError(f"{path} does not exist; name a UTF-8 text file or a folder of them")
+    if not (path.is_file() or path.is_dir()):
+        raise UserError(f"{path} {lack(path)}; name a UTF-8 text file or a folder of them")
     if path.is_file():
         if names:
             raise UserError(
@@ -34,11 +34,9 @@ def plain_sources(path: Path, names: Mapping[str, str]) -> tuple[dict[str, LineS
     chosen = {split: path / names.get(split, f"{split}.txt") for split in SPLITS}
     present = [split for split, file in chosen.items() if file.is_file()]
     if names or present:
-        missing = [str(chosen[split]) for split in SPLITS if split not in present]
+        missing = [f"{chosen[split]} {lack(chosen[split])}" for split in SPLITS if split not in present]
         if missing:
-            raise UserError(
-                f"{', '.join(missing)} is missing; a folder needs a file for each of {', '.join(SPLITS)}"
-            )
+            raise UserError(f"{', '.join(missing)}; a folder needs a file for each of {', '.join(SPLITS)}")
         for file in chosen.values():
             if file.stat().st_size == 0:
                 raise UserError(f"{file} is empty; put text into it")

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hebblm.errors import UserError
-from hebblm.files import Count, read_record, sha256
+from hebblm.files import Count, lack, read_record, sha256
 from hebblm.text.corpora import CORPUS_FILE
 from hebblm.text.dictionary import Dictionary
 from hebblm.text.normalize import Normalization
@@ -166,7 +166,7 @@ def load_prepared(folder: Path) -> PreparedCorpus:
 def _verify(path: Path, split: SplitMeta, itemsize: int) -> None:
     """Refuse a file of ids that is missing, of another length, or changed."""
     if not path.is_file():
-        raise UserError(f"{path} is missing; preprocess the corpus again")
+        raise UserError(f"{path} {lack(path)}; preprocess the corpus again")
     size = path.stat().st_size
     if size != split.tokens * itemsize or not size:
         raise UserError(

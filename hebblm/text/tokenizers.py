@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hebblm.errors import UserError
-from hebblm.files import atomic_path, sha256
+from hebblm.files import atomic_path, lack, sha256
 from hebblm.text.dictionary import EOS, UNK
 
 if TYPE_CHECKING:  # both take part of a second, which text that is tokenised already need not wait for
@@ -144,7 +144,7 @@ class SentencePieceTokenizer(Tokenizer):
         from sentencepiece import SentencePieceProcessor
 
         if not self.model.is_file():
-            raise UserError(f"the SentencePiece model {self.model} does not exist")
+            raise UserError(f"the SentencePiece model {self.model} {lack(self.model)}")
         try:
             return SentencePieceProcessor(model_file=str(self.model))
         except RuntimeError as error:

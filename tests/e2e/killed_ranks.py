@@ -36,4 +36,5 @@ if __name__ == "__main__":
     draw = random.Random(f"{seed} {restarts}")  # the same on all ranks
     if restarts < KILLS and draw.randrange(size()) == rank():
         kill_at(draw.randint(8, 20))
-    sys.exit(main(sys.argv[2:]))
+    del sys.argv[1]
+    sys.exit(main())

@@ -188,7 +188,7 @@ def test_a_second_writer_is_refused_and_a_killed_one_holds_nobody_up(
     [
         ("bild", "did you mean build"),
         ("build --model tiny-pydc --text texts --out m", "did you mean tiny-pydoc-raw"),
-        (f"build --model {MODEL} --text nowhere --out m", "nowhere is not there"),
+        (f"build --model {MODEL} --text nowhere --out m", "nowhere does not exist"),
         (f"build --model {MODEL} --text empty --out m", "empty holds no .txt file"),
         (f"build --model {MODEL} --text blank.txt --out m", "no text to remember"),
         (f"build --model {MODEL} --text texts/c.png --out m", "texts/c.png is not UTF-8"),

@@ -66,6 +66,25 @@ def test_two_processes_write_one_result(world: World, tmp_path: Path) -> None:
     assert told["seconds_a_token"] > 0
 
 
+@pytest.mark.slow
+def test_ranks_end_well_every_time(world: World, tmp_path: Path) -> None:
+    arguments = ["--checkpoint", str(world.model), "--target", str(world.other_prepared), "--device", "cpu"]
+    arguments += ["--methods", "lstm,mixture", "--streams", "4", "--max-tokens", "400", "--processes", "2"]
+    for _ in range(6):
+        run("eval", arguments, tmp_path / "cache")
+
+
+@pytest.mark.parametrize(("option", "status"), [("--models", 0), ("--no-such", 2)])
+def test_a_rank_does_not_wait_for_the_interpreter(option: str, status: int) -> None:
+    program = "import atexit\nfrom hebblm.cli.eval import main\natexit.register(print, 'finalises')\nmain()"
+    own = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    command = [sys.executable, "-c", program, "--streams", "2", option]
+    done = subprocess.run(command, env={**environment(), **own}, capture_output=True, text=True, check=False)
+    assert done.returncode == status, done.stderr
+    assert ("small-ptb-raw" in done.stdout, "--no-such" in done.stderr) == (status == 0, status == 2)
+    assert "finalises" not in done.stdout
+
+
 def run(module: str, arguments: list[str], cache: Path) -> None:
     command = [sys.executable, "-m", f"hebblm.cli.{module}", *arguments]
     environ = {**environment(), "HEBBLM_CACHE": str(cache)}

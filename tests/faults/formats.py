@@ -23,7 +23,7 @@ from hebblm.cli.common import parse
 from hebblm.cli.eval import EvalConfig
 from hebblm.evaluation.defaults import TunedFile
 from hebblm.files import sha256, write_json
-from hebblm.memory import FlatMemory, load_memory, save_memory
+from hebblm.memory import DiskMemory, FlatMemory, load_memory, save_memory
 from hebblm.memory.persistence import read_about
 from hebblm.models.catalog import checkpoint_dictionary
 from hebblm.report import Result, TokenLosses
@@ -109,6 +109,23 @@ def make_memory(folder: Path) -> None:
     memory.add(torch.randn(40, 8, generator=torch.Generator().manual_seed(1)), torch.arange(40))
     about = {"model": "m", "known": 30, "words": ["u", "v"], "texts": [{"path": "x", "bytes": 3}]}
     save_memory(memory, folder / "memory", model_hash="m", dictionary_hash="d", about=about)
+
+
+def make_disk(folder: Path) -> None:
+    """Write a memory on disk of 400 entries, with its index."""
+    draw = torch.Generator().manual_seed(1)
+    memory = DiskMemory(8, "IVF4,SQ8")
+    memory.add(torch.randn(400, 8, generator=draw), torch.arange(400), torch.randn(400, generator=draw))
+    save_memory(memory, folder / "memory", model_hash="m", dictionary_hash="d")
+
+
+def read_disk(folder: Path) -> Any:
+    """Return entries, and what is found among them."""
+    memory = load_memory(folder / "memory", model_hash="m", dictionary_hash="d")
+    (part,) = memory.parts()
+    near = memory.search(torch.ones(1, 8), 20)
+    held = [each.tolist() for each in (part.keys, part.values, part.norms, part.log_normalizers)]
+    return held, near.values.tolist(), near.distances.tolist()
 
 
 def read_memory(folder: Path) -> Any:
@@ -249,6 +266,9 @@ FORMATS = (
     Format("state of a training", make_state, read_state, ("state", "vision")),
     Format("memory manifest", make_memory, read_memory, ("memory/manifest.json", "memory/about.json")),
     Format("memory arrays", make_memory, read_memory, ("memory/keys.bin", "memory/values.bin")),
+    Format("memory arrays on disk", make_disk, read_disk, tuple(f"memory/{name}" for name in (
+        "keys.bin", "values.bin", "norms.bin", "log_normalizers.bin", "lists.bin", "index.faiss",
+    ))),
     Format("result.json", make_result, read_result, ("result.json",)),
     Format("tokens and neighbours", make_result, read_tables, ("tokens.parquet", "neighbors.parquet")),
     Format("the same unhashed", make_result, read_unverified, ("tokens.parquet", "neighbors.parquet"), hashed=False),

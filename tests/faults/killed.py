@@ -119,7 +119,7 @@ def run(job: Job, root: Path, after: float | None = None, victim: int = 0) -> tu
     Returns:
         Its status, below 0 for a signal, and the seconds.
     """
-    main: Callable[[list[str]], int] = import_module(f"hebblm.cli.{job.name}").main
+    main: Callable[[], int] = import_module(f"hebblm.cli.{job.name}").main
     for module in SLOW:  # the time to load them is nothing that a kill could hurt
         import_module(module)
     (root / "log").unlink(missing_ok=True)
@@ -137,7 +137,8 @@ def run(job: Job, root: Path, after: float | None = None, victim: int = 0) -> tu
                 os.dup2(log, 1)
                 os.dup2(log, 2)
                 _save_often()
-                status = main([argument.format(root=root) for argument in job.arguments])
+                sys.argv[1:] = [argument.format(root=root) for argument in job.arguments]
+                status = main()  # a rank ends itself, as a user's does
             os._exit(status)
         processes.append(process)
     process = processes[victim]

@@ -18,7 +18,7 @@ from hebblm.files import read_json, write_json, write_text
 from hebblm.locks import held
 from hebblm.provenance import commit, versions
 
-from . import disk, numbers, options, pages, soak, supply, texts, variants
+from . import disk, numbers, options, pages, soak, supply, texts, together, variants
 from .damage import DEFECTS, REFUSED, RIGHT, campaign
 from .figures import Clock
 from .formats import FORMATS
@@ -30,7 +30,7 @@ RECORD, PAGE = ROOT / "recipes" / "reliability.json", ROOT / "docs" / "reliabili
 BEGIN, END = "<!-- figures: written by tests/faults/run.py -->", "<!-- end of figures -->"
 OTHERS = {
     module.__name__.rpartition(".")[2]: module
-    for module in (disk, texts, pages, options, numbers, soak, variants, supply)
+    for module in (disk, together, texts, pages, options, numbers, soak, variants, supply)
 }
 """Further groups: each has HEADING, MENDED, and ``cases(scratch)`` that yields names with what came of them."""
 

@@ -8,7 +8,7 @@ import pytest
 
 from hebblm.files import read_json
 
-from . import disk, numbers, options, pages, run, soak, supply, texts, variants
+from . import disk, numbers, options, pages, run, soak, supply, texts, together, variants
 from .figures import Case
 from .sandbox import WRITERS
 
@@ -25,6 +25,11 @@ def test_a_full_or_foreign_disk_leaves_one_line_and_old_files(tmp_path: Path) ->
         writer for writer in WRITERS if writer.name in ("preprocess", "report inspect", "memory merge")
     )
     for _, case in disk.cases(tmp_path, writers=some):
+        assert_survived(case)
+
+
+def test_two_at_once_end_as_one_does(tmp_path: Path) -> None:
+    for _, case in together.cases(tmp_path, pairs=2, commands=("memory build",)):
         assert_survived(case)
 
 

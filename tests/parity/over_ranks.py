@@ -18,7 +18,7 @@ from hebblm.evaluation.streams import Layout
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import AnyMemory, FlatMemory, HybridMemory, ShardedMemory
 from hebblm.models.awd import AwdBase
-from hebblm.ranks import ALONE, Ranks, opened
+from hebblm.ranks import ALONE, Ranks, end_rank, opened
 from hebblm.text import EvaluationStream
 
 from ..support import toy
@@ -102,6 +102,7 @@ def main() -> None:
         if ranks.leads:
             np.savez(sys.argv[1], **found)
             print(ranks.size, ranks.backend)
+    end_rank(0)
 
 
 if __name__ == "__main__":

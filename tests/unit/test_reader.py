@@ -14,6 +14,7 @@ import torch
 import hebblm
 from hebblm.errors import UserError
 from hebblm.files import read_json, write_json
+from hebblm.memory import FlatMemory, save_memory
 from hebblm.scores import Totals
 
 MODEL = "tiny-pydoc-raw"
@@ -222,6 +223,14 @@ def test_what_does_not_fit_is_refused(lm: hebblm.LanguageModel, tmp_path: Path) 
     place.write_bytes(place.read_bytes()[:-1] + b"x")
     with pytest.raises(UserError, match="was changed"):
         lm.reader(memory=tmp_path / "known")
+
+
+def test_labels_that_are_no_words_are_refused(lm: hebblm.LanguageModel, tmp_path: Path) -> None:
+    memory = FlatMemory(lm.model.key_width)
+    memory.add(torch.ones(1, lm.model.key_width), torch.tensor([lm.vocabulary.known]))
+    save_memory(memory, tmp_path / "m", model_hash=lm.model.sha256, dictionary_hash=lm.vocabulary.hash())
+    with pytest.raises(UserError, match="labels of words that are not beside it"):
+        lm.reader(memory=tmp_path / "m")
 
 
 def test_evaluate_gives_the_result_of_the_command(tmp_path: Path) -> None:

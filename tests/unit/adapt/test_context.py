@@ -5,7 +5,7 @@ import torch
 
 from hebblm.adapt import Context
 from hebblm.adapt.block import Block
-from hebblm.errors import UserError
+from hebblm.errors import MOST, UserError
 from hebblm.memory import FlatMemory
 from hebblm.types import OutputHead
 
@@ -35,6 +35,16 @@ def test_a_memory_that_is_not_written_to_leaves_counts_and_window_alive() -> Non
     assert len(shared.memory) == 0
     assert shared.observed.tolist() == [0, 2, 0, 0, 0]
     assert len(shared.recent.latest(3)[1]) == 2
+
+
+def test_a_window_takes_no_more_memory_than_what_it_holds() -> None:
+    shared, hidden = context(window=MOST), toy.randn(1, 5, toy.DIM)
+    for row in hidden:
+        shared.observe(row[None], torch.tensor([1]))
+    assert torch.equal(shared.recent.latest(MOST)[0], hidden)
+    again = context(window=MOST)
+    again.recent.go_on(shared.recent.position())
+    assert torch.equal(again.recent.latest(MOST)[0], hidden)
 
 
 def test_without_a_window_nothing_recent_is_kept() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -179,13 +181,38 @@ def test_a_defect_of_the_program_keeps_its_traceback() -> None:
         ("config.x: 1\n", "'config.x'"),
         ("names: {class_path: os.system}\n", "'class_path'"),
         ("values: {x: [{init_args: {}}]}\n", "'init_args'"),
-        ("names: {x: y}\n", "names holds names and values; write a list"),
+        ("names: {x: y}\n", "names takes any number of values; write a list"),
+        ("names: x=1\n", "names takes any number of values; write a list"),
+        ('output_path: "o\\0x"\n', "output_path holds a NUL character"),
+        ('values: {a: ["x\\0"]}\n', "values.a holds a NUL character"),
+        ('values: {"a\\0": 1}\n', r"values.a\? holds a NUL character"),
+        ("1: 2\n", "the key 1, which is no option"),
+        ("max_tokens: 1e3\n", "max_tokens = 1000.0 must be a whole number"),
+        ("max_tokens: 1\nmax_tokens: 2\n", "a key stands twice from line 1 on"),
+        ('{"values": {"a": 1, "a": 2}}', "a key stands twice from line 1 on"),
+        ("<<: {max_tokens: 1}\n", "<< from line 1 on is not read"),
         (f"rate: {'9' * 400}\n", "more than 53 bits"),
         ("max_tokens: !!timestamp 2001-01-0\n", "tags are not read"),
     ],
 )
-def test_a_file_names_neither_itself_nor_classes(text: str, told: str, tmp_path: Path) -> None:
+def test_what_a_file_of_options_cannot_hold(text: str, told: str, tmp_path: Path) -> None:
     path = tmp_path / "options.yaml"
     path.write_text(text)
     with pytest.raises(UserError, match=told):
         parsed("--corpus", "x", "--config", str(path))
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "lines"),
+    [
+        ("memory --help >&-", 0, 0),
+        ("eval --help >/dev/full", 2, 1),
+        ("memory info nowhere >&-", 2, 1),
+        ("memory info nowhere 2>/dev/full", 2, 0),
+    ],
+)
+def test_output_that_cannot_be_written_is_no_traceback(words: str, status: int, lines: int) -> None:
+    command = ["sh", "-c", f"exec {sys.executable} -m hebblm.cli.{words}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, len(done.stderr.splitlines())) == (status, lines), done.stderr
+    assert not done.stdout

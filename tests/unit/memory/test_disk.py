@@ -14,11 +14,14 @@ from hebblm.memory import (
     FlatMemory,
     HybridMemory,
     MemoryConfig,
+    arrays,
     build_memory,
     load_memory,
+    persistence,
     save_memory,
 )
 from hebblm.memory import disk as module
+from hebblm.memory import manifest as manifests
 from hebblm.memory.manifest import check_files, read_manifest
 
 OWNER = {"model_hash": "m", "dictionary_hash": "d"}
@@ -148,18 +151,71 @@ def test_only_what_is_read_stays_in_memory(monkeypatch: pytest.MonkeyPatch, tmp_
         assert torch.equal(getattr(found, name), getattr(wanted, name)), name
 
 
-@pytest.mark.parametrize("name", ["keys.bin", "lists.bin", "norms.bin", "index.faiss"])
-def test_damage_is_told(tmp_path: Path, name: str) -> None:
-    save_memory(filled(2000), tmp_path / "m", **OWNER)
-    path = tmp_path / "m" / name
+def mapped_bytes() -> int:
+    """Return how much of the files that are mapped is in memory."""
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if "RssFile" in line)
+    return 1024 * int(line.split()[1])
+
+
+def test_keys_are_let_go_of_while_a_memory_is_filled_and_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = DiskMemory(256, "IVF16,SQ4", dtype=torch.float16)
+    before, peaks = mapped_bytes(), [0]
+    for _ in range(30):
+        made.add(torch.ones(10_000, 256), torch.zeros(10_000, dtype=torch.int64))
+        peaks.append(mapped_bytes() - before)
+    monkeypatch.setattr(
+        persistence,
+        "write_rows",
+        lambda *given: (arrays.write_rows(*given), peaks.append(mapped_bytes() - before)),
+    )
+    monkeypatch.setattr(made, "write_index", lambda folder: None)
+    save_memory(made, tmp_path / "m", **OWNER)
+    size = (tmp_path / "m" / "keys.bin").stat().st_size
+    assert max(peaks) < size / 2
+
+
+def flip(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
-    with pytest.raises(UserError, match=f"{name} was changed"):
-        check_files(read_manifest(tmp_path / "m"), tmp_path / "m")
-    path.write_bytes(data[:-1])
+
+
+ARRAYS = ["values.bin", "norms.bin", "log_normalizers.bin", "index.faiss"]
+
+
+@pytest.mark.parametrize("name", [*ARRAYS, "keys.bin", "lists.bin"])
+def test_damage_is_told(tmp_path: Path, name: str) -> None:
+    save_memory(filled(2000), tmp_path / "m", **OWNER)
+    flip(tmp_path / "m" / name)
+    for reading in (load_memory, lambda folder, **_: check_files(read_manifest(folder), folder)):
+        with pytest.raises(UserError, match=f"{name} was changed"):
+            reading(tmp_path / "m", **OWNER)
+    path = tmp_path / "m" / name
+    path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(UserError, match=f"{name} has"):
         load_memory(tmp_path / "m", **OWNER)
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_damage_beside_large_keys_is_told(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifests, "QUICK", 0)
+    save_memory(filled(2000), tmp_path / "m", **OWNER)
+    flip(tmp_path / "m" / "keys.bin")
+    load_memory(tmp_path / "m", **OWNER)
+    flip(tmp_path / "m" / name)
+    with pytest.raises(UserError, match=f"{name} was changed"):
+        load_memory(tmp_path / "m", **OWNER)
+
+
+def test_large_lists_that_name_no_entry_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifests, "QUICK", 0)
+    save_memory(filled(2000), tmp_path / "m", **OWNER)
+    path = tmp_path / "m" / "lists.bin"
+    path.write_bytes(b"\x7f" * path.stat().st_size)
+    with pytest.raises(UserError, match="inverted lists"):
+        load_memory(tmp_path / "m", **OWNER).search(keys(2, 30), 20)
 
 
 @pytest.mark.parametrize(

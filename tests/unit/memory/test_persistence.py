@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -125,7 +126,10 @@ def test_damaged_files_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(UserError, match=f"{name} was changed"):
         load(folder)
     path.unlink()
-    with pytest.raises(UserError, match=f"{name} is missing"):
+    with pytest.raises(UserError, match=f"{name} does not exist"):
+        load(folder)
+    os.mkfifo(path)
+    with pytest.raises(UserError, match=f"{name} is no plain file"):
         load(folder)
 
 

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,6 +75,24 @@ def test_no_checkpoint_names_those_that_ship() -> None:
             model_folder(Path(name))
 
 
+@pytest.mark.parametrize("make", [os.mkfifo, Path.touch, lambda path: path.symlink_to(path.name)])
+def test_what_is_no_folder_is_not_asked_of_the_hub(
+    make: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make(Path("mine"))
+    with pytest.raises(UserError, match="mine is no folder; name the folder of a model"):
+        model_folder(Path("mine"))
+
+
+@pytest.mark.parametrize("name", ["tiny-pydoc-raw", None])
+def test_options_of_other_models_are_refused(name: str | None) -> None:
+    asked = {"checkpoint": name and Path(name), "source": "pydoc", "target": "numpy"}
+    for option, value in (("key", "ffn-input"), ("dtype", "float16"), ("context", 9), ("stride", 3)):
+        with pytest.raises(UserError, match=f"--{option} {value} is for models of transformers"):
+            ScenarioConfig(**asked, **{option: value}).completed()
+
+
 def test_the_beginning_of_a_name_is_enough_where_it_fits_one_model() -> None:
     assert model_folder(Path("small-ptb")) == models_path() / "small-ptb-raw"
     assert model_folder(Path("tiny")) == models_path() / "tiny-pydoc-raw"
@@ -79,6 +100,7 @@ def test_the_beginning_of_a_name_is_enough_where_it_fits_one_model() -> None:
 
 def test_a_scenario_is_named_by_its_options() -> None:
     config = ScenarioConfig(checkpoint=Path("m"), text=Path("my text.txt"), k=50, max_tokens=9, split="valid")
+    config = replace(config, streams=4, memory_scope="stream")
     assert config.arguments() == ["--checkpoint", "m", "--text", "my text.txt", "--k", "50"]
 
 

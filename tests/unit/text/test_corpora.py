@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -52,12 +53,14 @@ def test_bad_text_is_named(tmp_path: Path) -> None:
     (tmp_path / "split").mkdir()
     (tmp_path / "split" / "train.txt").write_text("text\n")
     (tmp_path / "hollow").mkdir()
+    os.mkfifo(tmp_path / "pipe.txt")
     cases = {
         "absent.txt": "does not exist",
         "empty.txt": "is empty",
         "short.txt": "1 lines, too few",
-        "split": r"valid\.txt.*test\.txt is missing",
+        "split": r"valid\.txt.*test\.txt does not exist",
         "hollow": "no .txt file",
+        "pipe.txt": "is no plain file",
     }
     for name, told in cases.items():
         with pytest.raises(UserError, match=told):

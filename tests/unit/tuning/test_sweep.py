@@ -129,7 +129,7 @@ def test_a_part_that_was_changed_or_lost_is_refused() -> None:
     with pytest.raises(UserError, match=r"part-00001.* was changed .* delete"):
         prepare_sweep(base, memory, STREAM, plan, forget)
     path.unlink()
-    with pytest.raises(UserError, match=r"part-00001.* is missing; delete"):
+    with pytest.raises(UserError, match=r"part-00001.* does not exist; delete"):
         prepare_sweep(base, memory, STREAM, plan, forget)
 
 
