@@ -132,7 +132,7 @@ def test_what_there_is_none_of_is_a_dash(changes: dict[str, Any]) -> None:
 
 
 def test_a_verdict_has_a_sentence_a_condition() -> None:
-    said = "Hebb is best: 46.0 % right, 5.0 ± 0.0 points ahead of MbPA over 3 seeds."
+    said = "Hebb is best: 46.0 % right, 5.0 points (95 % interval 5.0 to 5.0) ahead of MbPA over 3 seeds."
     assert verdict(document("online", ("50",))) == said
     both = f"With 30 old classes: {said} With 50 old classes: {said}"
     assert verdict(document("pretrain-classes", ("30", "50"))) == both
