@@ -12,7 +12,7 @@ from hebblm.report import paper
 from hebblm.report.result import Result
 
 RULE = (
-    "Of the runs of a scenario one counts: with tuned values rather than the paper's, with the policies that are the "
+    "Of the runs of a scenario one counts: with other values than the paper's, with the policies that are the "
     "default, with the share of OOV words nearest to the paper's, of the paper's methods and of the tokens the most. "
     "What the others give is told apart."
 )
@@ -82,5 +82,6 @@ def _deviations(result: Result) -> int:
         (scenario.extra.get("new_rows"), ScenarioConfig.new_rows),
         (memory.get("k"), ScenarioConfig.k),
         (memory.get("content"), content),
+        (result.model.get("update", {}).get("lr"), 0.0),  # a base that learns
     )
     return sum(value not in (None, default) for value, default in pairs)
