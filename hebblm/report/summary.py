@@ -14,7 +14,7 @@ from hebblm.report.part_tables import interval_text
 from hebblm.report.parts import ALL
 from hebblm.report.result import Result
 from hebblm.report.table import Column, Table
-from hebblm.report.tables import Said, by_loss, method_table, speed, with_values, word_perplexity
+from hebblm.report.tables import Said, by_loss, method_table, with_values, word_perplexity
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,7 +73,7 @@ def summary_table(result: Result) -> Table:
         ),
         (Column("OOV nats", "nll", "min", decimals=3), lambda _, item: item.oov_nll),
         (Column("Word perplexity", "perplexity", "min"), lambda _, item: word_perplexity(item)),
-        (Column("Tokens/s", "rate"), lambda name, _: speed(result, name)),
+        (Column("Tokens/s", "rate"), lambda _, item: item.tokens_per_second),
     ]
     notes = []
     if any(gains.values()):
@@ -112,7 +112,7 @@ def frame(result: Result) -> pd.DataFrame:
             "gain_high": None if gain is None else gain.high,
             "oov_nll": item.oov_nll,
             "in_vocabulary_nll": item.in_vocabulary_nll,
-            "tokens_per_second": speed(result, name),
+            "tokens_per_second": item.tokens_per_second,
         }
     found = pd.DataFrame.from_dict(rows, orient="index", dtype=float)
     return found.rename_axis("method")
@@ -176,9 +176,7 @@ def _measured(result: Result, method: str, gain: Gain) -> str:
         f"{_nats(result, gain)}, perplexity {_perplexity(result, method)} instead of "
         f"{_perplexity(result, BASE)} ({change})"
     )
-    rate, alone = speed(result, method), speed(result, BASE)
-    if rate is None or alone is None:
-        return text
+    rate, alone = (result.methods[name].tokens_per_second for name in (method, BASE))
     return f"{text}, at {display(rate, 'rate')} tokens a second instead of {display(alone, 'rate')}"
 
 

@@ -18,12 +18,6 @@ _Losses = Mapping[str, float]
 _METHOD = Column("Method")
 _WITHIN: tuple[tuple[str, Kind, str], ...] = (("Perplexity", "perplexity", "perplexity"),)
 _ACROSS: tuple[tuple[str, Kind, str], ...] = (("Nats", "nll", "nll"), ("OOV nats", "nll", "oov_nll"))
-_MISTIMED = ("hebb-learned", "mixture+hebb-learned")
-"""Methods that were charged too little before results noted where the time went."""
-_MISTIMED_NOTE = (
-    "No speed for {}: when this was measured, MbPA's work, which they rest on, was charged to MbPA alone, so that "
-    "their tokens a second compare with no other's."
-)
 _GAIN_NOTE = "Gain: loss of the base minus loss of the method, each within its own column, in nats per token."
 
 
@@ -63,7 +57,7 @@ def comparison_table(result: Result) -> Table:
         (Column("Nats", "nll", "min"), lambda _, item: item.nll),
         (Column("OOV nats", "nll", "min"), lambda _, item: item.oov_nll),
         (Column("Known nats", "nll", "min"), lambda _, item: item.in_vocabulary_nll),
-        (Column("Tokens/s", "rate", "max"), lambda name, _: speed(result, name)),
+        (Column("Tokens/s", "rate", "max"), lambda _, item: item.tokens_per_second),
     ]
     if any(map(_rose, result.methods.values())):
         columns.append((Column("Loss rose", "count"), lambda _, item: _rose(item)))
@@ -75,22 +69,13 @@ def comparison_table(result: Result) -> Table:
         ),
     ]
     columns += with_values(items, further)
-    mistimed = [name_of(name) for name in _MISTIMED if name in result.methods and speed(result, name) is None]
-    notes = [_MISTIMED_NOTE.format(", ".join(mistimed))] if mistimed else []
     title = f"Methods on {result.scenario.label}"
-    return method_table("comparison", title, items, columns, [*notes, *_fast_notes(result)])
+    return method_table("comparison", title, items, columns, _fast_notes(result))
 
 
 def _rose(item: MethodResult) -> int | None:
     """Return the queries whose neighbours' loss rose; None where none is adapted."""
     return item.stabilized_queries if item.rose_queries is None else item.rose_queries
-
-
-def speed(result: Result, method: str) -> float | None:
-    """Return how many tokens a second a method reads; None where that was not measured rightly."""
-    if method in _MISTIMED and result.seconds is None:
-        return None
-    return result.methods[method].tokens_per_second
 
 
 def word_perplexity(item: MethodResult) -> float | None:

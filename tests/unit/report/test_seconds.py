@@ -10,7 +10,6 @@ from hebblm.errors import UserError
 from hebblm.report import Result, write_report
 from hebblm.report.record import read
 from hebblm.report.seconds import METHOD, RUN, SHARED, Part, Seconds
-from hebblm.report.tables import comparison_table
 
 from .samples import sample_result
 
@@ -51,21 +50,6 @@ def test_results_of_earlier_versions_are_read(path: Path) -> None:
     value = json.loads(path.read_text(encoding="utf-8"))
     if value["schema"] == "hebblm-result/1":
         assert Result.from_json(value).to_json() == value
-
-
-def test_speeds_that_left_work_out_are_not_shown() -> None:
-    result = Result.load(OLD / "intra-ptb")
-    column = [column.header for column in comparison_table(result).columns].index("Tokens/s")
-    for seconds, shown in ((None, False), (SECONDS, True)):
-        table = comparison_table(replace(result, seconds=seconds))
-        cells = {row[0]: row[column] for row in table.rows}
-        assert (
-            (cells["Hebb-learned (ours)"] is not None)
-            == (cells["Mixture+Hebb-learned (ours)"] is not None)
-            == shown
-        )
-        assert all(cells[name] is not None for name in ("MbPA", "Hebb"))
-        assert bool(table.notes) != shown
 
 
 def test_an_unknown_kind_is_refused() -> None:
