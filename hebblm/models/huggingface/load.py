@@ -12,6 +12,7 @@ import torch
 from safetensors import safe_open
 
 from hebblm.errors import UserError
+from hebblm.files import lack
 from hebblm.progress import say
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
@@ -93,6 +94,8 @@ def _check_weights(folder: Path) -> None:
         layers = getattr(AutoConfig.from_pretrained(folder).get_text_config(), "num_hidden_layers", 0)
         weights = 0
         for path in files:
+            if not path.is_file():  # a pipe would be waited for
+                raise UserError(f"{path} {lack(path)}; get the folder anew")
             with safe_open(path, framework="pt") as opened:
                 weights += len(opened.keys())
         if layers > weights:  # building them could take for ever
