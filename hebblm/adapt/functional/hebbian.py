@@ -166,13 +166,14 @@ def hebb_combine(
     checks.one_of("gate", gate, ("gated", "literal"))
     weights = weights.to(base_logits.dtype)
     change = eta * term.values  # (N, K)
-    logits = base_logits
-    if delta is not None and gate == "literal":
+    if delta is None:
+        logits = base_logits.clone()
+    elif gate == "literal":
         logits = base_logits + (1 - weights) * delta
-    elif delta is not None:
+    else:
         logits = base_logits + delta
         change = torch.where(term.present, change - delta.gather(1, term.labels), 0)  # eta D_i . h - delta_i
-    return logits.scatter(1, term.labels, logits.gather(1, term.labels) + weights[term.labels] * change)
+    return logits.scatter_(1, term.labels, logits.gather(1, term.labels) + weights[term.labels] * change)
 
 
 def hebb_logits(
