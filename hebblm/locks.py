@@ -73,6 +73,7 @@ def remove_left(path: Path) -> None:
 
 def _place(path: Path) -> Path:
     """Return the file of a place's lock."""
+    path = path.absolute()  # the folder one stands in has no name of its own
     return path.with_name(f".{path.name}.lock")
 
 

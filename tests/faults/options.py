@@ -28,7 +28,10 @@ from .figures import FOREVER, Case, Clock
 from .sandbox import Writer, make_world, run
 
 HEADING = "Options"
-MENDED: tuple[str, ...] = ("a file of options that names `config` or a class ended in a traceback",)
+MENDED: tuple[str, ...] = (
+    "a file of options that names `config` or a class ended in a traceback",
+    "so did an empty path, which means the folder one stands in",
+)
 LINES, FILES = 2_000, 5_000
 PATIENCE = 5  # seconds; a line that is still at work then was understood
 MEMORY = 6 << 30  # bytes that a command may have

@@ -131,3 +131,9 @@ def test_a_corpus_that_another_process_wrote_is_used(
             inode = place.stat().st_ino
         assert second.result() == place
     assert place.stat().st_ino == inode
+
+
+def test_the_folder_one_stands_in_has_a_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with held(Path(), "this folder"), pytest.raises(UserError), held(tmp_path, "this folder", wait=False):
+        pass
