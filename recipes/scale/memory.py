@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -24,7 +25,8 @@ import torch
 from torch import Tensor
 
 import hebblm
-from hebblm.bench.machine import cpu_name, peak_resident_bytes, resident_bytes, use_threads
+from hebblm.bench.machine import cpu_name, peak_resident_bytes, use_threads
+from hebblm.evaluation.parts import Parts
 from hebblm.files import atomic_path, read_json, write_json
 from hebblm.memory import FlatMemory, MemoryConfig, build_memory, load_memory, save_memory
 from hebblm.memory.disk import saved_entries
@@ -44,7 +46,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--folder", type=Path, required=True, help="for states and memories; 14 GB at 10 million"
+        "--folder", type=Path, required=True, help="for states and memories; 20 GB at 10 million"
     )
     parser.add_argument("--entries", type=int, nargs="+", default=[1_000_000, 3_000_000, 10_000_000])
     parser.add_argument("--model", default="llama-wt2-small")
@@ -66,7 +68,8 @@ def main() -> int:
         place = options.folder / f"{entries}"
         if not (place / "row.json").is_file():
             row = {"entries": entries, "real": min(entries, len(np.load(real, mmap_mode="r")))}
-            row |= alone(options.threads, fill, real, entries, place, config)
+            alone(options.threads, read_pieces, real, entries, place)
+            row |= alone(options.threads, fill, place, config)
             row |= alone(options.threads, search, options.folder, place)
             row |= alone(options.threads, compare, options.folder, place)
             write_json(place / "row.json", row)
@@ -110,25 +113,41 @@ def entries_of(real: Path, count: int) -> Iterator[tuple[Tensor, Tensor]]:
         yield keys, places
 
 
-def fill(real: Path, count: int, place: Path, config: MemoryConfig) -> dict[str, Any]:
-    """Build and save a memory; return seconds, bytes and the resident memory beyond that of the real states."""
-    before, started = resident_bytes() or 0, time.perf_counter()
-    work = place.with_name(f"{place.name}.work")
-    work.mkdir(parents=True, exist_ok=True)
-    memory = build_memory(np.load(real, mmap_mode="r").shape[1], config, work=work)
-    for keys, labels in entries_of(real, count):
-        memory.add(keys, labels, keys.new_zeros(len(keys)))
+def read_pieces(real: Path, count: int, place: Path) -> dict[str, Any]:
+    """Write the finished pieces of a memory, as ``hebblm-memory build`` leaves them if it is killed behind the last."""
+    for index, (keys, labels) in enumerate(entries_of(real, count)):
+        pieces_of(place).save(index, {"keys": keys.half(), "labels": labels})
+    return {}
+
+
+def fill(place: Path, config: MemoryConfig) -> dict[str, Any]:
+    """Build and save a memory of finished pieces.
+
+    Returns:
+        Seconds until their entries are in the memory, all of which an interruption costs again; seconds of the index
+        and the files; bytes on disk, and of resident memory.
+    """
+    started, pieces = time.perf_counter(), pieces_of(place)
+    count = pieces.finished()
+    pieces.check(count)
+    memory = build_memory(pieces.load(0)["keys"].shape[1], config, work=pieces.folder)
+    for index in range(count):
+        part = pieces.load(index)
+        memory.add(part["keys"], part["labels"])
     filled = time.perf_counter()
     save_memory(memory, place, **OWNER)
-    for path in work.iterdir():
-        path.unlink()
-    work.rmdir()
+    shutil.rmtree(pieces.folder)
     return {
         "add_seconds": filled - started,
         "index_seconds": time.perf_counter() - filled,
         "bytes": {path.name: path.stat().st_size for path in sorted(place.iterdir())},
-        "build_resident_bytes": peak_resident_bytes() - before - real.stat().st_size,
+        "build_resident_bytes": peak_resident_bytes(),
     }
+
+
+def pieces_of(place: Path) -> Parts:
+    """Return what a memory is built of."""
+    return Parts(place.with_name(f"{place.name}.parts"))
 
 
 def search(folder: Path, place: Path) -> dict[str, Any]:
