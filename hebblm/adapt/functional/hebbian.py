@@ -107,11 +107,9 @@ def hebb_weights(counts: Tensor, beta: float) -> Tensor:
         UserError: beta outside [0, 1).
     """
     checks.decay("beta", beta)
-    seen = counts > 0
-    n = torch.where(seen, counts, 1).to(torch.float64)
     log_beta = math.log1p(beta - 1) if beta > 0 else -math.inf
-    # 1 - beta^n by expm1: the difference itself loses every digit as beta nears 1
-    return torch.where(seen, (1 - beta) / -torch.expm1(n * log_beta), 0)
+    # beta^n - 1 by expm1: the difference itself loses every digit as beta nears 1
+    return torch.where(counts > 0, (beta - 1) / torch.expm1(counts.double() * log_beta), 0)
 
 
 def stepped_weights(counts: Tensor, steps: Sequence[float]) -> Tensor:
