@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # The paper's Table "lm_parameter": hyper-parameters of every scenario, on the first validation tokens; those of the
-# small models ship under data/models/tuned/. At small about an hour on one core, at smoke two minutes.
+# small models ship under data/models/tuned/. At small about two hours on one core, at smoke two minutes.
 set -euo pipefail
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-limits=(--max-tokens 5000)
+limits=(--max-tokens 20000)
 if [[ "$SCALE" == smoke ]]; then limits=(--max-tokens 60 --update-every 20 --skip-dynamic); fi
 tune() { # NAME ARGUMENTS...; of repeated options the last counts
     run "$RESULTS/tuned/$1/tuned.json" hebblm-tune "${@:2}" "${options[@]}" "${limits[@]}" \
