@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from hebblm.errors import UserError
@@ -19,7 +19,9 @@ FILE_NAME = "readings.json"
 DEFAULT = "default"
 _NOTE = (
     "The default's loss, and of every other reading its mean loss minus that, nats per token: above 0 it is worse. "
-    "All other values stay those of the default. * where the 95 % interval leaves out 0; - where nothing changes."
+    "All other values stay those of the default. Tuned: each at the best of the same own values tried on this text "
+    "(Mixture as printed its theta and gamma, MbPA its pull, Hebb its beta and eta), beside the tuned default. "
+    "* where the 95 % interval leaves out 0; - where nothing changes or nothing was tried."
 )
 
 
@@ -34,6 +36,7 @@ class Effect:
         change: of the mean loss from the default, nats per token; None where a loss is infinite.
         low: lower end of its interval; None where the text is too short for one.
         high: upper end.
+        values: the method's own, where they were chosen for this reading.
     """
 
     reading: str
@@ -42,6 +45,7 @@ class Effect:
     change: float | None
     low: float | None
     high: float | None
+    values: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def certain(self) -> bool:
@@ -92,6 +96,11 @@ class Readings:
         return encoded
 
 
+def tuned(reading: str) -> str:
+    """Return the name of a reading at each method's own best values for it."""
+    return f"{reading}, tuned"
+
+
 def readings_table(found: Mapping[str, Readings]) -> Table:
     """Return the effect of every reading on every method, text by text.
 
@@ -123,9 +132,9 @@ def readings_table(found: Mapping[str, Readings]) -> Table:
 
 
 def _cell(effect: Effect | None) -> Cell:
-    """Return the loss of the default, or the change of another reading, marked where it is certain."""
+    """Return the loss of a default, or the change of another reading, marked where it is certain."""
     if effect is None:
         return None
-    if effect.reading == DEFAULT or effect.change is None:
+    if effect.reading in (DEFAULT, tuned(DEFAULT)) or effect.change is None:
         return display(effect.nll, "nll", 3)
     return display(effect.change, "signed", 3) + ("*" if effect.certain else "")

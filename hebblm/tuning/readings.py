@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, get_args
@@ -16,8 +17,9 @@ from hebblm.evaluation.scenario_config import Content
 from hebblm.report.gains import Bootstrap, bootstrap_gains
 from hebblm.report.methods import BASE
 from hebblm.report.parts import ALL
-from hebblm.report.readings import DEFAULT, Effect, Readings
+from hebblm.report.readings import DEFAULT, Effect, Readings, tuned
 from hebblm.tuning.best import Losses
+from hebblm.tuning.grid import Grid, Point, points
 from hebblm.tuning.replay import Replay, describe
 
 CHOICES: dict[str, dict[str, Any]] = {
@@ -37,13 +39,22 @@ CHOICES: dict[str, dict[str, Any]] = {
 }
 """Hyper-parameters by reading; what the memory holds is a reading too, which changes the neighbours."""
 
+OWN: dict[str, list[Point]] = {
+    "mixture": points("mixture", theta=Grid().fixed_theta, gamma=(0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3)),
+    "mbpa": points("mbpa", pull=Grid().mbpa_pull),
+    "hebb": points("hebb", beta=(0.0, 0.5, 0.9, 0.99), eta=[2.0**power for power in range(-8, 9)]),
+}
+"""Values of its own that each method tries under each reading; a Mixture that learns them online has none to try."""
+AT_ONCE = 32  # rules read side by side; each may keep logits of all classes
+
 
 def compare_readings(
     scenario: Scenario, methods: list[str], settings: Hyperparameters, provenance: Mapping[str, Any]
 ) -> Readings:
-    """Score a text under every reading, the other values staying as they are.
+    """Score a text under every reading, the other values staying as they are, and then each method's own tried.
 
-    States and neighbours are computed once for each content of the memory, whatever is read from them.
+    States and neighbours are computed once for each content of the memory, whatever is read from them. A tuned reading
+    is compared with the tuned default: the best of the same values (:data:`OWN`) on the same text.
 
     Args:
         scenario: opened, with the union vocabulary; its content of the memory is the default.
@@ -68,15 +79,27 @@ def compare_readings(
             rule = METHODS[name].rule(read)
             if reading == DEFAULT or rule != plain[name]:
                 rules[reading, name] = rule
-    losses = _losses(scenario, settings, rules)
+    replay = Replay.of(scenario, settings)
+    losses = _losses(replay, rules)
+    best = _tuned(replay, settings, {key: chosen[key[0]] for key in rules})
     own = scenario.config.memory_content
     for content in get_args(Content):
         if content != own:
             reading = f"memory of {content}"
             chosen[reading] = {"memory_content": content}
             other = replace(scenario, config=replace(scenario.config, memory_content=content))
-            losses |= _losses(other, settings, {(reading, name): rule for name, rule in plain.items()})
-    effects = [_effect(reading, name, losses, scenario.config.seed) for reading, name in losses]
+            replay = Replay.of(other, settings)
+            losses |= _losses(replay, {(reading, name): rule for name, rule in plain.items()})
+            best |= _tuned(replay, settings, {(reading, name): {} for name in plain})
+    seed = scenario.config.seed
+    effects = [_effect(reading, name, losses, seed) for reading, name in losses]
+    for reading, name in best:
+        values, mine = best[reading, name]
+        beside = {(tuned(reading), name): mine, (DEFAULT, name): losses[DEFAULT, name]}
+        if reading != DEFAULT and (DEFAULT, name) in best:
+            beside[DEFAULT, name] = best[DEFAULT, name][1]
+        effects.append(replace(_effect(tuned(reading), name, beside, seed), values=values))
+    chosen |= {tuned(name): values for name, values in chosen.items()}
     return Readings(
         scenario=describe(scenario),
         settings={name: values for name, values in chosen.items() if any(e.reading == name for e in effects)},
@@ -85,14 +108,40 @@ def compare_readings(
     )
 
 
-def _losses(
-    scenario: Scenario, settings: Hyperparameters, rules: Mapping[tuple[str, str], Rule]
-) -> dict[tuple[str, str], Losses]:
+def _losses(replay: Replay, rules: Mapping[tuple[str, str], Rule]) -> dict[tuple[str, str], Losses]:
     """Return the losses (T,) of some rules, by reading and method, nats."""
     named = {": ".join(key): rule for key, rule in rules.items()}
-    replay, content = Replay.of(scenario, settings), scenario.config.memory_content
+    content = replay.scenario.config.memory_content
     losses = replay.score(named, f"{len(named)} readings, memory {content}")
     return {key: losses[": ".join(key)] for key in rules}
+
+
+def _tuned(
+    replay: Replay, settings: Hyperparameters, readings: Mapping[tuple[str, str], Mapping[str, Any]]
+) -> dict[tuple[str, str], tuple[Point, Losses]]:
+    """Return a method's best values under a reading, and its losses (T,) with them, nats.
+
+    Args:
+        replay: of the text.
+        settings: of the default reading.
+        readings: by name and method, the hyper-parameters that it is.
+    """
+    best: dict[tuple[str, str], tuple[Point, Losses]] = {}
+    tried: list[tuple[tuple[str, str], Point, Rule]] = []
+    for (reading, method), values in readings.items():
+        learns = method == "mixture" and settings.changed(values).methods.mixture.form == "linear"
+        for point in [] if learns else OWN.get(method, []):
+            rule = METHODS[method].rule(settings.changed({**values, **point}).methods)
+            tried.append(((reading, method), point, rule))
+    for begin in range(0, len(tried), AT_ONCE):
+        some = tried[begin : begin + AT_ONCE]
+        rules = {str(begin + index): rule for index, (_, _, rule) in enumerate(some)}
+        part = f"part {begin // AT_ONCE + 1} of {math.ceil(len(tried) / AT_ONCE)}"
+        title = f"tuned readings, memory {replay.scenario.config.memory_content}, {part}"
+        for (key, point, _), losses in zip(some, replay.score(rules, title).values(), strict=True):
+            if key not in best or losses.mean() < best[key][1].mean():
+                best[key] = point, losses
+    return best
 
 
 def _effect(reading: str, method: str, losses: Mapping[tuple[str, str], Losses], seed: int) -> Effect:

@@ -15,7 +15,7 @@ from hebblm.evaluation.scenario import Scenario, ScenarioConfig
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import MemoryConfig
 from hebblm.models.awd import AwdModel
-from hebblm.report.readings import DEFAULT, Readings, readings_table
+from hebblm.report.readings import DEFAULT, Readings, readings_table, tuned
 from hebblm.text import Dictionary
 from hebblm.tuning import readings as module
 from hebblm.tuning.readings import CHOICES, compare_readings
@@ -41,13 +41,22 @@ def scenario(tokens: int = 60) -> Scenario:
     )  # fmt: skip
 
 
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The least to choose among, read in three parts."""
+    monkeypatch.setattr(module, "OWN", {name: tried[::40] for name, tried in module.OWN.items()})
+    monkeypatch.setattr(module, "AT_ONCE", 9)
+
+
+@pytest.mark.usefixtures("few")
 def test_every_effect_is_that_of_an_evaluation_under_that_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "get_args", lambda _: ("test",))
     found = compare_readings(scenario(), CHOSEN, SETTINGS, {"command": "x"})
-    assert {effect.reading for effect in found.effects} == {DEFAULT, *CHOICES} - {"c_k raw"}, (
+    names = {DEFAULT, *CHOICES} - {"c_k raw"}
+    assert {effect.reading for effect in found.effects} == names | {tuned(name) for name in names}, (
         "raw is the default"
     )
-    by = {(effect.reading, effect.method): effect for effect in found.effects}
+    by = {(each.reading, each.method): each for each in found.effects if not each.values}
     for (reading, method), effect in by.items():
         settings = SETTINGS.changed(CHOICES.get(reading, {}))
         rules = {method: METHODS[method].rule(settings.methods)}
@@ -56,10 +65,38 @@ def test_every_effect_is_that_of_an_evaluation_under_that_reading(monkeypatch: p
         assert effect.change == pytest.approx(nll - by[DEFAULT, method].nll, abs=1e-6)
     changed = {reading for reading, method in by if method == "mixture"}
     assert changed == {DEFAULT, "Mixture as printed"}, "what a reading does not touch is not scored again"
-    assert found.settings["larger eps"] == {"mbpa.eps": 0.1}
+    assert found.settings["larger eps"] == found.settings["larger eps, tuned"] == {"mbpa.eps": 0.1}
     assert Readings.from_json(found.to_json()) == found
 
 
+@pytest.mark.usefixtures("few")
+def test_a_tuned_reading_is_the_best_of_what_its_method_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "get_args", lambda _: ("test",))
+    found = compare_readings(scenario(), ["mixture", "mbpa", "hebb"], SETTINGS, {})
+    best = {(each.reading, each.method): each for each in found.effects if each.values}
+    assert ("default, tuned", "mixture") not in best, "it learns its own values online"
+    for reading in ("default", "c_k of sum 1", "larger eps", "Mixture as printed"):
+        for method, tried in module.OWN.items():
+            effect = best.get((tuned(reading), method))
+            if effect is None:
+                continue
+            settings = [SETTINGS.changed({**CHOICES.get(reading, {}), **point}) for point in tried]
+            losses = [
+                shared_pass(scenario(), {method: METHODS[method].rule(each.methods)}, each)
+                .scores.nll[method]
+                .mean()
+                for each in settings
+            ]
+            assert effect.nll == pytest.approx(min(losses), abs=1e-6), (reading, method)
+            assert effect.values == tried[int(np.argmin(losses))]
+            beside = best.get((tuned(DEFAULT), method))
+            if reading != DEFAULT and beside is not None:
+                assert effect.change == pytest.approx(effect.nll - beside.nll, abs=1e-6)
+    assert {method for reading, method in best if reading == "c_k of sum 1, tuned"} == {"mbpa", "hebb"}
+    assert {method for reading, method in best if reading == "Mixture as printed, tuned"} == {"mixture"}
+
+
+@pytest.mark.usefixtures("few")
 def test_the_content_of_the_memory_is_a_reading_of_every_method(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str | None] = []
     opened = Scenario.memory
@@ -74,6 +111,7 @@ def test_the_content_of_the_memory_is_a_reading_of_every_method(monkeypatch: pyt
     for content in ("both", "train"):
         reading = f"memory of {content}"
         assert {e.method for e in found.effects if e.reading == reading} == set(CHOSEN)
+        assert {e.method for e in found.effects if e.reading == tuned(reading)} == {"mbpa", "hebb"}
         assert found.settings[reading] == {"memory_content": content}
 
 
