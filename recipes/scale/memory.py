@@ -66,14 +66,19 @@ def main() -> int:
     rows: list[dict[str, Any]] = []
     for entries in options.entries:
         place = options.folder / f"{entries}"
-        if not (place / "row.json").is_file():
-            row = {"entries": entries, "real": min(entries, len(np.load(real, mmap_mode="r")))}
-            alone(options.threads, read_pieces, real, entries, place)
-            row |= alone(options.threads, fill, place, config)
-            row |= alone(options.threads, search, options.folder, place)
-            row |= alone(options.threads, compare, options.folder, place)
-            write_json(place / "row.json", row)
-        rows.append(read_json(place / "row.json"))
+        row = {"entries": entries, "real": min(entries, len(np.load(real, mmap_mode="r")))}
+        stages = {
+            "pieces": (read_pieces, real, entries, place),
+            "fill": (fill, place, config),
+            "search": (search, options.folder, place),
+            "compare": (compare, options.folder, place),
+        }
+        for name, stage in stages.items():
+            done = options.folder / f"{entries}-{name}.json"
+            if not done.is_file():
+                write_json(done, alone(options.threads, *stage))
+            row |= read_json(done)
+        rows.append(row)
         command = "python -m recipes.scale.memory " + " ".join(sys.argv[1:])
         made = {**provenance(command, device="cpu", seed=0), "cpu": cpu_name(), "threads": options.threads}
         source = {"model": options.model, "corpus": options.corpus, "noise": NOISE}
