@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from hebblm.adapt.functional.grouping import distinct
 from hebblm.adapt.functional.normalizers import LOG2_E
 from hebblm.adapt.solvers.problem import Descent, Problem, Solution, rose
 
@@ -28,8 +29,8 @@ def active_sizes(labels: Tensor, present: Tensor) -> Tensor:
         labels: (n, K) int64.
         present: (n, K) bool, which labels are real.
     """
-    ordered = torch.where(present, labels, -1).sort(1).values
-    different = (ordered.diff(dim=1, prepend=torch.full_like(ordered[:, :1], -1)) != 0).sum(1)
+    real = labels.gather(1, present.int().argmax(1, keepdim=True))  # one that is, where any is (n, 1)
+    different = distinct(torch.where(present, labels, real))
     return (different + SPARE).floor_divide(STEP).add(1).mul(STEP).sub(1)
 
 
