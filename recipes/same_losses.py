@@ -2,12 +2,13 @@
 
 Each run is a folder of `hebblm-eval --log-samples`, made by its own checkout at the same settings.
 
-Usage: python -m recipes.same_losses BEFORE AFTER [BEFORE AFTER ...] [--json FILE]
+Usage: python -m recipes.same_losses CHANGE BEFORE AFTER [CHANGE BEFORE AFTER ...]
 """
 
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import pyarrow.parquet as pq
 from hebblm.files import read_json, write_json
 
 LOSS = "nll_"
+RECORD = Path(__file__).parent / "study" / "same-losses.json"
 
 
 def compared(before: Path, after: Path) -> dict[str, Any]:
@@ -58,22 +60,39 @@ def compared(before: Path, after: Path) -> dict[str, Any]:
     }
 
 
+def table() -> str:
+    """Return the record as a table: how many methods lose the same to the bit, and how far the others are apart."""
+    rows = [
+        "| Change | text | tokens | methods | equal to the bit | the others, at most, nats a token | in the mean |",
+        "| :-- | :-- | --: | --: | --: | --: | --: |",
+    ]
+    for pair in read_json(RECORD)["pairs"]:
+        scenario, methods = pair["scenario"], list(pair["methods"].values())
+        other = [each for each in methods if each["equal"] < 1]
+        largest = max((each["largest_difference"] for each in other), default=None)
+        mean = max((abs(each["mean_difference"]) for each in other), default=None)
+        rows.append(
+            f"| {pair['change']}, `{pair['before'][:12]}` to `{pair['after'][:12]}` | "
+            f"{scenario['source']} to {scenario['target']}, {scenario['split']} | {scenario['tokens']:,} | "
+            f"{len(methods)} | {len(methods) - len(other)} | "
+            f"{'-' if largest is None else f'{largest:.0e}'} | {'-' if mean is None else f'{mean:.0e}'} |"
+        )
+    return "\n".join(rows)
+
+
 def main() -> int:
     """Compare pairs of runs, and write them to a file."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("runs", type=Path, nargs="+")
-    parser.add_argument("--json", type=Path, default=Path(__file__).parent / "study" / "same-losses.json")
-    options = parser.parse_args()
-    found = [compared(*pair) for pair in zip(options.runs[::2], options.runs[1::2], strict=True)]
-    write_json(
-        options.json, {"command": "python -m recipes.same_losses " + " ".join(sys.argv[1:]), "pairs": found}
-    )
-    for pair in found:
-        print(pair["scenario"], pair["before"][:12], "->", pair["after"][:12])
-        for name, values in pair["methods"].items():
-            print(f"  {name:24} {values['largest_difference']:.1e} at most, {values['equal']:.1%} equal")
+    parser.add_argument("runs", nargs="+", metavar="CHANGE BEFORE AFTER")
+    runs = parser.parse_args().runs
+    found = [
+        {"change": change, **compared(Path(before), Path(after))}
+        for change, before, after in zip(runs[::3], runs[1::3], runs[2::3], strict=True)
+    ]
+    write_json(RECORD, {"command": f"python -m recipes.same_losses {shlex.join(runs)}", "pairs": found})
+    print(table())
     return 0
 
 
