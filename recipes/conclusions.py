@@ -36,6 +36,13 @@ REGIMES = {
 ROWS = {"base-stays": "rows of zeros", "base-joint": "rows from training"}
 SEEDS = ("1111", "2", "3")
 CLASSES = {"classes-all": "default", "classes-all-tuned": "best on validation text"}
+DYNAMIC = {
+    "dynamic-published": "published",
+    "dynamic-tuned-50": "tuned, segments of 50",
+    "dynamic-tuned-20": "tuned, segments of 20",
+    "dynamic-tuned-5": "tuned, segments of 5",
+}
+ONE_INTERVAL = {"interval-ptb": "ptb", "interval-wt2": "wt2", "interval-wt2-to-ptb": "wt2 to ptb"}
 SPELLING = "n't"  # Penn Treebank's; WikiText-2 writes 't
 
 
@@ -74,17 +81,22 @@ def collect(results: Path) -> None:
     for c in CONSTANTS:
         if f"eps-{c}" in found:
             document["constant"][c] = asdict(paired(nll[f"eps-{c}"]["mbpa"], nll[f"eps-{c}"]["hebb"]))
-    if {"segment-50", "dynamic-published"} <= set(found):
-        gain = paired(nll["segment-50"]["dynamic"], nll["dynamic-published"]["dynamic"])
-        document["dynamic"] = asdict(gain)
+    if "segment-50" in nll:
+        default = nll["segment-50"]["dynamic"]
+        document["dynamic"] |= {
+            run: asdict(paired(default, nll[run]["dynamic"])) for run in DYNAMIC if run in nll
+        }
     document["freshness"] |= _freshness(nll)
     if "new-words" in found:
         document["new_words"] = _new_words(tokens["new-words"])
     for part, names in (("regimes", REGIMES), ("seeds", [f"seed-{seed}" for seed in SEEDS])):
-        gains = {run: _over_base(nll[run]) for run in names if run in nll}
+        gains = {run: _over(nll[run]) for run in names if run in nll}
         document.setdefault(part, {}).update(gains)
+    document.setdefault("interval", {}).update(
+        {run: _over(nll[run], beside="dynamic") for run in ONE_INTERVAL if run in nll}
+    )
     document.setdefault("rows", {}).update(
-        {run: _over_base(nll[run], tokens[run].oov) for run in ROWS if run in tokens}
+        {run: _over(nll[run], tokens[run].oov) for run in ROWS if run in tokens}
     )
     document.setdefault("classes", {}).update(
         {run: _by_newness(tokens[run]) for run in CLASSES if run in tokens}
@@ -92,9 +104,13 @@ def collect(results: Path) -> None:
     write_json(FOUND, document)
 
 
-def _over_base(nll: Mapping[str, Losses], where: np.typing.NDArray[np.bool_] | None = None) -> dict[str, Any]:
-    """Return what every method gains over the base of its run."""
-    return {name: asdict(paired(nll[BASE], losses, where)) for name, losses in nll.items() if name != BASE}
+def _over(
+    nll: Mapping[str, Losses], where: np.typing.NDArray[np.bool_] | None = None, beside: str = BASE
+) -> dict[str, Any]:
+    """Return what every method of a run gains over one of them, by default over the base."""
+    return {
+        name: asdict(paired(nll[beside], losses, where)) for name, losses in nll.items() if name != beside
+    }
 
 
 def _by_newness(tokens: TokenLosses) -> dict[str, Any]:
@@ -185,19 +201,34 @@ def constant() -> str:
 
 
 def published() -> str:
-    """Return dynamic evaluation at its default and at its published values."""
+    """Return dynamic evaluation at its default, its published and its tuned values."""
     document = read_json(FOUND)
     columns = (
         Column("Values"),
         Column("Perplexity", "perplexity", "min"),
         Column("Over the default", "signed"),
     )
-    default, other = (
-        float(np.exp(document["runs"][name]["nll"]["dynamic"]))
-        for name in ("segment-50", "dynamic-published")
+    runs = ["segment-50", *DYNAMIC]
+    perplexities = [float(np.exp(document["runs"][run]["nll"]["dynamic"])) for run in runs]
+    rows: list[tuple[Cell, ...]] = [("default", perplexities[0], None)]
+    for (run, title), perplexity in zip(DYNAMIC.items(), perplexities[1:], strict=True):
+        rows.append((title, perplexity, _said(document["dynamic"][run])))
+    return _page(Table("published", "", columns, tuple(rows)), runs)
+
+
+def interval() -> str:
+    """Return what methods gain over dynamic evaluation where all learn equally often."""
+    document = read_json(FOUND)
+    columns = [Column("Method")]
+    for title in ONE_INTERVAL.values():
+        columns += [
+            Column(f"{title}: nats", "nll", "min", decimals=3),
+            Column("over dynamic evaluation", "signed"),
+        ]
+    return _page(
+        Table("interval", "", tuple(columns), _beside(document, "interval", list(ONE_INTERVAL))),
+        list(ONE_INTERVAL),
     )
-    rows = (("default", default, None), ("published", other, _said(document["dynamic"])))
-    return _page(Table("published", "", columns, rows), ["segment-50", "dynamic-published"])
 
 
 def freshness() -> str:
@@ -257,7 +288,7 @@ def seeds() -> str:
 def _beside(
     document: Mapping[str, Any], part: str, runs: Sequence[str], losses: Sequence[str] = ("nll",)
 ) -> tuple[tuple[Cell, ...], ...]:
-    """Return by method its losses in several runs and what it gains over each run's base."""
+    """Return by method its losses in several runs, and a gain in each."""
     found: list[tuple[Cell, ...]] = []
     for name in DEFAULT_METHODS:
         if name in document["runs"][runs[0]]["nll"]:

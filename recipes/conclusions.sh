@@ -24,6 +24,11 @@ for segment in 100 50 10; do
 done
 evaluated dynamic-published "${stream[@]}" --methods lstm,dynamic --set dynamic.lr=5e-5 dynamic.decay=0.002 \
     dynamic.epsilon=2e-5 dynamic.segment=5
+nine=lstm,dynamic,cache,knn,mixture,mbpa,hebb,mixture+mbpa,mixture+hebb
+fifty=(--update-every 50 --methods "$nine") # as often as dynamic evaluation learns
+evaluated interval-ptb "${stream[@]}" "${fifty[@]}"
+evaluated interval-wt2 --intra-domain wt2 --max-tokens 60000 "${fifty[@]}"
+evaluated interval-wt2-to-ptb --cross-domain wt2-to-ptb --max-tokens 20000 "${fifty[@]}"
 evaluated new-words --cross-domain wt2-to-ptb
 crossing=(--cross-domain wt2-to-ptb --max-tokens 20000 --methods lstm,cache,knn,mixture,mbpa,hebb,mixture+mbpa,mixture+hebb)
 evaluated base-stays "${crossing[@]}"
@@ -38,7 +43,7 @@ evaluated base-joint --checkpoint "$joint" --target ptb --normalization lower "$
 for seed in 1111 2 3; do # of the base's weights, dropout and order of training
     hebblm-train --corpus ptb --preset tiny --seed "$seed" --output-path "runs/tiny-ptb-seed$seed"
     evaluated "seed-$seed" "${stream[@]}" --checkpoint "runs/tiny-ptb-seed$seed" \
-        --methods lstm,dynamic,cache,knn,mixture,mbpa,hebb,mixture+mbpa,mixture+hebb
+        --methods "$nine"
 done
 over_all=(--cross-domain wt2-to-ptb --methods lstm,mbpa,hebb --set hebb.classes=all)
 evaluated classes-all "${over_all[@]}"

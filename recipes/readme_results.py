@@ -210,6 +210,7 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
     DOCS / "conclusions.md": {
         "constant": conclusions.constant,
         "freshness": conclusions.freshness,
+        "interval": conclusions.interval,
         "published": conclusions.published,
         "regimes": conclusions.regimes,
         "rows": conclusions.rows,
