@@ -15,7 +15,7 @@ import hebblm
 from hebblm import corpus_memory
 from hebblm.cli.memory import main
 from hebblm.cli.read import main as read
-from hebblm.memory import load_memory
+from hebblm.memory import load_memory, save_memory
 
 from ..unit.models.architectures import random_model, tokenizer
 from .conftest import sentences
@@ -168,6 +168,12 @@ def test_the_first_text_with_words_says_how_all_are_split(place: Path) -> None:
         for name in ("tokenised", "prose", "both", "twice")
     ]
     assert found == ["own", "moses", None, "moses"]
+    # One that an earlier version built says nothing of it, and was split at blanks.
+    one = corpus_memory.Held.of(Path("prose"))
+    about = {name: value for name, value in one.about.items() if name != "tokenizer"}
+    owner = {"model_hash": one.manifest.model_hash, "dictionary_hash": one.manifest.dictionary_hash}
+    save_memory(load_memory(one.folder, **owner), Path("earlier"), **owner, about=about)
+    assert lm.reader("lstm", memory="earlier").vocabulary.splitting == "own"
 
 
 @pytest.mark.parametrize("index", ["exact", "auto"])
