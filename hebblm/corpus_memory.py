@@ -27,7 +27,7 @@ from hebblm.progress import bar, say
 from hebblm.ranks import ALONE, Ranks
 from hebblm.reader_state import MEMORY, READER
 from hebblm.text.sources import pieces
-from hebblm.text.vocabulary import Vocabulary
+from hebblm.text.vocabulary import Vocabulary, warn_of_new
 
 PIECE = 1 << 18  # characters that are read at once: what an interrupted build computes again at most
 
@@ -61,11 +61,13 @@ def build(
     """Fill a memory with texts and save it; an interrupted build goes on where it was.
 
     Texts are read in pieces of some 260,000 characters, each from an end of line or what else a text begins with, and
-    kept beside ``folder`` until all are there. Keys are the hidden states with which a reader would predict the tokens.
+    kept beside ``folder`` until all are there. Keys are the hidden states with which a reader would predict the tokens,
+    which are those of a reader, too: the first text says how all are split.
 
     Args:
         model: gives the keys.
-        vocabulary: of the model, without new words; those of the texts are added and saved with the entries.
+        vocabulary: of the model, without new words; those of the texts are added, and saved with the entries and the
+            splitting.
         texts: files and folders, see :func:`text_files`.
         folder: created, or replaced if it holds a memory of other texts.
         config: how entries are kept and searched.
@@ -80,7 +82,14 @@ def build(
     check_replaceable(folder)
     sources = [{"path": str(path), "bytes": path.stat().st_size, "sha256": sha256(path)} for path in files]
     owner = (model.sha256, vocabulary.hash())
-    identity = hash_of([*owner, model.reading(), config.identity(), [s["sha256"] for s in sources]])
+    _fit(vocabulary, files)
+    identity = hash_of(
+        [
+            *(*owner, model.reading(), config.identity(), [s["sha256"] for s in sources]),
+            # What an earlier version built was split as the model's own text, and is still that memory.
+            *([] if vocabulary.splitting == "own" else [vocabulary.splitting]),
+        ]
+    )
     there = partial(load_memory, folder, model_hash=owner[0], dictionary_hash=owner[1])
     if ranks.told(read_about(folder).get("identity"))[0] == identity:
         say(f"{folder} holds this memory already")
@@ -112,6 +121,7 @@ def build(
             "model": name,
             "known": vocabulary.known,
             "words": list(vocabulary.words),
+            "tokenizer": vocabulary.splitting,
             "texts": sources,
             "identity": identity,
         }
@@ -119,6 +129,15 @@ def build(
         shutil.rmtree(parts.folder)
         ranks.wait()
     return memory
+
+
+def _fit(vocabulary: Vocabulary, files: Sequence[Path]) -> None:
+    """Choose how texts are split, on the first one that has words."""
+    for path in files:
+        for text in pieces(path, PIECE):
+            vocabulary.fit(text, str(path))
+            if vocabulary.splitting is not None:
+                return
 
 
 def _read(
@@ -137,14 +156,17 @@ def _read(
         whence = f", going on from piece {done + 1:,}" if done else ""
         total = sum(path.stat().st_size for path in files)
         task = progress.add_task(f"memory{whence}", total=total, unit="bytes")
-        for text in (piece for path in files for piece in pieces(path, PIECE)):
-            # Those that are done are encoded again: new words get the ids that they had.
-            ids = np.array([vocabulary.start, *vocabulary.encode(text, include=True).ids], dtype=np.int64)
-            if index >= done and index % ranks.size == ranks.rank:
-                keys, labels = _entries(model, vocabulary, ids)
-                parts.save(index, {"keys": keys.to(dtype), "labels": labels})
-            progress.advance(task, len(text.encode()))
-            index += 1
+        for path in files:
+            for number, text in enumerate(pieces(path, PIECE)):
+                if not number:
+                    warn_of_new(vocabulary, text, str(path))
+                # Those that are done are encoded again: new words get the ids that they had.
+                ids = np.array([vocabulary.start, *vocabulary.encode(text, include=True).ids], dtype=np.int64)
+                if index >= done and index % ranks.size == ranks.rank:
+                    keys, labels = _entries(model, vocabulary, ids)
+                    parts.save(index, {"keys": keys.to(dtype), "labels": labels})
+                progress.advance(task, len(text.encode()))
+                index += 1
         ranks.wait()
     return index
 
@@ -252,6 +274,14 @@ def _merge(first: Path, second: Path, folder: Path) -> AnyMemory:
                 source.release()
     texts = [text for one in both for text in one.about.get("texts", [{"path": str(one.folder)}])]
     known = next((one.known for one in both if one.known is not None), None)
-    about = {"model": both[0].about.get("model"), "known": known, "words": words, "texts": texts}
+    # Where the two were split otherwise, a reader's first text decides.
+    [splitting, *others] = {one.about.get("tokenizer", "own") for one in both}
+    about = {
+        "model": both[0].about.get("model"),
+        "known": known,
+        "words": words,
+        "tokenizer": None if others else splitting,
+        "texts": texts,
+    }
     save_memory(memory, folder, model_hash=owner[0], dictionary_hash=owner[1], about=about)
     return memory

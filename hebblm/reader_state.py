@@ -134,7 +134,10 @@ def open_reader(folder: Path, owner: Owner, device: torch.device) -> Opened:
         return load_memory(where, model_hash=owner.model, dictionary_hash=owner.dictionary, device=device)
 
     if not (folder / READER).is_file():
-        return Opened(remembered(folder), tuple(read_about(folder).get("words", ())))
+        about = read_about(folder)
+        return Opened(
+            remembered(folder), tuple(about.get("words", ())), splitting=about.get("tokenizer", "own")
+        )
     document = read_record(_Document, folder / READER, "read the text anew", SCHEMA)
     if not (folder / PLACE).is_file() or file_sha256(folder / PLACE) != document.place_sha256:
         raise UserError(f"{folder / PLACE} is missing or was changed; read the text anew")

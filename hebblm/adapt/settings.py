@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, make_dataclass
+from typing import TYPE_CHECKING
 
+from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.best import BestConfig
 from hebblm.adapt.methods.cache import CacheConfig, MixtureCacheConfig
 from hebblm.adapt.methods.combine import MixtureHebbConfig, MixtureHebbLearnedConfig, MixtureMbpaConfig
@@ -30,25 +32,9 @@ class TemperedConfig:
     One field a method, as :func:`dotted` writes it. The temperature of kNN-LM's weights is ``knn.temperature``.
     """
 
-    cache: float = 1.0
-    knn: float = 1.0
-    mixture: float = 1.0
-    mbpa: float = 1.0
-    mbpa_absolute: float = 1.0
-    mbpa_guarded: float = 1.0
-    hebb: float = 1.0
-    mixture_mbpa: float = 1.0
-    mixture_hebb: float = 1.0
-    mixture_gated: float = 1.0
-    hebb_learned: float = 1.0
-    mixture_hebb_learned: float = 1.0
-    mixture_cache: float = 1.0
-    dynamic: float = 1.0
-    dynamic_mixture: float = 1.0
-    dynamic_mixture_hebb: float = 1.0
-    dynamic_mixture_cache: float = 1.0
-    best: float = 1.0
-    dynamic_best: float = 1.0
+    if TYPE_CHECKING:  # the fields are made from the records, below
+
+        def __init__(self, **temperatures: float) -> None: ...
 
     def __post_init__(self) -> None:
         for field_ in fields(self):
@@ -61,6 +47,17 @@ class TemperedConfig:
     def of(self, method: str) -> float:
         """Return the temperature of a method; 1 for one that has none."""
         return float(getattr(self, dotted(method), 1.0))
+
+
+if not TYPE_CHECKING:
+    TemperedConfig = make_dataclass(
+        "TemperedConfig",
+        [(dotted(method.name), float, 1.0) for method in METHODS.values() if method.tempered],
+        bases=(TemperedConfig,),
+        namespace={"__module__": __name__, "__doc__": TemperedConfig.__doc__},
+        frozen=True,
+        slots=True,
+    )
 
 
 @dataclass(frozen=True, slots=True)

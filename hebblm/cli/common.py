@@ -61,8 +61,8 @@ def parse(config: type[C], argv: list[str] | None, *, prog: str, description: st
     """Turn a command line, and the file named by ``--config``, into an instance of a frozen dataclass.
 
     Every field becomes an option with the field's type and default; its help is the field's line under ``Args`` in the
-    class's docstring. A field whose metadata says ``positional`` is an argument. Keys that the dataclass does not have
-    are refused, on the command line and in the file.
+    class's docstring, or ``help`` of its metadata. A field whose metadata says ``positional`` is an argument. Keys that
+    the dataclass does not have are refused, on the command line and in the file.
 
     Args:
         config: the dataclass; nested dataclasses become dotted options.
@@ -89,7 +89,8 @@ def parse(config: type[C], argv: list[str] | None, *, prog: str, description: st
     for field in fields:
         positional = bool(field.metadata.get("positional"))
         name = field.name if positional else f"--{field.name.replace('_', '-')}"
-        options: dict[str, Any] = {"type": hints[field.name], "help": docs.get(field.name, "")}
+        words = field.metadata.get("help", docs.get(field.name, ""))
+        options: dict[str, Any] = {"type": hints[field.name], "help": words}
         if "nargs" in field.metadata:
             options |= {"nargs": field.metadata["nargs"], "type": get_args(hints[field.name])[0]}
         if hints[field.name] is bool and field.default is False:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from rich.console import Console
 
-from hebblm.adapt.methods import DEFAULT_METHODS, named
+from hebblm.adapt.methods import DEFAULT_METHODS, METHODS, OUR_METHODS, named
 from hebblm.cli.common import command, tell
 from hebblm.cli.lists import print_models, print_settings
 from hebblm.cli.processes import check_processes, spread
@@ -29,10 +29,7 @@ class EvalConfig(ScenarioConfig):
     """Options of an evaluation: methods, their settings, and what is written.
 
     Args:
-        methods: comma-separated: lstm, dynamic, cache, knn, mixture, mbpa, hebb, mixture+mbpa, mixture+hebb, hebb-v1,
-            hebb-v2, hebb-v3, hebb-literal; beyond the paper: mbpa-absolute, mbpa-guarded, mixture-gated, mixture+cache,
-            hebb-learned, mixture+hebb-learned, best, dynamic+mixture, dynamic+mixture+hebb, dynamic+mixture+cache,
-            dynamic+best; or all, for the default ones and those beyond the paper.
+        methods: comma-separated.
         hyperparameters: default (one set for every model), tuned (for the scenario, where they ship), paper, or a
             file of hebblm-tune.
         values: hyper-parameters by dotted name, as hebblm-tune writes them.
@@ -51,7 +48,13 @@ class EvalConfig(ScenarioConfig):
         settings: only list the hyper-parameters and their default values.
     """
 
-    methods: str = ",".join(DEFAULT_METHODS)
+    methods: str = field(
+        default=",".join(DEFAULT_METHODS),
+        metadata={
+            "help": f"comma-separated: {', '.join(name for name in METHODS if name not in OUR_METHODS)}; beyond the "
+            f"paper: {', '.join(OUR_METHODS)}; or all, for the default ones and those beyond the paper."
+        },
+    )
     hyperparameters: str = "default"
     values: dict[str, Any] = field(default_factory=dict)
     set: list[str] = field(default_factory=list, metadata={"nargs": "+"})

@@ -14,6 +14,7 @@ from hebblm.interrupts import GOES_ON, interrupted
 from hebblm.models.catalog import model_folder
 from hebblm.models.device import check_device
 from hebblm.ranks import opened
+from hebblm.text.fitting import Splitting
 
 PROG = "hebblm-memory"
 
@@ -28,6 +29,8 @@ class BuildConfig:
         text: UTF-8 files, or folders of .txt files.
         out: folder of the memory.
         set: how entries are kept and searched, e.g. --set memory.index=exact memory.dtype=float16.
+        tokenizer: how a model of words splits the texts: auto (like the model's own text; at punctuation as well where
+            that one came tokenised and the first text did not), whitespace or moses.
         context: tokens of the window that a model of transformers reads in.
         stride: tokens by which that window moves on.
         dtype: of the weights of such a model: auto, float32, bfloat16 or float16.
@@ -39,6 +42,7 @@ class BuildConfig:
     text: list[Path] = field(metadata={"nargs": "+"})
     out: Path
     set: list[str] = field(default_factory=list, metadata={"nargs": "+"})
+    tokenizer: Splitting = "auto"
     context: int | None = None
     stride: int | None = None
     dtype: str = "auto"
@@ -100,7 +104,7 @@ def _build(config: BuildConfig, argv: list[str]) -> int:
             context=config.context,
             stride=config.stride,
         )
-        vocabulary = lm.vocabulary.fresh()
+        vocabulary = lm.vocabulary.fresh(config.tokenizer)
         memory = build(lm.model, vocabulary, config.text, config.out, kept, name=lm.name, ranks=ranks)
     tell(f"{len(memory):,} entries in {config.out}; hebblm-read {config.model} --memory {config.out}")
     return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -21,9 +20,9 @@ from hebblm.interrupts import interrupted
 from hebblm.models.catalog import model_folder
 from hebblm.models.device import check_device
 from hebblm.progress import bar
-from hebblm.text.dictionary import UNK
-from hebblm.text.fitting import SAMPLE, Splitting, warn_of_unknown
+from hebblm.text.fitting import Splitting
 from hebblm.text.sources import pieces
+from hebblm.text.vocabulary import warn_of_new
 
 if TYPE_CHECKING:  # these load torch, for which an error message does not wait
     from hebblm.reader import Reader
@@ -157,7 +156,7 @@ def _read(reader: Reader, path: Path, text: Iterator[str], *, learn: bool) -> To
         nonlocal begun
         for piece in text:
             if not begun:
-                _warn_of_unknown(reader, path, piece)
+                warn_of_new(reader.vocabulary, piece, str(path))
             begun += len(piece.encode())
             yield piece
 
@@ -170,17 +169,6 @@ def _read(reader: Reader, path: Path, text: Iterator[str], *, learn: bool) -> To
         for part in reader.read_pieces(counted(), learn=learn, progress=moved):
             totals.add(part)
     return totals
-
-
-def _warn_of_unknown(reader: Reader, path: Path, piece: str) -> None:
-    """Say so where much of the beginning of a text is new to a reader."""
-    vocabulary = reader.vocabulary
-    found = vocabulary.encode("\n".join(piece.split("\n", SAMPLE)[:SAMPLE]), include=False)
-    unknown = [
-        token for token, index in zip(found.tokens, found.ids, strict=True) if index == vocabulary.unknown
-    ]
-    beyond = Counter(token for token in unknown if token != UNK)
-    warn_of_unknown(str(path), beyond, len(found.ids), len(unknown) - beyond.total(), "--tokenizer")
 
 
 def _check_text(path: Path) -> None:

@@ -155,10 +155,12 @@ def evaluate(
 
     The loop is equivalent to, for each interval of ``update_every`` tokens::
 
-        hidden = base.read(inputs)          # what the model knows before each label
-        for rule in rules: score(rule, hidden, labels)
+        batch = context.batch(base.read(inputs))    # what the model knows before each label
+        for rule in rules: rule.score(batch, labels)
+        lesson = batch.lesson(labels)               # of the predictions as they were
         base.learn(labels)
-        context.observe(hidden, labels)     # memory, counts, window, shares
+        context.set_head(base.head)
+        context.take(lesson)                        # memory, counts, window, shares
 
     A fixed base's states do not depend on when labels are observed. So intervals shorter than a block are predicted
     together, each token from what was observed before its own interval alone: what was stored before the block by

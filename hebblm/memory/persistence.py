@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypedDict, cast
+from typing import Any, Literal, TypedDict, cast
 
 import torch
 from torch import Tensor
@@ -36,6 +36,7 @@ class About(TypedDict, total=False):
     model: str | None
     known: Count | None
     words: list[str]
+    tokenizer: Literal["own", "whitespace", "moses"] | None
     texts: list[dict[str, Any]]
     identity: str
 

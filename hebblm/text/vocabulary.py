@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from hebblm.text.fitting import Chosen, Splitting
+from hebblm.text.dictionary import UNK
+from hebblm.text.fitting import SAMPLE, Chosen, Splitting, warn_of_unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,3 +96,19 @@ class Vocabulary(Protocol):
 
     def split(self, splitting: Chosen) -> None:
         """Split texts as was chosen before."""
+
+
+def warn_of_new(vocabulary: Vocabulary, text: str, name: str) -> None:
+    """Say so where much of the beginning of a text is new to a vocabulary.
+
+    Args:
+        vocabulary: that knows how texts are split.
+        text: from its beginning, before its words are included.
+        name: of the text.
+    """
+    found = vocabulary.encode("\n".join(text.split("\n", SAMPLE)[:SAMPLE]), include=False)
+    unknown = [
+        token for token, index in zip(found.tokens, found.ids, strict=True) if index == vocabulary.unknown
+    ]
+    beyond = Counter(token for token in unknown if token != UNK)
+    warn_of_unknown(name, beyond, len(found.ids), len(unknown) - beyond.total(), "--tokenizer")

@@ -15,7 +15,7 @@ import hebblm
 from hebblm import corpus_memory
 from hebblm.cli.memory import main
 from hebblm.cli.read import main as read
-from hebblm.memory import load_memory
+from hebblm.memory import load_memory, save_memory
 
 from ..unit.models.architectures import random_model, tokenizer
 from .conftest import sentences
@@ -96,10 +96,18 @@ def test_what_was_remembered_is_expected_and_stays_as_it_is_when_only_read(
     assert {path.name: path.read_bytes() for path in (place / "known").iterdir()} == before
 
 
-@pytest.mark.parametrize("call", [1, 3])
+@pytest.mark.parametrize(
+    ("call", "end", "splitting"), [(1, " .", "own"), (3, " .", "own"), (3, ".", "moses")]
+)
 def test_an_interrupted_build_goes_on_to_the_same_bytes(
-    place: Path, call: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    place: Path,
+    call: int,
+    end: str,
+    splitting: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    (place / "texts" / "a.txt").write_text(FIRST.replace(" .", end))
     monkeypatch.setattr(corpus_memory, "PIECE", 20)
     build("texts", "whole")
     original, calls = corpus_memory._entries, itertools.count(1)
@@ -120,6 +128,52 @@ def test_an_interrupted_build_goes_on_to_the_same_bytes(
     for path in (place / "whole").iterdir():
         assert (place / "cut" / path.name).read_bytes() == path.read_bytes(), path.name
     assert {path.name for path in place.iterdir()} == {"texts", "whole", "cut"}
+    assert corpus_memory.Held.of(place / "cut").about["tokenizer"] == splitting
+
+
+def test_prose_is_remembered_as_a_reader_reads_it(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    prose = 'The function returns a list, and "it" is called twice.\n' * 3
+    (place / "prose.txt").write_text(prose)
+    build("prose.txt", "built")
+    assert "prose.txt is split at punctuation as well: " in (told := capsys.readouterr().err)
+    assert "warning" not in told
+    lm = hebblm.load(MODEL, device="cpu")
+    vocabulary = (reader := lm.reader("lstm")).vocabulary
+    tokens = reader.read(prose).tokens
+    assert tokens[4:6] == ("list", ",")
+    assert held("built")[1].tolist() == list(vocabulary.encode(prose, include=False).ids)
+    assert lm.reader("lstm", memory="built").read("a list, ").tokens == ("a", "list", ",")
+
+    capsys.readouterr()
+    build("prose.txt", "built", "--tokenizer", "whitespace")
+    told = capsys.readouterr().err
+    assert "split at punctuation" not in told
+    assert "of the tokens of prose.txt are outside the model's vocabulary, most often list, " in told
+    assert "holds this memory already" not in told
+    assert set(held("built")[2]) == {"list,", '"it"', "twice."}
+    assert lm.reader("lstm", memory="built").read(prose).tokens[4] == "list,"
+
+
+def test_the_first_text_with_words_says_how_all_are_split(place: Path) -> None:
+    (place / "texts" / "0.txt").write_text("\n" * 9)
+    (place / "texts" / "prose.txt").write_text("Call list, twice.\n")
+    build("texts", "tokenised")
+    build("texts/prose.txt", "prose")
+    assert held("tokenised")[2] == ("frobnitz", "quux", "list,", "twice.")
+    assert main(["merge", "tokenised", "prose", "--out", "both"]) == 0
+    assert main(["merge", "prose", "prose", "--out", "twice"]) == 0
+    lm = hebblm.load(MODEL, device="cpu")
+    found = [
+        lm.reader("lstm", memory=name).vocabulary.splitting
+        for name in ("tokenised", "prose", "both", "twice")
+    ]
+    assert found == ["own", "moses", None, "moses"]
+    # One that an earlier version built says nothing of it, and was split at blanks.
+    one = corpus_memory.Held.of(Path("prose"))
+    about = {name: value for name, value in one.about.items() if name != "tokenizer"}
+    owner = {"model_hash": one.manifest.model_hash, "dictionary_hash": one.manifest.dictionary_hash}
+    save_memory(load_memory(one.folder, **owner), Path("earlier"), **owner, about=about)
+    assert lm.reader("lstm", memory="earlier").vocabulary.splitting == "own"
 
 
 @pytest.mark.parametrize("index", ["exact", "auto"])

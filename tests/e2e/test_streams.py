@@ -64,6 +64,33 @@ def test_documents_are_read_side_by_side(
     assert tables["shared"]["nll_cache"].equals(tables["stream"]["nll_cache"])
 
 
+def test_documents_that_remember_for_themselves_have_the_numbers_of_each_alone(
+    world: World, tmp_path: Path
+) -> None:
+    # The last tenth of a folder's lines is read; it has no words that the others lack, which would be <unk>.
+    lines = world.text.read_text().splitlines(keepends=True)[:90]
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    for index, begin in enumerate((*range(0, 90, 5), 3, 41)):
+        (folder / f"{index:02d}.txt").write_text("".join(lines[begin : begin + 5]))
+    options: dict[str, Any] = {
+        "methods": ["lstm", "cache", "knn", "mixture", "mbpa", "mixture+hebb", "best"],
+        "update_every": 10,
+        "k": 20,
+        "device": "cpu",
+        "memory_content": "test",
+    }
+    both = hebblm.evaluate(world.model, folder, streams=2, memory_scope="stream", **options).extra[
+        "documents"
+    ]
+    assert [document["name"] for document in both] == ["18.txt", "19.txt"]
+    for document in both:
+        alone = hebblm.evaluate(world.model, folder / document["name"], **options)
+        assert document["tokens"] == alone.scenario.tokens
+        for method, losses in alone.methods.items():
+            assert document["nll"][method] == pytest.approx(losses.nll, rel=1e-5), method
+
+
 def test_streams_remember_for_themselves_beside_the_training_text(world: World, tmp_path: Path) -> None:
     chosen = ["--intra-domain", str(world.prepared), "--checkpoint", str(world.model), "--max-tokens", "90"]
     chosen += ["--methods", "mixture", *SMALL, "--training-entries", "600", "--streams", "3"]

@@ -133,6 +133,11 @@ class Method:
     tuned: bool = True
     look: tuple[str, ...] = ()
 
+    @property
+    def tempered(self) -> bool:
+        """Whether its distribution has a temperature: all but the base as trained and the paper's variants."""
+        return self.origin != "variant" and (self.moving or bool(self.settings))
+
     def rule(self, settings: MethodSettings) -> Rule:
         """Return its rule, at its temperature."""
         from hebblm.adapt.methods.combine import Tempered

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import asdict, fields, replace
+import pickle
+from dataclasses import FrozenInstanceError, asdict, fields, replace
 
 import pytest
 import torch
@@ -129,6 +130,16 @@ def test_every_method_has_a_temperature_but_the_base_and_the_variants_of_the_pap
         dotted(name) for name, method in METHODS.items() if method.origin != "variant" and name != "lstm"
     }
     assert have == wanted
+    warm = TemperedConfig(mixture_hebb=1.2)
+    assert (
+        warm
+        == replace(TemperedConfig(), mixture_hebb=1.2)
+        == pickle.loads(pickle.dumps(warm))
+        != TemperedConfig()
+    )
+    assert (warm.of("mixture+hebb"), warm.of("mixture"), warm.of("lstm")) == (1.2, 1.0, 1.0)
+    with pytest.raises(FrozenInstanceError):
+        warm.hebb = 1.2  # type: ignore[attr-defined, misc]
 
 
 def test_a_result_names_the_settings_that_a_method_depends_on() -> None:

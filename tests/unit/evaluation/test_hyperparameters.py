@@ -33,6 +33,7 @@ def test_every_known_name_can_be_set_to_what_it_is() -> None:
         ("memory.index", "PQ4x4fs", "PQ4x4fs"),
         ("dynamic.rule", "sgd", "sgd"),
         ("base.lr", "1e-3", 1e-3),
+        ("tempered.dynamic_mixture_hebb", "1.2", 1.2),
     ],
 )
 def test_text_becomes_the_type_of_the_field(name: str, text: object, value: object) -> None:
@@ -69,6 +70,15 @@ def test_a_combination_may_be_written_with_a_plus() -> None:
         ("mbpa.method", "slow", "mbpa.method=slow must be one of fast, exact"),
         ("hebb.beta", "1", "hebb.beta = 1"),
         ("mixture.gamma", "1.5", "mixture.gamma = 1.5"),
+        (
+            "tempered.mixture_heb",
+            "1",
+            "unknown setting 'tempered.mixture_heb'; did you mean tempered.mixture_hebb",
+        ),
+        ("tempered.lstm", "1", "unknown setting 'tempered.lstm'"),
+        ("tempered.hebb_v1", "1", "unknown setting 'tempered.hebb_v1'"),
+        ("tempered.hebb", "warm", "tempered.hebb=warm must be a value of type float"),
+        ("tempered.hebb", "0", r"tempered.hebb = 0.0 is out of range; choose it within \[0.01, 100\]"),
     ],
 )
 def test_a_bad_name_or_value_is_refused_by_its_name(name: str, value: object, message: str) -> None:

@@ -1,0 +1,204 @@
+"""One stream has the numbers of the plainest loop to the bit, and a document beside others those that it has alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+
+from hebblm.adapt import DYNAMIC_METHODS, METHODS, STATIC_METHODS, Context, MethodSettings, Rule
+from hebblm.evaluation import pace
+from hebblm.evaluation.loop import evaluate
+from hebblm.evaluation.scenario_config import MemoryScope
+from hebblm.evaluation.streams import Layout
+from hebblm.evaluation.vocabulary import UnionVocabulary
+from hebblm.memory import AnyMemory, FlatMemory, HybridMemory, RingMemory
+from hebblm.models.awd import AwdBase
+from hebblm.models.base import BaseUpdate, StreamBase
+from hebblm.models.dynamic import DynamicBase, DynamicConfig
+from hebblm.text import EvaluationStream
+
+from ..support import toy
+
+Make = Callable[..., AnyMemory]
+MEMORIES: dict[str, Make] = {
+    "flat": partial(FlatMemory, toy.DIM),
+    "ring": partial(RingMemory, toy.DIM, 13),
+    "hybrid": lambda **kind: HybridMemory(
+        FlatMemory(toy.DIM, **kind), FlatMemory(toy.DIM, **kind), flush_at=11
+    ),
+}
+BLOCK = 24
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pace, "BLOCK", BLOCK)
+    monkeypatch.setattr(pace, "READ_AHEAD", 2 * BLOCK)
+
+
+def text() -> EvaluationStream:
+    """Return a text that repeats itself, so that states and labels recur."""
+    return toy.stream_of(np.concatenate([toy.tokens(1, 30), toy.tokens(2, 15), toy.tokens(1, 30)]))
+
+
+def rules_of(methods: tuple[str, ...], settings: MethodSettings) -> dict[str, Rule]:
+    return {method: METHODS[method].rule(settings) for method in methods}
+
+
+def context_of(base: StreamBase, memory: AnyMemory) -> Context:
+    """Return a context whose window is shorter than the text."""
+    counts = torch.from_numpy(text().train_counts)
+    new = torch.arange(toy.WORDS) >= toy.SOURCE
+    return Context(
+        base.head, memory, k=9, train_counts=counts, new_classes=new, window=17, fixed=not base.moving
+    )
+
+
+def trained(dtype: torch.dtype = torch.float32, *, lr: float = 0.0, streams: int = 1) -> AwdBase:
+    model = toy.tiny_model().to(dtype)
+    return AwdBase(model, rows=toy.NOVEL, init="uniform", update=BaseUpdate(lr=lr), streams=streams)
+
+
+def dynamic(rule: str) -> DynamicBase:
+    squares = [toy.randn(7, *p.shape).square() for p in toy.tiny_model().parameters()]
+    return DynamicBase(trained(), DynamicConfig(rule, lr=0.05), squares)  # type: ignore[arg-type]
+
+
+@torch.no_grad()
+def plainly(
+    base: StreamBase, memory: AnyMemory, rules: dict[str, Rule], every: int, ahead: int
+) -> dict[str, np.ndarray]:
+    """Read as the description of the loop has it: an interval is predicted and scored, then learned from.
+
+    Args:
+        base: at the beginning.
+        memory: empty.
+        rules: by name.
+        every: tokens of an interval.
+        ahead: tokens that the base reads at once.
+
+    Returns:
+        By name, the losses (T,) in nats.
+    """
+    stream, context = text(), context_of(base, memory)
+    inputs, targets = torch.from_numpy(stream.inputs), torch.from_numpy(stream.targets)
+    context.learn_shares(rules.values())
+    nll: dict[str, list[torch.Tensor]] = {name: [] for name in rules}
+    for begin in range(0, len(stream), ahead):
+        states = base.read(inputs[begin : begin + ahead])
+        for hidden, labels in zip(
+            states.split(every), targets[begin : begin + ahead].split(every), strict=True
+        ):
+            batch = context.batch(hidden)
+            for name, rule in rules.items():
+                nll[name].append(rule.score(batch, labels))
+            lesson = batch.lesson(labels)
+            with torch.enable_grad():
+                base.learn(labels)
+            context.set_head(base.head)
+            context.take(lesson)
+    return {name: torch.cat(losses).numpy() for name, losses in nll.items()}
+
+
+def as_evaluated(
+    base: StreamBase,
+    memory: AnyMemory,
+    rules: dict[str, Rule],
+    every: int,
+    scope: MemoryScope,
+    *,
+    ahead: bool,
+) -> dict[str, np.ndarray]:
+    """Read as the evaluation does, as one stream."""
+    stream = text()
+    layout = Layout.of(len(stream), 1, scope=scope)
+    return evaluate(
+        base, [context_of(base, memory)], rules, stream, UnionVocabulary(),
+        update_every=every, read_ahead=ahead, layout=layout,
+    ).nll  # fmt: skip
+
+
+def same_bits(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
+    for method, losses in expected.items():
+        assert found[method].dtype == losses.dtype == np.float32
+        assert found[method].tobytes() == losses.tobytes(), method
+
+
+@pytest.mark.parametrize("make", MEMORIES.values(), ids=MEMORIES.keys())
+@pytest.mark.parametrize("settings", [toy.SETTINGS, toy.LEARNED], ids=["numbers", "learned"])
+@pytest.mark.parametrize("scope", ["shared", "stream"])
+def test_every_method_over_a_fixed_base(make: Make, settings: MethodSettings, scope: MemoryScope) -> None:
+    """With blocks of several intervals it is but for rounding: test_block_contract."""
+    rules = rules_of(STATIC_METHODS, settings)
+    for every, ahead in ((1, 1), (7, 7), (BLOCK, 2 * BLOCK), (BLOCK + 6, BLOCK + 6)):
+        found = as_evaluated(trained(), make(), rules, every, scope, ahead=every >= BLOCK)
+        same_bits(found, plainly(trained(), make(), rules, every, ahead))
+
+
+@pytest.mark.parametrize("settings", [toy.SETTINGS, toy.LEARNED], ids=["numbers", "learned"])
+@pytest.mark.parametrize("rule", ["sgd", "rms"])
+@pytest.mark.parametrize("every", [1, 7, 50])
+def test_every_method_over_dynamic_evaluation(settings: MethodSettings, rule: str, every: int) -> None:
+    rules = rules_of(DYNAMIC_METHODS, settings)
+    found = as_evaluated(dynamic(rule), MEMORIES["flat"](), rules, every, "shared", ahead=False)
+    same_bits(found, plainly(dynamic(rule), MEMORIES["flat"](), rules, every, every))
+
+
+def test_every_method_over_a_base_that_learns() -> None:
+    rules = rules_of(STATIC_METHODS, toy.LEARNED)
+    found = as_evaluated(trained(lr=0.1), MEMORIES["flat"](), rules, 7, "shared", ahead=False)
+    same_bits(found, plainly(trained(lr=0.1), MEMORIES["flat"](), rules, 7, 7))
+
+
+LENGTHS = (37, 5, 60, 2, 37)
+
+
+def documents(changed: int | None = None) -> list[np.ndarray]:
+    """Return texts that end with an ``<eos>``, the first and the last alike; one of them is exchanged for another."""
+    seeds = [1, 2, 3, 4, 1]
+    return [
+        np.append(toy.tokens(seed + 10 * (index == changed), length - 1), toy.EOS)
+        for index, (seed, length) in enumerate(zip(seeds, LENGTHS, strict=True))
+    ]
+
+
+def side_by_side(
+    texts: list[np.ndarray], make: Make, settings: MethodSettings, every: int
+) -> list[dict[str, np.ndarray]]:
+    """Return the losses of documents that are read side by side, of each by method."""
+    begins = np.cumsum([0, *map(len, texts)])
+    layout = Layout(tuple(begins[:-1].tolist()), tuple(map(len, texts)), "stream")
+    base = trained(torch.float64, streams=len(texts))
+    contexts = [context_of(base, make(dtype=torch.float64)) for _ in texts]
+    nll = evaluate(
+        base, contexts, rules_of(STATIC_METHODS, toy.exact(settings)), toy.stream_of(np.concatenate(texts)),
+        UnionVocabulary(), update_every=every, read_ahead=True, layout=layout,
+    ).nll  # fmt: skip
+    return [{name: losses[begin:end] for name, losses in nll.items()} for begin, end in pairwise(begins)]
+
+
+@pytest.mark.parametrize("make", MEMORIES.values(), ids=MEMORIES.keys())
+@pytest.mark.parametrize("settings", [toy.SETTINGS, toy.LEARNED], ids=["numbers", "learned"])
+@pytest.mark.parametrize("every", [1, 7, 30])
+def test_documents_that_remember_for_themselves_are_as_alone(
+    make: Make, settings: MethodSettings, every: int
+) -> None:
+    texts = documents()
+    found = side_by_side(texts, make, settings, every)
+    for ids, losses in zip(texts, found, strict=True):
+        base = trained(torch.float64)
+        alone = evaluate(
+            base, context_of(base, make(dtype=torch.float64)), rules_of(STATIC_METHODS, toy.exact(settings)),
+            toy.stream_of(ids), UnionVocabulary(), update_every=every, read_ahead=True,
+        ).nll  # fmt: skip
+        for method in STATIC_METHODS:
+            np.testing.assert_allclose(losses[method], alone[method], rtol=1e-6, atol=1e-6, err_msg=method)
+    # Whatever stands beside a document, the same is computed of it.
+    others = side_by_side(documents(changed=2), make, settings, every)
+    for index in (0, 1, 3, 4):
+        same_bits(others[index], found[index])
