@@ -116,6 +116,7 @@ def _info(config: InfoConfig, argv: list[str]) -> None:
     from hebblm.corpus_memory import Held
 
     held = Held.of(config.folder)
+    split = held.about.get("tokenizer", "own")
     manifest, texts = held.manifest, held.about.get("texts", [])
     index = (
         "compares all entries" if manifest.index is None or not manifest.index.spec else manifest.index.spec
@@ -127,6 +128,7 @@ def _info(config: InfoConfig, argv: list[str]) -> None:
         "size": f"{sum(size for size, _ in manifest.files.values()) / 1e6:,.1f} MB, all files whole",
         "model": f"{held.about.get('model') or 'unnamed'}, weights {manifest.model_hash[:12]}",
         "vocabulary": f"{manifest.dictionary_hash[:12]}, {len(held.words):,} new words",
+        "tokenizer": {"own": "the model's own", None: "that of a reader's first text"}.get(split, split),
         "texts": len(texts) or "not recorded",
     }
     for name, value in rows.items():

@@ -200,6 +200,7 @@ def test_merged_memories_hold_both_with_one_number_a_word(
     told = capsys.readouterr().out
     assert f"{len(keys)} of width" in told
     assert "2 new words" in told
+    assert "tokenizer   the model's own" in told
     assert "texts/a.txt" in told
     assert MODEL in told
     assert str(Path("read") / "memory") in told
