@@ -24,6 +24,11 @@ for segment in 100 50 10; do
 done
 evaluated dynamic-published "${stream[@]}" --methods lstm,dynamic --set dynamic.lr=5e-5 dynamic.decay=0.002 \
     dynamic.epsilon=2e-5 dynamic.segment=5
+for values in 50/4e-3/1e-3 20/4e-4/1e-4 5/1e-3/1e-3; do # the best of recipes/defaults/dynamic.json by segment
+    IFS=/ read -r segment lr epsilon <<<"$values"
+    evaluated "dynamic-tuned-$segment" "${stream[@]}" --methods lstm,dynamic --set "dynamic.segment=$segment" \
+        "dynamic.lr=$lr" "dynamic.epsilon=$epsilon" dynamic.decay=0.02
+done
 nine=lstm,dynamic,cache,knn,mixture,mbpa,hebb,mixture+mbpa,mixture+hebb
 fifty=(--update-every 50 --methods "$nine") # as often as dynamic evaluation learns
 evaluated interval-ptb "${stream[@]}" "${fifty[@]}"

@@ -18,7 +18,7 @@ from hebblm.files import read_json, write_json
 from hebblm.provenance import provenance
 
 TOKENS = 5_000
-TEXTS = ("ptb", "wt2")
+TEXTS = ("ptb",)
 SEGMENTS, EPSILONS, RATIOS, DECAYS = (50, 20, 5), (1e-3, 1e-4, 2e-5), (1.0, 2.0, 4.0), (0.002, 0.02)
 
 
