@@ -112,7 +112,7 @@ def build(
             return there()
         for index in range(count):
             part = parts.load(index)
-            memory.add(part["keys"], part["labels"])
+            memory.fill(part["keys"], part["labels"])
         if not len(memory):
             raise UserError(
                 f"{', '.join(map(str, texts))}: no text to remember; name files that are not empty"
@@ -270,7 +270,7 @@ def _merge(first: Path, second: Path, folder: Path) -> AnyMemory:
                     new = labels >= one.known
                     labels = labels.clone()
                     labels[new] = one.known + ids[labels[new] - one.known]
-                memory.add(part.keys[some], labels, None if logs is None else logs[some])
+                memory.fill(part.keys[some], labels, None if logs is None else logs[some])
                 source.release()
     texts = [text for one in both for text in one.about.get("texts", [{"path": str(one.folder)}])]
     known = next((one.known for one in both if one.known is not None), None)

@@ -112,7 +112,7 @@ def _build(
         parts.check(done)
     state = unpacked_state(parts.load(done - 1), device_of(model)) if done else None
     for part in map(parts.load, range(done) if ranks.leads else ()):
-        memory.add(part["keys"], part["labels"], part.get("log-normalizers"))
+        memory.fill(part["keys"], part["labels"], part.get("log-normalizers"))
     whence = f"goes on from part {done + 1:,} of {total:,}" if done else f"is read once, in {total:,} parts"
     say(f"the memory of the training text {whence}; if it is interrupted, the same command goes on")
     with bar() as progress:
@@ -127,7 +127,7 @@ def _build(
             tensors |= prefixed(STATE, segment.state)
             tensors = {name: ranks.led(rows) for name, rows in tensors.items()}
             if ranks.leads:
-                memory.add(tensors["keys"], tensors["labels"], tensors.get("log-normalizers"))
+                memory.fill(tensors["keys"], tensors["labels"], tensors.get("log-normalizers"))
                 parts.save(index, tensors)
             progress.advance(task)
         if ranks.leads:
@@ -143,7 +143,7 @@ def _share(whole: AnyMemory, config: MemoryConfig, device: torch.device, ranks: 
     for part in whole.parts():
         some = slice(max(0, mine.start - place), max(0, mine.stop - place))
         logs = part.log_normalizers
-        memory.add(part.keys[some], part.values[some], None if logs is None else logs[some])
+        memory.fill(part.keys[some], part.values[some], None if logs is None else logs[some])
         place += len(part)
     memory.mark_base()
     return memory

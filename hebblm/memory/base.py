@@ -44,6 +44,10 @@ class AnyMemory(ABC):
     def add(self, keys: Tensor, values: Tensor, log_normalizers: Tensor | None = None) -> None:
         """Append entries: keys (M, D), values (M,) int64, log_normalizers (M,) in nats."""
 
+    def fill(self, keys: Tensor, values: Tensor, log_normalizers: Tensor | None = None) -> None:
+        """Append entries of which many more follow before any is searched; see :meth:`add`."""
+        self.add(keys, values, log_normalizers)
+
     def release(self) -> None:
         """Let go of memory that can be had again: pages of keys that were read from disk."""
         return

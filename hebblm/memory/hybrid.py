@@ -68,6 +68,12 @@ class HybridMemory(AnyMemory):
         if len(self.recent) > self.flush_at:
             self._flush()
 
+    def fill(self, keys: Tensor, values: Tensor, log_normalizers: Tensor | None = None) -> None:
+        """Append entries of which many more follow before any is searched: straight to the bulk."""
+        if len(self.recent):
+            self._flush()
+        self.bulk.fill(keys, values, log_normalizers)
+
     def release(self) -> None:
         """Let go of the pages of keys that were read from disk."""
         self.bulk.release()

@@ -138,7 +138,7 @@ def fill(place: Path, config: MemoryConfig) -> dict[str, Any]:
     memory = build_memory(pieces.load(0)["keys"].shape[1], config, work=pieces.folder)
     for index in range(count):
         part = pieces.load(index)
-        memory.add(part["keys"], part["labels"])
+        memory.fill(part["keys"], part["labels"])
     filled = time.perf_counter()
     save_memory(memory, place, **OWNER)
     shutil.rmtree(pieces.folder)

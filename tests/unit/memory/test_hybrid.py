@@ -49,6 +49,17 @@ def test_reset_keeps_the_trained_bulk_and_drops_what_was_observed() -> None:
     assert torch.equal(memory.search(queries, 5).values, before.values)
 
 
+def test_filling_goes_straight_to_the_bulk_in_the_same_order() -> None:
+    memory = HybridMemory(FlatMemory(8), FlatMemory(8), flush_at=10)
+    memory.add(rows(0, 4), torch.arange(4))
+    memory.fill(rows(1, 3), torch.arange(4, 7), torch.zeros(3))
+    memory.fill(rows(2, 2), torch.arange(7, 9))
+    assert (len(memory.bulk), len(memory.recent)) == (9, 0)
+    [part] = memory.parts()
+    assert part.values.tolist() == list(range(9))
+    assert torch.equal(part.keys, torch.cat([rows(0, 4), rows(1, 3), rows(2, 2)]))
+
+
 def test_marking_the_base_keeps_recent_entries() -> None:
     memory = HybridMemory(FlatMemory(8), FlatMemory(8), flush_at=50)
     memory.add(rows(0, 30), torch.arange(30))
