@@ -16,7 +16,7 @@ from hebblm.evaluation.scenario import Scenario
 from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.evaluation.subword_scenario import Opened, open_subwords
 from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary, Vocabulary
-from hebblm.files import hash_of, lack, sha256
+from hebblm.files import hash_of, lack
 from hebblm.models.allocator import keep_freed_memory
 from hebblm.models.catalog import checkpoint_dictionary, trained_on
 from hebblm.models.huggingface.model import HuggingFaceModel
@@ -36,6 +36,7 @@ from hebblm.text.beginning import measure_beginning
 from hebblm.text.download import cache_dir
 from hebblm.text.fitting import SAMPLE, fitting, warn_of_unknown
 from hebblm.text.normalize import Normalization, normalize
+from hebblm.text.plain import contiguous, own_texts
 from hebblm.text.prepared import DICTIONARY_FILE
 from hebblm.text.sources import FileLines
 from hebblm.text.subwords import Subwords
@@ -75,14 +76,14 @@ def open_scenario(
         folder = config.checkpoint or Path()
         name = source or str(trained_on(folder).get("name", folder.name))
         same = name == target
-    file = None if same else _own_file(target)
-    split = config.split or ("test" if file is None else ALL)
+    files = () if same else own_texts(target)
+    split = config.split or (ALL if files else "test")
     content = config.memory_content or ("both" if same else "test")
     config = dataclasses.replace(config, split=config.split or "test", memory_content=content)
     if config.model is not None:
-        opened = open_subwords(config, device, file, whole=split == ALL, held=held)
+        opened = open_subwords(config, device, files, whole=split == ALL, held=held)
     else:
-        opened = _open_words(config, device, file, provenance, whole=split == ALL)
+        opened = _open_words(config, device, files, provenance, whole=split == ALL)
     return Scenario(
         kind="intra-domain" if same else "cross-domain",
         source=name,
@@ -90,8 +91,8 @@ def open_scenario(
         config=config,
         device=device,
         split=split,
-        part=_part(target, split),
-        documents=_documents(config, opened.stream, target),
+        part=PARTS[split] if files else f"the {split} split",
+        documents=_documents(config, opened.stream, target, files, split),
         **opened._asdict(),
     )
 
@@ -99,7 +100,7 @@ def open_scenario(
 def _open_words(
     config: ScenarioConfig,
     device: torch.device,
-    file: Path | None,
+    files: tuple[Path, ...],
     provenance: dict[str, Any],
     *,
     whole: bool,
@@ -117,10 +118,10 @@ def _open_words(
         dictionary, policy = _checkpoint_dictionary(config.checkpoint, policy)
     if train is not None and source == target:
         read = train
-    elif file is None:
+    elif not files:
         read = prepared_corpus(target, policy)
     else:
-        read = _text(config, file, policy, train, dictionary, whole=whole)
+        read = _text(config, target, files, policy, train, dictionary, whole=whole)
     if config.checkpoint is not None:
         model = open_model(config.checkpoint, dictionary.hash(), device)
     else:
@@ -133,7 +134,7 @@ def _open_words(
     complete = config.max_tokens is None or config.max_tokens >= total
     if not complete:
         stream = dataclasses.replace(stream, ids=stream.ids[: config.max_tokens])
-        text = resolve(target) if file is None else foreign_text(file, read.tokenizer(), whole=whole)
+        text = foreign_text(target, files, read.tokenizer(), whole=whole) if files else resolve(target)
         if text.prepared is None:
             beginning = measure_beginning(text, split, len(stream), policy, dictionary, read.dictionary)
             stream = dataclasses.replace(
@@ -170,28 +171,21 @@ def _open_words(
     )
 
 
-def _documents(config: ScenarioConfig, stream: EvaluationStream, target: str) -> list[Document]:
+def _documents(
+    config: ScenarioConfig, stream: EvaluationStream, target: str, files: tuple[Path, ...], split: str
+) -> list[Document]:
     """Return the documents of what is read where it is read in several parts."""
     if config.streams == 1:
         return []
-    source = None if _own_file(target) else resolve(target).sources.get(config.split or "test")
-    return documents_of(stream, source)
-
-
-def _own_file(target: str) -> Path | None:
-    """Return the path of a target that is a single text of the user's own."""
-    path = Path(target.removeprefix("text:"))
-    return path if target.startswith("text:") and not path.is_dir() else None
-
-
-def _part(target: str, split: str) -> str:
-    """Return in words which part of a target is read."""
-    return PARTS[split] if _own_file(target) else f"the {split} split"
+    if split == ALL:
+        return documents_of(stream, FileLines(files))
+    return documents_of(stream, contiguous(files)[split] if files else resolve(target).sources.get(split))
 
 
 def _text(
     config: ScenarioConfig,
-    file: Path,
+    target: str,
+    files: tuple[Path, ...],
     policy: Normalization,
     train: PreparedCorpus | None,
     dictionary: Dictionary,
@@ -199,8 +193,8 @@ def _text(
     whole: bool,
 ) -> PreparedCorpus:
     """Return a text of the user's own, in tokens like those of the model's text."""
-    if not file.is_file():
-        raise UserError(f"{file} {lack(file)}; name a UTF-8 text file")
+    if not files[0].is_file():
+        raise UserError(f"{files[0]} {lack(files[0])}; name a UTF-8 text file")
     if train is not None:
         own = train.tokenizer()
     else:
@@ -208,10 +202,11 @@ def _text(
         own = load_tokenizer(
             trained_on(config.checkpoint).get("tokenizer", {"name": "whitespace"}), config.checkpoint
         )
-    lines = (normalize(line, policy) for line in islice(FileLines((file,)).lines(), SAMPLE))
-    tokenizer = fitting(lines, own, dictionary.__contains__, config.tokenizer, name=str(file))
-    corpus = foreign_text(file, tokenizer, whole=whole)
-    key = f"{sha256(file)[:16]}-{hash_of(tokenizer.spec())}-{policy}{'' if whole else '-split'}"
+    lines = (normalize(line, policy) for line in islice(FileLines(files).lines(), SAMPLE))
+    path = target.removeprefix("text:")
+    tokenizer = fitting(lines, own, dictionary.__contains__, config.tokenizer, name=path)
+    corpus = foreign_text(target, files, tokenizer, whole=whole)
+    key = f"{FileLines(files).sha256()[:16]}-{hash_of(tokenizer.spec())}-{policy}{'' if whole else '-split'}"
     return prepare(corpus, normalization=policy, destdir=cache_dir() / "corpora" / f"text-{key}")
 
 

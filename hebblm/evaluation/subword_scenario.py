@@ -43,7 +43,7 @@ class Opened(NamedTuple):
 def open_subwords(
     config: ScenarioConfig,
     device: torch.device,
-    file: Path | None,
+    files: tuple[Path, ...],
     *,
     whole: bool,
     held: tuple[HuggingFaceModel, Subwords] | None,
@@ -53,8 +53,8 @@ def open_subwords(
     Args:
         config: what is asked for, completed.
         device: where to compute.
-        file: the text where it is a single file of the user's own.
-        whole: whether such a file is read from beginning to end.
+        files: the text where it is the user's own and has no splits; nothing for any other.
+        whole: whether such a text is read from beginning to end.
         held: a model that is open already, with its pieces.
 
     Raises:
@@ -90,7 +90,7 @@ def open_subwords(
         subwords = plain
     else:
         subwords = Subwords(tokenizer, rows, train.piece_counts("train").tolist())
-    text = resolve(target) if file is None else foreign_text(file, WhitespaceTokenizer(), whole=whole)
+    text = foreign_text(target, files, WhitespaceTokenizer(), whole=whole) if files else resolve(target)
     read = SubwordCorpus(text, subwords, policy)
     stream = encode_subwords(read, config.split or "test", config.max_tokens, train)
     hashes = {target: text.provenance.get("sha256", {})}

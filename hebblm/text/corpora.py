@@ -15,7 +15,7 @@ from hebblm.text.download import data_dirs as default_data_dirs
 from hebblm.text.download import locate
 from hebblm.text.hub import hub_sources
 from hebblm.text.manifest import SPLITS, CorpusEntry, load_manifest
-from hebblm.text.plain import plain_sources
+from hebblm.text.plain import contiguous, plain_sources
 from hebblm.text.sources import FileLines, LineSource
 from hebblm.text.tokenizers import Tokenizer, WhitespaceTokenizer
 
@@ -138,26 +138,28 @@ def text_corpus(
     return _corpus(f"text:{path}", sources, {"kind": "text", "files": files}, tokenizer=tokenizer)
 
 
-def foreign_text(path: Path, tokenizer: Tokenizer, *, whole: bool) -> Corpus:
-    """Return one file as a corpus that is only read: all of its words are in the dictionary.
+def foreign_text(name: str, files: tuple[Path, ...], tokenizer: Tokenizer, *, whole: bool) -> Corpus:
+    """Return files as a corpus that is only read: all of its words are in the dictionary.
 
     Args:
-        path: a UTF-8 text file.
+        name: of the corpus.
+        files: UTF-8 text, in order.
         tokenizer: how to tokenise it.
-        whole: every split is the whole file; otherwise ``valid`` and ``test`` are its last two tenths.
+        whole: every split is all of it; otherwise ``valid`` and ``test`` are its last two tenths.
 
     Raises:
-        UserError: the file is missing or empty, or has too few lines to split.
+        UserError: a file is missing, all of them are empty, or they have too few lines to split.
     """
-    if not path.is_file():
-        raise UserError(f"{path} {lack(path)}; name a UTF-8 text file")
-    if path.stat().st_size == 0:
-        raise UserError(f"{path} is empty; put text into it")
-    source = FileLines((path,))
+    for file in files:
+        if not file.is_file():
+            raise UserError(f"{file} {lack(file)}; name a UTF-8 text file")
+    if not any(file.stat().st_size for file in files):
+        raise UserError(f"{name.removeprefix('text:')} is empty; put text into it")
+    source = FileLines(files)
     splits: dict[str, LineSource] = dict.fromkeys(SPLITS, source)
     if not whole:
-        splits = {**plain_sources(path, {})[0], "train": source}
-    return _corpus(f"text:{path}", splits, {"kind": "text"}, tokenizer=tokenizer)
+        splits = {**contiguous(files), "train": source}
+    return _corpus(name, splits, {"kind": "text"}, tokenizer=tokenizer)
 
 
 def _corpus(

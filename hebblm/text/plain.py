@@ -30,7 +30,7 @@ def plain_sources(path: Path, names: Mapping[str, str]) -> tuple[dict[str, LineS
             raise UserError(
                 f"{path} is one file, so {', '.join(names)} cannot be named within it; name a folder"
             )
-        return _contiguous((path,)), {path.name: sha256(path)}
+        return contiguous((path,)), {path.name: sha256(path)}
     chosen = {split: path / names.get(split, f"{split}.txt") for split in SPLITS}
     present = [split for split, file in chosen.items() if file.is_file()]
     if names or present:
@@ -42,13 +42,35 @@ def plain_sources(path: Path, names: Mapping[str, str]) -> tuple[dict[str, LineS
                 raise UserError(f"{file} is empty; put text into it")
         hashes = {file.name: sha256(file) for file in chosen.values()}
         return {split: FileLines((file,)) for split, file in chosen.items()}, hashes
+    files = texts_below(path)
+    return contiguous(files), {str(file.relative_to(path)): sha256(file) for file in files}
+
+
+def own_texts(target: str) -> tuple[Path, ...]:
+    """Return the files of a target ``text:PATH`` that names no splits; nothing for any other.
+
+    Raises:
+        UserError: a folder without a ``.txt`` file.
+    """
+    path = Path(target.removeprefix("text:"))
+    if not target.startswith("text:") or any((path / f"{split}.txt").is_file() for split in SPLITS):
+        return ()
+    return texts_below(path) if path.is_dir() else (path,)
+
+
+def texts_below(path: Path) -> tuple[Path, ...]:
+    """Return the ``.txt`` files below a folder, by name.
+
+    Raises:
+        UserError: there is none.
+    """
     files = tuple(sorted(file for file in path.rglob("*.txt") if file.is_file()))
     if not files:
         raise UserError(f"{path} holds no .txt file; name a text file or a folder with some")
-    return _contiguous(files), {str(file.relative_to(path)): sha256(file) for file in files}
+    return files
 
 
-def _contiguous(files: tuple[Path, ...]) -> dict[str, LineSource]:
+def contiguous(files: tuple[Path, ...]) -> dict[str, LineSource]:
     """Split the lines of all files, in order, into 80 % train, 10 % valid, 10 % test."""
     total = count_lines(files)
     if total == 0:

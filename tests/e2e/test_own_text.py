@@ -244,10 +244,18 @@ def test_results_are_reported_side_by_side(intra: Path, tmp_path: Path) -> None:
     assert list((tmp_path / "two").glob("*.md"))
 
 
-def test_a_text_has_two_names_and_one_reading(
+def test_a_text_has_several_names_and_one_reading(
     world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    named = {"text": ["--text", str(world.other)], "target": ["--target", f"text:{world.other}"]}
+    folder, lines = tmp_path / "folder", world.other.read_text().splitlines(keepends=True)
+    folder.mkdir()
+    (folder / "1.txt").write_text("".join(lines[:40]))
+    (folder / "2.txt").write_text("".join(lines[40:]))
+    named = {
+        "text": ["--text", str(world.other)],
+        "target": ["--target", f"text:{world.other}"],
+        "folder": ["--target", f"text:{folder}"],
+    }
     for split, part, share in (
         ([], "the whole text", 1.0),
         (["--split", "test"], "the last tenth of its lines", 0.1),
@@ -266,8 +274,7 @@ def test_a_text_has_two_names_and_one_reading(
             assert scenario["unk_tokens"] == 0
             assert scenario["oov_tokens"] > 0
             found.append((scenario["tokens"], read(out)["methods"]["lstm"]["nll"]))
-        assert found[0] == found[1]
-        lines = world.other.read_text().splitlines()
+        assert found[0] == found[1] == found[2]
         words = sum(len(line.split()) + 1 for line in lines[round(len(lines) * (1 - share)) :])
         assert found[0][0] == words
 
