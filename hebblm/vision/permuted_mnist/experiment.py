@@ -18,9 +18,9 @@ from hebblm.vision.permuted_mnist.settings import PermutedSettings
 from hebblm.vision.permuted_mnist.tasks import Draw, TaskStream
 from hebblm.vision.permuted_mnist.tuning import Tried, held_out_scores, tune_adaptation
 from hebblm.vision.permuted_mnist.work import Work, work
+from hebblm.vision.result import best
 from hebblm.vision.seeds import check_seeds, divided
 from hebblm.vision.setup import Setup
-from hebblm.vision.tuning import best
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from hebblm.vision.permuted_mnist.measure import adapted, memory_of
 from hebblm.vision.permuted_mnist.mlp import MLP
 from hebblm.vision.permuted_mnist.recall import Stored
 from hebblm.vision.permuted_mnist.tasks import TaskStream
-from hebblm.vision.tuning import best
+from hebblm.vision.result import best
 
 Tried = dict[str, list[dict[str, float]]]
 """By method, every point with its ``accuracy`` and ``loss`` in nats on held-out samples."""
