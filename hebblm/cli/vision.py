@@ -23,8 +23,8 @@ from hebblm.progress import say
 from hebblm.provenance import command_line, provenance
 from hebblm.ranks import current, leads, opened, size
 from hebblm.text.download import cache_dir, data_dirs
-from hebblm.vision.new_classes.scales import SCALES as CLASS_SCALES
-from hebblm.vision.new_classes.scales import paper_values
+from hebblm.vision.new_classes.settings import SCALES as CLASS_SCALES
+from hebblm.vision.new_classes.settings import paper_values
 from hebblm.vision.permuted_mnist.settings import PAPER, SCALES
 from hebblm.vision.seeds import check_seeds
 from hebblm.vision.settings import Scale

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from hebblm.report import paper
 from hebblm.report.methods import name_of
 from hebblm.report.table import Cell, Column, Table
-from hebblm.vision.new_classes.scales import family_of
+from hebblm.vision.new_classes.settings import family_of
 from hebblm.vision.new_classes.top1 import KEYS
 
 _TITLES = {"new": "New", "old": "Old", "overall": "Overall"}
