@@ -21,8 +21,8 @@ from hebblm.vision.new_classes.setup import ClassSetup, Outcome, SeedRun, old_me
 from hebblm.vision.new_classes.split import predicted_order
 from hebblm.vision.new_classes.stream import load_blocks, save_blocks, stream
 from hebblm.vision.new_classes.tuning import Learnt, Point, Tuned, tuned
-from hebblm.vision.progress import stage
 from hebblm.vision.seeds import divided
+from hebblm.vision.setup import stage
 from hebblm.vision.state import load_state, save_state
 
 

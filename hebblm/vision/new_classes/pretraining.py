@@ -23,8 +23,8 @@ from hebblm.vision.new_classes.learning import batches, features_of, learn_epoch
 from hebblm.vision.new_classes.pictures import Pictures, statistics
 from hebblm.vision.new_classes.settings import ClassSettings, PretrainingSettings
 from hebblm.vision.new_classes.split import Split, split
-from hebblm.vision.progress import stage
 from hebblm.vision.seeds import generator
+from hebblm.vision.setup import stage
 from hebblm.vision.state import load_state, load_tensors, save_state, write_tensors
 
 FOLDER = "vision"

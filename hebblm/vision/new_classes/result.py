@@ -24,7 +24,6 @@ from typing import Any
 from hebblm.vision.new_classes.methods import values_of
 from hebblm.vision.new_classes.online import points
 from hebblm.vision.new_classes.setup import ClassSetup, Outcome, SeedRun
-from hebblm.vision.new_classes.timing import Times, median_of
 from hebblm.vision.new_classes.top1 import along, over_seeds, top1
 from hebblm.vision.result import write_predictions
 
@@ -50,22 +49,6 @@ def outcome_of(experiment: str, outcome: Outcome, setup: ClassSetup) -> dict[str
     if experiment == "sensitivity":
         document["grid"] = {name: dict(point) for name, point in points(setup.settings.sensitivity).items()}
     return document
-
-
-def times_of(times: Times, setup: ClassSetup) -> dict[str, Any]:
-    """Return what the result says of the comparison of times."""
-    return {
-        "tuning": {str(setup.settings.old_classes): times.tuning},
-        "seeds": [{"seed": setup.seeds[0], "pretraining": dict(times.pretraining)}],
-        "methods": {
-            name: {
-                "hyperparameters": values_of(name, times.values),
-                "seconds": median_of(seconds),
-                "ratio": median_of(times.ratios(name)),
-            }
-            for name, seconds in times.seconds.items()
-        },
-    }
 
 
 def _write_run(experiment: str, run: SeedRun, folder: Path) -> dict[str, Any]:

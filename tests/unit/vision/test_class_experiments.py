@@ -237,11 +237,12 @@ def test_times_are_ratios_within_a_round(tmp_path: Path, monkeypatch: pytest.Mon
             run_timing(own)
     first = json.loads(next(own.state.glob("timing-*.json")).read_text())
     del first[SEAL]
-    times = run_timing(own)
-    assert {name: rounds[:1] for name, rounds in times.seconds.items()} == first
-    assert {len(rounds) for rounds in times.seconds.values()} == {2}
-    assert times.ratios("parametric") == [1.0, 1.0]
-    assert times.ratios("hebb")[1] == times.seconds["hebb"][1] / times.seconds["parametric"][1]
+    methods = run_timing(own)["methods"]
+    seconds = {name: item["seconds"]["rounds"] for name, item in methods.items()}
+    assert {name: rounds[:1] for name, rounds in seconds.items()} == first
+    assert {len(rounds) for rounds in seconds.values()} == {2}
+    assert methods["parametric"]["ratio"]["rounds"] == [1.0, 1.0]
+    assert methods["hebb"]["ratio"]["rounds"][1] == seconds["hebb"][1] / seconds["parametric"][1]
 
 
 @pytest.mark.parametrize(
