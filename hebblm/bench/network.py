@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from hebblm.bench import naive
-from hebblm.bench.accuracy import EPS
+from hebblm.bench.adapt_cost import EPS
 from hebblm.bench.configs import AdaptConfig
 from hebblm.bench.record import Rounds, Row
 from hebblm.bench.timing import stopwatch

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from hebblm.bench import network
-from hebblm.bench.accuracy import EPS
+from hebblm.bench.adapt_cost import EPS
 from hebblm.bench.configs import AdaptConfig
 from hebblm.bench.network import Pictures, network_rows
 from hebblm.bench.record import Rounds
