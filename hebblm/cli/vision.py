@@ -182,8 +182,7 @@ def _run(
 def _dataset(config: VisionConfig) -> ImageDataset:
     """Return the digits at the smallest scale, a real data set otherwise."""
     from hebblm.vision.data.cifar import load_cifar100
-    from hebblm.vision.data.digits import load_digits
-    from hebblm.vision.data.hub import CIFAR100, MNIST, load_hub
+    from hebblm.vision.data.hub import CIFAR100, MNIST, load_digits, load_hub
     from hebblm.vision.data.mnist import load_mnist
 
     if config.scale == "smoke":

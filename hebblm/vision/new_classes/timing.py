@@ -9,12 +9,11 @@ from typing import Any
 from hebblm.adapt.work import clock_of
 from hebblm.files import read_json, write_json
 from hebblm.vision.new_classes.methods import METHODS, methods_of, values_of
-from hebblm.vision.new_classes.online import online_values
+from hebblm.vision.new_classes.online import online_values, stream
 from hebblm.vision.new_classes.pretraining import Pretrained
 from hebblm.vision.new_classes.reading import Remembered, read
 from hebblm.vision.new_classes.setup import ClassSetup, old_memory
 from hebblm.vision.new_classes.split import predicted_order
-from hebblm.vision.new_classes.stream import stream
 from hebblm.vision.new_classes.tuning import Point
 from hebblm.vision.setup import stage
 

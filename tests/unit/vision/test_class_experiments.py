@@ -17,11 +17,10 @@ from hebblm.vision.new_classes import incremental, online, pretraining
 from hebblm.vision.new_classes import setup as set_up
 from hebblm.vision.new_classes import timing as timing_module
 from hebblm.vision.new_classes.incremental import run_incremental
-from hebblm.vision.new_classes.online import run_online
+from hebblm.vision.new_classes.online import run_online, stream
+from hebblm.vision.new_classes.result import along, over_seeds, top1
 from hebblm.vision.new_classes.setup import ClassSetup, Outcome
-from hebblm.vision.new_classes.stream import stream
 from hebblm.vision.new_classes.timing import run_timing
-from hebblm.vision.new_classes.top1 import along, over_seeds, top1
 
 from .class_samples import TINY, setup
 from .samples import after
