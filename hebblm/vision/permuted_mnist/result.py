@@ -30,14 +30,12 @@ def outcome_of(outcome: PermutedOutcome, setup: Setup[PermutedSettings]) -> dict
 
 def _write_seed(outcome: SeedOutcome, folder: Path) -> dict[str, Any]:
     """Write a seed's permutations, samples, labels and predictions; return what the result says of them."""
-    path = folder / f"seed-{outcome.seed}.safetensors"
-    header = {"experiment": EXPERIMENT, "seed": str(outcome.seed)}
-    drawn = vars(outcome.drawn)
+    seed, drawn = outcome.stream.seed, vars(outcome.stream.drawn)
+    path, header = folder / f"seed-{seed}.safetensors", {"experiment": EXPERIMENT, "seed": str(seed)}
+    labels = outcome.stream.test_labels
     return {
-        "seed": outcome.seed,
-        **write_predictions(
-            path, header, drawn=drawn, labels=outcome.labels, predictions=outcome.predictions
-        ),
+        "seed": seed,
+        **write_predictions(path, header, drawn=drawn, labels=labels, predictions=outcome.predictions),
         "training_seconds": dict(outcome.training),
     }
 
@@ -45,7 +43,7 @@ def _write_seed(outcome: SeedOutcome, folder: Path) -> dict[str, Any]:
 def _tuning(outcome: PermutedOutcome, settings: PermutedSettings) -> dict[str, Any]:
     """Return how the hyper-parameters were chosen."""
     return {
-        "seed": outcome.seeds[0].seed,
+        "seed": outcome.seeds[0].stream.seed,
         "tasks": settings.tune_tasks,
         "held_out_samples_a_task": {"ewc": settings.held_out, "adaptation": settings.tune_samples},
         "tried": outcome.tried,
@@ -54,7 +52,7 @@ def _tuning(outcome: PermutedOutcome, settings: PermutedSettings) -> dict[str, A
 
 def _method(outcome: PermutedOutcome, name: str, settings: PermutedSettings) -> dict[str, Any]:
     """Return what the result says of a method: seed by seed, and over the seeds."""
-    results = [continual_result(seed.predictions[name], seed.labels) for seed in outcome.seeds]
+    results = [continual_result(seed.predictions[name], seed.stream.test_labels) for seed in outcome.seeds]
     curves = zip(*(result.curve for result in results), strict=True)
     return {
         "hyperparameters": _hyperparameters(outcome, name, settings),
@@ -62,7 +60,7 @@ def _method(outcome: PermutedOutcome, name: str, settings: PermutedSettings) -> 
         "curve": [spread(values) for values in curves],
         "seeds": [
             {
-                "seed": seed.seed,
+                "seed": seed.stream.seed,
                 **{key: getattr(result, key) for key in SUMMARIES},
                 "accuracy": [list(row) for row in result.accuracy],
                 "seconds": seed.totals[name]["seconds"],
