@@ -299,7 +299,10 @@ one pre-training is meant to take 20 to 25 minutes; one cycle of the learning ra
 the paper's phases. ``paper``: its sizes, for a GPU."""
 
 _FAMILIES = {"resnet50": "ResnetV1", "densenet": "Densenet", "mobilenetv2": "MobilenetV2"}
-# Table "cifar_parameter": Lr; theta, gamma; lambda, steps; beta, eta.
+_ADAPTED = (
+    "mixture_theta", "mixture_gamma", "mbpa_lambda", "mbpa_steps", "hebb_beta", "hebb_eta", "hebb_constant",
+)  # fmt: skip
+# Table "cifar_parameter": Lr, and the values of _ADAPTED but the last.
 _OPTIMA = {
     ("increment", "ResnetV1"): ("5e-4", "1", "0.1", "1e-3", "5", "0.6", "1.5"),
     ("increment", "Densenet"): ("1e-3", "1", "0.05", "1e-3", "10", "0.5", "0.5"),
@@ -331,14 +334,6 @@ def paper_values(backbone: str, experiment: str) -> dict[str, str]:
             f"the paper has no hyper-parameters for backbone {backbone!r}; use --hyperparameters tuned"
         )
     section = "increment" if experiment == "incremental" else "online"
-    lr, theta, gamma, mbpa_lr, steps, beta, eta = _OPTIMA[section, family]
-    return {
-        f"{section}.lr": lr,
-        "adaptation.mixture_theta": theta,
-        "adaptation.mixture_gamma": gamma,
-        "adaptation.mbpa_lambda": mbpa_lr,
-        "adaptation.mbpa_steps": steps,
-        "adaptation.hebb_beta": beta,
-        "adaptation.hebb_eta": eta,
-        "adaptation.hebb_constant": CONSTANT,
-    }
+    lr, *values = _OPTIMA[section, family]
+    own = zip(_ADAPTED, (*values, CONSTANT), strict=True)
+    return {f"{section}.lr": lr, **{f"adaptation.{name}": value for name, value in own}}
