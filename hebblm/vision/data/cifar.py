@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import lzma
-import pickle
 import tarfile
 import zlib
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ import torch
 from hebblm.errors import UserError, unreadable
 from hebblm.vision.data.fetch import checked, find
 from hebblm.vision.data.images import ImageDataset, Images, check_labels
+from hebblm.vision.data.pickled import parse_pickle
 
 FOLDER = "cifar-100"
 BINARY = {"cifar-100-binary/train.bin": "train", "cifar-100-binary/test.bin": "test"}
@@ -70,7 +70,10 @@ def load_cifar100(folders: Sequence[Path], downloads: Path | None = None) -> Ima
                 stream = archive.extractfile(member)
                 assert stream is not None  # a regular file always has one
                 data, source = stream.read(), f"{path}: {member.name}"
-                parts[part] = parse_pickle(data) if members is PICKLED else parse_records(data, source)
+                if members is PICKLED:
+                    parts[part] = parse_pickle(data, source, SHAPE, (CLASSES, SUPERCLASSES))
+                else:
+                    parts[part] = parse_records(data, source)
             while archive.fileobj is not None and archive.fileobj.read(1 << 20):
                 pass  # to the end, where the checksum of the archive is compared
     except (tarfile.TarError, lzma.LZMAError, gzip.BadGzipFile, EOFError, zlib.error) as error:
@@ -105,13 +108,3 @@ def parse_records(data: bytes, source: str) -> Images:
     check_labels(records[:, 0].to(torch.int64), SUPERCLASSES, source)
     check_labels(labels, CLASSES, source)
     return Images(records[:, 2:].reshape(-1, *SHAPE), labels)
-
-
-def parse_pickle(data: bytes) -> Images:
-    """Return the pictures (N, 3, 32, 32) and fine labels of a member of the official archive of pickles.
-
-    Opening a pickle can run anything: no bytes may come here but those whose sha256 is the known one.
-    """
-    found = pickle.loads(data, encoding="bytes")
-    pixels = torch.from_numpy(found[b"data"].copy()).reshape(-1, *SHAPE)
-    return Images(pixels, torch.tensor(found[b"fine_labels"], dtype=torch.int64))

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import os
 import pickle
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -77,6 +79,46 @@ def test_reads_what_python_2_wrote(tmp_path: Path) -> None:
     found = load_cifar100([tmp_path]).train
     assert found.labels.tolist() == [5]
     assert found.pixels[0, 0, 0, :3].tolist() == [0, 1, 2]
+
+
+class Foreign:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.folder),)
+
+
+def test_runs_nothing(tmp_path: Path) -> None:
+    write(tmp_path, pickle.dumps(content(fine_labels=Foreign(tmp_path / "made")), protocol=2))
+    with pytest.raises(UserError, match=r"train is no pickle of CIFAR-100 \(it asks for posix.mkdir"):
+        load_cifar100([tmp_path])
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b"", "no pickle of CIFAR-100"),
+        (b"<html>", "no pickle of CIFAR-100"),
+        (pickle.dumps(content())[:-40], "no pickle of CIFAR-100"),
+        (pickle.dumps([1]), "has no data, fine_labels, coarse_labels"),
+        (pickle.dumps({b"data": b""}), "has no data, fine_labels, coarse_labels"),
+        (pickle.dumps(content(data=np.zeros((2, 3071), np.uint8))), "no pictures of 3,072 bytes"),
+        (pickle.dumps(content(data=np.zeros((2, 3072)))), "no pictures of 3,072 bytes"),
+        (pickle.dumps(content(fine_labels=[1])), "2 pictures and 1 fine_labels"),
+        (pickle.dumps(content(fine_labels=[1, 100])), "label 100 at 1"),
+        (pickle.dumps(content(fine_labels=[1, 1.5])), "fine_labels is no list of whole numbers"),
+        (pickle.dumps(content(coarse_labels=[1, 20])), "label 20 at 1"),
+    ],
+)
+def test_refuses_in_one_line(data: bytes, told: str, tmp_path: Path) -> None:
+    path = write(tmp_path, data)
+    with pytest.raises(UserError) as caught:
+        load_cifar100([tmp_path])
+    assert told in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_refuses_an_archive_without_a_part(tmp_path: Path) -> None:
