@@ -11,8 +11,7 @@ from torch import Tensor
 from hebblm.adapt import functional as F
 from hebblm.adapt.functional.losses import mixture_losses
 from hebblm.bench import naive
-from hebblm.bench.accuracy import mbpa_options
-from hebblm.bench.adapt_cost import BETA, ETA, adaptation_row
+from hebblm.bench.adapt_cost import BETA, ETA, adaptation_row, mbpa_options
 from hebblm.bench.configs import HEADS, AdaptConfig
 from hebblm.bench.machine import peak_resident_bytes
 from hebblm.bench.network import network_rows

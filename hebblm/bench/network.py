@@ -9,14 +9,15 @@ import torch
 from torch import Tensor
 
 from hebblm.bench import naive
-from hebblm.bench.accuracy import EPS
+from hebblm.bench.adapt_cost import EPS
 from hebblm.bench.configs import AdaptConfig
 from hebblm.bench.record import Rounds, Row
 from hebblm.bench.timing import stopwatch
 from hebblm.memory import FlatMemory
-from hebblm.vision.permuted_mnist.adaptation import NetworkProblem, Rate, adapt
+from hebblm.vision.permuted_mnist.adaptation import NetworkProblem, adapt
 from hebblm.vision.permuted_mnist.mlp import MLP
 from hebblm.vision.permuted_mnist.recall import Stored, recall
+from hebblm.vision.settings import Rate
 
 PIXELS, CLASSES = 784, 10  # of permuted MNIST
 RATE = 1.0

@@ -57,9 +57,6 @@ class SyntheticSource:
         classes: V.
         seed: of everything.
         device: where the tensors live.
-
-    Raises:
-        UserError: a size below 1.
     """
 
     CENTRES = 64
@@ -72,9 +69,6 @@ class SyntheticSource:
     POOL = 256  # labels drawn for each centre
 
     def __init__(self, dim: int, classes: int, *, seed: int, device: torch.device) -> None:
-        for name, value in (("dim", dim), ("vocabulary", classes)):
-            if value < 1:
-                raise UserError(f"{name} = {value} must be at least 1")
         self.dim, self.classes, self.seed, self.device = dim, classes, seed, device
         draw = torch.Generator().manual_seed(seed)
         spectrum = (torch.arange(dim) + 8.0) ** -1.5

@@ -23,8 +23,8 @@ from hebblm.progress import say
 from hebblm.provenance import command_line, provenance
 from hebblm.ranks import current, leads, opened, size
 from hebblm.text.download import cache_dir, data_dirs
-from hebblm.vision.new_classes.scales import SCALES as CLASS_SCALES
-from hebblm.vision.new_classes.scales import paper_values
+from hebblm.vision.new_classes.settings import SCALES as CLASS_SCALES
+from hebblm.vision.new_classes.settings import paper_values
 from hebblm.vision.permuted_mnist.settings import PAPER, SCALES
 from hebblm.vision.seeds import check_seeds
 from hebblm.vision.settings import Scale
@@ -182,8 +182,7 @@ def _run(
 def _dataset(config: VisionConfig) -> ImageDataset:
     """Return the digits at the smallest scale, a real data set otherwise."""
     from hebblm.vision.data.cifar import load_cifar100
-    from hebblm.vision.data.digits import load_digits
-    from hebblm.vision.data.hub import CIFAR100, MNIST, load_hub
+    from hebblm.vision.data.hub import CIFAR100, MNIST, load_digits, load_hub
     from hebblm.vision.data.mnist import load_mnist
 
     if config.scale == "smoke":

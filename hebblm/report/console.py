@@ -44,7 +44,7 @@ def fitting(table: Table, width: int) -> list[Table]:
         width: in columns of text.
     """
     groups = groups_that_fit(least_widths(table), width)
-    parts = [
+    return [
         replace(
             table,
             title=table.title if at == 0 else f"{table.title} (continued)",
@@ -54,7 +54,6 @@ def fitting(table: Table, width: int) -> list[Table]:
         )
         for at, group in enumerate(groups)
     ]
-    return parts
 
 
 def groups_that_fit(widths: Sequence[int], width: int) -> list[list[int]]:

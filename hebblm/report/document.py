@@ -106,7 +106,11 @@ def write_report(
         write_bytes(directory / f"{name}.{kind}", drawn[name, kind]) for kind in linked for name in made
     ]
     pictures = [
-        (f"{name}.{linked[0]}" if linked else "", _CAPTIONS[name], _embedded(drawn.get((name, "png"))))
+        (
+            f"{name}.{linked[0]}" if linked else "",
+            _CAPTIONS[name],
+            b64encode(drawn.get((name, "png"), b"")).decode(),
+        )
         for name in made
     ]
     first = int("occurrences" in made)
@@ -190,11 +194,6 @@ def _write_pages(stem: Path, formats: Sequence[str], **content: Any) -> list[Pat
         for suffix, pages in (("md", MARKDOWN), ("html", HTML))
         if suffix in formats
     ]
-
-
-def _embedded(picture: bytes | None) -> str:
-    """Return a picture as a page embeds it; nothing where no page does."""
-    return "" if picture is None else b64encode(picture).decode()
 
 
 def _write_data(

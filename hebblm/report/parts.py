@@ -1,9 +1,9 @@
-"""The parts of a stream: by training count, by occurrence of new words; their losses and what is gained on them."""
+"""The parts of a stream, by training count and by occurrence of new words, and their losses."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hebblm.errors import UserError
-from hebblm.report.gains import Bootstrap, Gain, Losses, bootstrap_gains
 from hebblm.report.result import FrequencyBucket
 
 DEFAULT_EDGES = (50, 100, 500)
@@ -85,9 +84,9 @@ def frequency_report(
     return bucket_means(nll, bucket_indices(train_counts, cuts), bucket_labels(cuts))
 
 
-def bucket_indices(train_counts: NDArray[np.integer], edges: Sequence[int]) -> NDArray[np.intp]:
-    """Return (T,) which of the ranges that ``edges`` cut each training count (T,) belongs to, from 0."""
-    return np.searchsorted(np.asarray(edges), train_counts, side="right")
+def bucket_indices(counts: NDArray[np.integer], edges: Sequence[int]) -> NDArray[np.intp]:
+    """Return (T,) which of the ranges that ``edges`` cut each count (T,) belongs to, from 0."""
+    return np.searchsorted(np.asarray(edges), counts, side="right")
 
 
 def bucket_means(
@@ -155,7 +154,7 @@ def occurrence_masks(seen: NDArray[np.integer], oov: NDArray[np.bool_]) -> list[
         seen: (T,) integer, occurrences so far.
         oov: (T,) bool, outside the source vocabulary.
     """
-    index = np.searchsorted(_EDGES, seen, side="right")  # (T,)
+    index = bucket_indices(seen, _EDGES)  # (T,)
     return [oov & (index == at) for at in range(len(OCCURRENCES))]
 
 
@@ -175,7 +174,7 @@ def occurrence_report(
     """
     if not oov.any():
         return []
-    return bucket_means(nll[oov], np.searchsorted(_EDGES, seen[oov], side="right"), OCCURRENCES)
+    return bucket_means(nll[oov], bucket_indices(seen[oov], _EDGES), OCCURRENCES)
 
 
 def stream_parts(
@@ -201,15 +200,3 @@ def stream_parts(
     if oov.any():
         parts |= dict(zip(OOV_BY_OCCURRENCE, occurrence_masks(seen, oov), strict=True))
     return parts
-
-
-def part_gains(
-    nll: Mapping[str, Losses],
-    train_counts: NDArray[np.integer] | None,
-    seen: NDArray[np.integer],
-    oov: NDArray[np.bool_],
-    edges: Sequence[int],
-    config: Bootstrap,
-) -> dict[str, tuple[Gain, ...]]:
-    """Return by method what it gains on every part; see :func:`stream_parts` and :func:`bootstrap_gains`."""
-    return bootstrap_gains(nll, stream_parts(train_counts, seen, oov, edges), config)

@@ -84,7 +84,7 @@ def frequency_figure(result: Result) -> Figure | None:
         figure = Figure(figsize=(8.4, 6.0 if base else 3.8), layout="constrained")
         axes = figure.subplots(2 if base else 1, 1, sharex=True, squeeze=False)[:, 0]
         level = {
-            method: [_optional_perplexity(losses.get(label)) for label in labels]
+            method: [None if (loss := losses.get(label)) is None else perplexity(loss) for label in labels]
             for method, losses in nll.items()
         }
         _grouped_bars(axes[0], level, styles)
@@ -310,8 +310,3 @@ def _gain_bars(axis: Axes, gains: Mapping[str, float | None], styles: Mapping[st
     span = (max(finite) - min(finite)) or 1.0
     axis.set_xlim(min(finite) - (0.32 * span if min(finite) < 0 else 0), max(finite) + 0.32 * span)
     axis.locator_params(axis="x", nbins=4)
-
-
-def _optional_perplexity(nll: float | None) -> float | None:
-    """Return the perplexity of a loss that may be missing."""
-    return None if nll is None else perplexity(nll)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hebblm.errors import UserError
-from hebblm.report.gains import Gain
+from hebblm.report.gains import Gain, bootstrap_gains
 from hebblm.report.logged import read_table
 from hebblm.report.methods import BASE, name_of, ordered
 from hebblm.report.parts import (
@@ -20,7 +20,7 @@ from hebblm.report.parts import (
     frequency_report,
     occurrence_report,
     occurrences_so_far,
-    part_gains,
+    stream_parts,
     validate_edges,
 )
 from hebblm.report.result import Result
@@ -182,14 +182,8 @@ def word_table(result: Result, tokens: TokenLosses, top: int = 15) -> Table | No
 
 def _gains(result: Result, tokens: TokenLosses, edges: Sequence[int]) -> dict[str, tuple[Gain, ...]]:
     """Return the gains of the result's methods, with the intervals that it was made with."""
-    return part_gains(
-        {name: tokens.nll[name] for name in result.methods},
-        tokens.train_counts,
-        occurrences_so_far(tokens.words),
-        tokens.oov,
-        edges,
-        result.bootstrap,
-    )
+    parts = stream_parts(tokens.train_counts, occurrences_so_far(tokens.words), tokens.oov, edges)
+    return bootstrap_gains({name: tokens.nll[name] for name in result.methods}, parts, result.bootstrap)
 
 
 def check_same_run(result: Result, tokens: TokenLosses) -> None:

@@ -55,7 +55,7 @@ def run_experiment(
     if not isinstance(setup, ClassSetup):
         body = partial(permuted_mnist.outcome_of, PermutedMnist(setup).run(), setup)
     elif experiment == TIMING:
-        body = partial(new_classes.times_of, run_timing(setup), setup)
+        body = partial(dict, run_timing(setup))
     elif experiment in OUTCOMES:
         body = partial(new_classes.outcome_of, experiment, OUTCOMES[experiment](setup), setup)
     else:

@@ -1,14 +1,17 @@
-"""Setup of every image experiment: data, settings, where to compute, where to keep."""
+"""Setup of every image experiment: data, settings, where to compute, where to keep, and the bars of its stages."""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
 import torch
 
+from hebblm.progress import bar
 from hebblm.vision.data.images import ImageDataset
 
 S = TypeVar("S")
@@ -43,3 +46,17 @@ class Setup(Generic[S]):
     def clear(self) -> None:
         """Remove the state of a run whose result is written."""
         shutil.rmtree(self.state, ignore_errors=True)
+
+
+@contextmanager
+def stage(description: str, total: int, *, done: int = 0) -> Iterator[Callable[[int], None]]:
+    """Show a bar while the block runs, and yield what advances it.
+
+    Args:
+        description: what is being done.
+        total: pictures that there are.
+        done: how many an interrupted run had finished; left out, because they say nothing about the speed.
+    """
+    with bar() as progress:
+        task = progress.add_task(description, total=total - done, unit="pictures")
+        yield lambda count: progress.advance(task, count)

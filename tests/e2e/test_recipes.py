@@ -18,7 +18,7 @@ from hebblm.cli.report import ReportConfig
 from hebblm.cli.tune import TuneConfig
 from hebblm.cli.vision import VisionConfig
 from hebblm.evaluation.hyperparameters import parse_settings
-from hebblm.vision.new_classes.scales import SCALES as CLASS_SCALES
+from hebblm.vision.new_classes.settings import SCALES as CLASS_SCALES
 from hebblm.vision.permuted_mnist.settings import PAPER
 from hebblm.vision.permuted_mnist.settings import SCALES as PERMUTED_SCALES
 from recipes.study.command import BookConfig

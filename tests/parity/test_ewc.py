@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from hebblm.vision.permuted_mnist import fisher as fisher_module
-from hebblm.vision.permuted_mnist.ewc import Penalty
-from hebblm.vision.permuted_mnist.fisher import FisherKind, fisher_diagonal
+from hebblm.vision.permuted_mnist import ewc as ewc_module
+from hebblm.vision.permuted_mnist.ewc import Penalty, fisher_diagonal
 from hebblm.vision.permuted_mnist.mlp import MLP
+from hebblm.vision.settings import FisherKind
 
 WIDTH, HIDDEN, CLASSES, SAMPLES = 6, 9, 4, 25
 
@@ -47,7 +47,7 @@ def looped(model: MLP, pixels: Tensor, labels: Tensor, kind: FisherKind) -> list
 def test_fisher_equals_a_loop_over_samples(
     kind: FisherKind, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fisher_module, "CHUNK", chunk)
+    monkeypatch.setattr(ewc_module, "CHUNK", chunk)
     model, (pixels, labels) = network(1), samples(2)
     found = fisher_diagonal(model, pixels, labels, kind=kind)
     for actual, expected in zip(found, looped(model, pixels, labels, kind), strict=True):

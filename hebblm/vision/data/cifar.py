@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from hebblm.errors import UserError, unreadable
-from hebblm.vision.data.fetch import Remote, checked, find
+from hebblm.vision.data.fetch import checked, find
 from hebblm.vision.data.images import ImageDataset, Images, check_labels
 from hebblm.vision.data.pickled import parse_pickle
 
@@ -32,11 +32,7 @@ KNOWN = {
     "cifar-100-python.tar.gz": "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
 }
 """The sha256 of each."""
-OFFICIAL = Remote(
-    f"{FOLDER}/cifar-100-binary.tar.gz",
-    ("https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",),
-    KNOWN["cifar-100-binary.tar.gz"],
-)
+OFFICIAL = "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz"
 CLASSES = 100
 SUPERCLASSES = 20
 SHAPE = (3, 32, 32)
@@ -57,7 +53,8 @@ def load_cifar100(folders: Sequence[Path], downloads: Path | None = None) -> Ima
         UserError: no archive, or one that is truncated, lacks a member, has records of another size, or of pickles one
             that is not the official one.
     """
-    path = find(folders, ARCHIVES, OFFICIAL, downloads, put="the archive")
+    names = tuple(ARCHIVES)
+    path = find(folders, FOLDER, names, downloads, urls=(OFFICIAL,), known=KNOWN[names[0]], put="the archive")
     members = ARCHIVES[path.name]
     found = checked(path, KNOWN[path.name], required=members is PICKLED)
     parts: dict[str, Images] = {}

@@ -2,42 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 from hebblm.download import download
 from hebblm.errors import UserError, unreadable
 from hebblm.files import sha256
 from hebblm.progress import say
-
-
-@dataclass(frozen=True, slots=True)
-class Remote:
-    """A file and where it can be had.
-
-    Args:
-        path: below a data folder, and below a mirror.
-        urls: tried in turn.
-        sha256: of its bytes.
-    """
-
-    path: str
-    urls: tuple[str, ...]
-    sha256: str
-
-
-def fetch(remote: Remote, folder: Path) -> Path:
-    """Download a file into a folder and return its path there.
-
-    Raises:
-        UserError: no address answers, or the bytes are others.
-    """
-    target = folder / remote.path
-    download(
-        target.name, target, place=remote.path, mirrored=remote.path, urls=remote.urls, sha256=remote.sha256
-    )
-    return target
 
 
 def checked(path: Path, known: str | None, *, required: bool = False) -> str:
@@ -63,26 +34,36 @@ def checked(path: Path, known: str | None, *, required: bool = False) -> str:
 
 
 def find(
-    folders: Sequence[Path], names: Iterable[str], remote: Remote, downloads: Path | None, *, put: str
+    folders: Sequence[Path],
+    place: str,
+    names: Sequence[str],
+    downloads: Path | None,
+    *,
+    urls: Sequence[str],
+    known: str,
+    put: str,
 ) -> Path:
-    """Return the first file that there is, downloaded where there is none.
+    """Return the first file that there is; where there is none, the first of the names is downloaded.
 
     Args:
-        folders: where to look, below each in the folder of ``remote.path``.
+        folders: where to look.
+        place: the folder below each of them.
         names: of the file, in the order of preference.
-        remote: what is downloaded.
         downloads: where to put it; None downloads nothing.
+        urls: of the first of the names, tried in turn.
+        known: sha256 of its bytes.
         put: what a user has to put there, in words.
 
     Raises:
         UserError: no such file, no address answers, or the bytes are others.
     """
-    place, names = Path(remote.path).parent, tuple(names)
     for folder in folders:
         for name in names:
             if (folder / place / name).is_file():
                 return folder / place / name
     if downloads is not None:
-        return fetch(remote, downloads)
+        path = f"{place}/{names[0]}"
+        download(names[0], downloads / path, place=path, mirrored=path, urls=urls, sha256=known)
+        return downloads / path
     places = ", ".join(str(folder / place) for folder in folders)
     raise UserError(f"no {names[0]} in {places}; put {put} into {place}/ below a folder named by HEBBLM_DATA")

@@ -1,4 +1,4 @@
-"""MNIST and CIFAR-100 as the Hugging Face hub has them."""
+"""Pictures that a library brings: MNIST and CIFAR-100 from the Hugging Face hub, the digits of scikit-learn."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ import torch
 
 from hebblm.errors import UserError
 from hebblm.vision.data.images import ImageDataset, Images, check_labels
+
+WHITE = 16  # of the digits
+TEST_SHARE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +86,21 @@ def _images(rows: Any, wanted: HubDataset, part: str) -> Images:
     labels = torch.tensor(rows[wanted.label][:], dtype=torch.int64)
     check_labels(labels, wanted.classes, source)
     return Images(pixels, labels)
+
+
+def load_digits() -> ImageDataset:
+    """Return the 1,797 digits; the last fifth is for testing."""
+    from sklearn import datasets  # takes a second to import, and no other scale needs it
+
+    found = datasets.load_digits()
+    pixels = torch.from_numpy(found.images).to(torch.uint8).unsqueeze(1)  # (N, 1, 8, 8)
+    labels = torch.from_numpy(found.target).to(torch.int64)
+    read = hashlib.sha256(pixels.numpy().tobytes() + labels.numpy().tobytes()).hexdigest()
+    begin = len(labels) - int(TEST_SHARE * len(labels))
+    return ImageDataset(
+        "scikit-learn's digits",
+        Images(pixels[:begin], labels[:begin], WHITE),
+        Images(pixels[begin:], labels[begin:], WHITE),
+        10,
+        {"pixels and labels": read},
+    )

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from hebblm.errors import UserError, unreadable
-from hebblm.vision.data.fetch import Remote, checked, find
+from hebblm.vision.data.fetch import checked, find
 from hebblm.vision.data.images import ImageDataset, Images, check_labels
 
 FOLDER = "mnist"
@@ -122,5 +122,5 @@ def _header(stream: BufferedIOBase, path: Path, dimensions: int) -> list[int]:
 
 def _found(folders: Sequence[Path], stem: str, downloads: Path | None) -> Path:
     """Return ``STEM.gz`` or ``STEM``, downloaded where there is none."""
-    remote = Remote(f"{FOLDER}/{stem}.gz", tuple(f"{server}/{stem}.gz" for server in SERVERS), SHA256[stem])
-    return find(folders, (f"{stem}.gz", stem), remote, downloads, put="MNIST's four files")
+    names, urls = (f"{stem}.gz", stem), [f"{server}/{stem}.gz" for server in SERVERS]
+    return find(folders, FOLDER, names, downloads, urls=urls, known=SHA256[stem], put="MNIST's four files")

@@ -11,8 +11,8 @@ from matplotlib.ticker import MaxNLocator
 
 from hebblm.report.methods import PLOTTED, Look, looks
 from hebblm.vision.curves import Line, draw
+from hebblm.vision.new_classes.result import KEYS
 from hebblm.vision.new_classes.tables import method_name, summaries
-from hebblm.vision.new_classes.top1 import KEYS
 
 _TITLES = {"new": "New classes", "old": "Old classes", "overall": "All classes"}
 _PARAMETRIC = Look(method_name("parametric"), "#555555")

@@ -23,8 +23,8 @@ from hebblm.vision.new_classes.reading import PictureBlock, Remembered, Snapshot
 from hebblm.vision.new_classes.setup import ClassSetup, Outcome, SeedRun
 from hebblm.vision.new_classes.split import increment, predicted_order
 from hebblm.vision.new_classes.tuning import Learnt, Point, tuned
-from hebblm.vision.progress import stage
 from hebblm.vision.seeds import divided, generator
+from hebblm.vision.setup import stage
 from hebblm.vision.state import load_state, save_state
 
 QUERIES = 100  # adapted at a time

@@ -23,8 +23,8 @@ from hebblm.vision.new_classes.learning import batches, features_of, learn_epoch
 from hebblm.vision.new_classes.pictures import Pictures, statistics
 from hebblm.vision.new_classes.settings import ClassSettings, PretrainingSettings
 from hebblm.vision.new_classes.split import Split, split
-from hebblm.vision.progress import stage
 from hebblm.vision.seeds import generator
+from hebblm.vision.setup import stage
 from hebblm.vision.state import load_state, load_tensors, save_state, write_tensors
 
 FOLDER = "vision"
@@ -129,20 +129,13 @@ def pretrained(
     if not folder.exists():
         with held(folder, f"the pre-training of {wanted.settings.backbone}"):
             if not folder.exists():  # another process may have ended it meanwhile
-                _make(wanted, folder, state, device, save_seconds)
+                tensors, record = _train(wanted, state, device, save_seconds)
+                with atomic_path(folder, directory=True) as temporary:
+                    write_tensors(temporary / MODEL_FILE, tensors, {"run": wanted.run})
+                    record["file_sha256"] = sha256(temporary / MODEL_FILE)
+                    write_json(temporary / RECORD_FILE, record, seal=True)
     state.unlink(missing_ok=True)
     return _load(wanted, folder, device)
-
-
-def _make(wanted: Pretraining, folder: Path, state: Path, device: torch.device, save_seconds: float) -> None:
-    """Train a network, or go on from its state, and write it."""
-    classifier, record = _train(wanted, state, device, save_seconds)
-    mean, deviation = statistics(wanted.dataset.train, wanted.parts.train)
-    tensors = {**classifier.state_dict(), "mean": mean, "deviation": deviation}
-    with atomic_path(folder, directory=True) as temporary:
-        write_tensors(temporary / MODEL_FILE, tensors, {"run": wanted.run})
-        record["file_sha256"] = sha256(temporary / MODEL_FILE)
-        write_json(temporary / RECORD_FILE, record, seal=True)
 
 
 def _load(wanted: Pretraining, folder: Path, device: torch.device) -> Pretrained:
@@ -160,8 +153,8 @@ def _load(wanted: Pretraining, folder: Path, device: torch.device) -> Pretrained
 
 def _train(
     wanted: Pretraining, path: Path, device: torch.device, save_seconds: float
-) -> tuple[Classifier, dict[str, Any]]:
-    """Train to the end, or go on after the last epoch that ``path`` has."""
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Train to the end, or go on after the last epoch that ``path`` has; return what is kept and its record."""
     settings, samples = wanted.settings.pretraining, wanted.parts.train
     mean, deviation = statistics(wanted.dataset.train, samples)
     pictures = Pictures.of(wanted.dataset.train, mean, deviation, device)
@@ -202,7 +195,7 @@ def _train(
                 save_state(path, tensors, {"run": wanted.run, "epochs": epoch + 1, "seconds": spent})
                 saved = time.perf_counter()
         seconds += time.perf_counter() - begin
-    return classifier, {
+    return {**classifier.state_dict(), "mean": mean, "deviation": deviation}, {
         "run": wanted.run,
         "backbone": wanted.settings.backbone,
         "precision": "bfloat16" if classifier.reduced else "float32",

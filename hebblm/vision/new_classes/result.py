@@ -18,15 +18,23 @@ a method has ``hyperparameters``, and ``seconds`` and ``ratio`` with ``median``,
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import torch
+from torch import Tensor
 
 from hebblm.vision.new_classes.methods import values_of
 from hebblm.vision.new_classes.online import points
 from hebblm.vision.new_classes.setup import ClassSetup, Outcome, SeedRun
-from hebblm.vision.new_classes.timing import Times, median_of
-from hebblm.vision.new_classes.top1 import along, over_seeds, top1
-from hebblm.vision.result import write_predictions
+from hebblm.vision.result import spread, write_predictions
+
+KEYS = ("new", "old", "overall")
+POINTS = 100  # of a curve
+
+Top1 = dict[str, float | None]
+"""Shares of right answers by ``new``, ``old`` and ``overall``; None where there is no such picture."""
 
 
 def outcome_of(experiment: str, outcome: Outcome, setup: ClassSetup) -> dict[str, Any]:
@@ -50,22 +58,6 @@ def outcome_of(experiment: str, outcome: Outcome, setup: ClassSetup) -> dict[str
     if experiment == "sensitivity":
         document["grid"] = {name: dict(point) for name, point in points(setup.settings.sensitivity).items()}
     return document
-
-
-def times_of(times: Times, setup: ClassSetup) -> dict[str, Any]:
-    """Return what the result says of the comparison of times."""
-    return {
-        "tuning": {str(setup.settings.old_classes): times.tuning},
-        "seeds": [{"seed": setup.seeds[0], "pretraining": dict(times.pretraining)}],
-        "methods": {
-            name: {
-                "hyperparameters": values_of(name, times.values),
-                "seconds": median_of(seconds),
-                "ratio": median_of(times.ratios(name)),
-            }
-            for name, seconds in times.seconds.items()
-        },
-    }
 
 
 def _write_run(experiment: str, run: SeedRun, folder: Path) -> dict[str, Any]:
@@ -103,3 +95,33 @@ def _curve(run: SeedRun, name: str, interval: int | None) -> list[dict[str, Any]
     if interval is not None:
         return along(made[0], run.labels, run.new, interval)
     return [{"at": at + 1, **top1(each, run.labels, run.new)} for at, each in enumerate(made)]
+
+
+def top1(classes: Tensor, labels: Tensor, new: Tensor) -> Top1:
+    """Return the accuracies of predictions.
+
+    Args:
+        classes: (n,) uint8.
+        labels: (n,) int64.
+        new: (C,) bool.
+    """
+    right, is_new = classes == labels, new[labels]
+    everything = torch.ones_like(is_new)
+    return {
+        key: float(right[part].double().mean()) if bool(part.any()) else None
+        for key, part in zip(KEYS, (is_new, ~is_new, everything), strict=True)
+    }
+
+
+def along(classes: Tensor, labels: Tensor, new: Tensor, interval: int) -> list[dict[str, Any]]:
+    """Return the accuracies over the first ``at`` pictures, at no more than a hundred ends of intervals."""
+    ends = list(range(interval, len(labels) + 1, interval))
+    ends = ends[:: -(-len(ends) // POINTS)] if ends else []
+    if not ends or ends[-1] != len(labels):
+        ends.append(len(labels))
+    return [{"at": end, **top1(classes[:end], labels[:end], new)} for end in ends]
+
+
+def over_seeds(scores: Sequence[Top1]) -> dict[str, dict[str, float | None] | None]:
+    """Return mean and standard deviation of each accuracy; None where a seed has none."""
+    return {key: spread([score[key] for score in scores]) for key in KEYS}

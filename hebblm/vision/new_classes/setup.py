@@ -15,8 +15,7 @@ from hebblm.vision.new_classes.methods import ImageMethod
 from hebblm.vision.new_classes.pretraining import Pretrained, Pretraining, pretrained
 from hebblm.vision.new_classes.reading import Predicted, Remembered, Snapshot, read
 from hebblm.vision.new_classes.settings import ClassSettings
-from hebblm.vision.progress import stage
-from hebblm.vision.setup import Setup
+from hebblm.vision.setup import Setup, stage
 
 
 class ClassSetup(Setup[ClassSettings]):

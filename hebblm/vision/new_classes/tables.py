@@ -10,8 +10,8 @@ from typing import Any, Literal
 from hebblm.report import paper
 from hebblm.report.methods import name_of
 from hebblm.report.table import Cell, Column, Table
-from hebblm.vision.new_classes.scales import family_of
-from hebblm.vision.new_classes.top1 import KEYS
+from hebblm.vision.new_classes.result import KEYS
+from hebblm.vision.new_classes.settings import family_of
 
 _TITLES = {"new": "New", "old": "Old", "overall": "Overall"}
 _PER_CENT = 100.0

@@ -4,50 +4,29 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from hebblm.adapt.work import clock_of
 from hebblm.files import read_json, write_json
-from hebblm.vision.new_classes.methods import METHODS, methods_of
-from hebblm.vision.new_classes.online import online_values
+from hebblm.vision.new_classes.methods import METHODS, methods_of, values_of
+from hebblm.vision.new_classes.online import online_values, stream
 from hebblm.vision.new_classes.pretraining import Pretrained
 from hebblm.vision.new_classes.reading import Remembered, read
 from hebblm.vision.new_classes.setup import ClassSetup, old_memory
 from hebblm.vision.new_classes.split import predicted_order
-from hebblm.vision.new_classes.stream import stream
 from hebblm.vision.new_classes.tuning import Point
-from hebblm.vision.progress import stage
+from hebblm.vision.setup import stage
 
 WARM_UP_BLOCKS = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Times:
-    """Measured times of the methods.
-
-    Args:
-        values: hyper-parameters by method.
-        tuning: what was tried for them, None where nothing was left to choose.
-        pretraining: what is recorded about the network.
-        seconds: by method, of a run in each round.
-    """
-
-    values: Mapping[str, Point]
-    tuning: dict[str, Any] | None
-    pretraining: Mapping[str, Any]
-    seconds: Mapping[str, list[float]]
-
-    def ratios(self, name: str) -> list[float]:
-        """Return a method's time over that of the network alone in the same round, round by round."""
-        pairs = zip(self.seconds[name], self.seconds["parametric"], strict=True)
-        return [own / alone for own, alone in pairs]
-
-
-def run_timing(setup: ClassSetup) -> Times:
+def run_timing(setup: ClassSetup) -> dict[str, Any]:
     """Run every method by itself over the same stream, in turn, so that a change of the machine's pace hits all alike.
 
     Learning, retrieval, adaptation and writing to the memory are timed; computing the old pictures' keys is not.
+
+    Returns:
+        What the result says of it.
 
     Raises:
         UserError: as :func:`hebblm.vision.new_classes.online.run_online`.
@@ -72,10 +51,21 @@ def run_timing(setup: ClassSetup) -> Times:
                 seconds[name].append(_timed(setup, start, remembered, name, values, settings.timing.samples))
                 progress(settings.timing.samples)
             write_json(path, seconds, seal=True)
-    return Times(values, tuning, start.record, seconds)
+    return {
+        "tuning": {str(settings.old_classes): tuning},
+        "seeds": [{"seed": seed, "pretraining": dict(start.record)}],
+        "methods": {
+            name: {
+                "hyperparameters": values_of(name, values),
+                "seconds": _median_of(own),
+                "ratio": _median_of([a / b for a, b in zip(own, seconds["parametric"], strict=True)]),
+            }
+            for name, own in seconds.items()
+        },
+    }
 
 
-def median_of(values: list[float]) -> dict[str, Any]:
+def _median_of(values: list[float]) -> dict[str, Any]:
     """Return median and extremes of repeated measurements, and these themselves."""
     return {
         "median": statistics.median(values),

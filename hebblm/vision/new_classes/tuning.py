@@ -12,7 +12,7 @@ from hebblm.vision.new_classes.pretraining import FOLDER, Pretrained
 from hebblm.vision.new_classes.reading import Snapshot
 from hebblm.vision.new_classes.settings import AdaptationSettings
 from hebblm.vision.new_classes.setup import ClassSetup
-from hebblm.vision.tuning import best
+from hebblm.vision.result import best
 
 Point = dict[str, float]
 Tuned = tuple[dict[str, Point], dict[str, Any] | None]

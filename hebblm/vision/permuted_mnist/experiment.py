@@ -12,15 +12,21 @@ from hebblm.errors import UserError
 from hebblm.files import hash_of, read_json, write_json
 from hebblm.ranks import current
 from hebblm.vision.permuted_mnist.chain import TRAINING, run_chain
-from hebblm.vision.permuted_mnist.measure import Values, network_alone, network_and_memory
+from hebblm.vision.permuted_mnist.measure import (
+    Tried,
+    Values,
+    held_out_scores,
+    network_alone,
+    network_and_memory,
+    tune_adaptation,
+)
 from hebblm.vision.permuted_mnist.mlp import MLP
 from hebblm.vision.permuted_mnist.settings import PermutedSettings
-from hebblm.vision.permuted_mnist.tasks import Draw, TaskStream
-from hebblm.vision.permuted_mnist.tuning import Tried, held_out_scores, tune_adaptation
+from hebblm.vision.permuted_mnist.tasks import TaskStream
 from hebblm.vision.permuted_mnist.work import Work, work
+from hebblm.vision.result import best
 from hebblm.vision.seeds import check_seeds, divided
 from hebblm.vision.setup import Setup
-from hebblm.vision.tuning import best
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +34,13 @@ class SeedOutcome:
     """Predictions of one seed.
 
     Args:
-        seed: the seed.
-        drawn: its tasks.
-        labels: (n,) int64 of the test samples.
+        stream: its tasks.
         predictions: by method, (T, T, n) uint8.
         training: seconds, by ``mlp`` and ``ewc``.
         totals: by method, seconds and queries whose neighbours' loss rose.
     """
 
-    seed: int
-    drawn: Draw
-    labels: Tensor
+    stream: TaskStream
     predictions: Mapping[str, Tensor]
     training: Mapping[str, float]
     totals: Mapping[str, Mapping[str, float]]
@@ -171,9 +173,7 @@ class PermutedMnist:
                 skip=lambda done, sizes=sizes: progress.skip(tasks=done, queries=sizes * self._tested(done)),  # type: ignore[misc]
             )
         return SeedOutcome(
-            seed,
-            stream.drawn,
-            stream.dataset.test.labels[stream.drawn.test],
+            stream,
             {name: made for chain in chains.values() for name, made in chain.predictions.items()},
             {name: chain.totals[TRAINING]["seconds"] for name, chain in chains.items()},
             {name: total for chain in chains.values() for name, total in chain.totals.items()},

@@ -12,8 +12,9 @@ from hebblm.adapt.functional import HebbianTerm, closeness, hebb_combine, hebb_w
 from hebblm.memory import FlatMemory
 from hebblm.memory.nearest import Ranked
 from hebblm.types import Neighbors
-from hebblm.vision.permuted_mnist.adaptation import NetworkProblem, Rate, adapt
+from hebblm.vision.permuted_mnist.adaptation import NetworkProblem, adapt
 from hebblm.vision.permuted_mnist.mlp import MLP
+from hebblm.vision.settings import Rate
 
 CPU_CHUNK_BYTES = 16 << 20  # a few queries, near the processor's caches
 CUDA_CHUNK_BYTES = 2 << 30

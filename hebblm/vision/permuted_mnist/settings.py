@@ -32,7 +32,7 @@ class PermutedSettings(Settings):
             latter tasks in the middle of a long chain are forgotten, and EWC is no better than training without it.
         ewc_lambda: strength of EWC's penalty.
         mbpa_rate: what MbPA's learning rate is in units of: relative, 1 / the curvature of each query's own problem
-            (:func:`hebblm.vision.permuted_mnist.curvature.curvature`), so that it fits networks and memories of any
+            (:func:`hebblm.vision.permuted_mnist.adaptation.curvature`), so that it fits networks and memories of any
             size; or absolute, the paper's lambda as it stands.
         mbpa_lambda: MbPA's learning rate.
         hebb_beta: decay of the Hebbian term's weight.

@@ -96,6 +96,11 @@ class TaskStream:
         """Return the first ``size`` test samples as the task shows them."""
         return self._take(self.dataset.test, self.drawn.test[:size], task)
 
+    @property
+    def test_labels(self) -> Tensor:
+        """Labels (n,) int64 of the test samples, on the CPU."""
+        return self.dataset.test.labels[self.drawn.test]
+
     def counts(self, tasks: int) -> Tensor:
         """Return how many training samples of each class the first ``tasks`` tasks have (C,) int64."""
         labels = self.dataset.train.labels[self.drawn.train[:tasks].flatten()]

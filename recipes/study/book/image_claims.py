@@ -10,11 +10,11 @@ from statistics import fmean
 from typing import Any
 
 from hebblm.report import paper
-from hebblm.vision.new_classes.scales import family_of
+from hebblm.vision.document import paired_interval
+from hebblm.vision.new_classes.result import KEYS
+from hebblm.vision.new_classes.settings import family_of
 from hebblm.vision.new_classes.tables import method_name
-from hebblm.vision.new_classes.top1 import KEYS
 from hebblm.vision.permuted_mnist.result import EXPERIMENT as PERMUTED_MNIST
-from hebblm.vision.verdict import paired_interval
 from recipes.study.book.claims import Claim, Interval, pair_claims
 from recipes.study.book.images import complete
 from recipes.study.book.reasons import UNEXPLAINED

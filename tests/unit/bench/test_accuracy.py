@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from hebblm.adapt.functional import MbpaResult
-from hebblm.bench import accuracy
+from hebblm.bench import adapt_cost as accuracy
 from hebblm.bench.problem import Batch, make_batch
 from hebblm.bench.source import SyntheticSource
 

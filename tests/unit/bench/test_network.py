@@ -4,12 +4,13 @@ import pytest
 import torch
 
 from hebblm.bench import network
-from hebblm.bench.accuracy import EPS
+from hebblm.bench.adapt_cost import EPS
 from hebblm.bench.configs import AdaptConfig
 from hebblm.bench.network import Pictures, network_rows
 from hebblm.bench.record import Rounds
-from hebblm.vision.permuted_mnist.adaptation import NetworkProblem, Rate, adapt
+from hebblm.vision.permuted_mnist.adaptation import NetworkProblem, adapt
 from hebblm.vision.permuted_mnist.recall import Stored, recall
+from hebblm.vision.settings import Rate
 
 CPU = torch.device("cpu")
 SMALL = AdaptConfig(

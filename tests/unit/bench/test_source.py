@@ -44,12 +44,6 @@ def test_a_tenth_of_the_queries_stands_next_to_an_entry() -> None:
     assert targets.shape == (100,)
 
 
-@pytest.mark.parametrize(("dim", "classes", "name"), [(0, 10, "dim = 0"), (4, 0, "vocabulary = 0")])
-def test_sizes_below_one_are_refused(dim: int, classes: int, name: str) -> None:
-    with pytest.raises(UserError, match=name):
-        SyntheticSource(dim, classes, seed=0, device=CPU)
-
-
 def test_an_unknown_checkpoint_is_refused() -> None:
     with pytest.raises(UserError, match=r"no checkpoint at nowhere.*small-ptb-raw"):
         open_source(Path("nowhere"), None, CPU)

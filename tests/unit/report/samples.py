@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from hebblm.report.gains import Bootstrap
+from hebblm.report.gains import Bootstrap, bootstrap_gains
 from hebblm.report.numbers import perplexity
 from hebblm.report.parts import (
     DEFAULT_EDGES,
     frequency_report,
     occurrence_report,
     occurrences_so_far,
-    part_gains,
+    stream_parts,
 )
 from hebblm.report.result import MethodResult, Result, ScenarioRecord
 from hebblm.report.tokens import TokenLosses, running_curve
@@ -62,7 +62,9 @@ def sample_result(
     across = source != target
     tokens = sample_tokens(count, oov=across, methods=methods)
     seen = occurrences_so_far(tokens.words)
-    gains = part_gains(tokens.nll, tokens.train_counts, seen, tokens.oov, DEFAULT_EDGES, Bootstrap())
+    gains = bootstrap_gains(
+        tokens.nll, stream_parts(tokens.train_counts, seen, tokens.oov, DEFAULT_EDGES), Bootstrap()
+    )
     entries = {}
     for method in methods:
         nll = tokens.nll[method]

@@ -8,7 +8,7 @@ import pytest
 
 from hebblm.report import gains as gains_module
 from hebblm.report.gains import LEAST_BLOCKS, Bootstrap, bootstrap_gains, paired_gains
-from hebblm.report.parts import OOV_BY_OCCURRENCE, occurrences_so_far, part_gains, stream_parts
+from hebblm.report.parts import OOV_BY_OCCURRENCE, occurrences_so_far, stream_parts
 
 from .samples import sample_result
 
@@ -116,7 +116,7 @@ def test_the_parts_of_a_stream_cover_it_twice_over() -> None:
     assert sum(parts[name].sum() for name in ("<50", "50-100", ">100")) == 500
     assert sum(parts[name].sum() for name in OOV_BY_OCCURRENCE) == oov.sum()
     assert list(stream_parts(counts, seen, np.zeros(500, bool), (50,))) == ["All", "<50", ">50"]
-    found = part_gains(losses(500), counts, seen, oov, (50, 100), CONFIG)["hebb"]
+    found = bootstrap_gains(losses(500), parts, CONFIG)["hebb"]
     total = sum(gain.tokens * (gain.gain or 0) for gain in found if gain.part in ("<50", "50-100", ">100"))
     assert total / 500 == pytest.approx(found[0].gain)
 

@@ -8,8 +8,7 @@ import torch
 
 from hebblm.errors import UserError
 from hebblm.vision.permuted_mnist import chain as chain_module
-from hebblm.vision.permuted_mnist.chain import ChainState, Measured, run_chain
-from hebblm.vision.permuted_mnist.metrics import MISSING
+from hebblm.vision.permuted_mnist.chain import MISSING, ChainState, Measured, run_chain
 from hebblm.vision.permuted_mnist.mlp import MLP
 from hebblm.vision.permuted_mnist.tasks import TaskStream
 

@@ -9,11 +9,10 @@ import pytest
 from rich.console import Console
 
 from hebblm.report import paper
-from hebblm.vision.document import print_summary, write_report
+from hebblm.vision.document import print_summary, verdict, write_report
 from hebblm.vision.new_classes.document import curve_figure, figures, heat_map
+from hebblm.vision.new_classes.result import KEYS
 from hebblm.vision.new_classes.tables import paper_ratio, tables
-from hebblm.vision.new_classes.top1 import KEYS
-from hebblm.vision.verdict import verdict
 
 MEANS = {"parametric": 0.3, "mixture": 0.35, "mbpa": 0.4, "hebb": 0.45}
 

@@ -17,11 +17,10 @@ from hebblm.vision.new_classes import incremental, online, pretraining
 from hebblm.vision.new_classes import setup as set_up
 from hebblm.vision.new_classes import timing as timing_module
 from hebblm.vision.new_classes.incremental import run_incremental
-from hebblm.vision.new_classes.online import run_online
+from hebblm.vision.new_classes.online import run_online, stream
+from hebblm.vision.new_classes.result import along, over_seeds, top1
 from hebblm.vision.new_classes.setup import ClassSetup, Outcome
-from hebblm.vision.new_classes.stream import stream
 from hebblm.vision.new_classes.timing import run_timing
-from hebblm.vision.new_classes.top1 import along, over_seeds, top1
 
 from .class_samples import TINY, setup
 from .samples import after
@@ -237,11 +236,12 @@ def test_times_are_ratios_within_a_round(tmp_path: Path, monkeypatch: pytest.Mon
             run_timing(own)
     first = json.loads(next(own.state.glob("timing-*.json")).read_text())
     del first[SEAL]
-    times = run_timing(own)
-    assert {name: rounds[:1] for name, rounds in times.seconds.items()} == first
-    assert {len(rounds) for rounds in times.seconds.values()} == {2}
-    assert times.ratios("parametric") == [1.0, 1.0]
-    assert times.ratios("hebb")[1] == times.seconds["hebb"][1] / times.seconds["parametric"][1]
+    methods = run_timing(own)["methods"]
+    seconds = {name: item["seconds"]["rounds"] for name, item in methods.items()}
+    assert {name: rounds[:1] for name, rounds in seconds.items()} == first
+    assert {len(rounds) for rounds in seconds.values()} == {2}
+    assert methods["parametric"]["ratio"]["rounds"] == [1.0, 1.0]
+    assert methods["hebb"]["ratio"]["rounds"][1] == seconds["hebb"][1] / seconds["parametric"][1]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 
 from hebblm.errors import UserError
 from hebblm.vision.backbones.catalogue import BACKBONES
-from hebblm.vision.new_classes.scales import SCALES, family_of, paper_values
+from hebblm.vision.new_classes.settings import SCALES, family_of, paper_values
 from hebblm.vision.new_classes.tuning import left_to_choose
 
 

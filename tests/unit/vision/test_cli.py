@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 from hebblm.cli.vision import main
 from hebblm.files import sha256
-from hebblm.vision.data.digits import load_digits
+from hebblm.vision.data.hub import load_digits
 from hebblm.vision.permuted_mnist.settings import SCALES
 from hebblm.vision.permuted_mnist.tasks import draw
 from hebblm.vision.seeds import generator

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from hebblm.vision.document import figures, print_summary, write_report
+from hebblm.vision.document import figures, print_summary, verdict, write_report
 from hebblm.vision.permuted_mnist.document import curve_figure, summary_table
-from hebblm.vision.verdict import verdict
 
 MEANS = {"mlp": 0.5, "ewc": 0.8, "mbpa-5": 0.7, "hebb-5": 0.75, "mbpa-10": 0.9, "hebb-10": 0.85}
 

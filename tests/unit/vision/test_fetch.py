@@ -11,7 +11,7 @@ import pytest
 
 from hebblm.errors import UserError
 from hebblm.vision.data import cifar, mnist
-from hebblm.vision.data.fetch import Remote, fetch
+from hebblm.vision.data.fetch import find
 
 from .samples import mnist_files, tiny_cifar
 
@@ -33,15 +33,16 @@ def server(tmp_path: Path) -> Iterator[str]:
     thread.join()
 
 
-def remote(data: bytes, *urls: str) -> Remote:
-    return Remote("set/file.bin", urls, hashlib.sha256(data).hexdigest())
+def fetch(data: bytes, folder: Path, *urls: str) -> Path:
+    known = hashlib.sha256(data).hexdigest()
+    return find([], "set", ("file.bin",), folder, urls=urls, known=known, put="it")
 
 
 def test_takes_the_first_address_that_answers(server: str, tmp_path: Path) -> None:
     data = bytes(range(256)) * 1000
     (tmp_path / "served" / "there.bin").write_bytes(data)
     urls = (f"{server}/missing.bin", "http://127.0.0.1:9/x", f"{server}/there.bin")
-    path = fetch(remote(data, *urls), tmp_path / "cache")
+    path = fetch(data, tmp_path / "cache", *urls)
     assert path == tmp_path / "cache" / "set" / "file.bin"
     assert path.read_bytes() == data
 
@@ -49,14 +50,14 @@ def test_takes_the_first_address_that_answers(server: str, tmp_path: Path) -> No
 def test_keeps_nothing_of_another_file(server: str, tmp_path: Path) -> None:
     (tmp_path / "served" / "there.bin").write_bytes(b"another")
     with pytest.raises(UserError, match=r"there\.bin does not hold file\.bin \(wrong sha256\)"):
-        fetch(remote(b"wanted", f"{server}/there.bin"), tmp_path / "cache")
+        fetch(b"wanted", tmp_path / "cache", f"{server}/there.bin")
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
 
 
 def test_says_where_to_put_a_file_that_cannot_be_had(server: str, tmp_path: Path) -> None:
     urls = (f"{server}/missing.bin", "not an address")
     with pytest.raises(UserError) as caught:
-        fetch(remote(b"wanted", *urls), tmp_path / "cache")
+        fetch(b"wanted", tmp_path / "cache", *urls)
     for told in (
         "cannot download file.bin",
         "404",
@@ -74,7 +75,7 @@ def test_a_mirror_takes_the_place_of_every_address(
     (tmp_path / "served" / "set").mkdir()
     (tmp_path / "served" / "set" / "file.bin").write_bytes(b"wanted")
     monkeypatch.setenv("HEBBLM_MIRROR", f"{server}/")
-    assert fetch(remote(b"wanted"), tmp_path / "cache").read_bytes() == b"wanted"
+    assert fetch(b"wanted", tmp_path / "cache").read_bytes() == b"wanted"
 
 
 def test_both_data_sets_are_downloaded_where_no_folder_has_them(
@@ -88,8 +89,8 @@ def test_both_data_sets_are_downloaded_where_no_folder_has_them(
         for path in files.iterdir()
     }
     monkeypatch.setattr(mnist, "SHA256", hashes)
-    official = Remote(cifar.OFFICIAL.path, (), hashlib.sha256(archive.read_bytes()).hexdigest())
-    monkeypatch.setattr(cifar, "OFFICIAL", official)
+    known = {archive.name: hashlib.sha256(archive.read_bytes()).hexdigest()}
+    monkeypatch.setattr(cifar, "KNOWN", cifar.KNOWN | known)
     cache = tmp_path / "cache"
     for _ in range(2):  # the second time from the cache
         assert len(mnist.load_mnist([cache], cache).train) == 6
@@ -98,6 +99,6 @@ def test_both_data_sets_are_downloaded_where_no_folder_has_them(
 
 
 def test_the_known_hashes_are_hashes() -> None:
-    for value in (*mnist.SHA256.values(), cifar.OFFICIAL.sha256):
+    for value in (*mnist.SHA256.values(), *cifar.KNOWN.values()):
         assert len(bytes.fromhex(value)) == 32
     assert set(mnist.SHA256) == {stem for stems in mnist.FILES.values() for stem in stems}

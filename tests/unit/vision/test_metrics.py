@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from hebblm.vision.permuted_mnist.metrics import MISSING, ContinualResult, continual_result
+from hebblm.vision.permuted_mnist.chain import MISSING
+from hebblm.vision.permuted_mnist.result import ContinualResult, continual_result
 from hebblm.vision.result import spread
 
 

@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from hebblm.vision.new_classes.pretraining import rate_at
-from hebblm.vision.new_classes.scales import SCALES
-from hebblm.vision.new_classes.settings import PretrainingSettings
+from hebblm.vision.new_classes.settings import SCALES, PretrainingSettings
 
 
 def test_the_papers_phases() -> None:

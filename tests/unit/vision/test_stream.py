@@ -7,8 +7,8 @@ import torch
 from hebblm.vision.backbones.catalogue import build_classifier
 from hebblm.vision.backbones.classifier import Classifier
 from hebblm.vision.new_classes.learning import features, learn, rmsprop
+from hebblm.vision.new_classes.online import load_blocks, save_blocks, stream
 from hebblm.vision.new_classes.pictures import Pictures, statistics
-from hebblm.vision.new_classes.stream import load_blocks, save_blocks, stream
 
 from .class_samples import CPU, classes
 

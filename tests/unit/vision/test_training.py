@@ -6,11 +6,10 @@ import pytest
 import torch
 
 from hebblm.errors import UserError
-from hebblm.vision.permuted_mnist.ewc import Penalty
-from hebblm.vision.permuted_mnist.fisher import fisher_diagonal
+from hebblm.vision.permuted_mnist.chain import train_task
+from hebblm.vision.permuted_mnist.ewc import Penalty, fisher_diagonal
 from hebblm.vision.permuted_mnist.mlp import MLP
 from hebblm.vision.permuted_mnist.tasks import TaskStream
-from hebblm.vision.permuted_mnist.training import train_task
 from hebblm.vision.seeds import generator
 
 from .samples import TINY, patterns
