@@ -19,8 +19,8 @@ from hebblm.provenance import provenance
 
 TOKENS = 5_000
 TEXTS = ("ptb",)
-SEGMENTS, EPSILONS = (50, 20, 5), (1e-2, 1e-3, 1e-4, 2e-5)
-RATIOS, DECAYS = (0.5, 1.0, 2.0, 4.0, 8.0), (0.002, 0.02, 0.1)
+SEGMENTS, EPSILONS = (50, 20, 5), (1e-3, 1e-4, 2e-5)
+RATIOS, DECAYS = (2.0, 4.0, 8.0, 16.0), (0.02, 0.1, 0.3)
 
 
 def loss(text: str, methods: list[str], settings: dict[str, Any]) -> float:
