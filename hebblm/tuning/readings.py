@@ -19,7 +19,7 @@ from hebblm.report.methods import BASE
 from hebblm.report.parts import ALL
 from hebblm.report.readings import DEFAULT, Effect, Readings, tuned
 from hebblm.tuning.best import Losses
-from hebblm.tuning.grid import Grid, Point, points
+from hebblm.tuning.grid import Point, points
 from hebblm.tuning.replay import Replay, describe
 
 CHOICES: dict[str, dict[str, Any]] = {
@@ -40,9 +40,9 @@ CHOICES: dict[str, dict[str, Any]] = {
 """Hyper-parameters by reading; what the memory holds is a reading too, which changes the neighbours."""
 
 OWN: dict[str, list[Point]] = {
-    "mixture": points("mixture", theta=Grid().fixed_theta, gamma=(0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3)),
-    "mbpa": points("mbpa", pull=Grid().mbpa_pull),
-    "hebb": points("hebb", beta=(0.0, 0.5, 0.9, 0.99), eta=[2.0**power for power in range(-8, 9)]),
+    "mixture": points("mixture", theta=(0.2, 0.4, 0.8, 1.5, 3.0), gamma=(0.02, 0.05, 0.1, 0.2, 0.3)),
+    "mbpa": points("mbpa", pull=(0.0025, 0.005, 0.01)),
+    "hebb": points("hebb", beta=(0.9, 0.99), eta=[4.0**power for power in range(-4, 5)]),
 }
 """Values of its own that each method tries under each reading; a Mixture that learns them online has none to try."""
 AT_ONCE = 32  # rules read side by side; each may keep logits of all classes
