@@ -42,7 +42,14 @@ DYNAMIC = {
     "dynamic-tuned-20": "tuned, segments of 20",
     "dynamic-tuned-5": "tuned, segments of 5",
 }
-ONE_INTERVAL = {"interval-ptb": "ptb", "interval-wt2": "wt2", "interval-wt2-to-ptb": "wt2 to ptb"}
+ONE_INTERVAL = {
+    "interval-wt2-to-ptb": "wt2 to ptb, 50",
+    "interval-wt2": "wt2, 50",
+    "interval-ptb": "ptb, 50",
+    "dynamic-tuned-50": "ptb, 50, dynamic tuned",
+    "dynamic-tuned-20": "ptb, 20, dynamic tuned",
+    "dynamic-tuned-5": "ptb, 5, dynamic tuned",
+}
 SPELLING = "n't"  # Penn Treebank's; WikiText-2 writes 't
 
 

@@ -24,16 +24,17 @@ for segment in 100 50 10; do
 done
 evaluated dynamic-published "${stream[@]}" --methods lstm,dynamic --set dynamic.lr=5e-5 dynamic.decay=0.002 \
     dynamic.epsilon=2e-5 dynamic.segment=5
-for values in 50/4e-3/1e-3 20/4e-4/1e-4 5/1e-3/1e-3; do # the best of recipes/defaults/dynamic.json by segment
-    IFS=/ read -r segment lr epsilon <<<"$values"
-    evaluated "dynamic-tuned-$segment" "${stream[@]}" --methods lstm,dynamic --set "dynamic.segment=$segment" \
-        "dynamic.lr=$lr" "dynamic.epsilon=$epsilon" dynamic.decay=0.02
-done
 nine=lstm,dynamic,cache,knn,mixture,mbpa,hebb,mixture+mbpa,mixture+hebb
-fifty=(--update-every 50 --methods "$nine") # as often as dynamic evaluation learns
-evaluated interval-ptb "${stream[@]}" "${fifty[@]}"
-evaluated interval-wt2 --intra-domain wt2 --max-tokens 60000 "${fifty[@]}"
-evaluated interval-wt2-to-ptb --cross-domain wt2-to-ptb --max-tokens 20000 "${fifty[@]}"
+# all as often as dynamic evaluation learns, and that at the best values of recipes/defaults/dynamic.json, too
+at_fifty=(--update-every 50 --methods "$nine")
+evaluated interval-ptb "${stream[@]}" "${at_fifty[@]}"
+evaluated interval-wt2 --intra-domain wt2 --max-tokens 60000 "${at_fifty[@]}"
+evaluated interval-wt2-to-ptb --cross-domain wt2-to-ptb --max-tokens 20000 "${at_fifty[@]}"
+for values in 50/16e-4/1e-4/0.3 20/8e-4/1e-4/0.1 5/1e-3/1e-3/0.02; do
+    IFS=/ read -r segment lr epsilon decay <<<"$values"
+    evaluated "dynamic-tuned-$segment" "${stream[@]}" --update-every "$segment" --methods "$nine" --set \
+        "dynamic.segment=$segment" "dynamic.lr=$lr" "dynamic.epsilon=$epsilon" "dynamic.decay=$decay"
+done
 evaluated new-words --cross-domain wt2-to-ptb
 crossing=(--cross-domain wt2-to-ptb --max-tokens 20000 --methods lstm,cache,knn,mixture,mbpa,hebb,mixture+mbpa,mixture+hebb)
 evaluated base-stays "${crossing[@]}"

@@ -50,7 +50,10 @@ NEEDS = (
     ("a new word to be expected again as soon as it was seen, for next to nothing", ("cache",)),
     ("the same, from all that was read and not the recent past alone", ("knn", "mixture")),
     ("every word of a new domain to be predicted better, by a base that stays as trained", ("mixture+mbpa",)),
-    ("a base that moves, and may forget: with the cache the lowest loss of these on WikiText-2", ("dynamic",)),
+    (
+        "a base that moves, and may forget: with the cache the lowest loss of these on WikiText-2",
+        ("dynamic",),
+    ),
     ("text like that of training, read fast", (BASE,)),
 )
 
