@@ -132,7 +132,8 @@ def test_the_defaults_can_be_asked_for_and_are_relative() -> None:
     assert len(scales) == 10
     assert {settings.of(name) for name in scales} == {"relative"}
     shipped = resolved(INTRA, "tuned")
-    assert {shipped.of(name) for name in scales if name != "mbpa.scale"} == {"absolute"}
+    assert {shipped.of(name) for name in scales} == {"relative"}
+    assert shipped.methods.mixture.theta != settings.methods.mixture.theta, "found on this text alone"
 
 
 def test_an_unknown_start_is_refused() -> None:
