@@ -29,6 +29,15 @@ def test_plain_prose_is_split_at_punctuation_for_a_model_of_tokenised_text(
     assert "50.0 % if it is split at blanks alone" in told
 
 
+def test_prose_full_of_new_names_is_split_too() -> None:
+    """Its names stay unknown however it is split; a third of what is unknown hangs on punctuation."""
+    known = {"the", "of", "rose", "fell", ",", "."}
+    lines = ["Frobnitz of Quuxland rose, the Blorp fell.", "the Zorg of Plugh rose. the Wibble fell,"]
+    assert fitting(lines, WhitespaceTokenizer(), known.__contains__, name="x").name == "moses"
+    spaced = [line.replace(",", " ,").replace(".", " .") for line in lines]
+    assert fitting(spaced, WhitespaceTokenizer(), known.__contains__, name="x").name == "whitespace"
+
+
 def test_what_is_tokenised_or_asked_for_stays(capsys: pytest.CaptureFixture[str]) -> None:
     assert chosen(PROSE, WhitespaceTokenizer(), "whitespace") == WhitespaceTokenizer()
     assert chosen(PROSE, WhitespaceTokenizer(), "moses") == MosesTokenizer()
