@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from hebblm import locks
 from hebblm.errors import UserError
 from hebblm.locks import held, remove_left
 from hebblm.text import prepare
@@ -35,9 +36,15 @@ def wait_for(there: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_the_second_waits_says_for_whom_and_leaves_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What waiting threads say: capsys, read while another thread writes, loses lines."""
+    lines: list[str] = []
+    monkeypatch.setattr(locks, "say", lines.append)
+    return lines
+
+
+def test_the_second_waits_says_for_whom_and_leaves_nothing(tmp_path: Path, said: list[str]) -> None:
     place = tmp_path / "made"
 
     def first() -> None:
@@ -54,15 +61,13 @@ def test_the_second_waits_says_for_whom_and_leaves_nothing(
     wait_for((tmp_path / "begun").exists)
     with ThreadPoolExecutor() as pool:
         found = pool.submit(second)
-        said = ""
-        while "waiting" not in said:
-            said += capsys.readouterr().err
-            assert not found.done()
+        wait_for(lambda: bool(said))
+        assert not found.done()
         (tmp_path / "go").touch()
         assert found.result()
     os.waitpid(process, 0)
-    assert len(said.splitlines()) == 1
-    assert f"(process {process}) is at work on a thing ({place})" in said
+    (line,) = said
+    assert f"(process {process}) is at work on a thing ({place}): waiting" in line
     assert sorted(path.name for path in tmp_path.iterdir()) == ["begun", "go", "made"]
 
 
@@ -112,9 +117,7 @@ def test_a_place_that_cannot_be_had_is_one_line(tmp_path: Path) -> None:
         held(tmp_path / "file" / "made", "a thing").__enter__()
 
 
-def test_a_corpus_that_another_process_wrote_is_used(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_corpus_that_another_process_wrote_is_used(tmp_path: Path, said: list[str]) -> None:
     (tmp_path / "text.txt").write_text("a b c d\n" * 100)
     place = tmp_path / "corpus"
 
@@ -126,7 +129,7 @@ def test_a_corpus_that_another_process_wrote_is_used(
     with ThreadPoolExecutor() as pool:
         with held(place, "the ids"):
             second = pool.submit(write)
-            wait_for(lambda: "waiting" in capsys.readouterr().err)
+            wait_for(lambda: bool(said))
             (tmp_path / "kept").rename(place)
             inode = place.stat().st_ino
         assert second.result() == place

@@ -3,14 +3,15 @@ from __future__ import annotations
 import copy
 import itertools
 import shutil
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import pytest
 import torch
 
 from awd_lstm.model import NewRows, grow_vocabulary
+from hebblm import locks
 from hebblm.errors import UserError
 from hebblm.evaluation import parts
 from hebblm.evaluation import training_memory as module
@@ -193,9 +194,11 @@ def test_parts_are_not_left_behind_nor_trusted_when_changed(
 
 
 def test_a_second_process_waits_for_the_first_and_builds_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEBBLM_CACHE", str(tmp_path))
+    waiting = Event()
+    monkeypatch.setattr(locks, "say", lambda line: waiting.set())
     model, ids = forgetful(), toy.tokens(1, 600, toy.SOURCE)
     first = ask(model, ids, "a" * 64)
     [folder] = (tmp_path / "memory").iterdir()
@@ -204,9 +207,8 @@ def test_a_second_process_waits_for_the_first_and_builds_nothing(
     with ThreadPoolExecutor() as pool:
         with parts.Parts(folder.with_name(f"{folder.name}.parts")).held("it"):
             second = pool.submit(ask, model, ids, "a" * 64)
-            while "waiting" not in capsys.readouterr().err:
-                time.sleep(0.01)
-                assert not second.done()
+            assert waiting.wait(30)
+            assert not second.done()
             (tmp_path / "kept").rename(folder)
         probe = toy.randn(3, 4, toy.DIM)
         assert torch.equal(second.result().search(probe, 9).keys, first.search(probe, 9).keys)
