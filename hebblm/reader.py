@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast, overload
 
@@ -85,14 +84,14 @@ class Reader:
         self._rule = METHODS[method].rule(values.methods)
         self._base = ReaderBase(model.base())
         if self.moving:
-            config, squares = replace(values.dynamic, segment=update_every), None
+            config, squares = values.dynamic, None
             if config.needs_statistics:
                 if training is None:
                     raise UserError(
                         "dynamic.rule=rms and dynamic.lr=measured need the training text; use dynamic.rule=sgd and a "
                         "number for dynamic.lr"
                     )
-                squares = gradients.mean_squares(model, training()[: config.statistics], update_every)
+                squares = gradients.mean_squares(model, training()[: config.statistics], config.segment)
             self._base = ReaderBase(DynamicBase(model.base(), config, squares), model.base())
         device = device_of(model)
         opened = Opened() if memory is None else open_reader(Path(memory), self._owner, device)

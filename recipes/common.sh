@@ -38,9 +38,10 @@ run() { # FILE COMMAND...: unless the command was run to its end
 everything=(--methods all --log-samples) # of the runs whose tables the book opens with, and whose tokens frequency.sh reads
 
 evaluate() { # NAME VALUES ARGUMENTS...: hebblm-eval with the default values or the paper's, once a seed
-    local name="$1" seed
+    local name="$1" seed interval=()
+    if [[ "$2" == paper ]]; then interval=(--update-every 100); fi
     for seed in ${SEEDS:-1111}; do
-        run "$(folder "$name" "$seed")/result.json" hebblm-eval "${@:3}" "${options[@]}" --hyperparameters "$2" \
+        run "$(folder "$name" "$seed")/result.json" hebblm-eval "${@:3}" "${options[@]}" "${interval[@]}" --hyperparameters "$2" \
             --seed "$seed" --output-path "$(folder "$name" "$seed")"
     done
 }

@@ -6,7 +6,7 @@ grid holds that ratio. What is done is kept: the same command goes on.
 Usage:
     python -m recipes.dynamic --json recipes/defaults/dynamic.json
     python -m recipes.dynamic --json recipes/defaults/dynamic-texts.json --tokens 20000 --segments 50 \
-        --texts ptb wt2 wt2-to-ptb --epsilons 1e-3 1e-4 --decays 0.02 0.1 0.3
+        --texts ptb wt2 wt2-to-ptb --epsilons 1e-3 1e-4 --decays 0.002 0.02 0.1
 """
 
 from __future__ import annotations

@@ -61,5 +61,5 @@ def _features(batch: EvalBatch) -> Tensor:
 def _top(products: Tensor, labels: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
     """Return the largest mass of a label (N,) under ``softmax_k(2 h_k . h)`` and that label; 0 for no entry."""
     scores = F.log_weights(products, seen, sharpness=SHARP, scale="relative").masked_fill(~seen, -torch.inf)
-    mass, at = F.first_and_sum(labels, scores.softmax(1).nan_to_num(0.0))[1].max(1)
+    mass, at = F.label_sums(labels, scores.softmax(1).nan_to_num(0.0)).max(1)
     return mass, labels.gather(1, at[:, None]).squeeze(1)

@@ -68,10 +68,7 @@ def shared_pass(
     base = scenario.base(settings, streams=layout.streams)
     title = f"evaluate {len(rules)} methods"
     sent, waited = ranks.traffic.sent, ranks.traffic.seconds
-    every = scenario.config.update_every
-    found = _run(
-        scenario, base, rules, settings, title, every=every, log=log, probe=probe, layout=layout, ranks=ranks
-    )
+    found = _run(scenario, base, rules, settings, title, log=log, probe=probe, layout=layout, ranks=ranks)
     if ranks.size > 1:
         told = ranks.told((ranks.traffic.sent - sent, ranks.traffic.seconds - waited))
         tokens = len(scenario.stream)
@@ -89,7 +86,7 @@ def dynamic_pass(
 ) -> Pass:
     """Run dynamic evaluation, a base of its own, and the methods that read its moving states.
 
-    Their memory is updated whenever this base is, after each of its segments.
+    Base and memory are updated as often as those of all other methods.
 
     Args:
         scenario: opened.
@@ -106,16 +103,7 @@ def dynamic_pass(
     with Stopwatch(clock_of(scenario.device)).time("gradient statistics") as statistics:
         base = dynamic_base(scenario, config, gradient_statistics(scenario, config))
     layout = Layout.of(len(scenario.stream))
-    found = _run(
-        scenario,
-        base,
-        rules,
-        settings,
-        "dynamic evaluation",
-        every=config.segment,
-        probe=probe,
-        layout=layout,
-    )
+    found = _run(scenario, base, rules, settings, "dynamic evaluation", probe=probe, layout=layout)
     found.preparation.append(statistics)
     found.dynamic = base.config
     return found
@@ -146,13 +134,12 @@ def _run(
     settings: Hyperparameters,
     title: str,
     *,
-    every: int,
     probe: Probe | None,
     layout: Layout,
     log: NeighborLog | None = None,
     ranks: Ranks = ALONE,
 ) -> Pass:
-    """Read the stream once by ``base``, updated ``every`` so many tokens, and score it by every rule."""
+    """Read the stream once by ``base`` and score it by every rule."""
     config, stream = scenario.config, scenario.stream
     retrieve = any(rule.needs.retrieval for rule in rules.values())  # otherwise no memory is built or written
     window = max(rule.needs.window for rule in rules.values())
@@ -178,7 +165,7 @@ def _run(
                 rules,
                 stream,
                 scenario.vocabulary,
-                update_every=every,
+                update_every=config.update_every,
                 layout=layout,
                 write=retrieve and config.memory_content != "train",
                 read_ahead=not base.moving and config.vocabulary == "union",

@@ -50,7 +50,8 @@ class ScenarioConfig:
         training_entries: at most so many of the training text's last tokens are remembered, so that the memory of a
             long text stays bounded.
         k: neighbours a query.
-        update_every: tokens between two updates of memory and base; 1 is the reference.
+        update_every: tokens between two updates of memory and base, the same for all methods; 1 is the reference. The
+            paper's is 100.
         streams: contiguous parts of the text that are read side by side, cut between documents where it has enough of
             them; each has its own state and window. Dynamic evaluation reads one all the same.
         memory_scope: whether the streams remember together (shared) or each for itself (stream), counts included.
@@ -84,7 +85,7 @@ class ScenarioConfig:
     memory_content: Content | None = None
     training_entries: int = 4_000_000
     k: int = 200
-    update_every: int = 100
+    update_every: int = 50
     streams: int = 1
     memory_scope: MemoryScope = "shared"
     max_tokens: int | None = None

@@ -21,7 +21,8 @@ class DynamicBase:
     With g the gradient of the segment's mean loss and theta_0 the trained weights,
     ``theta <- theta - eta g + lambda (theta_0 - theta)`` (sgd), or
     ``theta <- theta - eta g / (RMS + epsilon) + lambda R (theta_0 - theta)`` (rms), where RMS is the root mean square
-    of the gradients over training segments, R is RMS over its mean, and lambda R is at most 1.
+    of the gradients over training segments, R is RMS over its mean, and lambda R is at most 1. Behind fewer tokens than
+    ``config.segment``, eta and lambda R are lower in proportion.
 
     Args:
         base: at the beginning of its stream, with no learning of its own.
@@ -110,17 +111,19 @@ class DynamicBase:
 
     def learn(self, targets: Tensor) -> None:
         """Take one step on the segment read last."""
-        lr, parameters = float(self.config.lr), list(self.parameters().values())
+        share = min(len(targets) / self.config.segment, 1.0)
+        lr, parameters = share * float(self.config.lr), list(self.parameters().values())
         # A weight that a single token does not reach has a gradient of zero.
         gradients = torch.autograd.grad(self._base.loss(targets), parameters, materialize_grads=True)
         with torch.no_grad():
             for index, (p, g, origin) in enumerate(zip(parameters, gradients, self._origin, strict=True)):
                 # Both terms start from the parameters as they are, so the pull comes before the step.
                 if self._mean_squares is None:
-                    p.lerp_(origin, self.config.decay).add_(g, alpha=-lr)
+                    p.lerp_(origin, share * self.config.decay).add_(g, alpha=-lr)
                     continue
                 scales = self._scales[index]
-                p.lerp_(origin, scales.pull).addcdiv_(g, scales.size, value=-lr)
+                pull = scales.pull if share == 1 else share * scales.pull
+                p.lerp_(origin, pull).addcdiv_(g, scales.size, value=-lr)
 
     def _start(self) -> None:
         """Take the weights as they are for the trained ones."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hebblm.report.gains import LEAST_BLOCKS, Gain
-from hebblm.report.methods import DYNAMIC, name_of, ordered
+from hebblm.report.methods import name_of, ordered
 from hebblm.report.numbers import MISSING, difference, perplexity
 from hebblm.report.parts import ALL, KNOWN, OCCURRENCES, OOV_BY_OCCURRENCE, gap_notes
 from hebblm.report.result import Result, corpus_name
@@ -174,21 +174,8 @@ def _interval_note(result: Result) -> str:
     )
 
 
-def _segment(result: Result, method: str) -> int | None:
-    """Return after how many tokens dynamic evaluation and what reads its states learn; None for other methods."""
-    if not method.startswith(DYNAMIC):
-        return None
-    values = result.methods[method].hyperparameters
-    segment = values.get(DYNAMIC, values).get("segment")
-    return segment if isinstance(segment, int) else None
-
-
 def _learned_note(result: Result) -> str:
     """Say from when on an occurrence can help."""
     every = result.scenario.extra.get("update_every")
     learned = "at the next update" if every is None else "at once" if every == 1 else f"every {every} tokens"
-    segments = {name: segment for name in ordered(result.methods) if (segment := _segment(result, name))}
-    if segments:
-        moving = ", ".join(f"{name_of(name)} every {segment}" for name, segment in segments.items())
-        learned = f"{learned}, by {moving}"
     return f"Occurrences so far are counted before a token is scored; what was scored is learned {learned}."

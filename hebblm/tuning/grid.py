@@ -47,8 +47,8 @@ class Grid:
     eta: Values = (0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 15.0)
     closeness: tuple[Literal["raw", "sum", "max"], ...] = ("raw", "sum", "max")
     weight: tuple[Share, ...] = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, ONLINE)
-    dynamic_lr: Values = (0.5, 1.0, 2.0, 4.0)
-    dynamic_decay: Values = (0.001, 0.005, 0.02)
+    dynamic_lr: Values = (0.25, 0.5, 1.0, 2.0)
+    dynamic_decay: Values = (0.001, 0.005, 0.02, 0.1)
 
     @property
     def fixed_theta(self) -> Values:

@@ -50,15 +50,16 @@ class LabelTerms(NamedTuple):
         term = hebbian_term(batch, mbpa, hebb, classes)
         adapted = dense.gather(1, term.labels)
         # Not total less the labels' part: where MbPA gave a label all the mass, nothing would be left of the rest.
-        others = dense.scatter(1, term.labels, torch.where(term.present, -torch.inf, adapted))  # (N, V)
+        gone = torch.full_like(adapted, torch.inf).masked_fill_(term.chosen, -torch.inf)  # (N, K)
+        others = dense.scatter_reduce(1, term.labels, gone, "amin")  # (N, V)
         return cls(
             labels=term.labels,
-            mine=term.first,
+            mine=term.chosen,
             base=batch.logits.gather(1, term.labels),
             delta=mbpa_result(batch, mbpa).delta.gather(1, term.labels),
             adapted=adapted,
             summed=term.values,
-            hit=term.first & (term.labels == targets[:, None]),
+            hit=term.chosen & (term.labels == targets[:, None]),
             rest=others.logsumexp(1),
             target=dense.gather(1, targets[:, None]).squeeze(1),
         )

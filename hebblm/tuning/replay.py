@@ -63,11 +63,11 @@ class Replay:
     def dynamic(
         cls, scenario: Scenario, settings: Hyperparameters, mean_squares: list[Tensor] | None
     ) -> Replay:
-        """Open the base of dynamic evaluation and a memory, both updated after each of its segments."""
+        """Open the base of dynamic evaluation and a memory, both updated as often as for all methods."""
         base = dynamic_base(scenario, settings.dynamic, mean_squares)
         context = scenario.context(base, scenario.memory(settings), settings.methods.cache.window)
         return cls(
-            scenario, base, context, settings.dynamic.segment, scenario.config.memory_content != "train"
+            scenario, base, context, scenario.config.update_every, scenario.config.memory_content != "train"
         )
 
     def score(

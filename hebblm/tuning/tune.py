@@ -63,8 +63,7 @@ def tune(
     kept = {name: value for name, value in (fixed or {}).items() if name != "base.lr"}  # above 0, it is tuned
     search = Search(settings, grid, with_parts(methods), kept)
     if scenario.kind == "cross-domain" and settings.base.lr > 0:
-        rates, every = points("base", lr=grid.base_lr), scenario.config.update_every
-        search.take("base", _alone(search, scenario, rates, scenario.base, every))
+        search.take("base", _alone(search, scenario, points("base", lr=grid.base_lr), scenario.base))
     tune_static(search, Replay.of(scenario, search.settings))
     if dynamic and not search.wanted.isdisjoint(DYNAMIC_METHODS):
         tune_dynamic(search, scenario)
@@ -130,12 +129,17 @@ def tune_dynamic(search: Search, scenario: Scenario) -> None:
     grid, wanted, config = search.grid, search.wanted, search.settings.dynamic
     squares = gradient_statistics(scenario, config)
     search.note_rate(usual := float(with_rate(config, squares).lr))
-    rates = points("dynamic", lr=[usual * times for times in grid.dynamic_lr], decay=grid.dynamic_decay)
+    rates = points(
+        "dynamic",
+        epsilon=[config.epsilon],
+        lr=[usual * times for times in grid.dynamic_lr],
+        decay=grid.dynamic_decay,
+    )
 
     def base_of(settings: Hyperparameters) -> StreamBase:
         return dynamic_base(scenario, settings.dynamic, squares)
 
-    search.take(DYNAMIC, _alone(search, scenario, rates, base_of, config.segment))
+    search.take(DYNAMIC, _alone(search, scenario, rates, base_of))
     if "dynamic+mixture" not in wanted:
         return
     methods = search.settings.methods
@@ -164,7 +168,6 @@ def _alone(
     scenario: Scenario,
     tried: Iterable[Point],
     base_of: Callable[[Hyperparameters], StreamBase],
-    every: int,
 ) -> Iterator[tuple[Point, Losses]]:
     """Yield points of a base that learns from the stream, with its losses (T,), reading the text once a point."""
     some = list(tried)
@@ -176,7 +179,9 @@ def _alone(
         settings = search.start.changed(point)
         memory = scenario.empty_memory(settings)
         base = base_of(settings)
-        replay = Replay(scenario, base, scenario.context(base, memory, 0), every, write=False)
+        replay = Replay(
+            scenario, base, scenario.context(base, memory, 0), scenario.config.update_every, write=False
+        )
         title = "tune " + ", ".join(f"{name}={value}" for name, value in point.items())
         return replay.read({"base": Unadapted()}, title)["base"]
 

@@ -117,10 +117,9 @@ def evidence(rule: Best, named: dict[str, str], tokens: int, *, moving: bool) ->
     settings = Hyperparameters()
     config = ScenarioConfig(**named, split="valid", max_tokens=tokens)  # type: ignore[arg-type]
     scenario = open_scenario(config, torch.device("cpu"), {})
-    base, every = scenario.base(settings), config.update_every
+    base = scenario.base(settings)
     if moving:
         base = dynamic_base(scenario, settings.dynamic, gradient_statistics(scenario, settings.dynamic))  # type: ignore[assignment]
-        every = settings.dynamic.segment
     context = scenario.context(base, scenario.memory(settings), rule.needs.window)
     noted = Noted(rule)
     evaluate(
@@ -129,7 +128,7 @@ def evidence(rule: Best, named: dict[str, str], tokens: int, *, moving: bool) ->
         {"lstm": Unadapted()},
         scenario.stream,
         scenario.vocabulary,
-        update_every=every,
+        update_every=config.update_every,
         read_ahead=not base.moving,
         observers=[noted],
     )

@@ -82,7 +82,8 @@ class Forms:
         close = F.closeness(
             near.distances, near.mask, eps=self.mbpa.eps, normalization="sum", scale=self.mbpa.scale
         )
-        _, mass = F.first_and_sum(terms.labels, close)  # (N, K)
+        same = terms.labels.unsqueeze(2) == terms.labels.unsqueeze(1)  # (N, K, K)
+        mass = (same * close.unsqueeze(1)).sum(2)  # (N, K) of the label
         ratio = mass / (terms.adapted - normalizers[:, None]).exp()
         counts = entry_counts(batch, hebb, terms.labels)
         for kappa in KAPPA:

@@ -57,7 +57,7 @@ def same_as_evaluated(
     (where / "notes.txt").write_text(text)
     hebblm.evaluate(
         lm, where / "notes.txt", ["lstm", *methods], settings=settings, memory_content="test", device="cpu",
-        output_path=where / "out", log_samples=True,
+        update_every=SETTINGS["dynamic.segment"], output_path=where / "out", log_samples=True,
     )  # fmt: skip
     expected = pq.read_table(where / "out" / "tokens.parquet").to_pydict()
     plain = torch.tensor(expected["nll_lstm"])
@@ -87,7 +87,7 @@ def test_a_model_of_transformers_has_them_too(tmp_path: Path) -> None:
     assert all(torch.equal(weight, before[name]) for name, weight in lm.model.parameters.items())
     (tmp_path / "notes.txt").write_text(text)
     result = hebblm.evaluate(
-        lm, tmp_path / "notes.txt", ["dynamic"], settings=settings, memory_content="test"
+        lm, tmp_path / "notes.txt", ["dynamic"], settings=settings, memory_content="test", update_every=7
     )
     total = float(scores.nll.double().sum())
     assert scores.unadapted is not None

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         label_entropy,
         log_softmax_shares,
     )
-    from hebblm.adapt.functional.grouping import first_and_sum
+    from hebblm.adapt.functional.grouping import label_sums
     from hebblm.adapt.functional.hebbian import (
         HebbianTerm,
         hebb_combine,
@@ -51,7 +51,6 @@ __all__ = [
     "Scale",
     "cache_log_probs",
     "closeness",
-    "first_and_sum",
     "gated",
     "gated_losses",
     "hebb_combine",
@@ -63,6 +62,7 @@ __all__ = [
     "key_products",
     "knn_log_probs",
     "label_entropy",
+    "label_sums",
     "log_normalizers",
     "log_softmax_shares",
     "log_weights",

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as nn
 
-from hebblm.adapt.functional.grouping import first_and_sum
+from hebblm.adapt.functional.grouping import label_sums
 
 
 def gated(first: Tensor, second: Tensor, gate: Tensor) -> Tensor:
@@ -32,8 +32,8 @@ def label_entropy(scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         mask: (N, K) bool, the entries a query sees.
     """
     weights = scores.masked_fill(~mask, -torch.inf).softmax(1).nan_to_num(0.0)  # (N, K)
-    first, mass = first_and_sum(labels, weights)
-    return torch.where(first, torch.special.entr(mass), 0).sum(1)
+    mass: Tensor = torch.special.entr(label_sums(labels, weights))  # (N, K)
+    return mass.sum(1)
 
 
 def gated_losses(losses: Tensor, log_shares: Tensor) -> Tensor:

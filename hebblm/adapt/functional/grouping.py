@@ -37,22 +37,17 @@ def distinct(labels: Tensor) -> Tensor:
     return (group_ids(labels) == positions).sum(1)
 
 
-def first_and_sum(labels: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-    """Return which entry is the first of its label, and the sums of ``values`` over its label.
+def label_sums(labels: Tensor, values: Tensor) -> Tensor:
+    """Return the sums of ``values`` over the entries of each label, at one of these entries; 0 at the others.
 
     Args:
         labels: (N, K) int64.
         values: (N, K), or (m, N, K) for m of them at once.
 
     Returns:
-        (N, K) bool, and the sums in the shape of the values, equal for entries of one label.
+        In the shape of the values; of several at once the sums of a label stand at the same entry.
     """
-    ids = group_ids(labels)  # (N, K)
-    positions = torch.arange(labels.shape[1], device=labels.device).expand_as(labels)
-    earliest = torch.full_like(labels, labels.shape[1]).scatter_reduce_(1, ids, positions, "amin")
-    groups = ids.expand(values.shape)
-    sums = torch.zeros_like(values).scatter_add_(-1, groups, values)
-    return earliest.gather(1, ids) == positions, sums.gather(-1, groups)
+    return torch.zeros_like(values).scatter_add_(-1, group_ids(labels).expand(values.shape), values)
 
 
 def group_logsumexp(scores: Tensor, labels: Tensor) -> Tensor:

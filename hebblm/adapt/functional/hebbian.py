@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hebblm.adapt import checks
 from hebblm.adapt.checks import Rate, Scale
-from hebblm.adapt.functional.grouping import first_and_sum
+from hebblm.adapt.functional.grouping import label_sums
 from hebblm.adapt.functional.kernel import Normalization, closeness
 from hebblm.adapt.functional.mbpa import Optimizer, Solver, mbpa_delta
 from hebblm.adapt.solvers.problem import key_products
@@ -24,19 +24,17 @@ COUNT_EDGES = (1, 2, 4, 8, 16, 32, 64)  # between the ranges of counts that have
 
 
 class HebbianTerm(NamedTuple):
-    """The Hebbian term in the logits of the neighbours' labels; entries of one label carry the same values.
+    """The Hebbian term in the logits of the neighbours' labels, each at one entry of its label.
 
     Args:
         labels: (N, K) int64.
-        values: (N, K) ``D_i . h`` of each entry's label i, ``relative`` divided by ``|h|^2 + 1``; 0 where D_i is empty.
-        present: (N, K) bool, whether the entry's label has any entry in N^new, so that D_i is not empty.
-        first: (N, K) bool, one entry for each label that has.
+        values: (N, K) ``D_i . h`` of the chosen entries' label i, ``relative`` divided by ``|h|^2 + 1``; 0 at others.
+        chosen: (N, K) bool, one entry for each label that has any in N^new, so that D_i is not empty.
     """
 
     labels: Tensor
     values: Tensor
-    present: Tensor
-    first: Tensor
+    chosen: Tensor
 
 
 def hebbian_term(
@@ -85,10 +83,8 @@ def hebbian_term(
     if scale == "relative":
         own = hidden.square().sum(1, keepdim=True) + float(bias)  # (N, 1)
         lifts = lifts / own.clamp_min(torch.finfo(own.dtype).tiny)
-    first, sums = first_and_sum(neighbors.values, torch.stack([member.to(lifts), weights * lifts * member]))
-    sizes = sums[0]  # |N_i| (N, K)
-    present = sizes > 0
-    return HebbianTerm(neighbors.values, sums[1] / sizes.clamp_min(1), present, first & present)
+    sizes, sums = label_sums(neighbors.values, torch.stack([member.to(lifts), weights * lifts * member]))
+    return HebbianTerm(neighbors.values, sums / sizes.clamp_min(1), sizes > 0)  # |N_i| (N, K) at the chosen
 
 
 def hebb_weights(counts: Tensor, beta: float) -> Tensor:
@@ -163,15 +159,15 @@ def hebb_combine(
     checks.at_least("eta", eta, 0)
     checks.one_of("gate", gate, ("gated", "literal"))
     weights = weights.to(base_logits.dtype)
-    change = eta * term.values  # (N, K)
+    change = eta * term.values  # (N, K), 0 but for one entry a class
     if delta is None:
         logits = base_logits.clone()
     elif gate == "literal":
         logits = base_logits + (1 - weights) * delta
     else:
         logits = base_logits + delta
-        change = torch.where(term.present, change - delta.gather(1, term.labels), 0)  # eta D_i . h - delta_i
-    return logits.scatter_(1, term.labels, logits.gather(1, term.labels) + weights[term.labels] * change)
+        change = torch.where(term.chosen, change - delta.gather(1, term.labels), 0)  # eta D_i . h - delta_i
+    return logits.scatter_add_(1, term.labels, weights[term.labels] * change)
 
 
 def hebb_logits(

@@ -106,16 +106,14 @@ class HebbianLogits:
         dense: (N, V).
         normalizers: (N,) their logsumexp.
         labels: (N, K) of the neighbours.
-        present: (N, K) bool, whether an entry's label has a Hebbian term.
-        first: (N, K) bool, one entry for each label that has.
-        values: (N, K) logit of each entry's label, where present.
+        chosen: (N, K) bool, one entry for each label that has a Hebbian term.
+        values: (N, K) logit of each entry's label, where chosen.
     """
 
     dense: Tensor
     normalizers: Tensor
     labels: Tensor
-    present: Tensor
-    first: Tensor
+    chosen: Tensor
     values: Tensor
 
 
@@ -142,9 +140,9 @@ class Hebb:
 
         def compute() -> Tensor:
             found = self._adapted(batch)
-            plain = found.dense.gather(1, found.labels)  # (N, K)
-            values = found.values.where(found.present, plain)  # entries of one label carry the same value
-            return found.dense.scatter(1, found.labels, values).log_softmax(1)
+            change = found.values - found.dense.gather(1, found.labels)  # (N, K)
+            logits = found.dense.scatter_add(1, found.labels, change.where(found.chosen, 0))
+            return logits.log_softmax(1)
 
         return batch.shared(self, compute)
 
@@ -154,7 +152,7 @@ class Hebb:
         def compute() -> Tensor:
             found = self._adapted(batch)
             return F.replaced_losses(
-                found.dense, found.normalizers, found.labels, found.first, found.values, targets
+                found.dense, found.normalizers, found.labels, found.chosen, found.values, targets
             )
 
         return batch.scored(self, targets, compute)
@@ -191,7 +189,7 @@ class Hebb:
                 every = class_weights(batch, config, self.steps) if constant is None else constant[:, :1]
                 dense = batch.logits + (1 - every) * delta
                 normalizers = dense.logsumexp(1)
-        return HebbianLogits(dense, normalizers, term.labels, term.present, term.first, values)
+        return HebbianLogits(dense, normalizers, term.labels, term.chosen, values)
 
     def _classes(self, new: Tensor | None) -> Tensor | None:
         """Return the classes of N^new, None for all."""

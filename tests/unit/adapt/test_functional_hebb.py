@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import Counter
 from fractions import Fraction
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from hebblm.adapt import functional
 from hebblm.adapt.functional import grouping
-from hebblm.adapt.functional.grouping import distinct, first_and_sum, group_ids, group_logsumexp
+from hebblm.adapt.functional.grouping import distinct, group_ids, group_logsumexp, label_sums
 from hebblm.errors import UserError
 from hebblm.types import Neighbors, OutputHead
 
@@ -38,19 +39,17 @@ def test_no_label_is_no_group() -> None:
 
 @given(LABEL_ROWS, st.integers(0, 1000))
 @settings(max_examples=60, deadline=None)
-def test_sums_over_labels_count_members_and_each_label_has_one_first(
-    rows: list[list[int]], seed: int
-) -> None:
+def test_sums_over_labels_stand_at_one_entry_of_each(rows: list[list[int]], seed: int) -> None:
     labels = torch.tensor(rows)
     member = torch.rand(labels.shape, generator=torch.Generator().manual_seed(seed)) < 0.6
-    expected = [
-        [sum(bool(m) and a == b for b, m in zip(row, members, strict=True)) for a in row]
-        for row, members in zip(rows, member, strict=True)
-    ]
-    first, sums = first_and_sum(labels, torch.stack([member.double(), torch.ones(labels.shape)]))
-    assert sums[0].tolist() == expected
-    assert sums[1].tolist() == [[row.count(a) for a in row] for row in rows]
-    assert first.tolist() == [[row.index(a) == at for at, a in enumerate(row)] for row in rows]
+    members, sizes = label_sums(labels, torch.stack([member.double(), torch.ones(labels.shape)]))
+    for row, own, some, all_of_it in zip(rows, member, members, sizes, strict=True):
+        at = {row[place]: int(place) for place in all_of_it.nonzero()}
+        assert at.keys() == set(row)
+        assert {label: float(all_of_it[place]) for label, place in at.items()} == Counter(row)
+        counted = Counter(label for label, inside in zip(row, own, strict=True) if inside)
+        assert {label: float(some[place]) for label, place in at.items() if some[place]} == counted
+        assert int(some.count_nonzero()) == len(counted)
 
 
 @given(LABEL_ROWS, st.integers(0, 1000), st.sampled_from([0.0, 1.0, 1e5]))
@@ -93,18 +92,24 @@ def one_query() -> tuple[torch.Tensor, Neighbors, OutputHead]:
     return hidden, Neighbors(keys, labels, distances, torch.ones(1, 3, dtype=torch.bool)), head
 
 
+def of_label(term: functional.HebbianTerm) -> dict[int, float]:
+    assert not term.values[~term.chosen].any()
+    chosen = term.chosen.nonzero().tolist()
+    found = {int(term.labels[row, place]): float(term.values[row, place]) for row, place in chosen}
+    assert len(found) == len(chosen), "one entry a label"
+    return found
+
+
 def test_term_by_hand() -> None:
     hidden, neighbors, _ = one_query()
     term = functional.hebbian_term(neighbors, hidden, eps=1.0)
     # c = 1, 1/2, 1/5; h_k . h + 1 = 6, 5, 2; label 3 has two entries
-    torch.testing.assert_close(term.values, torch.tensor([[3.2, 2.5, 3.2]]))
-    assert term.first.tolist() == [[True, True, False]]
+    assert of_label(term) == {1: pytest.approx(2.5), 3: pytest.approx(3.2)}
     bare = functional.hebbian_term(neighbors, hidden, eps=1.0, bias=False)
-    torch.testing.assert_close(bare.values, torch.tensor([[2.6, 2.0, 2.6]]))
+    assert of_label(bare) == {1: pytest.approx(2.0), 3: pytest.approx(2.6)}
     new = functional.hebbian_term(neighbors, hidden, eps=1.0, hebbian_classes=torch.arange(5) == 1)
-    assert new.present.tolist() == [[False, True, False]]
+    assert new.chosen.tolist() == [[False, True, False]]
     torch.testing.assert_close(new.values, torch.tensor([[0.0, 2.5, 0.0]]))
-    assert new.first.tolist() == new.present.tolist()
 
 
 def test_combination_by_hand() -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 from hebblm.adapt import METHODS, STATIC_METHODS, Mixture, MixtureConfig
 from hebblm.adapt import functional as F
 from hebblm.adapt.block import Block
-from hebblm.adapt.functional.grouping import first_and_sum
+from hebblm.adapt.functional.grouping import group_ids
 from hebblm.adapt.functional.losses import (
     interpolated_losses,
     memory_losses,
@@ -65,8 +65,7 @@ def test_replaced_losses_are_those_of_the_replaced_logits(seed: int, scale: floa
     _, labels, mask, targets = entries(seed)
     dense = 2 * reals(seed, 5, CLASSES)
     dense[0] = dense[0].scatter(0, labels[0], 60.0)
-    first, _ = first_and_sum(labels, torch.zeros_like(labels, dtype=torch.float64))
-    chosen = first & mask
+    chosen = (group_ids(labels) == torch.arange(labels.shape[1])) & mask
     values = dense.gather(1, labels) + scale * reals(seed + 2, 5, CLASSES).gather(1, labels)
     values[0] = -3.0
     expected = dense.clone()

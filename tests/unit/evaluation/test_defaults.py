@@ -29,8 +29,8 @@ def test_dynamic_evaluation_of_a_model_of_transformers_has_a_measured_rate_and_a
     tmp_path: Path,
 ) -> None:
     causal, own = ScenarioConfig(model="someone/model", target="ptb"), tmp_path / "own.json"
-    assert resolved(CROSS, "default").dynamic.lr == 0.002
-    assert resolved(CROSS, "tuned").dynamic.lr != 0.002
+    assert resolved(CROSS, "default").dynamic.lr == 8e-4
+    assert resolved(CROSS, "tuned").dynamic.lr != 8e-4
     for start in ("default", "tuned", "paper", "tune"):  # no rate that was found for an LSTM
         assert (resolved(causal, start).dynamic.lr, resolved(causal, start).dynamic.decay) == (
             "measured",

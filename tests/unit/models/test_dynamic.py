@@ -21,15 +21,16 @@ def squares_of(model: AWDLSTM) -> list[Tensor]:
     return [toy.randn(i, *p.shape, dtype=torch.float64).square() for i, p in enumerate(model.parameters())]
 
 
+@pytest.mark.parametrize("every", [15, 6, 20])
 @pytest.mark.parametrize("rule", ["sgd", "rms"])
-def test_is_the_update_of_krause_and_others(rule: str) -> None:
+def test_is_the_update_of_krause_and_others(rule: str, every: int) -> None:
     eta, lam, epsilon, segment = 0.05, 0.3, 0.01, 15
     config = DynamicConfig(rule, lr=eta, decay=lam, epsilon=epsilon, segment=segment)  # type: ignore[arg-type]
     trained = toy.tiny_model().double()
     squares = squares_of(trained)
     base = DynamicBase(AwdBase(trained), config, squares if rule == "rms" else None)
     stream = toy.stream_of(toy.tokens(0, 100, toy.SOURCE), words=toy.SOURCE)
-    found = toy.alone(base, stream, UnionVocabulary(), segment=segment)
+    found = toy.alone(base, stream, UnionVocabulary(), segment=every)
 
     model, expected = toy.tiny_model().double(), []
     parameters = list(model.parameters())
@@ -37,10 +38,11 @@ def test_is_the_update_of_krause_and_others(rule: str) -> None:
     rms = [s.sqrt() for s in squares]
     average = sum(r.mean() for r in rms) / len(rms)
     state = model.initial_state(1)
-    for start in range(0, 100, segment):
+    for start in range(0, 100, every):
         inputs, targets = (
-            torch.from_numpy(x[start : start + segment]) for x in (stream.inputs, stream.targets)
+            torch.from_numpy(x[start : start + every]) for x in (stream.inputs, stream.targets)
         )
+        share = min(len(inputs) / segment, 1)
         out = model(inputs[None], detach(state))
         state = out.state
         losses = nn.cross_entropy(model.logits(out.hidden[0]), targets, reduction="none")
@@ -49,9 +51,10 @@ def test_is_the_update_of_krause_and_others(rule: str) -> None:
         for p, g, origin, r in zip(parameters, gradients, theta_0, rms, strict=True):
             theta = p.detach().clone()
             if rule == "sgd":
-                new = theta - eta * g + lam * (origin - theta)
+                new = theta - share * (eta * g - lam * (origin - theta))
             else:
-                new = theta - eta * g / (r + epsilon) + (lam * r / average).clamp(max=1) * (origin - theta)
+                pull = (lam * r / average).clamp(max=1)
+                new = theta - share * (eta * g / (r + epsilon) - pull * (origin - theta))
             p.data.copy_(new)
     np.testing.assert_allclose(found, expected, rtol=1e-6)
     for p, q in zip(parameters, base.parameters().values(), strict=True):
@@ -80,7 +83,9 @@ def test_without_rate_and_decay_it_is_the_fixed_base_bit_for_bit(
 
 def test_it_learns_and_reset_restores_bit_for_bit() -> None:
     stream = toy.stream_of(np.tile(toy.tokens(2, 40), 4))
-    base = DynamicBase(toy.base_of(toy.tiny_model()), DynamicConfig("sgd", lr=0.5, decay=0.0), None)
+    base = DynamicBase(
+        toy.base_of(toy.tiny_model()), DynamicConfig("sgd", lr=0.5, decay=0.0, segment=20), None
+    )
     first = toy.alone(base, stream, UnionVocabulary(), segment=20)
     assert first[-40:].mean() < first[:40].mean() - 0.1
     base.reset()
@@ -89,7 +94,7 @@ def test_it_learns_and_reset_restores_bit_for_bit() -> None:
 
 
 def test_full_decay_returns_to_the_trained_weights_at_every_step() -> None:
-    base = DynamicBase(AwdBase(toy.tiny_model()), DynamicConfig("sgd", lr=0.0, decay=1.0), None)
+    base = DynamicBase(AwdBase(toy.tiny_model()), DynamicConfig("sgd", lr=0.0, decay=1.0, segment=2), None)
     start = [p.detach().clone() for p in base.parameters().values()]
     with torch.no_grad():
         for p in base.parameters().values():
