@@ -41,9 +41,7 @@ def save_checkpoint(
         training: JSON object, e.g. command, seed, curve, versions.
         dtype: storage type of the weights, float16 halves the size.
     """
-    tensors = {
-        name: value.detach().cpu().to(dtype).contiguous() for name, value in model.state_dict().items()
-    }
+    tensors = {name: value.detach().cpu().to(dtype).contiguous() for name, value in model.state_dict().items()}
     header = {
         "format": FORMAT,
         "config": json.dumps(model.config.to_dict(), sort_keys=True),

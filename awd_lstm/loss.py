@@ -10,18 +10,14 @@ from torch import Tensor
 
 PAD_ROWS = 512
 CHUNK_ELEMENTS = 8 << 20  # logits held at a time, so that they stay in the last-level cache
-UNDERFLOW = (
-    -80.0
-)  # nats; a smaller probability may be a float32 or bfloat16 without its full precision, or zero
+UNDERFLOW = -80.0  # nats; a smaller probability may be a float32 or bfloat16 without its full precision, or zero
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
     """Mean cross-entropy of ``softmax(h W^T + b)``; the forward pass forms the gradient too."""
 
     @staticmethod
-    def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, dtype: torch.dtype
-    ) -> Tensor:
+    def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, dtype: torch.dtype) -> Tensor:
         count, vocabulary = hidden.shape[0], weight.shape[0]
         rows = max(1, CHUNK_ELEMENTS // vocabulary)
         w, b, h = weight.to(dtype), bias.to(dtype), hidden.to(dtype)

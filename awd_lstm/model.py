@@ -101,9 +101,7 @@ class AWDLSTM(nn.Module):
     def __init__(self, config: AWDLSTMConfig) -> None:
         super().__init__()
         self.config = config
-        self.embedding = nn.Parameter(
-            torch.empty(config.vocabulary_size, config.embedding_dim).uniform_(-0.1, 0.1)
-        )
+        self.embedding = nn.Parameter(torch.empty(config.vocabulary_size, config.embedding_dim).uniform_(-0.1, 0.1))
         self.bias = nn.Parameter(torch.zeros(config.vocabulary_size))
         self.layers = nn.ModuleList(LSTMLayer(i, o, config.wdrop) for i, o in config.layer_sizes())
 

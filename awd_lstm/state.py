@@ -22,9 +22,7 @@ def save_state(path: Path, tensors: dict[str, Tensor], record: dict[str, Any]) -
     """Write tensors and a JSON record as one file, so that they cannot be of different moments."""
     header = {"format": STATE_FORMAT, "record": json.dumps(record)}
     with replacing(path) as temporary:
-        save_file(
-            {name: value.detach().cpu().contiguous() for name, value in tensors.items()}, temporary, header
-        )
+        save_file({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, temporary, header)
 
 
 def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

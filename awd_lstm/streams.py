@@ -56,9 +56,7 @@ class ParallelStreams:
         self.share = share or Share(0, batch_size, batch_size)
         self.stride = len(ids) // batch_size
         if self.stride < 2:
-            raise ValueError(
-                f"{len(ids)} tokens are too few for {batch_size} parallel streams; use a smaller batch"
-            )
+            raise ValueError(f"{len(ids)} tokens are too few for {batch_size} parallel streams; use a smaller batch")
 
     def __len__(self) -> int:
         """Return the number of predicted tokens a part."""

@@ -135,9 +135,7 @@ class Trainer:
         self._resume()
         segments = self.record.segments
         if self.ranks.sum(segments, self.device) != segments * self.ranks.count:
-            raise CheckpointError(
-                f"the processes see different states in {folder}; use a folder they all see"
-            )
+            raise CheckpointError(f"the processes see different states in {folder}; use a folder they all see")
         self.parallel = self.ranks.parallel(self.model)
 
     @property
@@ -256,23 +254,17 @@ class Trainer:
             "threads": torch.get_num_threads(),
             "processes": self.ranks.count,
         }
-        save_checkpoint(
-            self.folder, self.model, dictionary_sha256=record.dictionary_sha256, training=training
-        )
+        save_checkpoint(self.folder, self.model, dictionary_sha256=record.dictionary_sha256, training=training)
 
     def _new_optimizer(self, *, averaging: bool) -> torch.optim.Optimizer:
         """Return the optimiser of the present phase."""
         config, parameters = self.config, self.model.parameters()
         for p in self.model.parameters():
-            p.grad = torch.zeros_like(
-                p
-            )  # sparse gradients of words are added into it, so that V x D is held once
+            p.grad = torch.zeros_like(p)  # sparse gradients of words are added into it, so that V x D is held once
         if config.optimizer == "adamw":
             return torch.optim.AdamW(parameters, lr=config.lr, weight_decay=config.weight_decay, fused=True)
         if averaging:
-            return torch.optim.ASGD(
-                parameters, lr=config.lr, t0=0, lambd=0.0, weight_decay=config.weight_decay
-            )
+            return torch.optim.ASGD(parameters, lr=config.lr, t0=0, lambd=0.0, weight_decay=config.weight_decay)
         return torch.optim.SGD(parameters, lr=config.lr, weight_decay=config.weight_decay)
 
     @contextmanager
@@ -312,9 +304,7 @@ class Trainer:
         path = self.folder / STATE
         if not path.exists():
             if read_config(self.folder):
-                raise CheckpointError(
-                    f"{self.folder} already holds a model; choose another folder or delete it"
-                )
+                raise CheckpointError(f"{self.folder} already holds a model; choose another folder or delete it")
             return
         tensors, stored = load_state(path)
         for name in ("model", "training", "dictionary_sha256"):
@@ -324,9 +314,7 @@ class Trainer:
                 )
         self.record = Record(**{**stored, "curve": [(e, s, v) for e, s, v in stored["curve"]]})
         self.optimizer = self._new_optimizer(averaging=self.record.averaging)
-        self.model.load_state_dict(
-            {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")}
-        )
+        self.model.load_state_dict({k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")})
         unpack_optimizer(self.optimizer, tensors)
         layers, rows = range(self.model.config.layers), self.streams.share.rows
         self.hidden = tuple(
@@ -340,9 +328,7 @@ class Trainer:
 
 
 @torch.no_grad()
-def validation_loss(
-    model: AWDLSTM, streams: ParallelStreams, device: torch.device, segment: int = 200
-) -> float:
+def validation_loss(model: AWDLSTM, streams: ParallelStreams, device: torch.device, segment: int = 200) -> float:
     """Return the mean loss of ``model`` over parallel streams, nats a token.
 
     A monitor for training: parallel streams start cold and a short tail is left out. Reported perplexities

@@ -114,9 +114,7 @@ def build(
             part = parts.load(index)
             memory.fill(part["keys"], part["labels"])
         if not len(memory):
-            raise UserError(
-                f"{', '.join(map(str, texts))}: no text to remember; name files that are not empty"
-            )
+            raise UserError(f"{', '.join(map(str, texts))}: no text to remember; name files that are not empty")
         about = {
             "model": name,
             "known": vocabulary.known,
@@ -258,9 +256,7 @@ def _merge(first: Path, second: Path, folder: Path) -> AnyMemory:
     for one in both:
         ids = torch.tensor([place[word] for word in one.words], dtype=torch.int64)
         if one.words and one.known is None:
-            raise UserError(
-                f"{one.folder.parent} does not say where its new words begin; read and save it anew"
-            )
+            raise UserError(f"{one.folder.parent} does not say where its new words begin; read and save it anew")
         source = load_memory(one.folder, model_hash=owner[0], dictionary_hash=owner[1])
         for part in source.parts():
             for begin in range(0, len(part), CHUNK):

@@ -62,11 +62,7 @@ def atomic_path(path: Path, *, directory: bool = False) -> Iterator[Path]:
         _remove(former)
     except OSError as error:
         _remove(temporary)
-        if (
-            error.filename2 is None
-            and error.filename is not None
-            and not _concerns(error.filename, path, temporary)
-        ):
+        if error.filename2 is None and error.filename is not None and not _concerns(error.filename, path, temporary):
             raise
         raise unwritable(path, error) from error
     except BaseException:
@@ -85,9 +81,7 @@ def _concerns(filename: object, path: Path, temporary: Path | None) -> bool:
     """Say whether an OSError that names ``filename`` is about the place being written."""
     named = Path(os.fsdecode(filename)) if isinstance(filename, (str, bytes, os.PathLike)) else None
     places = [path, path.parent, *path.parents] + ([temporary] if temporary else [])
-    return named is not None and (
-        named in places or named.parent in places[:1] or named.parent == path.parent
-    )
+    return named is not None and (named in places or named.parent in places[:1] or named.parent == path.parent)
 
 
 def _sweep(path: Path) -> None:

@@ -81,17 +81,13 @@ def evaluate(
     if log_samples and output_path is None:
         raise UserError("--log-samples needs --output-path DIR to write to")
     if log_neighbors < 0 or (log_neighbors and not log_samples):
-        raise UserError(
-            f"--log-neighbors {log_neighbors} must be at least 0, and needs --log-samples beside it"
-        )
+        raise UserError(f"--log-neighbors {log_neighbors} must be at least 0, and needs --log-samples beside it")
     source, read = asked.config.corpora()
     if forgetting is not None or log_neighbors:
         option = "--forgetting" if log_neighbors == 0 else "--log-neighbors"
         _one_stream(asked.config, f"{option} follows a single stream")
     if forgetting is not None and source == read:
-        raise UserError(
-            f"--forgetting compares two domains, and {read} is the only one; use --cross-domain A-to-B"
-        )
+        raise UserError(f"--forgetting compares two domains, and {read} is the only one; use --cross-domain A-to-B")
     ranks = current()
     _check_ranks(asked, ranks.size)
     scenario, record = asked.open("evaluate", command)

@@ -161,9 +161,7 @@ def load(
     }
     for option, value in asked.items():
         if value is not None:
-            raise UserError(
-                f"{option} = {value!r} is for models of transformers, which {name} is not; leave it out"
-            )
+            raise UserError(f"{option} = {value!r} is for models of transformers, which {name} is not; leave it out")
     corpus = trained_on(folder)
     dictionary, words = _words(folder, corpus)
     trained = open_model(folder, dictionary.hash(), chosen)
@@ -171,9 +169,7 @@ def load(
     return LanguageModel(str(name), trained, GrowingVocabulary(dictionary, words, lower=lower), folder)
 
 
-def _causal(
-    name: str, model: Any, tokenizer: Any, folder: Path | None, options: Mapping[str, Any]
-) -> LanguageModel:
+def _causal(name: str, model: Any, tokenizer: Any, folder: Path | None, options: Mapping[str, Any]) -> LanguageModel:
     """Return a model of ``transformers`` with its tokenizer."""
     origin = "held" if folder is None else "folder"
     learns = None if options["learns"] is None else tuple(options["learns"])

@@ -44,9 +44,7 @@ class Display(Progress):
 
     def __init__(self, *columns: Any, **options: Any) -> None:
         super().__init__(*columns, **options)
-        self._begins: dict[
-            TaskID, tuple[float, float]
-        ] = {}  # when a task was first heard of, and how far it was
+        self._begins: dict[TaskID, tuple[float, float]] = {}  # when a task was first heard of, and how far it was
         self._written = time.monotonic()
 
     def add_task(self, *args: Any, **options: Any) -> TaskID:
@@ -68,13 +66,7 @@ class Display(Progress):
     def _log(self, task_id: TaskID) -> None:
         """Write how far a task is, unless a bar shows it or the last line is recent."""
         now, task = time.monotonic(), self._tasks[task_id]
-        if (
-            self.disable
-            or self.console.is_terminal
-            or not task.visible
-            or task.finished
-            or now - self._written < QUIET
-        ):
+        if self.disable or self.console.is_terminal or not task.visible or task.finished or now - self._written < QUIET:
             return
         self._written = now
         begin, before = self._begins[task_id]
@@ -104,9 +96,7 @@ def write(line: str, console: Console) -> None:
 def _wrapped(line: str, width: int) -> str:
     """Return a line on several, each further one indented; what has no blank, such as a path, stays whole."""
     indent = " " * (len(line) - len(line.lstrip()) + 2)
-    return textwrap.fill(
-        line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )
+    return textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def bar() -> Display:

@@ -62,9 +62,7 @@ def commit() -> str | None:
     if not (root / ".git").exists():
         return None
     try:
-        head = subprocess.run(
-            ["git", "-C", root, "rev-parse", "HEAD"], capture_output=True, text=True, check=True
-        )
+        head = subprocess.run(["git", "-C", root, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
         changed = subprocess.run(
             ["git", "-C", root, "status", "--porcelain", "--untracked-files=no"],
             capture_output=True,

@@ -49,8 +49,6 @@ def _whole_numbers(text: Sequence[int] | Tensor) -> list[int]:
     except (TypeError, ValueError, RuntimeError):
         found = torch.zeros(())
     if found.dim() != 1 or (len(found) and found.is_floating_point()):
-        raise UserError(
-            f"{text!r:.60} is no text; name a string, ids in one row, or a list of such documents"
-        )
+        raise UserError(f"{text!r:.60} is no text; name a string, ids in one row, or a list of such documents")
     ids: list[int] = found.tolist()
     return ids

@@ -73,9 +73,7 @@ class Reader:
         if update_every < 1:
             raise UserError(f"update_every = {update_every} must be at least 1 token")
         if values.base.lr:
-            raise UserError(
-                f"a reader's base stays as trained, not base.lr={values.base.lr}; use hebblm.evaluate"
-            )
+            raise UserError(f"a reader's base stays as trained, not base.lr={values.base.lr}; use hebblm.evaluate")
         self.model = model
         self.method = method
         self.update_every = update_every
@@ -194,9 +192,7 @@ class Reader:
         if held.ids or size:
             yield self._read_on(held, size, learn, progress)
 
-    def _read_on(
-        self, encoded: Encoded, size: int, learn: bool, progress: Callable[[int, int], None]
-    ) -> Scores:
+    def _read_on(self, encoded: Encoded, size: int, learn: bool, progress: Callable[[int, int], None]) -> Scores:
         """Read a text of so many bytes; see :meth:`read`."""
 
         def moved(done: int, total: int) -> None:
@@ -205,9 +201,7 @@ class Reader:
 
         return self._reading(self._base, learn).scores([encoded], [size], self._last, moved)[0]
 
-    def _read_documents(
-        self, texts: Sequence[Text], learn: bool, progress: Callable[[int, int], None]
-    ) -> list[Scores]:
+    def _read_documents(self, texts: Sequence[Text], learn: bool, progress: Callable[[int, int], None]) -> list[Scores]:
         """Read documents side by side; see :meth:`read`."""
         if self.moving and len(texts) > 1:
             raise UserError(

@@ -107,8 +107,6 @@ class ReaderBase:
         """
         own = self.weights()
         if weights and own and weights.keys() != own.keys():
-            raise UserError(
-                f"other weights learned there ({', '.join(weights)}); load the model as it was then"
-            )
+            raise UserError(f"other weights learned there ({', '.join(weights)}); load the model as it was then")
         for name, weight in own.items() if weights else ():
             weight.copy_(weights[name])

@@ -103,12 +103,8 @@ def save_reader(folder: Path, owner: Owner, known: Opened, made: dict[str, Any])
         **prefixed(WEIGHT, known.weights),
     }
     with atomic_path(folder, directory=True) as temporary:
-        save_memory(
-            known.memory, temporary / MEMORY, model_hash=owner.model, dictionary_hash=owner.dictionary
-        )
-        save_file(
-            {name: value.detach().cpu().contiguous() for name, value in place.items()}, temporary / PLACE, {}
-        )
+        save_memory(known.memory, temporary / MEMORY, model_hash=owner.model, dictionary_hash=owner.dictionary)
+        save_file({name: value.detach().cpu().contiguous() for name, value in place.items()}, temporary / PLACE, {})
         write_json(
             temporary / READER,
             {
@@ -135,9 +131,7 @@ def open_reader(folder: Path, owner: Owner, device: torch.device) -> Opened:
 
     if not (folder / READER).is_file():
         about = read_about(folder)
-        return Opened(
-            remembered(folder), tuple(about.get("words", ())), splitting=about.get("tokenizer", "own")
-        )
+        return Opened(remembered(folder), tuple(about.get("words", ())), splitting=about.get("tokenizer", "own"))
     document = read_record(_Document, folder / READER, "read the text anew", SCHEMA)
     if not (folder / PLACE).is_file() or file_sha256(folder / PLACE) != document.place_sha256:
         raise UserError(f"{folder / PLACE} is missing or was changed; read the text anew")

@@ -71,11 +71,7 @@ class Reading:
             for group in layout.groups(start, stop, self.every):
                 labels = layout.labels(group, ids)  # (N,)
                 targets = self.readable(labels, rows)
-                block = (
-                    layout.block(group, labels, self.every, written=self.learn)
-                    if layout.streams > 1
-                    else None
-                )
+                block = layout.block(group, labels, self.every, written=self.learn) if layout.streams > 1 else None
                 batch = self.context.batch(layout.states(group, states, start), block)
                 places = torch.from_numpy(layout.places(group))
                 adapted[places] = self.rule.score(batch, targets).float().cpu()
@@ -87,9 +83,7 @@ class Reading:
             progress(sum(min(stop, length) for length in lengths), total)
         parts = (torch.split(each, lengths) for each in (adapted, base, new))
         return [
-            Scores(
-                text.tokens, own, flags, size, text.words, Scores(text.tokens, plain, flags, size, text.words)
-            )
+            Scores(text.tokens, own, flags, size, text.words, Scores(text.tokens, plain, flags, size, text.words))
             for text, size, own, plain, flags in zip(texts, sizes, *parts, strict=True)
         ]
 

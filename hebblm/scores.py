@@ -74,9 +74,7 @@ class Scores:
     @property
     def bits(self) -> float:
         """Bits of the text, the spelling of words without a row included."""
-        spelled = sum(
-            len(token.encode()) + 1 for token, new in zip(self.tokens, self.new.tolist(), strict=True) if new
-        )
+        spelled = sum(len(token.encode()) + 1 for token, new in zip(self.tokens, self.new.tolist(), strict=True) if new)
         return float(self.nll.double().sum()) / math.log(2) + 8 * spelled
 
     def __repr__(self) -> str:
@@ -115,8 +113,7 @@ class Totals:
     def __str__(self) -> str:
         """Say how much was read, and how well."""
         adapted, base = (
-            _perplexity(nats / self.tokens if self.tokens else math.nan)
-            for nats in (self.nats, self.unadapted)
+            _perplexity(nats / self.tokens if self.tokens else math.nan) for nats in (self.nats, self.unadapted)
         )
         a_byte = self.bits / self.bytes if self.bytes else math.nan
         return f"{self.tokens:,} tokens, perplexity {adapted:.1f} (unadapted {base:.1f}), {a_byte:.2f} bits a byte"

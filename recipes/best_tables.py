@@ -29,9 +29,7 @@ def best() -> str:
         if path.is_file():
             document = read_json(path)
             first = (
-                f", first {document['tokens']:,} tokens"
-                if "--max-tokens" in document["provenance"]["command"]
-                else ""
+                f", first {document['tokens']:,} tokens" if "--max-tokens" in document["provenance"]["command"] else ""
             )
             parts += [f"### {title}{first}", "", body(_table(document)), f"{origin(path, '../')}.", ""]
     return "\n".join(parts)

@@ -94,9 +94,7 @@ def transformer_tuned() -> str:
         )
         for name in DEFAULT_METHODS
     )
-    lines = "\n".join(
-        f"- {origin_of(path.stem, path, result, '../')}" for path, result, _ in results.values()
-    )
+    lines = "\n".join(f"- {origin_of(path.stem, path, result, '../')}" for path, result, _ in results.values())
     return f"{body(Table('transformer-tuned', '', columns, rows))}\n{lines}\n"
 
 
@@ -167,9 +165,7 @@ def beside_words() -> str:
 def keys() -> str:
     """Return what memories of the states that enter the last feed-forward layer gain over the usual ones."""
     found = {name: CAUSAL / f"llama-{name}-ffn-input.json" for name in TEXTS}
-    results = {
-        name: (Result.load(CAUSAL / f"llama-{name}.json"), Result.load(path)) for name, path in found.items()
-    }
+    results = {name: (Result.load(CAUSAL / f"llama-{name}.json"), Result.load(path)) for name, path in found.items()}
     columns = (
         Column("Method"),
         *(

@@ -27,7 +27,6 @@ from recipes.markdown import body
 FOUND = Path(__file__).with_name("conclusions.json")
 CONSTANTS = ("0.001", "0.1", "1")
 INTERVALS = ("100", "50", "10", "1")
-SEGMENTS = INTERVALS[:-1]
 REGIMES = {
     "base-stays": "stays",
     "base-sgd": "SGD at 10",
@@ -53,9 +52,7 @@ ONE_INTERVAL = {
 SPELLING = "n't"  # Penn Treebank's; WikiText-2 writes 't
 
 
-def paired(
-    ours: Losses, theirs: Losses, where: np.typing.NDArray[np.bool_] | None = None, block: int = 200
-) -> Gain:
+def paired(ours: Losses, theirs: Losses, where: np.typing.NDArray[np.bool_] | None = None, block: int = 200) -> Gain:
     """Return what ``theirs`` (T,) gains over ``ours`` (T,), nats, with a paired block-bootstrap interval."""
     part = {"All": np.ones(len(ours), bool) if where is None else where}
     return bootstrap_gains({BASE: ours, "other": theirs}, part, Bootstrap(block=block))["other"][0]
@@ -71,9 +68,7 @@ def collect(results: Path) -> None:
     """Write what the runs found; what earlier ones found stays where a run is not there."""
     runs = {path.parent.name: path for path in sorted(results.glob("*/result.json"))}
     found = {name: Result.load(path) for name, path in runs.items()}
-    tokens = {
-        name: TokenLosses.load(path.with_name("tokens.parquet"), found[name]) for name, path in runs.items()
-    }
+    tokens = {name: TokenLosses.load(path.with_name("tokens.parquet"), found[name]) for name, path in runs.items()}
     nll = {name: item.nll for name, item in tokens.items()}
     document = read_json(FOUND)
     document["runs"] |= {
@@ -88,11 +83,9 @@ def collect(results: Path) -> None:
     for c in CONSTANTS:
         if f"eps-{c}" in found:
             document["constant"][c] = asdict(paired(nll[f"eps-{c}"]["mbpa"], nll[f"eps-{c}"]["hebb"]))
-    if "segment-50" in nll:
-        default = nll["segment-50"]["dynamic"]
-        document["dynamic"] |= {
-            run: asdict(paired(default, nll[run]["dynamic"])) for run in DYNAMIC if run in nll
-        }
+    if "dynamic-every-50" in nll:
+        default = nll["dynamic-every-50"]["dynamic"]
+        document["dynamic"] |= {run: asdict(paired(default, nll[run]["dynamic"])) for run in DYNAMIC if run in nll}
     document["freshness"] |= _freshness(nll)
     if "new-words" in found:
         document["new_words"] = _new_words(tokens["new-words"])
@@ -102,12 +95,8 @@ def collect(results: Path) -> None:
     document.setdefault("interval", {}).update(
         {run: _over(nll[run], beside="dynamic") for run in ONE_INTERVAL if run in nll}
     )
-    document.setdefault("rows", {}).update(
-        {run: _over(nll[run], tokens[run].oov) for run in ROWS if run in tokens}
-    )
-    document.setdefault("classes", {}).update(
-        {run: _by_newness(tokens[run]) for run in CLASSES if run in tokens}
-    )
+    document.setdefault("rows", {}).update({run: _over(nll[run], tokens[run].oov) for run in ROWS if run in tokens})
+    document.setdefault("classes", {}).update({run: _by_newness(tokens[run]) for run in CLASSES if run in tokens})
     write_json(FOUND, document)
 
 
@@ -115,17 +104,13 @@ def _over(
     nll: Mapping[str, Losses], where: np.typing.NDArray[np.bool_] | None = None, beside: str = BASE
 ) -> dict[str, Any]:
     """Return what every method of a run gains over one of them, by default over the base."""
-    return {
-        name: asdict(paired(nll[beside], losses, where)) for name, losses in nll.items() if name != beside
-    }
+    return {name: asdict(paired(nll[beside], losses, where)) for name, losses in nll.items() if name != beside}
 
 
 def _by_newness(tokens: TokenLosses) -> dict[str, Any]:
     """Return what Hebb gains over MbPA on all tokens, on known words and on new ones."""
     parts = {"all": np.ones(len(tokens.oov), bool), "known": ~tokens.oov, "new": tokens.oov}
-    return {
-        part: asdict(paired(tokens.nll["mbpa"], tokens.nll["hebb"], where)) for part, where in parts.items()
-    }
+    return {part: asdict(paired(tokens.nll["mbpa"], tokens.nll["hebb"], where)) for part, where in parts.items()}
 
 
 def _freshness(nll: Mapping[str, Mapping[str, Losses]]) -> dict[str, dict[str, Any]]:
@@ -134,16 +119,14 @@ def _freshness(nll: Mapping[str, Mapping[str, Losses]]) -> dict[str, dict[str, A
     for name in DEFAULT_METHODS:
         seldom, *sooner = _runs_of(name)
         if name != BASE and {seldom, *sooner} <= set(nll):
-            found[name] = {
-                run.rpartition("-")[2]: asdict(paired(nll[seldom][name], nll[run][name])) for run in sooner
-            }
+            found[name] = {run.rpartition("-")[2]: asdict(paired(nll[seldom][name], nll[run][name])) for run in sooner}
     return found
 
 
 def _runs_of(method: str) -> list[str]:
     """Return the runs that say how soon a method learns, the seldomest first."""
-    run = {"dynamic": "segment", "cache": "cache-every"}.get(method, "every")
-    return [f"{run}-{every}" for every in (SEGMENTS if method == "dynamic" else INTERVALS)]
+    run = f"{method}-every" if method in ("dynamic", "cache") else "every"
+    return [f"{run}-{every}" for every in (INTERVALS[:-1] if method == "dynamic" else INTERVALS)]
 
 
 def _new_words(tokens: TokenLosses) -> dict[str, Any]:
@@ -215,7 +198,7 @@ def published() -> str:
         Column("Perplexity", "perplexity", "min"),
         Column("Over the default", "signed"),
     )
-    runs = ["segment-50", *DYNAMIC]
+    runs = ["dynamic-every-50", *DYNAMIC]
     perplexities = [float(np.exp(document["runs"][run]["nll"]["dynamic"])) for run in runs]
     rows: list[tuple[Cell, ...]] = [("default", perplexities[0], None)]
     for (run, title), perplexity in zip(DYNAMIC.items(), perplexities[1:], strict=True):
@@ -263,9 +246,7 @@ def regimes() -> str:
     columns = [Column("Method")]
     for title in REGIMES.values():
         columns += [Column(f"base {title}: nats", "nll", "min", decimals=3), Column("over it", "signed")]
-    return _page(
-        Table("regimes", "", tuple(columns), _beside(document, "regimes", list(REGIMES))), list(REGIMES)
-    )
+    return _page(Table("regimes", "", tuple(columns), _beside(document, "regimes", list(REGIMES))), list(REGIMES))
 
 
 def rows() -> str:
@@ -323,10 +304,7 @@ def new_words() -> str:
     ways = ("all", f"without `{SPELLING}`", "by type")
     columns = (
         Column("Method", subheader="counted"),
-        *(
-            Column(way, "nll", "min", count, decimals=3)
-            for way, count in zip(ways, found["counts"], strict=True)
-        ),
+        *(Column(way, "nll", "min", count, decimals=3) for way, count in zip(ways, found["counts"], strict=True)),
         *(Column(f"over the cache, {way}", "signed") for way in ways),
     )
     rows = tuple(

@@ -12,31 +12,31 @@ evaluated() { # NAME ARGUMENTS...
 
 stream=(--intra-domain ptb --max-tokens 20000)
 for eps in 0.001 0.1 1; do # the paper's values
-    evaluated "eps-$eps" "${stream[@]}" --hyperparameters paper --set "mbpa.eps=$eps" --methods lstm,mbpa,hebb
+    evaluated "eps-$eps" "${stream[@]}" --update-every 100 --hyperparameters paper --set "mbpa.eps=$eps" --methods lstm,mbpa,hebb
 done
 others=lstm,knn,mixture,mbpa,hebb,mixture+mbpa,mixture+hebb
 for every in 100 50 10 1; do
     evaluated "cache-every-$every" "${stream[@]}" --update-every "$every" --methods lstm,cache
     evaluated "every-$every" "${stream[@]}" --update-every "$every" --methods "$others"
 done
-for segment in 100 50 10; do
-    evaluated "segment-$segment" "${stream[@]}" --set "dynamic.segment=$segment" --methods lstm,dynamic
+for every in 100 50 10; do
+    evaluated "dynamic-every-$every" "${stream[@]}" --update-every "$every" --methods lstm,dynamic
 done
-evaluated dynamic-published "${stream[@]}" --methods lstm,dynamic --set dynamic.lr=5e-5 dynamic.decay=0.002 \
-    dynamic.epsilon=2e-5 dynamic.segment=5
+evaluated dynamic-published "${stream[@]}" --update-every 5 --methods lstm,dynamic --set dynamic.segment=5 \
+    dynamic.lr=5e-5 dynamic.decay=0.002 dynamic.epsilon=2e-5
 nine=lstm,dynamic,cache,knn,mixture,mbpa,hebb,mixture+mbpa,mixture+hebb
-# all as often as dynamic evaluation learns, and that at the best values of recipes/defaults/dynamic.json, too
-at_fifty=(--update-every 50 --methods "$nine")
-evaluated interval-ptb "${stream[@]}" "${at_fifty[@]}"
-evaluated interval-wt2 --intra-domain wt2 --max-tokens 60000 "${at_fifty[@]}"
-evaluated interval-wt2-to-ptb --cross-domain wt2-to-ptb --max-tokens 20000 "${at_fifty[@]}"
+# all at the default interval and values, and dynamic evaluation at the best values of recipes/defaults/dynamic.json, too
+evaluated interval-ptb "${stream[@]}" --methods "$nine"
+evaluated interval-wt2 --intra-domain wt2 --max-tokens 60000 --methods "$nine"
+evaluated interval-wt2-to-ptb --cross-domain wt2-to-ptb --max-tokens 20000 --methods "$nine"
 for values in 50/16e-4/1e-4/0.3 20/8e-4/1e-4/0.1 5/1e-3/1e-3/0.02; do
     IFS=/ read -r segment lr epsilon decay <<<"$values"
     evaluated "dynamic-tuned-$segment" "${stream[@]}" --update-every "$segment" --methods "$nine" --set \
         "dynamic.segment=$segment" "dynamic.lr=$lr" "dynamic.epsilon=$epsilon" "dynamic.decay=$decay"
 done
 evaluated new-words --cross-domain wt2-to-ptb
-crossing=(--cross-domain wt2-to-ptb --max-tokens 20000 --methods lstm,cache,knn,mixture,mbpa,hebb,mixture+mbpa,mixture+hebb)
+# the base's rates are for steps of 100 tokens
+crossing=(--cross-domain wt2-to-ptb --max-tokens 20000 --update-every 100 --methods lstm,cache,knn,mixture,mbpa,hebb,mixture+mbpa,mixture+hebb)
 evaluated base-stays "${crossing[@]}"
 evaluated base-sgd "${crossing[@]}" --set base.lr=10
 evaluated base-rmsprop "${crossing[@]}" --set base.optimizer=rmsprop base.lr=1e-4

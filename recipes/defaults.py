@@ -28,9 +28,7 @@ Point = tuple[tuple[str, Any], ...]
 def points_of(document: dict[str, Any]) -> dict[str, dict[Point, float]]:
     """Return by method the loss of every point tried, nats a token."""
     return {
-        method: {
-            tuple(sorted((k, v) for k, v in row.items() if k != "nll")): float(row["nll"]) for row in tried
-        }
+        method: {tuple(sorted((k, v) for k, v in row.items() if k != "nll")): float(row["nll"]) for row in tried}
         for method, tried in document["tried"].items()
     }
 
@@ -41,9 +39,7 @@ def choose(texts: dict[str, dict[str, dict[Point, float]]]) -> dict[str, Point]:
     for method in set.intersection(*(set(text) for text in texts.values())):
         shared = set.intersection(*(set(text[method]) for text in texts.values()))
         if shared:
-            chosen[method] = min(
-                sorted(shared), key=lambda p: sum(text[method][p] for text in texts.values())
-            )
+            chosen[method] = min(sorted(shared), key=lambda p: sum(text[method][p] for text in texts.values()))
     return chosen
 
 
@@ -86,9 +82,7 @@ def label(document: dict[str, Any]) -> str:
 
 def main() -> int:
     """Choose the values, and write what was read and found."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tuned", nargs="+", type=Path)
     parser.add_argument("--transfer", nargs="*", type=Path, default=[])
     parser.add_argument("--shipped", action="store_true")

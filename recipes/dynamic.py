@@ -28,17 +28,13 @@ RATIOS = (2.0, 4.0, 8.0, 16.0)  # of rate to epsilon
 def loss(text: str, tokens: int, settings: dict[str, Any]) -> float:
     """Return the loss of dynamic evaluation, nats a word."""
     where = {"cross_domain" if "-to-" in text else "intra_domain": text}
-    result = hebblm.evaluate(
-        **where, methods=["lstm", "dynamic"], settings=settings, split="valid", max_tokens=tokens
-    )
+    result = hebblm.evaluate(**where, methods=["lstm", "dynamic"], settings=settings, split="valid", max_tokens=tokens)
     return result.methods["dynamic"].nll
 
 
 def main() -> None:
     """Measure every point that the file does not hold yet, and say which has the least mean loss over the texts."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--texts", nargs="+", default=["ptb"])
     parser.add_argument("--tokens", type=int, default=5_000)

@@ -89,9 +89,7 @@ def train_tokenizer(text: str, vocabulary: int) -> PreTrainedTokenizerFast:
 
 
 @torch.no_grad()
-def measure(
-    model: LlamaForCausalLM, ids: torch.Tensor, words: int, size: int, context: int
-) -> dict[str, float]:
+def measure(model: LlamaForCausalLM, ids: torch.Tensor, words: int, size: int, context: int) -> dict[str, float]:
     """Return the loss of a text by word, by piece and by byte, read in windows that overlap by half.
 
     Args:
@@ -149,9 +147,7 @@ def parsed(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--epochs", type=float, default=3)
     parser.add_argument("--lr", type=float, default=2e-3)
     parser.add_argument("--seed", type=int, default=1111)
-    parser.add_argument(
-        "--bf16", action="store_true", help="products in bfloat16, on processors that have it"
-    )
+    parser.add_argument("--bf16", action="store_true", help="products in bfloat16, on processors that have it")
     return parser.parse_args(argv)
 
 
@@ -205,9 +201,7 @@ def main(argv: list[str] | None = None) -> None:
         "provenance": provenance("python recipes/hf_small.py", device=str(model.device), seed=given.seed),
         "parameters": model.num_parameters(),
         "corpus": corpus.name,
-        "settings": {
-            name: value for name, value in vars(given).items() if name not in ("run", "destination")
-        },
+        "settings": {name: value for name, value in vars(given).items() if name not in ("run", "destination")},
         "scores": {
             split: measure(
                 model.float(),

@@ -49,12 +49,8 @@ def _plain(name: str) -> str:
 def _licence(metadata: object) -> str:
     """Return how a package names its licence: as an expression, in a line, or by its classifiers."""
     get = metadata.get_all  # type: ignore[attr-defined]
-    named = [
-        line for key in ("License-Expression", "License") for line in get(key) or [] if len(line) <= LONGEST
-    ]
-    classed = [
-        line.rpartition(" :: ")[2] for line in get("Classifier") or [] if line.startswith("License ::")
-    ]
+    named = [line for key in ("License-Expression", "License") for line in get(key) or [] if len(line) <= LONGEST]
+    classed = [line.rpartition(" :: ")[2] for line in get("Classifier") or [] if line.startswith("License ::")]
     return (named or [" and ".join(classed)])[0].strip()
 
 

@@ -40,9 +40,7 @@ PICTURE = DOCS / "new-words.png"
 PICTURED = ("lstm", "cache", "mbpa", "hebb", "mixture+hebb")
 RESULTS = ROOT / "recipes" / "results"
 DEFAULTS = ROOT / "recipes" / "defaults"
-WITHIN, LARGER, ACROSS = (
-    DEFAULTS / f"result-{name}.json" for name in ("intra-ptb", "intra-wt2", "wt2-to-ptb")
-)
+WITHIN, LARGER, ACROSS = (DEFAULTS / f"result-{name}.json" for name in ("intra-ptb", "intra-wt2", "wt2-to-ptb"))
 ORDER = ("wt2-to-ptb", "wt2-to-ptb-raw", "intra-ptb", "intra-wt2")
 FIRST = "wt2-to-ptb"  # shown with its picture and its ranges; those of the others are in the book
 BESIDE_THE_PAPER = (FIRST, "intra-ptb", "intra-wt2")
@@ -97,9 +95,7 @@ def defaults() -> str:
 def _made(path: Path) -> str:
     """Return a link to what was measured, and of which commit and seed it is."""
     by = read_json(path)["provenance"]
-    return (
-        f"[{path.stem}]({path.relative_to(ROOT).as_posix()}), commit `{by['commit'][:12]}`, seed {by['seed']}"
-    )
+    return f"[{path.stem}]({path.relative_to(ROOT).as_posix()}), commit `{by['commit'][:12]}`, seed {by['seed']}"
 
 
 def _best(documents: list[dict[str, Any]], beside: list[Result]) -> tuple[Cell, ...]:
@@ -160,10 +156,7 @@ def every_method() -> str:
     parts = [to_markdown(side_by_side(_headings(found.values())))]
     parts += [f"- {scenario_line(result.scenario)}" for result in found.values()]
     parts.append("")
-    parts += [
-        f"- {origin_of(name, RESULTS / name / 'result.json', result, '../')}"
-        for name, result in found.items()
-    ]
+    parts += [f"- {origin_of(name, RESULTS / name / 'result.json', result, '../')}" for name, result in found.items()]
     parts += ["", *(to_markdown(paper_tables(found[name])[0]) for name in BESIDE_THE_PAPER)]
     by_count = frequency_table(found[FIRST])
     assert by_count is not None, "its training text is known"

@@ -82,9 +82,7 @@ def table() -> str:
 
 def main() -> int:
     """Compare pairs of runs, and write them to a file."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", metavar="CHANGE BEFORE AFTER")
     runs = parser.parse_args().runs
     found = [

@@ -35,9 +35,7 @@ def main() -> None:
         ),
     }
     write_json(options.output, document)
-    print(
-        json.dumps({key: document[key] for key in ("epochs_done", "segments", "seconds", "valid_perplexity")})
-    )
+    print(json.dumps({key: document[key] for key in ("epochs_done", "segments", "seconds", "valid_perplexity")}))
 
 
 if __name__ == "__main__":

@@ -46,9 +46,7 @@ def losses(target: str | None, options: dict[str, Any]) -> dict[str, float]:
 
 def main() -> None:
     """Measure every text that the file does not hold yet."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, required=True)
     path = parser.parse_args().json
     texts: dict[str, dict[str, float]] = read_json(path)["nll"] if path.exists() else {}
@@ -56,9 +54,7 @@ def main() -> None:
         if name not in texts:
             texts[name] = losses(target, options)
         regrets = {
-            window: max(
-                found[str(window)] - min(found[str(other)] for other in WINDOWS) for found in texts.values()
-            )
+            window: max(found[str(window)] - min(found[str(other)] for other in WINDOWS) for found in texts.values())
             for window in WINDOWS
         }
         document = {

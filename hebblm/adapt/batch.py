@@ -128,9 +128,7 @@ class EvalBatch:
         block = self.block
         if block is None or (self.ranked is None and not (block.written and block.causal)):
             return None
-        return WrittenBlock(
-            self.context.memory, self.queries, block.labels, block.in_memory, self.key_normalizers
-        )
+        return WrittenBlock(self.context.memory, self.queries, block.labels, block.in_memory, self.key_normalizers)
 
     def check_keys(self, method: str) -> None:
         """Refuse a method that adapts the head with neighbours whose keys are of another layer.
@@ -139,9 +137,7 @@ class EvalBatch:
             UserError: naming it.
         """
         if self.keyed:
-            raise UserError(
-                f"{method} adapts the output layer with what enters it; use --key last, or knn or mixture"
-            )
+            raise UserError(f"{method} adapts the output layer with what enters it; use --key last, or knn or mixture")
 
     def window(self, size: int) -> WindowView:
         """Return what the queries see of the ``size`` latest pairs of the stream."""
@@ -196,9 +192,7 @@ class EvalBatch:
     def _learned(self, learner: Learner[L], stream: int, own: Block | None, evidence: list[Any]) -> list[L]:
         """Return a stream's share before the batch and behind each interval of its first rows, with their evidence."""
         if learner not in self.context.learners:
-            raise ValueError(
-                f"the share of {learner} is learned; tell its context so with learn_shares first"
-            )
+            raise ValueError(f"the share of {learner} is learned; tell its context so with learn_shares first")
         known = cast(L, self.context.trails[stream].shares[learner])
         steps, ends = [known], [len(evidence)] if evidence else []
         if own is not None:

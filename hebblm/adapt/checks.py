@@ -87,9 +87,7 @@ def logits_or_linear(form: str, scale: str, **values: float | str) -> None:
                 f"{value} asks; set mixture.{name} to a number"
             )
     if form == "logit-sum" and scale == "relative":
-        raise UserError(
-            "mixture.form = 'logit-sum' needs scores in the unit of logits; set mixture.scale=absolute"
-        )
+        raise UserError("mixture.form = 'logit-sum' needs scores in the unit of logits; set mixture.scale=absolute")
 
 
 def some_neighbors(neighbors: Neighbors) -> None:

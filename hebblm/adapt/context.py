@@ -164,8 +164,7 @@ class Context:
     def recall_shares(self, known: Mapping[str, tuple[float, ...]]) -> None:
         """Take over what an earlier context knew of the shares that are learned here too."""
         self.trails[0].shares = {
-            learner: share.recalled(known.get(repr(learner), share.numbers))
-            for learner, share in self.shares.items()
+            learner: share.recalled(known.get(repr(learner), share.numbers)) for learner, share in self.shares.items()
         }
 
     def position(self) -> dict[str, Tensor]:
@@ -173,9 +172,7 @@ class Context:
         found = {"observed": self.observed}
         for number, trail in enumerate(self.trails):
             known = [trail.shares[each].numbers for each in self.learners]
-            shares = {
-                f"share {index}": torch.tensor(one, dtype=torch.float64) for index, one in enumerate(known)
-            }
+            shares = {f"share {index}": torch.tensor(one, dtype=torch.float64) for index, one in enumerate(known)}
             held = {**trail.recent.position(), **shares}
             found |= {f"{number} {name}": tensor for name, tensor in held.items()}
         return found
@@ -184,11 +181,7 @@ class Context:
         """Go on, to the bit, where :meth:`position` was asked for; the same shares are learned, the head is set."""
         self.observed = position["observed"]
         for number, trail in enumerate(self.trails):
-            own = {
-                name.partition(" ")[2]: value
-                for name, value in position.items()
-                if name.startswith(f"{number} ")
-            }
+            own = {name.partition(" ")[2]: value for name, value in position.items() if name.startswith(f"{number} ")}
             trail.recent.go_on(own)
             trail.shares = {
                 each: each.beginning.recalled(own[f"share {index}"].tolist())
@@ -205,9 +198,7 @@ class Context:
             self.observed = torch.cat([self.observed, self.observed.new_zeros(grown)])
             known = self.new_classes
             if known is None:
-                known = torch.zeros(
-                    len(self.train_counts) - grown, dtype=torch.bool, device=self.observed.device
-                )
+                known = torch.zeros(len(self.train_counts) - grown, dtype=torch.bool, device=self.observed.device)
             self.new_classes = torch.cat([known, known.new_ones(grown)])
         self.head = head
 

@@ -13,9 +13,7 @@ from hebblm.adapt.methods.hebb import HebbConfig
 from hebblm.memory.causal import dropped_counts, occurrences
 
 
-def entry_weights(
-    batch: EvalBatch, config: HebbConfig, labels: Tensor, steps: Sequence[float] | None = None
-) -> Tensor:
+def entry_weights(batch: EvalBatch, config: HebbConfig, labels: Tensor, steps: Sequence[float] | None = None) -> Tensor:
     """Return E_i of some classes of each query, ``(1 - beta) / (1 - beta^n_i)`` (Eq. 7) or a step function of n_i.
 
     Args:
@@ -44,9 +42,7 @@ def class_weights(batch: EvalBatch, config: HebbConfig, steps: Sequence[float] |
         return weights
     # A ring drops labels that the block need not contain.
     touched = (
-        torch.unique(block.labels)
-        if config.counts == "observed"
-        else torch.arange(len(before), device=before.device)
+        torch.unique(block.labels) if config.counts == "observed" else torch.arange(len(before), device=before.device)
     )
     weights = weights.repeat(len(batch.hidden), 1)
     weights[:, touched] = entry_weights(batch, config, touched.expand(len(weights), -1), steps)

@@ -39,9 +39,7 @@ def measure(config: AdaptConfig, rounds: Rounds) -> Iterator[Row]:
 def _rows(config: AdaptConfig, sources: list[tuple[Source, int]], rounds: Rounds) -> Iterator[Row]:
     """Yield the rows of all sources."""
     for source, window in sources:
-        batch = make_batch(
-            source, entries=config.entries, queries=max(config.batch, config.error_tokens), k=config.k
-        )
+        batch = make_batch(source, entries=config.entries, queries=max(config.batch, config.error_tokens), k=config.k)
         for steps, lr in zip(config.steps, config.rates(), strict=True):
             yield adaptation_row(config, source, batch, rounds, steps=steps, lr=lr)
         yield _cache(config, source, window, rounds)
@@ -143,9 +141,7 @@ def head_rows(config: AdaptConfig, rounds: Rounds) -> Iterator[Row]:
             ),
             "mixture": partial(F.mixture_log_probs, *given, theta=THETA, gamma=GAMMA),
         }
-        timings = rounds.times(
-            {form: stopwatch(call, QUERIES, rounds.device) for form, call in calls.items()}
-        )
+        timings = rounds.times({form: stopwatch(call, QUERIES, rounds.device) for form, call in calls.items()})
         over = {f"{form}_over_head": timings[form].times(timings["head"]).median for form in calls}
         del over["head_over_head"]
         yield Row(

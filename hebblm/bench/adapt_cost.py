@@ -53,9 +53,7 @@ class Adapted:
     turns: Mapping[str, Turn]
 
 
-def adaptation_row(
-    config: AdaptConfig, source: Source, batch: Batch, rounds: Rounds, *, steps: int, lr: float
-) -> Row:
+def adaptation_row(config: AdaptConfig, source: Source, batch: Batch, rounds: Rounds, *, steps: int, lr: float) -> Row:
     """Time the forms of MbPA and Hebb in turn, then compare what they return.
 
     Hebb's fast form is compared with naive MbPA too, which is less work than naive Hebb however that is written.

@@ -131,9 +131,7 @@ class AdaptConfig(StatesConfig):
             if name not in HEADS:
                 raise unknown("head", name, HEADS, f"choose {', '.join(HEADS)}")
         if self.lr and len(self.lr) != len(self.steps):
-            raise UserError(
-                f"lr has {len(self.lr)} values for {len(self.steps)} numbers of steps; give one each"
-            )
+            raise UserError(f"lr has {len(self.lr)} values for {len(self.steps)} numbers of steps; give one each")
         if len(self.windows) != len(self.vocabulary):
             raise UserError(
                 f"windows has {len(self.windows)} values for {len(self.vocabulary)} vocabularies; give one each"
@@ -205,9 +203,7 @@ class EvalConfig(StatesConfig):
             raise UserError(f"unknown arch {self.arch!r}; choose from {', '.join(ARCHITECTURES)}")
         for name in self.names():
             if name.startswith(DYNAMIC):
-                raise UserError(
-                    f"method {name!r} moves a base of its own; it is measured beside the others anyway"
-                )
+                raise UserError(f"method {name!r} moves a base of its own; it is measured beside the others anyway")
 
     def names(self) -> list[str]:
         """Return the methods by name."""

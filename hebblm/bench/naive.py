@@ -157,9 +157,7 @@ def hebb_logits(
         shares = torch.full_like(shares, constant)
     rows = []
     for row, query in enumerate(hidden):
-        change_w, change_b, present = hebbian_change(
-            neighbors, row, head, eps=eps, hebbian_classes=hebbian_classes
-        )
+        change_w, change_b, present = hebbian_change(neighbors, row, head, eps=eps, hebbian_classes=hebbian_classes)
         e = (torch.where(present, shares, 0.0) if gate == "gated" else shares).to(query.dtype)
         keep, add = (1 - e, eta * e) if mbpa else (torch.zeros_like(e), torch.full_like(e, eta))
         own = adapted_head(neighbors, row, head, eps=eps, **descent)

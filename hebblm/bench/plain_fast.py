@@ -10,9 +10,7 @@ from hebblm.types import Neighbors, OutputHead
 ACTIVE, RANK, BLOCK = 256, 8, 10
 
 
-def plain_fast(
-    hidden: Tensor, neighbors: Neighbors, head: OutputHead, *, lr: float, steps: int, eps: float
-) -> Tensor:
+def plain_fast(hidden: Tensor, neighbors: Neighbors, head: OutputHead, *, lr: float, steps: int, eps: float) -> Tensor:
     """Return (N, V) logits of MbPA at a rate relative to curvature for queries (N, D), on 256 classes.
 
     Args:
@@ -47,9 +45,7 @@ def plain_fast(
             pivots = a.topk(rank, 1).indices
             Hp = H.gather(1, pivots[:, :, None].expand(-1, -1, H.shape[2]))
             C = torch.bmm(H, Hp.transpose(1, 2)) + 1
-            small = C.gather(1, pivots[:, :, None].expand(-1, -1, rank)) + 1e-3 * torch.eye(
-                rank, device=device
-            )
+            small = C.gather(1, pivots[:, :, None].expand(-1, -1, rank)) + 1e-3 * torch.eye(rank, device=device)
             L = torch.linalg.solve_triangular(torch.linalg.cholesky(small), C.transpose(1, 2), upper=False)
             L = L.transpose(1, 2).contiguous()
             La = (L * a[:, :, None]).transpose(1, 2).contiguous()

@@ -46,9 +46,7 @@ class PlainTraining:
         device: where to compute.
     """
 
-    def __init__(
-        self, config: AWDLSTMConfig, *, optimizer: str, lr: float, clip: float, device: torch.device
-    ) -> None:
+    def __init__(self, config: AWDLSTMConfig, *, optimizer: str, lr: float, clip: float, device: torch.device) -> None:
         self.model = PlainLSTM(config).to(device)
         self.clip = clip
         kind = torch.optim.AdamW if optimizer == "adamw" else torch.optim.SGD

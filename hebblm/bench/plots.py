@@ -38,9 +38,7 @@ def cost_figure(results: Sequence[BenchResult]) -> Figure:
     if not panels:
         raise UserError("nothing to draw; name files of hebblm-bench adapt, retrieve or eval")
     figure = Figure(figsize=(1.2 + 4.0 * len(panels), 4.5), layout="constrained")
-    for axis, (size, curves) in zip(
-        figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True
-    ):
+    for axis, (size, curves) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
         _draw(axis, curves)
         axis.set_xlabel(size, fontsize=9)
     figure.axes[0].set_ylabel("ms a token", fontsize=9)
@@ -64,9 +62,7 @@ def mbpa_curves(rows: Sequence[Row], size: str, other: str, label: str) -> dict[
     """Return the cost of MbPA by one size of the case, one curve a form and value of the other, as ``label`` has it."""
     adapted = _synthetic(rows, "adapt")
     return {
-        f"{form}, {label.format(value)}": _curve(
-            [row for row in adapted if row.case[other] == value], timing, size
-        )
+        f"{form}, {label.format(value)}": _curve([row for row in adapted if row.case[other] == value], timing, size)
         for timing, form in _FORMS.items()
         for value in sorted({row.case[other] for row in adapted})
     }

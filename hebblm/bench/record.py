@@ -39,9 +39,7 @@ class Row:
     def __post_init__(self) -> None:
         for name, value in self.values.items():
             if not math.isfinite(value):
-                raise UserError(
-                    f"{self.name}: {name} is {value}, which is no measurement; choose a smaller lr"
-                )
+                raise UserError(f"{self.name}: {name} is {value}, which is no measurement; choose a smaller lr")
 
     def faster(self, name: str) -> Spread:
         """Return how many times the cost of ``name`` its reference costs."""
@@ -57,8 +55,7 @@ class Row:
             "name": self.name,
             "case": self.case,
             "ratios": {
-                name: {"to": reference, **self.faster(name).to_json()}
-                for name, reference in self.references.items()
+                name: {"to": reference, **self.faster(name).to_json()} for name, reference in self.references.items()
             },
             "values": self.values,
             "timings": {name: timing.to_json() for name, timing in self.timings.items()},
@@ -71,8 +68,7 @@ class Row:
             name=value["name"],
             case=value["case"],
             timings={
-                name: Timing(tuple(item["seconds"]), tuple(item["tokens"]))
-                for name, item in value["timings"].items()
+                name: Timing(tuple(item["seconds"]), tuple(item["tokens"])) for name, item in value["timings"].items()
             },
             references={name: item["to"] for name, item in value["ratios"].items()},
             values=value["values"],
@@ -167,6 +163,4 @@ class BenchResult:
                 complete=document["complete"],
             )
         except (KeyError, TypeError, AttributeError) as error:
-            raise UserError(
-                f"{path} lacks parts of a measurement ({error!r}); run hebblm-bench again"
-            ) from error
+            raise UserError(f"{path} lacks parts of a measurement ({error!r}); run hebblm-bench again") from error

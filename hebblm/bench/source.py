@@ -75,9 +75,7 @@ class SyntheticSource:
         scales = (spectrum / spectrum.sum() * self.VARIANCE).sqrt()  # (D,)
         turn = torch.linalg.qr(torch.randn(dim, dim, generator=draw)).Q
         self._axes = (scales[:, None] * turn).to(device)  # (D, D): white noise to the mixture's spectrum
-        self._centres = (
-            self.BETWEEN**0.5 * torch.randn(self.CENTRES, dim, generator=draw).to(device) @ self._axes
-        )
+        self._centres = self.BETWEEN**0.5 * torch.randn(self.CENTRES, dim, generator=draw).to(device) @ self._axes
         weight = torch.randn(classes, dim, generator=draw) * (self.LOGIT_STD / self.VARIANCE**0.5)
         bias = -(torch.arange(classes) + 3.0).log()
         self.head = OutputHead(weight.to(device), bias.to(device))

@@ -106,9 +106,7 @@ def model_workload(source: ModelSource, tokens: int) -> Workload:
     return Workload(lambda layout: AwdBase(model, streams=layout.streams), model, stream, source.describe())
 
 
-def _stream(
-    ids: np.ndarray[tuple[int], np.dtype[np.int64]], classes: int, eos: int = EOS
-) -> EvaluationStream:
+def _stream(ids: np.ndarray[tuple[int], np.dtype[np.int64]], classes: int, eos: int = EOS) -> EvaluationStream:
     """Return a stream without novel words; what only a report needs is left at its plainest."""
     counts = np.bincount(ids, minlength=classes).astype(np.int64)
     lines = int((ids == eos).sum())

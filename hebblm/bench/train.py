@@ -45,9 +45,7 @@ def _training(config: TrainConfig, name: str, preset: Preset, rounds: Rounds) ->
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(sizes, training, ids, ids, Path(folder), dictionary_sha256="", device=device)
         torch.manual_seed(config.seed)
-        plain = PlainTraining(
-            sizes, optimizer=training.optimizer, lr=training.lr, clip=training.clip, device=device
-        )
+        plain = PlainTraining(sizes, optimizer=training.optimizer, lr=training.lr, clip=training.clip, device=device)
         resident: list[int | None] = []
         streams = ParallelStreams(ids, training.batch_size)
         timings = rounds.times(

@@ -81,9 +81,7 @@ def parse(config: type[C], argv: list[str] | None, *, prog: str, description: st
         formatter_class=_Formatter,
         exit_on_error=False,
     )
-    parser.add_argument(
-        "--config", action=ConfigFile, help="file with any of the options below (YAML or JSON)"
-    )
+    parser.add_argument("--config", action=ConfigFile, help="file with any of the options below (YAML or JSON)")
     hints, docs = get_type_hints(config), _field_docs(config)
     fields = dataclasses.fields(config)  # type: ignore[arg-type]
     for field in fields:
@@ -184,25 +182,19 @@ def guarded(prog: str) -> Callable[[Main], Main]:
             except OSError as error:
                 _close_if_unwritable(sys.stdout)
                 place = f"cannot use {error.filename}: " if error.filename else ""
-                return _told(
-                    prog, UserError(f"{place}{reason(error)}; choose a place with space and permission")
-                )
+                return _told(prog, UserError(f"{place}{reason(error)}; choose a place with space and permission"))
             except LostRankError as error:
                 _told(prog, error)
                 return 1
             except KeyboardInterrupt as error:
                 if leads():
-                    print(
-                        f"{prog}: interrupted; {str(error) or 'what was finished is kept'}", file=sys.stderr
-                    )
+                    print(f"{prog}: interrupted; {str(error) or 'what was finished is kept'}", file=sys.stderr)
                 return 130
 
         @functools.wraps(main)
         def wrapped(argv: list[str] | None = None) -> int:
             for name in ("stdout", "stderr"):
-                if (
-                    getattr(sys, name) is None
-                ):  # closed; a file that takes its number would get what is printed
+                if getattr(sys, name) is None:  # closed; a file that takes its number would get what is printed
                     setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - lives as long as the process
             status = ended(argv)
             if argv is None and size() > 1:
@@ -263,11 +255,7 @@ def _misfit(message: str, hints: Mapping[str, Any]) -> UserError | None:
         return None
     kinds = _kinds(hints[found[1]])
     choices = [str(choice) for kind in kinds if get_origin(kind) is Literal for choice in get_args(kind)]
-    return (
-        unknown(found[1].replace("_", " "), found[2], choices, f"choose {', '.join(choices)}")
-        if choices
-        else None
-    )
+    return unknown(found[1].replace("_", " "), found[2], choices, f"choose {', '.join(choices)}") if choices else None
 
 
 def _kinds(hint: Any) -> list[Any]:

@@ -76,9 +76,7 @@ class MergeConfig:
     out: Path
 
 
-@options(
-    f"{PROG} build", BuildConfig, f"{PROG} build --model small-wt2-raw --text novels/ --out memories/novels"
-)
+@options(f"{PROG} build", BuildConfig, f"{PROG} build --model small-wt2-raw --text novels/ --out memories/novels")
 @interrupted(GOES_ON)
 def _build(config: BuildConfig, argv: list[str]) -> int:
     """Remember texts: hidden states of a model and the words that followed. Interrupted, it goes on."""
@@ -118,9 +116,7 @@ def _info(config: InfoConfig, argv: list[str]) -> None:
     held = Held.of(config.folder)
     split = held.about.get("tokenizer", "own")
     manifest, texts = held.manifest, held.about.get("texts", [])
-    index = (
-        "compares all entries" if manifest.index is None or not manifest.index.spec else manifest.index.spec
-    )
+    index = "compares all entries" if manifest.index is None or not manifest.index.spec else manifest.index.spec
     rows: dict[str, object] = {
         "entries": f"{manifest.count:,} of width {manifest.dim:,}, {manifest.dtype}",
         "kept": "all" if manifest.capacity is None else f"the latest {manifest.capacity:,}",

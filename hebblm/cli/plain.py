@@ -81,9 +81,7 @@ class ConfigFile(ActionConfigFile):
                 raise
             mark = getattr(error, "problem_mark", None)
             told = f"line {mark.line + 1} cannot be read" if mark else str(error).partition(":")[0]
-            raise UserError(
-                f"{place} is no YAML or JSON of plain values ({told}); write name: value"
-            ) from error
+            raise UserError(f"{place} is no YAML or JSON of plain values ({told}); write name: value") from error
         if not isinstance(found, dict):
             raise UserError(f"{place} holds no options; write name: value")
         for key in _keys(found):

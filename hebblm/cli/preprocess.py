@@ -77,9 +77,7 @@ def preprocess(config: PreprocessConfig) -> PreparedCorpus:
     joined = None
     if config.joined_dictionary is not None:
         if config.tokenizer == "sentencepiece":
-            raise UserError(
-                "--joined-dictionary does not go with pieces of words; use --tokenizer whitespace or moses"
-            )
+            raise UserError("--joined-dictionary does not go with pieces of words; use --tokenizer whitespace or moses")
         joined = prepared_corpus(config.joined_dictionary, None).dictionary
     plain = text_corpus(config.text, names)
     with tempfile.TemporaryDirectory() as scratch:

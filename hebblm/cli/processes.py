@@ -35,9 +35,7 @@ def check_processes(processes: int, most: int = MOST, what: str = "streams") -> 
     if processes not in (1, size()) and size() > 1:
         raise UserError(f"--processes {processes} differs from the {size()} that were started; leave it out")
     if max(processes, size()) > most:
-        raise UserError(
-            f"{max(processes, size())} processes are more than --{what} {most}; use as many {what} or more"
-        )
+        raise UserError(f"{max(processes, size())} processes are more than --{what} {most}; use as many {what} or more")
 
 
 def spread(processes: int, prog: str, module: str, argv: list[str] | None) -> int | None:

@@ -99,9 +99,7 @@ def main(config: ReadConfig, argv: list[str]) -> None:
         _check_text(path)
     from hebblm.language_model import load
 
-    model = load(
-        config.model, device=config.device, dtype=config.dtype, context=config.context, stride=config.stride
-    )
+    model = load(config.model, device=config.device, dtype=config.dtype, context=config.context, stride=config.stride)
     reader = model.reader(
         config.method,
         memory=config.memory,

@@ -147,9 +147,7 @@ def _edges(text: str | None) -> list[int] | None:
     try:
         return [int(part) for part in text.split(",")]
     except ValueError as error:
-        raise UserError(
-            f"--edges {text!r} must be whole numbers separated by commas, such as 50,100,500"
-        ) from error
+        raise UserError(f"--edges {text!r} must be whole numbers separated by commas, such as 50,100,500") from error
 
 
 def _folder(path: Path) -> Path:

@@ -79,11 +79,7 @@ def main(config: TuneConfig, argv: list[str]) -> int:
 
 def evaluation(config: TuneConfig) -> str:
     """Return the command that evaluates the tuned scenario with the values found."""
-    methods = (
-        []
-        if config.methods is None
-        else ["--methods", ",".join(dict.fromkeys(("lstm", *named(config.methods))))]
-    )
+    methods = [] if config.methods is None else ["--methods", ",".join(dict.fromkeys(("lstm", *named(config.methods))))]
     changes = ["--set", *config.set] if config.set else []
     # A text of the user's own would be read whole, with what was tuned on.
     rest = ["--split", "test"] if config.text or (config.target or "").startswith("text:") else []

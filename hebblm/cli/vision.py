@@ -123,9 +123,7 @@ def _permuted_settings(config: VisionConfig) -> PermutedSettings:
         UserError: a backbone, or an unknown setting or value.
     """
     if config.backbone is not None:
-        raise UserError(
-            f"{config.experiment} has one network and takes no --backbone, not {config.backbone!r}"
-        )
+        raise UserError(f"{config.experiment} has one network and takes no --backbone, not {config.backbone!r}")
     fixed = PAPER if config.hyperparameters == "paper" else {}
     return SCALES[config.scale].changed({**fixed, **parse_settings(config.set)})
 

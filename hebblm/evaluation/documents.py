@@ -51,9 +51,7 @@ def borders(stream: EvaluationStream, documents: Sequence[Document]) -> list[int
     return list(map(int, begins))
 
 
-def by_document(
-    documents: Sequence[Document], nll: Mapping[str, npt.NDArray[np.float32]]
-) -> list[dict[str, Any]]:
+def by_document(documents: Sequence[Document], nll: Mapping[str, npt.NDArray[np.float32]]) -> list[dict[str, Any]]:
     """Return name, tokens and by method the mean loss of each document, nats, from the losses (U,) of the words."""
     total = len(next(iter(nll.values())))
     ends = [document.begin for document in documents[1:]] + [total]
@@ -61,10 +59,7 @@ def by_document(
         {
             "name": document.name,
             "tokens": end - document.begin,
-            "nll": {
-                name: float(losses[document.begin : end].mean(dtype=np.float64))
-                for name, losses in nll.items()
-            },
+            "nll": {name: float(losses[document.begin : end].mean(dtype=np.float64)) for name, losses in nll.items()},
         }
         for document, end in zip(documents, ends, strict=True)
     ]

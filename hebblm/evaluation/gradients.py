@@ -43,9 +43,7 @@ def mean_squares(model: TrainedModel, ids: Ids, segment: int) -> list[Tensor]:
             if not path.exists():  # another process may have computed them meanwhile
                 found = model.mean_squares(ids, segment, _announce)
                 with atomic_path(path) as temporary:
-                    save_file(
-                        {f"{i:05d}": each.cpu().contiguous() for i, each in enumerate(found)}, temporary, {}
-                    )
+                    save_file({f"{i:05d}": each.cpu().contiguous() for i, each in enumerate(found)}, temporary, {})
                 return found
     say(f"the gradient statistics of dynamic evaluation are there from an earlier run ({path})")
     _, tensors = read_file(path, "delete it, it is computed anew")

@@ -54,9 +54,7 @@ class Hyperparameters:
             if key not in _types().get(section, {}):
                 raise _unknown(name, closest(section, _types()), key)
             found.setdefault(section, {})[key] = _convert(name, value, _types()[section][key])
-        new = {
-            section: dataclasses.replace(self._section(section), **held) for section, held in found.items()
-        }
+        new = {section: dataclasses.replace(self._section(section), **held) for section, held in found.items()}
         own = {section: new.pop(section) for section in _OWN if section in new}
         return dataclasses.replace(self, methods=dataclasses.replace(self.methods, **new), **own)
 
@@ -112,9 +110,7 @@ def _unknown(name: str, section: str | None, key: str) -> UserError:
     if section is not None:
         names = {known: f"{section}.{known}" for known in _types()[section]}
         meant = closest(key, names)
-        hint = (
-            f" known are {', '.join(names.values())};" if meant is None else f" did you mean {names[meant]}?"
-        )
+        hint = f" known are {', '.join(names.values())};" if meant is None else f" did you mean {names[meant]}?"
     return UserError(f"unknown setting {name!r};{hint} hebblm-eval --settings lists them all")
 
 

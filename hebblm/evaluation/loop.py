@@ -88,18 +88,13 @@ class Scores:
             self.seconds[name] += work.seconds + sum(piece.seconds for piece in pieces[name])
         for piece in set().union(*pieces.values()):
             self.shared_seconds[piece.name] += piece.seconds
-        self.retrieving |= {
-            name for name, found in pieces.items() if any(piece.name == SEARCH for piece in found)
-        }
+        self.retrieving |= {name for name, found in pieces.items() if any(piece.name == SEARCH for piece in found)}
 
     def of_all(self, ranks: Ranks, layout: Layout) -> Scores:
         """Return what all ranks found: all losses, the sum of what was counted, and their mean time."""
         if ranks.size == 1:
             return self
-        nll = {
-            name: ranks.joined(torch.from_numpy(losses[layout.text])).numpy()
-            for name, losses in self.nll.items()
-        }
+        nll = {name: ranks.joined(torch.from_numpy(losses[layout.text])).numpy() for name, losses in self.nll.items()}
         found = Scores(nll, earlier_seconds=self.earlier_seconds)
         for totals in ranks.told(self.totals()):
             found.add(totals, ranks.size)

@@ -137,12 +137,8 @@ def _open_words(
         text = foreign_text(target, files, read.tokenizer(), whole=whole) if files else resolve(target)
         if text.prepared is None:
             beginning = measure_beginning(text, split, len(stream), policy, dictionary, read.dictionary)
-            stream = dataclasses.replace(
-                stream, lines=beginning.lines, words=beginning.words, bytes=beginning.bytes
-            )
-    beyond = stream.ids[
-        stream.ids >= stream.source_size
-    ]  # rows of a joined dictionary for new words are inside
+            stream = dataclasses.replace(stream, lines=beginning.lines, words=beginning.words, bytes=beginning.bytes)
+    beyond = stream.ids[stream.ids >= stream.source_size]  # rows of a joined dictionary for new words are inside
     warn_of_unknown(
         target,
         Counter(stream.symbols[index] for index in beyond.tolist()),
@@ -199,9 +195,7 @@ def _text(
         own = train.tokenizer()
     else:
         assert config.checkpoint is not None, "a target comes with a source or a checkpoint"
-        own = load_tokenizer(
-            trained_on(config.checkpoint).get("tokenizer", {"name": "whitespace"}), config.checkpoint
-        )
+        own = load_tokenizer(trained_on(config.checkpoint).get("tokenizer", {"name": "whitespace"}), config.checkpoint)
     lines = (normalize(line, policy) for line in islice(FileLines(files).lines(), SAMPLE))
     path = target.removeprefix("text:")
     tokenizer = fitting(lines, own, dictionary.__contains__, config.tokenizer, name=path)

@@ -117,9 +117,7 @@ def gradient_statistics(scenario: Scenario, config: DynamicConfig) -> list[Tenso
     """
     if not config.needs_statistics:
         return None
-    return gradients.mean_squares(
-        scenario.model, scenario.training_ids()[: config.statistics], config.segment
-    )
+    return gradients.mean_squares(scenario.model, scenario.training_ids()[: config.statistics], config.segment)
 
 
 def dynamic_base(scenario: Scenario, config: DynamicConfig, mean_squares: list[Tensor] | None) -> DynamicBase:

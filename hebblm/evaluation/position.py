@@ -64,9 +64,7 @@ class Position:
     _parts: int = 0
     _begin: int = 0  # of what is not saved
     _errors: dict[str, int] = field(default_factory=dict)  # how many are saved
-    _written: list[tuple[int, int, Lesson]] = field(
-        default_factory=list
-    )  # step, context and what was written
+    _written: list[tuple[int, int, Lesson]] = field(default_factory=list)  # step, context and what was written
     _steps: int = 0
     _ranks: Ranks = ALONE
     _begun: float = 0.0  # seconds on the clock
@@ -249,9 +247,7 @@ class Position:
             UserError: it was changed.
         """
         try:
-            found, tensors = read_file(
-                self.folder / name, f"delete {self.saved.folder}, and the run begins anew"
-            )
+            found, tensors = read_file(self.folder / name, f"delete {self.saved.folder}, and the run begins anew")
         except CheckpointError as error:
             raise UserError(str(error)) from error
         device = self.base.head.weight.device

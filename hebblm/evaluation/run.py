@@ -145,9 +145,7 @@ def run_scenario(
     results = {}
     for name, found in passes.items():
         values, adapts = _hyperparameters(name, settings), bool(built[name].needs.descents)
-        result = method_result(
-            name, found.scores, stream, values, edges, whole=scenario.measured, adapts=adapts
-        )
+        result = method_result(name, found.scores, stream, values, edges, whole=scenario.measured, adapts=adapts)
         results[name] = replace(result, gains=gains.get(name, ()), forgetting=found.forgetting.get(name))
     record = ScenarioRecord(
         kind=scenario.kind,
@@ -171,11 +169,7 @@ def run_scenario(
             "tokenizer": scenario.training_tokenizer,
             "target_tokenizer": scenario.tokenizer,
             **scenario.pieces(),
-            **(
-                {}
-                if config.streams == 1
-                else {"streams": config.streams, "memory_scope": config.memory_scope}
-            ),
+            **({} if config.streams == 1 else {"streams": config.streams, "memory_scope": config.memory_scope}),
             **({} if shared.exchanged is None else {"processes": shared.exchanged}),
         },
     )
@@ -188,9 +182,7 @@ def run_scenario(
             provenance={**provenance, "data_sha256": scenario.data_sha256},
             methods=results,
             seconds=Seconds(
-                time.perf_counter()
-                - started
-                + sum(each.scores.earlier_seconds for each in (shared, dynamic)),
+                time.perf_counter() - started + sum(each.scores.earlier_seconds for each in (shared, dynamic)),
                 (*_parts(shared), *_parts(dynamic, " of dynamic evaluation")),
             ),
             extra={

@@ -103,9 +103,7 @@ class ScenarioConfig:
             if value is not None and not 1 <= value <= MOST:
                 raise UserError(f"{name} = {value} must be at least 1 and at most {MOST}")
         if self.k > MOST_NEIGHBORS:
-            raise UserError(
-                f"k = {self.k} must be at most {MOST_NEIGHBORS:,}, so that a query's neighbours fit"
-            )
+            raise UserError(f"k = {self.k} must be at most {MOST_NEIGHBORS:,}, so that a query's neighbours fit")
         if not 0 <= self.seed <= MOST:
             raise UserError(f"seed = {self.seed} must be at least 0 and at most {MOST}")
         if not 0 < self.unk_share < 1:
@@ -151,8 +149,7 @@ class ScenarioConfig:
         return [
             word
             for name, value in self.scenario().items()
-            if name not in ("split", "max_tokens", "streams", "memory_scope")
-            and value != getattr(plain, name)
+            if name not in ("split", "max_tokens", "streams", "memory_scope") and value != getattr(plain, name)
             for word in (f"--{name.replace('_', '-')}", str(value))
         ]
 
@@ -165,9 +162,7 @@ class ScenarioConfig:
             UserError: no such checkpoint, or an option that its kind of model does not know.
         """
         if self.checkpoint is not None and self.model is not None:
-            raise UserError(
-                f"--checkpoint {self.checkpoint} and --model {self.model} are two models; name one"
-            )
+            raise UserError(f"--checkpoint {self.checkpoint} and --model {self.model} are two models; name one")
         name = self.checkpoint or self.model
         if name is None:
             self._check_words()

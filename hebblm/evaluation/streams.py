@@ -66,9 +66,7 @@ class Layout:
     ranks: int = 1
 
     @classmethod
-    def of(
-        cls, total: int, streams: int = 1, *, scope: MemoryScope = "shared", borders: Sequence[int] = ()
-    ) -> Layout:
+    def of(cls, total: int, streams: int = 1, *, scope: MemoryScope = "shared", borders: Sequence[int] = ()) -> Layout:
         """Cut a text into contiguous streams of about the same length.
 
         Args:

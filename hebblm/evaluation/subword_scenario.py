@@ -84,9 +84,7 @@ def open_subwords(
     plain = Subwords(tokenizer, rows)
     train = None if source is None else SubwordCorpus(resolve(source), plain, policy)
     if train is None:
-        say(
-            "the training text is not known, so no word counts as new; --source CORPUS names a text to count words in"
-        )
+        say("the training text is not known, so no word counts as new; --source CORPUS names a text to count words in")
         subwords = plain
     else:
         subwords = Subwords(tokenizer, rows, train.piece_counts("train").tolist())
@@ -97,6 +95,4 @@ def open_subwords(
     if train is not None and source is not None:
         hashes[source] = train.corpus.provenance.get("sha256", {})
     complete = config.max_tokens is None or len(stream) < config.max_tokens
-    return Opened(
-        model, subwords, train, stream, UnionVocabulary(), policy, hashes, complete, read.describe()
-    )
+    return Opened(model, subwords, train, stream, UnionVocabulary(), policy, hashes, complete, read.describe())

@@ -23,9 +23,7 @@ from hebblm.types import OutputHead
 
 def training_states(model: TrainedModel, ids: Ids) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield hidden states (M, D) and the labels (M,) that follow them; see :meth:`TrainedModel.segments`."""
-    for segment in track(
-        model.segments(ids), "training states", model.segment_count(len(ids) - 1), "segments"
-    ):
+    for segment in track(model.segments(ids), "training states", model.segment_count(len(ids) - 1), "segments"):
         yield segment.keys, segment.labels
 
 
@@ -82,9 +80,7 @@ def _whole(
         memory = build_memory(model.key_width, config, device, work=parts.folder if ranks.leads else None)
         with parts.held("the memory of the training text") if ranks.leads else nullcontext():
             if not ranks.told(folder.exists())[0]:  # another process may have built it meanwhile
-                save = partial(
-                    save_memory, memory, folder, model_hash=model_hash, dictionary_hash=dictionary_hash
-                )
+                save = partial(save_memory, memory, folder, model_hash=model_hash, dictionary_hash=dictionary_hash)
                 _build(memory, model, ids, parts, normalized=normalized, save=save, ranks=ranks)
     else:
         say(f"the memory of the training text is there from an earlier run ({folder})")

@@ -56,9 +56,7 @@ class AdaptedLogitsProcessor(LogitsProcessor):
             return scores
         hidden, self._hidden = self._hidden, None
         if hidden is None or len(hidden) != len(scores):
-            raise UserError(
-                "these scores are of another model than the reader's; load (model, tokenizer) as they are"
-            )
+            raise UserError("these scores are of another model than the reader's; load (model, tokenizer) as they are")
         adapted, base = self.reader.predict(hidden)
         if self.weight < 1:
             share = torch.tensor(self.weight, device=base.device)

@@ -115,8 +115,7 @@ class MappedArray:
             self._file.flush()
         except OSError as error:
             raise UserError(
-                f"the memory does not fit in {tempfile.gettempdir()}: {reason(error)}; "
-                "point TMPDIR to a larger disk"
+                f"the memory does not fit in {tempfile.gettempdir()}: {reason(error)}; point TMPDIR to a larger disk"
             ) from error
         self._map(self._length + len(rows))
 

@@ -90,9 +90,7 @@ class RingMemory(StoredMemory):
         device: torch.device | str | None = None,
     ) -> None:
         if capacity < 1:
-            raise UserError(
-                f"memory.capacity={capacity} keeps nothing; use at least 1, or unset it for no limit"
-            )
+            raise UserError(f"memory.capacity={capacity} keeps nothing; use at least 1, or unset it for no limit")
         super().__init__(EntryStore(dim, dtype=dtype, device=device))
         self.capacity = capacity
         self._base_store: EntryStore | None = None

@@ -51,13 +51,9 @@ def build_memory(
     automatic = config.index == "auto"
     if config.index == "exact" or (automatic and not _index_pays(device)):
         if config.nprobe is not None and not automatic:
-            raise UserError(
-                f"memory.nprobe={config.nprobe} has no meaning for memory.index=exact; leave it unset"
-            )
+            raise UserError(f"memory.nprobe={config.nprobe} has no meaning for memory.index=exact; leave it unset")
         return FlatMemory(dim, dtype=dtype, device=device)
-    bulk = FaissMemory(
-        dim, config.index, dtype=dtype, rescore=config.rescore, nprobe=config.nprobe, device=device
-    )
+    bulk = FaissMemory(dim, config.index, dtype=dtype, rescore=config.rescore, nprobe=config.nprobe, device=device)
     return HybridMemory(bulk, FlatMemory(dim, dtype=dtype, device=device))
 
 

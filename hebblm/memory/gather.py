@@ -28,9 +28,7 @@ def checked(queries: Tensor, entries: Entries, k: int) -> Tensor:
     if queries.ndim != 2 or queries.shape[1] != dim:
         raise ValueError(f"queries of shape {tuple(queries.shape)} do not fit a memory of width {dim}")
     if not bool(queries.isfinite().all()):
-        raise UserError(
-            "a hidden state is not finite; the model that made it has diverged, lower its learning rate"
-        )
+        raise UserError("a hidden state is not finite; the model that made it has diverged, lower its learning rate")
     return queries.detach().to(entries.keys.device)
 
 

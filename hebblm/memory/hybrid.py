@@ -37,9 +37,7 @@ class HybridMemory(AnyMemory):
     kind = "hybrid"
     in_blocks = True
 
-    def __init__(
-        self, bulk: AnyMemory | None, recent: FlatMemory | HybridMemory, *, flush_at: int = 4096
-    ) -> None:
+    def __init__(self, bulk: AnyMemory | None, recent: FlatMemory | HybridMemory, *, flush_at: int = 4096) -> None:
         if flush_at < 1:
             raise UserError(f"memory.flush_at={flush_at} is out of range; use at least 1")
         self.bulk = FaissMemory(recent.dim, dtype=recent.dtype) if bulk is None else bulk

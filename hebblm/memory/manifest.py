@@ -132,9 +132,7 @@ def check_files(manifest: Manifest, folder: Path, *, quick: bool = False) -> Non
         if not path.is_file():
             raise UserError(f"{path} {lack(path)}; build the memory anew")
         if path.stat().st_size != size:
-            raise UserError(
-                f"{path} has {path.stat().st_size} bytes instead of {size}; build the memory anew"
-            )
+            raise UserError(f"{path} has {path.stat().st_size} bytes instead of {size}; build the memory anew")
         if not (quick and name in LARGE and size > QUICK) and sha256(path) != digest:
             raise UserError(f"{path} was changed (its sha256 is not the manifest's); build the memory anew")
 
@@ -144,9 +142,7 @@ def _check_fields(manifest: Manifest, path: Path) -> None:
     sound = (
         (manifest.kind != "ring" or manifest.capacity is not None)
         and (manifest.kind != "hybrid" or manifest.flush_at is not None)
-        and (
-            manifest.index is not None or (manifest.kind not in ("faiss", "disk") and manifest.store == "ram")
-        )
+        and (manifest.index is not None or (manifest.kind not in ("faiss", "disk") and manifest.store == "ram"))
         and all(Path(name).name == name for name in manifest.files)
     )
     if sound:

@@ -207,9 +207,7 @@ def _nearest_chunk(queries: Tensor, entries: Entries, wanted: int, candidates: i
     floors, ids = nothing.distances, nothing.ids
     for begin in range(0, len(entries), step):
         approximate = approximate_distances(queries, entries, begin, begin + step)  # (N, C)
-        values, found = approximate.topk(
-            min(candidates, approximate.shape[1]), dim=1, largest=False, sorted=False
-        )
+        values, found = approximate.topk(min(candidates, approximate.shape[1]), dim=1, largest=False, sorted=False)
         floors, ids = torch.cat([floors, values], dim=1), torch.cat([ids, found + begin], dim=1)
         if ids.shape[1] > candidates:
             floors, kept = floors.topk(candidates, dim=1, largest=False, sorted=False)

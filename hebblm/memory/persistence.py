@@ -148,9 +148,7 @@ def read_index(manifest: Manifest, store: EntryStore, folder: Path) -> TrainedIn
         else:
             trained = TrainedIndex(faiss.read_index(str(path)), index.spec, index.trained)
     except RuntimeError as error:
-        raise UserError(
-            f"this FAISS ({faiss.__version__}) cannot read {path}; build the memory anew"
-        ) from error
+        raise UserError(f"this FAISS ({faiss.__version__}) cannot read {path}; build the memory anew") from error
     if trained.index.d != store.dim or len(trained) > len(store):
         raise UserError(f"{path} does not belong to the keys beside it; build the memory anew")
     return trained

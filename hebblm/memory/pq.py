@@ -70,9 +70,7 @@ class FaissMemory(StoredMemory):
             index = faiss_index.make_index(dim, factory)
             self._minimum = faiss_index.training_minimum(index)
             if not faiss_index.set_nprobe(index, nprobe) and nprobe is not None:
-                raise UserError(
-                    f"memory.nprobe={nprobe} has no meaning for memory.index={factory}; leave it unset"
-                )
+                raise UserError(f"memory.nprobe={nprobe} has no meaning for memory.index={factory}; leave it unset")
         self.factory = factory
         self.rescore = rescore
         self.nprobe = nprobe

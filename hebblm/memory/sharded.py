@@ -193,9 +193,7 @@ class _Places:
         own = self._own.view()
         if not len(own):
             return numbers
-        first = own[
-            torch.searchsorted(own[:, 0].contiguous(), numbers.contiguous(), right=True).sub_(1).clamp_min_(0)
-        ]
+        first = own[torch.searchsorted(own[:, 0].contiguous(), numbers.contiguous(), right=True).sub_(1).clamp_min_(0)]
         return torch.where(numbers < 0, numbers, first[..., 1] + numbers - first[..., 0])
 
     def owners(self, places: Tensor) -> tuple[Tensor, Tensor]:
@@ -226,10 +224,7 @@ def _unpacked(rows: Tensor, *like: Tensor) -> list[Tensor]:
     widths = [each.shape[1:].numel() * each.element_size() for each in like]
     parts = torch.split(rows, widths, dim=1)
     return [
-        part.clone(memory_format=torch.contiguous_format)
-        .view(-1)
-        .view(each.dtype)
-        .view(len(rows), *each.shape[1:])
+        part.clone(memory_format=torch.contiguous_format).view(-1).view(each.dtype).view(len(rows), *each.shape[1:])
         for part, each in zip(parts, like, strict=True)
     ]
 

@@ -87,9 +87,7 @@ class EntryStore:
         return store
 
     @classmethod
-    def mapped(
-        cls, keys: MappedArray, values: MappedArray, norms: MappedArray, logs: MappedArray
-    ) -> EntryStore:
+    def mapped(cls, keys: MappedArray, values: MappedArray, norms: MappedArray, logs: MappedArray) -> EntryStore:
         """Return a store over the files of a saved memory; what is added to it goes to temporary files."""
         store = cls(keys.view().shape[1], dtype=keys.view().dtype, device="cpu", spill_bytes=0)
         store._keys, store._values, store._norms, store._logs = keys, values, norms, logs
@@ -126,11 +124,7 @@ class EntryStore:
         norms = squared_norms(stored)  # (M,)
         if not bool(norms.isfinite().all()):
             name = str(self.dtype).removeprefix("torch.")
-            remedy = (
-                "use memory.dtype=float32"
-                if self.dtype == torch.float16
-                else "look at the model that made it"
-            )
+            remedy = "use memory.dtype=float32" if self.dtype == torch.float16 else "look at the model that made it"
             raise UserError(f"a memory key is not finite as {name}; {remedy}")
         if log_normalizers is None:
             logs = torch.full((len(keys),), float("nan"), device=self._device)

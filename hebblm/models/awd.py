@@ -92,9 +92,7 @@ class AwdBase(GradientBase):
         """Return the mean loss () of the labels (N,) of the tokens read last, nats, with its graph; once a segment."""
         assert self._hidden is not None, "a loss follows a reading that keeps its graph"
         hidden, self._hidden = self._hidden, None
-        return linear_cross_entropy(
-            hidden, self.model.embedding, self.model.bias, targets, self.model.bias.dtype
-        )
+        return linear_cross_entropy(hidden, self.model.embedding, self.model.bias, targets, self.model.bias.dtype)
 
     def grow(self, rows: int) -> None:
         """Append rows; the optimiser starts anew, as its tensors have the old shape."""
@@ -174,9 +172,7 @@ class AwdModel:
         """Return a base at the beginning of its streams; the arguments are those of :class:`AwdBase`."""
         return AwdBase(self.model, rows=rows, init=init, update=update, seed=seed, streams=streams)
 
-    def mean_squares(
-        self, train: Ids, segment: int, announce: Callable[[float], None] | None = None
-    ) -> list[Tensor]:
+    def mean_squares(self, train: Ids, segment: int, announce: Callable[[float], None] | None = None) -> list[Tensor]:
         """Return the mean square of the gradient of a segment's mean loss, by parameter."""
         return awd_segments.gradient_mean_squares(self.model, train, segment, announce)
 

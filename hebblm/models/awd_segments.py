@@ -61,9 +61,7 @@ def read_segments(
             low, high = begin + start, min(begin + stop, total)
             first = max(low, 0)
             if high > first:
-                block[row, first - low : high - low + 1] = torch.from_numpy(
-                    ids[first : high + 1].astype("int64")
-                )
+                block[row, first - low : high - low + 1] = torch.from_numpy(ids[first : high + 1].astype("int64"))
                 real[row, first - low : high - low] = True
         if not mine:
             if start >= 0:
@@ -102,9 +100,7 @@ def label_places(total: int) -> npt.NDArray[np.int64]:
 def named_state(state: State) -> base.State:
     """Return the LSTM's state by name."""
     return {
-        f"{layer} {name}": tensor
-        for layer, pair in enumerate(state)
-        for name, tensor in zip("hc", pair, strict=True)
+        f"{layer} {name}": tensor for layer, pair in enumerate(state) for name, tensor in zip("hc", pair, strict=True)
     }
 
 
@@ -134,9 +130,7 @@ def gradient_mean_squares(
         out = model(inputs, state)
         state = detach(out.state)
         hidden = out.hidden.reshape(-1, out.hidden.shape[-1])
-        loss = linear_cross_entropy(
-            hidden, model.embedding, model.bias, targets.reshape(-1), model.bias.dtype
-        )
+        loss = linear_cross_entropy(hidden, model.embedding, model.bias, targets.reshape(-1), model.bias.dtype)
         for total, g in zip(sums, torch.autograd.grad(loss, parameters), strict=True):
             total += g.square()
     return [total / len(starts) for total in sums]

@@ -129,9 +129,7 @@ class TrainedModel(Protocol):
             streams: how many it reads side by side; it must not learn where there are several.
         """
 
-    def mean_squares(
-        self, train: Ids, segment: int, announce: Callable[[float], None] | None = None
-    ) -> list[Tensor]:
+    def mean_squares(self, train: Ids, segment: int, announce: Callable[[float], None] | None = None) -> list[Tensor]:
         """Return the mean square of the gradient of a segment's mean loss, one tensor a parameter of :meth:`base`.
 
         Args:

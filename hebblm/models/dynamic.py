@@ -158,8 +158,7 @@ def with_rate(config: DynamicConfig, mean_squares: Sequence[Tensor] | None) -> D
         return config
     assert mean_squares is not None, "a rate is measured on the gradients of training text"
     gains = (
-        squares if config.rule == "sgd" else squares / (squares.sqrt() + config.epsilon)
-        for squares in mean_squares
+        squares if config.rule == "sgd" else squares / (squares.sqrt() + config.epsilon) for squares in mean_squares
     )
     gain = float(sum(part.sum(dtype=torch.float64) for part in gains))
     return replace(config, lr=float(f"{PREDICTED_GAIN / gain:.1e}") if gain > 0 else 0.0)
@@ -183,6 +182,4 @@ def _fit(mean_squares: Tensor, rows: int) -> Tensor:
     missing = rows - mean_squares.shape[0]
     if missing == 0:
         return mean_squares
-    return torch.cat(
-        [mean_squares, mean_squares.mean(0, keepdim=True).expand(missing, *mean_squares.shape[1:])]
-    )
+    return torch.cat([mean_squares, mean_squares.mean(0, keepdim=True).expand(missing, *mean_squares.shape[1:])])

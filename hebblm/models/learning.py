@@ -85,9 +85,7 @@ class GradientBase(ABC):
             self._optimizer = self._make_optimizer()
             self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": remembered})
         begin = "state "
-        self.restore(
-            {name.removeprefix(begin): value for name, value in position.items() if name.startswith(begin)}
-        )
+        self.restore({name.removeprefix(begin): value for name, value in position.items() if name.startswith(begin)})
 
     def learn(self, targets: Tensor) -> None:
         """Take one step on the mean loss of the tokens read last; nothing for a base that is fixed."""

@@ -19,9 +19,7 @@ from hebblm.progress import say
 from hebblm.text import PreparedCorpus
 
 
-def open_model(
-    folder: Path, dictionary_sha256: str, device: torch.device, origin: str = "checkpoint"
-) -> AwdModel:
+def open_model(folder: Path, dictionary_sha256: str, device: torch.device, origin: str = "checkpoint") -> AwdModel:
     """Load a checkpoint that must have been trained with the given dictionary."""
     model = load_checkpoint(folder, dictionary_sha256=dictionary_sha256).to(device)
     if (folder / STATE).is_file():

@@ -25,9 +25,7 @@ def prepared_corpus(name: str, normalization: Normalization | None) -> PreparedC
     corpus = resolve(name)
     if corpus.prepared is not None:
         found = load_prepared(corpus.prepared)
-        return prepare(
-            corpus, normalization=normalization or found.meta.normalization, destdir=corpus.prepared
-        )
+        return prepare(corpus, normalization=normalization or found.meta.normalization, destdir=corpus.prepared)
     policy = normalization or "raw"
     return prepare(corpus, normalization=policy, destdir=cache_dir() / "corpora" / f"{_slug(name)}-{policy}")
 

@@ -78,9 +78,7 @@ def _is_done(prepared: PreparedCorpus, preset: Preset, folder: Path) -> bool:
             document.get("dictionary_sha256"),
         )
         if found != wanted:
-            raise UserError(
-                f"{folder} already holds another model; choose another --output-path or delete it"
-            )
+            raise UserError(f"{folder} already holds another model; choose another --output-path or delete it")
         return True
     return False
 
@@ -126,9 +124,7 @@ def _train(
         if ranks.leads:
             (folder / STATE).unlink(missing_ok=True)
     except OSError as error:
-        raise UserError(
-            f"cannot write {folder}: {reason(error)}; choose a place with space and permission"
-        ) from error
+        raise UserError(f"cannot write {folder}: {reason(error)}; choose a place with space and permission") from error
     except ValueError as error:
         raise UserError(str(error)) from error
 
@@ -151,9 +147,7 @@ def _describe(prepared: PreparedCorpus, dictionary: str) -> dict[str, Any]:
     }
 
 
-def _announce(
-    prepared: PreparedCorpus, preset: Preset, device: torch.device, together: awd_lstm.Ranks
-) -> None:
+def _announce(prepared: PreparedCorpus, preset: Preset, device: torch.device, together: awd_lstm.Ranks) -> None:
     """Say how long the run will take, measured on a few segments, before it starts."""
     ids, config = prepared.tokens("train"), preset.training
     seconds = training_seconds(preset.model, config, ids, device=device, ranks=together)

@@ -102,9 +102,7 @@ def write_report(
         if kind in chosen or (kind == "png" and "html" in chosen)
         for name, figure in made.items()
     }
-    written = [
-        write_bytes(directory / f"{name}.{kind}", drawn[name, kind]) for kind in linked for name in made
-    ]
+    written = [write_bytes(directory / f"{name}.{kind}", drawn[name, kind]) for kind in linked for name in made]
     pictures = [
         (
             f"{name}.{linked[0]}" if linked else "",

@@ -110,9 +110,7 @@ def bootstrap_gains(
             Gain(
                 part,
                 int(tokens[at]),
-                float(sums[:, index, at].sum() / tokens[at])
-                if tokens[at] and not infinite[index, at]
-                else None,
+                float(sums[:, index, at].sum() / tokens[at]) if tokens[at] and not infinite[index, at] else None,
                 float(low[index, at]) if enough[at] and not infinite[index, at] else None,
                 float(high[index, at]) if enough[at] and not infinite[index, at] else None,
             )

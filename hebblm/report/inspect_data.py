@@ -122,7 +122,5 @@ def load_neighbors(path: Path, total: int, result: Result | None = None) -> dict
     for row in order.select([name for name in _KINDS if name != "rank"]).to_pylist():
         found.setdefault(row.pop("position"), []).append(Neighbor(**row))
     if found and not 0 <= min(found) <= max(found) < total:
-        raise UserError(
-            f"{path} has position {max(found)}, the stream {total} tokens; they must be of one run"
-        )
+        raise UserError(f"{path} has position {max(found)}, the stream {total} tokens; they must be of one run")
     return {position: tuple(near) for position, near in found.items()}

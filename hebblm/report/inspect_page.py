@@ -96,18 +96,14 @@ def _lines(run: Inspection, count: int) -> list[str]:
 def _options(run: Inspection) -> list[tuple[str, str]]:
     """Return the methods to choose from, each with how it is called and what it gains."""
     base, methods = run.result.methods[BASE].nll, run.result.methods
-    return [
-        (name, f"{name_of(name)} ({display(base - methods[name].nll, 'signed', 3)})")
-        for name in run.methods()
-    ]
+    return [(name, f"{name_of(name)} ({display(base - methods[name].nll, 'signed', 3)})") for name in run.methods()]
 
 
 def _paragraphs(run: Inspection, method: str, count: int) -> list[tuple[str, list[tuple[str, str]]]]:
     """Return the tokens with the classes of each, some hundred a paragraph, behind the place of the first of them."""
     words, oov = run.losses.words[:count].tolist(), run.losses.oov[:count].tolist()
     classes = [
-        f"{shade} o".strip() if new else shade
-        for shade, new in zip(shades(run.gain(method)[:count]), oov, strict=True)
+        f"{shade} o".strip() if new else shade for shade, new in zip(shades(run.gain(method)[:count]), oov, strict=True)
     ]
     tokens = list(zip(words, classes, strict=True))
     return [(f"{start:,}", tokens[start : start + BLOCK]) for start in range(0, count, BLOCK)]

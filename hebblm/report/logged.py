@@ -52,9 +52,7 @@ def read_table(path: Path, kinds: Mapping[str, str], result: Result | None) -> p
             table.validate(full=True)  # offsets, and that text is UTF-8
     except OSError as error:
         raise (
-            unreadable(path, error)
-            if error.errno
-            else UserError(f"{path} is not a readable parquet file; {_REMEDY}")
+            unreadable(path, error) if error.errno else UserError(f"{path} is not a readable parquet file; {_REMEDY}")
         ) from error
     except (pa.ArrowException, ValueError, TypeError, MemoryError) as error:
         if isinstance(error, UserError):
@@ -84,9 +82,7 @@ def _compare(path: Path, result: Result) -> None:
 def _check(path: Path, schema: pa.Schema, kinds: Mapping[str, str]) -> None:
     """Refuse missing columns and columns of another kind."""
     for wanted, kind in kinds.items():
-        names = [
-            name for name in schema.names if name == wanted or (wanted[-1] == "_" and name.startswith(wanted))
-        ]
+        names = [name for name in schema.names if name == wanted or (wanted[-1] == "_" and name.startswith(wanted))]
         if not names:
             raise UserError(f"{path} lacks the column {wanted!r}; {_REMEDY}")
         for name in names:

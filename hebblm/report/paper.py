@@ -58,9 +58,7 @@ def published(scenario: ScenarioRecord) -> Published | None:
         return None
     notes = found.notes
     if scenario.tokens != found.tokens:
-        part = (
-            f"This run scored {scenario.tokens:,} of {found.tokens:,} tokens; the paper scored all of them."
-        )
+        part = f"This run scored {scenario.tokens:,} of {found.tokens:,} tokens; the paper scored all of them."
         notes = (part, *notes)
     if found.oov_rate:
         theirs, ours = 100 * found.oov_rate, 100 * scenario.oov_rate

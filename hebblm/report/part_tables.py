@@ -27,14 +27,11 @@ def occurrence_table(result: Result) -> Table | None:
         return None
     shape = [(bucket.bucket, bucket.tokens) for bucket in items[0][1].oov_occurrences]
     rows = tuple(
-        (name_of(name), *(bucket.nll for bucket in item.oov_occurrences), item.oov_nll)
-        for name, item in items
+        (name_of(name), *(bucket.nll for bucket in item.oov_occurrences), item.oov_nll) for name, item in items
     )
     gaps = gap_notes((item.oov_occurrences, item.oov_nll) for _, item in items)
     title = f"Nats on OOV words by occurrence in the stream, {result.scenario.label}"
-    return Table(
-        "occurrences", title, by_bucket("Occurrence", "nll", shape), rows, (_learned_note(result), *gaps)
-    )
+    return Table("occurrences", title, by_bucket("Occurrence", "nll", shape), rows, (_learned_note(result), *gaps))
 
 
 def occurrences_by_run(results: Mapping[str, Result]) -> Table | None:
@@ -54,8 +51,7 @@ def occurrences_by_run(results: Mapping[str, Result]) -> Table | None:
         title = f"{name} ({result.scenario.normalization}, {result.scenario.vocabulary}), tokens"
         rows.append((title, *(f"{count:,}" for count in (*counts, sum(counts)))))
         rows += [
-            (name_of(method), *(bucket.nll for bucket in item.oov_occurrences), item.oov_nll)
-            for method, item in items
+            (name_of(method), *(bucket.nll for bucket in item.oov_occurrences), item.oov_nll) for method, item in items
         ]
     if len(headings) < 2:
         return None
@@ -159,9 +155,7 @@ def interval_text(gain: Gain, mark: str = "") -> str:
     if gain.low is None or gain.high is None:
         return text
     half = f"{(gain.high - gain.low) / 2:.3f}"
-    return (
-        f"{text} ±{half.removeprefix('0') if half.startswith('0.') else half}{mark if gain.certain else ''}"
-    )
+    return f"{text} ±{half.removeprefix('0') if half.startswith('0.') else half}{mark if gain.certain else ''}"
 
 
 def _interval_note(result: Result) -> str:

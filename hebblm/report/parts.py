@@ -30,9 +30,7 @@ def validate_edges(edges: Sequence[int]) -> tuple[int, ...]:
     whole = all(isinstance(edge, (int, np.integer)) and not isinstance(edge, bool) for edge in edges)
     rising = all(low < high for low, high in pairwise(edges))
     if not edges or not whole or edges[0] <= 0 or not rising:
-        raise UserError(
-            f"frequency edges {list(edges)} must be increasing positive whole numbers, such as 50,100,500"
-        )
+        raise UserError(f"frequency edges {list(edges)} must be increasing positive whole numbers, such as 50,100,500")
     return tuple(int(edge) for edge in edges)
 
 
@@ -72,13 +70,9 @@ def frequency_report(
     """
     cuts = validate_edges(edges)
     if nll.ndim != 1 or nll.shape != train_counts.shape:
-        raise UserError(
-            f"losses {nll.shape} and training counts {train_counts.shape} must be two equal lists"
-        )
+        raise UserError(f"losses {nll.shape} and training counts {train_counts.shape} must be two equal lists")
     if np.isnan(nll).any():
-        raise UserError(
-            f"{int(np.isnan(nll).sum())} losses are nan; lower the learning rate or leave the guard on"
-        )
+        raise UserError(f"{int(np.isnan(nll).sum())} losses are nan; lower the learning rate or leave the guard on")
     if train_counts.size and int(train_counts.min()) < 0:
         raise UserError(f"training count {int(train_counts.min())} is negative; counts start at 0")
     return bucket_means(nll, bucket_indices(train_counts, cuts), bucket_labels(cuts))
@@ -136,9 +130,7 @@ def occurrences_so_far(tokens: NDArray[Any]) -> NDArray[np.int64]:
     Returns:
         (T,) int64, 0 for a first occurrence; it depends on earlier tokens alone.
     """
-    order = np.argsort(
-        tokens, kind="stable"
-    )  # (T,) equal tokens side by side, each in the order of the stream
+    order = np.argsort(tokens, kind="stable")  # (T,) equal tokens side by side, each in the order of the stream
     together = tokens[order]
     starts = np.flatnonzero(np.append(True, together[1:] != together[:-1]))
     lengths = np.diff(np.append(starts, tokens.size))

@@ -44,9 +44,7 @@ def figures(result: Result, most: int = 0) -> dict[str, Figure]:
         "frequency": frequency_figure,
         "running": running_figure,
     }
-    made = {
-        name: make(_drawn(result, most, new_words=name == "occurrences")) for name, make in makers.items()
-    }
+    made = {name: make(_drawn(result, most, new_words=name == "occurrences")) for name, make in makers.items()}
     rest = len(result.methods) - most
     if most and rest > 0:
         for figure in filter(None, made.values()):
@@ -75,10 +73,7 @@ def frequency_figure(result: Result) -> Figure | None:
         return None
     buckets = [bucket for bucket in result.methods[next(iter(styles))].frequency if bucket.tokens]
     labels = [bucket.bucket for bucket in buckets]
-    nll = {
-        method: {bucket.bucket: bucket.nll for bucket in result.methods[method].frequency}
-        for method in styles
-    }
+    nll = {method: {bucket.bucket: bucket.nll for bucket in result.methods[method].frequency} for method in styles}
     base = nll.get(BASE)
     with rc_context(STYLE):
         figure = Figure(figsize=(8.4, 6.0 if base else 3.8), layout="constrained")
@@ -201,9 +196,7 @@ def comparison_figure(result: Result) -> Figure | None:
     items = result.methods
     panels = {"All tokens": {method: difference(base.nll, items[method].nll) for method in others}}
     if base.oov_nll is not None:
-        panels["Out of vocabulary"] = {
-            method: difference(base.oov_nll, items[method].oov_nll) for method in others
-        }
+        panels["Out of vocabulary"] = {method: difference(base.oov_nll, items[method].oov_nll) for method in others}
         panels["In vocabulary"] = {
             method: difference(base.in_vocabulary_nll, items[method].in_vocabulary_nll) for method in others
         }
@@ -265,9 +258,7 @@ def _grouped_bars(axis: Axes, values: Mapping[str, list[float | None]], styles: 
     width = 0.84 / len(styles)
     for index, (method, look) in enumerate(styles.items()):
         shift = (index - (len(styles) - 1) / 2) * width
-        heights = [
-            (at + shift, height) for at, height in enumerate(values.get(method, ())) if height is not None
-        ]
+        heights = [(at + shift, height) for at, height in enumerate(values.get(method, ())) if height is not None]
         finite = [(at, height) for at, height in heights if abs(height) <= TALLEST]
         axis.bar(
             [at for at, _ in finite],

@@ -119,8 +119,7 @@ def readings_table(found: Mapping[str, Readings]) -> Table:
             for name in names:
                 rows[name].append(_cell(by.get((name, method))))
     written = [
-        (name, ", ".join(f"{key} = {value}" for key, value in known.get(name, {}).items()) or None)
-        for name in names
+        (name, ", ".join(f"{key} = {value}" for key, value in known.get(name, {}).items()) or None) for name in names
     ]
     return Table(
         "readings",

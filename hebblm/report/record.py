@@ -54,9 +54,7 @@ def read(kind: type[T], value: Any, where: str) -> T:
     expected, _, _ = reason.replace("Expected ", "").replace(">=", "of at least").partition(", got")
     if reason.startswith("Invalid"):
         expected = "one of those that are known"
-    words = re.sub(
-        r"`([^`]*)`", lambda kind: " or ".join(_WORDS.get(w, w) for w in kind[1].split(" | ")), expected
-    )
+    words = re.sub(r"`([^`]*)`", lambda kind: " or ".join(_WORDS.get(w, w) for w in kind[1].split(" | ")), expected)
     raise UserError(f"{where}{path} must be {words}, not {value!r:.60}; evaluate again or mend the file")
 
 
@@ -101,7 +99,5 @@ def _walk(value: Any, where: str, former: Any, latter: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_walk(item, f"{where}[{at}]", former, latter) for at, item in enumerate(value)]
     if isinstance(value, float) and (math.isnan(value) or value == -math.inf):
-        raise UserError(
-            f"{where} is {value}, which is no result; lower the learning rate or leave the guard on"
-        )
+        raise UserError(f"{where} is {value}, which is no result; lower the learning rate or leave the guard on")
     return latter if value == former else value

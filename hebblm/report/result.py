@@ -237,9 +237,7 @@ class Result:
         """
         schema = value.get("schema") if isinstance(value, dict) else None
         if schema != SCHEMA:
-            raise UserError(
-                f"{where} has schema {schema!r}, expected {SCHEMA!r}; give a file that hebblm-eval wrote"
-            )
+            raise UserError(f"{where} has schema {schema!r}, expected {SCHEMA!r}; give a file that hebblm-eval wrote")
         document = decode(value, where)
         for key, kind in (("scenario", ScenarioRecord), ("seconds", Seconds)):
             if key in document:

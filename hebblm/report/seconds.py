@@ -66,9 +66,7 @@ class Seconds:
             "Where the time goes",
             (Column("What"), Column("Seconds", "rate"), Column("Percent", "rate")),
             tuple((what, seconds, 100 * seconds / self.total) for what, seconds in rows),
-            (
-                "A method's time alone is base, retrieval if it asks for it, its own, and shared work it rests on.",
-            ),
+            ("A method's time alone is base, retrieval if it asks for it, its own, and shared work it rests on.",),
         )
 
     def line(self) -> str:

@@ -65,9 +65,7 @@ def hyperparameter_table(result: Result) -> Table:
         for method in ordered(result.methods)
         for settings in [flatten(result.methods[method].hyperparameters)]
     )
-    return Table(
-        "hyperparameters", "Hyper-parameters", (Column("Method"), Column("Settings", wide=True)), rows
-    )
+    return Table("hyperparameters", "Hyper-parameters", (Column("Method"), Column("Settings", wide=True)), rows)
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:

@@ -82,9 +82,7 @@ def summary_table(result: Result) -> Table:
         notes.append(f"Gain: nats a token below the base{half}.")
     title = f"Methods on {result.scenario.label}, best first"
     table = method_table("summary", title, items, with_values(items, columns), notes)
-    names = [
-        (_name(name) + (_BEST if at == 0 and len(items) > 1 else "")) for at, (name, _) in enumerate(items)
-    ]
+    names = [(_name(name) + (_BEST if at == 0 and len(items) > 1 else "")) for at, (name, _) in enumerate(items)]
     rows = ((name, *row[1:]) for name, row in zip(names, table.rows, strict=True))
     return replace(table, rows=tuple(rows))
 
@@ -98,9 +96,7 @@ def frame(result: Result) -> pd.DataFrame:
     try:
         import pandas as pd
     except ImportError as error:
-        raise UserError(
-            "to_pandas() needs pandas, which is not installed: pip install 'hebblm[pandas]'"
-        ) from error
+        raise UserError("to_pandas() needs pandas, which is not installed: pip install 'hebblm[pandas]'") from error
     rows = {}
     for name in by_loss(result):
         item, gain = result.methods[name], gain_of(result, name)
@@ -123,11 +119,7 @@ def _alone(result: Result, best: str) -> str:
     if best == BASE:
         others = len(result.methods) > 1
         return "no other method has a finite loss" if others else "there is no method to compare it with"
-    return (
-        "the loss of the base is infinite"
-        if BASE in result.methods
-        else "the run has no base to compare with"
-    )
+    return "the loss of the base is infinite" if BASE in result.methods else "the run has no base to compare with"
 
 
 def _undecided(result: Result, others: list[str], gain: Gain, measured: str) -> str:
@@ -135,9 +127,7 @@ def _undecided(result: Result, others: list[str], gain: Gain, measured: str) -> 
     tokens, name = f"{result.scenario.tokens:,} tokens", _name(others[0])
     if gain.low is None:
         known = (
-            f"{name} has the lowest loss"
-            if _value(gain) >= 0
-            else f"no method is below the base, {name} the closest"
+            f"{name} has the lowest loss" if _value(gain) >= 0 else f"no method is below the base, {name} the closest"
         )
         if not result.methods[others[0]].gains:
             return f"The result holds no interval; {known}: {measured}."

@@ -94,19 +94,14 @@ class Table:
     def single_headers(self) -> list[str]:
         """Return one title a column, for one line only: sources go into brackets, numbers are left out."""
         return [
-            f"{column.header} ({column.subheader})"
-            if column.subheader and not self.counted
-            else column.header
+            f"{column.header} ({column.subheader})" if column.subheader and not self.counted else column.header
             for column in self.columns
         ]
 
     def text(self) -> list[list[str]]:
         """Return every cell as a reader sees it."""
         return [
-            [
-                display(cell, column.kind, column.decimals)
-                for cell, column in zip(row, self.columns, strict=True)
-            ]
+            [display(cell, column.kind, column.decimals) for cell, column in zip(row, self.columns, strict=True)]
             for row in self.rows
         ]
 
@@ -130,11 +125,7 @@ class Table:
         text = self.text()
         best: set[tuple[int, int]] = set()
         for (start, stop), (index, column) in product(self._blocks(), enumerate(self.columns)):
-            values = {
-                at: cell
-                for at in range(start, stop)
-                if isinstance(cell := self.rows[at][index], (int, float))
-            }
+            values = {at: cell for at in range(start, stop) if isinstance(cell := self.rows[at][index], (int, float))}
             if column.best is None or not values:
                 continue
             choose: Callable[..., int] = min if column.best == "min" else max

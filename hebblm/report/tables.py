@@ -108,17 +108,12 @@ def frequency_table(result: Result) -> Table | None:
         return None
     alike = [(method, item) for method, item in items if _shape(item) == shape]
     different = [name_of(method) for method, item in items if _shape(item) != shape]
-    rows = [
-        (name_of(name), *(part.perplexity for part in item.frequency), item.perplexity)
-        for name, item in alike
-    ]
+    rows = [(name_of(name), *(part.perplexity for part in item.frequency), item.perplexity) for name, item in alike]
     notes = gap_notes((item.frequency, item.nll) for _, item in alike)
     if different:
         notes.append(f"Evaluated with other buckets: {', '.join(different)}.")
     title = f"Perplexity by training count on {result.scenario.label}"
-    return Table(
-        "frequency", title, by_bucket("Training count", "perplexity", shape), tuple(rows), tuple(notes)
-    )
+    return Table("frequency", title, by_bucket("Training count", "perplexity", shape), tuple(rows), tuple(notes))
 
 
 def by_bucket(first: str, kind: Kind, shape: Sequence[tuple[str, int]]) -> tuple[Column, ...]:
@@ -160,8 +155,7 @@ def side_by_side(results: Mapping[str, Result]) -> Table:
         for header, kind, field in (_ACROSS if result.scenario.oov_tokens else _WITHIN)
     ]
     rows = tuple(
-        (name_of(method), *(getattr(items.get(method), field, None) for items, _, field in shown))
-        for method in methods
+        (name_of(method), *(getattr(items.get(method), field, None) for items, _, field in shown)) for method in methods
     )
     return Table("scenarios", "Methods by scenario", (_METHOD, *(column for _, column, _ in shown)), rows)
 

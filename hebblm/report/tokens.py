@@ -84,9 +84,7 @@ def with_edges(result: Result, tokens: TokenLosses, edges: Sequence[int]) -> Res
     check_same_run(result, tokens)
     edges, counts = validate_edges(edges), tokens.train_counts
     if counts is None:
-        raise UserError(
-            "how often words occurred in training is not known of this run; evaluate with --source CORPUS"
-        )
+        raise UserError("how often words occurred in training is not known of this run; evaluate with --source CORPUS")
     gains = _gains(result, tokens, edges)
     methods = {
         name: replace(
@@ -112,8 +110,7 @@ def completed(result: Result, tokens: TokenLosses) -> Result:
     methods = {
         name: replace(
             item,
-            oov_occurrences=item.oov_occurrences
-            or tuple(occurrence_report(tokens.nll[name], seen, tokens.oov)),
+            oov_occurrences=item.oov_occurrences or tuple(occurrence_report(tokens.nll[name], seen, tokens.oov)),
             gains=item.gains or gains.get(name, ()),
             running=item.running or running_curve(tokens.nll[name]),
         )
@@ -150,9 +147,7 @@ def word_table(result: Result, tokens: TokenLosses, top: int = 15) -> Table | No
     best = min(others, key=lambda method: result.methods[method].nll)
     finite = np.isfinite(tokens.nll[BASE]) & np.isfinite(tokens.nll[best])
     gains = np.where(finite, tokens.nll[BASE], 0.0) - np.where(finite, tokens.nll[best], 0.0)  # (T,)
-    words, first, where, times = np.unique(
-        tokens.words, return_index=True, return_inverse=True, return_counts=True
-    )
+    words, first, where, times = np.unique(tokens.words, return_index=True, return_inverse=True, return_counts=True)
     totals = np.bincount(where, weights=gains, minlength=words.size)  # (types,)
     order = np.argsort(-totals, kind="stable")
     gaining = [index for index in order[:top] if totals[index] > 0]

@@ -74,6 +74,4 @@ def measure_beginning(
                 seen.add(word)
         if not left:
             return Beginning(lines, words, size, unspelled, spelling)
-    raise UserError(
-        f"{corpus.name} has {tokens - left} tokens in its {split} split, not {tokens}; prepare it again"
-    )
+    raise UserError(f"{corpus.name} has {tokens - left} tokens in its {split} split, not {tokens}; prepare it again")

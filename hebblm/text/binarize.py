@@ -79,9 +79,7 @@ def prepare(
         return _write(destdir, *asked, words)
 
 
-def _from_before(
-    destdir: Path, corpus: Corpus, normalization: Normalization, min_count: int
-) -> PreparedCorpus | None:
+def _from_before(destdir: Path, corpus: Corpus, normalization: Normalization, min_count: int) -> PreparedCorpus | None:
     """Return the corpus that a folder holds if it is what is asked for.
 
     Raises:
@@ -105,14 +103,11 @@ def _write(
         counts = _count(corpus, normalization)
         # A fixed set of subwords keeps its rows even where the training text happens not to use one.
         symbols = corpus.tokenizer.symbols
-        dictionary = Dictionary.vocabulary(
-            counts, min_count=0 if symbols else min_count, joined=(*symbols, *joined)
-        )
+        dictionary = Dictionary.vocabulary(counts, min_count=0 if symbols else min_count, joined=(*symbols, *joined))
         dictionary.save(folder / DICTIONARY_FILE)
         dtype = smallest_dtype(len(dictionary))
         splits = {
-            split: _encode(corpus, split, normalization, dictionary, folder / f"{split}.bin", dtype)
-            for split in SPLITS
+            split: _encode(corpus, split, normalization, dictionary, folder / f"{split}.bin", dtype) for split in SPLITS
         }
         _check_expected(corpus, normalization, splits, len(counts))
         corpus.tokenizer.save(folder)
@@ -148,9 +143,7 @@ def refuse_foreign(destdir: Path) -> None:
     if destdir.exists() and not destdir.is_dir():
         raise UserError(f"{destdir} is a file; name a new or empty folder")
     ours = {CORPUS_FILE, DICTIONARY_FILE, MODEL_FILE, *(f"{split}.bin" for split in SPLITS)}
-    foreign = (
-        sorted(path.name for path in destdir.iterdir() if path.name not in ours) if destdir.exists() else []
-    )
+    foreign = sorted(path.name for path in destdir.iterdir() if path.name not in ours) if destdir.exists() else []
     if foreign:
         raise UserError(f"{destdir} holds other files ({', '.join(foreign[:3])}); name a new or empty folder")
 
@@ -212,9 +205,7 @@ def _encode(
     return SplitMeta(path.name, sha256(path), tokens, lines, words, size, unknown, literal)
 
 
-def _check_expected(
-    corpus: Corpus, normalization: Normalization, splits: dict[str, SplitMeta], types: int
-) -> None:
+def _check_expected(corpus: Corpus, normalization: Normalization, splits: dict[str, SplitMeta], types: int) -> None:
     """Refuse a corpus whose counts are not those of the manifest."""
     for split, expected in corpus.expected_tokens.items():
         if splits[split].tokens != expected:
@@ -222,6 +213,4 @@ def _check_expected(
                 f"{corpus.name} {split} has {splits[split].tokens} tokens, not {expected}; restore the file"
             )
     if normalization == "raw" and corpus.expected_types not in (None, types):
-        raise UserError(
-            f"{corpus.name} has {types} types, not {corpus.expected_types}; restore the train file"
-        )
+        raise UserError(f"{corpus.name} has {types} types, not {corpus.expected_types}; restore the train file")

@@ -82,9 +82,7 @@ def resolve(name: str, *, data_dirs: Sequence[Path] | None = None) -> Corpus:
     if name in manifest:
         entry = manifest[name]
         sources, origin = documentation_sources(name)
-        return _corpus(
-            name, sources, {"kind": "documentation", "licence": entry.licence, **origin}, min_count=2
-        )
+        return _corpus(name, sources, {"kind": "documentation", "licence": entry.licence, **origin}, min_count=2)
     if name.startswith("text:"):
         path = Path(name.removeprefix("text:"))
         return text_corpus(path)
@@ -113,16 +111,12 @@ def check_name(name: str, manifest: Mapping[str, CorpusEntry] | None = None) -> 
             raise UserError(f"{path} does not exist; name a UTF-8 text file or a folder of them")
         return
     if Path(name).exists():
-        raise UserError(
-            f"{name} is not a folder that hebblm-preprocess wrote; for plain text say text:{name}"
-        )
+        raise UserError(f"{name} is not a folder that hebblm-preprocess wrote; for plain text say text:{name}")
     remedy = f"choose {', '.join(manifest)}, text:PATH, hf:ID[:CONFIG], or a preprocessed folder"
     raise unknown("corpus", name, manifest, remedy)
 
 
-def text_corpus(
-    path: Path, names: Mapping[str, str] | None = None, tokenizer: Tokenizer | None = None
-) -> Corpus:
+def text_corpus(path: Path, names: Mapping[str, str] | None = None, tokenizer: Tokenizer | None = None) -> Corpus:
     """Return a corpus of a user's own UTF-8 text.
 
     Args:

@@ -47,9 +47,7 @@ class Dictionary:
         self._find_specials()
 
     @classmethod
-    def vocabulary(
-        cls, counts: Mapping[str, int], *, min_count: int = 1, joined: Iterable[str] = ()
-    ) -> Dictionary:
+    def vocabulary(cls, counts: Mapping[str, int], *, min_count: int = 1, joined: Iterable[str] = ()) -> Dictionary:
         """Build a model's vocabulary from the word counts of its training text.
 
         Args:
@@ -176,15 +174,11 @@ class Dictionary:
         dictionary = cls._empty() if ours else cls("fairseq")
         for word, count, overwrite in entries:
             if word in dictionary and not overwrite:
-                raise UserError(
-                    f"{path} lists {word!r} twice; remove one of the lines or mark it {OVERWRITE}"
-                )
+                raise UserError(f"{path} lists {word!r} twice; remove one of the lines or mark it {OVERWRITE}")
             dictionary.add_symbol(word, count, overwrite=overwrite)
         if ours:
             if EOS not in dictionary:
-                raise UserError(
-                    f"{path} has {UNK} but no {EOS}; write the dictionary again with hebblm-preprocess"
-                )
+                raise UserError(f"{path} has {UNK} but no {EOS}; write the dictionary again with hebblm-preprocess")
             dictionary._find_specials()
         return dictionary
 
@@ -194,9 +188,7 @@ def _read_entries(path: Path) -> list[tuple[str, int, bool]]:
     try:
         text = read_bytes(path, LONGEST).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise UserError(
-            f"the dictionary {path} is not UTF-8 (byte {error.start}); save it as UTF-8"
-        ) from error
+        raise UserError(f"the dictionary {path} is not UTF-8 (byte {error.start}); save it as UTF-8") from error
     entries = []
     for number, line in enumerate(text.removesuffix("\n").split("\n"), start=1):
         fields = line.rstrip("\r").split(" ")

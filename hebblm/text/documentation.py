@@ -111,9 +111,7 @@ def _numpy() -> Iterator[str]:
 
 def _source_docstrings(root: Path) -> Iterator[str]:
     """Yield the docstrings of all sources below a folder, in order of path and of place."""
-    files = (
-        path for path in root.rglob("*.py") if SKIPPED_FOLDERS.isdisjoint(path.relative_to(root).parts[:-1])
-    )
+    files = (path for path in root.rglob("*.py") if SKIPPED_FOLDERS.isdisjoint(path.relative_to(root).parts[:-1]))
     for path in sorted(files, key=lambda path: path.relative_to(root).as_posix()):
         with tokenize.open(path) as stream, warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -60,7 +60,5 @@ def _verified(path: Path, file: FileEntry) -> Path:
     except OSError as error:
         raise unreadable(path, error) from error
     if found != file.sha256:
-        raise UserError(
-            f"{path} has sha256 {found}, not {file.sha256}; remove it or put the original file there"
-        )
+        raise UserError(f"{path} has sha256 {found}, not {file.sha256}; remove it or put the original file there")
     return path

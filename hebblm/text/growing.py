@@ -95,9 +95,7 @@ class GrowingVocabulary:
     def split(self, splitting: Chosen) -> None:
         """Split texts as was chosen before."""
         self.splitting = splitting
-        self.tokenizer = (
-            self.own if splitting == "own" else fitting((), self.own, self._has, splitting, name="")
-        )
+        self.tokenizer = self.own if splitting == "own" else fitting((), self.own, self._has, splitting, name="")
 
     def encode(self, text: str, *, include: bool) -> Encoded:
         """Return the words of a text; each line break, but not the text's end, is an ``<eos>``.
@@ -114,8 +112,7 @@ class GrowingVocabulary:
             self.include(tokens)
         unk = self.dictionary.unk_index
         ids = [
-            self.dictionary.index(token) if token in self.dictionary else self._ids.get(token, unk)
-            for token in tokens
+            self.dictionary.index(token) if token in self.dictionary else self._ids.get(token, unk) for token in tokens
         ]
         return Encoded(tuple(tokens), tuple(ids), tuple(range(len(ids))))
 

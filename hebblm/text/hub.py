@@ -77,9 +77,7 @@ def hub_sources(identifier: str) -> tuple[dict[str, LineSource], dict[str, Any]]
         raise UserError(f"cannot load hf:{identifier} ({reason}); check the name and the network") from error
     found = {split: name for split, names in NAMES.items() for name in names if name in loaded}
     if "train" not in found:
-        raise UserError(
-            f"hf:{identifier} has no train split, only {', '.join(map(str, loaded))}; choose another"
-        )
+        raise UserError(f"hf:{identifier} has no train split, only {', '.join(map(str, loaded))}; choose another")
     train = loaded["train"]
     column = _text_column(train, identifier)
     missing = [split for split in ("valid", "test") if split not in found]
@@ -130,7 +128,5 @@ def _text_column(rows: Any, identifier: str) -> str:
     kinds = ("string", "large_string")
     strings = [name for name, feature in rows.features.items() if getattr(feature, "dtype", "") in kinds]
     if not strings:
-        raise UserError(
-            f"hf:{identifier} has no column of text, only {', '.join(rows.features)}; choose another"
-        )
+        raise UserError(f"hf:{identifier} has no column of text, only {', '.join(rows.features)}; choose another")
     return "text" if "text" in strings else str(strings[0])

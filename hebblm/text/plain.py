@@ -27,9 +27,7 @@ def plain_sources(path: Path, names: Mapping[str, str]) -> tuple[dict[str, LineS
         raise UserError(f"{path} {lack(path)}; name a UTF-8 text file or a folder of them")
     if path.is_file():
         if names:
-            raise UserError(
-                f"{path} is one file, so {', '.join(names)} cannot be named within it; name a folder"
-            )
+            raise UserError(f"{path} is one file, so {', '.join(names)} cannot be named within it; name a folder")
         return contiguous((path,)), {path.name: sha256(path)}
     chosen = {split: path / names.get(split, f"{split}.txt") for split in SPLITS}
     present = [split for split, file in chosen.items() if file.is_file()]
@@ -76,9 +74,7 @@ def contiguous(files: tuple[Path, ...]) -> dict[str, LineSource]:
     if total == 0:
         raise UserError(f"{files[0] if len(files) == 1 else files[0].parent} is empty; put text into it")
     if total < MIN_LINES:
-        raise UserError(
-            f"{files[0]} has {total} lines, too few to split; break it into lines or name three files"
-        )
+        raise UserError(f"{files[0]} has {total} lines, too few to split; break it into lines or name three files")
     first, second = total * 8 // 10, total * 9 // 10
     return {
         "train": FileLines(files, 0, first, first / total),

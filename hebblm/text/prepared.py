@@ -142,9 +142,7 @@ def load_prepared(folder: Path) -> PreparedCorpus:
     meta = read_record(CorpusMeta, path, remedy, SCHEMA)
     dictionary = Dictionary.load(folder / DICTIONARY_FILE)
     if dictionary.hash() != meta.dictionary_hash or len(dictionary) != meta.vocabulary_size:
-        raise UserError(
-            f"{folder / DICTIONARY_FILE} is not the dictionary of {path}; preprocess the corpus again"
-        )
+        raise UserError(f"{folder / DICTIONARY_FILE} is not the dictionary of {path}; preprocess the corpus again")
     found = PreparedCorpus(folder, dictionary, meta)
     for name, split in meta.splits.items():
         if Path(split.file).name != split.file:
@@ -157,9 +155,7 @@ def load_prepared(folder: Path) -> PreparedCorpus:
         if len(counts) > len(dictionary):
             raise UserError(f"{folder / split.file} has ids beyond {DICTIONARY_FILE}; {remedy}")
         if name == "train" and not np.array_equal(counts, dictionary.counts):
-            raise UserError(
-                f"the counts of {folder / DICTIONARY_FILE} are not those of {split.file}; {remedy}"
-            )
+            raise UserError(f"the counts of {folder / DICTIONARY_FILE} are not those of {split.file}; {remedy}")
     return found
 
 
@@ -169,8 +165,6 @@ def _verify(path: Path, split: SplitMeta, itemsize: int) -> None:
         raise UserError(f"{path} {lack(path)}; preprocess the corpus again")
     size = path.stat().st_size
     if size != split.tokens * itemsize or not size:
-        raise UserError(
-            f"{path} has {size} bytes, not {split.tokens * itemsize}; preprocess the corpus again"
-        )
+        raise UserError(f"{path} has {size} bytes, not {split.tokens * itemsize}; preprocess the corpus again")
     if sha256(path) != split.sha256:
         raise UserError(f"{path} has changed since it was written; preprocess the corpus again")

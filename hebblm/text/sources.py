@@ -100,9 +100,7 @@ def pieces(path: Path, size: int) -> Iterator[str]:
                     held, text = "", text[cut:]
                 held += text
                 if len(held) > MAX_LINE_BYTES:
-                    raise UserError(
-                        f"{path} has no blank in {MAX_LINE_BYTES >> 20} MiB; break the text into lines"
-                    )
+                    raise UserError(f"{path} has no blank in {MAX_LINE_BYTES >> 20} MiB; break the text into lines")
     except OSError as error:
         raise unreadable(path, error) from error
     except UnicodeDecodeError as error:
@@ -117,9 +115,7 @@ def _raw_lines(path: Path) -> Iterator[bytes]:
         with path.open("rb") as stream:
             while raw := stream.readline(MAX_LINE_BYTES):
                 if len(raw) == MAX_LINE_BYTES and not raw.endswith(b"\n"):
-                    raise UserError(
-                        f"{path} has a line above {MAX_LINE_BYTES >> 20} MiB; break the text into lines"
-                    )
+                    raise UserError(f"{path} has a line above {MAX_LINE_BYTES >> 20} MiB; break the text into lines")
                 yield raw
     except OSError as error:
         raise unreadable(path, error) from error
@@ -132,6 +128,4 @@ def _decode(raw: bytes, path: Path, offset: int) -> str:
         return raw[skipped:].removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
     except UnicodeDecodeError as error:
         place = offset + skipped + error.start
-        raise UserError(
-            f"{path} is not UTF-8: byte {place} is {raw[place - offset]:#04x}; convert it"
-        ) from error
+        raise UserError(f"{path} is not UTF-8: byte {place} is {raw[place - offset]:#04x}; convert it") from error

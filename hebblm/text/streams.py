@@ -128,9 +128,7 @@ def encode_target(
         UserError: unknown policy or split.
     """
     if policy not in get_args(VocabularyPolicy):
-        raise UserError(
-            f"unknown vocabulary policy {policy!r}; choose one of {', '.join(get_args(VocabularyPolicy))}"
-        )
+        raise UserError(f"unknown vocabulary policy {policy!r}; choose one of {', '.join(get_args(VocabularyPolicy))}")
     own: npt.NDArray[Any] = target.tokens(split)
     meta = target.split(split)
     known = _known_ids(source, target.dictionary)  # (V_target,) source ids, -1 for novel words
@@ -157,9 +155,7 @@ def encode_target(
 
 def _known_ids(source: Dictionary, target: Dictionary) -> Ids:
     """Return for every target id the source id of the same symbol, or -1."""
-    known = np.array(
-        [source.index(symbol) if symbol in source else -1 for symbol in target.symbols], dtype=np.int64
-    )
+    known = np.array([source.index(symbol) if symbol in source else -1 for symbol in target.symbols], dtype=np.int64)
     known[target.eos_index] = source.eos_index
     known[target.unk_index] = source.unk_index
     return known

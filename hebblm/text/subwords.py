@@ -40,9 +40,7 @@ class Subwords:
             )
         begin = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id
         if begin is None:
-            raise UserError(
-                "the tokenizer has neither bos_token nor eos_token for a text to begin with; set one"
-            )
+            raise UserError("the tokenizer has neither bos_token nor eos_token for a text to begin with; set one")
         self.tokenizer = tokenizer
         self.words: list[str] = []
         self.start: int = begin

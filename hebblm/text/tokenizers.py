@@ -155,14 +155,10 @@ class SentencePieceTokenizer(Tokenizer):
         """All pieces but control symbols and the unknown one."""
         processor = self._processor
         ids = range(processor.get_piece_size())
-        return tuple(
-            processor.id_to_piece(i) for i in ids if not (processor.is_control(i) or processor.is_unknown(i))
-        )
+        return tuple(processor.id_to_piece(i) for i in ids if not (processor.is_control(i) or processor.is_unknown(i)))
 
     @classmethod
-    def train(
-        cls, lines: Iterable[str], model: Path, *, vocab_size: int, seed: int = 0
-    ) -> SentencePieceTokenizer:
+    def train(cls, lines: Iterable[str], model: Path, *, vocab_size: int, seed: int = 0) -> SentencePieceTokenizer:
         """Train a unigram model from a stream of lines in bounded memory and write it to ``model``.
 
         SentencePiece draws at most a million lines; the same lines and seed give the same model.
@@ -198,9 +194,7 @@ class SentencePieceTokenizer(Tokenizer):
                 raise  # the lines themselves cannot be read
             except (RuntimeError, ValueError) as error:
                 reason = str(error).rsplit("] ", 1)[-1]
-                raise UserError(
-                    f"SentencePiece cannot learn {vocab_size} pieces from this text: {reason}"
-                ) from error
+                raise UserError(f"SentencePiece cannot learn {vocab_size} pieces from this text: {reason}") from error
         return cls(model)
 
     def tokenize(self, line: str) -> list[str]:
@@ -240,8 +234,6 @@ def load_tokenizer(spec: dict[str, Any], folder: Path) -> Tokenizer:
     if name == "sentencepiece":
         tokenizer = SentencePieceTokenizer(folder / str(spec.get("model", MODEL_FILE)))
         if tokenizer.spec()["sha256"] != spec.get("sha256"):
-            raise UserError(
-                f"{tokenizer.model} is not the model the corpus was written with; preprocess it again"
-            )
+            raise UserError(f"{tokenizer.model} is not the model the corpus was written with; preprocess it again")
         return tokenizer
     raise UserError(f"unknown tokenizer {name!r}; choose one of {', '.join(NAMES)}")

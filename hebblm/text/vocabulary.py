@@ -107,8 +107,6 @@ def warn_of_new(vocabulary: Vocabulary, text: str, name: str) -> None:
         name: of the text.
     """
     found = vocabulary.encode("\n".join(text.split("\n", SAMPLE)[:SAMPLE]), include=False)
-    unknown = [
-        token for token, index in zip(found.tokens, found.ids, strict=True) if index == vocabulary.unknown
-    ]
+    unknown = [token for token, index in zip(found.tokens, found.ids, strict=True) if index == vocabulary.unknown]
     beyond = Counter(token for token in unknown if token != UNK)
     warn_of_unknown(name, beyond, len(found.ids), len(unknown) - beyond.total(), "--tokenizer")

@@ -67,9 +67,7 @@ class LossTable:
 
     def of(self, point: int) -> Losses:
         """Return the losses (T,) of one point."""
-        return _joined(
-            self._table()[:, self.own.index(point)].astype(np.float64) if point in self.own else np.zeros(0)
-        )
+        return _joined(self._table()[:, self.own.index(point)].astype(np.float64) if point in self.own else np.zeros(0))
 
     def _table(self) -> npt.NDArray[np.float32]:
         """Return the losses (T, p) as they lie in the file."""

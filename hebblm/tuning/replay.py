@@ -60,19 +60,13 @@ class Replay:
         return cls(scenario, base, context, scenario.config.update_every, plan.write, sweep)
 
     @classmethod
-    def dynamic(
-        cls, scenario: Scenario, settings: Hyperparameters, mean_squares: list[Tensor] | None
-    ) -> Replay:
+    def dynamic(cls, scenario: Scenario, settings: Hyperparameters, mean_squares: list[Tensor] | None) -> Replay:
         """Open the base of dynamic evaluation and a memory, both updated as often as for all methods."""
         base = dynamic_base(scenario, settings.dynamic, mean_squares)
         context = scenario.context(base, scenario.memory(settings), settings.methods.cache.window)
-        return cls(
-            scenario, base, context, scenario.config.update_every, scenario.config.memory_content != "train"
-        )
+        return cls(scenario, base, context, scenario.config.update_every, scenario.config.memory_content != "train")
 
-    def score(
-        self, rules: Mapping[str, Rule], title: str, observers: Sequence[Noting] = ()
-    ) -> dict[str, Losses]:
+    def score(self, rules: Mapping[str, Rule], title: str, observers: Sequence[Noting] = ()) -> dict[str, Losses]:
         """Return the losses (T,) of some rules, from the beginning of the stream; nats.
 
         Several ranks divide the rules; every rank shows the observers all mini-batches.
@@ -87,9 +81,7 @@ class Replay:
 
         return dict(zip(names, divided(len(names), compute), strict=True))
 
-    def read(
-        self, rules: Mapping[str, Rule], title: str, observers: Sequence[Noting] = ()
-    ) -> dict[str, Losses]:
+    def read(self, rules: Mapping[str, Rule], title: str, observers: Sequence[Noting] = ()) -> dict[str, Losses]:
         """Return the losses (T,) of some rules as this rank alone reads them; see :meth:`score`."""
         saved = self.scenario.saved
         position = None if saved is None else saved.reading(title, self.base, observers)

@@ -179,18 +179,14 @@ def _alone(
         settings = search.start.changed(point)
         memory = scenario.empty_memory(settings)
         base = base_of(settings)
-        replay = Replay(
-            scenario, base, scenario.context(base, memory, 0), scenario.config.update_every, write=False
-        )
+        replay = Replay(scenario, base, scenario.context(base, memory, 0), scenario.config.update_every, write=False)
         title = "tune " + ", ".join(f"{name}={value}" for name, value in point.items())
         return replay.read({"base": Unadapted()}, title)["base"]
 
     yield from zip(some, divided(len(some), compute), strict=True)
 
 
-def _found(
-    losses: Mapping[str, Losses], method: str, tried: Iterable[Point]
-) -> Iterator[tuple[Point, Losses]]:
+def _found(losses: Mapping[str, Losses], method: str, tried: Iterable[Point]) -> Iterator[tuple[Point, Losses]]:
     """Yield the points whose rules :meth:`Search.rules` made, with their losses (T,)."""
     for index, point in enumerate(tried):
         yield point, losses[f"{method} {index}"]
@@ -199,9 +195,7 @@ def _found(
 def _take_weight(search: Search, method: str, other: Losses, every: int) -> None:
     """Tune the share of Mixture in ``mixture+X`` from the losses (T,) of X."""
     mixture = search.best[method.rpartition("+")[0]].losses
-    search.take(
-        method, with_shares([({}, mixture)], other, f"{dotted(method)}.weight", search.grid.weight, every)
-    )
+    search.take(method, with_shares([({}, mixture)], other, f"{dotted(method)}.weight", search.grid.weight, every))
 
 
 def _take_cache(search: Search, method: str, losses: Mapping[str, Losses], every: int) -> None:
@@ -214,8 +208,7 @@ def _take_cache(search: Search, method: str, losses: Mapping[str, Losses], every
     mixture = search.best[method.removesuffix("+cache")].losses
     tried = points(section, window=[config.window], scale=[config.scale], theta=search.grid.theta)
     past = (
-        (point, np.concatenate([mixture[:every], alone[every:]]))
-        for point, alone in _found(losses, "cache", tried)
+        (point, np.concatenate([mixture[:every], alone[every:]])) for point, alone in _found(losses, "cache", tried)
     )
     search.take(method, with_shares(past, mixture, f"{section}.gamma", search.grid.gamma, every))
 

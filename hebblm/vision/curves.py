@@ -39,9 +39,7 @@ def draw(axis: Axes, lines: Sequence[Line], *, decimals: int = 3, most: int = PL
         ranked = sorted(range(len(lines)), key=lambda at: (at > 0, -lines[at].points[-1][0]))
         lines = [lines[at] for at in sorted(ranked[:most])]
         note = f"{rest} more: see the tables"
-        axis.text(
-            1, 1.01, note, transform=axis.transAxes, ha="right", va="bottom", fontsize=7.5, color="#666666"
-        )
+        axis.text(1, 1.01, note, transform=axis.transAxes, ha="right", va="bottom", fontsize=7.5, color="#666666")
     for line in lines:
         look, means = line.look, [mean for mean, _ in line.points]
         axis.plot(line.at, means, color=look.color, linestyle=look.line, linewidth=1.6)

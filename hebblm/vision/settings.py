@@ -46,9 +46,7 @@ class Settings:
         return cast(Self, dataclasses.replace(settings, **own))
 
 
-def grid(
-    name: str, values: tuple[float, ...], low: float, check: Callable[[str, float], None] | None = None
-) -> None:
+def grid(name: str, values: tuple[float, ...], low: float, check: Callable[[str, float], None] | None = None) -> None:
     """Refuse no value at all, a value twice, one below ``low``, and one that ``check`` refuses."""
     if not values or len(set(values)) < len(values):
         raise UserError(f"{name} = {values} must have at least one value, each once")

@@ -31,9 +31,7 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, str]
     metadata = {HEADER: json.dumps({**header, HASH: _hash(tensors, header)}, sort_keys=True)}
     with atomic_path(path) as temporary:
         # As bytes: the library's own writing to a file hides the cause of a failure in its text.
-        temporary.write_bytes(
-            save({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, metadata)
-        )
+        temporary.write_bytes(save({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, metadata))
 
 
 def load_state(

@@ -225,9 +225,7 @@ def main(arguments: list[str] | None = None) -> None:
     weights = fitted(list(texts.values()), len(rule.rules))
     for name, rows in texts.items():
         print(f"{name}: {mean_loss(rows, weights):.4f} nats")
-    table = {
-        name: [round(x, 3) for x in row] for (name, _), row in zip(rule.rules, weights.tolist(), strict=True)
-    }
+    table = {name: [round(x, 3) for x in row] for (name, _), row in zip(rule.rules, weights.tolist(), strict=True)}
     with atomic_path(MODULE) as temporary:
         temporary.write_text(written(table, asked.tokens))
 

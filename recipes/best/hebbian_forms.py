@@ -79,9 +79,7 @@ class Forms:
     ) -> Iterator[tuple[str, Tensor]]:
         """Yield each form's name with its values, and what it adds (N, K) to the logit of the entries' labels."""
         near = batch.neighbors
-        close = F.closeness(
-            near.distances, near.mask, eps=self.mbpa.eps, normalization="sum", scale=self.mbpa.scale
-        )
+        close = F.closeness(near.distances, near.mask, eps=self.mbpa.eps, normalization="sum", scale=self.mbpa.scale)
         same = terms.labels.unsqueeze(2) == terms.labels.unsqueeze(1)  # (N, K, K)
         mass = (same * close.unsqueeze(1)).sum(2)  # (N, K) of the label
         ratio = mass / (terms.adapted - normalizers[:, None]).exp()
@@ -147,9 +145,7 @@ def main(arguments: list[str] | None = None) -> None:
     if new.any():
         parts |= {"known": ~new, "new": new, f"new, seen {OFTEN} times or more": new & (seen >= OFTEN)}
     bootstrap = Bootstrap(seed=config.seed)
-    gains = bootstrap_gains(
-        {BASE: nll["mbpa"], **{name: nll[name] for name in best_values(nll)}}, parts, bootstrap
-    )
+    gains = bootstrap_gains({BASE: nll["mbpa"], **{name: nll[name] for name in best_values(nll)}}, parts, bootstrap)
     document = {
         "schema": SCHEMA,
         "text": asked.text,

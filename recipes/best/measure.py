@@ -76,9 +76,7 @@ def differences(scenario: Scenario, nll: Mapping[str, Losses], bootstrap: Bootst
         whole = "dynamic+best" if name.startswith("dynamic") else "best"
         if name != whole:
             gains = bootstrap_gains({BASE: losses, whole: nll[whole]}, parts, bootstrap)[whole]
-            found[name] = {
-                gain.part: {"gain": gain.gain, "low": gain.low, "high": gain.high} for gain in gains
-            }
+            found[name] = {gain.part: {"gain": gain.gain, "low": gain.low, "high": gain.high} for gain in gains}
     return found
 
 

@@ -42,12 +42,8 @@ SLACK = 1e-5  # relative rounding of a distance
 
 def main() -> int:
     """Measure every size, and write the JSON after each."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--folder", type=Path, required=True, help="for states and memories; 20 GB at 10 million"
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, required=True, help="for states and memories; 20 GB at 10 million")
     parser.add_argument("--entries", type=int, nargs="+", default=[1_000_000, 3_000_000, 10_000_000])
     parser.add_argument("--model", default="llama-wt2-small")
     parser.add_argument("--corpus", default="wt2")
@@ -55,9 +51,7 @@ def main() -> int:
     parser.add_argument("--nprobe", type=int)
     parser.add_argument("--rescore", type=int, default=MemoryConfig().rescore)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument(
-        "--json", type=Path, default=Path(__file__).parents[1] / "results" / "bench" / "disk.json"
-    )
+    parser.add_argument("--json", type=Path, default=Path(__file__).parents[1] / "results" / "bench" / "disk.json")
     options = parser.parse_args()
     config = MemoryConfig(dtype="float16", store="disk", nprobe=options.nprobe, rescore=options.rescore)
     real = options.folder / "train.npy"

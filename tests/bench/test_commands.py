@@ -192,9 +192,7 @@ def test_a_text_that_is_too_short_is_refused(trained: list[str], capsys: pytest.
 def test_table_and_plot_read_the_files(
     measured: dict[str, dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    files = [
-        str(measured["folder"]["path"] / f"{kind}.json") for kind in ("adapt", "retrieve", "eval", "train")
-    ]
+    files = [str(measured["folder"]["path"] / f"{kind}.json") for kind in ("adapt", "retrieve", "eval", "train")]
     assert main(["table", *files]) == 0
     shown = capsys.readouterr().out
     assert "| What | Form | ms a token | Times as fast | as |" in shown

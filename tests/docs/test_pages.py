@@ -144,9 +144,7 @@ def alike(printed: str, said: str) -> bool:
     if NUMBER.sub("", printed) != NUMBER.sub("", said):
         return False
     pairs = zip(NUMBER.findall(printed), NUMBER.findall(said), strict=True)
-    return all(
-        abs(float(one) - float(other)) < 1.5 * 10.0 ** -len(other.partition(".")[2]) for one, other in pairs
-    )
+    return all(abs(float(one) - float(other)) < 1.5 * 10.0 ** -len(other.partition(".")[2]) for one, other in pairs)
 
 
 def test_another_output_is_noticed() -> None:
@@ -177,9 +175,7 @@ def prose(page: Path) -> str:
     return re.sub(r"`[^`]*`", "", FENCE.sub("", text))
 
 
-MEASURING = [
-    page for page in PAGES if page.name != "solver.md"
-]  # whose numbers stand in the files it links to
+MEASURING = [page for page in PAGES if page.name != "solver.md"]  # whose numbers stand in the files it links to
 
 
 @pytest.mark.parametrize("page", MEASURING, ids=str)

@@ -36,9 +36,7 @@ def sentences(count: int, seed: int, words: int, offset: int = 0) -> list[str]:
     draw = random.Random(seed)
     syllables = [c + v for c in "bdfgklmnprst" for v in "aeiou"]
     names = random.Random(0)
-    lexicon = ["".join(names.choices(syllables, k=names.randint(1, 4))) for _ in range(words + offset)][
-        offset:
-    ]
+    lexicon = ["".join(names.choices(syllables, k=names.randint(1, 4))) for _ in range(words + offset)][offset:]
     weights = [1 / (rank + 3) for rank in range(len(lexicon))]
     lines = []
     for _ in range(count):

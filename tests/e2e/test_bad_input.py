@@ -35,9 +35,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEBBLM_MIRROR", "http://127.0.0.1:9")
 
 
-def refused(
-    main: Main, arguments: list[str], capture: Capture, *told: str, work_before: bool = False
-) -> None:
+def refused(main: Main, arguments: list[str], capture: Capture, *told: str, work_before: bool = False) -> None:
     """Run a command that must end with status 2 and a single line, after nothing but progress bars."""
     capture.readouterr()
     assert main(arguments) == 2
@@ -106,9 +104,7 @@ def files_no_longer_than(size: int) -> Iterator[None]:
         (["--text", "text.txt"], "--checkpoint DIR"),
     ],
 )
-def test_evaluation_says_what_is_wrong(
-    arguments: list[str], told: str, tmp_path: Path, capsys: Capture
-) -> None:
+def test_evaluation_says_what_is_wrong(arguments: list[str], told: str, tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "empty.txt").write_text("")
     before = tree(tmp_path)
     output = [] if "--log-samples" in arguments else ["--output-path", "out/deeper"]
@@ -150,9 +146,7 @@ def test_training_refuses_what_it_does_not_know(
 
 
 def test_an_unknown_preset_in_an_evaluation(world: World, tmp_path: Path, capsys: Capture) -> None:
-    refused(
-        evaluate, ["--intra-domain", str(world.prepared), "--preset", "huge"], capsys, "unknown preset 'huge'"
-    )
+    refused(evaluate, ["--intra-domain", str(world.prepared), "--preset", "huge"], capsys, "unknown preset 'huge'")
 
 
 def test_text_that_is_not_utf8(world: World, tmp_path: Path, capsys: Capture) -> None:
@@ -167,16 +161,12 @@ def test_text_that_is_not_utf8(world: World, tmp_path: Path, capsys: Capture) ->
         assert [path.name for path in tmp_path.iterdir()] == ["latin.txt"]
 
 
-def test_a_named_corpus_with_another_hash(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
+def test_a_named_corpus_with_another_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     (tmp_path / "ptb").mkdir()
     for split in ("train", "valid", "test"):
         (tmp_path / "ptb" / f"{split}.txt").write_text(" no it was n't black monday \n")
     monkeypatch.setenv("HEBBLM_DATA", str(tmp_path))
-    refused(
-        evaluate, ["--intra-domain", "ptb"], capsys, "train.txt has sha256", "put the original file there"
-    )
+    refused(evaluate, ["--intra-domain", "ptb"], capsys, "train.txt has sha256", "put the original file there")
 
 
 def test_a_prepared_corpus_that_was_changed(world: World, tmp_path: Path, capsys: Capture) -> None:
@@ -188,9 +178,7 @@ def test_a_prepared_corpus_that_was_changed(world: World, tmp_path: Path, capsys
 
 def test_no_network(tmp_path: Path, capsys: Capture) -> None:
     arguments = ["--intra-domain", "wt2", "--output-path", "out"]
-    refused(
-        evaluate, arguments, capsys, "cannot download the train split of wt2", "HEBBLM_DATA", work_before=True
-    )
+    refused(evaluate, arguments, capsys, "cannot download the train split of wt2", "HEBBLM_DATA", work_before=True)
     assert not tree(tmp_path)
 
 
@@ -199,9 +187,7 @@ def test_no_network_to_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
         raise ConnectionError(f"Couldn't reach {arguments[0]!r} on the Hub")
 
     monkeypatch.setattr(datasets, "load_dataset", unreachable)
-    refused(
-        evaluate, ["--intra-domain", "hf:some/text"], capsys, "hf:some/text", "check the name and the network"
-    )
+    refused(evaluate, ["--intra-domain", "hf:some/text"], capsys, "hf:some/text", "check the name and the network")
     assert not tree(tmp_path)
 
 
@@ -306,9 +292,7 @@ def test_a_memory_of_another_model(
     document = json.loads(manifest.read_text())
     del document[SEAL]
     write_json(manifest, {**document, "model_hash": "0" * 64}, seal=True)
-    refused(
-        evaluate, [*arguments, "--output-path", "out"], capsys, "belongs to another model", work_before=True
-    )
+    refused(evaluate, [*arguments, "--output-path", "out"], capsys, "belongs to another model", work_before=True)
     assert not (tmp_path / "out").exists()
 
 

@@ -72,9 +72,7 @@ def read(path: Path) -> Any:
 
 
 @pytest.mark.slow
-def test_a_training_in_two_processes_survives_a_kill_and_ends_in_the_model_of_one(
-    world: World, tmp_path: Path
-) -> None:
+def test_a_training_in_two_processes_survives_a_kill_and_ends_in_the_model_of_one(world: World, tmp_path: Path) -> None:
     arguments = ["--corpus", world.prepared, "--preset", "tiny", "--epochs", "3"]
     two, one = tmp_path / "two", tmp_path / "one"
     running = started("train", *arguments, "--output-path", two)

@@ -96,9 +96,7 @@ def test_what_was_remembered_is_expected_and_stays_as_it_is_when_only_read(
     assert {path.name: path.read_bytes() for path in (place / "known").iterdir()} == before
 
 
-@pytest.mark.parametrize(
-    ("call", "end", "splitting"), [(1, " .", "own"), (3, " .", "own"), (3, ".", "moses")]
-)
+@pytest.mark.parametrize(("call", "end", "splitting"), [(1, " .", "own"), (3, " .", "own"), (3, ".", "moses")])
 def test_an_interrupted_build_goes_on_to_the_same_bytes(
     place: Path,
     call: int,
@@ -163,10 +161,7 @@ def test_the_first_text_with_words_says_how_all_are_split(place: Path) -> None:
     assert main(["merge", "tokenised", "prose", "--out", "both"]) == 0
     assert main(["merge", "prose", "prose", "--out", "twice"]) == 0
     lm = hebblm.load(MODEL, device="cpu")
-    found = [
-        lm.reader("lstm", memory=name).vocabulary.splitting
-        for name in ("tokenised", "prose", "both", "twice")
-    ]
+    found = [lm.reader("lstm", memory=name).vocabulary.splitting for name in ("tokenised", "prose", "both", "twice")]
     assert found == ["own", "moses", None, "moses"]
     # One that an earlier version built says nothing of it, and was split at blanks.
     one = corpus_memory.Held.of(Path("prose"))
@@ -186,9 +181,7 @@ def test_merged_memories_hold_both_with_one_number_a_word(
     reader.read("Call quux .")
     reader.save(place / "read")
     assert main(["merge", "one", "read", "--out", "both"]) == 0
-    (first, labels, words), (second, others, other_words), (keys, values, merged) = map(
-        held, ("one", "read", "both")
-    )
+    (first, labels, words), (second, others, other_words), (keys, values, merged) = map(held, ("one", "read", "both"))
     assert (words, other_words, merged) == (("frobnitz",), ("quux", "frobnitz"), ("frobnitz", "quux"))
     assert torch.equal(keys, torch.cat([first, second]))
     known = hebblm.load(MODEL, device="cpu").vocabulary.known
@@ -206,9 +199,7 @@ def test_merged_memories_hold_both_with_one_number_a_word(
     assert str(Path("read") / "memory") in told
 
 
-def test_a_memory_on_disk_is_built_merged_and_read_with(
-    place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_memory_on_disk_is_built_merged_and_read_with(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     disk = ["--set", "memory.store=disk", "memory.index=IVF2,PQ8x4", "--device", "cpu"]
     for text in ("a.txt", "more"):
         assert main(["build", "--model", MODEL, "--text", f"texts/{text}", "--out", f"on-{text}", *disk]) == 0
@@ -257,9 +248,7 @@ def test_a_second_writer_is_refused_and_a_killed_one_holds_nobody_up(
         ("merge one one --out texts", "texts holds something else than a memory"),
     ],
 )
-def test_bad_input_gets_one_line(
-    place: Path, arguments: str, told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_input_gets_one_line(place: Path, arguments: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
     (place / "empty").mkdir()
     (place / "blank.txt").touch()
     if arguments.startswith("merge"):

@@ -218,9 +218,7 @@ def test_tuned_values_serve_an_evaluation(world: World, tmp_path: Path) -> None:
     assert losses(tmp_path / "config") == losses(tmp_path / "hyperparameters")
 
 
-def test_readings_are_compared_instead(
-    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_readings_are_compared_instead(world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     scenario = ["--intra-domain", str(world.prepared), "--checkpoint", str(world.model), *CPU, "--readings"]
     small = ["--max-tokens", "60", "--training-entries", "500", "--output-path", str(tmp_path / "out")]
     assert evaluate([*scenario, *small, "--methods", "lstm"]) == 2
@@ -235,10 +233,7 @@ def test_readings_are_compared_instead(
 
 
 def test_results_are_reported_side_by_side(intra: Path, tmp_path: Path) -> None:
-    assert (
-        report([str(intra), "--format", "md", "--output-path", str(tmp_path / "one"), "--edges", "10,100"])
-        == 0
-    )
+    assert report([str(intra), "--format", "md", "--output-path", str(tmp_path / "one"), "--edges", "10,100"]) == 0
     assert "10-100" in (tmp_path / "one" / "report.md").read_text()
     assert report([str(intra), str(intra), "--format", "md,csv", "--output-path", str(tmp_path / "two")]) == 0
     assert list((tmp_path / "two").glob("*.md"))
@@ -299,9 +294,7 @@ def test_the_command_that_tuning_prints_works_as_it_stands(
     assert set(document["nll"]) == {"lstm", "mixture", "mbpa", "mixture+mbpa"}
     table = next(line.split("│") for line in said.out.splitlines() if line.startswith("│ MbPA "))
     usual = next(p["nll"] for p in document["tried"]["mbpa"] if p["mbpa.pull"] == MbpaConfig().pull)
-    assert float(table[3]) == pytest.approx(usual, abs=1e-4), (
-        "what the default values cost stands beside the best"
-    )
+    assert float(table[3]) == pytest.approx(usual, abs=1e-4), "what the default values cost stands beside the best"
     command = said.out.strip().splitlines()[-1].split()
     assert command[0] == "hebblm-eval"
     assert evaluate([*command[1:], "--output-path", str(tmp_path / "out")]) == 0

@@ -45,9 +45,7 @@ def losses(folder: Path) -> dict[str, np.ndarray[Any, Any]]:
 @pytest.mark.slow
 def test_two_processes_write_one_result(world: World, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "hebblm.cli.eval", *chosen(world, tmp_path / "two", "--processes", "2")]
-    done = subprocess.run(
-        command, env=environment(), capture_output=True, text=True, timeout=WAIT, check=False
-    )
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=WAIT, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("results in") == 1
     assert done.stderr.count("reads the text as one stream") == 1
@@ -176,9 +174,7 @@ def test_other_processes_than_were_started(
 def test_a_mistake_that_all_see_is_told_once(world: World, tmp_path: Path) -> None:
     arguments = chosen(world, tmp_path / "none", "--processes", "2", "--set", "memory.capacity=50")
     command = [sys.executable, "-m", "hebblm.cli.eval", *arguments]
-    done = subprocess.run(
-        command, env=environment(), capture_output=True, text=True, timeout=WAIT, check=False
-    )
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=WAIT, check=False)
     assert done.returncode == 2, done.stderr
     (line,) = done.stderr.splitlines()
     assert "memory.capacity=50 is not divided over 2 processes" in line
@@ -222,9 +218,7 @@ def test_killed_ranks_go_on_when_they_are_started_again(world: World, tmp_path: 
     arguments = ["-m", "tests.e2e.killed_ranks", str(seed), *chosen(world, tmp_path / "two", *long)]
     environ = {**environment(), "HEBBLM_CACHE": str(tmp_path / "cache")}
     command = [sys.executable, *start, *arguments]
-    done = subprocess.run(
-        command, env=environ, cwd=ROOT, capture_output=True, text=True, timeout=3 * WAIT, check=False
-    )
+    done = subprocess.run(command, env=environ, cwd=ROOT, capture_output=True, text=True, timeout=3 * WAIT, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("goes on behind its first") >= 3, done.stderr
     assert evaluate(chosen(world, tmp_path / "one", *long)) == 0

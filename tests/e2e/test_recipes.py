@@ -100,9 +100,7 @@ def desk(tmp_path: Path) -> Desk:
         *((recipe, "paper") for recipe in VISION),
     ],
 )
-def test_a_recipe_runs_what_the_commands_understand_and_only_once(
-    desk: Desk, recipe: str, scale: str
-) -> None:
+def test_a_recipe_runs_what_the_commands_understand_and_only_once(desk: Desk, recipe: str, scale: str) -> None:
     done = desk.run(recipe, scale)
     assert done.returncode == 0, done.stderr
     runs = desk.commands(*CONFIGS)
@@ -227,9 +225,7 @@ def test_scripts_say_what_they_make() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    "HEBBLM_RECIPES" not in os.environ, reason="some minutes; set HEBBLM_RECIPES=1 to run them"
-)
+@pytest.mark.skipif("HEBBLM_RECIPES" not in os.environ, reason="some minutes; set HEBBLM_RECIPES=1 to run them")
 def test_language_recipes_run_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = shutil.which("hebblm-eval", path=str(Path(sys.executable).parent))
     assert found is not None

@@ -31,10 +31,7 @@ def test_from_a_text_to_a_report(
     told = capsys.readouterr().out
     assert "llama" in told.lower()
     seen = ["--memory", "held", "--read-only"]
-    assert (
-        read([MODEL, "text.txt", *seen, "--suggest", "The village of", "--generate", "Frobnitz", *device])
-        == 0
-    )
+    assert read([MODEL, "text.txt", *seen, "--suggest", "The village of", "--generate", "Frobnitz", *device]) == 0
     assert "bits a byte" in capsys.readouterr().out
     source = ["--model", MODEL, "--text", "text.txt", *device]
     source += ["--source", "text:source.txt", "--max-tokens", "150"]

@@ -24,9 +24,7 @@ def result(folder: Path) -> dict[str, Any]:
     return json.loads((folder / "result.json").read_text())  # type: ignore[no-any-return]
 
 
-def test_documents_are_read_side_by_side(
-    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_documents_are_read_side_by_side(world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "texts"
     folder.mkdir()
     for index in range(12):
@@ -42,10 +40,7 @@ def test_documents_are_read_side_by_side(
     }.items():
         assert evaluate([*chosen, *more, "--output-path", str(tmp_path / name)]) == 0
         assert ("reads the text as one stream" in capsys.readouterr().err) == (name in ("shared", "stream"))
-    tables = {
-        name: pq.read_table(tmp_path / name / "tokens.parquet")
-        for name in ("plain", "one", "shared", "stream")
-    }
+    tables = {name: pq.read_table(tmp_path / name / "tokens.parquet") for name in ("plain", "one", "shared", "stream")}
     assert tables["one"].equals(tables["plain"])
     for name in ("shared", "stream"):
         found, scenario = result(tmp_path / name), result(tmp_path / name)["scenario"]
@@ -64,14 +59,10 @@ def test_documents_are_read_side_by_side(
     assert tables["shared"]["nll_cache"].equals(tables["stream"]["nll_cache"])
 
 
-def test_documents_that_remember_for_themselves_have_the_numbers_of_each_alone(
-    world: World, tmp_path: Path
-) -> None:
+def test_documents_that_remember_for_themselves_have_the_numbers_of_each_alone(world: World, tmp_path: Path) -> None:
     # Of words that the model knows: a new one would have its share of the probability in every document.
     known = {line.split(" ")[0] for line in (world.model / "dict.txt").read_text().splitlines()}
-    lines = [
-        line for line in world.text.read_text().splitlines(keepends=True) if known.issuperset(line.split())
-    ]
+    lines = [line for line in world.text.read_text().splitlines(keepends=True) if known.issuperset(line.split())]
     folder = tmp_path / "texts"
     folder.mkdir()
     for name, begin, end in (("a", 0, 9), ("b", 9, 20)):
@@ -83,9 +74,7 @@ def test_documents_that_remember_for_themselves_have_the_numbers_of_each_alone(
         "device": "cpu",
         "memory_content": "test",
     }
-    both = hebblm.evaluate(world.model, folder, streams=2, memory_scope="stream", **options).extra[
-        "documents"
-    ]
+    both = hebblm.evaluate(world.model, folder, streams=2, memory_scope="stream", **options).extra["documents"]
     assert [document["name"] for document in both] == ["a.txt", "b.txt"]
     for document in both:
         alone = hebblm.evaluate(world.model, folder / document["name"], **options)

@@ -60,14 +60,10 @@ def test_own_file_without_training_tuning_of_two_methods_and_two_runs_side_by_si
     chosen = ["--checkpoint", MODEL, "--text", notes]
     assert evaluate([*chosen, "--methods", "lstm,hebb", "--output-path", str(tmp_path / "before")]) == 0
     tuned = tmp_path / "tuned"
-    assert (
-        tune([*chosen, "--methods", "mixture,mbpa", "--max-tokens", "40", "--output-path", str(tuned)]) == 0
-    )
+    assert tune([*chosen, "--methods", "mixture,mbpa", "--max-tokens", "40", "--output-path", str(tuned)]) == 0
     assert "hebblm-eval" in capsys.readouterr().out
     config = ["--config", str(tuned / "config.json")]
-    assert (
-        evaluate([*config, *chosen, "--methods", "lstm,mbpa", "--output-path", str(tmp_path / "after")]) == 0
-    )
+    assert evaluate([*config, *chosen, "--methods", "lstm,mbpa", "--output-path", str(tmp_path / "after")]) == 0
     both = [str(tmp_path / "before"), str(tmp_path / "after")]
     assert report([*both, "--output-path", str(tmp_path / "both")]) == 0
     assert "MbPA" in capsys.readouterr().out
@@ -118,6 +114,4 @@ def test_next_words_with_probabilities_in_python(notes: str) -> None:
     reader.read(Path(notes).read_text()[:400])
     words = reader.suggest("Call", n=5)
     assert words[0].word == "frobnitz"
-    assert (
-        0.9 < sum(item.probability for item in reader.suggest("Call", n=10_000)) <= 1.0001
-    )  # the rest is <unk>
+    assert 0.9 < sum(item.probability for item in reader.suggest("Call", n=10_000)) <= 1.0001  # the rest is <unk>

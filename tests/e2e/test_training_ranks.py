@@ -40,9 +40,7 @@ def ids(count: int, seed: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
 
 
 def trainer(folder: Path, name: str, ranks: Ranks | None = None) -> Trainer:
-    return Trainer(
-        MODEL, CONFIGS[name], ids(1500, 0), ids(300, 1), folder, dictionary_sha256="d" * 64, ranks=ranks
-    )
+    return Trainer(MODEL, CONFIGS[name], ids(1500, 0), ids(300, 1), folder, dictionary_sha256="d" * 64, ranks=ranks)
 
 
 def train_one(folder: Path, name: str, ranks: Ranks, kill: int) -> None:

@@ -208,9 +208,7 @@ WORLDS: dict[str, tuple[Callable[[Attempt, Case], None], bool]] = {
 """By name: what is lacking, and whether only the superuser can take it away."""
 
 
-def cases(
-    scratch: Path, clock: Clock = FOREVER, writers: tuple[Writer, ...] = WRITERS
-) -> Iterator[tuple[str, Case]]:
+def cases(scratch: Path, clock: Clock = FOREVER, writers: tuple[Writer, ...] = WRITERS) -> Iterator[tuple[str, Case]]:
     """Try every command in every world; yield what came of each world."""
     scratch.chmod(0o755)
     root = scratch / "world"

@@ -195,9 +195,7 @@ def make_reader(folder: Path) -> None:
 
 def read_reader(folder: Path) -> Any:
     """Return how a reader goes on from there."""
-    reader = hebblm.load(folder / "model", device="cpu").reader(
-        "mixture+cache", memory=folder / "reader", k=5
-    )
+    reader = hebblm.load(folder / "model", device="cpu").reader("mixture+cache", memory=folder / "reader", k=5)
     return reader.vocabulary.words, reader.read("a b d c\n").nll.tolist()
 
 

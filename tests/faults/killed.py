@@ -195,9 +195,7 @@ def _timeless(value: Any) -> Any:
     return [_timeless(item) for item in value] if isinstance(value, list) else value
 
 
-def campaign(
-    name: str, root: Path, count: int, minutes: float = float("inf"), first: int = 0
-) -> dict[str, Any]:
+def campaign(name: str, root: Path, count: int, minutes: float = float("inf"), first: int = 0) -> dict[str, Any]:
     """Kill a command at random moments, without what is in the cache every other time, and say what was found.
 
     Args:
@@ -235,9 +233,7 @@ def campaign(
             survived += 1
         else:
             others = [key for key in {*expected, *now} if expected.get(key) != now.get(key)]
-            found.append(
-                f"{name} killed after {moment:.2f} s: status {status}, {', '.join(sorted(others)[:4])}"
-            )
+            found.append(f"{name} killed after {moment:.2f} s: status {status}, {', '.join(sorted(others)[:4])}")
     return {
         "tried": number - first,
         "survived": survived,

@@ -15,9 +15,7 @@ from hebblm.memory import FlatMemory
 from ..support import toy
 
 TOKENS = 600
-SETTINGS = replace(
-    toy.LEARNED, mbpa_absolute=MbpaAbsoluteConfig(lr=0.01)
-)  # at the default rate it diverges here
+SETTINGS = replace(toy.LEARNED, mbpa_absolute=MbpaAbsoluteConfig(lr=0.01))  # at the default rate it diverges here
 
 
 def losses() -> dict[str, float]:

@@ -74,9 +74,7 @@ def problem(seed: int) -> Problem:
         return 10 ** draw.uniform(math.log10(low), math.log10(high))
 
     optimizer = draw.choice(("newton", "sgd", "rmsprop"))
-    rate = draw.choice(
-        ("guarded", "absolute") if optimizer == "rmsprop" else ("relative", "guarded", "absolute")
-    )
+    rate = draw.choice(("guarded", "absolute") if optimizer == "rmsprop" else ("relative", "guarded", "absolute"))
     settings: dict[str, Any] = {
         "mbpa.optimizer": optimizer,
         "mbpa.method": "exact" if optimizer == "rmsprop" else draw.choice(("fast", "exact")),
@@ -136,9 +134,7 @@ def trial(asked: Problem) -> str:
         context.learn_shares([rule])
         places = torch.arange(asked.entries)
         keys = states[places % 3] if asked.duplicates else states[places]
-        labels = torch.randint(
-            0, CLASSES, (asked.entries,), generator=torch.Generator().manual_seed(asked.seed)
-        )
+        labels = torch.randint(0, CLASSES, (asked.entries,), generator=torch.Generator().manual_seed(asked.seed))
         half = asked.entries // 2
         for part in (slice(0, half), slice(half, None)):
             if len(labels[part]):
@@ -175,9 +171,7 @@ def tables(scratch: Path, count: int, clock: Clock = FOREVER) -> Case:
         refused += ended.status == 2
         wrong = ended.defect()
         for path in out.rglob("*") if not wrong and ended.status == 0 else ():
-            if path.suffix in (".md", ".csv", ".json", ".tex") and (
-                found := NO_NUMBER.search(path.read_text())
-            ):
+            if path.suffix in (".md", ".csv", ".json", ".tex") and (found := NO_NUMBER.search(path.read_text())):
                 wrong = f"{path.name} says {found[0]}"
         case.count(f"seed {seed}: {wrong}" if wrong else "")
     case.note = f"{refused:,} refused"

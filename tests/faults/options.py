@@ -214,9 +214,7 @@ def parsed(scratch: Path, count: int) -> Case:
         told, wrong = io.StringIO(), ""
         with warnings.catch_warnings(record=True) as warned, redirect_stdout(told), redirect_stderr(told):
             try:
-                common.parse(
-                    known.config, rest[len(known.prefix) :], prog=known.module, description="d", example="e"
-                )
+                common.parse(known.config, rest[len(known.prefix) :], prog=known.module, description="d", example="e")
             except UserError as error:
                 refused += 1
                 wrong = "several lines" if "\n" in str(error) else ""
@@ -293,9 +291,7 @@ class Watch:
         sys.addaudithook(self._hear)
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if self.watching and (
-            event in WATCHED or (event == "import" and str(arguments[0]).startswith(WITNESS))
-        ):
+        if self.watching and (event in WATCHED or (event == "import" and str(arguments[0]).startswith(WITNESS))):
             self.seen.append(f"{event} {arguments!r:.80}")
 
 

@@ -103,9 +103,7 @@ PAGES: dict[str, Callable[[str, Path], list[Path]]] = {
 
 def defect(page: Callable[[str, Path], list[Path]], word: str, folder: Path) -> str:
     """Return what a word does to the files of a page beside standing in them, or nothing."""
-    plain, evil = (
-        {path.name: path for path in page(w, folder / n)} for w, n in (("plain", "a"), (word, "b"))
-    )
+    plain, evil = ({path.name: path for path in page(w, folder / n)} for w, n in (("plain", "a"), (word, "b")))
     for name, path in evil.items():
         if path.suffix == ".png":
             continue
@@ -116,10 +114,7 @@ def defect(page: Callable[[str, Path], list[Path]], word: str, folder: Path) -> 
             one, two = Tags(plain[name].read_text(encoding="utf-8")), Tags(text)
             if one.tags != two.tags:
                 return f"{name}: other tags: {list((two.tags - one.tags) + (one.tags - two.tags))[:3]}"
-            if (
-                " ".join(word.split()) not in " ".join(two.text.split())
-                and json.dumps(word)[1:-1] not in two.text
-            ):
+            if " ".join(word.split()) not in " ".join(two.text.split()) and json.dumps(word)[1:-1] not in two.text:
                 return f"{name}: the text is not shown"
         elif path.suffix == ".md" and ("\n# h" in text or re.search(r"(?<!\\)<(script|img|svg)", text)):
             return f"{name}: markup"

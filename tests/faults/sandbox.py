@@ -57,9 +57,7 @@ class Writer:
         return cls(name, module, tuple(arguments), cached)
 
 
-EVALUATION = (
-    "--checkpoint {root}/model --text {root}/other.txt --device cpu --max-tokens 60 --methods lstm,mixture"
-)
+EVALUATION = "--checkpoint {root}/model --text {root}/other.txt --device cpu --max-tokens 60 --methods lstm,mixture"
 WRITERS = (
     Writer.of("preprocess", "preprocess --text {root}/text.txt --destdir {out}"),
     Writer.of("train", "train --corpus text:{root}/text.txt --preset tiny --epochs 1 --output-path {out}", cached=True),
@@ -115,9 +113,7 @@ class Ended:
     def defect(self) -> str:
         """Return what is wrong with the way it ended: "" for status 0, or status 2 after one line of its own."""
         if self.status == 0:
-            return (
-                "" if not any("Traceback" in line for line in self.lines) else f"traceback: {self.lines[-1]}"
-            )
+            return "" if not any("Traceback" in line for line in self.lines) else f"traceback: {self.lines[-1]}"
         if self.status != 2:
             return f"status {self.status}: {' / '.join(self.lines[-2:]):.300}"
         errors = [line for line in self.lines if ": error: " in line]

@@ -66,9 +66,7 @@ class Watch:
         if last[2] > first[2]:
             found.append(f"open files grew from {first[2]} to {last[2]}")
         if self.pace(89, 99) > slower * self.pace(0, 9):
-            found.append(
-                f"{1e6 * self.pace(89, 99):.0f} µs a token at the end, {1e6 * self.pace(0, 9):.0f} at first"
-            )
+            found.append(f"{1e6 * self.pace(89, 99):.0f} µs a token at the end, {1e6 * self.pace(0, 9):.0f} at first")
         return found
 
     def pace(self, begin: int, end: int) -> float:
@@ -111,9 +109,7 @@ def soak(
     return case
 
 
-def cases(
-    _: Path, clock: Clock = FOREVER, total: int = TOKENS, slower: float = SLOWER
-) -> Iterator[tuple[str, Case]]:
+def cases(_: Path, clock: Clock = FOREVER, total: int = TOKENS, slower: float = SLOWER) -> Iterator[tuple[str, Case]]:
     """Read with each kind of memory, by all methods that it serves."""
     still = [name for name, method in METHODS.items() if not method.moving]
     moved = [name for name, method in METHODS.items() if method.moving]

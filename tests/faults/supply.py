@@ -50,9 +50,7 @@ NETWORK = (
 ALLOWED = {
     "hebblm/download.py": {"pooch"},  # compares the sha256 of every file before it takes its place
     "hebblm/files.py": {"socket"},  # the host's name, in names of temporary files
-    "hebblm/text/hub.py": {
-        "urllib.request"
-    },  # a HEAD that asks whether the hub is there; datasets does the rest
+    "hebblm/text/hub.py": {"urllib.request"},  # a HEAD that asks whether the hub is there; datasets does the rest
 }
 
 
@@ -113,9 +111,7 @@ def known_licences() -> Case:
     for name, found in licences().items():
         kept = known.get(name, {}).get("licence")
         case.count(
-            ""
-            if found["licence"] and kept == found["licence"]
-            else f"{name}: {found['licence']!r}, not {kept!r}"
+            "" if found["licence"] and kept == found["licence"] else f"{name}: {found['licence']!r}, not {kept!r}"
         )
     case.note = "packages with the licence that is on record"
     return case

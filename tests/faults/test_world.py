@@ -21,9 +21,7 @@ def assert_survived(case: Case) -> None:
 
 
 def test_a_full_or_foreign_disk_leaves_one_line_and_old_files(tmp_path: Path) -> None:
-    some = tuple(
-        writer for writer in WRITERS if writer.name in ("preprocess", "report inspect", "memory merge")
-    )
+    some = tuple(writer for writer in WRITERS if writer.name in ("preprocess", "report inspect", "memory merge"))
     for _, case in disk.cases(tmp_path, writers=some):
         assert_survived(case)
 

@@ -140,9 +140,7 @@ def large_text(scratch: Path, readers: tuple[Writer, ...], letters: range, size:
     root, case, draw, peaks = scratch / "large", Case(), random.Random(0), []
     make_world(root)
     different = min(20_000, (4 << 20) // letters.stop)  # so that the words themselves take little
-    lexicon = [
-        "".join(draw.choices(string.ascii_lowercase, k=draw.choice(letters))) for _ in range(different)
-    ]
+    lexicon = ["".join(draw.choices(string.ascii_lowercase, k=draw.choice(letters))) for _ in range(different)]
     block = "".join(" ".join(draw.choices(lexicon, k=12)) + "\n" for _ in range(max(1, different // 12)))
     with (root / "odd.txt").open("wb") as stream:
         for _ in range(size // len(block) + 1):

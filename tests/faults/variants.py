@@ -54,9 +54,7 @@ class Variant:
             (scratch / "blocked" / "sitecustomize.py").write_text(BLOCKED)
             path.insert(0, str(scratch / "blocked"))
         environment = {**os.environ, **self.environment, "PYTHONPATH": os.pathsep.join(path)}
-        return subprocess.run(
-            [self.python, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True
-        )
+        return subprocess.run([self.python, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True)
 
 
 def variants() -> list[Variant]:
@@ -107,9 +105,7 @@ def count_tests(variant: Variant, scratch: Path, case: Case, selection: tuple[st
         scratch,
     )
     last = done.stdout.strip().splitlines()[-1:] or [done.stderr[-300:]]
-    counts = {
-        word: int(number) for number, word in re.findall(r"(\d+) (passed|failed|error|skipped)", last[0])
-    }
+    counts = {word: int(number) for number, word in re.findall(r"(\d+) (passed|failed|error|skipped)", last[0])}
     wrong = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
     for _ in range(counts.get("passed", 0)):
         case.count()

@@ -27,9 +27,7 @@ TOKENS, TRAINING = 101, 23
 DOUBLE = torch.float64
 MEMORIES: dict[str, Callable[[], AnyMemory]] = {
     "flat": lambda: FlatMemory(toy.DIM, dtype=DOUBLE),
-    "hybrid": lambda: HybridMemory(
-        FlatMemory(toy.DIM, dtype=DOUBLE), FlatMemory(toy.DIM, dtype=DOUBLE), flush_at=11
-    ),
+    "hybrid": lambda: HybridMemory(FlatMemory(toy.DIM, dtype=DOUBLE), FlatMemory(toy.DIM, dtype=DOUBLE), flush_at=11),
 }
 LAYOUTS = {
     "parts": Layout.of(TOKENS, 6),

@@ -53,9 +53,7 @@ def mixture_probs(
         products = keys @ query
         scores = (theta * (relative(products) if scale == "relative" else products)).exp()
         if form == "linear":
-            rows.append(
-                (1 - gamma) * logits.softmax(0) + gamma * label_distribution(scores, labels, len(logits))
-            )
+            rows.append((1 - gamma) * logits.softmax(0) + gamma * label_distribution(scores, labels, len(logits)))
         else:
             sums = torch.stack([scores[labels == i].sum() for i in range(len(logits))])
             mixed = (1 - gamma) * logits.exp() + gamma * sums

@@ -38,9 +38,7 @@ def test_near_it_where_neighbours_only_surround_a_query(dtype: torch.dtype) -> N
     weights = 1 / (1e-3 + (keys - hidden).square().sum(2))
     found = curvature(keys.to(dtype), weights.to(dtype), 1.0).double()
     root = weights.sqrt()
-    expected = torch.linalg.eigvalsh(
-        root[:, :, None] * (keys @ keys.transpose(1, 2) + 1) * root[:, None]
-    ).amax(1)
+    expected = torch.linalg.eigvalsh(root[:, :, None] * (keys @ keys.transpose(1, 2) + 1) * root[:, None]).amax(1)
     assert (found <= expected * (1 + 16 * torch.finfo(dtype).eps)).all()
     assert (found >= expected * (1 - 2e-2)).all()
 

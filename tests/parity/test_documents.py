@@ -59,9 +59,7 @@ def one_by_one(lm: hebblm.LanguageModel, method: str, documents: Sequence[str]) 
             part = text[start : start + EVERY]
             if part:
                 before = text[start - 1 : start] or ["<eos>"]
-                batch = context.batch(
-                    base.read(torch.tensor([index(word) for word in [*before, *part[:-1]]]))
-                )
+                batch = context.batch(base.read(torch.tensor([index(word) for word in [*before, *part[:-1]]])))
                 losses += rule.score(batch, torch.tensor([index(word) for word in part])).tolist()
                 scored.append((context, batch, part))
         for _, _, part in scored:
@@ -74,9 +72,7 @@ def one_by_one(lm: hebblm.LanguageModel, method: str, documents: Sequence[str]) 
             context.set_head(base.head)
         for context in contexts[1:]:
             context.observed = contexts[0].observed  # they grew alike
-        lessons = [
-            (context, batch.lesson(torch.tensor([index(w) for w in part]))) for context, batch, part in scored
-        ]
+        lessons = [(context, batch.lesson(torch.tensor([index(w) for w in part]))) for context, batch, part in scored]
         for context, lesson in lessons:
             context.take(lesson)
     return found
@@ -153,9 +149,7 @@ def test_what_several_documents_taught_goes_on_in_the_next_text(lm: hebblm.Langu
     total = sum(len(each) for each in scores)
     assert seen[-1] == (total, total)
     assert reader.vocabulary.words == ["frobnitz", "quux", "blarg"]
-    words = {
-        token for each in scores for token, new in zip(each.tokens, each.new.tolist(), strict=True) if new
-    }
+    words = {token for each in scores for token, new in zip(each.tokens, each.new.tolist(), strict=True) if new}
     assert words == {"frobnitz", "quux", "blarg"}
     after = reader.read("Call frobnitz .")
     assert not after.new.any()

@@ -44,9 +44,7 @@ def looped(model: MLP, pixels: Tensor, labels: Tensor, kind: FisherKind) -> list
 
 @pytest.mark.parametrize("kind", ["labels", "predictions"])
 @pytest.mark.parametrize("chunk", [256, 7])
-def test_fisher_equals_a_loop_over_samples(
-    kind: FisherKind, chunk: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fisher_equals_a_loop_over_samples(kind: FisherKind, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ewc_module, "CHUNK", chunk)
     model, (pixels, labels) = network(1), samples(2)
     found = fisher_diagonal(model, pixels, labels, kind=kind)

@@ -159,9 +159,7 @@ def test_blocks_batch_mates_and_padding_change_nothing(
         torch.nn.functional.pad(neighbors.values, (0, 5)),
         torch.nn.functional.pad(neighbors.distances, (0, 5), value=torch.inf),
         torch.nn.functional.pad(neighbors.mask, (0, 5)),
-        None
-        if neighbors.log_normalizers is None
-        else torch.nn.functional.pad(neighbors.log_normalizers, (0, 5)),
+        None if neighbors.log_normalizers is None else torch.nn.functional.pad(neighbors.log_normalizers, (0, 5)),
     )
     wider = functional.mbpa_delta(hidden, padded, head, base, method=method, **options)
     tolerance = 1e-9 if method == "exact" else 1e-2  # the fast form takes its directions from other keys
@@ -172,9 +170,7 @@ def test_single_precision_stays_finite_without_a_tail() -> None:
     hidden, neighbors, head = make_problem(37, v=1100, d=8, dtype=torch.float32)
     assert head.bias is not None
     far = OutputHead(head.weight, head.bias + 200 * (torch.arange(1100) < 40))
-    low = replace(
-        neighbors, values=neighbors.values % 40, log_normalizers=far.logits(neighbors.keys).logsumexp(2)
-    )
+    low = replace(neighbors, values=neighbors.values % 40, log_normalizers=far.logits(neighbors.keys).logsumexp(2))
     for case in (low, replace(low, log_normalizers=None)):
         for options in (RELATIVE, {"lr": 0.1, "steps": 5, "eps": 1e-3}):
             logits = functional.mbpa_logits(hidden, case, far, method="fast", **options)

@@ -28,9 +28,7 @@ def relative_reference(
     rows = []
     for row, query in enumerate(hidden):
         rate = lr / unit[row] if unit[row] else 0.0
-        own = reference.adapted_head(
-            neighbors, row, head, lr=rate, steps=steps, eps=EPS, pull=pull * unit[row]
-        )
+        own = reference.adapted_head(neighbors, row, head, lr=rate, steps=steps, eps=EPS, pull=pull * unit[row])
         rows.append(own.logits(query))
     return torch.stack(rows)
 

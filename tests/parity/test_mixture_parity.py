@@ -11,9 +11,7 @@ from .problems import make_problem
 SCALES = ["relative", "absolute"]
 
 
-@pytest.mark.parametrize(
-    ("form", "scale"), [("linear", "relative"), ("linear", "absolute"), ("logit-sum", "absolute")]
-)
+@pytest.mark.parametrize(("form", "scale"), [("linear", "relative"), ("linear", "absolute"), ("logit-sum", "absolute")])
 @pytest.mark.parametrize(("theta", "gamma"), [(0.0, 0.3), (0.4, 0.01), (1.0, 0.9)])
 def test_mixture(form: str, scale: str, theta: float, gamma: float) -> None:
     hidden, neighbors, head = make_problem(21, labels=5)

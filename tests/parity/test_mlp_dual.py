@@ -51,17 +51,14 @@ def problem(seed: int, *, n: int = 4, k: int = 6) -> NetworkProblem:
     weights = closeness(distances, mask, eps=EPS) / mask.sum(1, keepdim=True).clamp_min(1)
     labels = torch.randint(CLASSES, (n, k), generator=generator)
     points = torch.cat([keys, queries[:, None]], dim=1)
-    return NetworkProblem(
-        model, points, model.inputs(points), model.logits(points).transpose(1, 2), labels, weights
-    )
+    return NetworkProblem(model, points, model.inputs(points), model.logits(points).transpose(1, 2), labels, weights)
 
 
 def expected_delta(given: NetworkProblem, *, rate: float | Tensor, steps: int) -> Tensor:
     rates = torch.as_tensor(rate, dtype=torch.float64).expand(len(given.labels)).tolist()
     rows = zip(given.points, rates, given.labels, given.weights, strict=True)
     logits = [
-        network_logits(given.model, points[-1], points[:-1], *row, lr=own, steps=steps)
-        for points, own, *row in rows
+        network_logits(given.model, points[-1], points[:-1], *row, lr=own, steps=steps) for points, own, *row in rows
     ]
     return torch.stack(logits) - given.model.logits(given.points[:, -1])
 
@@ -219,9 +216,7 @@ def test_recall_equals_the_printed_equations(steps: int, count: int) -> None:
 
         everyone = torch.ones(1, len(order), dtype=torch.bool)
         hidden = Neighbors(model.hidden(keys)[None], classes[None], distances[None], everyone)
-        change, offset, present = reference.hebbian_change(
-            hidden, 0, model.head, eps=EPS, hebbian_classes=None
-        )
+        change, offset, present = reference.hebbian_change(hidden, 0, model.head, eps=EPS, hebbian_classes=None)
         expected = base.clone()
         for i in range(CLASSES):
             n = int(counts[i])

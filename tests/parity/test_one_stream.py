@@ -28,9 +28,7 @@ Make = Callable[..., AnyMemory]
 MEMORIES: dict[str, Make] = {
     "flat": partial(FlatMemory, toy.DIM),
     "ring": partial(RingMemory, toy.DIM, 13),
-    "hybrid": lambda **kind: HybridMemory(
-        FlatMemory(toy.DIM, **kind), FlatMemory(toy.DIM, **kind), flush_at=11
-    ),
+    "hybrid": lambda **kind: HybridMemory(FlatMemory(toy.DIM, **kind), FlatMemory(toy.DIM, **kind), flush_at=11),
 }
 BLOCK = 24
 
@@ -54,9 +52,7 @@ def context_of(base: StreamBase, memory: AnyMemory) -> Context:
     """Return a context whose window is shorter than the text."""
     counts = torch.from_numpy(text().train_counts)
     new = torch.arange(toy.WORDS) >= toy.SOURCE
-    return Context(
-        base.head, memory, k=9, train_counts=counts, new_classes=new, window=17, fixed=not base.moving
-    )
+    return Context(base.head, memory, k=9, train_counts=counts, new_classes=new, window=17, fixed=not base.moving)
 
 
 def trained(dtype: torch.dtype = torch.float32, *, lr: float = 0.0, streams: int = 1) -> AwdBase:
@@ -91,9 +87,7 @@ def plainly(
     nll: dict[str, list[torch.Tensor]] = {name: [] for name in rules}
     for begin in range(0, len(stream), ahead):
         states = base.read(inputs[begin : begin + ahead])
-        for hidden, labels in zip(
-            states.split(every), targets[begin : begin + ahead].split(every), strict=True
-        ):
+        for hidden, labels in zip(states.split(every), targets[begin : begin + ahead].split(every), strict=True):
             batch = context.batch(hidden)
             for name, rule in rules.items():
                 nll[name].append(rule.score(batch, labels))
@@ -185,9 +179,7 @@ def side_by_side(
 @pytest.mark.parametrize("make", MEMORIES.values(), ids=MEMORIES.keys())
 @pytest.mark.parametrize("settings", [toy.SETTINGS, toy.LEARNED], ids=["numbers", "learned"])
 @pytest.mark.parametrize("every", [1, 7, 30])
-def test_documents_that_remember_for_themselves_are_as_alone(
-    make: Make, settings: MethodSettings, every: int
-) -> None:
+def test_documents_that_remember_for_themselves_are_as_alone(make: Make, settings: MethodSettings, every: int) -> None:
     texts = documents()
     found = side_by_side(texts, make, settings, every)
     for ids, losses in zip(texts, found, strict=True):

@@ -58,9 +58,7 @@ def reference(first: np.ndarray, second: np.ndarray, every: int) -> np.ndarray:
 def test_losses_are_those_of_the_formula(every: int, ahead: bool) -> None:
     rules = {name: METHODS[name].rule(LEARNED) for name in WHOLE}
     alone = {
-        section: METHODS[section].rule(
-            replace(LEARNED, **{section: replace(getattr(LEARNED, section), gamma=1.0)})
-        )
+        section: METHODS[section].rule(replace(LEARNED, **{section: replace(getattr(LEARNED, section), gamma=1.0)}))
         for section in WHOLE.values()
     }
     both = Interpolated(rules["mixture"], alone["knn"], ONLINE)
@@ -86,9 +84,7 @@ def test_losses_are_those_of_the_formula(every: int, ahead: bool) -> None:
 def test_a_sharpness_that_is_learned_mixes_two_memories() -> None:
     online = replace(LEARNED, mixture=replace(LEARNED.mixture, theta=ONLINE, gamma=0.4))
     rules = {
-        f"{theta}": METHODS["mixture"].rule(
-            replace(online, mixture=replace(online.mixture, theta=theta, gamma=1.0))
-        )
+        f"{theta}": METHODS["mixture"].rule(replace(online, mixture=replace(online.mixture, theta=theta, gamma=1.0)))
         for theta in (2.0, 0.6)
     }
     rules |= {"base": Unadapted(), "online": METHODS["mixture"].rule(online)}

@@ -26,9 +26,7 @@ DOUBLE = torch.float64
 MEMORIES: dict[str, Make] = {
     "flat": lambda: FlatMemory(toy.DIM, dtype=DOUBLE),
     "ring": lambda: RingMemory(toy.DIM, 13, dtype=DOUBLE),
-    "hybrid": lambda: HybridMemory(
-        FlatMemory(toy.DIM, dtype=DOUBLE), FlatMemory(toy.DIM, dtype=DOUBLE), flush_at=11
-    ),
+    "hybrid": lambda: HybridMemory(FlatMemory(toy.DIM, dtype=DOUBLE), FlatMemory(toy.DIM, dtype=DOUBLE), flush_at=11),
 }
 TOKENS = 101
 
@@ -59,9 +57,7 @@ def context_of(memory: AnyMemory, *, count: int = 1) -> Context:
     counts = torch.from_numpy(stream.train_counts)
     new = torch.arange(toy.WORDS) >= toy.SOURCE
     head = base_of().head
-    return Context(
-        head, memory, k=9, train_counts=counts, new_classes=new, window=17, fixed=True, streams=count
-    )
+    return Context(head, memory, k=9, train_counts=counts, new_classes=new, window=17, fixed=True, streams=count)
 
 
 def one_by_one(layout: Layout, rules: dict[str, Rule], make: Make, every: int) -> dict[str, np.ndarray]:

@@ -40,9 +40,7 @@ def classic(hidden: Tensor, labels: Tensor, head: OutputHead, config: CacheConfi
 @pytest.mark.parametrize("size", [20, 60])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["fp32", "fp64"])
 @pytest.mark.parametrize("scale", ["relative", "absolute"])
-def test_blocks_equal_the_classic_loop(
-    window: int, every: int, size: int, dtype: torch.dtype, scale: Scale
-) -> None:
+def test_blocks_equal_the_classic_loop(window: int, every: int, size: int, dtype: torch.dtype, scale: Scale) -> None:
     generator = torch.Generator().manual_seed(window)
     hidden = torch.randn(137, DIM, generator=generator, dtype=torch.float64).to(dtype)
     labels = torch.randint(0, WORDS // 4, (137,), generator=generator)

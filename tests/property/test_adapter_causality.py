@@ -23,9 +23,7 @@ from ..support import toy
 from ..support.adapters import MEMORIES, RULES, WIDE, MemoryMaker, every_memory
 
 
-def evaluated(
-    ids: np.ndarray, make: MemoryMaker, *, lr: float = 0.0, config: MethodSettings = toy.SETTINGS
-) -> Scores:
+def evaluated(ids: np.ndarray, make: MemoryMaker, *, lr: float = 0.0, config: MethodSettings = toy.SETTINGS) -> Scores:
     """Score a stream by every method, with a vocabulary so wide that the fast form leaves classes out."""
     ids = np.where(ids < toy.SOURCE, ids, ids + WIDE - toy.SOURCE)
     stream = toy.stream_of(ids, words=WIDE + toy.NOVEL, source=WIDE)
@@ -42,9 +40,7 @@ def test_later_tokens_leave_earlier_scores_bit_identical(make: MemoryMaker, lr: 
     """Within an interval too: a score depends on nothing that comes after it."""
     hot, config = kind == "diverging", toy.LEARNED if kind == "learned" else toy.SETTINGS
     if hot:
-        config = replace(
-            config, mbpa_absolute=MbpaAbsoluteConfig(lr=30.0), mbpa_guarded=MbpaGuardedConfig(lr=30.0)
-        )
+        config = replace(config, mbpa_absolute=MbpaAbsoluteConfig(lr=30.0), mbpa_guarded=MbpaGuardedConfig(lr=30.0))
     for change in (33, 100):
         first, second = toy.tokens(1, 120), toy.tokens(1, 120)
         second[change:] = toy.tokens(2, 120)[change:]

@@ -97,18 +97,14 @@ def test_without_observations_every_method_is_the_base(method: str) -> None:
     context = filled(MEMORIES["flat"], entries=0)
     hidden = queries(3, 5, context)
     base = context.head.logits(hidden).log_softmax(1)
-    assert torch.allclose(
-        ContextAdapter(context, METHODS[method].rule(toy.SETTINGS)).predict(hidden), base, atol=1e-6
-    )
+    assert torch.allclose(ContextAdapter(context, METHODS[method].rule(toy.SETTINGS)).predict(hidden), base, atol=1e-6)
 
 
 @every_memory
 @every_form
 def test_predict_is_pure_and_the_order_of_methods_is_irrelevant(make: MemoryMaker, form: str) -> None:
     context = filled(make)
-    rules = {
-        method: METHODS[method].rule(replace(toy.LEARNED, mbpa=configured(form).mbpa)) for method in RULES
-    }
+    rules = {method: METHODS[method].rule(replace(toy.LEARNED, mbpa=configured(form).mbpa)) for method in RULES}
     context.learn_shares(rules.values())
     context.observe(queries(9, 6, context), torch.arange(6))  # something is learned
     hidden = queries(1, 6, context)
@@ -122,17 +118,13 @@ def test_predict_is_pure_and_the_order_of_methods_is_irrelevant(make: MemoryMake
             assert torch.equal(rules[method].log_probs(shared), copies[method]), method
     assert_same_state(before, state_of(context))
     assert torch.equal(hidden, kept)
-    assert all(torch.equal(alone[method], copies[method]) for method in RULES), (
-        "a result was changed afterwards"
-    )
+    assert all(torch.equal(alone[method], copies[method]) for method in RULES), "a result was changed afterwards"
 
 
 @every_method
 @every_memory
 @pytest.mark.parametrize("config", [toy.SETTINGS, toy.LEARNED], ids=["numbers", "learned"])
-def test_update_changes_and_reset_restores_bit_for_bit(
-    method: str, make: MemoryMaker, config: MethodSettings
-) -> None:
+def test_update_changes_and_reset_restores_bit_for_bit(method: str, make: MemoryMaker, config: MethodSettings) -> None:
     context = filled(make, entries=0)
     adapter = ContextAdapter(context, METHODS[method].rule(config))
     hidden, labels = toy.randn(5, 30, toy.DIM), torch.arange(WIDE - 40, WIDE - 10)  # old and new classes

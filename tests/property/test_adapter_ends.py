@@ -56,9 +56,7 @@ def test_with_every_share_and_rate_at_zero_each_method_is_the_base(method: str, 
         assert torch.equal(found, base)
 
 
-@pytest.mark.parametrize(
-    ("form", "scale"), [("linear", "relative"), ("linear", "absolute"), ("logit-sum", "absolute")]
-)
+@pytest.mark.parametrize(("form", "scale"), [("linear", "relative"), ("linear", "absolute"), ("logit-sum", "absolute")])
 def test_gamma_zero_is_the_base_in_both_forms_of_mixture(form: str, scale: str) -> None:
     context = filled(MEMORIES["flat"])
     hidden = queries(7, 6, context)
@@ -84,9 +82,7 @@ def test_a_tempered_method_is_a_power_of_its_distribution(method: str, value: fl
     assert torch.allclose(found.exp().sum(1), torch.ones(6, dtype=torch.float64), atol=1e-12)
     targets = torch.tensor([0, WIDE - 1, 5, 5, 17, WIDE - 3])
     assert torch.allclose(adapter.score(hidden, targets), -found[torch.arange(6), targets], atol=1e-12)
-    other = ContextAdapter(
-        context, METHODS["knn" if method != "knn" else "mbpa"].rule(tempered(method, value))
-    )
+    other = ContextAdapter(context, METHODS["knn" if method != "knn" else "mbpa"].rule(tempered(method, value)))
     assert isinstance(adapter.rule, Tempered)
     assert not isinstance(other.rule, Tempered), "the temperature is that of one method"
 
@@ -115,8 +111,6 @@ def test_a_combination_at_its_ends_is_one_of_its_parts(whole: str, other: str) -
     context = filled(MEMORIES["flat"])
     hidden = queries(8, 6, context)
     for weight, part in ((0.0, other), (1.0, "mixture")):
-        ends = replace(
-            toy.SETTINGS, mixture_mbpa=MixtureMbpaConfig(weight), mixture_hebb=MixtureHebbConfig(weight)
-        )
+        ends = replace(toy.SETTINGS, mixture_mbpa=MixtureMbpaConfig(weight), mixture_hebb=MixtureHebbConfig(weight))
         found = ContextAdapter(context, METHODS[whole].rule(ends)).predict(hidden)
         assert torch.equal(found, ContextAdapter(context, METHODS[part].rule(ends)).predict(hidden))

@@ -125,8 +125,7 @@ def test_a_memory_that_is_not_written_to_is_served_whole(every: int) -> None:
 )
 def test_single_precision_and_the_fast_form_agree_to_1e_5(make) -> None:  # type: ignore[no-untyped-def]
     slow, fast = (
-        run(make(torch.float32), 1, at_once, WINDOWED, stored=20, dtype=torch.float32)
-        for at_once in (False, True)
+        run(make(torch.float32), 1, at_once, WINDOWED, stored=20, dtype=torch.float32) for at_once in (False, True)
     )
     for method in STATIC_METHODS:
         rtol = 1e-4 if method == "mbpa-absolute" else 1e-5  # a rate that diverges makes rounding grow as well
@@ -144,8 +143,7 @@ def test_later_tokens_of_the_same_block_leave_earlier_scores_bit_identical(make,
         other[change:] = toy.tokens(6, 60)[change:]
         other[change] = (ids[change] + 1) % toy.WORDS
         before, after = (
-            run(make(torch.float32), every, True, WINDOWED, dtype=torch.float32, ids=some)
-            for some in (ids, other)
+            run(make(torch.float32), every, True, WINDOWED, dtype=torch.float32, ids=some) for some in (ids, other)
         )
         for method in STATIC_METHODS:
             assert np.array_equal(before[method][:change], after[method][:change]), (method, change)

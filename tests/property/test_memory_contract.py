@@ -46,9 +46,7 @@ EXACT: dict[str, Make] = {
     ),
     "hybrid-flat": lambda: HybridMemory(FlatMemory(DIM), FlatMemory(DIM), flush_at=7),
     "hybrid-untrained": lambda: HybridMemory(None, FlatMemory(DIM), flush_at=7),
-    "hybrid-faiss": lambda: HybridMemory(
-        FaissMemory(DIM, "PQ4x4fs", rescore=10_000), FlatMemory(DIM), flush_at=7
-    ),
+    "hybrid-faiss": lambda: HybridMemory(FaissMemory(DIM, "PQ4x4fs", rescore=10_000), FlatMemory(DIM), flush_at=7),
 }
 exact_memories = pytest.mark.parametrize("make", EXACT.values(), ids=EXACT.keys())
 
@@ -256,9 +254,7 @@ def test_half_precision_keeps_the_rounded_keys(spill_bytes: int, dtype: torch.dt
     assert_same(replace(found, distances=wanted.distances), wanted)
 
 
-@pytest.mark.parametrize(
-    "factory", ["PQ8x4fs", "IVF16,PQ8x4fs", "PCAR32,IVF16,PQ8x4fs", "HNSW16", "Flat", "SQ8"]
-)
+@pytest.mark.parametrize("factory", ["PQ8x4fs", "IVF16,PQ8x4fs", "PCAR32,IVF16,PQ8x4fs", "HNSW16", "Flat", "SQ8"])
 def test_approximate_memories_find_nearly_all_with_exact_distances(factory: str) -> None:
     dim, count = 32, 4000
     centres = reals(1, 100, dim)

@@ -101,9 +101,7 @@ def by_first_appearance(ids: np.ndarray, source: int = SOURCE) -> np.ndarray:
     return np.array([order.get(int(token), int(token)) for token in ids], dtype=np.int64)
 
 
-def stream_of(
-    ids: np.ndarray, *, words: int = WORDS, source: int = SOURCE, policy: str = "union"
-) -> EvaluationStream:
+def stream_of(ids: np.ndarray, *, words: int = WORDS, source: int = SOURCE, policy: str = "union") -> EvaluationStream:
     """Return a stream over ``ids`` with training counts that cover every frequency bucket."""
     counts = np.zeros(words, dtype=np.int64)
     counts[:source] = np.geomspace(2000, 3, source).astype(np.int64)
@@ -162,13 +160,10 @@ def text(seed: int, lines: int, words: int = 30) -> list[str]:
     ]
 
 
-def corpus(
-    folder: Path, *, seed: int = 0, lines: int = 60, words: int = 30, name: str = "toy"
-) -> PreparedCorpus:
+def corpus(folder: Path, *, seed: int = 0, lines: int = 60, words: int = 30, name: str = "toy") -> PreparedCorpus:
     """Prepare a made-up corpus in ``folder``."""
     sources = {
-        split: MemoryLines(text(seed + index, lines, words))
-        for index, split in enumerate(("train", "valid", "test"))
+        split: MemoryLines(text(seed + index, lines, words)) for index, split in enumerate(("train", "valid", "test"))
     }
     made = Corpus(name, sources, WhitespaceTokenizer(), {"kind": "made up"})
     return prepare(made, normalization="raw", destdir=folder)
@@ -193,9 +188,7 @@ def alone(base: Base, stream: EvaluationStream, vocabulary: Vocabulary, *, segme
     return np.array(nll, dtype=np.float32)
 
 
-def losses_of(
-    rules: Mapping[str, Rule], stream: EvaluationStream, *observers: Observer
-) -> dict[str, np.ndarray]:
+def losses_of(rules: Mapping[str, Rule], stream: EvaluationStream, *observers: Observer) -> dict[str, np.ndarray]:
     """Return the losses (T,) of some rules, in double precision, updated every 20 tokens."""
     base = base_of(tiny_model().double())
     context = context_of(base, FlatMemory(DIM, dtype=torch.float64), stream)

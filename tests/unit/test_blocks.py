@@ -52,9 +52,7 @@ def test_an_error_of_a_part_is_told(threads: None) -> None:
 
 
 @pytest.mark.parametrize("method", ["fast", "exact"])
-def test_the_number_of_threads_changes_no_number(
-    method: str, threads: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_number_of_threads_changes_no_number(method: str, threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(newton, "CLASSES", 256)
     monkeypatch.setattr(blocks, "CPU_BYTES", 1 << 20)
     hidden, neighbors, head = language_like(33, n=24, k=60, d=40, v=1500)

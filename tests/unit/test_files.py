@@ -141,9 +141,7 @@ def test_a_sealed_document_that_was_edited_is_refused(tmp_path: Path) -> None:
         (lambda path: path.write_text('{"a": "x"}'), "does not fit .*remedy"),
     ],
 )
-def test_what_is_no_record_is_refused_in_one_line(
-    tmp_path: Path, make: Callable[[Path], object], told: str
-) -> None:
+def test_what_is_no_record_is_refused_in_one_line(tmp_path: Path, make: Callable[[Path], object], told: str) -> None:
     make(tmp_path / "x.json")
     with pytest.raises(UserError, match=told):
         read_record(dict[str, int], tmp_path / "x.json", "remedy")

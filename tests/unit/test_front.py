@@ -31,9 +31,7 @@ def test_a_mistake_is_told_before_anything_is_opened(
         function(intra_domain="ptb", **options)
 
 
-def test_a_model_that_ships_is_told_of_by_its_name(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_model_that_ships_is_told_of_by_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = tmp_path / "notes.txt"
     text.write_text("Call the function with two arguments .\n" * 10)
     lm = hebblm.load("tiny-pydoc-raw", device="cpu")

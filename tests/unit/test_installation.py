@@ -20,9 +20,7 @@ def test_a_checkout_has_its_own_data() -> None:
     assert models_path() == ROOT / "data" / "models"
 
 
-def test_an_installation_finds_its_data_below_the_prefix(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_installation_finds_its_data_below_the_prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(installation, "__file__", str(tmp_path / "lib" / "hebblm" / "installation.py"))
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     with pytest.raises(UserError, match=r"the list of corpora is missing .*install hebblm again"):

@@ -155,9 +155,7 @@ def test_a_model_of_transformers_learns_at_a_rate_measured_on_it(monkeypatch: py
 
 
 def test_the_rms_rule_asks_for_the_training_text(lm: hebblm.LanguageModel) -> None:
-    with pytest.raises(
-        UserError, match=r"dynamic\.rule=rms and .* need the training text; use dynamic\.rule=sgd"
-    ):
+    with pytest.raises(UserError, match=r"dynamic\.rule=rms and .* need the training text; use dynamic\.rule=sgd"):
         hebblm.Reader(lm.model, lm.vocabulary.fresh(), "dynamic")
     pytest.importorskip("transformers")
     with pytest.raises(UserError, match=r"held.* is needed, but .*names none; dynamic\.rule=sgd"):

@@ -68,9 +68,7 @@ def test_a_log_has_a_line_a_minute_with_an_estimate(clock: Clock, capsys: pytest
     ]
 
 
-def test_a_log_tells_how_far_work_of_unknown_length_is(
-    clock: Clock, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_log_tells_how_far_work_of_unknown_length_is(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     with bar() as shown:
         task = shown.add_task("count", total=None, unit="kB")
         clock.now += QUIET
@@ -85,9 +83,7 @@ def test_a_narrow_terminal_cuts_the_description_and_no_number(
     for name, value in (("FORCE_COLOR", "1"), ("NO_COLOR", "1"), ("TERM", "xterm"), ("COLUMNS", str(width))):
         monkeypatch.setenv(name, value)
     with bar() as shown:
-        task = shown.add_task(
-            "evaluate a text of one's own with sixteen methods", total=245_569, unit="tokens"
-        )
+        task = shown.add_task("evaluate a text of one's own with sixteen methods", total=245_569, unit="tokens")
         shown.update(task, completed=245_569)
     last = re.sub(r"\x1b\[[0-9?;]*[a-zA-Z]", "", capsys.readouterr().err).strip().splitlines()[-1].strip()
     last = last.rpartition("\r")[2]

@@ -118,9 +118,7 @@ def test_later_words_leave_earlier_scores_alone_and_asking_changes_nothing(
     found = second.read(begin)
     assert entries == 0
     assert len(second) == len(found)
-    same = (
-        len(found) // second.update_every * second.update_every
-    )  # the last interval ends where the call does
+    same = len(found) // second.update_every * second.update_every  # the last interval ends where the call does
     assert torch.equal(found.nll[:same], expected.nll[:same])
 
 
@@ -136,9 +134,7 @@ def test_a_new_word_is_expected_once_it_was_read(lm: hebblm.LanguageModel) -> No
 
 
 @pytest.mark.parametrize("method", ["cache", "mixture+hebb", "best"])
-def test_a_saved_reader_goes_on_to_the_same_numbers(
-    lm: hebblm.LanguageModel, method: str, tmp_path: Path
-) -> None:
+def test_a_saved_reader_goes_on_to_the_same_numbers(lm: hebblm.LanguageModel, method: str, tmp_path: Path) -> None:
     reader = lm.reader(method)
     reader.read(TEXT)
     reader.save(tmp_path / "known")
@@ -153,9 +149,7 @@ def test_a_saved_reader_goes_on_to_the_same_numbers(
     assert first.new.sum() == 1
     numbers = {"cache.gamma": 0.2, "mixture.gamma": 0.2, "mixture_hebb.weight": 0.2, "best.rate": 0.0}
     other = lm.reader(method, memory=tmp_path / "known", settings=numbers)
-    assert not torch.equal(other.read(rest).nll, first.nll), (
-        "what is learned elsewhere fits a reader of other shares"
-    )
+    assert not torch.equal(other.read(rest).nll, first.nll), "what is learned elsewhere fits a reader of other shares"
 
 
 def test_the_first_text_says_how_all_are_split_and_a_saved_reader_keeps_to_it(

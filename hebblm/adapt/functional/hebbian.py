@@ -261,9 +261,7 @@ def hebb_logits(
 def _class_weights(counts: Tensor, beta: float, weighting: str | float, *, classes: int) -> Tensor:
     """Return E (V,): dynamic, or one constant."""
     if counts.shape != (classes,):
-        raise UserError(
-            f"counts has shape {tuple(counts.shape)}; give one count for each of the {classes} classes"
-        )
+        raise UserError(f"counts has shape {tuple(counts.shape)}; give one count for each of the {classes} classes")
     dynamic = hebb_weights(counts, beta)
     if isinstance(weighting, str):
         checks.one_of("weighting", weighting, ("dynamic",))

@@ -103,9 +103,7 @@ def _matching(scores: Tensor, labels: Tensor, targets: Tensor) -> Tensor:
     row, column = (labels == targets[:, None]).nonzero(as_tuple=True)
     found = scores[row, column]
     peaks = scores.new_full((len(scores),), -torch.inf).scatter_reduce_(0, row, found, "amax")
-    safe = peaks.clamp_min(
-        torch.finfo(peaks.dtype).min
-    )  # an entry out of sight is -inf, and so may be the peak
+    safe = peaks.clamp_min(torch.finfo(peaks.dtype).min)  # an entry out of sight is -inf, and so may be the peak
     sums = torch.zeros_like(peaks).scatter_add_(0, row, (found - safe[row]).exp())
     return safe + sums.log()
 

@@ -219,9 +219,7 @@ def _solve(
     return found
 
 
-def _check(
-    neighbors: Neighbors, *, lr: float, steps: int, rate: str, method: str, optimizer: str, pull: float
-) -> None:
+def _check(neighbors: Neighbors, *, lr: float, steps: int, rate: str, method: str, optimizer: str, pull: float) -> None:
     """Raise UserError for a value that the equations do not accept."""
     checks.some_neighbors(neighbors)
     checks.at_least("lr", lr, 0)
@@ -235,6 +233,4 @@ def _check(
     if method == "fast" and optimizer == "rmsprop":
         raise UserError("method = 'fast' follows plain descent only; choose method = 'exact' for rmsprop")
     if rate == "relative" and optimizer == "rmsprop":
-        raise UserError(
-            "rate = 'relative' is for plain descent; choose rate = 'guarded' or 'absolute' for rmsprop"
-        )
+        raise UserError("rate = 'relative' is for plain descent; choose rate = 'guarded' or 'absolute' for rmsprop")

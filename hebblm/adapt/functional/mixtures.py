@@ -109,9 +109,7 @@ def mixture_from(
     scores = scores.masked_fill(~neighbors.mask, -torch.inf)
     grouped = group_logsumexp(scores, neighbors.values)  # (N, K) by each entry's label
     taken = base.gather(1, neighbors.values) + base_share
-    summed = (base + base_share).scatter_(
-        1, neighbors.values, torch.logaddexp(taken, grouped + math.log(gamma))
-    )
+    summed = (base + base_share).scatter_(1, neighbors.values, torch.logaddexp(taken, grouped + math.log(gamma)))
     return torch.where(neighbors.mask.any(1, keepdim=True), summed, base).log_softmax(1)
 
 

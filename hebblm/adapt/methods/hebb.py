@@ -151,9 +151,7 @@ class Hebb:
 
         def compute() -> Tensor:
             found = self._adapted(batch)
-            return F.replaced_losses(
-                found.dense, found.normalizers, found.labels, found.chosen, found.values, targets
-            )
+            return F.replaced_losses(found.dense, found.normalizers, found.labels, found.chosen, found.values, targets)
 
         return batch.scored(self, targets, compute)
 
@@ -199,9 +197,7 @@ class Hebb:
         return new
 
 
-def hebbian_term(
-    batch: EvalBatch, mbpa: MbpaConfig, hebb: HebbConfig, classes: Tensor | None
-) -> F.HebbianTerm:
+def hebbian_term(batch: EvalBatch, mbpa: MbpaConfig, hebb: HebbConfig, classes: Tensor | None) -> F.HebbianTerm:
     """Return the Hebbian term of a mini-batch, computed once for all rules that share its closeness and unit.
 
     Args:

@@ -53,6 +53,4 @@ class KnnLM(Remembering):
         return scores, near.values, near.mask
 
 
-KNN = Method(
-    "knn", "kNN-LM", "baseline", lambda s: remembering(KnnLM, s.knn, Unadapted()), ("knn",), look=("#332288",)
-)
+KNN = Method("knn", "kNN-LM", "baseline", lambda s: remembering(KnnLM, s.knn, Unadapted()), ("knn",), look=("#332288",))

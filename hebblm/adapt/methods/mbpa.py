@@ -181,9 +181,7 @@ def fast_errors(batch: EvalBatch, config: MbpaConfig) -> Tensor:
         rows = [row for row in range(len(batch.hidden)) if _measured(start + row)]
         if config.method == "exact" or not rows:
             return batch.hidden.new_zeros(0)
-        exact = (batch.logits[rows] + _mbpa(batch, replace(config, method="exact"), rows).delta).log_softmax(
-            1
-        )
+        exact = (batch.logits[rows] + _mbpa(batch, replace(config, method="exact"), rows).delta).log_softmax(1)
         fast = (batch.logits[rows] + mbpa_result(batch, config).delta[rows]).log_softmax(1)
         return (exact.exp() * (fast - exact).abs()).sum(1)
 

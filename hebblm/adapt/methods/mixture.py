@@ -82,9 +82,7 @@ class LogitSum:
         config, near = self.config, batch.neighbors
 
         def compute() -> Tensor:
-            scores = F.log_weights(
-                batch.products, near.mask, sharpness=float(config.theta), scale=config.scale
-            )
+            scores = F.log_weights(batch.products, near.mask, sharpness=float(config.theta), scale=config.scale)
             taken = batch.logits.gather(1, targets[:, None]).squeeze(1)
             return F.logit_sum_losses(
                 taken, batch.log_normalizers, scores, near.values, near.mask, self._gamma, targets

@@ -160,9 +160,7 @@ def _descend(problem: Problem, descent: Descent, followed: Followed) -> tuple[Te
             first = first if step else last
         if step == steps:
             break
-        products = torch.baddbmm(
-            observed, rows * scale.unsqueeze(1), shares, alpha=-1
-        )  # rows R (n, 1 + r, A + 1)
+        products = torch.baddbmm(observed, rows * scale.unsqueeze(1), shares, alpha=-1)  # rows R (n, 1 + r, A + 1)
         change.mul_(descent.keep.unsqueeze(1)).add_(products[:, 0])
         if step + 1 < last_step:
             if pulled:
@@ -170,9 +168,7 @@ def _descend(problem: Problem, descent: Descent, followed: Followed) -> tuple[Te
             products[:, 1:, -1] *= followed.overlap
             shares[:, :, -1] *= followed.overlap
             logits.baddbmm_(factor, products[:, 1:])
-            logits.addcmul_(own * scale.unsqueeze(2), shares, value=-1).scatter_add_(
-                2, labels.unsqueeze(2), own
-            )
+            logits.addcmul_(own * scale.unsqueeze(2), shares, value=-1).scatter_add_(2, labels.unsqueeze(2), own)
     return change, rose(first, last)
 
 

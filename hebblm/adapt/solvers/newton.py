@@ -78,9 +78,7 @@ def solve_newton(problem: Problem, *, steps: int, pull: float, exact: bool) -> S
     return Solution(followed.spread(change), rises)
 
 
-def _descend(
-    along: Directions, sizes: Tensor, followed: Followed, steps: int, pull: float
-) -> tuple[Tensor, Tensor]:
+def _descend(along: Directions, sizes: Tensor, followed: Followed, steps: int, pull: float) -> tuple[Tensor, Tensor]:
     """Return the change of the query's logits on the classes followed (n, C), and whether the loss rose (n,)."""
     labels, overlap = followed.labels.unsqueeze(2), followed.overlap
     curvatures = along.curvatures.unsqueeze(2)  # lambda (n, r, 1)

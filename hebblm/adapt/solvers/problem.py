@@ -10,9 +10,7 @@ from torch import Tensor
 from hebblm.adapt.checks import Rate
 from hebblm.types import OutputHead
 
-STABLE = (
-    4.0  # cross-entropy has a Hessian of at most 1/2 in the logits, so descent cannot climb below 2 / (1/2)
-)
+STABLE = 4.0  # cross-entropy has a Hessian of at most 1/2 in the logits, so descent cannot climb below 2 / (1/2)
 MARGIN = 0.9  # room for what the power method leaves out
 
 
@@ -135,9 +133,7 @@ def curvature(keys: Tensor, weights: Tensor, one: float) -> Tensor:
         (n,), above the true value by rounding at most; 0 for a query without entries.
     """
     image = key_products(torch.bmm(weights.unsqueeze(1), keys).squeeze(1), keys)  # H H^T w (n, K)
-    image = weights * (
-        image + one * weights.sum(1, keepdim=True)
-    )  # A^1/2 v, with v = A^1/2 (H H^T + 1) A^1/2 A^1/2 1
+    image = weights * (image + one * weights.sum(1, keepdim=True))  # A^1/2 v, with v = A^1/2 (H H^T + 1) A^1/2 A^1/2 1
     image = image / image.abs().amax(1, keepdim=True).clamp_min(torch.finfo(image.dtype).tiny)
     mean = torch.bmm(image.unsqueeze(1), keys).squeeze(1)  # H^T A^1/2 v (n, D)
     squares = torch.where(weights > 0, image.square() / weights, 0).sum(1)  # |v|^2

@@ -121,9 +121,7 @@ class HuggingFaceBase(GradientBase):
         window = state[TOKENS].view(self._streams, -1)
         with torch.no_grad():
             if carried:
-                self._advance(
-                    self._trained.probe_ids[:1].expand(self._streams, 1)
-                )  # makes what holds the tensors
+                self._advance(self._trained.probe_ids[:1].expand(self._streams, 1))  # makes what holds the tensors
                 replace_tensors(self._cache, lambda name, _: carried[name].clone())
             elif window.shape[1]:
                 self._advance(window)

@@ -23,9 +23,7 @@ CONVERT = (
 )
 
 
-def load_causal(
-    name: str | Path, *, device: torch.device, dtype: str = "auto", **options: Any
-) -> tuple[Any, Any]:
+def load_causal(name: str | Path, *, device: torch.device, dtype: str = "auto", **options: Any) -> tuple[Any, Any]:
     """Return a causal language model and its tokenizer.
 
     Args:
@@ -50,9 +48,7 @@ def load_causal(
         with _told(str(name)):
             _check_weights(folder)
     elif folder.is_absolute() or str(name).startswith((".", "~")) or len(folder.parts) > 2:
-        raise UserError(
-            f"{name} is no folder; name a folder of save_pretrained, or a model of the hub as OWNER/NAME"
-        )
+        raise UserError(f"{name} is no folder; name a folder of save_pretrained, or a model of the hub as OWNER/NAME")
     with _told(str(name)), _quiet():
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             str(name), dtype=dtype, use_safetensors=True, output_loading_info=True, **options
@@ -106,9 +102,7 @@ def _check_weights(folder: Path) -> None:
         return
     pickled = sorted(path.name for kind in ("*.bin", "*.pt", "*.pth") for path in folder.glob(kind))
     if pickled:
-        raise UserError(
-            f"{folder / pickled[0]} is pickled, and could run anything when it is opened; {CONVERT}"
-        )
+        raise UserError(f"{folder / pickled[0]} is pickled, and could run anything when it is opened; {CONVERT}")
     raise UserError(f"{folder} has no weights (*.safetensors); save the model there with save_pretrained")
 
 
@@ -143,9 +137,7 @@ def _told(name: str) -> Iterator[None]:
         yield
     except UserError:
         raise
-    except (
-        Exception
-    ) as error:  # transformers, hub and safetensors raise many kinds; all of them are of the input
+    except Exception as error:  # transformers, hub and safetensors raise many kinds; all of them are of the input
         lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
         told = lines[0]
         if "Unrecognized configuration class" in told or "not a causal" in told:

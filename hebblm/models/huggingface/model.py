@@ -166,9 +166,7 @@ class HuggingFaceModel:
         """Return the place (total,) in the stream of each label: they are given in its order."""
         return np.arange(total, dtype=np.int64) + 1
 
-    def mean_squares(
-        self, train: Ids, segment: int, announce: Callable[[float], None] | None = None
-    ) -> list[Tensor]:
+    def mean_squares(self, train: Ids, segment: int, announce: Callable[[float], None] | None = None) -> list[Tensor]:
         """Return the mean square of the gradient of a segment's mean loss, by parameter of :meth:`base`.
 
         Args:

@@ -52,9 +52,7 @@ def open_causal(
             cannot have that context, or no weight has such a name.
     """
     if not hasattr(model, "get_output_embeddings") or not hasattr(model, "config"):
-        raise UserError(
-            f"{type(model).__name__} is no language model of transformers; give (model, tokenizer)"
-        )
+        raise UserError(f"{type(model).__name__} is no language model of transformers; give (model, tokenizer)")
     model.eval()
     context, stride = _window(model.config, context, stride)
     parameters = {name: weight.detach() for name, weight in model.named_parameters()}
@@ -188,8 +186,6 @@ def fingerprint(model: Any, key: str) -> str:
         some = flat[:: max(1, len(flat) // SAMPLE)][:SAMPLE]
         digest.update(f"{name} {tuple(weight.shape)} {weight.dtype}".encode())
         digest.update(
-            some.double().cpu().numpy().tobytes()
-            if some.is_floating_point()
-            else some.cpu().numpy().tobytes()
+            some.double().cpu().numpy().tobytes() if some.is_floating_point() else some.cpu().numpy().tobytes()
         )
     return digest.hexdigest()

@@ -50,9 +50,7 @@ def load_hub(wanted: HubDataset) -> ImageDataset:
     """
     import datasets  # takes a second, so only where it is needed
 
-    logging.getLogger("huggingface_hub").setLevel(
-        logging.ERROR
-    )  # its retries would bury the one line that tells
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # its retries would bury the one line that tells
     try:
         loaded = datasets.load_dataset(wanted.identifier)
     except (OSError, ValueError, RuntimeError) as error:

@@ -95,9 +95,7 @@ def read_idx(path: Path, dimensions: int) -> Tensor:
         raise unreadable(path, error) from error
     if len(values) != expected:
         found = "more" if len(values) > expected else f"only {len(values):,}"
-        raise UserError(
-            f"{path} should hold {expected:,} bytes by its header but has {found}; get the file again"
-        )
+        raise UserError(f"{path} should hold {expected:,} bytes by its header but has {found}; get the file again")
     return torch.from_numpy(np.frombuffer(values, np.uint8).reshape(sizes).copy())
 
 

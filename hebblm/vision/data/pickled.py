@@ -63,9 +63,7 @@ def parse_pickle(data: bytes, source: str, shape: tuple[int, int, int], labels: 
     except (pickle.UnpicklingError, EOFError, ValueError, TypeError, LookupError, AttributeError) as error:
         raise UserError(f"{source} is no pickle of CIFAR-100 ({error}); get the file again") from error
     if not isinstance(found, dict) or any(field not in found for field in FIELDS):
-        raise UserError(
-            f"{source} has no {', '.join(field.decode() for field in FIELDS)}; get CIFAR-100's own"
-        )
+        raise UserError(f"{source} has no {', '.join(field.decode() for field in FIELDS)}; get CIFAR-100's own")
     pixels, fine, coarse = (found[field] for field in FIELDS)
     width = shape[0] * shape[1] * shape[2]
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape[1:] != (width,):

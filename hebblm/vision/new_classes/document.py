@@ -54,10 +54,7 @@ def curve_figure(document: Mapping[str, Any], along: str, most: int = PLOTTED) -
             for name, look in styles.items():
                 curve = methods[name]["conditions"][condition]["curve"]
                 known = [(point["at"], point[key]) for point in curve if point[key] is not None]
-                parts = [
-                    (100 * part["mean"], None if part["std"] is None else 100 * part["std"])
-                    for _, part in known
-                ]
+                parts = [(100 * part["mean"], None if part["std"] is None else 100 * part["std"]) for _, part in known]
                 if parts:
                     lines.append(Line(look, [at for at, _ in known], parts))
             draw(axis, lines, decimals=1, most=most)

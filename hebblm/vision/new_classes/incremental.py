@@ -44,9 +44,7 @@ class FineTuning:
 
     def __init__(self, setup: ClassSetup, start: Pretrained, seed: int, *, ratio: int, lr: float) -> None:
         samples = setup.settings.increment.samples
-        self.drawn = increment(
-            setup.dataset, start.pretraining.parts, samples=samples, ratio=ratio, seed=seed
-        )
+        self.drawn = increment(setup.dataset, start.pretraining.parts, samples=samples, ratio=ratio, seed=seed)
         self.classifier = start.copy()
         self.optimizer = rmsprop(self.classifier, lr)
         self._settings, self._start, self._seed = setup.settings, start, seed
@@ -137,9 +135,7 @@ def _run_seed(setup: ClassSetup, seed: int, ratio: int, values: dict[str, Point]
         stabilized, done = record["stabilized"], record["epochs"]
     methods = methods_of(METHODS, values, setup.settings.adaptation)
     for epoch in tuning.epochs(title, done=done):
-        predicted = setup.read(
-            tuning.snapshot("test", order), methods, f"{title}, epoch {epoch}", observes=False
-        )
+        predicted = setup.read(tuning.snapshot("test", order), methods, f"{title}, epoch {epoch}", observes=False)
         for name, each in predicted.items():
             before = predictions.get(name, each.classes.new_empty(0, len(order)))
             predictions[name] = torch.cat([before, each.classes.unsqueeze(0)])

@@ -24,9 +24,7 @@ def batches(order: Tensor, size: int) -> Iterator[Tensor]:
     yield from parts
 
 
-def learn(
-    classifier: Classifier, optimizer: torch.optim.Optimizer, pictures: Tensor, labels: Tensor
-) -> Tensor:
+def learn(classifier: Classifier, optimizer: torch.optim.Optimizer, pictures: Tensor, labels: Tensor) -> Tensor:
     """Take one step on the mean cross-entropy of a batch.
 
     Args:

@@ -48,10 +48,7 @@ def grids(lr: tuple[float, ...], settings: AdaptationSettings) -> dict[str, dict
 
 def given_values(lr: float, settings: AdaptationSettings) -> dict[str, dict[str, float]]:
     """Return the first value of every grid."""
-    return {
-        name: {key: values[0] for key, values in grid.items()}
-        for name, grid in grids((lr,), settings).items()
-    }
+    return {name: {key: values[0] for key, values in grid.items()} for name, grid in grids((lr,), settings).items()}
 
 
 def values_of(name: str, values: Values) -> dict[str, float]:
@@ -73,9 +70,7 @@ def method_of(name: str, values: Values, settings: AdaptationSettings) -> ImageM
         return ImageMethod(Unadapted(), 0)
     if name == "mixture":  # both sides normalised
         mixture = values[name]
-        return ImageMethod(
-            Mixture(MixtureConfig(theta=mixture["theta"], gamma=mixture["gamma"], scale="absolute"))
-        )
+        return ImageMethod(Mixture(MixtureConfig(theta=mixture["theta"], gamma=mixture["gamma"], scale="absolute")))
     mbpa = MbpaConfig(  # exact RMSprop with a fresh state for each query
         lr=values["mbpa"]["rate"],
         rate="guarded",

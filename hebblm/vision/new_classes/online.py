@@ -58,9 +58,7 @@ def run_online(
     for count in counts:
         with current().in_turn():
             values, tuning[str(count)] = online_values(setup, count)
-        runs += divided(
-            [partial(_run_seed, setup, seed, count, {**values, **points}, names) for seed in setup.seeds]
-        )
+        runs += divided([partial(_run_seed, setup, seed, count, {**values, **points}, names) for seed in setup.seeds])
     return Outcome(tuple(runs), tuning, setup.settings.online.interval)
 
 

@@ -62,9 +62,7 @@ class Pictures:
 
     def _scaled(self, pixels: Tensor) -> Tensor:
         """Return pixels (n, C, H, W) uint8 as what the network reads."""
-        scaled = (
-            pixels.to(torch.float32).expand(-1, PLANES, -1, -1).contiguous(memory_format=torch.channels_last)
-        )
+        scaled = pixels.to(torch.float32).expand(-1, PLANES, -1, -1).contiguous(memory_format=torch.channels_last)
         return scaled.sub_(self.mean.view(-1, 1, 1)).div_(self.deviation.view(-1, 1, 1))
 
 

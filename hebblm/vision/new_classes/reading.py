@@ -138,7 +138,4 @@ def read(
             for capacity, context in contexts.items():
                 context.observe(block.hidden, block.labels, write=capacity != 0)
         progress(len(block.labels))
-    return {
-        name: Predicted(torch.cat(classes[name]), torch.cat(losses[name]), stabilized[name])
-        for name in methods
-    }
+    return {name: Predicted(torch.cat(classes[name]), torch.cat(losses[name]), stabilized[name]) for name in methods}

@@ -48,8 +48,7 @@ def outcome_of(experiment: str, outcome: Outcome, setup: ClassSetup) -> dict[str
         "methods": {
             name: {
                 "conditions": {
-                    condition: _summary(runs, name, outcome.interval)
-                    for condition, runs in conditions.items()
+                    condition: _summary(runs, name, outcome.interval) for condition, runs in conditions.items()
                 }
             }
             for name in outcome.runs[0].predictions

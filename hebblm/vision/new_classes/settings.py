@@ -41,9 +41,7 @@ class PretrainingSettings:
     def __post_init__(self) -> None:
         """Refuse values out of range."""
         if len(self.epochs) != len(self.lr):
-            raise UserError(
-                f"pretraining.epochs = {self.epochs} and pretraining.lr = {self.lr} must be as many values"
-            )
+            raise UserError(f"pretraining.epochs = {self.epochs} and pretraining.lr = {self.lr} must be as many values")
         if self.schedule == "onecycle" and len(self.epochs) > 1:
             raise UserError(f"pretraining.epochs = {self.epochs} must be one value with schedule=onecycle")
         for epochs, lr in zip(self.epochs, self.lr, strict=True):
@@ -330,9 +328,7 @@ def paper_values(backbone: str, experiment: str) -> dict[str, str]:
     """
     family = family_of(backbone)
     if family is None:
-        raise UserError(
-            f"the paper has no hyper-parameters for backbone {backbone!r}; use --hyperparameters tuned"
-        )
+        raise UserError(f"the paper has no hyper-parameters for backbone {backbone!r}; use --hyperparameters tuned")
     section = "increment" if experiment == "incremental" else "online"
     lr, *values = _OPTIMA[section, family]
     own = zip(_ADAPTED, (*values, CONSTANT), strict=True)

@@ -179,8 +179,7 @@ def _notes(document: Mapping[str, Any]) -> tuple[str, ...]:
     settings, seeds = document["settings"], document["provenance"]["seeds"]
     trained = {entry["pretraining"]["run"]: entry["pretraining"] for entry in document["seeds"]}
     held_out = ", ".join(
-        f"{record['held_out_top1']:.1%} on {len(record['old_classes'])} classes"
-        for record in trained.values()
+        f"{record['held_out_top1']:.1%} on {len(record['old_classes'])} classes" for record in trained.values()
     ).replace("%", " %")
     shared = settings["pretrainings"] == "shared" and len(seeds) > 1
     many = "one seed" if len(seeds) == 1 else f"{len(seeds)} seeds, ± their standard deviation"

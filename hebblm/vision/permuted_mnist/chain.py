@@ -87,9 +87,7 @@ class ChainState:
             precisions = _parameters(tensors, "precision", device)
             penalty = Penalty(precisions, _parameters(tensors, "centre", device))
         predictions = {
-            name.removeprefix("predictions."): made
-            for name, made in tensors.items()
-            if name.startswith("predictions.")
+            name.removeprefix("predictions."): made for name, made in tensors.items() if name.startswith("predictions.")
         }
         model = MLP.of(_parameters(tensors, "model", device))
         return cls(model, penalty, record["done"], predictions, record["totals"])

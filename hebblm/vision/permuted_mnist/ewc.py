@@ -38,9 +38,7 @@ class Penalty:
         return cls(zeros, zeros)
 
     @torch.no_grad()
-    def fold(
-        self, parameters: tuple[Tensor, ...], fisher: tuple[Tensor, ...], anchor: Anchor = "separate"
-    ) -> Penalty:
+    def fold(self, parameters: tuple[Tensor, ...], fisher: tuple[Tensor, ...], anchor: Anchor = "separate") -> Penalty:
         """Return the penalty with a finished task's added.
 
         Args:
@@ -52,9 +50,7 @@ class Penalty:
             sums = tuple(before + added for before, added in zip(self.precisions, fisher, strict=True))
             return Penalty(sums, tuple(parameter.clone() for parameter in parameters))
         precisions, centres = [], []
-        for theta, added, before, centre in zip(
-            parameters, fisher, self.precisions, self.centres, strict=True
-        ):
+        for theta, added, before, centre in zip(parameters, fisher, self.precisions, self.centres, strict=True):
             precision = before + added
             share = torch.where(precision > 0, added / precision, 0)
             precisions.append(precision)

@@ -107,9 +107,7 @@ class ContinualResult:
     def forgetting(self) -> float | None:
         """Return how far each task but the last fell from its best so far, on average (Chaudhry et al. 2018)."""
         last = len(self.accuracy) - 1
-        drops = [
-            max(self.accuracy[t][i] for t in range(i, last)) - self.accuracy[last][i] for i in range(last)
-        ]
+        drops = [max(self.accuracy[t][i] for t in range(i, last)) - self.accuracy[last][i] for i in range(last)]
         return sum(drops) / len(drops) if drops else None
 
     @property

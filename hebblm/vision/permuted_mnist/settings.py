@@ -82,9 +82,7 @@ class PermutedSettings(Settings):
             grid(name, getattr(self, name), 0)
         grid("hebb_beta", self.hebb_beta, 0, checks.decay)
         if max(self.stored) > self.train_samples:
-            raise UserError(
-                f"stored = {max(self.stored)} is more than train_samples = {self.train_samples}; lower it"
-            )
+            raise UserError(f"stored = {max(self.stored)} is more than train_samples = {self.train_samples}; lower it")
         if self.curve_samples > self.test_samples:
             raise UserError(
                 f"curve_samples = {self.curve_samples} is more than test_samples = {self.test_samples}; lower it"

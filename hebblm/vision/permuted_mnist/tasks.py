@@ -74,9 +74,7 @@ class TaskStream:
         UserError: more samples asked for than there are.
     """
 
-    def __init__(
-        self, dataset: ImageDataset, settings: PermutedSettings, seed: int, device: torch.device
-    ) -> None:
+    def __init__(self, dataset: ImageDataset, settings: PermutedSettings, seed: int, device: torch.device) -> None:
         self.dataset, self.settings, self.seed, self.device = dataset, settings, seed, device
         self.drawn = draw(dataset, settings, seed)
 

@@ -22,9 +22,7 @@ class Work:
         classes: C.
     """
 
-    def __init__(
-        self, progress: Progress, task: TaskID, settings: PermutedSettings, width: int, classes: int
-    ) -> None:
+    def __init__(self, progress: Progress, task: TaskID, settings: PermutedSettings, width: int, classes: int) -> None:
         self._progress = progress
         self._task = task
         hidden, k, steps = settings.hidden, settings.k, settings.steps

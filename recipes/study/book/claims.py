@@ -128,9 +128,7 @@ def claim_tables(claims: Iterable[Claim], unit: str) -> list[Table]:
     tables = []
     for outcome in get_args(Outcome):
         rows = tuple(
-            (c.text, c.run, c.paper, c.here, _ends(c.interval), c.reason or None)
-            for c in known
-            if c.outcome == outcome
+            (c.text, c.run, c.paper, c.here, _ends(c.interval), c.reason or None) for c in known if c.outcome == outcome
         )
         note = f"{len(rows)} of {len(known)} comparisons. Margin: {unit}; below 0 the order is the reverse."
         if rows:
@@ -223,13 +221,8 @@ def _best(
     """Yield that Mixture+Hebb is the best of the paper's methods; its margin is that over the best other one."""
     if BEST not in theirs or not theirs.keys() <= ours.keys():
         return
-    rivals = [
-        min((method for method in theirs if method != BEST), key=losses.__getitem__)
-        for losses in (theirs, ours)
-    ]
-    margins = [
-        _margin(losses[rival], losses[BEST]) for losses, rival in zip((theirs, ours), rivals, strict=True)
-    ]
+    rivals = [min((method for method in theirs if method != BEST), key=losses.__getitem__) for losses in (theirs, ours)]
+    margins = [_margin(losses[rival], losses[BEST]) for losses, rival in zip((theirs, ours), rivals, strict=True)]
     text = f"{name_of(BEST)} best of the paper's methods, {where}"
     yield Claim(text, run, margins[0], margins[1], interval(BEST, rivals[1]), BEST, rivals[1], part)
 
@@ -240,12 +233,9 @@ def _where_hebb_gains(name: str, result: Result, printed: paper.Published) -> It
     if printed.frequency:
         pairs = (printed.frequency["mbpa"], printed.frequency["hebb"]), (_buckets(mbpa), _buckets(hebb))
         if all({RARE, FREQUENT} <= losses.keys() for pair in pairs for losses in pair):
-            text = (
-                f"Hebb gains more on MbPA on rare words ({RARE}) than on frequent ones ({FREQUENT}), {label}"
-            )
+            text = f"Hebb gains more on MbPA on rare words ({RARE}) than on frequent ones ({FREQUENT}), {label}"
             theirs, ours = (
-                math.log(low[RARE] / high[RARE]) - math.log(low[FREQUENT] / high[FREQUENT])
-                for low, high in pairs
+                math.log(low[RARE] / high[RARE]) - math.log(low[FREQUENT] / high[FREQUENT]) for low, high in pairs
             )
             interval = _difference(result, RARE, FREQUENT)
             yield Claim(text, name, theirs, ours, interval, "hebb", "mbpa", "where")

@@ -43,9 +43,7 @@ def _claims(sources: Sources) -> list[Section]:
     """Return the chapter that holds the runs against what the paper claims."""
     runs = sources.language
     counting = counted_runs(runs)
-    language = [
-        replace(claim, reason=likely_reason(claim, runs[claim.run])) for claim in language_claims(counting)
-    ]
+    language = [replace(claim, reason=likely_reason(claim, runs[claim.run])) for claim in language_claims(counting)]
     kinds = (
         (language, "language models, nats per token"),
         (image_claims(sources.images), "images, percentage points"),
@@ -74,8 +72,7 @@ def _origins(sources: Sources) -> Section:
         for place, origin in sources.origins.items()
     )
     lines = tuple(
-        f"{place} is left out: the book does not know its schema {schema}."
-        for place, schema in sources.unknown.items()
+        f"{place} is left out: the book does not know its schema {schema}." for place, schema in sources.unknown.items()
     )
     table = Table("files", "Files", columns, rows)
     return Section("Where the numbers come from", lines, (table,) if rows else ())

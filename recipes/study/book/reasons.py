@@ -66,9 +66,7 @@ def _does_not_recombine(claim: Claim, result: Result) -> str | None:
         total = recombine(
             [FrequencyBucket.from_nll(b.bucket, b.tokens, math.log(theirs[b.bucket])) for b in item.frequency]
         )
-        if total is None or (
-            claim.part == "all" and abs(total - math.log(theirs[ALL])) <= (claim.paper or 0.0)
-        ):
+        if total is None or (claim.part == "all" and abs(total - math.log(theirs[ALL])) <= (claim.paper or 0.0)):
             continue
         if abs(total - math.log(theirs[ALL])) > math.log1p(1e-3):
             return (

@@ -54,11 +54,7 @@ def write_book(title: str, sections: Sequence[Section], directory: Path) -> list
     Raises:
         UserError: a place that cannot be written to.
     """
-    drawn = {
-        picture.name: plots.render(picture.figure, "png")
-        for section in sections
-        for picture in section.pictures
-    }
+    drawn = {picture.name: plots.render(picture.figure, "png") for section in sections for picture in section.pictures}
     written = []
     for name, data in drawn.items():
         written.append(write_bytes(directory / _FIGURES / f"{name}.png", data))
@@ -88,8 +84,7 @@ def markdown(title: str, sections: Sequence[Section]) -> str:
         parts += [f"{markdown_escape(line)}\n" for line in section.lines]
         parts += [to_markdown(table, level=4) for table in section.tables]
         parts += [
-            f"![{markdown_escape(picture.caption)}]({_FIGURES}/{picture.name}.png)\n"
-            for picture in section.pictures
+            f"![{markdown_escape(picture.caption)}]({_FIGURES}/{picture.name}.png)\n" for picture in section.pictures
         ]
     return "\n".join(parts)
 

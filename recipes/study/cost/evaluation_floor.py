@@ -47,21 +47,15 @@ def evaluation_floor(bench: Harness, parts: Mapping[str, float], *, batch: int, 
     return Floor(
         {
             # A token goes through the recurrent matrices, which are the same ones for the next token.
-            "base": Phase(
-                reading + distribution, measure_rates(head.weight, shapes, streamed=reading.streamed)
-            ),
+            "base": Phase(reading + distribution, measure_rates(head.weight, shapes, streamed=reading.streamed)),
             "retrieval": retrieval,
-            "methods": Phase(
-                methods, measure_rates(head.weight, adapting, streamed=batch * methods.streamed)
-            ),
+            "methods": Phase(methods, measure_rates(head.weight, adapting, streamed=batch * methods.streamed)),
         },
         parts,
     )
 
 
-def methods_work(
-    names: Iterable[str], *, dim: int, classes: int, k: int, steps: int, batch: int, window: int
-) -> Work:
+def methods_work(names: Iterable[str], *, dim: int, classes: int, k: int, steps: int, batch: int, window: int) -> Work:
     """Count what methods do to the base's distribution and the neighbours, each shared part once.
 
     Args:

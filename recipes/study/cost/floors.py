@@ -126,9 +126,7 @@ def _adapted(row: Row) -> list[Line]:
 def _network(row: Row) -> list[Line]:
     """Return MbPA over a network."""
     case = row.case
-    what = (
-        f"MbPA over {case['pixels']}-{case['hidden']}-{case['classes']}, K = {case['k']}, S = {case['steps']}"
-    )
+    what = f"MbPA over {case['pixels']}-{case['hidden']}-{case['classes']}, K = {case['k']}, S = {case['steps']}"
     return [Line(what, floors_of(row)["dual"], row.milliseconds("dual"), row.milliseconds("naive") / NETWORK)]
 
 

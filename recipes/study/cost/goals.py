@@ -96,11 +96,7 @@ def goals() -> tuple[Goal, ...]:
 
 def _named(rows: Sequence[Row], name: str, **case: object) -> list[Row]:
     """Return the rows of a name whose case has these values."""
-    return [
-        row
-        for row in rows
-        if row.name == name and all(row.case.get(key) == value for key, value in case.items())
-    ]
+    return [row for row in rows if row.name == name and all(row.case.get(key) == value for key, value in case.items())]
 
 
 def _is_real(row: Row) -> bool:
@@ -111,8 +107,7 @@ def _is_real(row: Row) -> bool:
 def _spread(value: Spread, unit: str = "x") -> str:
     """Return median and extremes."""
     median, low, high = (
-        f"{number:,.0f}" if number >= 1000 else f"{number:.3g}"
-        for number in (value.median, value.low, value.high)
+        f"{number:,.0f}" if number >= 1000 else f"{number:.3g}" for number in (value.median, value.low, value.high)
     )
     return f"{median}{unit} ({low} to {high})"
 
@@ -120,11 +115,7 @@ def _spread(value: Spread, unit: str = "x") -> str:
 def _above_floor(row: Row, name: str, cost: float) -> str:
     """Return a floor and how many times it ``cost`` (milliseconds a token) is; nothing where no floor was counted."""
     floor = floors_of(row).get(name)
-    return (
-        ""
-        if floor is None
-        else f", {cost / floor.milliseconds:.3g} times the floor of {floor.milliseconds:.2g}"
-    )
+    return "" if floor is None else f", {cost / floor.milliseconds:.3g} times the floor of {floor.milliseconds:.2g}"
 
 
 def _adaptation(rows: Sequence[Row], *, classes: int, steps: int, wanted: float) -> Finding | None:
@@ -264,9 +255,7 @@ def _flat(rows: Sequence[Row]) -> Finding | None:
         return None
     row = found[-1]
     growth = row.values["last_over_first"]
-    return Finding(
-        f"{growth:.3g}x from the first to the last part of {row.case['tokens']:,} tokens", growth <= FLAT
-    )
+    return Finding(f"{growth:.3g}x from the first to the last part of {row.case['tokens']:,} tokens", growth <= FLAT)
 
 
 def _growth(rows: Sequence[Row], timing: str) -> Finding | None:

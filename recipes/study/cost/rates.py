@@ -99,8 +99,6 @@ def measure_rates(table: Tensor, products: Sequence[tuple[int, int, int]], *, st
     timings = interleave(turns, MINIMUM_REPEATS, lambda: None)
 
     def best(kind: str) -> float:
-        return max(
-            1000 / timing.milliseconds().median for name, timing in timings.items() if name.startswith(kind)
-        )
+        return max(1000 / timing.milliseconds().median for name, timing in timings.items() if name.startswith(kind))
 
     return Rates(*(best(kind) for kind in ("streamed", "gathered", "operations", "exponentials")))

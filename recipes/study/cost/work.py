@@ -13,9 +13,7 @@ from dataclasses import dataclass, fields
 FLOAT = 4  # bytes
 LABEL = 8
 BYTES_A_FLOAT = 4  # a vector register compares so many byte-wide codes where it multiplies one float
-ACTIVE = (
-    255  # classes followed by the fast form where the records were made; today a query has its own number
-)
+ACTIVE = 255  # classes followed by the fast form where the records were made; today a query has its own number
 CENTRES = 16  # of each part of a key, with four bits a code
 GATES = 5  # exponentials of an LSTM unit: three sigmoids and two hyperbolic tangents
 
@@ -55,9 +53,7 @@ def base_work(*, dim: int, classes: int, batch: int) -> Work:
         batch: queries that share one reading of the head.
     """
     head = classes * (dim + 1) * FLOAT / batch
-    return Work(
-        streamed=head + classes * FLOAT, operations=2 * classes * (dim + 1), exponentials=float(classes)
-    )
+    return Work(streamed=head + classes * FLOAT, operations=2 * classes * (dim + 1), exponentials=float(classes))
 
 
 def descent_work(*, dim: int, classes: int, k: int, steps: int, active: int, rank: int) -> Work:
@@ -219,8 +215,6 @@ def network_work(*, pixels: int, hidden: int, classes: int, k: int, steps: int) 
     """
     return Work(
         streamed=float(FLOAT * ((k + 1) * (pixels + hidden) + classes * hidden)),
-        operations=float(
-            2 * k * (k + 1) * pixels + steps * (6 * k * hidden * classes + 2 * k * (k + 1) * hidden)
-        ),
+        operations=float(2 * k * (k + 1) * pixels + steps * (6 * k * hidden * classes + 2 * k * (k + 1) * hidden)),
         exponentials=float(steps * k * classes),
     )

@@ -35,8 +35,7 @@ def within(*, tokens: int = 82_430, **losses: float) -> Result:
     """Return a result within Penn Treebank that says it scored ``tokens``, some of its losses replaced."""
     result = sample_result(400, source="ptb", target="ptb")
     methods = {
-        name: replace(item, nll=losses.get(name.replace("+", "_"), item.nll))
-        for name, item in result.methods.items()
+        name: replace(item, nll=losses.get(name.replace("+", "_"), item.nll)) for name, item in result.methods.items()
     }
     model = {
         "embedding_dim": 200, "hidden_dim": 600, "layers": 2, "vocabulary_size": 10_000, "epochs": 16,

@@ -84,10 +84,7 @@ def test_markdown_and_latex_hold_what_the_files_say(book: Path) -> None:
         assert f"\n## {heading}\n" in text
         assert rf"\section{{{heading}}}" in tex
     assert "### ptb test: intra-ptb\n" in text
-    assert (
-        text.count("Base model of ptb, lower: perplexity 85.70 on its validation text, the paper's 60.88.")
-        == 1
-    )
+    assert text.count("Base model of ptb, lower: perplexity 85.70 on its validation text, the paper's 60.88.") == 1
     assert "| intra-ptb | ptb test | small, 16 epochs | 4,576,400 | 85.70 | 82,430 | 1 |" in text
     assert "| mbpa.lr | 5 | 0.1 |" in text
     assert "Points tried: Mixture 2." in text
@@ -133,9 +130,7 @@ def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
         assert path.read_bytes() == (tmp_path / "second" / path.relative_to(tmp_path / "first")).read_bytes()
 
 
-def test_pictures_of_results_that_are_gone_go_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pictures_of_results_that_are_gone_go_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plots, "render", blank)
     results, book = tmp_path / "results", tmp_path / "book"
     for name in ("kept", "renamed"):

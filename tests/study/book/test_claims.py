@@ -112,16 +112,12 @@ def test_across_domains_new_words_are_claims_of_their_own() -> None:
 def test_runs_that_the_paper_has_not_are_left_out() -> None:
     assert language_claims({"part": within(tokens=8_000)}) == []
     assert language_claims({"part": within(tokens=8_300)}) != []
-    assert (
-        language_claims({"own": replace(within(), scenario=replace(within().scenario, source="novel"))}) == []
-    )
+    assert language_claims({"own": replace(within(), scenario=replace(within().scenario, source="novel"))}) == []
 
 
 def test_a_pair_that_a_side_lacks_is_no_claim() -> None:
     pairs = [("a", "b"), ("a", "c"), ("b", "c")]
-    claims = list(
-        pair_claims("here", "run", {"a": 1.0, "b": 2.0, "c": 1.0}, {"a": 3.0, "b": 1.0}, pairs, str.upper)
-    )
+    claims = list(pair_claims("here", "run", {"a": 1.0, "b": 2.0, "c": 1.0}, {"a": 3.0, "b": 1.0}, pairs, str.upper))
     assert claims == [Claim("A better than B, here", "run", 1.0, -2.0, None, "a", "b")]
 
 
@@ -162,9 +158,7 @@ def test_paired_seeds_decide_on_images() -> None:
             seeds = [dict.fromkeys(("new", "old", "overall"), share) for share in shares]
             document["methods"][method]["conditions"]["50"]["seeds"] = seeds
         (claim,) = (c for c in image_claims({"run": document}) if c.text == text)
-        half = (
-            100 * 4.302653 * float(np.std(gaps, ddof=1)) / 3**0.5
-        )  # Student's t with two degrees of freedom
+        half = 100 * 4.302653 * float(np.std(gaps, ddof=1)) / 3**0.5  # Student's t with two degrees of freedom
         assert claim.interval == pytest.approx((-1 - half, -1 + half))
         assert (claim.outcome, claim.reason) == (outcome, "scale small, network resnet50-w16")
     (claim,) = (c for c in image_claims({"run": {**document, "scale": "paper"}}) if c.text == text)
@@ -172,9 +166,7 @@ def test_paired_seeds_decide_on_images() -> None:
 
 
 def test_images_are_compared_by_right_answers() -> None:
-    claims = {
-        c.text: c for c in image_claims({"run": online(parametric=0.5, mixture=0.52, mbpa=0.55, hebb=0.54)})
-    }
+    claims = {c.text: c for c in image_claims({"run": online(parametric=0.5, mixture=0.52, mbpa=0.55, hebb=0.54)})}
     hebb = claims["Hebb better than MbPA, online, new classes"]
     assert hebb.paper == pytest.approx(41.46 - 38.56)
     assert hebb.here == pytest.approx(-1.0)

@@ -42,9 +42,7 @@ def test_where_nothing_is_known_it_is_said() -> None:
 
 
 def test_the_papers_own_numbers_contradict_each_other() -> None:
-    counts = buckets(
-        {"<50": (10_000, 8.0), "50-100": (6_000, 6.0), "100-500": (16_000, 5.0), ">500": (50_430, 3.0)}
-    )
+    counts = buckets({"<50": (10_000, 8.0), "50-100": (6_000, 6.0), "100-500": (16_000, 5.0), ">500": (50_430, 3.0)})
     result = changed(plain(), "hebb", frequency=counts)
     printed = (2840.84, 655.86, 177.61, 13.13)
     total = math.exp(sum(b.tokens * math.log(p) for b, p in zip(counts, printed, strict=True)) / 82_430)
@@ -53,9 +51,7 @@ def test_the_papers_own_numbers_contradict_each_other() -> None:
 
 
 def test_many_queries_diverged() -> None:
-    assert "16.8 % of the queries diverged" in likely_reason(
-        HEBB, changed(plain(), "mbpa", stabilized_queries=13_848)
-    )
+    assert "16.8 % of the queries diverged" in likely_reason(HEBB, changed(plain(), "mbpa", stabilized_queries=13_848))
     assert likely_reason(HEBB, changed(plain(), "mbpa", stabilized_queries=400)) == UNEXPLAINED
 
 
@@ -81,9 +77,7 @@ def test_rare_words_that_the_base_knows_less_well() -> None:
     counts = buckets({"<50": (10_000, math.log(9_000)), ">500": (72_430, 3.0)})
     where = replace(HEBB, part="where")
     result = changed(plain(), "mbpa", frequency=counts)
-    assert "MbPA's perplexity at a training count <50 is 9,000.0, the paper's 3,061.8" in likely_reason(
-        where, result
-    )
+    assert "MbPA's perplexity at a training count <50 is 9,000.0, the paper's 3,061.8" in likely_reason(where, result)
 
 
 @pytest.mark.parametrize(

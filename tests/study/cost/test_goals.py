@@ -48,9 +48,7 @@ def test_goals_say_how_far_above_its_floor_a_cost_is() -> None:
     floors = {name: Floor({"all": Phase(Work(operations=1e6), RATES)}) for name in ("fast_mbpa", "hebbian")}
     older = adapt_row(10_000, 1, naive=20.0, fast=0.4)
     row = FlooredRow.of(older, floors)  # a floor of 0.1 ms
-    assert finding(row, goal="MbPA and Hebb, V = 10,000, S = 1").endswith(
-        "; 0.4 ms a token, 4 times the floor of 0.1"
-    )
+    assert finding(row, goal="MbPA and Hebb, V = 10,000, S = 1").endswith("; 0.4 ms a token, 4 times the floor of 0.1")
     assert finding(row, goal="Hebb on top").endswith("; 0.0015 ms a token, 0.015 times the floor of 0.1")
     older = dataclasses.replace(older, timings={**older.timings, "products": timing(0.12)})
     assert finding(older, goal="MbPA and Hebb, V = 10,000, S = 1").endswith("that cannot be spared 0.12")
@@ -127,17 +125,13 @@ def test_growth_is_the_slope_over_sizes() -> None:
 def test_growth_compares_memories_of_one_vocabulary() -> None:
     rows = [evaluation_row(10_000, times=1.0), evaluation_row(20_000, times=1.1)]
     other = evaluation_row(1_000_000, times=1000.0, classes=33_278)
-    found = [
-        line for line in goal_table([result(*rows, other)]).rows if "evaluation sub-linear" in str(line[0])
-    ]
+    found = [line for line in goal_table([result(*rows, other)]).rows if "evaluation sub-linear" in str(line[0])]
     assert found[0][1:] == ("entries^0.14 from 10,000 to 20,000", "yes")
 
 
 def currency_row(times: float, difference: float) -> Row:
     values = {"times": times, "times_min": times, "times_max": times}
-    return Row(
-        "currency", {}, values={**values, "difference_mean": difference, "difference_max": 2 * difference}
-    )
+    return Row("currency", {}, values={**values, "difference_mean": difference, "difference_max": 2 * difference})
 
 
 @pytest.mark.parametrize(
@@ -160,9 +154,7 @@ def test_the_other_goals(row: Row, met: str) -> None:
     assert list(verdicts(row).values()) == [met]
 
 
-@pytest.mark.parametrize(
-    ("cost", "difference", "met"), [(0.005, 1e-7, "yes"), (0.1, 1e-7, "no"), (0.005, 1e-4, "no")]
-)
+@pytest.mark.parametrize(("cost", "difference", "met"), [(0.005, 1e-7, "yes"), (0.1, 1e-7, "no"), (0.005, 1e-4, "no")])
 def test_the_cache_needs_speed_and_the_same_numbers(cost: float, difference: float, met: str) -> None:
     timings = {"classic": timing(1.2), "cache": timing(cost)}
     row = Row(

@@ -85,9 +85,7 @@ def test_reading_streams_the_recurrent_matrices_for_every_token() -> None:
 
 
 def test_cache_and_network() -> None:
-    assert cache_work(window=20, dim=3, batch=10) == Work(
-        20 * 3 * 4 / 10, operations=2 * 20 * 3, exponentials=20
-    )
+    assert cache_work(window=20, dim=3, batch=10) == Work(20 * 3 * 4 / 10, operations=2 * 20 * 3, exponentials=20)
     one = network_work(pixels=7, hidden=5, classes=2, k=3, steps=1)
     assert one.operations == 2 * 3 * 4 * 7 + 6 * 3 * 5 * 2 + 2 * 3 * 4 * 5
     assert one.streamed == (4 * 12 + 2 * 5) * 4

@@ -37,9 +37,7 @@ def test_mbpa_is_descent_on_weights_behind_the_cap(bias: bool, method: str) -> N
         for _ in range(3):
             logits = head.logits(near.keys[query]) + near.keys[query] @ change.t() + shift * bias
             losses = nn.cross_entropy(logits, near.values[query], reduction="none")
-            gradients = torch.autograd.grad(
-                (closeness[query] * losses).mean(), (change, shift), allow_unused=True
-            )
+            gradients = torch.autograd.grad((closeness[query] * losses).mean(), (change, shift), allow_unused=True)
             with torch.no_grad():
                 change -= 0.5 * gradients[0]
                 if gradients[1] is not None:

@@ -69,9 +69,7 @@ def test_group_logsumexp_takes_each_label_together(rows: list[list[int]], seed: 
 def test_weights_equal_exact_arithmetic(n: int, thousandths: int) -> None:
     beta = Fraction(thousandths, 1000)
     expected = float((1 - beta) / (1 - beta**n))
-    assert functional.hebb_weights(torch.tensor([n]), thousandths / 1000).item() == pytest.approx(
-        expected, rel=1e-12
-    )
+    assert functional.hebb_weights(torch.tensor([n]), thousandths / 1000).item() == pytest.approx(expected, rel=1e-12)
 
 
 def test_weights_at_the_ends() -> None:
@@ -130,18 +128,14 @@ def test_a_class_never_counted_gets_no_bump() -> None:
     hidden, neighbors, head = one_query()
     counts = torch.tensor([1, 0, 1, 0, 1])
     adapted = functional.mbpa_logits(hidden, neighbors, head, lr=0.01, steps=2, eps=1.0)
-    assert torch.equal(
-        functional.hebb_logits(hidden, neighbors, head, **{**OPTIONS, "counts": counts}), adapted
-    )
+    assert torch.equal(functional.hebb_logits(hidden, neighbors, head, **{**OPTIONS, "counts": counts}), adapted)
 
 
 def test_no_new_class_among_the_neighbors_is_mbpa() -> None:
     hidden, neighbors, head = one_query()
     none = torch.zeros(5, dtype=torch.bool)
     adapted = functional.mbpa_logits(hidden, neighbors, head, lr=0.01, steps=2, eps=1.0)
-    assert torch.equal(
-        functional.hebb_logits(hidden, neighbors, head, hebbian_classes=none, **OPTIONS), adapted
-    )
+    assert torch.equal(functional.hebb_logits(hidden, neighbors, head, hebbian_classes=none, **OPTIONS), adapted)
 
 
 def test_closeness_normalisation_reaches_both_terms() -> None:
@@ -149,9 +143,7 @@ def test_closeness_normalisation_reaches_both_terms() -> None:
     raw = functional.hebb_logits(hidden, neighbors, head, rate="absolute", **OPTIONS)
     total = 1 + 1 / 2 + 1 / 5
     scaled = {**OPTIONS, "lr": 0.01 * total, "eta": 0.5 * total}
-    actual = functional.hebb_logits(
-        hidden, neighbors, head, closeness_normalization="sum", rate="absolute", **scaled
-    )
+    actual = functional.hebb_logits(hidden, neighbors, head, closeness_normalization="sum", rate="absolute", **scaled)
     torch.testing.assert_close(actual, raw)
 
 

@@ -87,9 +87,7 @@ def test_shares_out_of_range_are_named() -> None:
         interpolated_losses(scores[:, 0], scores[:, 0], -1)
 
 
-@pytest.mark.parametrize(
-    "make", [lambda: FlatMemory(toy.DIM), lambda: RingMemory(toy.DIM, 9)], ids=["flat", "ring"]
-)
+@pytest.mark.parametrize("make", [lambda: FlatMemory(toy.DIM), lambda: RingMemory(toy.DIM, 9)], ids=["flat", "ring"])
 @pytest.mark.parametrize("every", [1, 4, 100])
 def test_every_rule_scores_what_its_distribution_says(make, every: int) -> None:  # type: ignore[no-untyped-def]
     memory: AnyMemory = make()

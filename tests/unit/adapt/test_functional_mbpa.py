@@ -30,9 +30,7 @@ def problem(
     return hidden, Neighbors(keys, values, distances, mask, head.logits(keys).logsumexp(2)), head
 
 
-def neighbor_loss(
-    hidden: torch.Tensor, neighbors: Neighbors, head: OutputHead, **options: object
-) -> torch.Tensor:
+def neighbor_loss(hidden: torch.Tensor, neighbors: Neighbors, head: OutputHead, **options: object) -> torch.Tensor:
     """Return the neighbours' weighted loss of each query under its adapted head.
 
     A key asked in place of the query meets the same adapted head, because distances and labels are given.
@@ -127,9 +125,7 @@ def test_a_relative_rate_above_that_says_where_the_loss_rose() -> None:
 def test_a_relative_rate_has_no_unit(method: str, stored: bool) -> None:
     hidden, neighbors, head = problem(1, k=12, v=WIDE[stored])
     head = OutputHead(head.weight, None)
-    neighbors = replace(
-        neighbors, log_normalizers=head.logits(neighbors.keys).logsumexp(2) if stored else None
-    )
+    neighbors = replace(neighbors, log_normalizers=head.logits(neighbors.keys).logsumexp(2) if stored else None)
     options = {"lr": 8.0, "steps": 5, "eps": 3e-3, "rate": "relative", "scale": "relative", "method": method}
     base = head.logits(hidden)
     expected = functional.mbpa_delta(hidden, neighbors, head, base, **options).delta
@@ -286,20 +282,14 @@ def test_normalised_closeness_is_a_rate_of_its_own(normalization: str) -> None:
     raw = functional.closeness(neighbors.distances, neighbors.mask, eps=1e-3)
     scale = float(raw.sum() if normalization == "sum" else raw.max())
     options = {"steps": 3, "eps": 1e-3, "rate": "absolute"}
-    scaled = functional.mbpa_logits(
-        hidden, neighbors, head, lr=0.2, closeness_normalization=normalization, **options
-    )
-    torch.testing.assert_close(
-        scaled, functional.mbpa_logits(hidden, neighbors, head, lr=0.2 / scale, **options)
-    )
+    scaled = functional.mbpa_logits(hidden, neighbors, head, lr=0.2, closeness_normalization=normalization, **options)
+    torch.testing.assert_close(scaled, functional.mbpa_logits(hidden, neighbors, head, lr=0.2 / scale, **options))
 
 
 def test_closeness_of_duplicates_and_masked_entries() -> None:
     distances = torch.tensor([[0.0, 3.0, torch.inf], [torch.inf, torch.inf, torch.inf]])
     mask = torch.tensor([[True, True, False], [False, False, False]])
-    assert torch.equal(
-        functional.closeness(distances, mask, eps=0.5), torch.tensor([[2.0, 1 / 3.5, 0], [0, 0, 0]])
-    )
+    assert torch.equal(functional.closeness(distances, mask, eps=0.5), torch.tensor([[2.0, 1 / 3.5, 0], [0, 0, 0]]))
     summed = functional.closeness(distances, mask, eps=0.5, normalization="sum")
     torch.testing.assert_close(summed.sum(1), torch.tensor([1.0, 0.0]))
     assert functional.closeness(distances, mask, eps=0.5, normalization="max")[0, 0] == 1
@@ -329,9 +319,7 @@ def test_bad_values_are_named(options: dict[str, object], words: str) -> None:
 
 def test_no_neighbors_asked_for() -> None:
     hidden, neighbors, head = problem()
-    none = Neighbors(
-        *(t[:, :0] for t in (neighbors.keys, neighbors.values, neighbors.distances, neighbors.mask))
-    )
+    none = Neighbors(*(t[:, :0] for t in (neighbors.keys, neighbors.values, neighbors.distances, neighbors.mask)))
     with pytest.raises(UserError, match="K = 0"):
         functional.mbpa_logits(hidden, none, head, **VALID)
     with pytest.raises(UserError, match="K = 0"):

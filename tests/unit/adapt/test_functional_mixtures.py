@@ -52,9 +52,7 @@ def test_knn_and_cache_sum_to_one(seed: int, weight: float, temperature: float) 
 def test_share_zero_and_empty_memory_are_the_base_bit_for_bit(form: str) -> None:
     hidden, neighbors, head = problem()
     base = head.logits(hidden).log_softmax(1)
-    assert torch.equal(
-        functional.mixture_log_probs(hidden, neighbors, head, theta=0.4, gamma=0.0, form=form), base
-    )
+    assert torch.equal(functional.mixture_log_probs(hidden, neighbors, head, theta=0.4, gamma=0.0, form=form), base)
     mixed = functional.mixture_log_probs(hidden, neighbors, head, theta=0.4, gamma=0.5, form=form)
     assert torch.equal(mixed[2], base[2])
     assert not torch.isclose(mixed[[0, 1, 3]], base[[0, 1, 3]]).all(1).any()
@@ -68,9 +66,7 @@ def test_baselines_with_share_zero_and_nothing_seen_are_the_base() -> None:
     hidden, neighbors, head = problem()
     base = head.logits(hidden).log_softmax(1)
     assert torch.equal(functional.knn_log_probs(hidden, neighbors, head, temperature=1.0, weight=0.0), base)
-    assert torch.equal(
-        functional.knn_log_probs(hidden, neighbors, head, temperature=1.0, weight=0.5)[2], base[2]
-    )
+    assert torch.equal(functional.knn_log_probs(hidden, neighbors, head, temperature=1.0, weight=0.5)[2], base[2])
     window, values = neighbors.keys[0], neighbors.values[0]
     assert torch.equal(functional.cache_log_probs(hidden, window, values, head, theta=1.0, weight=0.0), base)
     blind = torch.zeros(4, 6, dtype=torch.bool)
@@ -89,9 +85,7 @@ def test_cache_equals_mixture_where_windows_are_neighbors() -> None:
         neighbors.mask[:1].expand(4, 6),
     )
     torch.testing.assert_close(
-        functional.cache_log_probs(
-            hidden, neighbors.keys[0], neighbors.values[0], head, theta=0.3, weight=0.2
-        ),
+        functional.cache_log_probs(hidden, neighbors.keys[0], neighbors.values[0], head, theta=0.3, weight=0.2),
         functional.mixture_log_probs(hidden, window, head, theta=0.3, gamma=0.2),
     )
 
@@ -149,9 +143,7 @@ def test_bad_values_are_named() -> None:
     with pytest.raises(UserError, match=r"theta = -1.0"):
         functional.mixture_log_probs(hidden, neighbors, head, theta=-1.0, gamma=0.1)
     with pytest.raises(UserError, match=r"theta = -1.0"):
-        functional.cache_log_probs(
-            hidden, neighbors.keys[0], neighbors.values[0], head, theta=-1.0, weight=0.1
-        )
+        functional.cache_log_probs(hidden, neighbors.keys[0], neighbors.values[0], head, theta=-1.0, weight=0.1)
     with pytest.raises(UserError, match=r"temperature = 0.0"):
         functional.knn_log_probs(hidden, neighbors, head, temperature=0.0, weight=0.1)
     with pytest.raises(UserError, match="form = 'cubic'"):

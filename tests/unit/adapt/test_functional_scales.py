@@ -30,22 +30,16 @@ def reals(seed: int, *shape: int) -> Tensor:
 
 
 def test_distances_by_hand() -> None:
-    distances = torch.tensor(
-        [[1.0, 2.0, 6.0], [4.0, torch.inf, torch.inf], [0.0, 0.0, torch.inf], [torch.inf] * 3]
-    )
+    distances = torch.tensor([[1.0, 2.0, 6.0], [4.0, torch.inf, torch.inf], [0.0, 0.0, torch.inf], [torch.inf] * 3])
     mask = distances < torch.inf
     expected = torch.tensor([[1 / 3, 2 / 3, 2.0], [1.0, 0, 0], [0, 0, 0], [0, 0, 0]])
     torch.testing.assert_close(F.relative_distances(distances, mask), expected)
     weights = F.closeness(distances, mask, eps=0.5, scale="relative")
-    expected = torch.tensor(
-        [[1 / (0.5 + 1 / 3), 1 / (0.5 + 2 / 3), 0.4], [1 / 1.5, 0, 0], [2, 2, 0], [0, 0, 0]]
-    )
+    expected = torch.tensor([[1 / (0.5 + 1 / 3), 1 / (0.5 + 2 / 3), 0.4], [1 / 1.5, 0, 0], [2, 2, 0], [0, 0, 0]])
     torch.testing.assert_close(weights, expected)
     largest = F.closeness(distances, mask, eps=0.5, normalization="max", scale="relative")
     torch.testing.assert_close(largest[:, 0], torch.tensor([1.0, 1.0, 1.0, 0.0]))
-    assert torch.equal(
-        F.closeness(distances, mask, eps=0.5, scale="absolute"), F.closeness(distances, mask, eps=0.5)
-    )
+    assert torch.equal(F.closeness(distances, mask, eps=0.5, scale="absolute"), F.closeness(distances, mask, eps=0.5))
     with pytest.raises(UserError, match=r"scale = 'metric'.*relative, absolute"):
         F.closeness(distances, mask, eps=0.5, scale="metric")  # type: ignore[arg-type]
 
@@ -115,14 +109,11 @@ def test_the_unit_of_the_states_changes_nothing(method: str, entries: int, unit:
     plain.learn_shares([rule])
     scaled.learn_shares([rule])
     batches = [
-        context.batch(queries(of), Block.of(targets, 2, written=True))
-        for context, of in ((plain, 1.0), (scaled, unit))
+        context.batch(queries(of), Block.of(targets, 2, written=True)) for context, of in ((plain, 1.0), (scaled, unit))
     ]
     expected, found = (rule.log_probs(batch) for batch in batches)
     torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-8)
-    torch.testing.assert_close(
-        rule.score(batches[1], targets), rule.score(batches[0], targets), rtol=1e-8, atol=1e-8
-    )
+    torch.testing.assert_close(rule.score(batches[1], targets), rule.score(batches[0], targets), rtol=1e-8, atol=1e-8)
     if entries > 1:
         assert (found - batches[1].log_probs).abs().max() > 1e-3
 

@@ -126,17 +126,10 @@ def test_n_new_is_the_new_words_where_there_are_any(classes: str, novel: bool, a
 
 def test_every_method_has_a_temperature_but_the_base_and_the_variants_of_the_paper() -> None:
     have = {field.name for field in fields(TemperedConfig)}
-    wanted = {
-        dotted(name) for name, method in METHODS.items() if method.origin != "variant" and name != "lstm"
-    }
+    wanted = {dotted(name) for name, method in METHODS.items() if method.origin != "variant" and name != "lstm"}
     assert have == wanted
     warm = TemperedConfig(mixture_hebb=1.2)
-    assert (
-        warm
-        == replace(TemperedConfig(), mixture_hebb=1.2)
-        == pickle.loads(pickle.dumps(warm))
-        != TemperedConfig()
-    )
+    assert warm == replace(TemperedConfig(), mixture_hebb=1.2) == pickle.loads(pickle.dumps(warm)) != TemperedConfig()
     assert (warm.of("mixture+hebb"), warm.of("mixture"), warm.of("lstm")) == (1.2, 1.0, 1.0)
     with pytest.raises(FrozenInstanceError):
         warm.hebb = 1.2  # type: ignore[attr-defined, misc]

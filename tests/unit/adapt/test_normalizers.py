@@ -58,9 +58,7 @@ def test_further_rows_belong_to_the_normalizer(bias: bool) -> None:
             torch.cat([known.weight, new.weight]),
             None if known.bias is None or new.bias is None else torch.cat([known.bias, new.bias]),
         )
-        torch.testing.assert_close(
-            with_rows(log_normalizers(keys, known), keys, new), log_normalizers(keys, both)
-        )
+        torch.testing.assert_close(with_rows(log_normalizers(keys, known), keys, new), log_normalizers(keys, both))
 
 
 def test_rows_that_are_equal_are_counted() -> None:
@@ -83,9 +81,7 @@ def test_zero_rows_add_exactly_their_number() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_sums_out_of_range_are_taken_again(dtype: torch.dtype) -> None:
     keys = torch.eye(4, dtype=dtype)[[0, 1, 2, 3, 0]]
-    head = OutputHead(
-        torch.tensor([[2000.0, -2000.0, 0.0, -110.0]] * 3, dtype=dtype), torch.arange(3, dtype=dtype)
-    )
+    head = OutputHead(torch.tensor([[2000.0, -2000.0, 0.0, -110.0]] * 3, dtype=dtype), torch.arange(3, dtype=dtype))
     expected = head.logits(keys).logsumexp(1)
     assert (expected.abs() > 100).sum() == 4
     torch.testing.assert_close(log_normalizers(keys, head), expected, rtol=1e-6, atol=0)

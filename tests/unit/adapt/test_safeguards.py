@@ -20,9 +20,7 @@ FAR = MbpaConfig(optimizer="sgd", lr=300.0, steps=4, pull=0.0)  # a relative rat
 
 
 def observed(fixed: bool = True, entries: int = 40) -> Context:
-    head = OutputHead(
-        toy.randn(1, CLASSES, toy.DIM, dtype=torch.float64), toy.randn(2, CLASSES, dtype=torch.float64)
-    )
+    head = OutputHead(toy.randn(1, CLASSES, toy.DIM, dtype=torch.float64), toy.randn(2, CLASSES, dtype=torch.float64))
     memory = FlatMemory(toy.DIM, dtype=torch.float64)
     counts = torch.ones(CLASSES, dtype=torch.int64)
     context = Context(head, memory, k=9, train_counts=counts, fixed=fixed)
@@ -41,9 +39,7 @@ def test_every_method_with_gradient_steps_counts_queries_that_rose_and_measures_
 ) -> None:
     monkeypatch.setattr(mbpa_module, "MEASURED", 1)  # every query
     for config, rises in ((FAR, True), (replace(FAR, lr=1.0), False)):
-        found = Safeguards.of(
-            METHODS[name].rule(replace(toy.SETTINGS, mbpa=config)), observed().batch(queries())
-        )
+        found = Safeguards.of(METHODS[name].rule(replace(toy.SETTINGS, mbpa=config)), observed().batch(queries()))
         assert found.rose.any() == rises
         assert not found.stabilized.any()
         assert len(found.errors) == 5
@@ -57,9 +53,7 @@ def test_absolute_rates_take_their_own_values_and_only_the_guarded_one_runs_agai
         mbpa_guarded=MbpaGuardedConfig(lr=1e4, steps=4),
     )
     batch = observed().batch(queries())
-    plain, guarded = (
-        Safeguards.of(METHODS[name].rule(settings), batch) for name in ("mbpa-absolute", "mbpa-guarded")
-    )
+    plain, guarded = (Safeguards.of(METHODS[name].rule(settings), batch) for name in ("mbpa-absolute", "mbpa-guarded"))
     assert guarded.rose.any()
     assert torch.equal(guarded.stabilized, guarded.rose)
     assert plain.rose.any()
@@ -109,8 +103,7 @@ def test_which_queries_are_measured_depends_on_their_place_in_the_stream_alone(
     logits = context.head.logits(hidden)
     rows = [row for row in range(12) if mbpa_module._measured(40 + row)]
     fast, exact = (
-        Mbpa(replace(config, method=method)).log_probs(context.batch(hidden))[rows]
-        for method in ("fast", "exact")
+        Mbpa(replace(config, method=method)).log_probs(context.batch(hidden))[rows] for method in ("fast", "exact")
     )
     assert not torch.equal(logits[rows].log_softmax(1), fast)
     torch.testing.assert_close(whole, (exact.exp() * (fast - exact).abs()).sum(1))

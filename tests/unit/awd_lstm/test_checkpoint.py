@@ -200,9 +200,7 @@ def test_a_file_that_does_not_fit_is_refused(tmp_path: Path, kind: str) -> None:
         load_checkpoint(tmp_path, dictionary_sha256=HASH)
 
 
-@pytest.mark.parametrize(
-    "training", [[], {"corpus": 3}, {"corpus": {"normalization": "upper"}}, {"epoch": "9"}]
-)
+@pytest.mark.parametrize("training", [[], {"corpus": 3}, {"corpus": {"normalization": "upper"}}, {"epoch": "9"}])
 def test_a_json_with_other_types_is_refused(tmp_path: Path, training: object) -> None:
     saved(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps({"format": "awd-lstm/1", "training": training}))

@@ -18,9 +18,7 @@ def built(name: str, vocabulary_size: int) -> AWDLSTM:
     ("name", "vocabulary_size", "parameters"),
     [("awd_lstm_ptb", 10_000, 24_221_600), ("awd_lstm_wt2", 33_278, 33_556_078)],
 )
-def test_published_architectures_have_the_published_size(
-    name: str, vocabulary_size: int, parameters: int
-) -> None:
+def test_published_architectures_have_the_published_size(name: str, vocabulary_size: int, parameters: int) -> None:
     model = built(name, vocabulary_size)
     assert parameter_count(model) == parameters
     # The softmax of the published model is tied, so its matrix is in no second parameter.

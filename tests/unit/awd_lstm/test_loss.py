@@ -103,9 +103,7 @@ def test_sampling_estimates_the_partition_function_without_bias() -> None:
     proposal /= proposal.sum()
     torch.manual_seed(0)
     # exp(loss) is (sum of the scores) / (score of the target), linear in the estimated sum.
-    draws = [
-        sampled_cross_entropy(*leaves, targets, proposal, 12, torch.float64).exp().item() for _ in range(3000)
-    ]
+    draws = [sampled_cross_entropy(*leaves, targets, proposal, 12, torch.float64).exp().item() for _ in range(3000)]
     estimates = torch.tensor(draws, dtype=torch.float64)
     error = estimates.std().item() / len(draws) ** 0.5
     true = plain(*leaves, targets).exp().item()

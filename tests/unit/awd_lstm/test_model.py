@@ -58,9 +58,7 @@ def redrawn_reference(model: AWDLSTM, ids: Tensor, state: State) -> tuple[Tensor
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
-def test_a_weight_dropped_layer_equals_the_plain_lstm_with_its_mask(
-    dtype: torch.dtype, tolerance: float
-) -> None:
+def test_a_weight_dropped_layer_equals_the_plain_lstm_with_its_mask(dtype: torch.dtype, tolerance: float) -> None:
     torch.manual_seed(0)
     layer = LSTMLayer(5, 8, wdrop=0.5).to(dtype).train()
     x = torch.randn(11, 3, 5, dtype=dtype)
@@ -108,9 +106,7 @@ def test_a_layer_trained_in_bfloat16_is_near_its_plain_form_and_evaluates_in_ful
 
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 999), layers=st.integers(1, 3), batch=st.integers(1, 3), steps=st.integers(1, 5))
-def test_training_equals_the_plain_model_with_the_same_masks(
-    seed: int, layers: int, batch: int, steps: int
-) -> None:
+def test_training_equals_the_plain_model_with_the_same_masks(seed: int, layers: int, batch: int, steps: int) -> None:
     model = build(layers=layers, seed=seed).train()
     ids = tokens(batch, steps, seed)
     state = tuple((torch.randn_like(h), torch.randn_like(c)) for h, c in model.initial_state(batch))

@@ -115,9 +115,7 @@ def test_without_training_or_rate_nothing_is_touched_or_drawn(p: float, training
     steps=st.integers(2, 6), batch=st.integers(1, 3), width=st.integers(1, 4), seed=st.integers(0, 99),
     strength=st.floats(0, 5),
 )  # fmt: skip
-def test_penalties_are_the_published_means(
-    steps: int, batch: int, width: int, seed: int, strength: float
-) -> None:
+def test_penalties_are_the_published_means(steps: int, batch: int, width: int, seed: int, strength: float) -> None:
     h = torch.randn(steps, batch, width, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     values = h.tolist()
     squares = [v * v for step in values for row in step for v in row]
@@ -128,9 +126,7 @@ def test_penalties_are_the_published_means(
         for d in range(width)
     ]
     assert activation_penalty(h, strength).item() == pytest.approx(strength * sum(squares) / len(squares))
-    assert temporal_activation_penalty(h, strength).item() == pytest.approx(
-        strength * sum(changes) / len(changes)
-    )
+    assert temporal_activation_penalty(h, strength).item() == pytest.approx(strength * sum(changes) / len(changes))
 
 
 def test_one_time_step_has_no_temporal_penalty() -> None:

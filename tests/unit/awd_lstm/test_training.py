@@ -210,9 +210,7 @@ def test_a_finished_run_has_nothing_left_to_do(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("recurrent", ["float32", "bfloat16"])
-def test_an_interrupt_leaves_a_run_that_goes_on(
-    tmp_path: Path, recurrent: Literal["float32", "bfloat16"]
-) -> None:
+def test_an_interrupt_leaves_a_run_that_goes_on(tmp_path: Path, recurrent: Literal["float32", "bfloat16"]) -> None:
     config = dataclasses.replace(ADAMW, recurrent=recurrent)
 
     def interrupt(event: Event) -> None:
@@ -320,9 +318,7 @@ def live_tensors() -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("config", [SGD, ADAMW], ids=["sgd", "adamw"])
-def test_fifty_steps_leave_no_tensors_behind_and_warn_of_nothing(
-    tmp_path: Path, config: TrainingConfig
-) -> None:
+def test_fifty_steps_leave_no_tensors_behind_and_warn_of_nothing(tmp_path: Path, config: TrainingConfig) -> None:
     measured: list[tuple[int, int]] = []
     config = dataclasses.replace(config, epochs=40, nonmono=100, bptt=5)
 

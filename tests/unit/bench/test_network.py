@@ -47,9 +47,7 @@ def test_both_forms_agree_and_change_something() -> None:
 def test_a_difference_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     original = network.adapt
 
-    def off(
-        problem: NetworkProblem, *, lr: float, rate: Rate, steps: int
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def off(problem: NetworkProblem, *, lr: float, rate: Rate, steps: int) -> tuple[torch.Tensor, torch.Tensor]:
         return original(problem, lr=2 * lr, rate=rate, steps=steps)
 
     monkeypatch.setattr(network, "adapt", off)

@@ -20,9 +20,7 @@ def test_turns_are_taken_in_order_after_one_round_that_does_not_count() -> None:
 
         return once
 
-    found = interleave(
-        {"slow": turn("slow", 2), "fast": turn("fast", 7)}, 5, lambda: ticks.append(len(order))
-    )
+    found = interleave({"slow": turn("slow", 2), "fast": turn("fast", 7)}, 5, lambda: ticks.append(len(order)))
     assert order == ["slow", "fast"] * 6
     assert ticks == [2, 4, 6, 8, 10, 12]
     assert found == {

@@ -116,9 +116,7 @@ def test_a_file_with_a_mistyped_choice_is_put_right(tmp_path: Path) -> None:
         parsed("--corpus", "x", "--config", str(path))
 
 
-@pytest.mark.parametrize(
-    "text", ['{"corpus": "x", "unheard_of": 1}', '{"corpus": "x", "rate": "fast"}', "{", "[1]"]
-)
+@pytest.mark.parametrize("text", ['{"corpus": "x", "unheard_of": 1}', '{"corpus": "x", "rate": "fast"}', "{", "[1]"])
 def test_a_file_with_unknown_or_broken_content_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "config.json"
     path.write_text(text)

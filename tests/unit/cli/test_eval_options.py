@@ -51,9 +51,7 @@ def test_contradictions_and_bad_values_are_refused(
     assert len(error.strip().splitlines()) == 1
 
 
-def test_the_help_names_every_method(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_help_names_every_method(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("COLUMNS", "2000")
     with pytest.raises(SystemExit):
         main(["--help"])

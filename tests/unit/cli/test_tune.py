@@ -12,9 +12,7 @@ from hebblm.tuning.search import Search
 
 
 def test_methods_are_called_by_their_labels() -> None:
-    found = Search(
-        Hyperparameters(), Grid(), set(), {}, {"lstm": Best(loss=5.0), "mixture+hebb": Best(loss=4.0)}
-    )
+    found = Search(Hyperparameters(), Grid(), set(), {}, {"lstm": Best(loss=5.0), "mixture+hebb": Best(loss=4.0)})
     stream = io.StringIO()
     Console(file=stream, width=100).print(_table(found))
     assert "Base " in stream.getvalue()

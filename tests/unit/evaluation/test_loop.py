@@ -60,9 +60,7 @@ def test_equals_the_plainest_loop(every: int) -> None:
     new = torch.arange(toy.WORDS) >= toy.SOURCE
     expected: dict[str, list[float]] = {name: [] for name in rules}
     for start in range(0, len(stream), every):
-        inputs, targets = (
-            torch.from_numpy(x[start : start + every]) for x in (stream.inputs, stream.targets)
-        )
+        inputs, targets = (torch.from_numpy(x[start : start + every]) for x in (stream.inputs, stream.targets))
         with torch.no_grad():
             out = model(inputs[None], state)
         state, hidden = out.state, out.hidden[0]
@@ -71,9 +69,7 @@ def test_equals_the_plainest_loop(every: int) -> None:
         logits = {"lstm": base_logits, "mixture": base_logits, "hebb": base_logits}
         if len(keys):
             near = nearest(keys, values, hidden, context.k)
-            logits["mixture"] = F.mixture_log_probs(
-                hidden, near, head, theta=0.8, gamma=0.25, scale="relative"
-            )
+            logits["mixture"] = F.mixture_log_probs(hidden, near, head, theta=0.8, gamma=0.25, scale="relative")
             logits["hebb"] = F.hebb_logits(
                 hidden, near, head, lr=0.3, steps=3, eta=0.4, beta=0.6, eps=3e-3, hebbian_classes=new, scale="relative",
                 rate="relative", counts=counts + torch.bincount(values, minlength=toy.WORDS),
@@ -113,9 +109,7 @@ def test_a_moving_base_is_plain_gradient_descent_after_scoring() -> None:
     np.testing.assert_allclose(found.nll["lstm"], expected, rtol=1e-6)
     for name, parameter in base.model.named_parameters():
         assert torch.allclose(parameter, model.get_parameter(name), atol=1e-12), name
-    assert torch.equal(context.head.weight, base.model.embedding), (
-        "methods must adapt the base as it has become"
-    )
+    assert torch.equal(context.head.weight, base.model.embedding), "methods must adapt the base as it has become"
     assert torch.equal(trained.embedding, toy.tiny_model().double().embedding), "the trained model must stay"
 
 
@@ -198,9 +192,7 @@ def test_queries_whose_loss_rises_are_counted_and_finite() -> None:
         scores = evaluate(base, context, rules, stream, UnionVocabulary(), update_every=20)
         assert all(np.isfinite(losses).all() for losses in scores.nll.values())
         quiet = {"lstm", "cache", "knn", "mixture", "mixture-gated", "mixture+cache", "hebb-v1"}
-        assert {name for name in STATIC_METHODS if scores.rose[name] == 0} == (
-            quiet if lr > 1 else set(STATIC_METHODS)
-        )
+        assert {name for name in STATIC_METHODS if scores.rose[name] == 0} == (quiet if lr > 1 else set(STATIC_METHODS))
         again = {name for name in STATIC_METHODS if scores.stabilized[name]}
         assert again == ({"mbpa-guarded"} if lr > 1 else set())
         assert scores.stabilized["mbpa-guarded"] == scores.rose["mbpa-guarded"]
@@ -213,8 +205,6 @@ def test_alone_and_shared_agree_on_the_base() -> None:
     alone = toy.alone(toy.base_of(toy.tiny_model(), lr=0.2), stream, UnionVocabulary(), segment=30)
     base = toy.base_of(toy.tiny_model(), lr=0.2)
     context = toy.context_of(base, FlatMemory(toy.DIM), stream)
-    shared = evaluate(
-        base, context, {"lstm": METHODS["lstm"].rule(EXACT)}, stream, UnionVocabulary(), update_every=30
-    )
+    shared = evaluate(base, context, {"lstm": METHODS["lstm"].rule(EXACT)}, stream, UnionVocabulary(), update_every=30)
     np.testing.assert_allclose(alone, shared.nll["lstm"], atol=1e-6)
     assert len(np.unique(alone)) > 50

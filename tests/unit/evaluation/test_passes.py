@@ -33,9 +33,7 @@ def test_the_methods_over_dynamic_evaluation_equal_the_plainest_loop(tmp_path: P
     keys, values = torch.zeros(0, toy.DIM, dtype=torch.float64), torch.zeros(0, dtype=torch.int64)
     expected: dict[str, list[float]] = {name: [] for name in rules}
     for start in range(0, len(stream), SEGMENT):
-        inputs, targets = (
-            torch.from_numpy(x[start : start + SEGMENT]) for x in (stream.inputs, stream.targets)
-        )
+        inputs, targets = (torch.from_numpy(x[start : start + SEGMENT]) for x in (stream.inputs, stream.targets))
         hidden = base.read(inputs)
         head = base.head
         with torch.no_grad():

@@ -18,9 +18,7 @@ from hebblm.evaluation.scenario import ScenarioConfig
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.real_data,
-    pytest.mark.skipif(
-        "HEBBLM_DATA" not in os.environ, reason="HEBBLM_DATA names no folder with the corpora"
-    ),
+    pytest.mark.skipif("HEBBLM_DATA" not in os.environ, reason="HEBBLM_DATA names no folder with the corpora"),
 ]
 
 

@@ -95,9 +95,7 @@ def test_a_method_in_company_is_charged_what_it_takes_alone(name: str, ticks: Ti
     assert scores_of({**others, name: rules[name]}).seconds[name] == alone
 
 
-@pytest.mark.parametrize(
-    "name", ["hebb", "hebb-learned", "mixture+hebb", "mixture+hebb-learned", "mixture+mbpa"]
-)
+@pytest.mark.parametrize("name", ["hebb", "hebb-learned", "mixture+hebb", "mixture+hebb-learned", "mixture+mbpa"])
 def test_what_stands_on_mbpa_pays_for_it(name: str, ticks: Ticks) -> None:
     scores = scores_of({each: METHODS[each].rule(toy.SETTINGS) for each in ("mbpa", name)})
     assert scores.seconds[name] > scores.seconds["mbpa"] > scores.base_seconds + scores.retrieval_seconds
@@ -125,7 +123,5 @@ def test_work_within_work_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_pieces_have_plain_names() -> None:
     mbpa, mixture = toy.SETTINGS.mbpa, METHODS["mixture"].rule(toy.SETTINGS)
-    names = [
-        name_of(key) for key in ("products", ("window", 500), mbpa, ("adapted", mbpa), (mixture, "losses", 7))
-    ]
+    names = [name_of(key) for key in ("products", ("window", 500), mbpa, ("adapted", mbpa), (mixture, "losses", 7))]
     assert names == ["products", "window", "mbpa", "adapted mbpa", "mixture losses"]

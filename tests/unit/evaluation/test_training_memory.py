@@ -165,14 +165,10 @@ def test_an_interrupted_build_goes_on_to_the_same_bytes(
     ask(model, ids, "a" * 64, head, **config)
     assert sum(reads) == 1499 - done * SEGMENT + (0 if done else WARM_UP) if done < 6 else not reads
     assert (f"going on from part {done + 1}" in capsys.readouterr().err) == (done > 0)
-    assert files(tmp_path / "cut" / "memory") == files(tmp_path / "whole" / "memory"), (
-        "and nothing is left over"
-    )
+    assert files(tmp_path / "cut" / "memory") == files(tmp_path / "whole" / "memory"), "and nothing is left over"
 
 
-def test_parts_are_not_left_behind_nor_trusted_when_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parts_are_not_left_behind_nor_trusted_when_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEBBLM_CACHE", str(tmp_path))
     model, ids = forgetful(), toy.tokens(1, 600, toy.SOURCE)
     with monkeypatch.context() as during:
@@ -214,9 +210,7 @@ def test_a_second_process_waits_for_the_first_and_builds_nothing(
         assert torch.equal(second.result().search(probe, 9).keys, first.search(probe, 9).keys)
 
 
-def test_what_cannot_be_stored_is_said_before_anything_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_stored_is_said_before_anything_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEBBLM_CACHE", str(tmp_path))
     model = forgetful()
     with torch.no_grad():

@@ -25,9 +25,7 @@ def checked_vocabulary(rows_seen: list[int]) -> OpenVocabulary:
         def distribution(self, log_probs: Tensor) -> Tensor:
             full = super().distribution(log_probs)
             assert full.shape[1] == self.size
-            assert torch.allclose(
-                full.exp().sum(1), torch.ones(len(full), dtype=full.dtype), atol=1e-5, rtol=0
-            )
+            assert torch.allclose(full.exp().sum(1), torch.ones(len(full), dtype=full.dtype), atol=1e-5, rtol=0)
             rows_seen.append(log_probs.shape[1])
             return full
 
@@ -51,9 +49,7 @@ def test_a_row_appears_when_its_word_is_first_observed_and_all_sums_to_one(lr: f
     rows: list[int] = []
     scores = evaluate(base, context, rules, stream, checked_vocabulary(rows), update_every=10)
     expected = [
-        max(toy.SOURCE, ids[:start].max(initial=0) + 1)
-        for start in range(0, len(ids), 10)
-        for _ in STATIC_METHODS
+        max(toy.SOURCE, ids[:start].max(initial=0) + 1) for start in range(0, len(ids), 10) for _ in STATIC_METHODS
     ]
     assert rows == expected
     assert rows[0] == toy.SOURCE
@@ -121,9 +117,7 @@ def test_distribution_sums_to_one_and_score_gathers_from_it(seed: int, rows: int
 def test_union_charges_every_word_by_its_own_row() -> None:
     vocabulary, targets = UnionVocabulary(), torch.tensor([6, 0, 3, 3, 1])
     model = toy.base_of(toy.tiny_model())
-    batch = toy.context_of(model, FlatMemory(toy.DIM), toy.stream_of(targets.numpy())).batch(
-        toy.randn(0, 5, toy.DIM)
-    )
+    batch = toy.context_of(model, FlatMemory(toy.DIM), toy.stream_of(targets.numpy())).batch(toy.randn(0, 5, toy.DIM))
     losses = vocabulary.losses(METHODS["lstm"].rule(toy.SETTINGS), batch, targets)
     assert torch.allclose(losses, -batch.log_probs[torch.arange(5), targets])
     assert torch.equal(vocabulary.readable(targets, 4), targets)

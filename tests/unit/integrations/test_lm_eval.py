@@ -55,9 +55,7 @@ def test_the_unadapted_method_is_the_harness_own_model(folder: Path) -> None:
     theirs = HFLM(str(folder), device="cpu", dtype="float32", batch_size=1)
     ours = AdaptedLM(str(folder), method="lstm", device="cpu", dtype="float32")
     pairs = requests("loglikelihood", ("the cat", " in a hat."), ("", "The fin"), ("a fan. ", "the fog"))
-    for (mine, greedy), (other, chosen) in zip(
-        ours.loglikelihood(pairs), theirs.loglikelihood(pairs), strict=True
-    ):
+    for (mine, greedy), (other, chosen) in zip(ours.loglikelihood(pairs), theirs.loglikelihood(pairs), strict=True):
         assert mine == pytest.approx(other, abs=1e-4)
         assert greedy == chosen
     whole = requests("loglikelihood_rolling", *[(text,) for text in TEXTS])
@@ -77,9 +75,7 @@ def test_documents_are_learned_from_in_order_only_where_that_is_asked_for(folder
     assert found[3:] != pytest.approx(plain[3:], abs=1e-2)
 
 
-def test_a_memory_on_disk_is_used_and_an_answer_ends_where_the_task_says(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_a_memory_on_disk_is_used_and_an_answer_ends_where_the_task_says(folder: Path, tmp_path: Path) -> None:
     reader = hebblm.load(folder).reader("mixture")
     reader.read("".join(TEXTS))
     reader.save(tmp_path / "known")
@@ -95,16 +91,11 @@ def test_a_memory_on_disk_is_used_and_an_answer_ends_where_the_task_says(
 
 
 @pytest.mark.slow
-def test_a_task_of_ones_own_runs_to_its_end(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_task_of_ones_own_runs_to_its_end(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
     data = tmp_path / "data.json"
-    rows = [
-        {"context": "the cat", "target": index % 2, "choices": [" in a hat.", " Abc fog"]}
-        for index in range(4)
-    ]
+    rows = [{"context": "the cat", "target": index % 2, "choices": [" in a hat.", " Abc fog"]} for index in range(4)]
     data.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     task = tmp_path / "fog.yaml"
     task.write_text(TASK.format(data=data, kind="multiple_choice", more=CHOICES), encoding="utf-8")

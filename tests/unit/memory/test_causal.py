@@ -22,9 +22,7 @@ MEMORIES: dict[str, Callable[[], AnyMemory]] = {
     "ring": lambda: RingMemory(DIM, 23),
     "ring-never-full": lambda: RingMemory(DIM, 1000),
     "hybrid-flat": lambda: HybridMemory(FlatMemory(DIM), FlatMemory(DIM), flush_at=9),
-    "hybrid-faiss": lambda: HybridMemory(
-        FaissMemory(DIM, "PQ4x4fs", rescore=10_000), FlatMemory(DIM), flush_at=9
-    ),
+    "hybrid-faiss": lambda: HybridMemory(FaissMemory(DIM, "PQ4x4fs", rescore=10_000), FlatMemory(DIM), flush_at=9),
 }
 every_memory = pytest.mark.parametrize("make", MEMORIES.values(), ids=MEMORIES.keys())
 
@@ -43,10 +41,7 @@ def visible(count: int, every: int) -> Tensor:
 def rows_of(found: list[Neighbors]) -> Neighbors:
     logs = [near.log_normalizers for near in found if near.log_normalizers is not None]
     return Neighbors(
-        *(
-            torch.cat([getattr(near, name) for near in found])
-            for name in ("keys", "values", "distances", "mask")
-        ),
+        *(torch.cat([getattr(near, name) for near in found]) for name in ("keys", "values", "distances", "mask")),
         torch.cat(logs) if len(logs) == len(found) else None,
     )
 
@@ -99,8 +94,7 @@ def test_later_rows_change_nothing_before_them(make: Callable[[], AnyMemory]) ->
     other, names = keys.clone(), labels.clone()
     other[5:], names[5:] = 99.0, 5
     first, second = (
-        WrittenBlock(memory, some, marks, visible(8, 1)).search(9)
-        for some, marks in ((keys, labels), (other, names))
+        WrittenBlock(memory, some, marks, visible(8, 1)).search(9) for some, marks in ((keys, labels), (other, names))
     )
     for name in ("keys", "values", "distances"):
         assert torch.equal(getattr(first, name)[:5], getattr(second, name)[:5])
@@ -131,8 +125,7 @@ def test_occurrences_are_counted(seed: int, length: int) -> None:
     wanted = torch.randint(0, 8, (6, 7), generator=generator)
     last = torch.randint(0, length + 1, (6,), generator=generator)
     expected = [
-        [values[:stop].tolist().count(label) for label in row]
-        for row, stop in zip(wanted.tolist(), last, strict=True)
+        [values[:stop].tolist().count(label) for label in row] for row, stop in zip(wanted.tolist(), last, strict=True)
     ]
     assert occurrences(wanted, values, last).tolist() == expected
 
@@ -146,17 +139,13 @@ def test_what_a_ring_drops_while_a_block_is_written(capacity: int, stored: int) 
     wanted = torch.arange(6).expand(10, 6)
     before = memory.counts(6)
     counts = (
-        before
-        + occurrences(wanted, labels, visible(10, 2))
-        - dropped_counts(memory, wanted, labels, visible(10, 2))
+        before + occurrences(wanted, labels, visible(10, 2)) - dropped_counts(memory, wanted, labels, visible(10, 2))
     )
     for row in range(10):
         if row % 2 == 0 and row:
             memory.add(keys[row - 2 : row], labels[row - 2 : row])
         assert torch.equal(counts[row], memory.counts(6)), row
-    assert torch.equal(
-        dropped_counts(FlatMemory(DIM), wanted, labels, visible(10, 2)), torch.zeros_like(wanted)
-    )
+    assert torch.equal(dropped_counts(FlatMemory(DIM), wanted, labels, visible(10, 2)), torch.zeros_like(wanted))
 
 
 def test_counts_follow_additions_in_every_part() -> None:

@@ -32,9 +32,7 @@ def keys(seed: int, count: int) -> Tensor:
     """Return keys around forty centres."""
     draw = torch.Generator().manual_seed(seed)
     centres = torch.randn(40, DIM, generator=torch.Generator().manual_seed(0))
-    return centres[torch.randint(40, (count,), generator=draw)] + 0.3 * torch.randn(
-        count, DIM, generator=draw
-    )
+    return centres[torch.randint(40, (count,), generator=draw)] + 0.3 * torch.randn(count, DIM, generator=draw)
 
 
 def memory(work: Path | None = None) -> DiskMemory:
@@ -127,9 +125,7 @@ def test_an_index_that_was_interrupted_goes_on_to_the_same_bytes(
         save_memory(filled(1000, work), tmp_path / "cut", **OWNER)
     assert not (tmp_path / "cut").exists()
     written.clear()
-    monkeypatch.setattr(
-        module, "_write", lambda index, path: (original(index, path), written.append(path.name))
-    )
+    monkeypatch.setattr(module, "_write", lambda index, path: (original(index, path), written.append(path.name)))
     save_memory(filled(1000, work), tmp_path / "cut", **OWNER)
     assert len(written) == 3, "two shards that were lacking, and the index"
     for path in (tmp_path / "whole").iterdir():
@@ -157,9 +153,7 @@ def mapped_bytes() -> int:
     return 1024 * int(line.split()[1])
 
 
-def test_keys_are_let_go_of_while_a_memory_is_filled_and_saved(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keys_are_let_go_of_while_a_memory_is_filled_and_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = DiskMemory(256, "IVF16,SQ4", dtype=torch.float16)
     before, peaks = mapped_bytes(), [0]
     for _ in range(30):

@@ -59,9 +59,7 @@ def test_listed_distances_are_those_of_the_formula(
     offset=st.sampled_from([0.0, 10.0, 1000.0]),
     chunk_bytes=st.sampled_from([1, 2000, 1 << 20]),
 )
-def test_products_never_decide(
-    seed: int, count: int, dim: int, spread: float, offset: float, chunk_bytes: int
-) -> None:
+def test_products_never_decide(seed: int, count: int, dim: int, spread: float, offset: float, chunk_bytes: int) -> None:
     """Keys so close together, and so far from the origin, that matrix products cannot tell them apart."""
     generator = torch.Generator().manual_seed(seed)
     keys = offset + spread * torch.randn(count, dim, generator=generator)
@@ -160,9 +158,7 @@ def test_what_lies_beyond_the_limits_is_not_ranked(monkeypatch: pytest.MonkeyPat
     keys, queries = torch.randn(500, 7, generator=generator), torch.randn(3, 7, generator=generator)
     limits = nearest(queries, entries_of(keys), 4).distances[:, -1]
     rank = module.rank
-    monkeypatch.setattr(
-        module, "rank", lambda q, keys, ids: (ranked.append(tuple(ids.shape)), rank(q, keys, ids))[1]
-    )
+    monkeypatch.setattr(module, "rank", lambda q, keys, ids: (ranked.append(tuple(ids.shape)), rank(q, keys, ids))[1])
     found = nearest_within(queries, entries_of(keys), 50, limits)
     assert ranked == [(3, 4)]
     assert (found.ids >= 0).sum(1).tolist() == [4, 4, 4]

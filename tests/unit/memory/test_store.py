@@ -16,9 +16,7 @@ from hebblm.memory.store import EntryStore, squared_norms
 
 
 @pytest.mark.parametrize("kind", [GrowingArray, MappedArray])
-@given(
-    operations=st.lists(st.tuples(st.sampled_from(["append", "truncate"]), st.integers(0, 9)), max_size=12)
-)
+@given(operations=st.lists(st.tuples(st.sampled_from(["append", "truncate"]), st.integers(0, 9)), max_size=12))
 def test_arrays_behave_like_a_list(
     kind: type[GrowingArray] | type[MappedArray], operations: list[tuple[str, int]]
 ) -> None:

@@ -35,9 +35,7 @@ def test_the_models_that_ship_are_listed(capsys: pytest.CaptureFixture[str]) -> 
         assert model.parameters == sum(p.numel() for p in AWDLSTM(config).parameters())
 
 
-def test_a_model_of_transformers_says_what_it_was_trained_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_of_transformers_says_what_it_was_trained_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "llama-wt2"
     folder.mkdir()
     (folder / "config.json").write_text('{"model_type": "llama"}')
@@ -63,9 +61,7 @@ def test_a_shipped_model_knows_its_corpus_by_name_and_by_folder(folder: bool) ->
 
 
 def test_what_is_said_wins_over_what_the_model_knows() -> None:
-    asked = ScenarioConfig(
-        checkpoint=Path("small-wt2-raw"), source="pydoc", target="ptb", normalization="lower"
-    )
+    asked = ScenarioConfig(checkpoint=Path("small-wt2-raw"), source="pydoc", target="ptb", normalization="lower")
     assert (asked.completed().source, asked.completed().normalization) == ("pydoc", "lower")
 
 
@@ -109,9 +105,7 @@ def test_changed_counts_of_a_checkpoints_dictionary_are_refused(tmp_path: Path, 
     path = tmp_path / "dict.txt"
     path.write_text("a 3\n<eos> 2\n<unk> 0\n")
     corpus = {"train_tokens": 5} if earlier else {"dictionary_file_sha256": sha256(path)}
-    (tmp_path / "config.json").write_text(
-        json.dumps({"format": "awd-lstm/1", "training": {"corpus": corpus}})
-    )
+    (tmp_path / "config.json").write_text(json.dumps({"format": "awd-lstm/1", "training": {"corpus": corpus}}))
     assert checkpoint_dictionary(tmp_path).counts == (3, 2, 0)
     path.write_text("a 5\n<eos> 2\n<unk> 0\n")
     with pytest.raises(UserError, match=r"restore it"):

@@ -39,9 +39,7 @@ def test_is_the_update_of_krause_and_others(rule: str, every: int) -> None:
     average = sum(r.mean() for r in rms) / len(rms)
     state = model.initial_state(1)
     for start in range(0, 100, every):
-        inputs, targets = (
-            torch.from_numpy(x[start : start + every]) for x in (stream.inputs, stream.targets)
-        )
+        inputs, targets = (torch.from_numpy(x[start : start + every]) for x in (stream.inputs, stream.targets))
         share = min(len(inputs) / segment, 1)
         out = model(inputs[None], detach(state))
         state = out.state
@@ -62,17 +60,13 @@ def test_is_the_update_of_krause_and_others(rule: str, every: int) -> None:
 
 
 @pytest.mark.parametrize("rule", ["sgd", "rms"])
-def test_without_rate_and_decay_it_is_the_fixed_base_bit_for_bit(
-    rule: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_rate_and_decay_it_is_the_fixed_base_bit_for_bit(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = toy.tiny_model()
     config = DynamicConfig(rule, lr=0.0, decay=0.0)  # type: ignore[arg-type]
     squares = [p.detach().square() for p in model.parameters()] if rule == "rms" else None
     stream = toy.stream_of(toy.tokens(1, 120))
     fixed = toy.alone(toy.base_of(model), stream, UnionVocabulary(), segment=30)
-    still = toy.base_of(
-        model, lr=1.0
-    )  # keeps the graph, for which torch takes another kernel, but never learns
+    still = toy.base_of(model, lr=1.0)  # keeps the graph, for which torch takes another kernel, but never learns
     monkeypatch.setattr(still, "learn", lambda targets: None)
     expected = toy.alone(still, stream, UnionVocabulary(), segment=30)
     base = DynamicBase(toy.base_of(model), config, squares)
@@ -83,9 +77,7 @@ def test_without_rate_and_decay_it_is_the_fixed_base_bit_for_bit(
 
 def test_it_learns_and_reset_restores_bit_for_bit() -> None:
     stream = toy.stream_of(np.tile(toy.tokens(2, 40), 4))
-    base = DynamicBase(
-        toy.base_of(toy.tiny_model()), DynamicConfig("sgd", lr=0.5, decay=0.0, segment=20), None
-    )
+    base = DynamicBase(toy.base_of(toy.tiny_model()), DynamicConfig("sgd", lr=0.5, decay=0.0, segment=20), None)
     first = toy.alone(base, stream, UnionVocabulary(), segment=20)
     assert first[-40:].mean() < first[:40].mean() - 0.1
     base.reset()
@@ -101,9 +93,7 @@ def test_full_decay_returns_to_the_trained_weights_at_every_step() -> None:
             p.add_(1.0)
     base.read(torch.tensor([1, 2]))
     base.learn(torch.tensor([2, 3]))
-    assert all(
-        torch.allclose(p, q, atol=1e-6) for p, q in zip(base.parameters().values(), start, strict=True)
-    )
+    assert all(torch.allclose(p, q, atol=1e-6) for p, q in zip(base.parameters().values(), start, strict=True))
 
 
 @pytest.mark.parametrize("rule", ["sgd", "rms"])
@@ -169,9 +159,7 @@ def test_values_out_of_range_are_refused(field: str, value: float | str) -> None
 def test_uniform_rows_follow_the_seed() -> None:
     model, config = toy.tiny_model(), DynamicConfig("sgd", lr=0.1)
     rows = [
-        DynamicBase(AwdBase(model, rows=toy.NOVEL, init="uniform", seed=seed), config, None).head.weight[
-            -toy.NOVEL :
-        ]
+        DynamicBase(AwdBase(model, rows=toy.NOVEL, init="uniform", seed=seed), config, None).head.weight[-toy.NOVEL :]
         for seed in (1, 1, 2)
     ]
     assert torch.equal(rows[0], rows[1])

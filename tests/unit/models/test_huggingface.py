@@ -130,9 +130,7 @@ def test_training_states_are_those_of_windows_in_the_order_of_the_text() -> None
     for start in (0, 6, 12, 600, 6000):  # windows at other places than those of a batch
         first = max(0, start - 10)
         expected, _ = model.states(torch.from_numpy(ids[None, first : start + 6]), None, {})
-        torch.testing.assert_close(
-            keys[start : start + 6], expected[0, start - first :], atol=1e-5, rtol=1e-4
-        )
+        torch.testing.assert_close(keys[start : start + 6], expected[0, start - first :], atol=1e-5, rtol=1e-4)
     rest = list(model.segments(ids, done=3))
     assert torch.equal(rest[0].keys, segments[3].keys)
     shares = [list(model.segments(ids, 3, None, rank, 2)) for rank in range(2)]
@@ -165,9 +163,7 @@ def test_dynamic_evaluation_learns_and_returns(name: str, rule: str) -> None:
     model = opened(name).model
     ids = torch.tensor(tokenizer()(TEXT * 3, add_special_tokens=False)["input_ids"])
     squares = model.mean_squares(ids.numpy(), 8) if rule == "rms" else None
-    base = DynamicBase(
-        model.base(), DynamicConfig(rule, lr={"sgd": 0.05, "rms": 0.002}[rule], decay=0.0), squares
-    )  # type: ignore[arg-type]
+    base = DynamicBase(model.base(), DynamicConfig(rule, lr={"sgd": 0.05, "rms": 0.002}[rule], decay=0.0), squares)  # type: ignore[arg-type]
 
     def run() -> list[float]:
         losses = []
@@ -191,9 +187,7 @@ def test_only_named_weights_of_a_large_model_learn(monkeypatch: pytest.MonkeyPat
     assert len(open_causal(model).learns) == len(list(model.named_parameters()))
     monkeypatch.setattr("hebblm.models.huggingface.open.LARGE", 1000)
     chosen = open_causal(model).learns
-    assert {"transformer.wte.weight", "transformer.h.0.ln_1.weight", "transformer.h.1.mlp.c_fc.bias"} <= set(
-        chosen
-    )
+    assert {"transformer.wte.weight", "transformer.h.0.ln_1.weight", "transformer.h.1.mlp.c_fc.bias"} <= set(chosen)
     assert "transformer.h.0.mlp.c_fc.weight" not in chosen
     assert open_causal(model, learns=("h.1.",)).describe()["learning_parameters"] < 20_000
     with pytest.raises(UserError, match="'nothing'"):
@@ -251,9 +245,7 @@ def changed(folder: Path, file: str, key: str, value: Any) -> Path:
     return folder
 
 
-def test_weights_without_a_place_are_told_and_nothing_else(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_weights_without_a_place_are_told_and_nothing_else(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     folder = changed(saved(tmp_path / "model"), "config.json", "num_hidden_layers", 1)
     capfd.readouterr()
     hebblm.load(folder, device="cpu")
@@ -261,9 +253,7 @@ def test_weights_without_a_place_are_told_and_nothing_else(
     assert "holds 9 weights (model.layers.1." in line
 
 
-def test_a_folder_is_loaded_and_bad_ones_get_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_is_loaded_and_bad_ones_get_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = saved(tmp_path / "model")
     lm = hebblm.load(folder, device="cpu", dtype="float32", context=CONTEXT, stride=STRIDE)
     found, expected = lm.reader("mixture").read(TEXT), opened("Llama").reader("mixture").read(TEXT)

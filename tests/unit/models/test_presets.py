@@ -22,9 +22,7 @@ def test_a_preset_fits_its_vocabulary_and_takes_the_seed(name: str, vocabulary: 
     ("corpus", "vocabulary", "parameters", "batch", "epochs"),
     [("ptb", 10_000, 24_221_600, 20, 500), ("wt2", 33_278, 33_556_078, 80, 750)],
 )
-def test_paper_is_the_published_recipe(
-    corpus: str, vocabulary: int, parameters: int, batch: int, epochs: int
-) -> None:
+def test_paper_is_the_published_recipe(corpus: str, vocabulary: int, parameters: int, batch: int, epochs: int) -> None:
     preset = get_preset("paper", corpus, vocabulary, 0)
     with torch.device("meta"):
         assert parameter_count(AWDLSTM(preset.model)) == parameters

@@ -38,18 +38,14 @@ def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PreparedCorpus:
 
 
 def train(prepared: PreparedCorpus, folder: Path, preset: Preset | None = None):  # type: ignore[no-untyped-def]
-    return train_model(
-        prepared, preset or recipe(prepared), folder, device=CPU, provenance={"command": "here"}
-    )
+    return train_model(prepared, preset or recipe(prepared), folder, device=CPU, provenance={"command": "here"})
 
 
 def refuse_training(*args: object, **kwargs: object) -> None:
     raise AssertionError("nothing is to be trained")
 
 
-def test_a_checkpoint_carries_all_that_reading_another_text_takes(
-    prepared: PreparedCorpus, tmp_path: Path
-) -> None:
+def test_a_checkpoint_carries_all_that_reading_another_text_takes(prepared: PreparedCorpus, tmp_path: Path) -> None:
     train(prepared, tmp_path / "model")
     record = read_config(tmp_path / "model")["training"]
     assert record["corpus"]["name"] == "toy"

@@ -30,9 +30,7 @@ SHIFTS = {
 }
 
 
-def sample_tokens(
-    count: int = 3000, *, oov: bool = True, methods: tuple[str, ...] = tuple(SHIFTS)
-) -> TokenLosses:
+def sample_tokens(count: int = 3000, *, oov: bool = True, methods: tuple[str, ...] = tuple(SHIFTS)) -> TokenLosses:
     """Return losses of Zipf-distributed words: rare words cost more, adaptation helps them most."""
     rng = np.random.default_rng(7)
     rank = np.minimum(rng.zipf(1.25, count), 5000)
@@ -62,9 +60,7 @@ def sample_result(
     across = source != target
     tokens = sample_tokens(count, oov=across, methods=methods)
     seen = occurrences_so_far(tokens.words)
-    gains = bootstrap_gains(
-        tokens.nll, stream_parts(tokens.train_counts, seen, tokens.oov, DEFAULT_EDGES), Bootstrap()
-    )
+    gains = bootstrap_gains(tokens.nll, stream_parts(tokens.train_counts, seen, tokens.oov, DEFAULT_EDGES), Bootstrap())
     entries = {}
     for method in methods:
         nll = tokens.nll[method]

@@ -29,11 +29,7 @@ def test_other_edges_come_from_the_token_losses(tmp_path: Path, capsys: pytest.C
     write_parquet(tmp_path / "tokens.parquet", sample_tokens(200))
     out = tmp_path / "out"
     assert main(["--format", "csv", str(path), "--edges=10,1000", "--output-path", str(out)]) == 0
-    assert (
-        (out / "frequency.csv")
-        .read_text(encoding="utf-8")
-        .startswith("Training count,<10,10-1000,>1000,All\n")
-    )
+    assert (out / "frequency.csv").read_text(encoding="utf-8").startswith("Training count,<10,10-1000,>1000,All\n")
     assert (out / "words.csv").exists()
 
 

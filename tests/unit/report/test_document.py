@@ -83,9 +83,7 @@ def test_markdown_states_policies_settings_and_origin(tmp_path: Path) -> None:
 
 
 def test_markdown_links_no_picture_that_was_not_written(tmp_path: Path) -> None:
-    assert [path.name for path in write_report(sample_result(200), tmp_path, formats=("md",))] == [
-        "report.md"
-    ]
+    assert [path.name for path in write_report(sample_result(200), tmp_path, formats=("md",))] == ["report.md"]
     assert "![" not in (tmp_path / "report.md").read_text(encoding="utf-8")
 
 
@@ -146,9 +144,7 @@ def test_a_place_that_is_a_file_is_one_line(tmp_path: Path) -> None:
 def test_several_results_side_by_side(tmp_path: Path) -> None:
     results = {"one": sample_result(100), "two": sample_result(120, source="ptb", target="ptb")}
     written = write_comparison(results, tmp_path)
-    assert sorted(path.name for path in written) == [
-        f"scenarios.{suffix}" for suffix in ("csv", "html", "md", "tex")
-    ]
+    assert sorted(path.name for path in written) == [f"scenarios.{suffix}" for suffix in ("csv", "html", "md", "tex")]
     text = (tmp_path / "scenarios.md").read_text(encoding="utf-8")
     assert "| Method | Nats (one) | OOV nats (one) | Perplexity (two) |" in text
     assert "Occurrence" not in text

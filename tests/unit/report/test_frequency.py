@@ -37,9 +37,7 @@ def test_a_large_float32_stream_recombines_to_its_float64_mean() -> None:
 @settings(deadline=None)
 @given(tokens, edge_lists)
 def test_against_a_plain_loop(pairs: list[tuple[float, int]], edges: list[int]) -> None:
-    buckets = frequency_report(
-        np.asarray([pair[0] for pair in pairs]), np.asarray([pair[1] for pair in pairs]), edges
-    )
+    buckets = frequency_report(np.asarray([pair[0] for pair in pairs]), np.asarray([pair[1] for pair in pairs]), edges)
     bounds = [0, *edges, math.inf]
     for bucket, low, high in zip(buckets, bounds, bounds[1:], strict=False):
         losses = [nll for nll, count in pairs if low <= count < high]

@@ -33,9 +33,7 @@ def test_intervals_equal_those_of_streams_that_are_written_out() -> None:
         for gain, mask in zip(items, parts.values(), strict=True):
             means = []
             for times in draws:
-                tokens = [
-                    t for b, n in enumerate(times) for t in list(range(20 * b, min(20 * b + 20, 470))) * n
-                ]
+                tokens = [t for b, n in enumerate(times) for t in list(range(20 * b, min(20 * b + 20, 470))) * n]
                 chosen = [t for t in tokens if mask[t]]
                 means.append(np.mean(nll["lstm"][chosen] - nll[name][chosen]))
             low, high = np.quantile(means, (0.025, 0.975))

@@ -56,9 +56,7 @@ def test_occurrences_recombine_to_the_loss_on_new_words(seed: int, count: int) -
     assert sum(bucket.tokens for bucket in report) == int(oov.sum())
     assert recombine(report) == pytest.approx(float(nll[oov].mean()), rel=1e-12)
     for bucket in report:
-        mine = [
-            loss for loss, s, new in zip(nll, seen, oov, strict=True) if new and name_of(s) == bucket.bucket
-        ]
+        mine = [loss for loss, s, new in zip(nll, seen, oov, strict=True) if new and name_of(s) == bucket.bucket]
         assert bucket.tokens == len(mine)
         assert bucket.nll == (pytest.approx(float(np.mean(mine))) if mine else None)
 

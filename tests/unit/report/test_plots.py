@@ -64,9 +64,7 @@ def test_no_leader_crosses_a_label(scale: str) -> None:
         leader = label.arrow_patch.get_path().get_extents(label.arrow_patch.get_transform())
         assert axis.get_window_extent().x1 - 1 <= leader.x0 < leader.x1
         assert leader.x1 <= axis.transAxes.transform((1.035, 0))[0] + 1
-        assert axis.transAxes.transform(label.xy)[1] == pytest.approx(
-            axis.transData.transform((1, end.value))[1]
-        )
+        assert axis.transAxes.transform(label.xy)[1] == pytest.approx(axis.transData.transform((1, end.value))[1])
         boxes.append(axis.transAxes.transform(label.xyann)[1])
     least = 0.9 * 8.5 / 72 * figure.dpi
     assert all(high - low >= least for low, high in pairwise(sorted(boxes)))
@@ -81,9 +79,7 @@ def test_frequency_figure_shows_every_bucket_and_method() -> None:
     buckets = [bucket for bucket in result.methods["lstm"].frequency if bucket.tokens]
     assert len(level.patches) == len(buckets) * len(SMALL)
     assert len(gain.patches) == len(buckets) * (len(SMALL) - 1)
-    assert [label.get_text().split("\n")[0] for label in gain.get_xticklabels()] == [
-        b.bucket for b in buckets
-    ]
+    assert [label.get_text().split("\n")[0] for label in gain.get_xticklabels()] == [b.bucket for b in buckets]
     assert {round(bar.get_height(), 6) for bar in level.patches} == {
         round(bucket.perplexity or 0, 6)
         for item in result.methods.values()
@@ -110,9 +106,7 @@ def test_a_method_keeps_its_colour_across_plots() -> None:
     assert running is not None
     legend = {
         text.get_text(): patch.get_facecolor()
-        for text, patch in zip(
-            frequency.legends[0].get_texts(), frequency.legends[0].get_patches(), strict=True
-        )
+        for text, patch in zip(frequency.legends[0].get_texts(), frequency.legends[0].get_patches(), strict=True)
     }
     lines = [line.get_color() for line in running.axes[0].get_lines()]
     assert list(legend) == ["Base", "Mixture", "Hebb"]
@@ -222,12 +216,9 @@ def test_a_diverged_method_does_not_flatten_the_others() -> None:
     diverged = replace(
         result.methods["hebb"],
         frequency=tuple(
-            replace(bucket, nll=math.log(huge), perplexity=huge)
-            for bucket in result.methods["hebb"].frequency
+            replace(bucket, nll=math.log(huge), perplexity=huge) for bucket in result.methods["hebb"].frequency
         ),
-        running=tuple(
-            (at, math.log(huge) if at > 100 else nll) for at, nll in result.methods["hebb"].running
-        ),
+        running=tuple((at, math.log(huge) if at > 100 else nll) for at, nll in result.methods["hebb"].running),
     )
     made = figures(replace(result, methods={**result.methods, "hebb": diverged}))
     assert all(render(figure, "png").startswith(PNG) for figure in made.values())
@@ -241,9 +232,7 @@ def test_the_same_figure_gives_the_same_file(tmp_path: Path) -> None:
     for name in ("a", "b"):
         figure = running_figure(result)
         assert figure is not None
-        written.append(
-            [save(figure, tmp_path / f"{name}.{suffix}").read_bytes() for suffix in ("png", "svg")]
-        )
+        written.append([save(figure, tmp_path / f"{name}.{suffix}").read_bytes() for suffix in ("png", "svg")])
     assert written[0] == written[1]
     assert written[0][0].startswith(PNG)
     assert b"PLTE" in written[0][0]

@@ -75,10 +75,7 @@ def test_a_text_of_ones_own_is_called_by_its_file() -> None:
     scenario = replace(sample_result(400).scenario, source="text:/home/me/a.b.txt", target="text:notes/")
     assert scenario.label == "a.b.txt-to-notes test"
     assert replace(scenario, source=scenario.target).label == "notes test"
-    assert (
-        replace(scenario, source="hf:owner/set:part", target="text:").label
-        == "hf:owner/set:part-to-text: test"
-    )
+    assert replace(scenario, source="hf:owner/set:part", target="text:").label == "hf:owner/set:part-to-text: test"
 
 
 @pytest.mark.parametrize(

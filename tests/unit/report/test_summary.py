@@ -19,9 +19,7 @@ from .samples import sample_result
 RESULTS = Path(__file__).parents[3] / "recipes" / "results"
 
 
-def made(
-    nll: dict[str, float], gains: dict[str, tuple[float | None, float | None]], tokens: int = 9000
-) -> Result:
+def made(nll: dict[str, float], gains: dict[str, tuple[float | None, float | None]], tokens: int = 9000) -> Result:
     """Return a result with given losses and intervals, without new words."""
     sample = sample_result(300, source="ptb", target="ptb", methods=("lstm", "hebb"))
     base = nll.get("lstm", math.nan)
@@ -39,9 +37,7 @@ def made(
 
 
 def test_a_certain_gain_names_the_best_its_gain_and_its_cost() -> None:
-    result = made(
-        {"lstm": 5.0, "hebb": 4.9, "mixture": 4.8}, {"hebb": (0.09, 0.11), "mixture": (0.187, 0.2134)}
-    )
+    result = made({"lstm": 5.0, "hebb": 4.9, "mixture": 4.8}, {"hebb": (0.09, 0.11), "mixture": (0.187, 0.2134)})
     lead = {"best": "mixture", "next": "hebb", "gain": 0.1, "low": 0.08, "high": 0.12}
     measured = (
         "0.200 nats a token below the base (95 % interval 0.187 to 0.213), perplexity 121.51 "

@@ -31,9 +31,7 @@ def _console_text(table: Table, width: int = 140) -> str:
 
 def _contest(*values: float | None, **options: object) -> Table:
     column = replace(Column("Nats", "nll", "min"), **options)  # type: ignore[arg-type]
-    return Table(
-        "t", "T", (Column("Method"), column), tuple((f"m{i}", value) for i, value in enumerate(values))
-    )
+    return Table("t", "T", (Column("Method"), column), tuple((f"m{i}", value) for i, value in enumerate(values)))
 
 
 def test_methods_come_in_one_order() -> None:
@@ -168,9 +166,7 @@ def test_the_best_is_sought_in_each_block_and_blocks_are_set_apart() -> None:
         ("a", 4.0),
         ("b", 3.0),
     )
-    table = Table(
-        "blocks", "Blocks", (Column("x"), Column("y", "nll", "min", decimals=1)), rows, headings=(0, 3)
-    )
+    table = Table("blocks", "Blocks", (Column("x"), Column("y", "nll", "min", decimals=1)), rows, headings=(0, 3))
     assert table.best_cells() == {(1, 1), (5, 1)}
     assert to_markdown(table).splitlines()[4:] == [
         "| *one, tokens* | 1,000 |", "| a | **1.0** |", "| b | 2.0 |",
@@ -191,12 +187,9 @@ def test_a_ragged_table_is_a_defect() -> None:
 
 
 def test_markdown_is_bold_for_the_best_and_escaped() -> None:
-    table = Table(
-        "t", "A|B", (Column("Word"), Column("Nats", "nll", "min")), (("<unk>|*", 1.0), ("b", 2.0)), ("n_1",)
-    )
+    table = Table("t", "A|B", (Column("Word"), Column("Nats", "nll", "min")), (("<unk>|*", 1.0), ("b", 2.0)), ("n_1",))
     assert to_markdown(table) == (
-        "## A\\|B\n\n| Word | Nats |\n| :-- | --: |\n| \\<unk\\>\\|\\* | **1.0000** |\n"
-        "| b | 2.0000 |\n\nn\\_1\n"
+        "## A\\|B\n\n| Word | Nats |\n| :-- | --: |\n| \\<unk\\>\\|\\* | **1.0000** |\n| b | 2.0000 |\n\nn\\_1\n"
     )
 
 
@@ -242,9 +235,7 @@ def test_latex_numbers() -> None:
 @given(st.text())
 def test_latex_escaping_leaves_no_active_character(text: str) -> None:
     escaped = latex_escape(text)
-    bare = re.sub(
-        r"\\(textbackslash|textasciicircum|textasciitilde|textless|textgreater)\{\}|\\[{}$&#_%]", "", escaped
-    )
+    bare = re.sub(r"\\(textbackslash|textasciicircum|textasciitilde|textless|textgreater)\{\}|\\[{}$&#_%]", "", escaped)
     assert not set(bare) & set("\\{}$&#^_~%<>")
 
 
@@ -255,9 +246,7 @@ def test_paper_numbers_stand_beside_ours() -> None:
     assert rows["Mixture+Hebb"][1] == 49.66
     assert rows["Mixture+Hebb"][2] == result.methods["mixture+hebb"].perplexity
     assert rows["Mixture+Hebb"][3] == pytest.approx(math.log(65.44 / 49.66))
-    assert rows["Mixture+Hebb"][4] == pytest.approx(
-        result.methods["lstm"].nll - result.methods["mixture+hebb"].nll
-    )
+    assert rows["Mixture+Hebb"][4] == pytest.approx(result.methods["lstm"].nll - result.methods["mixture+hebb"].nll)
     assert rows["Base"][3] is None
     assert rows["kNN-LM"][1] is None
     assert [row[:3] for row in frequency.rows][2] == ("Hebb", "paper", 4676.85)

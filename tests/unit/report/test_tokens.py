@@ -135,9 +135,7 @@ def test_word_gains_are_sums_over_occurrences() -> None:
         oov=np.asarray([True, False, True, False]),
         nll={"lstm": np.asarray([3.0, 1.0, 3.0, 2.0]), "hebb": np.asarray([1.0, 2.0, 2.0, 2.0])},
     )
-    best = {
-        name: replace(item, nll=1.75 if name == "hebb" else 2.25) for name, item in result.methods.items()
-    }
+    best = {name: replace(item, nll=1.75 if name == "hebb" else 2.25) for name, item in result.methods.items()}
     table = word_table(replace(result, methods=best), tokens)
     assert table is not None
     assert table.rows == (("a", 2, 5, "yes", 3.0, 1.5), ("b", 1, 6, "no", -1.0, -1.0))

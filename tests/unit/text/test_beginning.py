@@ -21,9 +21,7 @@ KNOWN, TOLD_APART = {"a", "bc", "Dé"}, {"a", "bc", "Dé", "new"}
 
 
 def corpus(test: list[str]) -> Corpus:
-    sources = {
-        split: MemoryLines(lines) for split, lines in {"train": ["a"], "valid": ["a"], "test": test}.items()
-    }
+    sources = {split: MemoryLines(lines) for split, lines in {"train": ["a"], "valid": ["a"], "test": test}.items()}
     hashes = {split: source.sha256() for split, source in sources.items()}
     return Corpus("toy", sources, WhitespaceTokenizer(), {"sha256": hashes})
 

@@ -21,14 +21,10 @@ from hebblm.text.tokenizers import SentencePieceTokenizer, WhitespaceTokenizer
 
 from ...support.lines import MemoryLines
 
-TEXT = st.lists(
-    st.lists(st.sampled_from(["a", "b", "c", "Dé", "<unk>", "ü"]), max_size=6).map(" ".join), max_size=8
-)
+TEXT = st.lists(st.lists(st.sampled_from(["a", "b", "c", "Dé", "<unk>", "ü"]), max_size=6).map(" ".join), max_size=8)
 
 
-def corpus(
-    train: list[str], valid: list[str] | None = None, test: list[str] | None = None, **more: object
-) -> Corpus:
+def corpus(train: list[str], valid: list[str] | None = None, test: list[str] | None = None, **more: object) -> Corpus:
     lines = {
         "train": train,
         "valid": ["a"] if valid is None else valid,
@@ -40,9 +36,7 @@ def corpus(
 
 
 @given(TEXT, TEXT)
-def test_ids_read_back_as_the_text(
-    tmp_path_factory: pytest.TempPathFactory, train: list[str], test: list[str]
-) -> None:
+def test_ids_read_back_as_the_text(tmp_path_factory: pytest.TempPathFactory, train: list[str], test: list[str]) -> None:
     train, test = ["a b c Dé ü", *train], ["x", *test]
     folder = tmp_path_factory.mktemp("corpus") / "out"
     written = prepare(corpus(train, test=test), normalization="raw", destdir=folder)
@@ -100,9 +94,7 @@ def test_lower_casing_happens_before_counting(tmp_path: Path) -> None:
 
 
 def test_rare_words_become_unknown(tmp_path: Path) -> None:
-    prepared = prepare(
-        corpus(["a a b"], test=["a b"], min_count=2), normalization="raw", destdir=tmp_path / "out"
-    )
+    prepared = prepare(corpus(["a a b"], test=["a b"], min_count=2), normalization="raw", destdir=tmp_path / "out")
     assert set(prepared.dictionary.symbols) == {"a", "<unk>", "<eos>"}
     assert prepared.meta.splits["test"].unknown == 1
     assert prepared.dictionary.counts[prepared.dictionary.unk_index] == 1
@@ -116,9 +108,7 @@ def test_words_of_a_joined_dictionary_have_a_row_however_rare(tmp_path: Path) ->
     assert counts == {"a": 2, "b": 1, "new": 0, "<unk>": 0, "<eos>": 1}
     assert [joined.dictionary[int(id_)] for id_ in joined.tokens("test")] == ["a", "new", "<unk>", "<eos>"]
     written = (folder / "corpus.json").stat().st_mtime_ns
-    assert (
-        prepare(text, normalization="lower", destdir=folder, joined=other).meta == load_prepared(folder).meta
-    )
+    assert prepare(text, normalization="lower", destdir=folder, joined=other).meta == load_prepared(folder).meta
     assert (folder / "corpus.json").stat().st_mtime_ns == written
     assert "new" not in prepare(text, normalization="lower", destdir=folder).dictionary
 
@@ -197,9 +187,7 @@ WRONG: dict[str, Callable[[dict[str, Any]], object]] = {
 
 
 @pytest.mark.parametrize("sealed", [False, True])
-@pytest.mark.parametrize(
-    "damage", ["cut", "change", "remove", *WRONG, "dict", "counts", "digits", "json", "folder"]
-)
+@pytest.mark.parametrize("damage", ["cut", "change", "remove", *WRONG, "dict", "counts", "digits", "json", "folder"])
 def test_damage_is_found_when_loading(tmp_path: Path, damage: str, sealed: bool) -> None:
     out = tmp_path / "out"
     prepare(corpus(["a b c"]), normalization="raw", destdir=out)

@@ -80,9 +80,7 @@ def test_the_hash_depends_on_symbols_and_their_order_alone() -> None:
 
 
 @given(st.dictionaries(WORDS, st.integers(0, 10**9), max_size=30))
-def test_saving_and_loading_changes_nothing(
-    tmp_path_factory: pytest.TempPathFactory, counts: dict[str, int]
-) -> None:
+def test_saving_and_loading_changes_nothing(tmp_path_factory: pytest.TempPathFactory, counts: dict[str, int]) -> None:
     path = tmp_path_factory.mktemp("dictionary") / "dict.txt"
     dictionary = Dictionary.vocabulary(counts, min_count=0)
     dictionary.save(path)

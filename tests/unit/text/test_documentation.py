@@ -50,9 +50,7 @@ def test_no_paragraph_stands_in_two_splits() -> None:
 
 def test_what_was_extracted_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEBBLM_CACHE", str(tmp_path))
-    monkeypatch.setattr(
-        documentation, "_pydoc", lambda: iter([f"This is sentence number {n}." for n in range(1000)])
-    )
+    monkeypatch.setattr(documentation, "_pydoc", lambda: iter([f"This is sentence number {n}." for n in range(1000)]))
     first = resolve("pydoc")
     monkeypatch.setattr(documentation, "_pydoc", lambda: pytest.fail("extracted again"))
     second = resolve("pydoc")
@@ -60,9 +58,7 @@ def test_what_was_extracted_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert first.provenance == second.provenance
 
 
-def test_an_installation_without_documentation_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_installation_without_documentation_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEBBLM_CACHE", str(tmp_path))
     monkeypatch.setattr(documentation, "_pydoc", lambda: iter(["Only one sentence is there."]))
     with pytest.raises(UserError, match="too little documentation for pydoc"):

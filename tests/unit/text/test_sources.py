@@ -79,9 +79,7 @@ def test_pieces_are_the_text_and_end_between_words(
         assert one.endswith("\n") or two[0] in " \t"
 
 
-def test_a_long_line_comes_in_pieces_unless_it_has_no_blank(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_line_comes_in_pieces_unless_it_has_no_blank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "MAX_LINE_BYTES", 1000)
     path = tmp_path / "a.txt"
     path.write_text("word " * 2000)

@@ -29,9 +29,7 @@ LINES = st.lists(
 def prepared(folder: Path, train: list[str], test: list[str]) -> PreparedCorpus:
     lines = {"train": ["w", *train], "valid": ["w"], "test": ["w", *test]}
     sources = {split: MemoryLines(content) for split, content in lines.items()}
-    corpus = Corpus(
-        "toy", sources, WhitespaceTokenizer(), {"sha256": {s: m.sha256() for s, m in sources.items()}}
-    )
+    corpus = Corpus("toy", sources, WhitespaceTokenizer(), {"sha256": {s: m.sha256() for s, m in sources.items()}})
     return prepare(corpus, normalization="raw", destdir=folder)
 
 
@@ -51,9 +49,7 @@ def test_every_token_keeps_its_word(
     assert [stream.symbols[index] for index in stream.ids] == words
     assert stream.oov.tolist() == [word not in source for word in words]
     novel = [word for word in target.dictionary.symbols if word not in source]
-    assert (
-        stream.vocabulary_size == len(source) + len(novel) == len(stream.symbols) == len(stream.train_counts)
-    )
+    assert stream.vocabulary_size == len(source) + len(novel) == len(stream.symbols) == len(stream.train_counts)
     assert stream.oov_types == len({word for word in words if word not in source})
     assert stream.train_counts[: len(source)].tolist() == list(source.counts)
     assert not stream.train_counts[len(source) :].any()
@@ -101,9 +97,7 @@ def test_an_unknown_policy_or_split_is_refused(tmp_path: Path) -> None:
 def test_words_without_training_text_are_new_where_they_have_a_row(tmp_path: Path) -> None:
     target = prepared(tmp_path / "target", ["b new"], ["a b new new <unk>"])
     joined = prepare(
-        Corpus(
-            "toy", {s: MemoryLines(["a w"]) for s in ("train", "valid", "test")}, WhitespaceTokenizer(), {}
-        ),
+        Corpus("toy", {s: MemoryLines(["a w"]) for s in ("train", "valid", "test")}, WhitespaceTokenizer(), {}),
         normalization="raw",
         destdir=tmp_path / "joined",
         joined=target.dictionary,

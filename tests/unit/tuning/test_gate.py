@@ -33,9 +33,7 @@ def test_the_losses_are_those_of_the_gate_and_beat_every_constant_share() -> Non
     learned = learn_gate(memory, base, features)
     expected = plain_losses(memory, base, features, learned.bias, learned.coefficients)
     np.testing.assert_allclose(learned.losses, expected, rtol=1e-9)
-    constant = min(
-        plain_losses(memory, base, features, bias, np.zeros(3)).mean() for bias in np.linspace(-4, 4, 81)
-    )
+    constant = min(plain_losses(memory, base, features, bias, np.zeros(3)).mean() for bias in np.linspace(-4, 4, 81))
     assert learned.losses.mean() < constant - 0.05
     assert learned.coefficients[0] < 0
     assert learned.coefficients[2] == 0, "a feature that never changes has nothing to say"
@@ -59,11 +57,7 @@ def test_the_gradient_is_that_of_automatic_differentiation() -> None:
     losses, gradient = module._loss_and_gradient(memory, base, design, weights)
     w = torch.tensor(weights, requires_grad=True)
     share = (torch.from_numpy(design) @ w).sigmoid()
-    mean = (
-        -(share * torch.from_numpy(np.exp(-memory)) + (1 - share) * torch.from_numpy(np.exp(-base)))
-        .log()
-        .mean()
-    )
+    mean = -(share * torch.from_numpy(np.exp(-memory)) + (1 - share) * torch.from_numpy(np.exp(-base))).log().mean()
     mean.backward()
     assert float(losses.mean()) == pytest.approx(float(mean.detach()), rel=1e-12)
     assert w.grad is not None

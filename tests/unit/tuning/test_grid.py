@@ -154,16 +154,12 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str, scale: str) -> No
         window = METHODS[method].rule(point.methods).needs.window
         context = scenario.context(base, scenario.empty_memory(point), window)
         rules = {method: METHODS[method].rule(point.methods)}
-        nll = evaluate(base, context, rules, scenario.stream, scenario.vocabulary, update_every=20).nll[
-            method
-        ]
+        nll = evaluate(base, context, rules, scenario.stream, scenario.vocabulary, update_every=20).nll[method]
         return float(nll.astype(float).mean())
 
     chosen: dict[str, float | str] = {}
 
-    def compare(
-        spaces: dict[str, dict[str, Any]], loss: Callable[[str, dict[str, float | str]], float]
-    ) -> None:
+    def compare(spaces: dict[str, dict[str, Any]], loss: Callable[[str, dict[str, float | str]], float]) -> None:
         for method, space in spaces.items():
             points = [dict(zip(space, values, strict=True)) for values in product(*space.values())]
             best = min((loss(method, {**chosen, **point}), i) for i, point in enumerate(points))
@@ -200,9 +196,7 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str, scale: str) -> No
     learned = tuned.best["hebb-learned"]
     assert [point["hebb_learned.eta"] for point in learned.tried] == list(grid.eta)
     assert loss("hebb-learned", {**chosen, **learned.values}) == pytest.approx(learned.loss, abs=1e-4)
-    assert learned.loss <= tuned.best["hebb"].loss + 1e-4, (
-        "but for its prior, the best step function is no worse"
-    )
+    assert learned.loss <= tuned.best["hebb"].loss + 1e-4, "but for its prior, the best step function is no worse"
     both = tuned.best["mixture+hebb-learned"]
     assert loss("mixture+hebb-learned", {**chosen, **learned.values, **both.values}) == pytest.approx(
         both.loss, abs=1e-4

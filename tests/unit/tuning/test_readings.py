@@ -53,9 +53,7 @@ def test_every_effect_is_that_of_an_evaluation_under_that_reading(monkeypatch: p
     monkeypatch.setattr(module, "get_args", lambda _: ("test",))
     found = compare_readings(scenario(), CHOSEN, SETTINGS, {"command": "x"})
     names = {DEFAULT, *CHOICES} - {"c_k raw"}
-    assert {effect.reading for effect in found.effects} == names | {tuned(name) for name in names}, (
-        "raw is the default"
-    )
+    assert {effect.reading for effect in found.effects} == names | {tuned(name) for name in names}, "raw is the default"
     by = {(each.reading, each.method): each for each in found.effects if not each.values}
     for (reading, method), effect in by.items():
         settings = SETTINGS.changed(CHOICES.get(reading, {}))
@@ -82,9 +80,7 @@ def test_a_tuned_reading_is_the_best_of_what_its_method_tries(monkeypatch: pytes
                 continue
             settings = [SETTINGS.changed({**CHOICES.get(reading, {}), **point}) for point in tried]
             losses = [
-                shared_pass(scenario(), {method: METHODS[method].rule(each.methods)}, each)
-                .scores.nll[method]
-                .mean()
+                shared_pass(scenario(), {method: METHODS[method].rule(each.methods)}, each).scores.nll[method].mean()
                 for each in settings
             ]
             assert effect.nll == pytest.approx(min(losses), abs=1e-6), (reading, method)
@@ -127,9 +123,7 @@ def test_intervals_are_those_of_the_difference() -> None:
     assert effect.certain
     worst = module._effect("infinite", "hebb", losses, 1)
     assert (worst.nll, worst.change, worst.low) == (np.inf, None, None)
-    table = readings_table(
-        {"a": Readings({"source": "s", "target": "s", "split": "valid"}, {}, (effect, worst), {})}
-    )
+    table = readings_table({"a": Readings({"source": "s", "target": "s", "split": "valid"}, {}, (effect, worst), {})})
     assert [row[2] for row in table.rows] == ["+0.200*", "inf"]
 
 
@@ -138,6 +132,4 @@ def test_what_has_no_readings_is_refused() -> None:
         compare_readings(scenario(), [], SETTINGS, {})
     open_ = scenario()
     with pytest.raises(UserError, match="vocabulary 'open'"):
-        compare_readings(
-            replace(open_, config=replace(open_.config, vocabulary="open")), CHOSEN, SETTINGS, {}
-        )
+        compare_readings(replace(open_, config=replace(open_.config, vocabulary="open")), CHOSEN, SETTINGS, {})

@@ -31,9 +31,7 @@ STREAM = toy.stream_of(toy.tokens(3, TOKENS))
 MEMORIES: dict[str, Callable[[], AnyMemory]] = {
     "flat": lambda: FlatMemory(toy.DIM),
     "ring": lambda: RingMemory(toy.DIM, 13),
-    "hybrid": lambda: HybridMemory(
-        FaissMemory(toy.DIM, "PQ4x4fs", rescore=1), FlatMemory(toy.DIM), flush_at=11
-    ),
+    "hybrid": lambda: HybridMemory(FaissMemory(toy.DIM, "PQ4x4fs", rescore=1), FlatMemory(toy.DIM), flush_at=11),
 }
 every_memory = pytest.mark.parametrize("make", MEMORIES.values(), ids=MEMORIES.keys())
 

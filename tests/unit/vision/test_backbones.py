@@ -77,9 +77,7 @@ def test_features_times_head_are_the_logits(name: str) -> None:
     assert logits.std() > 0
 
 
-@pytest.mark.parametrize(
-    ("name", "side"), [("resnet50-w16", 4), ("densenet40-k12", 8), ("mobilenetv2-x0.5", 4)]
-)
+@pytest.mark.parametrize(("name", "side"), [("resnet50-w16", 4), ("densenet40-k12", 8), ("mobilenetv2-x0.5", 4)])
 def test_keeps_the_resolution_that_small_pictures_need(name: str, side: int) -> None:
     backbone = build_classifier(name, 10, 1).eval().backbone
     with torch.no_grad():
@@ -109,9 +107,7 @@ def test_a_seed_decides() -> None:
 
 def test_residual_blocks_begin_as_their_shortcuts() -> None:
     blocks = [
-        module
-        for module in build_classifier("resnet50-w16", 10, 1).eval().modules()
-        if isinstance(module, Bottleneck)
+        module for module in build_classifier("resnet50-w16", 10, 1).eval().modules() if isinstance(module, Bottleneck)
     ]
     assert len(blocks) == 16
     maps = torch.randn(2, 64, 8, 8, generator=torch.Generator().manual_seed(1))

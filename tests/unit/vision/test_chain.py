@@ -23,9 +23,7 @@ def measure(model: MLP, task: int) -> Mapping[str, Measured]:
     return {"net": Measured(made.to(torch.uint8), 0.5, 2)}
 
 
-def run(
-    path: Path, *, strength: float | None, name: str = "a", skipped: list[int] | None = None
-) -> ChainState:
+def run(path: Path, *, strength: float | None, name: str = "a", skipped: list[int] | None = None) -> ChainState:
     return run_chain(
         STREAM,
         measure,
@@ -40,9 +38,7 @@ def run(
 
 def same(one: ChainState, other: ChainState) -> bool:
     pairs = zip(one.model.parameters(), other.model.parameters(), strict=True)
-    return all(torch.equal(a, b) for a, b in pairs) and torch.equal(
-        one.predictions["net"], other.predictions["net"]
-    )
+    return all(torch.equal(a, b) for a, b in pairs) and torch.equal(one.predictions["net"], other.predictions["net"])
 
 
 @pytest.mark.parametrize("strength", [None, 100.0])

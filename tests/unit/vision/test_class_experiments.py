@@ -106,9 +106,7 @@ def test_finished_seeds_are_not_run_again(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_test_pictures_are_read_after_tuning_only(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_test_pictures_are_read_after_tuning_only(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pictures, read = pretraining.Pretrained.pictures, []
 
     def watched(self: pretraining.Pretrained, part: str) -> Any:
@@ -137,9 +135,7 @@ def test_chooses_the_best_point(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", RUNS)
 def test_without_rate_and_scale_adaptation_is_the_network(name: str, tmp_path: Path) -> None:
-    none = FIXED.changed(
-        {"adaptation.mbpa_lambda": "0", "adaptation.hebb_eta": "0", "adaptation.mixture_gamma": "0"}
-    )
+    none = FIXED.changed({"adaptation.mbpa_lambda": "0", "adaptation.hebb_eta": "0", "adaptation.mixture_gamma": "0"})
     outcome = RUNS[name](setup(tmp_path, none))
     for run in outcome.runs:
         for method in ("mixture", "mbpa", "hebb"):
@@ -207,9 +203,7 @@ def test_sensitivity_holds_hebb_at_the_same_point(tmp_path: Path) -> None:
     plain = run_online(own).runs[0].predictions["hebb"]
     own.clear()
     document = run_experiment("sensitivity", "smoke", own, {"command": "c"})
-    assert list(document["grid"].values()) == [
-        {"beta": beta, "eta": eta} for beta in (0.5, 0.8) for eta in (0.2, 1.0)
-    ]
+    assert list(document["grid"].values()) == [{"beta": beta, "eta": eta} for beta in (0.5, 0.8) for eta in (0.2, 1.0)]
     file = load_file(tmp_path / "out" / document["seeds"][0]["file"])
     assert torch.equal(file["predictions.hebb beta=0.8 eta=0.2"], plain)
     point = document["methods"]["hebb beta=0.8 eta=0.2"]["conditions"]["3"]

@@ -99,9 +99,7 @@ CLASS_FILES = {
 
 
 @pytest.mark.parametrize("experiment", CLASS_FILES)
-def test_experiments_on_classes_from_command_to_files(
-    experiment: str, tmp_path: Path, capsys: Capture
-) -> None:
+def test_experiments_on_classes_from_command_to_files(experiment: str, tmp_path: Path, capsys: Capture) -> None:
     command = [experiment, "--scale", "smoke", "--seeds", "1", "2", "--device", "cpu", "--output-path"]
     assert main([*command, "out"]) == 0
     shown = capsys.readouterr().out
@@ -130,12 +128,8 @@ def test_experiments_on_classes_from_command_to_files(
             assert again[part] == document[part]
 
 
-@pytest.mark.parametrize(
-    ("experiment", "seeds", "rate"), [("incremental", ["1"], 1e-3), ("online", ["1", "2"], 1e-4)]
-)
-def test_every_stage_of_the_paper_scale(
-    experiment: str, seeds: list[str], rate: float, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(("experiment", "seeds", "rate"), [("incremental", ["1"], 1e-3), ("online", ["1", "2"], 1e-4)])
+def test_every_stage_of_the_paper_scale(experiment: str, seeds: list[str], rate: float, tmp_path: Path) -> None:
     tiny_cifar(Path("data"))
     command = [experiment, "--scale", "paper", "--backbone", "mobilenetv2-x0.5", "--device", "cpu"]
     command += ["--hyperparameters", "paper", "--seeds", *seeds, "--output-path", "out", "--set"]

@@ -10,10 +10,7 @@ from hebblm.vision.curves import Line, draw
 
 @pytest.mark.parametrize(("most", "names"), [(0, "abcdefgh"), (6, "adefgh"), (8, "abcdefgh")])
 def test_the_first_line_and_the_highest_are_drawn_and_the_rest_counted(most: int, names: str) -> None:
-    lines = [
-        Line(Look(name, "#000000"), (1, 2), [(0.1, None), (at / 10, None)])
-        for at, name in enumerate("abcdefgh")
-    ]
+    lines = [Line(Look(name, "#000000"), (1, 2), [(0.1, None), (at / 10, None)]) for at, name in enumerate("abcdefgh")]
     axis = Figure(figsize=(6, 4), layout="constrained").subplots()
     draw(axis, lines, most=most)
     assert len(axis.get_lines()) == len(names)

@@ -84,9 +84,7 @@ def test_a_picture_has_at_most_so_many_lines_and_counts_the_rest() -> None:
 
 
 def test_the_verdict_comes_first(tmp_path: Path) -> None:
-    said = (
-        "MbPA-10 is best: 90.0 % right, 5.0 points (95 % interval 5.0 to 5.0) ahead of Hebb-10 over 3 seeds."
-    )
+    said = "MbPA-10 is best: 90.0 % right, 5.0 points (95 % interval 5.0 to 5.0) ahead of Hebb-10 over 3 seeds."
     assert verdict(document()) == said
     write_report(document(), tmp_path)
     assert (tmp_path / "report.md").read_text(encoding="utf-8").startswith(f"{said}\n\n## Permuted MNIST")

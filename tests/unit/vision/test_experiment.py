@@ -19,16 +19,12 @@ from .samples import TINY, after, patterns
 METHODS = ["mlp", "mbpa-5", "hebb-5", "mbpa-10", "hebb-10", "ewc"]
 
 
-def setup(
-    folder: Path, settings: PermutedSettings = TINY, seeds: tuple[int, ...] = (1,)
-) -> Setup[PermutedSettings]:
+def setup(folder: Path, settings: PermutedSettings = TINY, seeds: tuple[int, ...] = (1,)) -> Setup[PermutedSettings]:
     cpu = torch.device("cpu")
     return Setup(patterns(), settings, seeds, device=cpu, cache=folder / "cache", folder=folder)
 
 
-def experiment(
-    folder: Path, settings: PermutedSettings = TINY, seeds: tuple[int, ...] = (1,)
-) -> PermutedMnist:
+def experiment(folder: Path, settings: PermutedSettings = TINY, seeds: tuple[int, ...] = (1,)) -> PermutedMnist:
     return PermutedMnist(setup(folder, settings, seeds))
 
 
@@ -70,9 +66,7 @@ def test_chooses_the_best_point_on_held_out_samples(tmp_path: Path) -> None:
     assert set(outcome.values) == set(METHODS) - {"mlp"}
     for name, points in outcome.tried.items():
         winner = sorted(points, key=lambda point: (-point["accuracy"], point["loss"]))[0]
-        assert outcome.values[name] == {
-            key: value for key, value in winner.items() if key not in ("accuracy", "loss")
-        }
+        assert outcome.values[name] == {key: value for key, value in winner.items() if key not in ("accuracy", "loss")}
 
 
 def test_one_value_each_is_taken_without_tuning(tmp_path: Path) -> None:

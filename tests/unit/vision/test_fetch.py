@@ -84,10 +84,7 @@ def test_both_data_sets_are_downloaded_where_no_folder_has_them(
     monkeypatch.setenv("HEBBLM_MIRROR", server)
     files = mnist_files(tmp_path / "served")
     archive = tiny_cifar(tmp_path / "served")
-    hashes = {
-        path.name.removesuffix(".gz"): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in files.iterdir()
-    }
+    hashes = {path.name.removesuffix(".gz"): hashlib.sha256(path.read_bytes()).hexdigest() for path in files.iterdir()}
     monkeypatch.setattr(mnist, "SHA256", hashes)
     known = {archive.name: hashlib.sha256(archive.read_bytes()).hexdigest()}
     monkeypatch.setattr(cifar, "KNOWN", cifar.KNOWN | known)

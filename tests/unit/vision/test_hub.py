@@ -72,7 +72,5 @@ def test_says_that_the_hub_is_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> N
         raise ConnectionError("no route\nand more")
 
     monkeypatch.setattr(datasets, "load_dataset", load)
-    with pytest.raises(
-        UserError, match=r"cannot load ylecun/mnist from the hub \(no route\); check the network"
-    ):
+    with pytest.raises(UserError, match=r"cannot load ylecun/mnist from the hub \(no route\); check the network"):
         load_hub(MNIST)

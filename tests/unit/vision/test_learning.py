@@ -59,9 +59,7 @@ def test_learning_lowers_the_loss() -> None:
     classifier = network()
     optimizer = rmsprop(classifier, 1e-3)
     index = torch.arange(48)
-    losses = [
-        float(learn(classifier, optimizer, PICTURES.batch(index), TRAIN.labels[index])) for _ in range(8)
-    ]
+    losses = [float(learn(classifier, optimizer, PICTURES.batch(index), TRAIN.labels[index])) for _ in range(8)]
     assert losses[-1] < losses[0] / 2
 
 

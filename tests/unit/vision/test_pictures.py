@@ -45,9 +45,7 @@ def test_crops_and_flips_are_those_of_a_loop(flip: bool) -> None:
     lefts = torch.randint(5, (4, 1), generator=generator).flatten().tolist()
     mirrored = (torch.rand(4, 1, generator=generator) < 0.5).flatten().tolist() if flip else [False] * 4
     assert not flip or len(set(mirrored)) == 2
-    for row, (picture, top, left, mirror) in enumerate(
-        zip(index.tolist(), tops, lefts, mirrored, strict=True)
-    ):
+    for row, (picture, top, left, mirror) in enumerate(zip(index.tolist(), tops, lefts, mirrored, strict=True)):
         framed = torch.zeros(3, 9, 9)
         framed[:, 2:7, 2:7] = images.pixels[picture]
         cut = framed[:, top : top + 5, left : left + 5]

@@ -85,9 +85,7 @@ def test_refuses_an_altered_network(damage: object, tmp_path: Path) -> None:
     train(tmp_path)
     path = next(tmp_path.rglob("model.safetensors"))
     path.write_bytes(damage(path.read_bytes()))  # type: ignore[operator]
-    with pytest.raises(
-        UserError, match=r"model.safetensors is missing or was altered; delete .* to pre-train anew"
-    ):
+    with pytest.raises(UserError, match=r"model.safetensors is missing or was altered; delete .* to pre-train anew"):
         train(tmp_path)
 
 
@@ -103,9 +101,7 @@ def test_refuses_a_truncated_state(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             train(tmp_path)
     path = next(tmp_path.rglob("*.state.safetensors"))
     path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(
-        UserError, match=r"state.safetensors is truncated or unreadable; delete .*safetensors"
-    ):
+    with pytest.raises(UserError, match=r"state.safetensors is truncated or unreadable; delete .*safetensors"):
         train(tmp_path)
 
 

@@ -28,9 +28,7 @@ def accuracy(model: MLP, task: int) -> float:
 
 
 def distance(one: MLP, other: MLP) -> float:
-    return sum(
-        float((a - b).square().sum()) for a, b in zip(one.parameters(), other.parameters(), strict=True)
-    )
+    return sum(float((a - b).square().sum()) for a, b in zip(one.parameters(), other.parameters(), strict=True))
 
 
 def test_learns_and_leaves_the_start_alone() -> None:
@@ -42,9 +40,7 @@ def test_learns_and_leaves_the_start_alone() -> None:
 
 
 def test_same_seed_same_network() -> None:
-    one, other = (
-        train_task(start(), *STREAM.train(0), RECIPE, generator=generator(1, "order")) for _ in range(2)
-    )
+    one, other = (train_task(start(), *STREAM.train(0), RECIPE, generator=generator(1, "order")) for _ in range(2))
     assert distance(one, other) == 0
 
 
@@ -66,9 +62,7 @@ def test_the_penalty_keeps_what_the_first_task_needs() -> None:
     values = [
         sum(
             float((information * (theta - centre).square()).sum())
-            for information, theta, centre in zip(
-                penalty.precisions, model.parameters(), penalty.centres, strict=True
-            )
+            for information, theta, centre in zip(penalty.precisions, model.parameters(), penalty.centres, strict=True)
         )
         for model in after
     ]
