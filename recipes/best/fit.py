@@ -168,15 +168,14 @@ def learned(rows: Tensor, weights: Tensor, every: int) -> Tensor:
     return torch.cat(found)
 
 
-def second_halves(texts: dict[str, Tensor], settings: Hyperparameters) -> list[float]:
+def second_halves(texts: dict[str, Tensor]) -> list[float]:
     """Return the mean loss on the second half of each text, nats, fitted on the first halves of all."""
     halves = [len(rows) // 2 for rows in texts.values()]
     parts = next(iter(texts.values())).shape[1] - len(NAMES)
     weights = fitted([rows[:half] for rows, half in zip(texts.values(), halves, strict=True)], parts)
     found = []
-    for (name, rows), half in zip(texts.items(), halves, strict=True):
-        every = settings.dynamic.segment if TEXTS[name][1] else ScenarioConfig().update_every
-        found.append(float(learned(rows, weights, every)[half:].mean()))
+    for rows, half in zip(texts.values(), halves, strict=True):
+        found.append(float(learned(rows, weights, ScenarioConfig().update_every)[half:].mean()))
     return found
 
 
@@ -211,7 +210,7 @@ def main(arguments: list[str] | None = None) -> None:
         columns = [*map(list(every).index, rules), *range(len(every), len(every) + len(NAMES))]
         return {name: rows[:, columns] for name, rows in found.items()}
 
-    losses = {label: second_halves(of(rules), settings) for label, rules in choices().items()}
+    losses = {label: second_halves(of(rules)) for label, rules in choices().items()}
     document = {
         "schema": SCHEMA,
         "texts": list(TEXTS),
