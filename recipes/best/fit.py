@@ -41,6 +41,7 @@ TEXTS = {
     "wt2": ({"intra_domain": "wt2"}, False),
     "wt2-to-ptb": ({"cross_domain": "wt2-to-ptb"}, False),
     "ptb, moving": ({"intra_domain": "ptb"}, True),
+    "wt2-to-ptb, moving": ({"cross_domain": "wt2-to-ptb"}, True),
 }
 PULL = 1e-3  # times half the square of the weights
 OLD = (500, 3785)  # tokens: the window of the cache, and that of the frequencies, that were components once
