@@ -9,7 +9,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 across
 evaluate "$pair" default "${across[@]}" --forgetting "${everything[@]}"
 evaluate "$pair-paper" paper "${across[@]}"
-evaluate "$pair-base-learns" default "${across[@]}" --forgetting --set base.lr=10
+evaluate "$pair-base-learns" default "${across[@]}" --forgetting --update-every 100 --set base.lr=10
 evaluate "$pair-open" default "${across[@]}" --vocabulary open
 runs=("$pair" "$pair-paper" "$pair-base-learns" "$pair-open")
 if [[ "$SCALE" != smoke ]]; then
