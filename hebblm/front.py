@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from hebblm.progress import say
 from hebblm.provenance import provenance
 from hebblm.ranks import current, leads
 from hebblm.report.parts import DEFAULT_EDGES, validate_edges
+from hebblm.suggest import unknown
 
 if TYPE_CHECKING:  # they load torch
     from hebblm.evaluation.scenario import Scenario
@@ -90,6 +91,10 @@ def evaluate(
         raise UserError(f"--forgetting compares two domains, and {read} is the only one; use --cross-domain A-to-B")
     ranks = current()
     _check_ranks(asked, ranks.size)
+    from hebblm.report.result import FILE_NAME
+
+    if asked.folder is not None and (asked.folder / FILE_NAME).is_file():
+        say(f"{asked.folder} holds a finished result; it is replaced when this run ends")
     scenario, record = asked.open("evaluate", command)
     from hebblm.evaluation.run import run_scenario
     from hebblm.evaluation.saved import going_on
@@ -278,6 +283,10 @@ class _Asked:
             named["model"] = str(model)
         elif model is not None:
             named |= {"checkpoint": Path(model.name)} if held is None else {"model": model.name}
+        known = [field.name for field in fields(ScenarioConfig)]
+        for name in options:
+            if name not in known:
+                raise unknown("option", name, known, f"choose from {', '.join(known)}")
         plain = ScenarioConfig(**{**named, **options})
         config = plain.completed()
         config.check()

@@ -16,6 +16,7 @@ from awd_lstm.files import file_sha256, save_file
 from hebblm.errors import UserError
 from hebblm.evaluation.parts import prefixed, under
 from hebblm.files import atomic_path, read_record, write_json
+from hebblm.locks import held
 from hebblm.memory import AnyMemory, load_memory, save_memory
 from hebblm.memory.persistence import read_about
 from hebblm.models.base import State
@@ -88,7 +89,7 @@ def save_reader(folder: Path, owner: Owner, known: Opened, made: dict[str, Any])
         made: method and settings, for people.
 
     Raises:
-        UserError: the folder holds something else, or cannot be written.
+        UserError: the folder holds something else, is written by another process, or cannot be written.
     """
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not (folder / READER).is_file()):
         raise UserError(f"{folder} holds something else than a reader; choose another folder")
@@ -102,7 +103,7 @@ def save_reader(folder: Path, owner: Owner, known: Opened, made: dict[str, Any])
         **{f"state.{name.replace(' ', '.')}": tensor for name, tensor in known.state.items()},
         **prefixed(WEIGHT, known.weights),
     }
-    with atomic_path(folder, directory=True) as temporary:
+    with held(folder, "this memory", wait=False), atomic_path(folder, directory=True) as temporary:
         save_memory(known.memory, temporary / MEMORY, model_hash=owner.model, dictionary_hash=owner.dictionary)
         save_file({name: value.detach().cpu().contiguous() for name, value in place.items()}, temporary / PLACE, {})
         write_json(

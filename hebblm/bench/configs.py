@@ -200,7 +200,7 @@ class EvalConfig(StatesConfig):
         self.each_at_least(2 * self.batch, "stream_tokens")
         self.each_at_least(2, "streams")
         if self.arch not in ARCHITECTURES:
-            raise UserError(f"unknown arch {self.arch!r}; choose from {', '.join(ARCHITECTURES)}")
+            raise unknown("arch", self.arch, ARCHITECTURES, f"choose from {', '.join(ARCHITECTURES)}")
         for name in self.names():
             if name.startswith(DYNAMIC):
                 raise UserError(f"method {name!r} moves a base of its own; it is measured beside the others anyway")

@@ -14,9 +14,9 @@ from awd_lstm import read_config
 from hebblm.bench.configs import AdaptConfig
 from hebblm.errors import UserError
 from hebblm.evaluation.training_memory import training_states
-from hebblm.installation import models_path
 from hebblm.models.awd import AwdBase, AwdModel
 from hebblm.models.base import Ids
+from hebblm.models.catalog import model_folder
 from hebblm.models.shipped import open_model
 from hebblm.models.store import prepared_corpus
 from hebblm.text import Normalization, PreparedCorpus
@@ -201,11 +201,11 @@ def open_source(checkpoint: Path, corpus: str | None, device: torch.device) -> M
     Raises:
         UserError: no such checkpoint or corpus, or they do not belong together.
     """
-    folder = checkpoint if checkpoint.is_dir() else models_path() / checkpoint
-    document = read_config(folder)
-    if not document:
-        shipped = ", ".join(sorted(path.parent.name for path in models_path().glob("*/config.json")))
-        raise UserError(f"no checkpoint at {checkpoint}; name a folder of hebblm-train, or one of {shipped}")
+    folder = model_folder(checkpoint)
+    document = None if folder is None else read_config(folder)
+    if folder is None or not document:
+        remedy = "name a folder of hebblm-train, or a model that ships (hebblm-eval --models)"
+        raise UserError(f"no checkpoint at {checkpoint}; {remedy}")
     trained = document.get("training", {}).get("corpus", {})
     name = corpus or trained.get("name")
     if name is None:

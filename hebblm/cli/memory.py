@@ -10,6 +10,7 @@ from hebblm.cli.common import choosing, options, tell
 from hebblm.cli.processes import check_processes, spread
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, parse_settings
+from hebblm.files import lack
 from hebblm.interrupts import GOES_ON, interrupted
 from hebblm.models.catalog import model_folder
 from hebblm.models.device import check_device
@@ -111,6 +112,8 @@ def _build(config: BuildConfig, argv: list[str]) -> int:
 @options(f"{PROG} info", InfoConfig, f"{PROG} info memories/novels")
 def _info(config: InfoConfig, argv: list[str]) -> None:
     """Tell what a memory holds, and check that its files are whole."""
+    if not config.folder.is_dir():
+        raise UserError(f"{config.folder} {lack(config.folder)}; name the folder of a memory")
     from hebblm.corpus_memory import Held
 
     held = Held.of(config.folder)

@@ -110,7 +110,10 @@ def _build(
     for part in map(parts.load, range(done) if ranks.leads else ()):
         memory.fill(part["keys"], part["labels"], part.get("log-normalizers"))
     whence = f"goes on from part {done + 1:,} of {total:,}" if done else f"is read once, in {total:,} parts"
-    say(f"the memory of the training text {whence}; if it is interrupted, the same command goes on")
+    say(
+        f"the memory of the training text {whence}; if it is interrupted, the same command goes on, and with "
+        "--training-entries N it remembers the last N tokens alone"
+    )
     with bar() as progress:
         resumed = f", going on from part {done + 1:,}" if done else ""
         task = progress.add_task(f"training memory{resumed}", total=total + 1, completed=done, unit="parts")

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
+from hebblm.suggest import unknown
+
+DTYPES = ("float32", "float16", "bfloat16")
+STORES = ("ram", "disk")
+
 
 @dataclass(frozen=True, slots=True)
 class MemoryConfig:
@@ -27,6 +32,11 @@ class MemoryConfig:
     nprobe: int | None = None
     rescore: int = 5
     store: str = "ram"
+
+    def __post_init__(self) -> None:
+        for name, value, known in (("dtype", self.dtype, DTYPES), ("store", self.store, STORES)):
+            if value not in known:
+                raise unknown(f"memory.{name}", value, known, f"use one of {', '.join(known)}")
 
     def identity(self) -> dict[str, object]:
         """Return what tells memories of the same entries apart; those in RAM have no store, as before there was one."""

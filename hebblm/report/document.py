@@ -11,12 +11,12 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from hebblm.errors import UserError
 from hebblm.files import write_bytes, write_text
 from hebblm.report import render
 from hebblm.report.console import print_table
 from hebblm.report.methods import PLOTTED
 from hebblm.report.part_tables import (
+    document_table,
     forgetting_table,
     gain_rows,
     gain_table,
@@ -30,6 +30,7 @@ from hebblm.report.table import Table
 from hebblm.report.tables import comparison_table, frequency_table, paper_tables, side_by_side
 from hebblm.report.templating import HTML, MARKDOWN
 from hebblm.report.tokens import TokenLosses, completed, word_table
+from hebblm.suggest import unknown
 
 FORMATS = ("md", "csv", "tex", "html", "png", "svg")
 DEFAULT_FORMATS = ("md", "csv", "tex", "html", "png")
@@ -49,9 +50,9 @@ def check_formats(formats: Sequence[str]) -> tuple[str, ...]:
     Raises:
         UserError: an unknown format, or none.
     """
-    unknown = [name for name in formats if name not in FORMATS]
-    if unknown or not formats:
-        raise UserError(f"unknown format {(unknown or [''])[0]!r}; choose from {', '.join(FORMATS)}")
+    for name in formats or ("",):
+        if name not in FORMATS:
+            raise unknown("format", name, FORMATS, f"choose from {', '.join(FORMATS)}")
     return tuple(formats)
 
 
@@ -89,6 +90,7 @@ def write_report(
         frequency_table(result),
         gain_table(result),
         occurrence_table(result),
+        document_table(result),
         forgetting_table(result),
         *paper_tables(result),
         None if tokens is None else word_table(result, tokens),

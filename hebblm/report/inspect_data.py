@@ -14,6 +14,7 @@ from hebblm.report.logged import read_table, recorded
 from hebblm.report.methods import BASE, ordered
 from hebblm.report.result import Result
 from hebblm.report.tokens import TokenLosses
+from hebblm.suggest import unknown
 
 NEIGHBORS_FILE = "neighbors.parquet"
 _KINDS = {
@@ -93,7 +94,7 @@ class Inspection:
         if method is None:
             return min(others, key=lambda name: self.result.methods[name].nll)
         if method not in others:
-            raise UserError(f"method {method!r} was not evaluated; choose from {', '.join(others)}")
+            raise unknown("method", method, others, f"choose from those that were evaluated: {', '.join(others)}")
         return method
 
     def gain(self, method: str) -> NDArray[np.float64]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hebblm.report.gains import LEAST_BLOCKS, Gain
-from hebblm.report.methods import name_of, ordered
+from hebblm.report.methods import PLOTTED, name_of, ordered
 from hebblm.report.numbers import MISSING, difference, perplexity
 from hebblm.report.parts import ALL, KNOWN, OCCURRENCES, OOV_BY_OCCURRENCE, gap_notes
 from hebblm.report.result import Result, corpus_name
@@ -18,6 +18,8 @@ _BY_RUN_NOTE = (
     "first observed, and until then a share of <unk>. The words that can occur are the same in both, so that losses "
     "compare; lower and raw case are different texts."
 )
+
+LONGEST = 20  # documents that a report shows
 
 
 def occurrence_table(result: Result) -> Table | None:
@@ -106,6 +108,25 @@ def gain_rows(result: Result) -> Table:
         for gain in result.methods[name].gains
     )
     return Table("gains", "Gain over the base, nats per token", columns, rows)
+
+
+def document_table(result: Result) -> Table | None:
+    """Return the loss of the best methods on the longest documents of a text, nats; None where it is a single one."""
+    documents = result.extra.get("documents")
+    if not documents:
+        return None
+    longest = sorted(documents, key=lambda document: -document["tokens"])[:LONGEST]
+    best = sorted(result.methods, key=lambda name: result.methods[name].nll)[:PLOTTED]
+    return Table(
+        "documents",
+        f"Nats by document, the {len(longest)} longest of {len(documents):,}",
+        (Column("Document", wide=True), Column("Tokens"), *(Column(name_of(name), "nll", decimals=3) for name in best)),
+        tuple(
+            (document["name"], f"{document['tokens']:,}", *(document["nll"][name] for name in best))
+            for document in longest
+        ),
+        ("All documents stand in result.json.",) if len(documents) > LONGEST else (),
+    )
 
 
 def forgetting_table(result: Result) -> Table | None:

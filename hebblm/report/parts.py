@@ -72,7 +72,7 @@ def frequency_report(
     if nll.ndim != 1 or nll.shape != train_counts.shape:
         raise UserError(f"losses {nll.shape} and training counts {train_counts.shape} must be two equal lists")
     if np.isnan(nll).any():
-        raise UserError(f"{int(np.isnan(nll).sum())} losses are nan; lower the learning rate or leave the guard on")
+        raise UserError(f"{int(np.isnan(nll).sum())} losses are nan; lower the learning rate")
     if train_counts.size and int(train_counts.min()) < 0:
         raise UserError(f"training count {int(train_counts.min())} is negative; counts start at 0")
     return bucket_means(nll, bucket_indices(train_counts, cuts), bucket_labels(cuts))

@@ -99,5 +99,5 @@ def _walk(value: Any, where: str, former: Any, latter: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_walk(item, f"{where}[{at}]", former, latter) for at, item in enumerate(value)]
     if isinstance(value, float) and (math.isnan(value) or value == -math.inf):
-        raise UserError(f"{where} is {value}, which is no result; lower the learning rate or leave the guard on")
+        raise UserError(f"{where} is {value}, which is no result; lower the learning rate")
     return latter if value == former else value

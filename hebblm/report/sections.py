@@ -45,7 +45,7 @@ def fact_tables(result: Result) -> list[Table]:
         ("Tokens", f"{scenario.tokens:,}"),
         ("Out of vocabulary", _oov(scenario)),
         *flatten(scenario.extra),
-        *flatten(result.extra),
+        *flatten({name: value for name, value in result.extra.items() if name != "documents"}),
     ]
     tables = [
         *([] if result.seconds is None else [result.seconds.table()]),

@@ -55,10 +55,13 @@ def comparison_table(result: Result) -> Table:
     columns: list[Said] = [
         (Column("Perplexity", "perplexity", "min"), lambda _, item: item.perplexity),
         (Column("Nats", "nll", "min"), lambda _, item: item.nll),
-        (Column("OOV nats", "nll", "min"), lambda _, item: item.oov_nll),
-        (Column("Known nats", "nll", "min"), lambda _, item: item.in_vocabulary_nll),
         (Column("Tokens/s", "rate", "max"), lambda _, item: item.tokens_per_second),
     ]
+    if result.scenario.oov_tokens:
+        columns[2:2] = [
+            (Column("OOV nats", "nll", "min"), lambda _, item: item.oov_nll),
+            (Column("Known nats", "nll", "min"), lambda _, item: item.in_vocabulary_nll),
+        ]
     if any(map(_rose, result.methods.values())):
         columns.append((Column("Loss rose", "count"), lambda _, item: _rose(item)))
     further: list[Said] = [

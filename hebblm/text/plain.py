@@ -11,6 +11,7 @@ from hebblm.text.manifest import SPLITS
 from hebblm.text.sources import FileLines, LineSource, count_lines
 
 MIN_LINES = 10
+RECORDS = (".jsonl", ".parquet", ".arrow")
 
 
 def plain_sources(path: Path, names: Mapping[str, str]) -> tuple[dict[str, LineSource], dict[str, str]]:
@@ -25,6 +26,7 @@ def plain_sources(path: Path, names: Mapping[str, str]) -> tuple[dict[str, LineS
     """
     if not (path.is_file() or path.is_dir()):
         raise UserError(f"{path} {lack(path)}; name a UTF-8 text file or a folder of them")
+    _refuse_records(path)
     if path.is_file():
         if names:
             raise UserError(f"{path} is one file, so {', '.join(names)} cannot be named within it; name a folder")
@@ -53,7 +55,14 @@ def own_texts(target: str) -> tuple[Path, ...]:
     path = Path(target.removeprefix("text:"))
     if not target.startswith("text:") or any((path / f"{split}.txt").is_file() for split in SPLITS):
         return ()
+    _refuse_records(path)
     return texts_below(path) if path.is_dir() else (path,)
+
+
+def _refuse_records(path: Path) -> None:
+    """Refuse a file whose braces and quotes would be read as words."""
+    if path.suffix in RECORDS:
+        raise UserError(f"{path} holds records, not plain text; name the folder that it is in: hf:{path.parent}")
 
 
 def texts_below(path: Path) -> tuple[Path, ...]:

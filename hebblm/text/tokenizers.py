@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from hebblm.errors import UserError
 from hebblm.files import atomic_path, lack, sha256
+from hebblm.suggest import unknown
 from hebblm.text.dictionary import EOS, UNK
 
 if TYPE_CHECKING:  # both take part of a second, which text that is tokenised already need not wait for
@@ -236,4 +237,4 @@ def load_tokenizer(spec: dict[str, Any], folder: Path) -> Tokenizer:
         if tokenizer.spec()["sha256"] != spec.get("sha256"):
             raise UserError(f"{tokenizer.model} is not the model the corpus was written with; preprocess it again")
         return tokenizer
-    raise UserError(f"unknown tokenizer {name!r}; choose one of {', '.join(NAMES)}")
+    raise unknown("tokenizer", str(name), NAMES, f"choose one of {', '.join(NAMES)}")

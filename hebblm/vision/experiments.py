@@ -7,9 +7,9 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from hebblm.errors import UserError
 from hebblm.files import write_json
 from hebblm.ranks import current
+from hebblm.suggest import unknown
 from hebblm.vision.new_classes import result as new_classes
 from hebblm.vision.new_classes.incremental import run_incremental
 from hebblm.vision.new_classes.online import run_ablation, run_online, run_sensitivity
@@ -59,8 +59,8 @@ def run_experiment(
     elif experiment in OUTCOMES:
         body = partial(new_classes.outcome_of, experiment, OUTCOMES[experiment](setup), setup)
     else:
-        known = ", ".join([permuted_mnist.EXPERIMENT, *OUTCOMES, TIMING])
-        raise UserError(f"unknown experiment {experiment!r}; choose from {known}")
+        known = [permuted_mnist.EXPERIMENT, *OUTCOMES, TIMING]
+        raise unknown("experiment", experiment, known, f"choose from {', '.join(known)}")
     if not current().leads:
         return None
     document = {

@@ -185,8 +185,8 @@ def written(weights: dict[str, list[float]], tokens: int) -> str:
     rows = "".join(f'    "{name}": ({", ".join(map(str, row))}),\n' for name, row in weights.items())
     return (
         '"""The weights that the gate of ``best`` starts from, written by recipes/best/fit.py.\n\n'
-        f"Fitted on the first {tokens:,} validation tokens each of {', '.join(TEXTS)}; the columns are\n"
-        ":data:`hebblm.adapt.features.NAMES`.\n"
+        f"Fitted on the first {tokens:,} validation tokens each of {'; '.join(TEXTS)}.\n"
+        "The columns are :data:`hebblm.adapt.features.NAMES`.\n"
         '"""\n\nWEIGHTS: dict[str, tuple[float, ...]] = {\n' + rows + "}\n"
     )
 

@@ -14,6 +14,7 @@ import torch
 import hebblm
 from hebblm.errors import UserError
 from hebblm.files import read_json, write_json
+from hebblm.locks import held
 from hebblm.memory import FlatMemory, save_memory
 from hebblm.scores import Totals
 
@@ -150,6 +151,14 @@ def test_a_saved_reader_goes_on_to_the_same_numbers(lm: hebblm.LanguageModel, me
     numbers = {"cache.gamma": 0.2, "mixture.gamma": 0.2, "mixture_hebb.weight": 0.2, "best.rate": 0.0}
     other = lm.reader(method, memory=tmp_path / "known", settings=numbers)
     assert not torch.equal(other.read(rest).nll, first.nll), "what is learned elsewhere fits a reader of other shares"
+
+
+def test_a_folder_that_another_process_writes_is_left_to_it(lm: hebblm.LanguageModel, tmp_path: Path) -> None:
+    reader = lm.reader("cache")
+    reader.read(TEXT)
+    with held(tmp_path / "known", "this memory"), pytest.raises(UserError, match="is at work on this memory"):
+        reader.save(tmp_path / "known")
+    assert not (tmp_path / "known").exists()
 
 
 def test_the_first_text_says_how_all_are_split_and_a_saved_reader_keeps_to_it(

@@ -1,7 +1,7 @@
 """The weights that the gate of ``best`` starts from, written by recipes/best/fit.py.
 
-Fitted on the first 15,000 validation tokens each of ptb, wt2, wt2-to-ptb, ptb, moving, wt2-to-ptb, moving; the columns are
-:data:`hebblm.adapt.features.NAMES`.
+Fitted on the first 15,000 validation tokens each of ptb; wt2; wt2-to-ptb; ptb, moving; wt2-to-ptb, moving.
+The columns are :data:`hebblm.adapt.features.NAMES`.
 """
 
 WEIGHTS: dict[str, tuple[float, ...]] = {

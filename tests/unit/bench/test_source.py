@@ -45,5 +45,5 @@ def test_a_tenth_of_the_queries_stands_next_to_an_entry() -> None:
 
 
 def test_an_unknown_checkpoint_is_refused() -> None:
-    with pytest.raises(UserError, match=r"no checkpoint at nowhere.*small-ptb-raw"):
+    with pytest.raises(UserError, match=r"no checkpoint at nowhere.*hebblm-eval --models"):
         open_source(Path("nowhere"), None, CPU)

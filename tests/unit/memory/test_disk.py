@@ -215,7 +215,6 @@ def test_large_lists_that_name_no_entry_are_refused(tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize(
     ("config", "match"),
     [
-        (MemoryConfig(store="disc"), "memory.store='disc' is unknown; use one of ram, disk"),
         (MemoryConfig(store="disk", index="exact"), "memory.index=exact does not go with memory.store=disk"),
         (MemoryConfig(store="disk", capacity=5), "memory.capacity=5 does not go with memory.store=disk"),
         (MemoryConfig(store="disk", index="PQ4x4"), "memory.index=PQ4x4 cannot stand on disk"),

@@ -86,7 +86,6 @@ def test_an_automatic_index_is_compared_whole_where_there_is_no_faiss(
     ("config", "match"),
     [
         (MemoryConfig(capacity=0), "memory.capacity=0"),
-        (MemoryConfig(dtype="int8"), "memory.dtype='int8'"),
         (MemoryConfig(index="PQ4x4fs", capacity=10), "memory.capacity=10"),
         (MemoryConfig(index="exact", nprobe=3), "memory.nprobe=3"),
         (MemoryConfig(index="typo"), "memory.index='typo'"),

@@ -8,11 +8,32 @@ from dataclasses import replace
 from rich.console import Console
 
 from hebblm.report.gains import Gain
-from hebblm.report.part_tables import gain_rows, gain_table, occurrence_table, occurrences_by_run
+from hebblm.report.methods import name_of
+from hebblm.report.part_tables import (
+    LONGEST,
+    document_table,
+    gain_rows,
+    gain_table,
+    occurrence_table,
+    occurrences_by_run,
+)
 from hebblm.report.parts import OCCURRENCES
 from hebblm.report.render import to_csv, to_latex, to_rich
 
 from .samples import sample_result
+
+
+def test_documents_are_the_longest_under_the_best_methods() -> None:
+    result = sample_result(300)
+    names = list(result.methods)
+    documents = [{"name": f"{i}.txt", "tokens": i, "nll": dict.fromkeys(names, 1.0 / i)} for i in range(1, LONGEST + 3)]
+    assert document_table(result) is None
+    table = document_table(replace(result, extra={"documents": documents}))
+    assert table is not None
+    assert [row[0] for row in table.rows] == [f"{i}.txt" for i in range(LONGEST + 2, 2, -1)]
+    shown = sorted(names, key=lambda name: result.methods[name].nll)[:6]
+    assert [column.header for column in table.columns] == ["Document", "Tokens", *map(name_of, shown)]
+    assert table.notes == ("All documents stand in result.json.",)
 
 
 def test_occurrences_stand_in_order_with_their_tokens_and_all_last() -> None:

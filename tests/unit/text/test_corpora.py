@@ -54,6 +54,7 @@ def test_bad_text_is_named(tmp_path: Path) -> None:
     (tmp_path / "split" / "train.txt").write_text("text\n")
     (tmp_path / "hollow").mkdir()
     os.mkfifo(tmp_path / "pipe.txt")
+    (tmp_path / "records.jsonl").write_text('{"text": "a b c"}\n' * 20)
     cases = {
         "absent.txt": "does not exist",
         "empty.txt": "is empty",
@@ -61,6 +62,7 @@ def test_bad_text_is_named(tmp_path: Path) -> None:
         "split": r"valid\.txt.*test\.txt does not exist",
         "hollow": "no .txt file",
         "pipe.txt": "is no plain file",
+        "records.jsonl": f"holds records, not plain text; name the folder that it is in: hf:{tmp_path}",
     }
     for name, told in cases.items():
         with pytest.raises(UserError, match=told):
