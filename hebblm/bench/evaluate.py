@@ -22,6 +22,7 @@ from hebblm.bench.timing import Timing, stopwatch
 from hebblm.evaluation.defaults import paper_values
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import Scores
+from hebblm.evaluation.streams import Layout
 from hebblm.memory import MemoryConfig
 from hebblm.models.awd import AwdBase
 from hebblm.models.dynamic import DynamicBase, DynamicConfig
@@ -130,7 +131,10 @@ def _stream(config: EvalConfig, bench: Harness, rounds: Rounds) -> Row:
 
 
 def _streams(config: EvalConfig, bench: Harness, unadapted: dict[str, Rule], rounds: Rounds) -> Row:
-    """Read the same tokens as one stream and as several side by side, with the model alone and with all methods."""
+    """Read the same tokens as one stream and as several side by side, with the model alone and with all methods.
+
+    The values are the milliseconds a token of each method had it run alone, at each number of streams.
+    """
     rules = {"lstm": unadapted, "all": bench.rules}
     timings = rounds.times(
         {
@@ -140,7 +144,13 @@ def _streams(config: EvalConfig, bench: Harness, unadapted: dict[str, Rule], rou
         }
     )
     single = {f"{name} {streams}": f"{name} 1" for streams in config.streams for name in rules}
-    return Row("streams", bench.case(batch=config.batch, tokens=config.stream_tokens), timings, single)
+    stream, values = bench.beginning(config.stream_tokens), dict[str, float]()
+    for streams in (1, *config.streams):
+        layout = Layout.of(len(stream), streams)
+        bench.rewind(layout)
+        bench.evaluate(bench.rules, stream, config.batch, layout=layout)
+        values |= {f"{name} {streams}": spent for name, spent in bench.shares(len(stream)).items()}
+    return Row("streams", bench.case(batch=config.batch, tokens=config.stream_tokens), timings, single, values)
 
 
 def _dynamic(config: EvalConfig, bench: Harness, unadapted: dict[str, Rule], rounds: Rounds) -> Row:

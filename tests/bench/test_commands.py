@@ -137,6 +137,11 @@ def test_eval_compares_with_the_model_alone(measured: dict[str, dict[str, Any]])
     assert named(document, "currency")[0]["values"]["difference_max"] < 1e-3
     parts = named(document, "stream")[0]["timings"]
     assert sum(sum(part["tokens"]) for part in parts.values()) == 250
+    [streams] = named(document, "streams")
+    counts = [1, *document["settings"]["streams"]]
+    assert list(streams["timings"]) == [f"{name} {count}" for count in counts for name in ("lstm", "all")]
+    assert {f"ms_mixture+hebb {count}" for count in counts} <= set(streams["values"])
+    assert all(value > 0 for name, value in streams["values"].items() if name.startswith("ms_"))
     assert list(named(document, "dynamic")[0]["timings"]) == ["lstm", "dynamic"]
 
 
