@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field
-from functools import partial
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
@@ -173,8 +172,17 @@ def _plot(config: PlotConfig, argv: list[str]) -> None:
     save(cost_figure([BenchResult.load(path) for path in config.files]), config.output_path)
 
 
-_MEASURED: dict[str, Main] = {name: partial(_measure, name) for name in MEASUREMENTS}
-main = choosing(PROG, {**_MEASURED, "table": _table, "plot": _plot})
+def _measuring(name: str) -> Main:
+    """Return the subcommand of a measurement, with its description."""
+
+    def measuring(argv: list[str] | None = None) -> int:
+        return _measure(name, argv or [])
+
+    measuring.__doc__ = MEASUREMENTS[name].description
+    return measuring
+
+
+main = choosing(PROG, {**{name: _measuring(name) for name in MEASUREMENTS}, "table": _table, "plot": _plot})
 
 
 if __name__ == "__main__":

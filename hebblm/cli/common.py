@@ -8,9 +8,11 @@ import functools
 import os
 import re
 import sys
+import textwrap
 import time
 from argparse import ArgumentError, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterator, Mapping
+from itertools import zip_longest
 from types import UnionType
 from typing import Any, Literal, Protocol, TextIO, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -47,7 +49,11 @@ class Body(Protocol[C_contra]):
 
 
 class _Formatter(RawDescriptionHelpFormatter, DefaultHelpFormatter):
-    """Help formatter that shows defaults and keeps the line breaks of the example."""
+    """Help formatter that shows defaults, keeps the line breaks of the example, and wraps all other lines."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        lines = text.splitlines()
+        return "\n".join(line if line.startswith(" ") else textwrap.fill(line, width) for line in lines)
 
 
 class _Parser(ArgumentParser):
@@ -130,6 +136,7 @@ def options(prog: str, config: type[C], example: str) -> Callable[[Body[C]], Mai
             words = sys.argv[1:] if argv is None else argv
             return run(parse(config, words, prog=prog, description=description, example=example), words) or 0
 
+        main.__doc__ = description
         return main
 
     return decorate
@@ -146,7 +153,10 @@ def choosing(prog: str, subcommands: Mapping[str, Main]) -> Main:
     def main(argv: list[str] | None = None) -> int:
         name, *rest = (sys.argv[1:] if argv is None else argv) or [""]
         if name in ("-h", "--help"):
-            print(f"usage: {prog} {{{','.join(subcommands)}}} [options]   (each has its own --help)")
+            print(f"usage: {prog} {{{','.join(subcommands)}}} [options]   (each has its own --help)\n")
+            for known, command in subcommands.items():
+                about = textwrap.wrap(command.__doc__ or "", 66)
+                print("\n".join(f"  {start:10}{line}" for start, line in zip_longest([known], about, fillvalue="")))
             return 0
         if name not in subcommands:
             raise unknown("subcommand", name, subcommands, f"choose {', '.join(subcommands)}")

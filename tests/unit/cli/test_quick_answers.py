@@ -14,7 +14,7 @@ from hebblm.vision.backbones.names import NAMES
 
 HEAVY = ["torch", "pandas", "pyarrow", "faiss", "matplotlib", "scipy", "datasets", "sklearn", "sacremoses"]
 HELP = [
-    *("eval", "tune", "train", "preprocess", "report", "report inspect", "report book", "vision", "bench"),
+    *("eval", "tune", "train", "preprocess", "report", "read", "report inspect", "vision", "bench", "memory"),
     *(f"memory {name}" for name in ("build", "info", "merge")),
     *(f"bench {name}" for name in ("adapt", "retrieve", "eval", "train", "table", "plot")),
 ]
@@ -46,6 +46,10 @@ MISTYPED = {
     "bench adapt --scale smok": "unknown scale 'smok'; did you mean smoke? choose smoke, full\n",
     "read tiny-pydoc-raw --tokenizer mose": "unknown tokenizer 'mose'; did you mean moses?",
     "report inspct x": "unknown subcommand 'inspct'; did you mean inspect?",
+    "bench eval --arch awd_lstm_smal": "unknown arch 'awd_lstm_smal'; did you mean awd_lstm_small?",
+    "eval --intra-domain ptb --set memory.dtype=floa32": "unknown memory.dtype 'floa32'; did you mean float32?",
+    "eval --intra-domain ptb --set hebb.gate=gatd": "did you mean gated?",
+    "memory info nowhere": "nowhere does not exist; name the folder of a memory",
     "bench adpt": "unknown subcommand 'adpt'; did you mean adapt?",
 }
 PROGRAM = f"""
@@ -83,6 +87,8 @@ def test_help_loads_nothing_heavy(command: str, answers: dict[str, tuple[int, li
     status, loaded, said = answers[f"{command} --help"]
     assert (status, loaded) == (0, [])
     assert "usage:" in said
+    sentences = [line for line in said.splitlines() if "{" not in line and not line.startswith("  hebblm-")]
+    assert max(map(len, sentences)) <= 80
 
 
 @pytest.mark.parametrize(("command", "words"), MISTYPED.items())
