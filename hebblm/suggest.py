@@ -15,7 +15,7 @@ def closest(name: str, known: Iterable[str]) -> str | None:
     return names[found[0]] if found else None
 
 
-def hint(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return what a name that is not known may have meant, as a clause of its error; empty where none is near."""
     meant = closest(name, known)
     return "" if meant is None else f" did you mean {meant}?"
@@ -30,4 +30,4 @@ def unknown(kind: str, name: str, known: Iterable[str], remedy: str) -> UserErro
         known: names of things of this kind.
         remedy: what to do where no known name was meant.
     """
-    return UserError(f"unknown {kind} {name!r};{hint(name, known)} {remedy}")
+    return UserError(f"unknown {kind} {name!r};{did_you_mean(name, known)} {remedy}")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from hebblm.errors import UserError
-from hebblm.suggest import hint
+from hebblm.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -76,7 +76,9 @@ def decay(name: str, value: float) -> None:
 def one_of(name: str, value: str, allowed: Sequence[str]) -> None:
     """Raise unless ``value`` is one of the ``allowed`` words."""
     if value not in allowed:
-        raise UserError(f"{name} = {value!r} is unknown;{hint(value, allowed)} choose one of {', '.join(allowed)}")
+        raise UserError(
+            f"{name} = {value!r} is unknown;{did_you_mean(value, allowed)} choose one of {', '.join(allowed)}"
+        )
 
 
 def logits_or_linear(form: str, scale: str, **values: float | str) -> None:

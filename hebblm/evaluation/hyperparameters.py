@@ -14,7 +14,7 @@ from hebblm.adapt import MethodSettings
 from hebblm.errors import MOST, UserError
 from hebblm.memory import MemoryConfig
 from hebblm.models.update import BaseUpdate, DynamicConfig
-from hebblm.suggest import closest
+from hebblm.suggest import closest, did_you_mean
 
 _OWN = {
     "dynamic": DynamicConfig,
@@ -129,7 +129,7 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
         return None
     choice = f"one of {', '.join(map(str, words))}"
     if not kinds:
-        raise UserError(f"{name}={value} must be {choice}")
+        raise UserError(f"{name}={value} must be {choice};{did_you_mean(str(value), words)} see hebblm-eval --settings")
     try:
         found = msgspec.convert(value, kinds[0], strict=False)
     except msgspec.ValidationError as error:
