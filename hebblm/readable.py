@@ -1,4 +1,4 @@
-"""What a reader is given to read: a string or ids, or several such documents."""
+"""Texts for a reader: a string or ids, or several such documents."""
 
 from __future__ import annotations
 

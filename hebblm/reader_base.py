@@ -16,7 +16,7 @@ from hebblm.models.dynamic import DynamicBase
 from hebblm.types import OutputHead
 
 _TRAINED = "trained "
-"""What the names of the trained base's place begin with where another one moves."""
+"""Prefix of the names of the trained base's place where another one moves."""
 
 
 class ReaderBase:

@@ -27,7 +27,7 @@ READER = "reader.json"
 PLACE = "place.safetensors"
 MEMORY = "memory"
 WEIGHT = "weight."
-"""What the names of weights begin with in the file of the place."""
+"""Prefix of the names of weights in the file of the place."""
 
 
 class _Document(msgspec.Struct):

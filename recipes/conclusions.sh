@@ -34,7 +34,7 @@ for values in 50/16e-4/1e-4/0.3 20/8e-4/1e-4/0.1 5/1e-3/1e-3/0.02; do
     evaluated "dynamic-tuned-$segment" "${stream[@]}" --update-every "$segment" --methods "$nine" --set \
         "dynamic.segment=$segment" "dynamic.lr=$lr" "dynamic.epsilon=$epsilon" "dynamic.decay=$decay"
 done
-evaluated new-words --cross-domain wt2-to-ptb
+ln -sfn ../small/wt2-to-ptb results/conclusions/new-words # the run of lm_cross_domain.sh
 # the base's rates are for steps of 100 tokens
 crossing=(--cross-domain wt2-to-ptb --max-tokens 20000 --update-every 100 --methods lstm,cache,knn,mixture,mbpa,hebb,mixture+mbpa,mixture+hebb)
 evaluated base-stays "${crossing[@]}"

@@ -158,7 +158,7 @@ class Context:
 
     @property
     def known_shares(self) -> dict[str, tuple[float, ...]]:
-        """What was learned of each share, by what it mixes, as :meth:`recall_shares` takes it over."""
+        """Numbers of every learned share, by what it mixes, as :meth:`recall_shares` takes them over."""
         return {repr(learner): share.numbers for learner, share in self.shares.items()}
 
     def recall_shares(self, known: Mapping[str, tuple[float, ...]]) -> None:

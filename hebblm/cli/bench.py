@@ -67,7 +67,7 @@ SMOKE = {
     "--currency-tokens 40 --stream-tokens 200",
     "train": "--preset tiny --vocabulary 500 --segments 2",
 }
-"""What ``--scale smoke`` stands for, before the options of the user."""
+"""Options of ``--scale smoke``, before those of the user."""
 
 
 @dataclass(frozen=True)

@@ -276,7 +276,7 @@ def _kinds(hint: Any) -> list[Any]:
 
 
 KINDS = {"int": "a whole number", "float": "a number", "str": "text", "dict": "names with values"}
-"""What an option takes, by the name of its type."""
+"""Words for the value of an option, by the name of its type."""
 
 
 def _innermost(error: BaseException) -> str:

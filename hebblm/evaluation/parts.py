@@ -17,7 +17,7 @@ from hebblm.locks import held
 from hebblm.models.base import State
 
 STATE = "state "
-"""What the names of a base's state begin with in a part."""
+"""Prefix of the names of a base's state in a part."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,7 +94,7 @@ class Scenario:
 
     @property
     def training_tokenizer(self) -> Mapping[str, Any] | None:
-        """What split the source's text into tokens, None where it is not at hand."""
+        """Tokeniser of the source's text, None where it is not at hand."""
         return None if self.train is None else self.train.describe()
 
     def pieces(self) -> dict[str, Any]:

@@ -94,12 +94,12 @@ class Layout:
 
     @property
     def own(self) -> range:
-        """The streams that are read here, of all."""
+        """Numbers of the streams that this process reads."""
         return share(len(self.begins), self.rank, self.ranks)
 
     @property
     def streams(self) -> int:
-        """How many are read here: B where one process reads."""
+        """Number of streams that this process reads: B where it is alone."""
         return len(self.own)
 
     @property
@@ -109,7 +109,7 @@ class Layout:
 
     @property
     def beside(self) -> int:
-        """Those of them that are read here."""
+        """Streams among them that this process reads."""
         return self.streams if self.scope == "shared" else 1
 
     @property

@@ -96,7 +96,7 @@ class TrainedModel(Protocol):
 
     @property
     def sha256(self) -> str:
-        """What tells its weights from others."""
+        """Hash of its weights."""
 
     @property
     def head(self) -> OutputHead:

@@ -19,10 +19,10 @@ from hebblm.text.dictionary import Dictionary
 from hebblm.text.prepared import DICTIONARY_FILE
 
 HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
-"""What the hub could know a model by."""
+"""Pattern of the hub's names of models."""
 
 RECORD = "training.json"
-"""What a model of ``transformers`` was trained on: ``corpus``, ``parameters``, ``scores``."""
+"""Record of a model of ``transformers``'s training: ``corpus``, ``parameters``, ``scores``."""
 
 
 @dataclass(frozen=True, slots=True)

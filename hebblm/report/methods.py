@@ -23,7 +23,7 @@ class Look:
 
     @property
     def hatch(self) -> str:
-        """What sets bars of one colour apart, as the line does for curves."""
+        """Hatching that sets bars of one colour apart, as the line does for curves."""
         return _HATCHES[self.line]
 
 

@@ -13,7 +13,7 @@ from hebblm.text.tokenizers import MosesTokenizer, Tokenizer, WhitespaceTokenize
 
 Splitting = Literal["auto", "whitespace", "moses"]
 Chosen = Literal["own", "whitespace", "moses"]
-"""What a splitting comes to: the tokeniser of the dictionary's text, or another one."""
+"""Splitter that is in use: the tokeniser of the dictionary's text, or another one."""
 SAMPLE = 2_000  # lines that are split both ways
 CLEAR = 0.75  # of the words outside the dictionary; a text that is tokenised already keeps 0.9 of them or more
 MUCH_UNKNOWN = 0.1

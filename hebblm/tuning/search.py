@@ -58,7 +58,7 @@ class Search:
 
     @property
     def settings(self) -> Hyperparameters:
-        """What is not tuned, and the best values."""
+        """Hyper-parameters with the best values where they are tuned."""
         return self.start.changed(self.values)
 
     def default_loss(self, method: str) -> float | None:

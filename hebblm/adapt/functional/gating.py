@@ -95,7 +95,7 @@ class LearnedGate:
 
     @property
     def numbers(self) -> tuple[float, ...]:
-        """What :meth:`recalled` takes over."""
+        """Weights in a row, as :meth:`recalled` takes them over."""
         return tuple(self.weights.flatten().tolist())
 
     def recalled(self, numbers: Sequence[float]) -> LearnedGate:

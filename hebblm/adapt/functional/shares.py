@@ -116,7 +116,7 @@ class LearnedShare:
 
     @property
     def numbers(self) -> tuple[float, float]:
-        """What :meth:`recalled` takes over."""
+        """Evidence and tokens so far, as :meth:`recalled` takes them over."""
         return self.owned, self.tokens
 
     def recalled(self, numbers: Sequence[float]) -> LearnedShare:

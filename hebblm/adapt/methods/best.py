@@ -100,7 +100,7 @@ class Best:
 
     @property
     def needs(self) -> Needs:
-        """What the components need, and those of the gate's features."""
+        """Requirements of the components, and of the gate's features."""
         found = Needs(retrieval=True, shares=(self,) if self.config.rate else ())
         for _, rule in self.rules:
             found = rule.needs | found

@@ -37,7 +37,7 @@ class Tempered:
 
     @property
     def needs(self) -> Needs:
-        """What the rule needs."""
+        """Requirements of the rule."""
         return self.rule.needs
 
 

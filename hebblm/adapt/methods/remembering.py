@@ -97,7 +97,7 @@ class Interpolated(Blend):
 
     @property
     def needs(self) -> Needs:
-        """What both parts need."""
+        """Requirements of both parts."""
         return self.first.needs | self.second.needs | Needs(shares=learned(self))
 
 

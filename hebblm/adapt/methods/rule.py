@@ -32,7 +32,7 @@ class Rule(Protocol):
 
     @property
     def needs(self) -> Needs:
-        """What has to be at hand, or is counted, because of it."""
+        """Requirements of the rule."""
 
 
 class Learner(Protocol[L_co]):
@@ -40,7 +40,7 @@ class Learner(Protocol[L_co]):
 
     @property
     def beginning(self) -> L_co:
-        """What is known before anything was scored."""
+        """Share before anything was scored."""
 
     def evidence(self, batch: EvalBatch, targets: Tensor) -> Tensor:
         """Return what each of ``targets`` (N,) says of the shares, (N,) or (N, E) float64."""

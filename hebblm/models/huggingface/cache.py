@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 ARGUMENTS = ("cache", "past_key_values", "cache_params", "state")
-"""What forward passes call what they carry, in and out; ``cache`` since transformers 5.24."""
+"""Names of what forward passes carry, in and out; ``cache`` since transformers 5.24."""
 
 
 def tensors_of(holder: Any, path: str = "") -> Iterator[tuple[str, Tensor]]:

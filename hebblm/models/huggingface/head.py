@@ -14,7 +14,7 @@ from hebblm.errors import UserError
 from hebblm.types import OutputHead
 
 CAPS = ("final_logit_softcapping", "logits_soft_cap")
-"""What configurations call the bound of a soft cap on the logits."""
+"""Names in configurations of the bound of a soft cap on the logits."""
 EXACT = 1e-4  # of the largest logit, in float32
 CLEAR = 0.9  # of a cap; nearer to it, what stood before it cannot be told
 ROUNDING = 16  # units of rounding that half precision may be off by

@@ -15,7 +15,7 @@ from hebblm.errors import UserError
 LAST = "last"
 FFN_INPUT = "ffn-input"
 FFN = re.compile(r"(mlp|ffn|feed_forward|moe|fc1|dense_h_to_4h)$")
-"""What the end of a feed-forward layer's name looks like."""
+"""Pattern of the end of a feed-forward layer's name."""
 
 
 @dataclass(frozen=True, slots=True)
