@@ -16,7 +16,7 @@ from torch import Tensor
 
 from hebblm.errors import UserError
 from hebblm.evaluation.parts import Parts
-from hebblm.files import hash_of, lack, sha256
+from hebblm.files import hash_of, sha256
 from hebblm.locks import held, remove_left
 from hebblm.memory import AnyMemory, MemoryConfig, build_memory, load_memory, save_memory
 from hebblm.memory.arrays import CHUNK
@@ -26,26 +26,11 @@ from hebblm.models.base import TrainedModel, device_of
 from hebblm.progress import bar, say
 from hebblm.ranks import ALONE, Ranks
 from hebblm.reader_state import MEMORY, READER
+from hebblm.text.plain import texts_below
 from hebblm.text.sources import pieces
 from hebblm.text.vocabulary import Vocabulary, warn_of_new
 
 PIECE = 1 << 18  # characters that are read at once: what an interrupted build computes again at most
-
-
-def text_files(paths: Sequence[Path]) -> list[Path]:
-    """Return the files themselves and the ``.txt`` files below the folders, each folder's by name.
-
-    Raises:
-        UserError: a path that is not there, or a folder without such files.
-    """
-    files: list[Path] = []
-    for path in paths:
-        found = sorted(path.rglob("*.txt")) if path.is_dir() else [path] if path.is_file() else []
-        if not found:
-            reason = "holds no .txt file" if path.is_dir() else lack(path)
-            raise UserError(f"{path} {reason}; name text files, or folders of them")
-        files += found
-    return files
 
 
 def build(
@@ -68,7 +53,7 @@ def build(
         model: gives the keys.
         vocabulary: of the model, without new words; those of the texts are added, and saved with the entries and the
             splitting.
-        texts: files and folders, see :func:`text_files`.
+        texts: files, and folders of ``.txt`` files.
         folder: created, or replaced if it holds a memory of other texts.
         config: how entries are kept and searched.
         name: of the model, for people.
@@ -78,7 +63,7 @@ def build(
         UserError: no such text, one that is not UTF-8, none at all, or a folder that cannot be written or holds
             something else.
     """
-    files = text_files(texts)
+    files = [file for path in texts for file in texts_below(path)]
     check_replaceable(folder)
     sources = [{"path": str(path), "bytes": path.stat().st_size, "sha256": sha256(path)} for path in files]
     owner = (model.sha256, vocabulary.hash())

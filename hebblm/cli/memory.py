@@ -16,6 +16,7 @@ from hebblm.models.catalog import model_folder
 from hebblm.models.device import check_device
 from hebblm.ranks import opened
 from hebblm.text.fitting import Splitting
+from hebblm.text.plain import texts_below
 
 PROG = "hebblm-memory"
 
@@ -89,10 +90,11 @@ def _build(config: BuildConfig, argv: list[str]) -> int:
         if not name.startswith("memory."):
             raise UserError(f"--set {name} changes no memory; what does begins with memory.")
     kept = Hyperparameters().changed(settings).memory
-    from hebblm.corpus_memory import build, text_files
+    from hebblm.corpus_memory import build
     from hebblm.language_model import load
 
-    text_files(config.text)
+    for path in config.text:
+        texts_below(path)
     if (status := spread(config.processes, PROG, "hebblm.cli.memory", ["build", *argv])) is not None:
         return status
     with opened(config.device) as ranks:

@@ -148,7 +148,8 @@ def write_comparison(
     table = replace(table, notes=(*table.notes, *lines))
     tables = [table, *_new_words(results)]
     title = "Language-model adaptation: several scenarios"
-    written = _write_pages(directory / table.name, chosen, title=title, tables=tables)
+    verdicts = [f"{label}: {verdict(result)}" for label, result in results.items()]
+    written = _write_pages(directory / table.name, chosen, title=title, lines=verdicts, opening=[], tables=tables)
     return [*written, *_write_data(tables, directory, chosen, table.name)]
 
 
@@ -164,8 +165,8 @@ def print_summary(result: Result, console: Console) -> None:
 def print_comparison(results: Mapping[str, Result], console: Console) -> None:
     """Print several results side by side, each with its verdict."""
     for label, result in results.items():
-        console.print(Text(scenario_line(result.scenario, label)))
-        console.print(Text(f"{verdict(result)}\n"))
+        console.print(Text(f"{label}: {verdict(result)}", style="bold"))
+        console.print(Text(f"{scenario_line(result.scenario, label)}\n"))
     for table in (side_by_side(results), *_new_words(results)):
         print_table(table, console)
 

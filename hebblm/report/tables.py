@@ -160,7 +160,11 @@ def side_by_side(results: Mapping[str, Result]) -> Table:
     rows = tuple(
         (name_of(method), *(getattr(items.get(method), field, None) for items, _, field in shown)) for method in methods
     )
-    return Table("scenarios", "Methods by scenario", (_METHOD, *(column for _, column, _ in shown)), rows)
+    texts = {(each.scenario.target, each.scenario.split, each.scenario.tokens) for each in results.values()}
+    notes = (
+        () if len(texts) == 1 else ("The runs are of different texts or lengths: losses compare within a run alone.",)
+    )
+    return Table("scenarios", "Methods by scenario", (_METHOD, *(column for _, column, _ in shown)), rows, notes)
 
 
 def by_loss(result: Result) -> list[str]:

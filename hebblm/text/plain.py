@@ -24,13 +24,11 @@ def plain_sources(path: Path, names: Mapping[str, str]) -> tuple[dict[str, LineS
     Raises:
         UserError: see :func:`hebblm.text.corpora.text_corpus`.
     """
-    if not (path.is_file() or path.is_dir()):
-        raise UserError(f"{path} {lack(path)}; name a UTF-8 text file or a folder of them")
-    _refuse_records(path)
-    if path.is_file():
+    if not path.is_dir():
+        files = texts_below(path)
         if names:
             raise UserError(f"{path} is one file, so {', '.join(names)} cannot be named within it; name a folder")
-        return contiguous((path,)), {path.name: sha256(path)}
+        return contiguous(files), {path.name: sha256(path)}
     chosen = {split: path / names.get(split, f"{split}.txt") for split in SPLITS}
     present = [split for split, file in chosen.items() if file.is_file()]
     if names or present:
@@ -55,8 +53,7 @@ def own_texts(target: str) -> tuple[Path, ...]:
     path = Path(target.removeprefix("text:"))
     if not target.startswith("text:") or any((path / f"{split}.txt").is_file() for split in SPLITS):
         return ()
-    _refuse_records(path)
-    return texts_below(path) if path.is_dir() else (path,)
+    return texts_below(path)
 
 
 def _refuse_records(path: Path) -> None:
@@ -66,11 +63,16 @@ def _refuse_records(path: Path) -> None:
 
 
 def texts_below(path: Path) -> tuple[Path, ...]:
-    """Return the ``.txt`` files below a folder, by name.
+    """Return the ``.txt`` files below a folder, by name; or the file itself.
 
     Raises:
         UserError: there is none.
     """
+    if not path.is_dir():
+        if not path.is_file():
+            raise UserError(f"{path} {lack(path)}; name a UTF-8 text file or a folder of them")
+        _refuse_records(path)
+        return (path,)
     files = tuple(sorted(file for file in path.rglob("*.txt") if file.is_file()))
     if not files:
         raise UserError(f"{path} holds no .txt file; name a text file or a folder with some")

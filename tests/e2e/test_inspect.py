@@ -45,7 +45,7 @@ def test_neighbours_stand_where_the_log_says(world: World, tmp_path: Path) -> No
         assert row["label"] == text[place]
         assert row["context"] == " ".join(text[max(0, place - CONTEXT) : place])
         if row["from_stream"]:
-            assert place < row["position"] // 100 * 100, "written before its mini-batch was observed"
+            assert place < row["position"] // 50 * 50, "written before its mini-batch was observed"
         else:
             assert place >= len(text) - 5000
     assert report(["inspect", str(tmp_path)]) == 0

@@ -15,6 +15,7 @@ from hebblm.report.document import print_comparison
 from hebblm.report.render import to_html, to_latex, to_markdown
 from hebblm.report.sections import flatten, scenario_line
 from hebblm.report.table import Column, Table
+from hebblm.report.tables import side_by_side
 
 from .samples import sample_result, sample_tokens
 
@@ -206,8 +207,12 @@ def test_runs_side_by_side_have_a_verdict_each() -> None:
     results = {"one": sample_result(3000), "two": sample_result(2800, methods=("lstm", "cache"))}
     stream = io.StringIO()
     print_comparison(results, Console(file=stream, width=1000, color_system=None))
-    for result in results.values():
-        assert f"\n{result.verdict()}\n" in stream.getvalue()
+    said = stream.getvalue()
+    assert said.startswith(f"one: {results['one'].verdict()}\n")
+    assert f"\ntwo: {results['two'].verdict()}\n" in said
+    assert "The runs are of different texts or lengths" in said
+    alike = {"one": sample_result(3000), "two": sample_result(3000)}
+    assert not side_by_side(alike).notes
 
 
 def test_token_losses_fill_in_what_a_result_lacks(tmp_path: Path) -> None:
