@@ -12,6 +12,7 @@ from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.hyperparameters import defaults as default_values
 from hebblm.evaluation.scenario import ScenarioConfig
 from hebblm.files import write_json
+from hebblm.installation import models_path
 
 CROSS = ScenarioConfig(cross_domain="wt2-to-ptb")
 INTRA = ScenarioConfig(intra_domain="wt2")
@@ -30,7 +31,7 @@ def test_dynamic_evaluation_of_a_model_of_transformers_has_a_measured_rate_and_a
 ) -> None:
     causal, own = ScenarioConfig(model="someone/model", target="ptb"), tmp_path / "own.json"
     assert resolved(CROSS, "default").dynamic.lr == 8e-4
-    assert resolved(CROSS, "tuned").dynamic.lr != 8e-4
+    assert resolved(CROSS, "tuned").dynamic != resolved(CROSS, "default").dynamic
     for start in ("default", "tuned", "paper", "tune"):  # no rate that was found for an LSTM
         assert (resolved(causal, start).dynamic.lr, resolved(causal, start).dynamic.decay) == (
             "measured",
@@ -85,6 +86,12 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path, content: object) ->
     write_json(tmp_path / "tuned.json", content)
     with pytest.raises(UserError, match=r"tuned.json.*hebblm-tune"):
         TunedFile.read(tmp_path / "tuned.json")
+
+
+@pytest.mark.parametrize("name", ["ptb", "wt2", "wt2-to-ptb"])
+def test_a_shipped_rate_comes_with_the_epsilon_that_it_was_found_beside(name: str) -> None:
+    values = TunedFile.read(models_path() / "tuned" / f"{name}.json").values
+    assert {"dynamic.epsilon", "dynamic.lr", "dynamic.decay"} <= set(values)
 
 
 def tuned_file(path: Path, **values: float) -> Path:
