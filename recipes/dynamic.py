@@ -28,7 +28,14 @@ RATIOS = (2.0, 4.0, 8.0, 16.0)  # of rate to epsilon
 def loss(text: str, tokens: int, settings: dict[str, Any]) -> float:
     """Return the loss of dynamic evaluation, nats a word."""
     where = {"cross_domain" if "-to-" in text else "intra_domain": text}
-    result = hebblm.evaluate(**where, methods=["lstm", "dynamic"], settings=settings, split="valid", max_tokens=tokens)
+    result = hebblm.evaluate(
+        **where,
+        methods=["lstm", "dynamic"],
+        settings=settings,
+        split="valid",
+        max_tokens=tokens,
+        update_every=settings["dynamic.segment"],
+    )
     return result.methods["dynamic"].nll
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,7 +35,8 @@ def documents_of(stream: EvaluationStream, source: LineSource | None) -> list[Do
     starts = np.concatenate([[0], np.flatnonzero(words.ids == words.eos) + 1])  # of lines, by words
     found: list[Document] = []
     if source is not None and stream.by_word is None:  # pieces may span ends of line
-        lines = [(name, line) for name, line in _first_lines(source) if line < len(starts)]
+        # Of a text that is read in part the rest is not opened.
+        lines = takewhile(lambda found: found[1] < len(starts), _first_lines(source))
         found = [Document(name, int(starts[line])) for name, line in lines]
     if len(found) < 2:
         found = list(_articles(words, starts))
@@ -73,8 +74,9 @@ def _first_lines(source: LineSource) -> Iterator[tuple[str, int]]:
             yield f"record {index}", line
             line += str(source.rows[index][source.column]).removesuffix("\n").count("\n") + 1
     elif isinstance(source, FileLines) and len(source.paths) > 1:
-        ends = np.cumsum([0, *(count_lines([path]) for path in source.paths)])
-        for path, (begin, end) in zip(source.paths, pairwise(ends.tolist()), strict=True):
+        end = 0
+        for path in source.paths:
+            begin, end = end, end + count_lines([path])
             if max(begin, source.start) < (end if source.stop is None else min(end, source.stop)):
                 yield path.name, max(begin, source.start) - source.start
 

@@ -15,6 +15,7 @@ from hebblm.errors import UserError
     [
         (hebblm.evaluate, {"methods": ["heb"]}, "did you mean hebb"),
         (hebblm.evaluate, {"settings": {"hebb.bta": 1}}, "did you mean hebb.beta"),
+        (hebblm.evaluate, {"max_token": 3}, "unknown option 'max_token'; did you mean max_tokens?"),
         (hebblm.evaluate, {"log_samples": True}, "--log-samples needs --output-path"),
         (hebblm.evaluate, {"log_neighbors": 3}, "needs --log-samples"),
         (hebblm.evaluate, {"forgetting": 10}, "ptb is the only one"),
@@ -29,6 +30,21 @@ def test_a_mistake_is_told_before_anything_is_opened(
 ) -> None:
     with pytest.raises(UserError, match=words):
         function(intra_domain="ptb", **options)
+
+
+def test_a_folder_is_scored_by_document_and_a_result_that_will_be_replaced_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a.txt", "b.txt", "c.txt"):
+        (tmp_path / "texts").mkdir(exist_ok=True)
+        (tmp_path / "texts" / name).write_text("Call the function with two arguments .\n" * 10)
+    options: dict[str, Any] = {"memory_content": "test", "device": "cpu", "output_path": tmp_path / "out"}
+    target = f"text:{tmp_path / 'texts'}"
+    result = hebblm.evaluate("tiny-pydoc-raw", target, ["lstm"], max_tokens=100, **options)
+    assert [(each["name"], each["tokens"]) for each in result.extra["documents"]] == [("a.txt", 80), ("b.txt", 20)]
+    assert "is replaced when this run ends" not in capsys.readouterr().err
+    hebblm.evaluate("tiny-pydoc-raw", target, ["lstm"], max_tokens=100, **options)
+    assert "out holds a finished result; it is replaced when this run ends" in capsys.readouterr().err
 
 
 def test_a_model_that_ships_is_told_of_by_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
