@@ -9,6 +9,7 @@ import torch
 from hebblm.errors import UserError
 from hebblm.memory import faiss_index
 from hebblm.memory.base import AnyMemory
+from hebblm.memory.config import DTYPES as NAMES
 from hebblm.memory.config import MemoryConfig
 from hebblm.memory.disk import DiskMemory
 from hebblm.memory.exact import FlatMemory, RingMemory
@@ -18,7 +19,7 @@ from hebblm.memory.persistence import read_entries, read_index
 from hebblm.memory.pq import FaissMemory, check_search
 
 MOVED_AT = 1 << 20  # entries in memory when they move to disk
-DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in NAMES}
 
 
 def build_memory(

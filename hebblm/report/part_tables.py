@@ -11,7 +11,7 @@ from hebblm.report.numbers import MISSING, difference, perplexity
 from hebblm.report.parts import ALL, KNOWN, OCCURRENCES, OOV_BY_OCCURRENCE, gap_notes
 from hebblm.report.result import Result, corpus_name
 from hebblm.report.table import Cell, Column, Table
-from hebblm.report.tables import by_bucket, methods_of
+from hebblm.report.tables import by_bucket, by_loss, methods_of
 
 _BY_RUN_NOTE = (
     "With a union vocabulary every word has a row from the start. With an open one a word gets its row after it was "
@@ -116,10 +116,12 @@ def document_table(result: Result) -> Table | None:
     if not documents:
         return None
     longest = sorted(documents, key=lambda document: -document["tokens"])[:LONGEST]
-    best = sorted(result.methods, key=lambda name: result.methods[name].nll)[:PLOTTED]
+    best = by_loss(result)[:PLOTTED]
     return Table(
         "documents",
-        f"Nats by document, the {len(longest)} longest of {len(documents):,}",
+        f"Nats by document, the {LONGEST} longest of {len(documents):,}"
+        if len(documents) > LONGEST
+        else "Nats by document",
         (Column("Document", wide=True), Column("Tokens"), *(Column(name_of(name), "nll", decimals=3) for name in best)),
         tuple(
             (document["name"], f"{document['tokens']:,}", *(document["nll"][name] for name in best))
