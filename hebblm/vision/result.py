@@ -14,7 +14,7 @@ from hebblm.vision.state import digest, write_tensors
 
 SCHEMA = "hebblm-vision/1"
 RESULT_FILE = "result.json"
-SCORES = ("accuracy", "loss")
+SCORES = ("accuracy", "old", "new", "harmonic_mean", "loss")
 
 
 def write_predictions(
@@ -56,7 +56,7 @@ def spread(values: Sequence[float | None]) -> dict[str, float | None] | None:
     return {"mean": float(tensor.mean()), "std": float(tensor.std()) if len(known) > 1 else None}
 
 
-def best(tried: list[dict[str, float]]) -> dict[str, float]:
-    """Return the point with the best ``accuracy``, of several the one with the smallest ``loss``, without these two."""
-    winner = max(tried, key=lambda point: (point["accuracy"], -point["loss"]))
+def best(tried: list[dict[str, float]], score: str = "accuracy") -> dict[str, float]:
+    """Return the point with the best score, of several the one with the smallest ``loss``, without its scores."""
+    winner = max(tried, key=lambda point: (point[score], -point["loss"]))
     return {name: value for name, value in winner.items() if name not in SCORES}

@@ -110,7 +110,8 @@ def run_incremental(setup: ClassSetup) -> Outcome:
 
 def _learn_held_out(setup: ClassSetup, start: Pretrained) -> Learnt:
     """Fine-tune with every rate; the held-out pictures are read after the reported epochs."""
-    settings, held_out = setup.settings.increment, start.pretraining.parts.held_out
+    settings = setup.settings.increment
+    held_out = start.pretraining.parts.held_out[: settings.tested]  # in random order
     for lr in settings.lr:
         tuning = FineTuning(setup, start, setup.seeds[0], ratio=1, lr=lr)
         epochs = tuning.epochs(f"tune, lr {lr:g}")

@@ -92,10 +92,21 @@ class Predicted:
     losses: Tensor
     stabilized: int
 
-    def score(self, labels: Tensor) -> dict[str, float]:
-        """Return ``accuracy`` and mean ``loss`` in nats, given the labels (n,)."""
-        right = (self.classes == labels.cpu()).double()
-        return {"accuracy": float(right.mean()), "loss": float(self.losses.double().mean())}
+    def score(self, labels: Tensor, new: Tensor) -> dict[str, float]:
+        """Return the accuracy on ``old`` and on ``new`` classes, their ``harmonic_mean``, and the mean ``loss`` in nats.
+
+        The harmonic mean is the measure of generalised zero-shot learning (Xian et al. 2019): 0 for a network that
+        knows nothing of one side, however much it knows of the other. A side without pictures counts as 0.
+
+        Args:
+            labels: (n,) int64.
+            new: (C,) bool, the new classes.
+        """
+        labels, right = labels.cpu(), (self.classes == labels.cpu()).double()
+        is_new = new.cpu()[labels]
+        old, fresh = (float(right[side].sum() / side.sum().clamp_min(1)) for side in (~is_new, is_new))
+        both = 2 * old * fresh / (old + fresh) if old + fresh else 0.0
+        return {"old": old, "new": fresh, "harmonic_mean": both, "loss": float(self.losses.double().mean())}
 
 
 @torch.no_grad()

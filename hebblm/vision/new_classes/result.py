@@ -2,7 +2,7 @@
 
 Beside what every result begins with (:mod:`hebblm.vision.experiments`)::
 
-    "tuning":  {condition: {method: [{hyper-parameters, "accuracy", "loss"}, ...]} or null}
+    "tuning":  {condition: {method: [{hyper-parameters, "old", "new", "harmonic_mean", "loss"}, ...]} or null}
     "seeds":   [{"condition", "seed", "file", "file_sha256", "sha256", "old_classes", "pretraining"}, ...]
     "methods": {method: {"conditions": {condition: {
                    "hyperparameters", "new", "old", "overall": {"mean", "std"},

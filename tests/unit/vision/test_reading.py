@@ -131,5 +131,10 @@ def test_a_block_is_predicted_before_its_labels_are_seen() -> None:
 
 
 def test_score_by_hand() -> None:
-    predicted = Predicted(torch.tensor([1, 2, 3], dtype=torch.uint8), torch.tensor([1.0, 2.0, 6.0]), 0)
-    assert predicted.score(torch.tensor([1, 0, 3])) == {"accuracy": pytest.approx(2 / 3), "loss": 3.0}
+    predicted = Predicted(torch.tensor([1, 2, 3, 0], dtype=torch.uint8), torch.tensor([1.0, 2.0, 6.0, 3.0]), 0)
+    labels, new = torch.tensor([1, 0, 3, 0]), torch.tensor([False, False, True, True])
+    expected = {"old": pytest.approx(2 / 3), "new": 1.0, "harmonic_mean": pytest.approx(0.8), "loss": 3.0}
+    assert predicted.score(labels, new) == expected
+    assert predicted.score(labels, ~new) == expected | {"old": 1.0, "new": pytest.approx(2 / 3)}
+    alone = predicted.score(torch.tensor([1, 0, 1, 0]), new)
+    assert alone == {"old": 0.5, "new": 0.0, "harmonic_mean": 0.0, "loss": 3.0}  # no picture of a new class
