@@ -93,7 +93,7 @@ class Predicted:
     stabilized: int
 
     def score(self, labels: Tensor, new: Tensor) -> dict[str, float]:
-        """Return the accuracy on ``old`` and on ``new`` classes, their ``harmonic_mean``, and the mean ``loss`` in nats.
+        """Return accuracies on ``old`` and on ``new`` classes, their ``harmonic_mean``, and the mean ``loss`` in nats.
 
         The harmonic mean is the measure of generalised zero-shot learning (Xian et al. 2019): 0 for a network that
         knows nothing of one side, however much it knows of the other. A side without pictures counts as 0.
