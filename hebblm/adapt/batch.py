@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from hebblm.adapt.block import Block
+from hebblm.adapt.functional.grouping import group_ids
 from hebblm.adapt.functional.normalizers import log_normalizers
 from hebblm.adapt.functional.shares import Learned
 from hebblm.adapt.solvers.problem import key_products
@@ -148,6 +149,11 @@ class EvalBatch:
     def products(self) -> Tensor:
         """(N, K) ``h_k . h``."""
         return self.shared("products", lambda: key_products(self.queries, self.neighbors.keys))
+
+    @property
+    def groups(self) -> Tensor:
+        """(N, K) int64 numbers of the neighbours' labels, equal where these are."""
+        return self.shared("groups", lambda: group_ids(self.neighbors.values))
 
     def learned_share(self, blend: Blend) -> Tensor:
         """Return the share (N,) of a blend's first part, float64: for each query what was learned before it."""

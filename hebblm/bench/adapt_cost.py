@@ -13,6 +13,7 @@ from torch import Tensor
 
 from hebblm.adapt import functional as F
 from hebblm.adapt.checks import Rate
+from hebblm.adapt.functional.grouping import group_ids
 from hebblm.adapt.solvers.problem import STABLE
 from hebblm.bench import naive
 from hebblm.bench.configs import AdaptConfig
@@ -99,19 +100,23 @@ def adaptation_row(config: AdaptConfig, source: Source, batch: Batch, rounds: Ro
 
 @torch.no_grad()
 def _hebbian(batch: Batch, *, lr: float, steps: int) -> dict[str, Turn]:
-    """Time the Hebbian term and its combination with a change by MbPA, and MbPA's plain sum, each right after MbPA."""
+    """Time the Hebbian term and its combination with a change by MbPA, and MbPA's plain sum, each right after MbPA.
+
+    What MbPA needs as well, the products of query and keys and the labels' groups, is known to both.
+    """
     head = batch.head
     base = head.logits(batch.hidden)
-    products = F.key_products(batch.hidden, batch.neighbors.keys)
+    products, groups = F.key_products(batch.hidden, batch.neighbors.keys), group_ids(batch.neighbors.values)
     given = (batch.hidden, batch.neighbors, head, base)
     delta = torch.zeros_like(base)
 
     def mbpa() -> None:
         nonlocal delta
-        delta = F.mbpa_delta(*given, **mbpa_options(lr, steps), method="fast", products=products).delta
+        options = mbpa_options(lr, steps)
+        delta = F.mbpa_delta(*given, **options, method="fast", products=products, groups=groups).delta
 
     def hebbian() -> Tensor:
-        term = F.hebbian_term(batch.neighbors, batch.hidden, eps=EPS, products=products)
+        term = F.hebbian_term(batch.neighbors, batch.hidden, eps=EPS, products=products, groups=groups)
         return F.hebb_combine(base, delta, term, F.hebb_weights(batch.counts, BETA), eta=ETA)
 
     return {

@@ -9,6 +9,7 @@ import torch
 
 from hebblm import blocks
 from hebblm.adapt import functional
+from hebblm.adapt.functional.grouping import group_ids
 from hebblm.adapt.solvers import fast
 from hebblm.adapt.solvers.exact import solve_exact
 from hebblm.adapt.solvers.problem import Descent
@@ -28,7 +29,7 @@ def test_equals_exact_where_all_classes_and_directions_are_followed(
 ) -> None:
     monkeypatch.setattr(fast, "RIDGE", 1e-13)  # 1e-5 of a direction's length else
     hidden, neighbors, head = make_problem(31, k=9, d=12, v=95, labels=4, zero_rows=2, bias=bias)
-    assert fast.active_sizes(neighbors.values, neighbors.mask).tolist() == [95] * len(hidden)
+    assert fast.active_sizes(group_ids(neighbors.values), neighbors.mask).tolist() == [95] * len(hidden)
     problem = as_problem(hidden, neighbors, head)
     if not stored:
         problem = replace(problem, log_normalizers=None)
@@ -84,9 +85,9 @@ def test_classes_followed_are_every_label_and_then_the_most_probable() -> None:
 def test_number_of_classes_followed_is_of_a_query_s_own_labels() -> None:
     labels = torch.tensor([[5] * 40, [*range(1, 32)] + [31] * 9, list(range(40))])
     present = torch.ones_like(labels, dtype=torch.bool)
-    assert fast.active_sizes(labels, present).tolist() == [95, 95, 127]
+    assert fast.active_sizes(group_ids(labels), present).tolist() == [95, 95, 127]
     present[2, 8:] = False  # eight labels, however many places
-    assert fast.active_sizes(labels, present).tolist() == [95, 95, 95]
+    assert fast.active_sizes(group_ids(labels), present).tolist() == [95, 95, 95]
 
 
 def test_queries_of_different_sizes_are_each_adapted_as_if_alone() -> None:

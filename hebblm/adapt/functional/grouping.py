@@ -31,23 +31,32 @@ def group_ids(labels: Tensor) -> Tensor:
     return (ids[0] if len(ids) == 1 else torch.cat(ids)).long()
 
 
-def distinct(labels: Tensor) -> Tensor:
-    """Return how many different labels (N,) each row of (N, K) holds."""
-    positions = torch.arange(labels.shape[1], device=labels.device)
-    return (group_ids(labels) == positions).sum(1)
+def distinct(groups: Tensor, present: Tensor) -> Tensor:
+    """Return how many different labels (N,) the entries that are present have.
+
+    Args:
+        groups: (N, K) int64, see :func:`group_ids`.
+        present: (N, K) bool.
+    """
+    return (group_sums(groups, present.int()) > 0).sum(1)
 
 
 def label_sums(labels: Tensor, values: Tensor) -> Tensor:
-    """Return the sums of ``values`` over the entries of each label, at one of these entries; 0 at the others.
+    """Return the sums of ``values`` (N, K) over the entries of each label (N, K); see :func:`group_sums`."""
+    return group_sums(group_ids(labels), values)
+
+
+def group_sums(groups: Tensor, values: Tensor) -> Tensor:
+    """Return the sums of ``values`` over the entries of each group, at one of these entries; 0 at the others.
 
     Args:
-        labels: (N, K) int64.
+        groups: (N, K) int64, see :func:`group_ids`.
         values: (N, K), or (m, N, K) for m of them at once.
 
     Returns:
-        In the shape of the values; of several at once the sums of a label stand at the same entry.
+        In the shape of the values; of several at once the sums of a group stand at the same entry.
     """
-    return torch.zeros_like(values).scatter_add_(-1, group_ids(labels).expand(values.shape), values)
+    return torch.zeros_like(values).scatter_add_(-1, groups.expand(values.shape), values)
 
 
 def group_logsumexp(scores: Tensor, labels: Tensor) -> Tensor:

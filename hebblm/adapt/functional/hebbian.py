@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hebblm.adapt import checks
 from hebblm.adapt.checks import Rate, Scale
-from hebblm.adapt.functional.grouping import label_sums
+from hebblm.adapt.functional.grouping import group_ids, group_sums
 from hebblm.adapt.functional.kernel import Normalization, closeness
 from hebblm.adapt.functional.mbpa import Optimizer, Solver, mbpa_delta
 from hebblm.adapt.solvers.problem import key_products
@@ -46,6 +46,7 @@ def hebbian_term(
     closeness_normalization: Normalization = "raw",
     bias: bool = True,
     products: Tensor | None = None,
+    groups: Tensor | None = None,
     scale: Scale = "absolute",
 ) -> HebbianTerm:
     """Return what the Hebbian change of the head does to each query's logits (Eq. 4).
@@ -63,6 +64,8 @@ def hebbian_term(
         closeness_normalization: ``raw`` c_k, or scaled to ``sum`` 1 or ``max`` 1.
         bias: whether the head has a bias to change.
         products: (N, K) ``h_k . h`` where they are known.
+        groups: (N, K) int64 of the labels where they are known, see
+            :func:`hebblm.adapt.functional.grouping.group_ids`.
         scale: unit of eps, closeness and term; ``absolute`` as printed.
 
     Returns:
@@ -83,7 +86,8 @@ def hebbian_term(
     if scale == "relative":
         own = hidden.square().sum(1, keepdim=True) + float(bias)  # (N, 1)
         lifts = lifts / own.clamp_min(torch.finfo(own.dtype).tiny)
-    sizes, sums = label_sums(neighbors.values, torch.stack([member.to(lifts), weights * lifts * member]))
+    groups = group_ids(neighbors.values) if groups is None else groups
+    sizes, sums = group_sums(groups, torch.stack([member.to(lifts), weights * lifts * member]))
     return HebbianTerm(neighbors.values, sums / sizes.clamp_min(1), sizes > 0)  # |N_i| (N, K) at the chosen
 
 
@@ -225,7 +229,7 @@ def hebb_logits(
         UserError: a value out of range, an unknown word, K = 0, or counts of another length than V.
     """
     base_logits = head.logits(hidden)
-    products = key_products(hidden, neighbors.keys)
+    products, groups = key_products(hidden, neighbors.keys), group_ids(neighbors.values)
     term = hebbian_term(
         neighbors,
         hidden,
@@ -234,6 +238,7 @@ def hebb_logits(
         closeness_normalization=closeness_normalization,
         bias=head.bias is not None,
         products=products,
+        groups=groups,
         scale=scale,
     )
     weights = _class_weights(counts, beta, weighting, classes=head.weight.shape[0])
@@ -254,6 +259,7 @@ def hebb_logits(
         rate=rate,
         scale=scale,
         products=products,
+        groups=groups,
     )
     return hebb_combine(base_logits, result.delta, term, weights, eta=eta, gate=gate)
 

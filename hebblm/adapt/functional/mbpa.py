@@ -11,6 +11,7 @@ from torch import Tensor
 
 from hebblm.adapt import checks
 from hebblm.adapt.checks import Rate, Scale
+from hebblm.adapt.functional.grouping import group_ids
 from hebblm.adapt.functional.kernel import Normalization, closeness
 from hebblm.adapt.solvers.exact import solve_exact
 from hebblm.adapt.solvers.fast import active_sizes, narrow, solve_fast
@@ -57,11 +58,13 @@ def mbpa_delta(
     closeness_normalization: Normalization = "raw",
     scale: Scale = "absolute",
     products: Tensor | None = None,
+    groups: Tensor | None = None,
 ) -> MbpaResult:
     """Return the change of the logits that :func:`mbpa_logits` adds to ``base_logits`` (N, V).
 
-    The arguments, the equation and what is raised are those of :func:`mbpa_logits`; the base logits, and the
-    ``products`` ``h_k . h`` (N, K) where they are known, are given so that several adapters can share them.
+    The arguments, the equation and what is raised are those of :func:`mbpa_logits`; the base logits, and where they are
+    known the ``products`` ``h_k . h`` (N, K) and the labels' ``groups`` (N, K), see
+    :func:`hebblm.adapt.functional.grouping.group_ids`, are given so that several adapters can share them.
     """
     checks.precise(head.weight)
     _check(neighbors, lr=lr, steps=steps, rate=rate, method=method, optimizer=optimizer, pull=pull)
@@ -79,7 +82,7 @@ def mbpa_delta(
         found = _solve(part, lr=lr, steps=steps, rate=rate, method=method, optimizer=optimizer, pull=pull)
         delta[some], rises[some] = found.delta, found.rose
 
-    parts = list(_parts(hidden, neighbors, head, weights, method, optimizer))
+    parts = list(_parts(hidden, neighbors, head, weights, groups, method, optimizer))
     if method == "fast":
         side_by_side(solve, parts, hidden.device)
     else:  # a query may take gigabytes where all classes are followed: one at a time, by all threads
@@ -160,6 +163,7 @@ def _parts(
     neighbors: Neighbors,
     head: OutputHead,
     weights: Tensor,
+    groups: Tensor | None,
     method: Solver,
     optimizer: Optimizer,
 ) -> Iterator[Tensor]:
@@ -167,7 +171,8 @@ def _parts(
     (classes, width), k = head.weight.shape, weights.shape[1]
     followed = torch.full_like(neighbors.values[:, 0], classes)
     if method == "fast":
-        followed = active_sizes(neighbors.values, weights > 0).clamp_max(classes)
+        groups = group_ids(neighbors.values) if groups is None else groups
+        followed = active_sizes(groups, weights > 0).clamp_max(classes)
     for size in sorted(set(followed.tolist())):
         alike = (followed == size).nonzero().squeeze(1)
         floats = k * width + size * (width + 3 * k) if method == "fast" else 6 * k * classes

@@ -218,6 +218,7 @@ def hebbian_term(batch: EvalBatch, mbpa: MbpaConfig, hebb: HebbConfig, classes: 
             closeness_normalization=hebb.closeness,
             bias=batch.head.bias is not None,
             products=batch.products,
+            groups=batch.groups,
             scale=hebb.scale,
         )
 

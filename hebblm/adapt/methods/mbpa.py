@@ -155,6 +155,7 @@ def _mbpa(batch: EvalBatch, config: MbpaConfig, rows: slice | list[int]) -> F.Mb
         closeness_normalization=config.closeness,
         scale=config.scale,
         products=batch.products[rows],
+        groups=batch.groups[rows],
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from hebblm.adapt.functional.grouping import distinct
+from hebblm.adapt.functional.grouping import distinct, group_ids
 from hebblm.adapt.functional.normalizers import LOG2_E
 from hebblm.adapt.solvers.problem import Descent, Problem, Solution, rose
 
@@ -20,18 +20,16 @@ TAIL = 1e-6  # a tail that holds less is not told from none
 FAR = 1e12  # a sum of exponentials may grow or shrink so far before the largest is taken off
 
 
-def active_sizes(labels: Tensor, present: Tensor) -> Tensor:
+def active_sizes(groups: Tensor, present: Tensor) -> Tensor:
     """Return the number |A| of classes that each query follows (n,) int64: its different labels and some others.
 
     With the tail's place they are a multiple of 32. A query's number depends on its own neighbours alone.
 
     Args:
-        labels: (n, K) int64.
+        groups: (n, K) int64, the labels by number, see :func:`hebblm.adapt.functional.grouping.group_ids`.
         present: (n, K) bool, which labels are real.
     """
-    real = labels.gather(1, present.int().argmax(1, keepdim=True))  # one that is, where any is (n, 1)
-    different = distinct(torch.where(present, labels, real))
-    return (different + SPARE).floor_divide(STEP).add(1).mul(STEP).sub(1)
+    return (distinct(groups, present) + SPARE).floor_divide(STEP).add(1).mul(STEP).sub(1)
 
 
 def narrow(problem: Problem) -> bool:
@@ -98,7 +96,7 @@ def follow(problem: Problem, present: Tensor, *, whole: bool = False) -> Followe
         logits = problem.head.logits(problem.keys).log_softmax(2)
         ones = torch.ones_like(problem.weights[:, :1])
         return Followed(problem.labels, logits, logits.exp(), None, ones[:, :0], ones)
-    size = int(active_sizes(problem.labels, present).max())
+    size = int(active_sizes(group_ids(problem.labels), present).max())
     probs = problem.base_logits.softmax(1)  # p_x (n, V)
     chosen = choose(problem.base_logits, problem.labels, present, size)  # A (n, A)
     mass = probs.gather(1, chosen).sum(1, keepdim=True)  # of the query on A (n, 1)
