@@ -25,7 +25,7 @@ from hebblm.report.render import to_markdown
 from hebblm.report.sections import scenario_line
 from hebblm.report.table import Cell, Column, Table
 from hebblm.report.tables import frequency_table, paper_tables, side_by_side
-from hebblm.vision.document import tables
+from hebblm.vision.tables import tables
 from recipes import best_tables, conclusions, same_losses, scale_tables
 from recipes import causal_tables as causal
 from recipes.markdown import ROOT, body, origin_of

@@ -8,6 +8,8 @@ from hebblm.adapt import checks
 from hebblm.errors import UserError
 from hebblm.vision.settings import Anchor, FisherKind, Rate, Scale, Settings, grid
 
+EXPERIMENT = "permuted-mnist"
+
 
 @dataclass(frozen=True, slots=True)
 class PermutedSettings(Settings):

@@ -13,8 +13,8 @@ from hebblm.report import paper
 from hebblm.vision.document import paired_interval
 from hebblm.vision.new_classes.result import KEYS
 from hebblm.vision.new_classes.settings import family_of
-from hebblm.vision.new_classes.tables import method_name
-from hebblm.vision.permuted_mnist.result import EXPERIMENT as PERMUTED_MNIST
+from hebblm.vision.permuted_mnist.settings import EXPERIMENT as PERMUTED_MNIST
+from hebblm.vision.tables import method_name
 from recipes.study.book.claims import Claim, Interval, pair_claims
 from recipes.study.book.images import complete
 from recipes.study.book.reasons import UNEXPLAINED

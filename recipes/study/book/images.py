@@ -8,9 +8,10 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from hebblm.errors import UserError
-from hebblm.vision.document import figures, tables
 from hebblm.vision.experiments import OUTCOMES, TIMING
-from hebblm.vision.permuted_mnist.result import EXPERIMENT as PERMUTED_MNIST
+from hebblm.vision.figures import figures
+from hebblm.vision.permuted_mnist.settings import EXPERIMENT as PERMUTED_MNIST
+from hebblm.vision.tables import tables
 from recipes.study.book.section import Picture, Section
 
 

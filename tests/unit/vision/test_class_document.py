@@ -10,9 +10,9 @@ from rich.console import Console
 
 from hebblm.report import paper
 from hebblm.vision.document import print_summary, verdict, write_report
-from hebblm.vision.new_classes.document import curve_figure, figures, heat_map
+from hebblm.vision.figures import figures
 from hebblm.vision.new_classes.result import KEYS
-from hebblm.vision.new_classes.tables import paper_ratio, tables
+from hebblm.vision.tables import paper_ratio, tables
 
 MEANS = {"parametric": 0.3, "mixture": 0.35, "mbpa": 0.4, "hebb": 0.45}
 
@@ -140,22 +140,23 @@ def test_a_verdict_has_a_sentence_a_condition() -> None:
 
 
 def test_heat_map_frames_what_is_better_than_mbpa() -> None:
-    figure = heat_map(document("sensitivity", ("50",)))
+    ((_, figure),) = figures(document("sensitivity", ("50",))).values()
     assert [axis.get_title(loc="left").split(" (")[0] for axis in figure.axes] == [
         "All classes",
         "Old classes",
         "New classes",
     ]
     overall = figure.axes[0]
-    assert len(overall.lines) == 2  # 42 and 44 are above MbPA's 40, 38 and 40 are not
+    assert len(overall.patches) == 2  # 42 and 44 are above MbPA's 40, 38 and 40 are not
     assert [text.get_text() for text in overall.texts] == ["38.0", "40.0", "42.0", "44.0"]
-    assert [float(x) for x in overall.lines[0].get_xdata()[:2]] == [-0.46, 0.46]  # type: ignore[index]
+    assert overall.patches[0].get_x() == -0.46  # type: ignore[attr-defined]
+    assert overall.patches[0].get_width() == 0.92  # type: ignore[attr-defined]
     assert [label.get_text() for label in overall.get_xticklabels()] == ["0.5", "1.5"]
     assert [label.get_text() for label in overall.get_yticklabels()] == ["0.4", "0.8"]
 
 
 def test_curves_have_a_panel_a_condition_and_a_line_a_method() -> None:
-    figure = curve_figure(document("incremental", ("1:1", "2:1", "5:1")), "After epoch")
+    ((_, figure),) = figures(document("incremental", ("1:1", "2:1", "5:1"))).values()
     assert len(figure.axes) == 6
     assert all(len(axis.lines) == len(MEANS) for axis in figure.axes)
     assert list(figure.axes[0].lines[0].get_xdata()) == [2, 3, 4]  # no new picture at the first point

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from hebblm.vision.document import figures, print_summary, verdict, write_report
-from hebblm.vision.permuted_mnist.document import curve_figure, summary_table
+from hebblm.vision.document import print_summary, verdict, write_report
+from hebblm.vision.figures import figures
+from hebblm.vision.tables import tables
 
 MEANS = {"mlp": 0.5, "ewc": 0.8, "mbpa-5": 0.7, "hebb-5": 0.75, "mbpa-10": 0.9, "hebb-10": 0.85}
 
@@ -45,7 +46,7 @@ def document(*, seeds: int = 3, tasks: int = 4) -> dict[str, Any]:
 
 
 def test_rows_in_order_with_the_papers_places() -> None:
-    table = summary_table(document())
+    (table,) = tables(document())
     text = table.text()
     assert [row[0] for row in text] == ["MLP", "EWC", "MbPA-5", "MbPA-10", "Hebb-5", "Hebb-10"]
     assert [row[-1] for row in text] == ["4", "3", "2", "2", "1", "1"]
@@ -58,14 +59,14 @@ def test_rows_in_order_with_the_papers_places() -> None:
 
 @pytest.mark.parametrize("shape", [{"seeds": 1}, {"tasks": 1}, {"seeds": 1, "tasks": 1}])
 def test_what_is_undefined_is_a_dash(shape: dict[str, int], tmp_path: Path) -> None:
-    rows = summary_table(document(**shape)).text()
+    rows = tables(document(**shape))[0].text()
     assert "-" in rows[0]
     assert "nan" not in str(rows)
     assert len(write_report(document(**shape), tmp_path)) == 3
 
 
 def test_curves_have_one_line_a_method() -> None:
-    axis = curve_figure(document()).axes[0]
+    axis = figures(document())["permuted-mnist.png"][1].axes[0]
     assert len(axis.lines) == len(MEANS)
     assert axis.lines[0].get_ydata()[0] == pytest.approx(0.6)
     assert len(axis.collections) == len(MEANS)  # a band a method
@@ -120,6 +121,6 @@ def test_a_narrow_console_tears_no_header_and_no_number(width: int) -> None:
     lines = stream.getvalue().splitlines()
     assert all(len(line.rstrip()) <= width for line in lines)
     words = set(stream.getvalue().split())
-    table = summary_table(document())
+    (table,) = tables(document())
     assert words >= {word for column in table.columns for word in column.header.split()}
     assert words >= {cell for row in table.text() for cell in row}

@@ -1,0 +1,165 @@
+"""The plots of the image experiments: accuracies as lines with a band of one standard deviation, and a heat map."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import MaxNLocator
+
+from hebblm.report.drawing import STYLE, End, label_ends
+from hebblm.report.methods import PLOTTED, Look, looks
+from hebblm.vision.new_classes.result import KEYS
+from hebblm.vision.tables import method_name, permuted_methods, summaries
+
+_TITLES = {"new": "New classes", "old": "Old classes", "overall": "All classes"}
+_NETWORKS = {"parametric": "#555555", "mlp": "#555555", "ewc": "#332288"}  # without a memory, and their colours
+_LINES = ("-", "--", ":", "-.")  # of permuted MNIST, by how much is stored, most first
+_PANEL = 9.5  # size of the title of one of several axes
+
+
+Curve = Sequence[tuple[float, Mapping[str, Any]]]
+"""Places on the horizontal axis, and ``mean`` and ``std`` at each; the latter is None for a single seed."""
+
+
+def figures(document: Mapping[str, Any], *, most: int = PLOTTED) -> dict[str, tuple[str, Figure]]:
+    """Return the plots of a result: by file name, what each shows and the figure, of ``most`` lines (0 for all)."""
+    experiment = document["experiment"]
+    if experiment == "timing":
+        return {}
+    with rc_context(STYLE):
+        match experiment:
+            case "permuted-mnist":
+                shown = "Mean accuracy over the tasks learnt so far", _task_curves(document, most)
+            case "sensitivity":
+                shown = "Top-1 accuracy by beta and eta; cells with a frame are better than MbPA", _heat_map(document)
+            case "incremental":
+                caption = "Top-1 accuracy after each epoch, by imbalance"
+                shown = caption, _class_curves(document, "After epoch", most)
+            case _:
+                caption = "Top-1 accuracy over the pictures predicted so far"
+                shown = caption, _class_curves(document, "Pictures predicted so far", most)
+    return {f"{experiment}.png": shown}
+
+
+def _task_curves(document: Mapping[str, Any], most: int) -> Figure:
+    """Return the mean accuracy over the tasks learnt so far, ``most`` lines or, for 0, one a method (Fig. mnist)."""
+    figure = Figure(figsize=(8.4, 4.4), layout="constrained")
+    axis = figure.subplots()
+    sizes = sorted(document["settings"]["stored"], reverse=True)
+    curves = {}
+    for name in permuted_methods(document):
+        kind, _, size = name.partition("-")
+        color = _NETWORKS.get(kind) or looks([kind])[kind].color
+        line = _LINES[sizes.index(int(size)) % len(_LINES)] if size else _LINES[0]
+        curves[Look(method_name(name), color, line)] = list(enumerate(document["methods"][name]["curve"], 1))
+    draw(axis, curves, most=most)
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axis.set_xlim(1, max(2, document["settings"]["tasks"]))
+    axis.set_xlabel("Tasks learnt so far")
+    axis.set_ylabel("Mean accuracy on them")
+    axis.set_title(f"Permuted MNIST, {document['scale']}")
+    return figure
+
+
+def _class_curves(document: Mapping[str, Any], along: str, most: int) -> Figure:
+    """Return accuracies on new classes and on all, a row each, and a column a condition (Fig. cifar-incre).
+
+    Args:
+        document: a result with curves.
+        along: what the horizontal axis counts.
+        most: lines in each plot, 0 for all.
+    """
+    methods = document["methods"]
+    conditions = list(next(iter(methods.values()))["conditions"])
+    shown = ("new", "overall")
+    figure = Figure(figsize=(1.2 + 4.6 * len(conditions), 3.4 * len(shown)), layout="constrained")
+    axes = figure.subplots(len(shown), len(conditions), squeeze=False)
+    styles = {name: Look(method_name(name), color) for name, color in _NETWORKS.items() if name in methods}
+    styles |= looks(methods.keys() - styles.keys())
+    for row, key in enumerate(shown):
+        for axis, condition in zip(axes[row], conditions, strict=True):
+            curves = {}
+            for name, look in styles.items():
+                points = methods[name]["conditions"][condition]["curve"]
+                curves[look] = [(point["at"], point[key]) for point in points if point[key] is not None]
+            draw(axis, curves, unit=100, decimals=1, most=most)
+            axis.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+            axis.set_ylabel(f"{_TITLES[key]}, Top-1 in %")
+            axis.set_xlabel(along)
+            axis.set_title(_condition(document, condition), fontsize=_PANEL)
+    return figure
+
+
+def draw(axis: Axes, curves: Mapping[Look, Curve], *, unit: float = 1, decimals: int = 3, most: int = PLOTTED) -> None:
+    """Draw lines, their bands, and beside each end its name and last value.
+
+    Args:
+        axis: receives them.
+        curves: one a method, by its name, colour and style; one without points is left out.
+        unit: that numbers are multiplied with.
+        decimals: of the last values.
+        most: lines that are drawn, the first one and those that end highest; a note counts the rest. 0 for all.
+    """
+    shown = [look for look, curve in curves.items() if curve]
+    if most and (rest := len(shown) - most) > 0:
+        ranked = sorted(shown, key=lambda look: (look != shown[0], -curves[look][-1][1]["mean"]))[:most]
+        shown = [look for look in shown if look in ranked]
+        note = f"{rest} more: see the tables"
+        axis.text(1, 1.01, note, transform=axis.transAxes, ha="right", va="bottom", fontsize=7.5, color="#666666")
+    ends = []
+    for look in shown:
+        places = [place for place, _ in curves[look]]
+        means = [unit * point["mean"] for _, point in curves[look]]
+        bands = [unit * (point["std"] or 0.0) for _, point in curves[look]]
+        axis.plot(places, means, color=look.color, linestyle=look.line, linewidth=1.6)
+        if curves[look][0][1]["std"] is not None:
+            low, high = ([mean + sign * band for mean, band in zip(means, bands, strict=True)] for sign in (-1, 1))
+            axis.fill_between(places, low, high, color=look.color, alpha=0.15, linewidth=0)
+        ends.append(End(f"{look.name}  {means[-1]:.{decimals}f}", means[-1], look.color))
+    label_ends(axis, ends)
+
+
+def _heat_map(document: Mapping[str, Any]) -> Figure:
+    """Return overall, new and old accuracy by beta and eta; cells better than MbPA are framed (Fig. hyper)."""
+    methods, grid = summaries(document), document["grid"]
+    betas = sorted({point["beta"] for point in grid.values()})
+    etas = sorted({point["eta"] for point in grid.values()})
+    by_point = {(point["beta"], point["eta"]): methods[name] for name, point in grid.items()}
+    figure = Figure(figsize=(1.5 + 1.0 * len(etas) * 3, 1.2 + 0.55 * len(betas)), layout="constrained")
+    for axis, key in zip(figure.subplots(1, len(KEYS)), reversed(KEYS), strict=True):
+        cells = [[100 * by_point[beta, eta][key]["mean"] for eta in etas] for beta in betas]
+        bar = 100 * methods["mbpa"][key]["mean"]
+        axis.imshow(cells, cmap="cividis", aspect="auto", origin="lower")
+        axis.grid(visible=False)
+        _write_cells(axis, cells, bar)
+        axis.set_xticks(range(len(etas)), [f"{eta:g}" for eta in etas])
+        axis.set_yticks(range(len(betas)), [f"{beta:g}" for beta in betas])
+        axis.set_xlabel("eta")
+        axis.set_ylabel("beta")
+        axis.set_title(f"{_TITLES[key]} (MbPA {bar:.1f})", fontsize=_PANEL)
+    return figure
+
+
+def _write_cells(axis: Axes, cells: list[list[float]], bar: float) -> None:
+    """Write each value into its cell, and frame those above ``bar``."""
+    flat = [value for row in cells for value in row]
+    middle = (min(flat) + max(flat)) / 2
+    for y, row in enumerate(cells):
+        for x, value in enumerate(row):
+            ink = "black" if value > middle else "white"
+            axis.text(x, y, f"{value:.1f}", ha="center", va="center", fontsize=7.5, color=ink)
+            if value > bar:
+                frame = Rectangle((x - 0.46, y - 0.46), 0.92, 0.92, fill=False, edgecolor="#cc3311", linewidth=1.4)
+                axis.add_patch(frame)
+
+
+def _condition(document: Mapping[str, Any], condition: str) -> str:
+    """Return how a condition is written above its curves."""
+    if document["experiment"] == "incremental":
+        return "Balanced" if condition == "1:1" else f"Imbalance {condition}"
+    return f"{condition} old classes"

@@ -1,0 +1,255 @@
+"""The tables of the image experiments, with the paper's numbers beside those of a result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any, Literal
+
+from hebblm.report import paper
+from hebblm.report.methods import name_of
+from hebblm.report.table import Cell, Column, Table
+from hebblm.vision.new_classes.result import KEYS
+from hebblm.vision.new_classes.settings import family_of
+
+SOURCE = f"Paper: {paper.SOURCE}."
+PAPER_ORDER = {"hebb": 1, "mbpa": 2, "ewc": 3, "mlp": 4}
+"""Of permuted MNIST, best first, from the text on Fig. mnist, which prints no number."""
+
+_NETWORKS = {"parametric": "Parametric", "mlp": "MLP", "ewc": "EWC"}
+_TITLES = {"new": "New", "old": "Old", "overall": "Overall"}
+_PER_CENT = 100.0
+_flat = chain.from_iterable
+
+Accuracy = tuple[Mapping[str, float | None] | None, float | None]
+"""Mean and standard deviation, where there are any, and the paper's number in per cent."""
+
+
+def tables(document: Mapping[str, Any]) -> list[Table]:
+    """Return the tables of a result, in their order."""
+    match document["experiment"]:
+        case "permuted-mnist":
+            return [_permuted(document)]
+        case "incremental":
+            ratios = list(next(iter(document["methods"].values()))["conditions"])
+            return [_incremental(document, ratio) for ratio in ratios]
+        case "pretrain-classes":
+            return [_pretrain(document)]
+        case "timing":
+            return [_timing(document)]
+        case "sensitivity":
+            return [_sensitivity(document)]
+        case _:
+            return [_stream(document)]
+
+
+def _permuted(document: Mapping[str, Any]) -> Table:
+    """Return one row a method: accuracies, forgetting and transfer, and its place here and in the paper."""
+    places = _places(document)
+    rows = []
+    for name in permuted_methods(document):
+        # A single task leaves forgetting and transfer undefined.
+        measured = [document["methods"][name][key] or {} for key in ("forgetting", "backward_transfer")]
+        accuracy = document["methods"][name]["average_accuracy"]
+        numbers = [each.get(part) for each in (accuracy, *measured) for part in ("mean", "std")]
+        rows.append((method_name(name), *numbers, str(places[name]), str(PAPER_ORDER[name.partition("-")[0]])))
+    columns = (
+        Column("Method"),
+        Column("Average accuracy", "nll", best="max"),
+        Column("±", "nll"),
+        Column("Forgetting", "nll", best="min"),
+        Column("±", "nll"),
+        Column("Backward transfer", "signed", best="max"),
+        Column("±", "nll"),
+        Column("Order"),
+        Column("paper"),
+    )
+    settings = document["settings"]
+    notes = (
+        f"{document['data']['name']}; {settings['tasks']} tasks of {settings['train_samples']:,} samples, "
+        f"{settings['epochs']} epochs. Tested on {settings['test_samples']:,} samples a task after the last one, "
+        f"{settings['curve_samples']:,} of them before, the same for every method; {_seeds(document)}.",
+        "Shares of right answers after the last task; the number behind MbPA and Hebb is the samples stored of each "
+        "task. Forgetting: best accuracy so far minus the last, earlier tasks; backward transfer: the last minus "
+        "that right after learning.",
+        "Order: each with what stores as much, MLP and EWC with what stores most. The paper shows its result as a "
+        "figure without numbers and says: EWC much better than MLP, MbPA and Hebb better than EWC, Hebb better than "
+        "MbPA.",
+        SOURCE,
+    )
+    return Table("permuted-mnist", f"Permuted MNIST, {document['scale']}", columns, tuple(rows), notes)
+
+
+def permuted_methods(document: Mapping[str, Any]) -> list[str]:
+    """Return the methods of permuted MNIST in order: the network alone, EWC, then by what is stored."""
+    sizes = sorted(document["settings"]["stored"])
+    return ["mlp", "ewc", *(f"{kind}-{size}" for kind in ("mbpa", "hebb") for size in sizes)]
+
+
+def _places(document: Mapping[str, Any]) -> dict[str, int]:
+    """Return the place of each method by average accuracy, among those that store as much."""
+    means = {name: item["average_accuracy"]["mean"] for name, item in document["methods"].items()}
+    most = str(max(document["settings"]["stored"]))
+
+    def rivals(name: str) -> list[float]:
+        stored = name.partition("-")[2] or most
+        return [mean for other, mean in means.items() if other.partition("-")[2] in ("", stored)]
+
+    return {name: 1 + sum(mean > means[name] for mean in rivals(name)) for name in means}
+
+
+def _stream(document: Mapping[str, Any]) -> Table:
+    """Return new, old and overall accuracy, for the online experiment and the ablation."""
+    family, experiment = _family(document), document["experiment"]
+    title = "Ablation of Hebb" if experiment == "ablation" else "Online adaptation"
+    rows = [
+        ((method_name(name),), [(summary[key], paper.image(experiment, family, key, name)) for key in KEYS])
+        for name, summary in summaries(document).items()
+    ]
+    return _table(document, experiment, title, [Column("Method")], _TITLES.values(), rows)
+
+
+def _incremental(document: Mapping[str, Any], ratio: str) -> Table:
+    """Return new, old and overall accuracy after the reported epochs."""
+    family = _family(document) if ratio == "1:1" else None
+    epochs = document["settings"]["increment"]["reported"]
+    rows = []
+    for key in KEYS:
+        for name, method in document["methods"].items():
+            curve = {point["at"]: point[key] for point in method["conditions"][ratio]["curve"]}
+            own = [(curve[epoch], paper.image("incremental", family, str(epoch), key, name)) for epoch in epochs]
+            rows.append(((_TITLES[key], method_name(name)), own))
+    name, title = f"incremental-{ratio.replace(':', '-')}", f"Incremental learning, {ratio}"
+    heads = [f"Epoch {epoch}" for epoch in epochs]
+    return _table(document, name, title, [Column("Classes"), Column("Method")], heads, rows, best=None)
+
+
+def _pretrain(document: Mapping[str, Any]) -> Table:
+    """Return the overall accuracy by the number of old classes."""
+    experiment, family = "pretrain-classes", _family(document)
+    rows = []
+    for name, method in document["methods"].items():
+        own = [
+            (summary["overall"], paper.image(experiment, family, count, name))
+            for count, summary in method["conditions"].items()
+        ]
+        rows.append(((method_name(name),), own))
+    heads = [f"{count} old classes" for count in document["methods"]["parametric"]["conditions"]]
+    title = "Number of pre-training classes, overall accuracy"
+    return _table(document, experiment, title, [Column("Method")], heads, rows)
+
+
+def _sensitivity(document: Mapping[str, Any]) -> Table:
+    """Return one row a point of the grid, after the methods beside it."""
+    rows = []
+    for name, summary in summaries(document).items():
+        point = document["grid"].get(name)
+        labels = (method_name(name), None, None) if point is None else ("Hebb", point["beta"], point["eta"])
+        rows.append((labels, [(summary[key], None) for key in KEYS]))
+    columns = [Column("Method"), Column("beta", "rate"), Column("eta", "rate")]
+    return _table(document, "sensitivity", "Sensitivity of Hebb", columns, _TITLES.values(), rows, printed=False)
+
+
+def _timing(document: Mapping[str, Any]) -> Table:
+    """Return the time of a run and its ratio to that of the network alone."""
+    family = _family(document)
+    rows = tuple(
+        (
+            method_name(name),
+            method["seconds"]["median"],
+            *(method["ratio"][part] for part in ("median", "min", "max")),
+            paper_ratio(family, name),
+        )
+        for name, method in document["methods"].items()
+    )
+    ratios = ("Times Parametric", "least", "most", "in the paper")
+    columns = (Column("Method"), Column("Seconds", "nll", decimals=2), *(Column(r, "nll", decimals=3) for r in ratios))
+    timing, by = document["settings"]["timing"], document["provenance"]
+    notes = (
+        f"{document['data']['name']}, {document['settings']['backbone']}, {timing['samples']:,} pictures. Medians of "
+        f"{timing['rounds']} rounds in which the methods take turns; ratios within a round. "
+        f"Device {by['device']}, {by['threads']} threads.",
+        SOURCE,
+    )
+    return Table("timing", f"Computation time, {document['scale']}", columns, rows, notes)
+
+
+def paper_ratio(family: str | None, name: str) -> float | None:
+    """Return the paper's time of a method as a ratio to Parametric's, or None where it prints none."""
+    seconds, alone = (paper.image("timing", family, each) for each in (name, "parametric"))
+    return None if seconds is None else seconds / alone
+
+
+def method_name(name: str) -> str:
+    """Return how a method is written in any of the experiments, a point of a grid behind it."""
+    stem, _, point = name.partition(" ")
+    return f"{_NETWORKS.get(stem) or name_of(stem)} {point}".rstrip()
+
+
+def summaries(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return each method's summary under the only condition."""
+    return {name: next(iter(method["conditions"].values())) for name, method in document["methods"].items()}
+
+
+def _table(
+    document: Mapping[str, Any],
+    name: str,
+    title: str,
+    labels: Iterable[Column],
+    heads: Iterable[str],
+    rows: Iterable[tuple[tuple[Cell, ...], Sequence[Accuracy]]],
+    *,
+    best: Literal["max"] | None = "max",
+    printed: bool = True,
+) -> Table:
+    """Return a table of accuracies in per cent.
+
+    Args:
+        document: the result, whose scale goes to the title.
+        name: of the table.
+        title: of the table.
+        labels: columns of what a row is about.
+        heads: what each accuracy of a row is.
+        rows: labels and accuracies.
+        best: which accuracy of a column is marked.
+        printed: whether the paper prints any of these numbers.
+    """
+    beside = [Column(header, "nll", decimals=2) for header in (("±", "paper") if printed else ("±",))]
+    columns = (*labels, *_flat((Column(head, "nll", best, "%", 2), *beside) for head in heads))
+    cells = [(*own, *_flat(_cells(*each)[: 1 + len(beside)] for each in accuracies)) for own, accuracies in rows]
+    return Table(name, f"{title}, {document['scale']}", columns, tuple(cells), _notes(document, printed))
+
+
+def _cells(summary: Mapping[str, float | None] | None, printed: float | None) -> tuple[Cell, Cell, Cell]:
+    """Return mean and standard deviation in per cent, of what may be missing, and the paper's."""
+    mean, std = (None, None) if summary is None else (summary["mean"], summary["std"])
+    return None if mean is None else _PER_CENT * mean, None if std is None else _PER_CENT * std, printed
+
+
+def _family(document: Mapping[str, Any]) -> str | None:
+    """Return the network of the paper that the result's backbone is, or is a narrow variant of, on the same data."""
+    return family_of(document["settings"]["backbone"]) if document["data"]["name"] == "CIFAR-100" else None
+
+
+def _notes(document: Mapping[str, Any], printed: bool) -> tuple[str, str]:
+    """Return what a reader must know: data, network, seeds, where the paper's numbers come from."""
+    settings = document["settings"]
+    trained = {entry["pretraining"]["run"]: entry["pretraining"] for entry in document["seeds"]}
+    held_out = ", ".join(
+        f"{record['held_out_top1']:.1%} on {len(record['old_classes'])} classes" for record in trained.values()
+    ).replace("%", " %")
+    shared = " The seeds share the classes and the pre-trained network; they draw other pictures and orders."
+    return (
+        f"{document['data']['name']}, {settings['backbone']}; Top-1 in per cent; {_seeds(document)}. Pre-trained for "
+        f"{sum(settings['pretraining']['epochs'])} epochs: {held_out} of the held-out pictures right."
+        + (shared if settings["pretrainings"] == "shared" and len(document["provenance"]["seeds"]) > 1 else ""),
+        f"{SOURCE} Its networks are the full ones, pre-trained for 350 epochs."
+        if printed
+        else "The paper shows this as a figure without numbers.",
+    )
+
+
+def _seeds(document: Mapping[str, Any]) -> str:
+    """Return how many seeds there are, and what stands behind a mean."""
+    count = len(document["provenance"]["seeds"])
+    return "one seed" if count == 1 else f"{count} seeds, ± their standard deviation"
