@@ -13,13 +13,12 @@ from hebblm.suggest import unknown
 from hebblm.vision.new_classes import result as new_classes
 from hebblm.vision.new_classes.incremental import run_incremental
 from hebblm.vision.new_classes.online import run_ablation, run_online, run_sensitivity
-from hebblm.vision.new_classes.setup import ClassSetup, Outcome
+from hebblm.vision.new_classes.setup import ClassSetup
 from hebblm.vision.new_classes.timing import run_timing
 from hebblm.vision.permuted_mnist import result as permuted_mnist
-from hebblm.vision.permuted_mnist.experiment import PermutedMnist
-from hebblm.vision.permuted_mnist.settings import PermutedSettings
-from hebblm.vision.result import RESULT_FILE, SCHEMA
-from hebblm.vision.setup import Setup
+from hebblm.vision.permuted_mnist.experiment import PermutedSetup, run_permuted
+from hebblm.vision.permuted_mnist.settings import EXPERIMENT as PERMUTED_MNIST
+from hebblm.vision.result import RESULT_FILE, SCHEMA, Outcome
 
 OUTCOMES: dict[str, Callable[[ClassSetup], Outcome]] = {
     "incremental": run_incremental,
@@ -34,7 +33,7 @@ TIMING = "timing"
 def run_experiment(
     experiment: str,
     scale: str,
-    setup: Setup[PermutedSettings] | ClassSetup,
+    setup: PermutedSetup | ClassSetup,
     provenance: Mapping[str, Any],
 ) -> dict[str, Any] | None:
     """Run an experiment, or finish what was interrupted, and write its result.
@@ -53,13 +52,13 @@ def run_experiment(
     """
     body: Callable[[], dict[str, Any]]  # what follows the head, and the files beside it
     if not isinstance(setup, ClassSetup):
-        body = partial(permuted_mnist.outcome_of, PermutedMnist(setup).run(), setup)
+        body = partial(permuted_mnist.outcome_of, run_permuted(setup), setup.settings, setup.folder)
     elif experiment == TIMING:
         body = partial(dict, run_timing(setup))
     elif experiment in OUTCOMES:
         body = partial(new_classes.outcome_of, experiment, OUTCOMES[experiment](setup), setup)
     else:
-        known = [permuted_mnist.EXPERIMENT, *OUTCOMES, TIMING]
+        known = [PERMUTED_MNIST, *OUTCOMES, TIMING]
         raise unknown("experiment", experiment, known, f"choose from {', '.join(known)}")
     if not current().leads:
         return None

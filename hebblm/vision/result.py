@@ -1,8 +1,10 @@
-"""Parts that the results of all image experiments share: names, files beside them, numbers over seeds."""
+"""What an image experiment gives: predictions by seed, in files beside the result, and numbers over the seeds."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,35 +18,100 @@ SCHEMA = "hebblm-vision/1"
 RESULT_FILE = "result.json"
 SCORES = ("accuracy", "old", "new", "harmonic_mean", "loss")
 
+Values = Mapping[str, Mapping[str, float]]
+"""Hyper-parameters by method."""
+Spread = dict[str, float | None]
+"""``mean`` and ``std`` over seeds; the latter is None for a single one."""
 
-def write_predictions(
-    path: Path,
-    header: Mapping[str, str],
-    *,
-    drawn: Mapping[str, Tensor],
-    labels: Tensor,
-    predictions: Mapping[str, Tensor],
-) -> dict[str, Any]:
-    """Write what a seed drew and predicted, and return what the result says of the file.
+
+@dataclass(frozen=True, slots=True)
+class SeedRun:
+    """Predictions of one seed under one condition.
 
     Args:
-        path: the file.
-        header: experiment and seed.
-        drawn: by name, whatever the seed decided about the pictures.
-        labels: (n,) int64 of the test pictures.
-        predictions: by method, (..., n) uint8.
+        seed: the seed.
+        values: hyper-parameters by method.
+        labels: (n,) int64 of the test pictures, in the order in which they were predicted.
+        predictions: by method, uint8: (E, n) after each epoch, or once (E = 1) on the way through a stream; (T, T, n)
+            after each task of each task.
+        counted: by method, what was counted or timed on the way.
+        drawn: by name, whatever else the seed decided about the pictures.
+        condition: e.g. ``50`` old classes, or ``2:1``; nothing where there is but one.
+        about: what else the result says of the seed.
     """
-    tensors = {**drawn, "labels": labels}
-    tensors |= {f"predictions.{method}": made for method, made in predictions.items()}
-    write_tensors(path, tensors, dict(header))
+
+    seed: int
+    values: Values
+    labels: Tensor
+    predictions: Mapping[str, Tensor]
+    counted: Mapping[str, Mapping[str, float]]
+    drawn: Mapping[str, Tensor]
+    condition: str = ""
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    def write(self, experiment: str, folder: Path) -> dict[str, Any]:
+        """Write what the seed drew and predicted, and return what the result says of it."""
+        which = {"condition": self.condition, "seed": self.seed} if self.condition else {"seed": self.seed}
+        name = re.sub(r"[^0-9a-z]+", "-", f"{self.condition}-seed-{self.seed}").removeprefix("-")
+        path = folder / f"{name}.safetensors"
+        made = {f"predictions.{method}": classes for method, classes in self.predictions.items()}
+        header = {"experiment": experiment, **{key: str(value) for key, value in which.items()}}
+        write_tensors(path, {**self.drawn, "labels": self.labels, **made}, header)
+        return {
+            **which,
+            "file": path.name,
+            "file_sha256": sha256(path),
+            "sha256": {name: digest(tensor) for name, tensor in self.drawn.items()},
+            **self.about,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Predictions of an experiment.
+
+    Args:
+        runs: by condition and seed.
+        tuning: what was tried for the hyper-parameters.
+    """
+
+    runs: tuple[SeedRun, ...]
+    tuning: Any
+
+
+def summary(
+    runs: Sequence[SeedRun],
+    name: str,
+    hyperparameters: Mapping[str, float],
+    scores: Sequence[Mapping[str, float | None]],
+    curve: Sequence[Any],
+    details: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """Return what the result says of a method under one condition: over the seeds, and seed by seed.
+
+    Args:
+        runs: one a seed.
+        name: of the method.
+        hyperparameters: what it ran with.
+        scores: its numbers at the end, of each seed.
+        curve: its numbers over the seeds along the way.
+        details: what else is said of each seed.
+    """
+    each = zip(runs, scores, details, strict=True)
     return {
-        "file": path.name,
-        "file_sha256": sha256(path),
-        "sha256": {name: digest(tensor) for name, tensor in drawn.items()},
+        "hyperparameters": hyperparameters,
+        **over_seeds(scores),
+        "curve": curve,
+        "seeds": [{"seed": run.seed, **own, **further, **run.counted[name]} for run, own, further in each],
     }
 
 
-def spread(values: Sequence[float | None]) -> dict[str, float | None] | None:
+def over_seeds(scores: Sequence[Mapping[str, float | None]]) -> dict[str, Spread | None]:
+    """Return mean and standard deviation of each score; None where a seed has none."""
+    return {key: spread([score[key] for score in scores]) for key in scores[0]}
+
+
+def spread(values: Sequence[float | None]) -> Spread | None:
     """Return mean and standard deviation over seeds.
 
     The latter is None for a single seed, and both are undefined, None, where a seed has no value.

@@ -23,15 +23,10 @@ def generator(seed: int, purpose: str) -> torch.Generator:
     return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
 
 
-def check_seeds(seeds: Sequence[int]) -> tuple[int, ...]:
-    """Return the seeds.
-
-    Raises:
-        UserError: a seed twice, or none at all.
-    """
+def check_seeds(seeds: Sequence[int]) -> None:
+    """Raise UserError for a seed twice, or none at all."""
     if not seeds or len(set(seeds)) < len(seeds):
         raise UserError(f"seeds {list(seeds)} must be at least one, each once")
-    return tuple(seeds)
 
 
 def divided(runs: Sequence[Callable[[], R]]) -> list[R]:

@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, Self, cast, get_args, get_origin, get_type_hints
 
+import msgspec
+
 from hebblm.adapt import checks
 from hebblm.errors import UserError
 from hebblm.suggest import unknown
@@ -15,7 +17,6 @@ Anchor = Literal["latest", "separate"]
 FisherKind = Literal["labels", "predictions"]
 Rate = Literal["relative", "absolute"]
 """Whether a learning rate is in units of 1 / the query's own curvature, or the paper's lambda as it stands."""
-TRUTH = {"true": True, "false": False}
 
 
 class Settings:
@@ -72,10 +73,7 @@ def _convert(name: str, text: str, hint: Any) -> Any:
     if get_origin(hint) is Literal:
         checks.one_of(name, text, get_args(hint))
         return text
-    if hint is bool:
-        checks.one_of(name, text, tuple(TRUTH))
-        return TRUTH[text]
     try:
-        return hint(text)
-    except ValueError as error:
+        return msgspec.convert(text, hint, strict=False)
+    except msgspec.ValidationError as error:
         raise UserError(f"{name}={text} must be a value of type {hint.__name__}") from error

@@ -49,14 +49,14 @@ class Setup(Generic[S]):
 
 
 @contextmanager
-def stage(description: str, total: int, *, done: int = 0) -> Iterator[Callable[[int], None]]:
+def stage(description: str, total: int, unit: str = "pictures") -> Iterator[Callable[[int], None]]:
     """Show a bar while the block runs, and yield what advances it.
 
     Args:
         description: what is being done.
-        total: pictures that there are.
-        done: how many an interrupted run had finished; left out, because they say nothing about the speed.
+        total: how many things are left to do; what an interrupted run had finished says nothing about the speed.
+        unit: what they are.
     """
     with bar() as progress:
-        task = progress.add_task(description, total=total - done, unit="pictures")
+        task = progress.add_task(description, total=total, unit=unit)
         yield lambda count: progress.advance(task, count)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from functools import partial
 
 import torch
@@ -20,15 +20,15 @@ from hebblm.vision.new_classes.learning import (
 from hebblm.vision.new_classes.methods import METHODS, methods_of
 from hebblm.vision.new_classes.pretraining import Pretrained, Pretraining
 from hebblm.vision.new_classes.reading import PictureBlock, Remembered, Snapshot
-from hebblm.vision.new_classes.setup import ClassSetup, Outcome, SeedRun
+from hebblm.vision.new_classes.setup import ClassSetup, as_step
 from hebblm.vision.new_classes.split import increment, predicted_order
 from hebblm.vision.new_classes.tuning import Learnt, Point, tuned
+from hebblm.vision.result import Outcome, SeedRun
 from hebblm.vision.seeds import divided, generator
 from hebblm.vision.setup import stage
-from hebblm.vision.state import load_state, save_state
+from hebblm.vision.state import Step, summed, take_steps
 
 QUERIES = 100  # adapted at a time
-PREDICTIONS = "predictions."
 
 
 class FineTuning:
@@ -46,27 +46,33 @@ class FineTuning:
         samples = setup.settings.increment.samples
         self.drawn = increment(setup.dataset, start.pretraining.parts, samples=samples, ratio=ratio, seed=seed)
         self.classifier = start.copy()
-        self.optimizer = rmsprop(self.classifier, lr)
+        self._optimizer = rmsprop(self.classifier, lr)
         self._settings, self._start, self._seed = setup.settings, start, seed
         self._pictures = start.pictures("train")
 
-    def epochs(self, title: str, *, done: int = 0) -> Iterator[int]:
-        """Train epoch by epoch, and yield the number of epochs after each."""
+    def learn(self, epoch: int, title: str) -> None:
+        """Train for an epoch, counted from 0."""
         settings = self._settings
-        for epoch in range(done, settings.increment.epochs):
-            with stage(f"{title}, epoch {epoch + 1}: learn", len(self.drawn.samples)) as progress:
-                learn_epoch(
-                    self.classifier,
-                    self.optimizer,
-                    self._pictures,
-                    self.drawn.samples,
-                    batch_size=settings.increment.batch_size,
-                    padding=settings.pretraining.padding,
-                    flip=settings.pretraining.flip,
-                    generator=generator(self._seed, f"epoch {epoch} of the increment"),
-                    progress=progress,
-                )
-            yield epoch + 1
+        with stage(f"{title}, epoch {epoch + 1}: learn", len(self.drawn.samples)) as progress:
+            learn_epoch(
+                self.classifier,
+                self._optimizer,
+                self._pictures,
+                self.drawn.samples,
+                batch_size=settings.increment.batch_size,
+                padding=settings.pretraining.padding,
+                flip=settings.pretraining.flip,
+                generator=generator(self._seed, f"epoch {epoch} of the increment"),
+                progress=progress,
+            )
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return everything by which training goes on."""
+        return training_tensors(self.classifier, self._optimizer)
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Undo :meth:`tensors`."""
+        restore(self.classifier, self._optimizer, tensors)
 
     def snapshot(self, part: str, order: Tensor) -> Snapshot:
         """Return what the network makes of the pictures to predict, and of those it remembers."""
@@ -105,7 +111,7 @@ def run_incremental(setup: ClassSetup) -> Outcome:
     runs = divided(
         [partial(_run_seed, setup, seed, ratio, values) for ratio in settings.ratios for seed in setup.seeds]
     )
-    return Outcome(tuple(runs), {"1:1": tried}, None)
+    return Outcome(tuple(runs), {"1:1": tried})
 
 
 def _learn_held_out(setup: ClassSetup, start: Pretrained) -> Learnt:
@@ -114,45 +120,32 @@ def _learn_held_out(setup: ClassSetup, start: Pretrained) -> Learnt:
     held_out = start.pretraining.parts.held_out[: settings.tested]  # in random order
     for lr in settings.lr:
         tuning = FineTuning(setup, start, setup.seeds[0], ratio=1, lr=lr)
-        epochs = tuning.epochs(f"tune, lr {lr:g}")
-        yield lr, [tuning.snapshot("train", held_out) for epoch in epochs if epoch in settings.reported]
+        snapshots = []
+        for epoch in range(settings.epochs):
+            tuning.learn(epoch, f"tune, lr {lr:g}")
+            if epoch + 1 in settings.reported:
+                snapshots.append(tuning.snapshot("train", held_out))
+        yield lr, snapshots
 
 
 def _run_seed(setup: ClassSetup, seed: int, ratio: int, values: dict[str, Point]) -> SeedRun:
     """Return what one seed gives at one ratio, going on after the last epoch that the state has."""
+    settings = setup.settings.increment
     start = setup.start(seed, setup.settings.old_classes)
-    order = predicted_order(setup.dataset, setup.settings.increment.tested, seed)
-    run = setup.run_of(start, seed, ratio=ratio, values=values)
-    path = setup.state / f"incremental-{ratio}-seed-{seed}.safetensors"
-    title = f"seed {seed}, {ratio}:1"
+    order = predicted_order(setup.dataset, settings.tested, seed)
     tuning = FineTuning(setup, start, seed, ratio=ratio, lr=values["parametric"]["lr"])
-    predictions: dict[str, Tensor] = {}
-    stabilized, done = dict.fromkeys(METHODS, 0), 0
-    found = load_state(path, run)
-    if found is not None:
-        tensors, record = found
-        predictions = {name: tensors.pop(f"{PREDICTIONS}{name}") for name in METHODS}
-        restore(tuning.classifier, tuning.optimizer, tensors)
-        stabilized, done = record["stabilized"], record["epochs"]
     methods = methods_of(METHODS, values, setup.settings.adaptation)
-    for epoch in tuning.epochs(title, done=done):
-        predicted = setup.read(tuning.snapshot("test", order), methods, f"{title}, epoch {epoch}", observes=False)
-        for name, each in predicted.items():
-            before = predictions.get(name, each.classes.new_empty(0, len(order)))
-            predictions[name] = torch.cat([before, each.classes.unsqueeze(0)])
-            stabilized[name] += each.stabilized
-        tensors = training_tensors(tuning.classifier, tuning.optimizer)
-        tensors |= {f"{PREDICTIONS}{name}": made for name, made in predictions.items()}
-        save_state(path, tensors, {"run": run, "epochs": epoch, "stabilized": stabilized})
-    parts, drawn = start.pretraining.parts, tuning.drawn
-    return SeedRun(
-        f"{ratio}:1",
-        seed,
-        values,
-        start.record,
-        parts.new,
-        setup.dataset.test.labels[order],
-        predictions,
-        stabilized,
-        {"test": order, "increment": drawn.samples, "fewer": drawn.fewer, **vars(parts)},
-    )
+    title = f"seed {seed}, {ratio}:1"
+
+    def step(epoch: int) -> Step:
+        tuning.learn(epoch, title)
+        snapshot = tuning.snapshot("test", order)
+        return as_step(setup.read(snapshot, methods, f"{title}, epoch {epoch + 1}", observes=False))
+
+    path = setup.state / f"incremental-{ratio}-seed-{seed}.state.safetensors"
+    run = setup.run_of(start, seed, ratio=ratio, values=values)
+    predictions, taken = take_steps(path, run, settings.epochs, step, learner=tuning)
+    drawn = {"test": order, "increment": tuning.drawn.samples, "fewer": tuning.drawn.fewer}
+    labels = setup.dataset.test.labels[order]
+    drawn |= vars(start.pretraining.parts)
+    return SeedRun(seed, values, labels, predictions, summed(taken), drawn, f"{ratio}:1", start.about)

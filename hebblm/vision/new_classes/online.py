@@ -23,12 +23,13 @@ from hebblm.vision.new_classes.pictures import Pictures
 from hebblm.vision.new_classes.pretraining import Pretrained
 from hebblm.vision.new_classes.reading import PictureBlock, Snapshot
 from hebblm.vision.new_classes.settings import SensitivitySettings
-from hebblm.vision.new_classes.setup import ClassSetup, Outcome, SeedRun, old_memory
+from hebblm.vision.new_classes.setup import ClassSetup, as_step, old_memory
 from hebblm.vision.new_classes.split import predicted_order
 from hebblm.vision.new_classes.tuning import Learnt, Point, Tuned, tuned
+from hebblm.vision.result import Outcome, SeedRun
 from hebblm.vision.seeds import divided
 from hebblm.vision.setup import stage
-from hebblm.vision.state import load_state, save_state
+from hebblm.vision.state import Step, load_state, save_state, take_steps
 
 PARTS = ("weight", "bias", "hidden", "labels")  # of a block
 
@@ -59,7 +60,7 @@ def run_online(
         with current().in_turn():
             values, tuning[str(count)] = online_values(setup, count)
         runs += divided([partial(_run_seed, setup, seed, count, {**values, **points}, names) for seed in setup.seeds])
-    return Outcome(tuple(runs), tuning, setup.settings.online.interval)
+    return Outcome(tuple(runs), tuning)
 
 
 def run_ablation(setup: ClassSetup) -> Outcome:
@@ -107,47 +108,29 @@ def _learn_held_out(setup: ClassSetup, start: Pretrained) -> Learnt:
 
 
 def _run_seed(
-    setup: ClassSetup,
-    seed: int,
-    old_classes: int,
-    values: dict[str, Point],
-    names: Sequence[str],
+    setup: ClassSetup, seed: int, old_classes: int, values: dict[str, Point], names: Sequence[str]
 ) -> SeedRun:
     """Return what one seed gives, from the state of an interrupted run where that has it."""
     start = setup.start(seed, old_classes)
-    parts, lr = start.pretraining.parts, values["parametric"]["lr"]
     order = predicted_order(setup.dataset, setup.settings.online.streamed, seed)
     run = setup.run_of(start, seed, names=list(names), values=values)
     title = f"seed {seed}, {old_classes} old classes"
-    path = setup.state / f"online-{old_classes}-seed-{seed}.safetensors"
-    found = load_state(path, run)
-    if found is None:
-        learnt = path.with_suffix(".blocks.safetensors")
+    path = setup.state / f"online-{old_classes}-seed-{seed}.state.safetensors"
+    learnt = path.with_suffix(".blocks.safetensors")
+
+    def step(_: int) -> Step:
         blocks = load_blocks(learnt, run, setup.device)
         if blocks is None:
-            blocks = _follow(setup, start, "test", order, lr, title)
+            blocks = _follow(setup, start, "test", order, values["parametric"]["lr"], title)
             save_blocks(learnt, blocks, run)
         methods = methods_of(names, values, setup.settings.adaptation)
-        predicted = setup.read(Snapshot(blocks, old_memory(start)), methods, title, observes=True)
-        stabilized = {name: each.stabilized for name, each in predicted.items()}
-        found = (
-            {name: each.classes for name, each in predicted.items()},
-            {"run": run, "stabilized": stabilized},
-        )
-        save_state(path, *found)
-        learnt.unlink()
-    predictions, record = found
-    return SeedRun(
-        str(old_classes),
-        seed,
-        values,
-        start.record,
-        parts.new,
-        setup.dataset.test.labels[order],
-        {name: predictions[name].unsqueeze(0) for name in names},
-        record["stabilized"],
-        {"test": order, **vars(parts)},
-    )
+        return as_step(setup.read(Snapshot(blocks, old_memory(start)), methods, title, observes=True))
+
+    predictions, (counted,) = take_steps(path, run, 1, step)
+    learnt.unlink(missing_ok=True)
+    drawn = {"test": order, **vars(start.pretraining.parts)}
+    labels = setup.dataset.test.labels[order]
+    return SeedRun(seed, values, labels, predictions, counted, drawn, str(old_classes), start.about)
 
 
 def _follow(

@@ -104,6 +104,11 @@ class Pretrained:
         other.load_state_dict(self.classifier.state_dict())
         return other
 
+    @property
+    def about(self) -> dict[str, Any]:
+        """What a result says about a seed that starts from it."""
+        return {"old_classes": self.pretraining.parts.old_classes, "pretraining": dict(self.record)}
+
     def pictures(self, part: str) -> Pictures:
         """Return the training or the test part as this network reads it."""
         images = self.pretraining.dataset.train if part == "train" else self.pretraining.dataset.test
@@ -173,7 +178,7 @@ def _train(
         done, seconds = record["epochs"], record["seconds"]
     epochs, steps = sum(settings.epochs), len(list(batches(samples, settings.batch_size)))
     title = f"pre-train {wanted.settings.backbone} on {len(wanted.parts.old_classes)} classes"
-    with stage(title, epochs * len(samples), done=done * len(samples)) as progress:
+    with stage(title, (epochs - done) * len(samples)) as progress:
         begin = saved = time.perf_counter()
         for epoch in range(done, epochs):
             learn_epoch(

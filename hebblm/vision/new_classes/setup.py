@@ -1,13 +1,12 @@
-"""Setup of the experiments on new classes, and the records of what they give."""
+"""Setup of the experiments on new classes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from hebblm.files import hash_of
 from hebblm.vision.new_classes.learning import features_of
@@ -16,6 +15,7 @@ from hebblm.vision.new_classes.pretraining import Pretrained, Pretraining, pretr
 from hebblm.vision.new_classes.reading import Predicted, Remembered, Snapshot, read
 from hebblm.vision.new_classes.settings import ClassSettings
 from hebblm.vision.setup import Setup, stage
+from hebblm.vision.state import Step
 
 
 class ClassSetup(Setup[ClassSettings]):
@@ -75,43 +75,7 @@ def old_memory(start: Pretrained) -> Remembered:
     return Remembered(keys, labels, torch.bincount(labels, minlength=len(new)), new)
 
 
-@dataclass(frozen=True, slots=True)
-class SeedRun:
-    """Predictions of one seed under one condition.
-
-    Args:
-        condition: e.g. ``50`` old classes, or ``2:1``.
-        seed: the seed.
-        values: hyper-parameters by method.
-        pretraining: what is recorded about the network it started from.
-        new: (C,) bool.
-        labels: (n,) int64 of the test pictures, in the order in which they were predicted.
-        predictions: by method, (E, n) uint8: after each epoch, or once (E = 1) on the way through the stream.
-        stabilized: by method, queries that were adapted at a smaller rate because they diverged.
-        drawn: by name, whatever else the seed decided about the pictures.
-    """
-
-    condition: str
-    seed: int
-    values: Mapping[str, Mapping[str, float]]
-    pretraining: Mapping[str, Any]
-    new: Tensor
-    labels: Tensor
-    predictions: Mapping[str, Tensor]
-    stabilized: Mapping[str, int]
-    drawn: Mapping[str, Tensor]
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """Predictions of an experiment.
-
-    Args:
-        runs: by condition and seed.
-        tuning: by condition, what was tried; None where nothing was left to choose.
-        interval: pictures between two points of a curve over the stream; None where predictions are by epoch.
-    """
-
-    runs: tuple[SeedRun, ...]
-    tuning: Mapping[str, Any]
-    interval: int | None
+def as_step(predicted: Mapping[str, Predicted]) -> Step:
+    """Return predictions, and how many queries had to be adapted at a smaller rate, as the state of a run has them."""
+    made = {name: each.classes for name, each in predicted.items()}
+    return made, {name: {"stabilized": each.stabilized} for name, each in predicted.items()}

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
 from typing import Any
 
 from hebblm.adapt.work import clock_of
-from hebblm.files import read_json, write_json
 from hebblm.vision.new_classes.methods import METHODS, methods_of, values_of
 from hebblm.vision.new_classes.online import online_values, stream
-from hebblm.vision.new_classes.pretraining import Pretrained
-from hebblm.vision.new_classes.reading import Remembered, read
+from hebblm.vision.new_classes.reading import read
 from hebblm.vision.new_classes.setup import ClassSetup, old_memory
 from hebblm.vision.new_classes.split import predicted_order
-from hebblm.vision.new_classes.tuning import Point
-from hebblm.vision.setup import stage
+from hebblm.vision.state import Step, take_steps
 
 WARM_UP_BLOCKS = 2
 
@@ -38,19 +34,30 @@ def run_timing(setup: ClassSetup) -> dict[str, Any]:
     start = setup.start(seed, settings.old_classes)
     remembered = old_memory(start)
     run = setup.run_of(start, seed, values=values, samples=settings.timing.samples)
-    path = setup.state / f"timing-{run}.json"
-    seconds: dict[str, list[float]] = read_json(path) if path.exists() else {name: [] for name in METHODS}
-    done = len(seconds[METHODS[0]])
-    total = (settings.timing.rounds - done) * len(METHODS) * settings.timing.samples
-    with stage("time every method in turn", max(0, total)) as progress:
-        for name in METHODS:
-            _timed(setup, start, remembered, name, values, WARM_UP_BLOCKS * settings.online.interval)
-        for turn in range(done, settings.timing.rounds):
-            shift = turn % len(METHODS)
-            for name in METHODS[shift:] + METHODS[:shift]:
-                seconds[name].append(_timed(setup, start, remembered, name, values, settings.timing.samples))
-                progress(settings.timing.samples)
-            write_json(path, seconds, seal=True)
+
+    def timed(name: str, samples: int) -> float:
+        """Return the seconds of one run of one method."""
+        order = predicted_order(setup.dataset, min(samples, len(setup.dataset.test)), seed)
+        network, pictures, lr = start.copy(), start.pictures("test"), values["parametric"]["lr"]
+        methods = methods_of((name,), values, settings.adaptation)
+        clock = clock_of(setup.device)
+        begin = clock()
+        blocks = stream(network, pictures, order, interval=settings.online.interval, lr=lr)
+        read(blocks, remembered, methods, k=settings.adaptation.k, observes=True)
+        return clock() - begin
+
+    def in_turn(turn: int) -> Step:
+        """Time every method once, another one first in each turn."""
+        shift = turn % len(METHODS)
+        return {}, {
+            name: {"seconds": timed(name, settings.timing.samples)} for name in METHODS[shift:] + METHODS[:shift]
+        }
+
+    for name in METHODS:
+        timed(name, WARM_UP_BLOCKS * settings.online.interval)
+    path, title = setup.state / f"timing-{run}.state.safetensors", "time every method in turn"
+    _, rounds = take_steps(path, run, settings.timing.rounds, in_turn, title=title)
+    seconds = {name: [each[name]["seconds"] for each in rounds] for name in METHODS}
     return {
         "tuning": {str(settings.old_classes): tuning},
         "seeds": [{"seed": seed, "pretraining": dict(start.record)}],
@@ -67,34 +74,4 @@ def run_timing(setup: ClassSetup) -> dict[str, Any]:
 
 def _median_of(values: list[float]) -> dict[str, Any]:
     """Return median and extremes of repeated measurements, and these themselves."""
-    return {
-        "median": statistics.median(values),
-        "min": min(values),
-        "max": max(values),
-        "rounds": values,
-    }
-
-
-def _timed(
-    setup: ClassSetup,
-    start: Pretrained,
-    remembered: Remembered,
-    name: str,
-    values: Mapping[str, Point],
-    samples: int,
-) -> float:
-    """Return the seconds of one run of one method."""
-    settings = setup.settings
-    order = predicted_order(setup.dataset, min(samples, len(setup.dataset.test)), setup.seeds[0])
-    blocks = stream(
-        start.copy(),
-        start.pictures("test"),
-        order,
-        interval=settings.online.interval,
-        lr=values["parametric"]["lr"],
-    )
-    methods = methods_of((name,), values, settings.adaptation)
-    clock = clock_of(setup.device)
-    begin = clock()
-    read(blocks, remembered, methods, k=settings.adaptation.k, observes=True)
-    return clock() - begin
+    return {"median": statistics.median(values), "min": min(values), "max": max(values), "rounds": values}

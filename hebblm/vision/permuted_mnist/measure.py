@@ -4,76 +4,63 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from hebblm.memory import FlatMemory
-from hebblm.vision.permuted_mnist.chain import Measured
 from hebblm.vision.permuted_mnist.mlp import MLP
 from hebblm.vision.permuted_mnist.recall import Adapted, Stored, recall
-from hebblm.vision.permuted_mnist.settings import PermutedSettings
 from hebblm.vision.permuted_mnist.tasks import TaskStream
-from hebblm.vision.result import best
-
-Values = Mapping[str, Mapping[str, float]]
-"""Hyper-parameters by method: of ``ewc`` lambda; of ``mbpa-N``, with N samples stored of a task, lr, in the units of
-the settings' ``mbpa_rate``; of ``hebb-N`` beta and eta, its lr being that of ``mbpa-N``."""
+from hebblm.vision.result import Values, best
+from hebblm.vision.setup import stage
+from hebblm.vision.state import Step
 
 Tried = dict[str, list[dict[str, float]]]
-"""By method, every point with its ``accuracy`` and ``loss`` in nats on held-out samples."""
+"""By method, every point with its ``accuracy`` and ``loss`` in nats on held-out samples.
+
+The hyper-parameters: of ``ewc`` lambda; of ``mbpa-N``, with N samples stored of a task, lr, in the units of the
+settings' ``mbpa_rate``; of ``hebb-N`` beta and eta, its lr being that of ``mbpa-N``.
+"""
 
 
-def network_alone(stream: TaskStream, name: str, model: MLP, task: int) -> dict[str, Measured]:
+def network_alone(stream: TaskStream, name: str, model: MLP, task: int) -> Step:
     """Return what a network itself predicts on all tasks so far; ``name`` says how it was trained."""
     begin = time.perf_counter()
     size = stream.settings.tested(task)
-    made = [classes_of(model.logits(stream.test(at, size)[0])) for at in range(task + 1)]
-    return {name: Measured(torch.stack(made), time.perf_counter() - begin)}
+    made = torch.stack([classes_of(model.logits(stream.test(at, size)[0])) for at in range(task + 1)])
+    return {name: made}, {name: {"seconds": time.perf_counter() - begin, "rose": 0}}
 
 
-def network_and_memory(
-    stream: TaskStream, values: Values, progress: Callable[[int], None], model: MLP, task: int
-) -> dict[str, Measured]:
+def network_and_memory(stream: TaskStream, values: Values, model: MLP, task: int) -> Step:
     """Return what plain training predicts on all tasks so far, and MbPA and Hebb with each size of the memory.
 
     Args:
         stream: the samples, with sizes and constants.
         values: hyper-parameters.
-        progress: told how many queries were adapted.
         model: the network after the task.
         task: counted from 0.
     """
-    measured = network_alone(stream, "mlp", model, task)
+    predictions, numbers = network_alone(stream, "mlp", model, task)
     for size in stream.settings.stored:
-        measured |= _with_memory(stream, values, progress, model, task, size)
-    return measured
+        made, more = _with_memory(stream, values, model, task, size)
+        predictions, numbers = {**predictions, **made}, {**numbers, **more}
+    return predictions, numbers
 
 
-def memory_of(stream: TaskStream, tasks: int, size: int) -> FlatMemory:
-    """Return the memory after the first ``tasks`` tasks: ``size`` samples of each, pixels as keys."""
+def _stored(stream: TaskStream, model: MLP, tasks: int, size: int) -> Stored:
+    """Return the memory after the first ``tasks`` tasks under a network: ``size`` samples of each, pixels as keys."""
     memory = FlatMemory(stream.dataset.train.width, device=stream.device)
     for task in range(tasks):
         memory.add(*stream.stored(task, size))
-    return memory
+    return Stored.under(memory, model)
 
 
-def adapted(
-    stored: Stored, pixels: Tensor, settings: PermutedSettings, lr: float, progress: Callable[[int], None]
-) -> Adapted:
+def _adapted(stream: TaskStream, stored: Stored, pixels: Tensor, lr: float) -> Adapted:
     """Adapt a network to the neighbours of queries (N, D) as the settings have it."""
-    return recall(
-        stored,
-        pixels,
-        k=settings.k,
-        lr=lr,
-        rate=settings.mbpa_rate,
-        steps=settings.steps,
-        eps=settings.eps,
-        progress=progress,
-    )
+    own = stream.settings
+    return recall(stored, pixels, k=own.k, lr=lr, rate=own.mbpa_rate, steps=own.steps, eps=own.eps)
 
 
 def classes_of(logits: Tensor) -> Tensor:
@@ -81,27 +68,24 @@ def classes_of(logits: Tensor) -> Tensor:
     return logits.argmax(1).to(torch.uint8).cpu()
 
 
-def _with_memory(
-    stream: TaskStream, values: Values, progress: Callable[[int], None], model: MLP, task: int, size: int
-) -> dict[str, Measured]:
+def _with_memory(stream: TaskStream, values: Values, model: MLP, task: int, size: int) -> Step:
     """Return MbPA's and Hebb's predictions on all tasks so far, from one adaptation pass."""
     begin = time.perf_counter()
-    stored = Stored.under(memory_of(stream, task + 1, size), model)
+    stored = _stored(stream, model, task + 1, size)
     counts = stream.counts(task + 1)
     mbpa, hebb, rose, combining = [], [], 0, 0.0
     for at in range(task + 1):
         pixels, _ = stream.test(at, stream.settings.tested(task))
-        found = adapted(stored, pixels, stream.settings, values[f"mbpa-{size}"]["lr"], progress)
+        found = _adapted(stream, stored, pixels, values[f"mbpa-{size}"]["lr"])
         mbpa.append(classes_of(found.mbpa()))
         since = time.perf_counter()
         hebb.append(classes_of(found.hebb(counts, **values[f"hebb-{size}"])))
         combining += time.perf_counter() - since
         rose += int(found.rose.sum())
     seconds = time.perf_counter() - begin
-    return {
-        f"mbpa-{size}": Measured(torch.stack(mbpa), seconds - combining, rose),
-        f"hebb-{size}": Measured(torch.stack(hebb), seconds, rose),
-    }
+    predictions = {f"mbpa-{size}": torch.stack(mbpa), f"hebb-{size}": torch.stack(hebb)}
+    times = {f"mbpa-{size}": seconds - combining, f"hebb-{size}": seconds}
+    return predictions, {name: {"seconds": each, "rose": rose} for name, each in times.items()}
 
 
 @torch.no_grad()
@@ -111,7 +95,7 @@ def held_out_scores(stream: TaskStream, model: MLP) -> dict[str, float]:
     return _scores(torch.cat([model.logits(some) for some in pixels]), labels)
 
 
-def tune_adaptation(stream: TaskStream, model: MLP, size: int, progress: Callable[[int], None]) -> Tried:
+def tune_adaptation(stream: TaskStream, model: MLP, size: int) -> Tried:
     """Try MbPA's lambda, and with the best one Hebb's beta and eta, after the tasks that tuning runs through.
 
     Hebb takes over MbPA's lambda, as in the paper (its appendix), so that one pass serves both. Test samples are never
@@ -121,21 +105,22 @@ def tune_adaptation(stream: TaskStream, model: MLP, size: int, progress: Callabl
         stream: the samples, with sizes and grids.
         model: the network after these tasks.
         size: samples stored of each task.
-        progress: told how many queries were adapted.
     """
     settings = stream.settings
-    stored = Stored.under(memory_of(stream, settings.tune_tasks, size), model)
+    stored = _stored(stream, model, settings.tune_tasks, size)
     parts, labels = _held_out(stream, settings.tune_samples)
     pixels, counts = torch.cat(parts), stream.counts(settings.tune_tasks)
     mbpa: list[dict[str, float]] = []
     hebb: dict[float, list[dict[str, float]]] = {}
-    for lr in settings.mbpa_lambda:
-        found = adapted(stored, pixels, settings, lr, progress)
-        mbpa.append({"lr": lr, **_scores(found.mbpa(), labels)})
-        hebb[lr] = [
-            {"beta": beta, "eta": eta, **_scores(found.hebb(counts, beta=beta, eta=eta), labels)}
-            for beta, eta in itertools.product(settings.hebb_beta, settings.hebb_eta)
-        ]
+    with stage(f"tune MbPA-{size} and Hebb-{size}", len(settings.mbpa_lambda), "rates") as progress:
+        for lr in settings.mbpa_lambda:
+            found = _adapted(stream, stored, pixels, lr)
+            mbpa.append({"lr": lr, **_scores(found.mbpa(), labels)})
+            hebb[lr] = [
+                {"beta": beta, "eta": eta, **_scores(found.hebb(counts, beta=beta, eta=eta), labels)}
+                for beta, eta in itertools.product(settings.hebb_beta, settings.hebb_eta)
+            ]
+            progress(1)
     return {f"mbpa-{size}": mbpa, f"hebb-{size}": hebb[best(mbpa)["lr"]]}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -99,7 +98,6 @@ def recall(
     rate: Rate,
     steps: int,
     eps: float,
-    progress: Callable[[int], None] = lambda queries: None,
 ) -> Adapted:
     """Adapt the network to the neighbours of every query.
 
@@ -114,7 +112,6 @@ def recall(
         rate: what it is in units of; see :func:`hebblm.vision.permuted_mnist.adaptation.adapt`.
         steps: MbPA's steps.
         eps: the constant in c_k.
-        progress: told how many queries were finished.
 
     Returns:
         On the device of the queries.
@@ -128,7 +125,6 @@ def recall(
         neighbors = Neighbors(hidden[:, :-1], problem.labels, ranked.distances, ranked.ids >= 0)
         term = hebbian_term(neighbors, hidden[:, -1], eps=eps)
         parts.append(Adapted(problem.logits[:, :, -1].clone(), delta, term, rose))
-        progress(len(some))
     return Adapted(
         torch.cat([part.base_logits for part in parts]),
         torch.cat([part.delta for part in parts]),

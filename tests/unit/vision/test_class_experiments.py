@@ -11,16 +11,18 @@ import torch
 from safetensors.torch import load_file
 
 from hebblm.errors import UserError
-from hebblm.files import SEAL, sha256
+from hebblm.files import sha256
 from hebblm.vision.experiments import run_experiment
 from hebblm.vision.new_classes import incremental, online, pretraining
 from hebblm.vision.new_classes import setup as set_up
 from hebblm.vision.new_classes import timing as timing_module
 from hebblm.vision.new_classes.incremental import run_incremental
 from hebblm.vision.new_classes.online import run_online, stream
-from hebblm.vision.new_classes.result import along, over_seeds, top1
-from hebblm.vision.new_classes.setup import ClassSetup, Outcome
+from hebblm.vision.new_classes.result import along, top1
+from hebblm.vision.new_classes.setup import ClassSetup
 from hebblm.vision.new_classes.timing import run_timing
+from hebblm.vision.result import Outcome, over_seeds
+from hebblm.vision.state import load_state
 
 from .class_samples import TINY, setup
 from .samples import after
@@ -33,7 +35,7 @@ RUNS: dict[str, Callable[[ClassSetup], Outcome]] = {"online": run_online, "incre
 def same(one: Outcome, other: Outcome) -> bool:
     return one.tuning == other.tuning and all(
         a.values == b.values
-        and a.stabilized == b.stabilized
+        and a.counted == b.counted
         and all(torch.equal(a.predictions[name], b.predictions[name]) for name in a.predictions)
         for a, b in zip(one.runs, other.runs, strict=True)
     )
@@ -81,9 +83,9 @@ def test_keys_are_rebuilt_each_epoch_and_every_picture_counts_once(
         assert torch.equal(first.labels, setup(tmp_path).dataset.train.labels[samples])
         # Of an old class all that pre-training saw, among them its part of the increment.
         few = torch.where(fewer, 2, 6)
-        assert torch.equal(first.counts, torch.where(run.new, few, 20))
+        assert torch.equal(first.counts, torch.where(run.drawn["new"], few, 20))
         assert torch.equal(first.counts, second.counts)
-        assert torch.equal(first.new, run.new)
+        assert torch.equal(first.new, run.drawn["new"])
 
 
 def test_rates_are_scored_along_the_held_out_stream(tmp_path: Path) -> None:
@@ -152,7 +154,7 @@ def test_without_rate_and_scale_adaptation_is_the_network(name: str, tmp_path: P
 def test_hebb_remembers_new_classes_that_the_network_does_not_know(tmp_path: Path) -> None:
     strong = FIXED.changed({"adaptation.hebb_eta": "20", "online.lr": "1e-6", "online.streamed": "48"})
     run = run_online(setup(tmp_path, strong)).runs[0]
-    scores = {name: top1(made[0], run.labels, run.new) for name, made in run.predictions.items()}
+    scores = {name: top1(made[0], run.labels, run.drawn["new"]) for name, made in run.predictions.items()}
     assert scores["parametric"]["new"] == 0
     assert scores["hebb"]["new"] is not None
     assert scores["hebb"]["new"] > 0.3
@@ -173,8 +175,8 @@ def test_runs_on_a_gpu(name: str, tmp_path: Path) -> None:
 def test_seeds_draw_other_pictures(tmp_path: Path) -> None:
     outcome = run_online(setup(tmp_path, replace(FIXED, pretrainings="shared"), seeds=(1, 2)))
     one, other = outcome.runs
-    assert one.pretraining == other.pretraining
-    assert torch.equal(one.new, other.new)
+    assert one.about == other.about
+    assert torch.equal(one.drawn["new"], other.drawn["new"])
     assert not torch.equal(one.drawn["test"], other.drawn["test"])
 
 
@@ -231,14 +233,18 @@ def test_ablation_and_numbers_of_old_classes(tmp_path: Path) -> None:
 def test_times_are_ratios_within_a_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = setup(tmp_path, FIXED)
     with monkeypatch.context() as patch:
-        patch.setattr(timing_module, "_timed", after(9, timing_module._timed))
+        patch.setattr(timing_module, "read", after(9, timing_module.read))  # in the second round
         with pytest.raises(KeyboardInterrupt):
             run_timing(own)
-    first = json.loads(next(own.state.glob("timing-*.json")).read_text())
-    del first[SEAL]
+    path = next(own.state.glob("timing-*.safetensors"))
+    found = load_state(path, path.name.removeprefix("timing-").partition(".")[0])
+    assert found is not None
+    (first,) = found[1]["taken"]
     methods = run_timing(own)["methods"]
     seconds = {name: item["seconds"]["rounds"] for name, item in methods.items()}
-    assert {name: rounds[:1] for name, rounds in seconds.items()} == first
+    assert {name: rounds[0] for name, rounds in seconds.items()} == {
+        name: item["seconds"] for name, item in first.items()
+    }
     assert {len(rounds) for rounds in seconds.values()} == {2}
     assert methods["parametric"]["ratio"]["rounds"] == [1.0, 1.0]
     assert methods["hebb"]["ratio"]["rounds"][1] == seconds["hebb"][1] / seconds["parametric"][1]

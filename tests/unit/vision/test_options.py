@@ -37,7 +37,7 @@ def test_changes_by_dotted_name() -> None:
         ({"counts": "1"}, "unknown setting 'counts'; did you mean count? known are count"),
         ({"inner": "1"}, "unknown setting 'inner'"),
         ({"rate": "1"}, "unknown setting 'rate'"),
-        ({"inner.flip": "1"}, "inner.flip = '1' is unknown; choose one of true, false"),
+        ({"inner.flip": "perhaps"}, "inner.flip=perhaps must be a value of type bool"),
         ({"word": "c"}, "word = 'c' is unknown"),
         ({"values": "1,x"}, "values=x must be a value of type int"),
         ({"values": ""}, "values= must be a value"),
