@@ -12,7 +12,7 @@ from rich.console import Console
 from hebblm.cli.common import guarded, options, tell
 from hebblm.errors import UserError
 from hebblm.files import write_text
-from hebblm.report.methods import PLOTTED
+from hebblm.report.methods import PLOTTED, check_plotted
 from hebblm.suggest import closest, unknown
 
 if TYPE_CHECKING:  # they load matplotlib, and are imported once the command line is known to make sense
@@ -76,8 +76,7 @@ def _report(config: ReportConfig, argv: list[str]) -> None:
     """
     if not config.results:
         raise UserError(f"no result given; name a folder that hebblm-eval wrote: {PROG} DIR")
-    if config.plotted < 0:
-        raise UserError(f"--plotted {config.plotted} must be at least 0, which draws all methods")
+    check_plotted(config.plotted)
     from hebblm.report import print_summary, write_comparison, write_report
     from hebblm.report.document import check_formats, print_comparison
 

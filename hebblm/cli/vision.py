@@ -22,9 +22,11 @@ from hebblm.models.device import check_device, pick_device
 from hebblm.progress import say
 from hebblm.provenance import command_line, provenance
 from hebblm.ranks import current, leads, opened, size
+from hebblm.report.methods import PLOTTED, check_plotted
 from hebblm.text.download import cache_dir, data_dirs
 from hebblm.vision.new_classes.settings import SCALES as CLASS_SCALES
 from hebblm.vision.new_classes.settings import paper_values
+from hebblm.vision.permuted_mnist.settings import EXPERIMENT as PERMUTED_MNIST
 from hebblm.vision.permuted_mnist.settings import PAPER, SCALES
 from hebblm.vision.seeds import check_seeds
 from hebblm.vision.settings import Scale
@@ -35,7 +37,6 @@ if TYPE_CHECKING:  # they load torch, and are imported once the command line is 
     from hebblm.vision.permuted_mnist.settings import PermutedSettings
 
 PROG = "hebblm-vision"
-PERMUTED_MNIST = "permuted-mnist"
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ class VisionConfig:
         output_path: folder for result.json, report, plot and the state of an interrupted run; by default
             results/vision/EXPERIMENT-SCALE.
         processes: how many of this machine divide the seeds, at most one a seed; their number changes no prediction.
+        plotted: methods that a plot shows, the first and the best ones; 0 for all. The tables have all.
     """
 
     experiment: Literal[
@@ -79,6 +81,7 @@ class VisionConfig:
     device: str = "auto"
     output_path: Path | None = None
     processes: int = 1
+    plotted: int = PLOTTED
 
 
 @command(PROG, VisionConfig, f"{PROG} permuted-mnist --scale smoke --output-path results/permuted-mnist")
@@ -87,56 +90,36 @@ def main(config: VisionConfig, argv: list[str]) -> int:
     """Learn from images without forgetting: the paper's image experiments."""
     check_device(config.device)
     check_seeds(config.seeds)
-    _check_processes(config)
+    check_plotted(config.plotted)
+    processes = max(config.processes, size())
+    if config.experiment == "timing" and processes > 1:
+        raise UserError(f"{processes} processes would slow each other down; timing takes one")
+    check_processes(config.processes, len(config.seeds), "seeds")
     folder = config.output_path or Path("results/vision") / f"{config.experiment}-{config.scale}"
-    settings = (_permuted_settings if config.experiment == PERMUTED_MNIST else _class_settings)(config)
+    settings = _settings(config)
     status = spread(config.processes, PROG, "hebblm.cli.vision", argv)
     if status is not None:
         return status
     with opened(config.device):
-        _run(config, settings, folder, _record(config, argv))
+        device = str(pick_device(config.device))
+        _run(config, settings, folder, provenance(command_line(PROG, argv), device=device, seed=config.seeds[0]))
     tell(f"results in {folder}")
     return 0
 
 
-def _check_processes(config: VisionConfig) -> None:
-    """Refuse processes that would have nothing to do, and any but one where their time is measured.
+def _settings(config: VisionConfig) -> PermutedSettings | ClassSettings:
+    """Return the settings of an experiment.
 
     Raises:
-        UserError: naming their number.
+        UserError: a backbone that there is not, or an unknown setting or value.
     """
-    count = max(config.processes, size())
-    if config.experiment == "timing" and count > 1:
-        raise UserError(f"{count} processes would slow each other down; timing takes one")
-    check_processes(config.processes, len(config.seeds), "seeds")
-
-
-def _record(config: VisionConfig, argv: list[str] | None) -> Mapping[str, Any]:
-    """Return where the numbers come from."""
-    return provenance(command_line(PROG, argv), device=str(pick_device(config.device)), seed=config.seeds[0])
-
-
-def _permuted_settings(config: VisionConfig) -> PermutedSettings:
-    """Return the settings of permuted MNIST.
-
-    Raises:
-        UserError: a backbone, or an unknown setting or value.
-    """
-    if config.backbone is not None:
-        raise UserError(f"{config.experiment} has one network and takes no --backbone, not {config.backbone!r}")
-    fixed = PAPER if config.hyperparameters == "paper" else {}
-    return SCALES[config.scale].changed({**fixed, **parse_settings(config.set)})
-
-
-def _class_settings(config: VisionConfig) -> ClassSettings:
-    """Return the settings of an experiment on new classes.
-
-    Raises:
-        UserError: an unknown backbone, setting or value.
-    """
-    own = {} if config.backbone is None else {"backbone": config.backbone}
-    settings = CLASS_SCALES[config.scale].changed(own)
-    fixed = paper_values(settings.backbone, config.experiment) if config.hyperparameters == "paper" else {}
+    paper = config.hyperparameters == "paper"
+    if config.experiment == PERMUTED_MNIST:
+        if config.backbone is not None:
+            raise UserError(f"{config.experiment} has one network and takes no --backbone, not {config.backbone!r}")
+        return SCALES[config.scale].changed({**(PAPER if paper else {}), **parse_settings(config.set)})
+    settings = CLASS_SCALES[config.scale].changed({} if config.backbone is None else {"backbone": config.backbone})
+    fixed = paper_values(settings.backbone, config.experiment) if paper else {}
     return settings.changed({**fixed, **parse_settings(config.set)})
 
 
@@ -172,7 +155,7 @@ def _run(
         written = run_experiment(config.experiment, config.scale, setup, record)
         if written is None:
             return
-        write_report(written, folder)
+        write_report(written, folder, plotted=config.plotted)
         setup.clear()
     print_summary(written, Console())
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from hebblm.adapt.methods import METHODS
+from hebblm.errors import UserError
 
 BASE = "lstm"
 DYNAMIC = "dynamic"
@@ -32,6 +33,12 @@ class Look:
 _HATCHES = {"-": "", "--": "////", ":": "....", "-.": "xxxx"}
 _FURTHER_COLORS = ("#aa4499", "#0077bb", "#ee7733", "#009988", "#aa3377")
 _FURTHER_LINES = (":", "-.")
+
+
+def check_plotted(most: int) -> None:
+    """Raise UserError unless so many methods can be plotted; 0 stands for all."""
+    if most < 0:
+        raise UserError(f"--plotted {most} must be at least 0, which draws all methods")
 
 
 def ordered(methods: Iterable[str]) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from functools import partial
 from typing import Any
 
 from hebblm.files import write_json
@@ -18,16 +17,18 @@ from hebblm.vision.new_classes.timing import run_timing
 from hebblm.vision.permuted_mnist import result as permuted_mnist
 from hebblm.vision.permuted_mnist.experiment import PermutedSetup, run_permuted
 from hebblm.vision.permuted_mnist.settings import EXPERIMENT as PERMUTED_MNIST
-from hebblm.vision.result import RESULT_FILE, SCHEMA, Outcome
+from hebblm.vision.result import RESULT_FILE, SCHEMA
 
-OUTCOMES: dict[str, Callable[[ClassSetup], Outcome]] = {
+RUNS: dict[str, Callable[[Any], Any]] = {
+    PERMUTED_MNIST: run_permuted,
     "incremental": run_incremental,
     "online": run_online,
     "pretrain-classes": lambda setup: run_online(setup, old_classes=setup.settings.varied),
     "sensitivity": run_sensitivity,
     "ablation": run_ablation,
+    "timing": run_timing,
 }
-TIMING = "timing"
+"""From a setup to predictions, of timing to what the result says."""
 
 
 def run_experiment(
@@ -50,18 +51,15 @@ def run_experiment(
     Raises:
         UserError: an unknown experiment, more asked for than the data set has, a damaged state, or diverged training.
     """
-    body: Callable[[], dict[str, Any]]  # what follows the head, and the files beside it
-    if not isinstance(setup, ClassSetup):
-        body = partial(permuted_mnist.outcome_of, run_permuted(setup), setup.settings, setup.folder)
-    elif experiment == TIMING:
-        body = partial(dict, run_timing(setup))
-    elif experiment in OUTCOMES:
-        body = partial(new_classes.outcome_of, experiment, OUTCOMES[experiment](setup), setup)
-    else:
-        known = [PERMUTED_MNIST, *OUTCOMES, TIMING]
-        raise unknown("experiment", experiment, known, f"choose from {', '.join(known)}")
+    if experiment not in RUNS:
+        raise unknown("experiment", experiment, RUNS, f"choose from {', '.join(RUNS)}")
+    outcome = RUNS[experiment](setup)
     if not current().leads:
         return None
+    if not isinstance(setup, ClassSetup):
+        body = permuted_mnist.outcome_of(outcome, setup.settings, setup.folder)
+    else:
+        body = outcome if experiment == "timing" else new_classes.outcome_of(experiment, outcome, setup)
     document = {
         "schema": SCHEMA,
         "experiment": experiment,
@@ -69,7 +67,7 @@ def run_experiment(
         "settings": asdict(setup.settings),
         "data": {"name": setup.dataset.name, "sha256": dict(setup.dataset.sha256)},
         "provenance": {**provenance, "seeds": list(setup.seeds)},
-        **body(),
+        **body,
     }
     write_json(setup.folder / RESULT_FILE, document)
     return document

@@ -125,7 +125,7 @@ def load_state(
     if not path.exists() and not path.is_symlink():
         return None
     remedy = remedy.format(folder=path.parent, path=path)
-    tensors, header = _read(path, remedy)
+    tensors, header = read_tensors(path, remedy)
     if header.get("format") != FORMAT:
         raise UserError(f"{path} is not the state of an image experiment; {remedy}")
     record = json.loads(header["record"])
@@ -134,17 +134,12 @@ def load_state(
     return tensors, record
 
 
-def load_tensors(path: Path) -> dict[str, Tensor]:
-    """Read the tensors that :func:`write_tensors` wrote.
+def read_tensors(path: Path, remedy: str) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Return the tensors and the header that :func:`write_tensors` wrote.
 
     Raises:
-        UserError: truncated, or no such file.
+        UserError: no such file, truncated, or changed since it was written.
     """
-    return _read(path, f"delete {path.parent} to make it anew")[0]
-
-
-def _read(path: Path, remedy: str) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Return tensors and header of a safetensors file."""
     try:
         if not path.is_file():
             raise UserError(f"{path} is no file; {remedy}")

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from hebblm.report import paper
 from hebblm.report.methods import name_of
 from hebblm.report.table import Cell, Column, Table
-from hebblm.vision.new_classes.result import KEYS
+from hebblm.vision.new_classes.reading import KEYS
 from hebblm.vision.new_classes.settings import family_of
 
 SOURCE = f"Paper: {paper.SOURCE}."

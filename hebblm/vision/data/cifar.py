@@ -21,17 +21,11 @@ FOLDER = "cifar-100"
 BINARY = {"cifar-100-binary/train.bin": "train", "cifar-100-binary/test.bin": "test"}
 PICKLED = {"cifar-100-python/train": "train", "cifar-100-python/test": "test"}
 ARCHIVES = {
-    "cifar-100-binary.tar.gz": BINARY,
-    "cifar-100-binary-rebuilt.tar.xz": BINARY,
-    "cifar-100-python.tar.gz": PICKLED,
+    "cifar-100-binary.tar.gz": (BINARY, "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec"),
+    "cifar-100-binary-rebuilt.tar.xz": (BINARY, "c3012c370652f8ec7443d26c3fcb28ed3044e1700cb585588dcaf500a9aea76d"),
+    "cifar-100-python.tar.gz": (PICKLED, "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7"),
 }
-"""By file name, the members that are read and the part that each holds."""
-KNOWN = {
-    "cifar-100-binary.tar.gz": "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
-    "cifar-100-binary-rebuilt.tar.xz": "c3012c370652f8ec7443d26c3fcb28ed3044e1700cb585588dcaf500a9aea76d",
-    "cifar-100-python.tar.gz": "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
-}
-"""The sha256 of each."""
+"""By file name, the members that are read with the part that each holds, and the sha256."""
 OFFICIAL = "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz"
 CLASSES = 100
 SUPERCLASSES = 20
@@ -53,10 +47,11 @@ def load_cifar100(folders: Sequence[Path], downloads: Path | None = None) -> Ima
         UserError: no archive, or one that is truncated, lacks a member, has records of another size, or of pickles one
             that is not the official one.
     """
-    names = tuple(ARCHIVES)
-    path = find(folders, FOLDER, names, downloads, urls=(OFFICIAL,), known=KNOWN[names[0]], put="the archive")
-    members = ARCHIVES[path.name]
-    found = checked(path, KNOWN[path.name], required=members is PICKLED)
+    official, *_ = names = tuple(ARCHIVES)
+    known = ARCHIVES[official][1]
+    path = find(folders, FOLDER, names, downloads, urls=(OFFICIAL,), known=known, put="the archive")
+    members, known = ARCHIVES[path.name]
+    found = checked(path, known, required=members is PICKLED)
     parts: dict[str, Images] = {}
     try:
         # The members are met in one pass, and nothing is written to disk.

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 
 import torch
 from torch import Tensor
 
 from hebblm.ranks import current
-from hebblm.vision.new_classes.learning import (
-    features_of,
-    frozen_head,
-    learn_epoch,
-    restore,
-    rmsprop,
-    training_tensors,
-)
+from hebblm.vision.new_classes.learning import Training, features_of, frozen_head, rmsprop
 from hebblm.vision.new_classes.methods import METHODS, methods_of
 from hebblm.vision.new_classes.pretraining import Pretrained, Pretraining
 from hebblm.vision.new_classes.reading import PictureBlock, Remembered, Snapshot
@@ -45,52 +37,35 @@ class FineTuning:
     def __init__(self, setup: ClassSetup, start: Pretrained, seed: int, *, ratio: int, lr: float) -> None:
         samples = setup.settings.increment.samples
         self.drawn = increment(setup.dataset, start.pretraining.parts, samples=samples, ratio=ratio, seed=seed)
-        self.classifier = start.copy()
-        self._optimizer = rmsprop(self.classifier, lr)
-        self._settings, self._start, self._seed = setup.settings, start, seed
-        self._pictures = start.pictures("train")
+        classifier, pictures = start.copy(), start.pictures("train")
+        self.training = Training(classifier, rmsprop(classifier, lr), pictures, setup.settings.pretraining)
+        self._batch_size, self._start, self._seed = setup.settings.increment.batch_size, start, seed
 
     def learn(self, epoch: int, title: str) -> None:
         """Train for an epoch, counted from 0."""
-        settings = self._settings
+        purpose = f"epoch {epoch} of the increment"
         with stage(f"{title}, epoch {epoch + 1}: learn", len(self.drawn.samples)) as progress:
-            learn_epoch(
-                self.classifier,
-                self._optimizer,
-                self._pictures,
+            self.training.epoch(
                 self.drawn.samples,
-                batch_size=settings.increment.batch_size,
-                padding=settings.pretraining.padding,
-                flip=settings.pretraining.flip,
-                generator=generator(self._seed, f"epoch {epoch} of the increment"),
+                batch_size=self._batch_size,
+                generator=generator(self._seed, purpose),
                 progress=progress,
             )
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Return everything by which training goes on."""
-        return training_tensors(self.classifier, self._optimizer)
-
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Undo :meth:`tensors`."""
-        restore(self.classifier, self._optimizer, tensors)
-
     def snapshot(self, part: str, order: Tensor) -> Snapshot:
         """Return what the network makes of the pictures to predict, and of those it remembers."""
-        train, tested, device = self._pictures, self._start.pictures(part), self._start.device
+        network, train = self.training.classifier, self.training.pictures
+        tested, device = self._start.pictures(part), self._start.device
         parts, samples = self._start.pretraining.parts, self.drawn.samples
-        head = frozen_head(self.classifier)
+        head, hidden = frozen_head(network), features_of(network, tested, order)
         blocks = tuple(
-            PictureBlock(head, hidden, tested.labels[index.to(device)])
-            for hidden, index in zip(
-                torch.split(features_of(self.classifier, tested, order), QUERIES),
-                torch.split(order, QUERIES),
-                strict=True,
-            )
+            PictureBlock(head, some, tested.labels[index.to(device)])
+            for some, index in zip(torch.split(hidden, QUERIES), torch.split(order, QUERIES), strict=True)
         )
         # Each picture counts once: the increment's pictures of old classes are among those of pre-training.
         seen = torch.unique(torch.cat([parts.train, samples]))
         counts = torch.bincount(train.labels[seen.to(device)], minlength=len(parts.new))
-        keys, labels = features_of(self.classifier, train, samples), train.labels[samples.to(device)]
+        keys, labels = features_of(network, train, samples), train.labels[samples.to(device)]
         return Snapshot(blocks, Remembered(keys, labels, counts, parts.new.to(device)))
 
 
@@ -144,7 +119,7 @@ def _run_seed(setup: ClassSetup, seed: int, ratio: int, values: dict[str, Point]
 
     path = setup.state / f"incremental-{ratio}-seed-{seed}.state.safetensors"
     run = setup.run_of(start, seed, ratio=ratio, values=values)
-    predictions, taken = take_steps(path, run, settings.epochs, step, learner=tuning)
+    predictions, taken = take_steps(path, run, settings.epochs, step, learner=tuning.training)
     drawn = {"test": order, "increment": tuning.drawn.samples, "fewer": tuning.drawn.fewer}
     labels = setup.dataset.test.labels[order]
     drawn |= vars(start.pretraining.parts)

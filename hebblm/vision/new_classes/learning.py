@@ -1,8 +1,9 @@
-"""Training step, reading of features, and an optimizer's state."""
+"""Training of a network on pictures, and reading of their features."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -11,6 +12,7 @@ from hebblm.errors import UserError
 from hebblm.types import OutputHead
 from hebblm.vision.backbones.classifier import Classifier
 from hebblm.vision.new_classes.pictures import Pictures
+from hebblm.vision.new_classes.settings import PretrainingSettings
 
 READ = 500  # pictures read at a time
 MODEL = "model."
@@ -45,47 +47,77 @@ def learn(classifier: Classifier, optimizer: torch.optim.Optimizer, pictures: Te
     return loss.detach()
 
 
-def learn_epoch(
-    classifier: Classifier,
-    optimizer: torch.optim.Optimizer,
-    pictures: Pictures,
-    samples: Tensor,
-    *,
-    batch_size: int,
-    padding: int,
-    flip: bool,
-    generator: torch.Generator,
-    lr: Callable[[int], float] | None = None,
-    progress: Callable[[int], None] = lambda pictures: None,
-) -> None:
-    """Pass once over the pictures in a new order, each cropped and mirrored anew.
+@dataclass(frozen=True, slots=True)
+class Training:
+    """Network that learns from pictures.
 
     Args:
         classifier: trained.
         optimizer: of its parameters.
         pictures: where the samples are.
-        samples: (n,) int64.
-        batch_size: pictures a step.
-        padding: see :meth:`Pictures.varied`.
-        flip: see :meth:`Pictures.varied`.
-        generator: of order, crops and flips.
-        lr: the learning rate at a step of this epoch; None leaves it as it is.
-        progress: told how many pictures were seen.
-
-    Raises:
-        UserError: the loss ceased to be finite.
+        settings: how they are cropped and flipped.
     """
-    order = samples[torch.randperm(len(samples), generator=generator)]
-    total = torch.zeros((), device=pictures.labels.device)
-    for step, index in enumerate(batches(order, batch_size)):
-        if lr is not None:
-            for group in optimizer.param_groups:
-                group["lr"] = lr(step)
-        varied = pictures.varied(index, generator, padding=padding, flip=flip)
-        total += learn(classifier, optimizer, varied, pictures.labels[index.to(pictures.labels.device)])
-        progress(len(index))
-    if not bool(total.isfinite()):
-        raise UserError(f"training diverged with lr = {optimizer.param_groups[0]['lr']:g}; lower it")
+
+    classifier: Classifier
+    optimizer: torch.optim.Optimizer
+    pictures: Pictures
+    settings: PretrainingSettings
+
+    def epoch(
+        self,
+        samples: Tensor,
+        *,
+        batch_size: int,
+        generator: torch.Generator,
+        lr: Callable[[int], float] | None = None,
+        progress: Callable[[int], None] = lambda pictures: None,
+    ) -> None:
+        """Pass once over the pictures in a new order, each cropped and mirrored anew.
+
+        Args:
+            samples: (n,) int64.
+            batch_size: pictures a step.
+            generator: of order, crops and flips.
+            lr: the learning rate at a step of this epoch; None leaves it as it is.
+            progress: told how many pictures were seen.
+
+        Raises:
+            UserError: the loss ceased to be finite.
+        """
+        labels, crops = self.pictures.labels, self.settings
+        order = samples[torch.randperm(len(samples), generator=generator)]
+        total = torch.zeros((), device=labels.device)
+        for step, index in enumerate(batches(order, batch_size)):
+            if lr is not None:
+                for group in self.optimizer.param_groups:
+                    group["lr"] = lr(step)
+            varied = self.pictures.varied(index, generator, padding=crops.padding, flip=crops.flip)
+            total += learn(self.classifier, self.optimizer, varied, labels[index.to(labels.device)])
+            progress(len(index))
+        if not bool(total.isfinite()):
+            raise UserError(f"training diverged with lr = {self.optimizer.param_groups[0]['lr']:g}; lower it")
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return everything by which training goes on: weights, norms' statistics, what the optimizer remembers."""
+        tensors = {f"{MODEL}{name}": value for name, value in self.classifier.state_dict().items()}
+        for name, parameter in self.classifier.named_parameters():
+            for kind, value in self.optimizer.state.get(parameter, {}).items():
+                if isinstance(value, Tensor):
+                    tensors[f"{kind}.{name}"] = value
+        return tensors
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Undo :meth:`tensors`."""
+        weights = {name.removeprefix(MODEL): value for name, value in tensors.items() if name.startswith(MODEL)}
+        self.classifier.load_state_dict(weights)
+        parameters = dict(self.classifier.named_parameters())
+        for name, value in tensors.items():
+            kind, _, owner = name.partition(".")
+            if not name.startswith(MODEL):
+                parameter = parameters[owner]
+                # As the optimizer makes them: in the memory order of the parameter.
+                place = torch.empty_like(parameter) if value.shape == parameter.shape else torch.empty_like(value)
+                self.optimizer.state[parameter][kind] = place.detach().copy_(value)
 
 
 @torch.no_grad()
@@ -119,27 +151,3 @@ def frozen_head(classifier: Classifier) -> OutputHead:
 def rmsprop(classifier: Classifier, lr: float) -> torch.optim.Optimizer:
     """Return RMSprop over both backbone and head, with torch's defaults."""
     return torch.optim.RMSprop(classifier.parameters(), lr=lr)
-
-
-def training_tensors(classifier: Classifier, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Return everything by which training goes on: weights, norms' statistics, and what the optimizer remembers."""
-    tensors = {f"{MODEL}{name}": value for name, value in classifier.state_dict().items()}
-    for name, parameter in classifier.named_parameters():
-        for kind, value in optimizer.state.get(parameter, {}).items():
-            if isinstance(value, Tensor):
-                tensors[f"{kind}.{name}"] = value
-    return tensors
-
-
-def restore(classifier: Classifier, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Undo :func:`training_tensors`."""
-    weights = {name.removeprefix(MODEL): value for name, value in tensors.items() if name.startswith(MODEL)}
-    classifier.load_state_dict(weights)
-    parameters = dict(classifier.named_parameters())
-    for name, value in tensors.items():
-        kind, _, owner = name.partition(".")
-        if not name.startswith(MODEL):
-            parameter = parameters[owner]
-            # As the optimizer makes them: in the memory order of the parameter.
-            place = torch.empty_like(parameter) if value.shape == parameter.shape else torch.empty_like(value)
-            optimizer.state[parameter][kind] = place.detach().copy_(value)

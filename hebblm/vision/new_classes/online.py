@@ -8,14 +8,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from types import MappingProxyType
 
-import torch
 from torch import Tensor
 
 from hebblm.ranks import current
-from hebblm.types import OutputHead
 from hebblm.vision.backbones.classifier import Classifier
 from hebblm.vision.new_classes.learning import batches, features, frozen_head, learn, rmsprop
 from hebblm.vision.new_classes.methods import METHODS, VARIANTS, methods_of
@@ -29,9 +26,7 @@ from hebblm.vision.new_classes.tuning import Learnt, Point, Tuned, tuned
 from hebblm.vision.result import Outcome, SeedRun
 from hebblm.vision.seeds import divided
 from hebblm.vision.setup import stage
-from hebblm.vision.state import Step, load_state, save_state, take_steps
-
-PARTS = ("weight", "bias", "hidden", "labels")  # of a block
+from hebblm.vision.state import Step, take_steps
 
 
 def run_online(
@@ -115,19 +110,14 @@ def _run_seed(
     order = predicted_order(setup.dataset, setup.settings.online.streamed, seed)
     run = setup.run_of(start, seed, names=list(names), values=values)
     title = f"seed {seed}, {old_classes} old classes"
-    path = setup.state / f"online-{old_classes}-seed-{seed}.state.safetensors"
-    learnt = path.with_suffix(".blocks.safetensors")
 
     def step(_: int) -> Step:
-        blocks = load_blocks(learnt, run, setup.device)
-        if blocks is None:
-            blocks = _follow(setup, start, "test", order, values["parametric"]["lr"], title)
-            save_blocks(learnt, blocks, run)
+        blocks = _follow(setup, start, "test", order, values["parametric"]["lr"], title)
         methods = methods_of(names, values, setup.settings.adaptation)
         return as_step(setup.read(Snapshot(blocks, old_memory(start)), methods, title, observes=True))
 
+    path = setup.state / f"online-{old_classes}-seed-{seed}.state.safetensors"
     predictions, (counted,) = take_steps(path, run, 1, step)
-    learnt.unlink(missing_ok=True)
     drawn = {"test": order, **vars(start.pretraining.parts)}
     labels = setup.dataset.test.labels[order]
     return SeedRun(seed, values, labels, predictions, counted, drawn, str(old_classes), start.about)
@@ -165,29 +155,3 @@ def stream(
         hidden = features(classifier, some)
         yield PictureBlock(frozen_head(classifier), hidden, labels)
         learn(classifier, optimizer, some, labels)
-
-
-def save_blocks(path: Path, blocks: Sequence[PictureBlock], run: str) -> None:
-    """Write the blocks of a stream, so that an interrupted run need not train again.
-
-    Nothing in them depends on how the predictions are adapted, so that one pass over the stream serves all methods.
-    """
-    tensors: dict[str, Tensor] = {}
-    for at, block in enumerate(blocks):
-        assert block.head.bias is not None  # a classifier always has one
-        parts = (block.head.weight, block.head.bias, block.hidden, block.labels)
-        tensors |= {f"{name}.{at}": part for name, part in zip(PARTS, parts, strict=True)}
-    save_state(path, tensors, {"run": run, "blocks": len(blocks)})
-
-
-def load_blocks(path: Path, run: str, device: torch.device) -> list[PictureBlock] | None:
-    """Read the blocks of a stream of this run, or return None where there are none."""
-    found = load_state(path, run)
-    if found is None:
-        return None
-    tensors, record = found
-    blocks = []
-    for at in range(record["blocks"]):
-        weight, bias, hidden, labels = (tensors[f"{name}.{at}"].to(device) for name in PARTS)
-        blocks.append(PictureBlock(OutputHead(weight, bias), hidden, labels))
-    return blocks

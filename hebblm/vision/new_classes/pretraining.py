@@ -19,13 +19,13 @@ from hebblm.locks import held
 from hebblm.vision.backbones.catalogue import build_classifier
 from hebblm.vision.backbones.classifier import Classifier
 from hebblm.vision.data.images import ImageDataset
-from hebblm.vision.new_classes.learning import batches, features_of, learn_epoch, restore, training_tensors
+from hebblm.vision.new_classes.learning import Training, batches, features_of
 from hebblm.vision.new_classes.pictures import Pictures, statistics
 from hebblm.vision.new_classes.settings import ClassSettings, PretrainingSettings
 from hebblm.vision.new_classes.split import Split, split
 from hebblm.vision.seeds import generator
 from hebblm.vision.setup import stage
-from hebblm.vision.state import load_state, load_tensors, save_state, write_tensors
+from hebblm.vision.state import load_state, read_tensors, save_state, write_tensors
 
 FOLDER = "vision"
 MODEL_FILE, RECORD_FILE = "model.safetensors", "pretraining.json"
@@ -149,7 +149,7 @@ def _load(wanted: Pretraining, folder: Path, device: torch.device) -> Pretrained
     path = folder / MODEL_FILE
     if not path.exists() or not isinstance(record, dict) or record.get("file_sha256") != sha256(path):
         raise UserError(f"{path} is missing or was altered; delete {folder} to pre-train anew")
-    tensors = load_tensors(path)
+    tensors, _ = read_tensors(path, f"delete {folder} to pre-train anew")
     mean, deviation = tensors.pop("mean"), tensors.pop("deviation")
     classifier = _untrained(wanted, device)
     classifier.load_state_dict(tensors)
@@ -162,33 +162,28 @@ def _train(
     """Train to the end, or go on after the last epoch that ``path`` has; return what is kept and its record."""
     settings, samples = wanted.settings.pretraining, wanted.parts.train
     mean, deviation = statistics(wanted.dataset.train, samples)
-    pictures = Pictures.of(wanted.dataset.train, mean, deviation, device)
-    classifier = _untrained(wanted, device)
+    classifier, pictures = _untrained(wanted, device), Pictures.of(wanted.dataset.train, mean, deviation, device)
     optimizer = torch.optim.SGD(
         classifier.parameters(),
         lr=settings.lr[0],
         momentum=settings.momentum,
         weight_decay=settings.weight_decay,
     )
+    training = Training(classifier, optimizer, pictures, settings)
     done, seconds = 0, 0.0
     found = load_state(path, wanted.run, remedy="delete {path} to start anew")
     if found is not None:
         tensors, record = found
-        restore(classifier, optimizer, tensors)
+        training.restore(tensors)
         done, seconds = record["epochs"], record["seconds"]
     epochs, steps = sum(settings.epochs), len(list(batches(samples, settings.batch_size)))
     title = f"pre-train {wanted.settings.backbone} on {len(wanted.parts.old_classes)} classes"
     with stage(title, (epochs - done) * len(samples)) as progress:
         begin = saved = time.perf_counter()
         for epoch in range(done, epochs):
-            learn_epoch(
-                classifier,
-                optimizer,
-                pictures,
+            training.epoch(
                 samples,
                 batch_size=settings.batch_size,
-                padding=settings.padding,
-                flip=settings.flip,
                 generator=generator(wanted.seed, f"epoch {epoch} of pre-training"),
                 lr=lambda step, epoch=epoch: rate_at(settings, epoch, step, steps),  # type: ignore[misc]
                 progress=progress,
@@ -196,8 +191,8 @@ def _train(
             now = time.perf_counter()
             if now - saved >= save_seconds and epoch + 1 < epochs:
                 spent = seconds + now - begin
-                tensors = training_tensors(classifier, optimizer)
-                save_state(path, tensors, {"run": wanted.run, "epochs": epoch + 1, "seconds": spent})
+                record = {"run": wanted.run, "epochs": epoch + 1, "seconds": spent}
+                save_state(path, training.tensors(), record)
                 saved = time.perf_counter()
         seconds += time.perf_counter() - begin
     return {**classifier.state_dict(), "mean": mean, "deviation": deviation}, {

@@ -14,6 +14,11 @@ from hebblm.memory import FlatMemory, RingMemory
 from hebblm.types import OutputHead
 from hebblm.vision.new_classes.methods import ImageMethod
 
+KEYS = ("new", "old", "overall")
+
+Top1 = dict[str, float | None]
+"""Shares of right answers by ``new``, ``old`` and ``overall``; None where there is no such picture."""
+
 
 @dataclass(frozen=True, slots=True)
 class PictureBlock:
@@ -49,14 +54,9 @@ class Remembered:
     def context(self, head: OutputHead, k: int, capacity: int | None) -> Context:
         """Return a context over all of it, or over an empty memory that up to ``capacity`` observed pairs go to."""
         width, device = self.keys.shape[1], self.keys.device
-        memory: FlatMemory | RingMemory
+        memory = RingMemory(width, capacity, device=device) if capacity else FlatMemory(width, device=device)
         if capacity is None:
-            memory = FlatMemory(width, device=device)
             memory.add(self.keys, self.labels)
-        elif capacity == 0:
-            memory = FlatMemory(width, device=device)
-        else:
-            memory = RingMemory(width, capacity, device=device)
         return Context(head, memory, k=k, train_counts=self.counts, new_classes=self.new)
 
 
@@ -102,11 +102,26 @@ class Predicted:
             labels: (n,) int64.
             new: (C,) bool, the new classes.
         """
-        labels, right = labels.cpu(), (self.classes == labels.cpu()).double()
-        is_new = new.cpu()[labels]
-        old, fresh = (float(right[side].sum() / side.sum().clamp_min(1)) for side in (~is_new, is_new))
+        found = top1(self.classes, labels.cpu(), new.cpu())
+        old, fresh = found["old"] or 0.0, found["new"] or 0.0
         both = 2 * old * fresh / (old + fresh) if old + fresh else 0.0
         return {"old": old, "new": fresh, "harmonic_mean": both, "loss": float(self.losses.double().mean())}
+
+
+def top1(classes: Tensor, labels: Tensor, new: Tensor) -> Top1:
+    """Return the accuracies of predictions.
+
+    Args:
+        classes: (n,) uint8.
+        labels: (n,) int64.
+        new: (C,) bool.
+    """
+    right, is_new = classes == labels, new[labels]
+    everything = torch.ones_like(is_new)
+    return {
+        key: float(right[part].double().mean()) if bool(part.any()) else None
+        for key, part in zip(KEYS, (is_new, ~is_new, everything), strict=True)
+    }
 
 
 @torch.no_grad()

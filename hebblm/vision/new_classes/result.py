@@ -20,19 +20,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from hebblm.vision.new_classes.methods import values_of
 from hebblm.vision.new_classes.online import points
+from hebblm.vision.new_classes.reading import top1
 from hebblm.vision.new_classes.setup import ClassSetup
 from hebblm.vision.result import Outcome, SeedRun, over_seeds, summary
 
-KEYS = ("new", "old", "overall")
 POINTS = 100  # of a curve
-
-Top1 = dict[str, float | None]
-"""Shares of right answers by ``new``, ``old`` and ``overall``; None where there is no such picture."""
 
 
 def outcome_of(experiment: str, outcome: Outcome, setup: ClassSetup) -> dict[str, Any]:
@@ -74,22 +70,6 @@ def _curve(run: SeedRun, name: str, interval: int | None) -> list[dict[str, Any]
     if interval is not None:
         return along(made[0], labels, new, interval)
     return [{"at": at + 1, **top1(each, labels, new)} for at, each in enumerate(made)]
-
-
-def top1(classes: Tensor, labels: Tensor, new: Tensor) -> Top1:
-    """Return the accuracies of predictions.
-
-    Args:
-        classes: (n,) uint8.
-        labels: (n,) int64.
-        new: (C,) bool.
-    """
-    right, is_new = classes == labels, new[labels]
-    everything = torch.ones_like(is_new)
-    return {
-        key: float(right[part].double().mean()) if bool(part.any()) else None
-        for key, part in zip(KEYS, (is_new, ~is_new, everything), strict=True)
-    }
 
 
 def along(classes: Tensor, labels: Tensor, new: Tensor, interval: int) -> list[dict[str, Any]]:

@@ -8,7 +8,6 @@ from typing import Any
 
 from torch import Tensor
 
-from hebblm.errors import UserError
 from hebblm.files import hash_of, read_json, write_json
 from hebblm.ranks import current
 from hebblm.vision.permuted_mnist.chain import TRAINING, Chain
@@ -56,15 +55,10 @@ def _decisive(setup: PermutedSetup) -> dict[str, Any]:
 
 def _tune(setup: PermutedSetup, stream: TaskStream) -> Tried:
     """Return what was tried on held-out samples of the first tasks of a seed."""
-    settings, path, run = setup.settings, setup.state / "tuning.json", hash_of(_decisive(setup))
+    settings, run = setup.settings, hash_of(_decisive(setup))
+    path = setup.state / f"tuning-{run}.json"
     if path.exists():
-        document = read_json(path)
-        if not isinstance(document, dict) or document.get("run") != run:
-            raise UserError(
-                f"{path} belongs to a run with other settings, data or seeds; delete {setup.state} to start "
-                "anew, or choose another --output-path"
-            )
-        found: Tried = document["tried"]
+        found: Tried = read_json(path)
         return found
 
     def learnt(name: str, title: str, strength: float | None) -> MLP:
@@ -79,7 +73,7 @@ def _tune(setup: PermutedSetup, stream: TaskStream) -> Tried:
     model = learnt("mlp", "MbPA and Hebb", None)
     for size in settings.stored:
         tried |= tune_adaptation(stream, model, size)
-    write_json(path, {"run": run, "tried": tried}, seal=True)
+    write_json(path, tried, seal=True)
     return tried
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,8 @@ from hebblm.vision.permuted_mnist.chain import MISSING
 from hebblm.vision.permuted_mnist.settings import EXPERIMENT, PermutedSettings
 from hebblm.vision.result import Outcome, SeedRun, Values, spread, summary
 
-SUMMARIES = ("average_accuracy", "forgetting", "backward_transfer")
+Accuracies = list[list[float]]
+"""Shares of right answers of one method with one seed; ``[t][i]`` is that on task i <= t after task t was learnt."""
 
 
 def outcome_of(outcome: Outcome, settings: PermutedSettings, folder: Path) -> dict[str, Any]:
@@ -34,14 +34,15 @@ def outcome_of(outcome: Outcome, settings: PermutedSettings, folder: Path) -> di
 
 def _method(runs: Sequence[SeedRun], name: str, settings: PermutedSettings) -> dict[str, Any]:
     """Return what the result says of a method."""
-    results = [continual_result(run.predictions[name], run.labels) for run in runs]
+    accuracies = [accuracies_of(run.predictions[name], run.labels) for run in runs]
+    curves = [curve_of(each) for each in accuracies]
     return summary(
         runs,
         name,
         _hyperparameters(runs[0].values, name, settings),
-        [{key: getattr(result, key) for key in SUMMARIES} for result in results],
-        [spread(values) for values in zip(*(result.curve for result in results), strict=True)],
-        [{"accuracy": [list(row) for row in result.accuracy]} for result in results],
+        [continual_scores(each) for each in accuracies],
+        [spread(values) for values in zip(*curves, strict=True)],
+        [{"accuracy": each} for each in accuracies],
     )
 
 
@@ -55,42 +56,7 @@ def _hyperparameters(values: Values, name: str, settings: PermutedSettings) -> d
     return {rate: values[f"mbpa-{size}"]["lr"], **own, "stored": int(size)}
 
 
-@dataclass(frozen=True, slots=True)
-class ContinualResult:
-    """Accuracies of one method with one seed, as shares within [0, 1].
-
-    Args:
-        accuracy: (T, T) rows; ``accuracy[t][i]`` is that on task i <= t after task t was learnt.
-    """
-
-    accuracy: tuple[tuple[float, ...], ...]
-
-    @property
-    def curve(self) -> tuple[float, ...]:
-        """Return the mean over the tasks learnt so far, after each task (the paper's Fig. mnist)."""
-        return tuple(sum(row) / len(row) for row in self.accuracy)
-
-    @property
-    def average_accuracy(self) -> float:
-        """Return the mean over all tasks after the last one."""
-        return self.curve[-1]
-
-    @property
-    def forgetting(self) -> float | None:
-        """Return how far each task but the last fell from its best so far, on average (Chaudhry et al. 2018)."""
-        last = len(self.accuracy) - 1
-        drops = [max(self.accuracy[t][i] for t in range(i, last)) - self.accuracy[last][i] for i in range(last)]
-        return sum(drops) / len(drops) if drops else None
-
-    @property
-    def backward_transfer(self) -> float | None:
-        """Return how far each task but the last rose since it was learnt, on average (Lopez-Paz and Ranzato 2017)."""
-        last = len(self.accuracy) - 1
-        rises = [self.accuracy[last][i] - self.accuracy[i][i] for i in range(last)]
-        return sum(rises) / len(rises) if rises else None
-
-
-def continual_result(predictions: Tensor, labels: Tensor) -> ContinualResult:
+def accuracies_of(predictions: Tensor, labels: Tensor) -> Accuracies:
     """Return the accuracies of predictions.
 
     Args:
@@ -99,4 +65,26 @@ def continual_result(predictions: Tensor, labels: Tensor) -> ContinualResult:
     """
     made = (predictions != MISSING).sum(2)  # (T, T)
     shares = (predictions == labels).sum(2).double() / made
-    return ContinualResult(tuple(tuple(shares[t, : t + 1].tolist()) for t in range(len(shares))))
+    return [shares[t, : t + 1].tolist() for t in range(len(shares))]
+
+
+def curve_of(accuracies: Accuracies) -> list[float]:
+    """Return the mean over the tasks learnt so far, after each task (the paper's Fig. mnist)."""
+    return [sum(row) / len(row) for row in accuracies]
+
+
+def continual_scores(accuracies: Accuracies) -> dict[str, float | None]:
+    """Return the numbers after the last task; the latter two are None for a single one.
+
+    ``average_accuracy`` is the mean over all tasks; ``forgetting`` how far each task but the last fell from its best so
+    far, on average (Chaudhry et al. 2018); ``backward_transfer`` how far each of them rose since it was learnt, on
+    average (Lopez-Paz and Ranzato 2017).
+    """
+    *before, last = accuracies
+    drops = [max(row[task] for row in before[task:]) - last[task] for task in range(len(before))]
+    rises = [last[task] - row[task] for task, row in enumerate(before)]
+    return {
+        "average_accuracy": sum(last) / len(last),
+        "forgetting": sum(drops) / len(drops) if drops else None,
+        "backward_transfer": sum(rises) / len(rises) if rises else None,
+    }

@@ -11,7 +11,7 @@ from typing import Any
 
 from hebblm.report import paper
 from hebblm.vision.document import paired_interval
-from hebblm.vision.new_classes.result import KEYS
+from hebblm.vision.new_classes.reading import KEYS
 from hebblm.vision.new_classes.settings import family_of
 from hebblm.vision.permuted_mnist.settings import EXPERIMENT as PERMUTED_MNIST
 from hebblm.vision.tables import method_name

@@ -8,9 +8,8 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from hebblm.errors import UserError
-from hebblm.vision.experiments import OUTCOMES, TIMING
+from hebblm.vision.experiments import RUNS
 from hebblm.vision.figures import figures
-from hebblm.vision.permuted_mnist.settings import EXPERIMENT as PERMUTED_MNIST
 from hebblm.vision.tables import tables
 from recipes.study.book.section import Picture, Section
 
@@ -51,7 +50,7 @@ def _experiment(name: str, document: Mapping[str, Any]) -> Section:
     experiment, by = document["experiment"], document["provenance"]
     title = f"{experiment}, {document['scale']}: {name}"
     origin = f"{by['command']}: commit {str(by['commit'])[:12]}, device {by['device']}."
-    if experiment not in (PERMUTED_MNIST, *OUTCOMES, TIMING):
+    if experiment not in RUNS:
         return Section(title, (origin, f"The book does not know the experiment {experiment!r}."), level=2)
     pictures = tuple(
         Picture(f"{name.replace('/', '-')}-{PurePosixPath(file).stem}", f"{caption}, {name}", figure)

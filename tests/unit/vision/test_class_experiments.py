@@ -13,12 +13,14 @@ from safetensors.torch import load_file
 from hebblm.errors import UserError
 from hebblm.files import sha256
 from hebblm.vision.experiments import run_experiment
-from hebblm.vision.new_classes import incremental, online, pretraining
+from hebblm.vision.new_classes import online, pretraining
 from hebblm.vision.new_classes import setup as set_up
 from hebblm.vision.new_classes import timing as timing_module
 from hebblm.vision.new_classes.incremental import run_incremental
+from hebblm.vision.new_classes.learning import Training
 from hebblm.vision.new_classes.online import run_online, stream
-from hebblm.vision.new_classes.result import along, top1
+from hebblm.vision.new_classes.reading import top1
+from hebblm.vision.new_classes.result import along
 from hebblm.vision.new_classes.setup import ClassSetup
 from hebblm.vision.new_classes.timing import run_timing
 from hebblm.vision.result import Outcome, over_seeds
@@ -44,12 +46,12 @@ def same(one: Outcome, other: Outcome) -> bool:
 @pytest.mark.parametrize(
     ("name", "module", "part", "calls"),
     [
-        ("online", pretraining, "learn_epoch", 1),
+        ("online", Training, "epoch", 1),
         ("online", set_up, "read", 2),  # in tuning
         ("online", set_up, "read", 4),  # after the first seed's trajectory
         ("online", online, "old_memory", 1),
-        ("incremental", incremental, "learn_epoch", 3),  # in tuning
-        ("incremental", incremental, "learn_epoch", 5),  # in the first ratio
+        ("incremental", Training, "epoch", 6),  # in tuning, after the three of pre-training
+        ("incremental", Training, "epoch", 8),  # in the first ratio
         ("incremental", set_up, "read", 8),
     ],
 )

@@ -184,6 +184,7 @@ def damaged_cifar() -> None:
         (["permuted-mnist", "--scale", "smoke", "--seeds", "one"], None, "one"),
         (["permuted-mnist", "--scale", "smoke", "--set", "train_samples=5000"], None, "lower one"),
         (["permuted-mnist", "--device", "tpu"], None, "unknown device 'tpu'"),
+        (["permuted-mnist", "--plotted", "-1"], None, "--plotted -1 must be at least 0"),
         (["permuted-mnist", "--scale", "small"], None, "cannot download train-images-idx3-ubyte.gz"),
         (["permuted-mnist", "--scale", "small"], damaged, "truncated or damaged"),
         (["permuted-mnist", "--scale", "small"], tiny_mnist, "more than the 6 samples of MNIST"),

@@ -86,8 +86,8 @@ def test_both_data_sets_are_downloaded_where_no_folder_has_them(
     archive = tiny_cifar(tmp_path / "served")
     hashes = {path.name.removesuffix(".gz"): hashlib.sha256(path.read_bytes()).hexdigest() for path in files.iterdir()}
     monkeypatch.setattr(mnist, "SHA256", hashes)
-    known = {archive.name: hashlib.sha256(archive.read_bytes()).hexdigest()}
-    monkeypatch.setattr(cifar, "KNOWN", cifar.KNOWN | known)
+    known = hashlib.sha256(archive.read_bytes()).hexdigest()
+    monkeypatch.setitem(cifar.ARCHIVES, archive.name, (cifar.BINARY, known))
     cache = tmp_path / "cache"
     for _ in range(2):  # the second time from the cache
         assert len(mnist.load_mnist([cache], cache).train) == 6
@@ -96,6 +96,6 @@ def test_both_data_sets_are_downloaded_where_no_folder_has_them(
 
 
 def test_the_known_hashes_are_hashes() -> None:
-    for value in (*mnist.SHA256.values(), *cifar.KNOWN.values()):
+    for value in (*mnist.SHA256.values(), *(known for _, known in cifar.ARCHIVES.values())):
         assert len(bytes.fromhex(value)) == 32
     assert set(mnist.SHA256) == {stem for stems in mnist.FILES.values() for stem in stems}

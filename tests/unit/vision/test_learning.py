@@ -9,17 +9,16 @@ from hebblm.errors import UserError
 from hebblm.vision.backbones.catalogue import build_classifier
 from hebblm.vision.backbones.classifier import Classifier
 from hebblm.vision.new_classes.learning import (
+    Training,
     batches,
     features,
     features_of,
     frozen_head,
     learn,
-    learn_epoch,
-    restore,
     rmsprop,
-    training_tensors,
 )
 from hebblm.vision.new_classes.pictures import Pictures, statistics
+from hebblm.vision.new_classes.settings import PretrainingSettings
 
 from .class_samples import CPU, classes
 
@@ -36,17 +35,12 @@ def network() -> Classifier:
     return build_classifier("cnn2-w16", 6, 1).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
-def epoch(classifier: Classifier, optimizer: torch.optim.Optimizer, seed: int) -> None:
-    learn_epoch(
-        classifier,
-        optimizer,
-        PICTURES,
-        torch.arange(33),
-        batch_size=16,
-        padding=1,
-        flip=True,
-        generator=torch.Generator().manual_seed(seed),
-    )
+def training(classifier: Classifier, optimizer: torch.optim.Optimizer) -> Training:
+    return Training(classifier, optimizer, PICTURES, PretrainingSettings(padding=1, flip=True))
+
+
+def epoch(own: Training, seed: int) -> None:
+    own.epoch(torch.arange(33), batch_size=16, generator=torch.Generator().manual_seed(seed))
 
 
 def test_no_batch_is_a_single_picture() -> None:
@@ -65,16 +59,15 @@ def test_learning_lowers_the_loss() -> None:
 
 @pytest.mark.parametrize("make", [sgd, lambda classifier: rmsprop(classifier, 1e-3)])
 def test_training_goes_on_bit_for_bit(make: Make) -> None:
-    whole, parted = network(), network()
-    first = make(whole)
-    epoch(whole, first, 1)
-    kept = {name: value.clone() for name, value in training_tensors(whole, first).items()}
-    epoch(whole, first, 2)
-    second = make(parted)
-    restore(parted, second, kept)
-    epoch(parted, second, 2)
-    again = training_tensors(parted, second)
-    for name, value in training_tensors(whole, first).items():
+    networks = network(), network()
+    whole, parted = (training(each, make(each)) for each in networks)
+    epoch(whole, 1)
+    kept = {name: value.clone() for name, value in whole.tensors().items()}
+    epoch(whole, 2)
+    parted.restore(kept)
+    epoch(parted, 2)
+    again = parted.tensors()
+    for name, value in whole.tensors().items():
         assert torch.equal(value, again[name]), name
     assert any(name.startswith(("momentum_buffer.", "square_avg.")) for name in again)
 
@@ -111,4 +104,4 @@ def test_says_that_training_diverged() -> None:
     with torch.no_grad():
         classifier.output.weight.fill_(torch.inf)
     with pytest.raises(UserError, match=r"training diverged with lr = 0\.05"):
-        epoch(classifier, sgd(classifier), 1)
+        epoch(training(classifier, sgd(classifier)), 1)

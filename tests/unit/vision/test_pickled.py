@@ -37,19 +37,19 @@ def write(folder: Path, train: bytes, name: str = "train") -> Path:
         "cifar-100-python/test": pickle.dumps(content(), protocol=2),
     }
     path = archive(folder / "cifar-100" / "cifar-100-python.tar.gz", members)
-    cifar.KNOWN[path.name] = sha256(path)
+    cifar.ARCHIVES[path.name] = (cifar.PICKLED, sha256(path))
     return path
 
 
 @pytest.fixture(autouse=True)
 def original(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let what a test writes pass for the official archive."""
-    monkeypatch.setattr(cifar, "KNOWN", dict(cifar.KNOWN))
+    monkeypatch.setattr(cifar, "ARCHIVES", dict(cifar.ARCHIVES))
 
 
 def test_another_archive_of_pickles_is_never_opened(tmp_path: Path) -> None:
     write(tmp_path, pickle.dumps(content(), protocol=2))
-    cifar.KNOWN["cifar-100-python.tar.gz"] = "0" * 64
+    cifar.ARCHIVES["cifar-100-python.tar.gz"] = (cifar.PICKLED, "0" * 64)
     with pytest.raises(UserError, match=r"python\.tar\.gz has sha256 .*get the original file"):
         load_cifar100([tmp_path])
 

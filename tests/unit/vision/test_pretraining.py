@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from hebblm.errors import UserError
-from hebblm.vision.new_classes import pretraining as module
-from hebblm.vision.new_classes.learning import learn_epoch
+from hebblm.vision.new_classes.learning import Training
 from hebblm.vision.new_classes.pretraining import Pretrained, Pretraining, pretrained
 
 from .class_samples import CPU, TINY, classes
 from .samples import after
 
 DATA = classes()
+learn = Training.epoch
 
 
 def wanted(**changes: object) -> Pretraining:
@@ -42,16 +42,16 @@ def test_learns_the_old_classes(tmp_path: Path) -> None:
 def test_goes_on_bit_for_bit(finished: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = train(tmp_path / "whole")
     with monkeypatch.context() as patch:
-        patch.setattr(module, "learn_epoch", after(finished, learn_epoch))
+        patch.setattr(Training, "epoch", after(finished, learn))
         with pytest.raises(KeyboardInterrupt):
             train(tmp_path / "parted")
     calls: list[int] = []
 
     def counted(*args: object, **options: object) -> None:
         calls.append(1)
-        learn_epoch(*args, **options)  # type: ignore[arg-type]
+        learn(*args, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(module, "learn_epoch", counted)
+    monkeypatch.setattr(Training, "epoch", counted)
     parted = train(tmp_path / "parted")
     assert len(calls) == 3 - finished
     assert same(whole, parted)
@@ -64,7 +64,7 @@ def test_trains_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*args: object, **options: object) -> None:
         raise AssertionError("trained again")
 
-    monkeypatch.setattr(module, "learn_epoch", never)
+    monkeypatch.setattr(Training, "epoch", never)
     again = train(tmp_path)
     assert same(first, again)
     assert again.record == first.record
@@ -93,10 +93,10 @@ def test_refuses_a_truncated_state(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def interrupted(*args: object, **options: object) -> None:
         if list(tmp_path.rglob("*.state.safetensors")):
             raise KeyboardInterrupt
-        learn_epoch(*args, **options)  # type: ignore[arg-type]
+        learn(*args, **options)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "learn_epoch", interrupted)
+        patch.setattr(Training, "epoch", interrupted)
         with pytest.raises(KeyboardInterrupt):
             train(tmp_path)
     path = next(tmp_path.rglob("*.state.safetensors"))

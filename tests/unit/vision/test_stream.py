@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import torch
 
 from hebblm.vision.backbones.catalogue import build_classifier
 from hebblm.vision.backbones.classifier import Classifier
 from hebblm.vision.new_classes.learning import features, learn, rmsprop
-from hebblm.vision.new_classes.online import load_blocks, save_blocks, stream
+from hebblm.vision.new_classes.online import stream
 from hebblm.vision.new_classes.pictures import Pictures, statistics
 
 from .class_samples import CPU, classes
@@ -32,15 +30,3 @@ def test_each_block_is_seen_by_a_network_that_learnt_from_all_before_it() -> Non
         assert torch.equal(block.head.weight, plain.head().weight)
         assert torch.equal(block.labels, IMAGES.labels[index])
         learn(plain, optimizer, pictures, block.labels)
-
-
-def test_blocks_survive_the_disk(tmp_path: Path) -> None:
-    made = list(stream(network(), PICTURES, ORDER, interval=8, lr=1e-3))
-    save_blocks(tmp_path / "t", made, "run")
-    after = load_blocks(tmp_path / "t", "run", CPU)
-    assert after is not None
-    for one, other in zip(after, made, strict=True):
-        assert torch.equal(one.hidden, other.hidden)
-        assert torch.equal(one.labels, other.labels)
-        assert torch.equal(one.head.logits(one.hidden), other.head.logits(other.hidden))
-    assert load_blocks(tmp_path / "none", "run", CPU) is None
