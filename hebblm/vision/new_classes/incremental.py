@@ -7,7 +7,6 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from hebblm.ranks import current
 from hebblm.vision.new_classes.learning import Training, features_of, frozen_head, rmsprop
 from hebblm.vision.new_classes.methods import METHODS, methods_of
 from hebblm.vision.new_classes.pretraining import Pretrained, Pretraining
@@ -80,9 +79,8 @@ def run_incremental(setup: ClassSetup) -> Outcome:
     predicted_order(setup.dataset, settings.tested, seed)
     wanted = Pretraining.of(setup.dataset, setup.settings, classes, seed)
     increment(setup.dataset, wanted.parts, samples=settings.samples, ratio=1, seed=seed)
-    with current().in_turn():
-        learn = partial(_learn_held_out, setup)
-        values, tried = tuned(setup, "incremental", settings.lr, classes, learn, observes=False)
+    learn = partial(_learn_held_out, setup)
+    values, tried = tuned(setup, "incremental", settings.lr, classes, learn, observes=False)
     runs = divided(
         [partial(_run_seed, setup, seed, ratio, values) for ratio in settings.ratios for seed in setup.seeds]
     )
@@ -120,7 +118,7 @@ def _run_seed(setup: ClassSetup, seed: int, ratio: int, values: dict[str, Point]
     path = setup.state / f"incremental-{ratio}-seed-{seed}.state.safetensors"
     run = setup.run_of(start, seed, ratio=ratio, values=values)
     predictions, taken = take_steps(path, run, settings.epochs, step, learner=tuning.training)
-    drawn = {"test": order, "increment": tuning.drawn.samples, "fewer": tuning.drawn.fewer}
+    own = tuning.drawn
+    drawn = {"test": order, "increment": own.samples, "fewer": own.fewer, **vars(start.pretraining.parts)}
     labels = setup.dataset.test.labels[order]
-    drawn |= vars(start.pretraining.parts)
     return SeedRun(seed, values, labels, predictions, summed(taken), drawn, f"{ratio}:1", start.about)

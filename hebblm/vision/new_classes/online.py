@@ -12,7 +12,6 @@ from types import MappingProxyType
 
 from torch import Tensor
 
-from hebblm.ranks import current
 from hebblm.vision.backbones.classifier import Classifier
 from hebblm.vision.new_classes.learning import batches, features, frozen_head, learn, rmsprop
 from hebblm.vision.new_classes.methods import METHODS, VARIANTS, methods_of
@@ -52,8 +51,7 @@ def run_online(
     predicted_order(setup.dataset, setup.settings.online.streamed, setup.seeds[0])
     runs, tuning = [], {}
     for count in counts:
-        with current().in_turn():
-            values, tuning[str(count)] = online_values(setup, count)
+        values, tuning[str(count)] = online_values(setup, count)
         runs += divided([partial(_run_seed, setup, seed, count, {**values, **points}, names) for seed in setup.seeds])
     return Outcome(tuple(runs), tuning)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from hebblm.files import read_json, write_json
+from hebblm.ranks import current
 from hebblm.vision.new_classes.methods import VARIANTS, ImageMethod, given_values, grids, method_of
 from hebblm.vision.new_classes.pretraining import FOLDER, Pretrained
 from hebblm.vision.new_classes.reading import Snapshot
@@ -54,12 +55,13 @@ def tuned(
     settings, seed = setup.settings.adaptation, setup.seeds[0]
     if not left_to_choose(lr, settings):
         return given_values(lr[0], settings), None
-    start = setup.start(seed, old_classes)
-    run = setup.run_of(start, seed, scenario=name.partition("-")[0], score=BALANCE)
-    path = setup.cache / FOLDER / f"tuning-{name}-{run}.json"
-    if not path.exists():
-        values, tried = _tune(setup, learn(start), observes)
-        write_json(path, {"values": values, "tried": tried}, seal=True)
+    with current().in_turn():
+        start = setup.start(seed, old_classes)
+        run = setup.run_of(start, seed, scenario=name.partition("-")[0], score=BALANCE)
+        path = setup.cache / FOLDER / f"tuning-{name}-{run}.json"
+        if not path.exists():
+            values, tried = _tune(setup, learn(start), observes)
+            write_json(path, {"values": values, "tried": tried}, seal=True)
     found = read_json(path)
     return found["values"], found["tried"]
 

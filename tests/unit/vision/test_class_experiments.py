@@ -48,7 +48,7 @@ def same(one: Outcome, other: Outcome) -> bool:
     [
         ("online", Training, "epoch", 1),
         ("online", set_up, "read", 2),  # in tuning
-        ("online", set_up, "read", 4),  # after the first seed's trajectory
+        ("online", set_up, "read", 4),  # of the first seed
         ("online", online, "old_memory", 1),
         ("incremental", Training, "epoch", 6),  # in tuning, after the three of pre-training
         ("incremental", Training, "epoch", 8),  # in the first ratio

@@ -73,7 +73,7 @@ def test_curves_have_one_line_a_method() -> None:
     assert len({text.get_text().split()[0] for text in axis.texts}) == len(MEANS)
 
 
-def test_a_picture_has_at_most_so_many_lines_and_counts_the_rest() -> None:
+def test_a_picture_has_at_most_so_many_lines_and_counts_the_rest(tmp_path: Path) -> None:
     found = document()
     many = {f"{kind}-{size}": found["methods"][f"{kind}-5"] for kind in ("mbpa", "hebb") for size in (20, 40)}
     found["methods"] |= many
@@ -81,6 +81,9 @@ def test_a_picture_has_at_most_so_many_lines_and_counts_the_rest() -> None:
     for most, drawn in ((6, 6), (0, 10)):
         ((_, figure),) = figures(found, most=most).values()
         assert len(figure.axes[0].lines) == drawn
+    *_, few = write_report(found, tmp_path / "few")
+    *_, many_lines = write_report(found, tmp_path / "all", plotted=0)
+    assert few.read_bytes() != many_lines.read_bytes()
     assert "4 more" in [text.get_text()[:6] for text in figures(found)["permuted-mnist.png"][1].axes[0].texts]
 
 
