@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from hebblm.errors import UserError
-from hebblm.evaluation.parts import Parts
+from hebblm.evaluation.parts import STATE, Parts, prefixed, unpacked_state
 from hebblm.files import hash_of, sha256
 from hebblm.locks import held, remove_left
 from hebblm.memory import AnyMemory, MemoryConfig, build_memory, load_memory, save_memory
@@ -30,7 +30,7 @@ from hebblm.text.plain import texts_below
 from hebblm.text.sources import pieces
 from hebblm.text.vocabulary import Vocabulary, warn_of_new
 
-PIECE = 1 << 18  # characters that are read at once: what an interrupted build computes again at most
+PIECE = 1 << 18  # characters that are read at once
 
 
 def build(
@@ -46,8 +46,9 @@ def build(
     """Fill a memory with texts and save it; an interrupted build goes on where it was.
 
     Texts are read in pieces of some 260,000 characters, each from an end of line or what else a text begins with, and
-    kept beside ``folder`` until all are there. Keys are the hidden states with which a reader would predict the tokens,
-    which are those of a reader, too: the first text says how all are split.
+    kept beside ``folder`` until all are there, and of a piece that is being read every segment of the model's. Keys are
+    the hidden states with which a reader would predict the tokens, which are those of a reader, too: the first text
+    says how all are split.
 
     Args:
         model: gives the keys.
@@ -146,22 +147,34 @@ def _read(
                 # Those that are done are encoded again: new words get the ids that they had.
                 ids = np.array([vocabulary.start, *vocabulary.encode(text, include=True).ids], dtype=np.int64)
                 if index >= done and index % ranks.size == ranks.rank:
-                    keys, labels = _entries(model, vocabulary, ids)
-                    parts.save(index, {"keys": keys.to(dtype), "labels": labels})
+                    begun = Parts(parts.folder / f"piece-{index:05d}")
+                    keys, labels = _entries(model, vocabulary, ids, dtype, begun)
+                    parts.save(index, {"keys": keys, "labels": labels})
+                    shutil.rmtree(begun.folder, ignore_errors=True)
                 progress.advance(task, len(text.encode()))
                 index += 1
         ranks.wait()
     return index
 
 
-def _entries(model: TrainedModel, vocabulary: Vocabulary, ids: np.ndarray[Any, Any]) -> tuple[Tensor, Tensor]:
-    """Return the hidden states (T, D) and the labels (T,) of a piece (T + 1,), what it begins with first."""
+def _entries(
+    model: TrainedModel, vocabulary: Vocabulary, ids: np.ndarray[Any, Any], dtype: torch.dtype, begun: Parts
+) -> tuple[Tensor, Tensor]:
+    """Return the hidden states (T, D) and the labels (T,) of a piece (T + 1,), what it begins with first.
+
+    Each segment is kept in ``begun``; those that are there are not read again.
+    """
     total = len(ids) - 1
     if not total:
-        return model.head.weight[:0], torch.zeros(0, dtype=torch.int64)
+        return model.head.weight[:0].to(dtype), torch.zeros(0, dtype=torch.int64)
     unknown = vocabulary.unknown
     readable = ids if unknown is None else np.where(ids < vocabulary.known, ids, unknown)
-    keys = torch.cat([segment.keys for segment in model.segments(readable)])
+    done = begun.finished()
+    begun.check(done)
+    state = unpacked_state(begun.load(done - 1), device_of(model)) if done else None
+    for index, segment in enumerate(model.segments(readable, done, state), done):
+        begun.save(index, {"keys": segment.keys.to(dtype), **prefixed(STATE, segment.state)})
+    keys = torch.cat([begun.load(index)["keys"] for index in range(model.segment_count(total))])
     return keys, torch.from_numpy(ids[model.label_places(total)])
 
 

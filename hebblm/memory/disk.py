@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -188,8 +187,7 @@ def _extended(trained: ListsOnDisk, store: EntryStore, folder: Path, work: Path)
     Entries that ``trained`` lacks are encoded shard by shard; each stays in ``work`` for whoever makes the same index.
     """
     faiss, keys = load_faiss(), store.entries().keys
-    parts = [faiss.extract_index_ivf(trained.index).invlists]
-    shards = []  # held while their lists are read
+    paths = []
     for begin in range(len(trained), len(keys), SHARD):
         path = work / f"{trained.spec}-{trained.trained}-{begin}.faiss"
         if not path.is_file():
@@ -200,26 +198,57 @@ def _extended(trained: ListsOnDisk, store: EntryStore, folder: Path, work: Path)
                 shard.add_with_ids(some, np.arange(begin + start, begin + start + len(some)))
                 store.release()
             _write(shard, path)
-        shards.append(faiss.read_index(str(path), faiss.IO_FLAG_MMAP))
-        parts.append(faiss.extract_index_ivf(shards[-1]).invlists)
+        paths.append(path)
     folder.mkdir(parents=True, exist_ok=True)
     index = faiss.deserialize_index(trained.empty)
     inverted = faiss.extract_index_ivf(index)
-    needed, free = len(keys) * (inverted.code_size + 8), shutil.disk_usage(folder).free
-    if needed > free:  # the lists are written through a map, where a full disk cannot be told
-        raise UserError(f"the index needs {needed:,} bytes in {folder}, where {free:,} are free; make room")
-    lists = faiss.OnDiskInvertedLists(inverted.nlist, inverted.code_size, str(folder / LISTS))
-    pointers = faiss.InvertedListsPtrVector()
-    for part in parts:
-        pointers.push_back(part)
-    with _silent():
-        merged = lists.merge_from_multiple(pointers.data(), pointers.size(), False)
-    index.ntotal = inverted.ntotal = merged
+    lists = _merged(trained.index, paths, folder / LISTS)
+    index.ntotal = inverted.ntotal = len(keys)
     inverted.replace_invlists(lists, True)
     lists.this.disown()
     lists.filename = LISTS  # what is saved names no other place
     _write(index, folder / INDEX)
     return ListsOnDisk(index, trained.spec, trained.trained, trained.empty)
+
+
+def _merged(first: Any, paths: Sequence[Path], place: Path) -> Any:
+    """Write the inverted lists of several indexes, each list behind the same one of the index before, and return them.
+
+    FAISS' own merging maps all that it reads and writes, which is then resident at once; here one index is open at a
+    time, and what is written goes through plain writes.
+
+    Args:
+        first: the first index.
+        paths: of the files of the others.
+        place: of the lists: of each its codes, then its entries' numbers.
+    """
+    faiss = load_faiss()
+
+    def each() -> Iterator[Any]:
+        yield faiss.extract_index_ivf(first).invlists
+        for path in paths:
+            index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP)
+            yield faiss.extract_index_ivf(index).invlists
+
+    sizes = np.array([[part.list_size(number) for number in range(part.nlist)] for part in each()])  # (parts, lists)
+    totals, width = sizes.sum(0), faiss.extract_index_ivf(first).code_size
+    begins = (np.cumsum(totals) - totals) * (width + 8)  # (lists,) bytes
+    with atomic_path(place) as temporary, temporary.open("wb") as stream:
+        for part, count, before in zip(each(), sizes, np.cumsum(sizes, 0) - sizes, strict=True):
+            for number in np.flatnonzero(count).tolist():
+                size = int(count[number])
+                codes = faiss.rev_swig_ptr(part.get_codes(number), size * width)
+                ids = faiss.rev_swig_ptr(part.get_ids(number), size)
+                stream.seek(begins[number] + before[number] * width)
+                stream.write(codes)
+                stream.seek(begins[number] + totals[number] * width + before[number] * 8)
+                stream.write(ids)
+    lists = faiss.OnDiskInvertedLists(len(totals), width, str(place))
+    lists.set_all_lists_sizes(faiss.swig_ptr(totals.astype(np.uint64)))
+    lists.totsize = place.stat().st_size
+    lists.read_only = True
+    lists.do_mmap()
+    return lists
 
 
 def _write(index: Any, path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from hebblm import corpus_memory
 from hebblm.cli.memory import main
 from hebblm.cli.read import main as read
 from hebblm.memory import load_memory, save_memory
+from hebblm.models import awd_segments
+from hebblm.models.base import Segment
 
 from ..unit.models.architectures import random_model, tokenizer
 from .conftest import sentences
@@ -127,6 +130,29 @@ def test_an_interrupted_build_goes_on_to_the_same_bytes(
         assert (place / "cut" / path.name).read_bytes() == path.read_bytes(), path.name
     assert {path.name for path in place.iterdir()} == {"texts", "whole", "cut"}
     assert corpus_memory.Held.of(place / "cut").about["tokenizer"] == splitting
+
+
+def test_a_build_goes_on_within_a_piece(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place / "long.txt").write_text(FIRST * 60)
+    build("long.txt", "whole")
+    original, read = awd_segments.read_segments, []
+
+    def segments(*arguments: Any) -> Iterator[Segment]:
+        for segment in original(*arguments):
+            if len(read) == 2:
+                read.append("interrupted")
+                raise KeyboardInterrupt
+            read.append("segment")
+            yield segment
+
+    monkeypatch.setattr(awd_segments, "read_segments", segments)
+    arguments = ["build", "--model", MODEL, "--text", "long.txt", "--out", "cut", *EXACT]
+    assert main(arguments) == 130
+    assert main(arguments) == 0
+    assert read == ["segment", "segment", "interrupted", "segment", "segment"]
+    for path in (place / "whole").iterdir():
+        assert (place / "cut" / path.name).read_bytes() == path.read_bytes(), path.name
+    assert {path.name for path in place.iterdir()} == {"texts", "long.txt", "whole", "cut"}
 
 
 def test_prose_is_remembered_as_a_reader_reads_it(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

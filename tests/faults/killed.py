@@ -65,6 +65,7 @@ OFTEN = (
     ("hebblm.evaluation.pace", "READ_AHEAD", 20),
     ("hebblm.tuning.sweep", "PART", 100),
     ("hebblm.corpus_memory", "PIECE", 200),
+    ("hebblm.memory.disk", "SHARD", 50),
 )
 """So that a small text is saved as often as a large one."""
 TINY = (
@@ -92,6 +93,10 @@ JOBS = {
     )),
     "memory build": Job("memory", (
         "build", "--model", "{root}/model", "--text", "{root}/other.txt", "--out", "{root}/out", "--device", "cpu",
+    )),
+    "memory build on disk": Job("memory", (
+        "build", "--model", "{root}/model", "--text", "{root}/other.txt", "--out", "{root}/out", "--device", "cpu",
+        "--set", "memory.store=disk", "memory.index=IVF4,SQ8",
     )),
     "vision": Job("vision", (
         "online", "--scale", "smoke", "--seeds", "1", "--device", "cpu",
