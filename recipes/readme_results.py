@@ -174,6 +174,7 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
     DOCS / "memory.md": {"disk": scale_tables.measured, "paper": scale_tables.paper},
     DOCS / "reliability.md": {"same": same_losses.table},
     DOCS / "cost.md": {"whole": scale_tables.whole, "cost": cost},
+    DOCS / "streams.md": {"streams": scale_tables.streams},
     DOCS / "processes.md": {"processes": processes.throughput},
     DOCS / "huggingface.md": {
         "transformer": causal.transformer,

@@ -1,14 +1,18 @@
-"""Tables of memories on disk, of the cache's windows and of whole runs, from the committed JSON."""
+"""Tables of memories on disk, of streams, of the cache's windows and of whole runs, from the committed JSON."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import Any
 
+from hebblm.bench.record import BenchResult
+from hebblm.bench.tables import spread
 from hebblm.files import read_json
+from hebblm.report.methods import name_of
 from recipes.markdown import ROOT
 
 DISK = ROOT / "recipes" / "scale" / "disk.json"
+EVAL = ROOT / "recipes" / "results" / "bench" / "eval.json"
 DEFAULTS = ROOT / "recipes" / "defaults"
 WINDOWS = DEFAULTS / "windows.json"
 WHOLE = ("intra-ptb", "intra-wt2", "wt2-to-ptb", "intra-ptb-sixteen")  # the last with sixteen methods
@@ -64,6 +68,42 @@ def paper() -> str:
                 f"{row['warm_ms'] * each / entries:,.0f} | {sent / 1e3:,.0f} |"
             )
     return "\n".join(found)
+
+
+def streams() -> str:
+    """Return what a token costs by the number of streams that are read side by side."""
+    result = BenchResult.load(EVAL)
+    [row] = [row for row in result.rows if row.name == "streams"]
+    counts = [1, *result.settings["streams"]]
+    lines = [
+        "| ms a token of | 1 stream | " + " | ".join(f"{count} | times as fast" for count in counts[1:]) + " |",
+        "| :-- | --: |" + " --: | --: |" * (len(counts) - 1),
+    ]
+    for name, title in (("lstm", "the model alone"), ("all", f"{len(row.case['methods'])} methods together")):
+        cells = [spread(row.timings[f"{name} 1"].milliseconds())]
+        for count in counts[1:]:
+            timing = f"{name} {count}"
+            cells += [spread(row.timings[timing].milliseconds()), spread(row.faster(timing))]
+        lines.append(f"| {title} | {' | '.join(cells)} |")
+    parts = {"base": "the base's part", "retrieval": "retrieval's part"}
+    parts |= {method: f"{name_of(method)} by itself" for method in row.case["methods"][1:]}
+    for part, title in parts.items():
+        first, *others = (row.values[f"ms_{part} {count}"] for count in counts)
+        cells = [f"{first:.2f}", *(cell for other in others for cell in (f"{other:.2f}", f"{first / other:.2f}"))]
+        lines.append(f"| {title} | {' | '.join(cells)} |")
+    case = row.case
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"{case['tokens']:,} tokens, a memory of {case['memory']['entries']:,} entries, {case['vocabulary']:,} "
+            f"classes, an update each {case['batch']} tokens of a stream, {result.provenance['threads']} threads. "
+            "Medians with extremes of rounds in turn; parts are of one reading, and a method by itself is all that "
+            "it needs.",
+            "",
+            _origin("eval", EVAL, {"provenance": result.provenance}),
+        ]
+    )
 
 
 def whole() -> str:
