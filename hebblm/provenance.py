@@ -1,4 +1,4 @@
-"""Provenance of a number: command, commit, versions, device, seed."""
+"""Provenance of a number: command, commit, versions, device, processes, seed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+
+from hebblm.ranks import current
 
 PACKAGES = (
     "hebblm",
@@ -26,7 +28,7 @@ PACKAGES = (
 
 
 def provenance(command: str, *, device: str, seed: int) -> dict[str, Any]:
-    """Return a JSON object that says how a result came about.
+    """Return a JSON object that says how a result came about, by how many processes where they are several.
 
     Args:
         command: the command line, as it can be typed again.
@@ -35,12 +37,14 @@ def provenance(command: str, *, device: str, seed: int) -> dict[str, Any]:
     """
     import torch
 
+    ranks = current()
     return {
         "command": command,
         "commit": commit(),
         "versions": versions(),
         "device": device,
         "threads": torch.get_num_threads(),
+        **({} if ranks.size == 1 else {"processes": ranks.size, "backend": ranks.backend}),
         "seed": seed,
     }
 

@@ -86,9 +86,9 @@ def main(config: TrainConfig, argv: list[str]) -> int:
     from awd_lstm.state import STATE
     from hebblm.models.training import train_model  # loads torch, which the lines above need not wait for
 
-    record = provenance(command_line(PROG, argv), device=str(device), seed=config.seed)
     done = (folder / CONFIG).exists() and not (folder / STATE).exists()
     with opened(config.device) as ranks:
+        record = provenance(command_line(PROG, argv), device=str(device), seed=config.seed)
         train_model(prepared, preset, folder, device=device, provenance=record, ranks=ranks)
     found = read_config(folder).get("training", {})
     reached = (

@@ -67,6 +67,11 @@ def untimed(document: Any) -> Any:
     return [untimed(each) for each in document] if isinstance(document, list) else document
 
 
+def processes(document: Any) -> tuple[Any, Any]:
+    """Return how many processes a document says that it is of, and how they were connected."""
+    return document["provenance"].get("processes"), document["provenance"].get("backend")
+
+
 def read(path: Path) -> Any:
     return untimed(json.loads(path.read_text(encoding="utf-8")))
 
@@ -100,7 +105,7 @@ def test_a_training_in_two_processes_survives_a_kill_and_ends_in_the_model_of_on
     with one_thread():
         assert train.main([*map(str, arguments), "--output-path", str(one)]) == 0
     stories = [read_config(folder)["training"] for folder in (two, one)]
-    assert [story["processes"] for story in stories] == [2, 1]
+    assert [(story["processes"], story.get("backend")) for story in stories] == [(2, "gloo"), (1, None)]
     # The preset multiplies in bfloat16, whose rounding is coarse.
     assert stories[0]["valid_losses"] == pytest.approx(stories[1]["valid_losses"], rel=1e-3)
     assert {path.name for path in two.iterdir()} == {path.name for path in one.iterdir()}
@@ -116,6 +121,8 @@ def test_a_tuning_in_two_processes_finds_what_one_finds(tmp_path: Path) -> None:
     expected = read(one / "tuned.json")
     assert len(expected["tried"]["hebb"]) > 100
     assert read(two / "tuned.json") == expected
+    told = [processes(json.loads((folder / "tuned.json").read_text())) for folder in (one, two)]
+    assert told == [(None, None), (2, "gloo")]
     assert (two / "config.json").read_bytes() == (one / "config.json").read_bytes()
 
 
@@ -129,6 +136,8 @@ def test_seeds_in_two_processes_give_what_one_gives(
     expected = read(one / "result.json")
     assert [each["seed"] for each in expected["seeds"]] == [1, 2]
     assert read(two / "result.json") == expected
+    told = [processes(json.loads((folder / "result.json").read_text())) for folder in (one, two)]
+    assert told == [(None, None), (2, "gloo")]
     names = {path.name for path in one.iterdir()}
     assert {path.name for path in two.iterdir()} == names
     for name in names:
