@@ -119,7 +119,7 @@ def _open_words(
     if train is not None and source == target:
         read = train
     elif not files:
-        read = prepared_corpus(target, policy)
+        read = prepared_corpus(target, policy, train=False)
     else:
         read = _text(config, target, files, policy, train, dictionary, whole=whole)
     if config.checkpoint is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from hebblm.errors import UserError
 from hebblm.files import hash_of
 from hebblm.installation import models_path
 from hebblm.models.presets import Preset
@@ -12,17 +13,20 @@ from hebblm.text import Normalization, PreparedCorpus, load_prepared, prepare, r
 from hebblm.text.download import cache_dir
 
 
-def prepared_corpus(name: str, normalization: Normalization | None) -> PreparedCorpus:
+def prepared_corpus(name: str, normalization: Normalization | None, *, train: bool = True) -> PreparedCorpus:
     """Return a corpus as ids, prepared in the cache if it was not before.
 
     Args:
         name: as on the command line.
         normalization: None for raw, or for what a prepared folder has.
+        train: whether its training split is needed, too; it is not where a corpus is only read.
 
     Raises:
-        UserError: unknown, missing, empty or altered corpus.
+        UserError: unknown, missing, empty or altered corpus, or one that lacks the training split.
     """
     corpus = resolve(name)
+    if train and "train" not in corpus.splits:
+        raise UserError(f"{name} has no train split, only {', '.join(corpus.splits)}; it can only be read, as --target")
     if corpus.prepared is not None:
         found = load_prepared(corpus.prepared)
         return prepare(corpus, normalization=normalization or found.meta.normalization, destdir=corpus.prepared)

@@ -40,7 +40,7 @@ def prepare(
     min_count: int | None = None,
     joined: Dictionary | None = None,
 ) -> PreparedCorpus:
-    """Count the training split, build its dictionary, and write every split as ids.
+    """Count the training split, or all where there is none, build a dictionary, and write every split as ids.
 
     A folder that holds this very corpus, prepared in this very way, is used as it is.
 
@@ -107,7 +107,8 @@ def _write(
         dictionary.save(folder / DICTIONARY_FILE)
         dtype = smallest_dtype(len(dictionary))
         splits = {
-            split: _encode(corpus, split, normalization, dictionary, folder / f"{split}.bin", dtype) for split in SPLITS
+            split: _encode(corpus, split, normalization, dictionary, folder / f"{split}.bin", dtype)
+            for split in corpus.sources
         }
         _check_expected(corpus, normalization, splits, len(counts))
         corpus.tokenizer.save(folder)
@@ -164,17 +165,18 @@ def _batches(source: LineSource, description: str) -> Iterator[list[str]]:
 
 
 def _count(corpus: Corpus, normalization: Normalization) -> Counter[str]:
-    """Return the training count of each token, ``<eos>`` among them.
+    """Return the training count of each token, ``<eos>`` among them; of a corpus that is only read, the count in it.
 
     Raises:
         UserError: the training split has no words.
     """
     counts: Counter[str] = Counter()
     tokenize = corpus.tokenizer.tokenize
-    for batch in _batches(corpus.sources["train"], f"count {corpus.name}"):
-        for line in batch:
-            counts.update(tokenize(normalize(line, normalization)))
-        counts[EOS] += len(batch)
+    for split in ("train",) if "train" in corpus.sources else corpus.sources:
+        for batch in _batches(corpus.sources[split], f"count {corpus.name}"):
+            for line in batch:
+                counts.update(tokenize(normalize(line, normalization)))
+            counts[EOS] += len(batch)
     if set(counts) <= {EOS}:
         raise UserError(f"the train split of {corpus.name} is empty; put text into it")
     return counts

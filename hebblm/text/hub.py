@@ -57,7 +57,8 @@ class DatasetLines:
 def hub_sources(identifier: str) -> tuple[dict[str, LineSource], dict[str, Any]]:
     """Return the splits of ``ID[:CONFIG]`` and their provenance.
 
-    Splits that the dataset lacks are cut from the end of its training rows, 10 % each.
+    Validation and test splits that the dataset lacks are cut from the end of its training rows, 10 % each. One without
+    training rows can be read, but not learned from: it has the splits that it has.
 
     Raises:
         UserError: no network, no such dataset or configuration, or no text in it.
@@ -76,24 +77,24 @@ def hub_sources(identifier: str) -> tuple[dict[str, LineSource], dict[str, Any]]
         reason = str(error).strip().split("\n", maxsplit=1)[0]
         raise UserError(f"cannot load hf:{identifier} ({reason}); check the name and the network") from error
     found = {split: name for split, names in NAMES.items() for name in names if name in loaded}
-    if "train" not in found:
-        raise UserError(f"hf:{identifier} has no train split, only {', '.join(map(str, loaded))}; choose another")
-    train = loaded["train"]
-    column = _text_column(train, identifier)
-    missing = [split for split in ("valid", "test") if split not in found]
-    tenth = len(train) // 10
-    end = len(train) - tenth * len(missing)
-    if end <= 0 or (missing and tenth == 0):
-        raise UserError(f"hf:{identifier} has {len(train)} training rows, too few to split; choose another")
-    sources: dict[str, LineSource] = {"train": DatasetLines(train, column, 0, end)}
-    for split in ("valid", "test"):
-        if split in found:
-            rows = loaded[found[split]]
-            sources[split] = DatasetLines(rows, column, 0, len(rows))
-        else:
+    if not found:
+        raise UserError(f"hf:{identifier} has no split to read, only {', '.join(map(str, loaded))}; choose another")
+    first = loaded[next(iter(found.values()))]
+    column = _text_column(first, identifier)
+    missing = [split for split in NAMES if split not in found and "train" in found]
+    tenth = len(first) // 10
+    end = len(first) - tenth * len(missing)
+    if "train" in found and (end <= 0 or (missing and tenth == 0)):
+        raise UserError(f"hf:{identifier} has {len(first)} training rows, too few to split; choose another")
+    sources: dict[str, LineSource] = {}
+    for split in NAMES:
+        if split in missing:
             start = end + tenth * missing.index(split)
-            sources[split] = DatasetLines(train, column, start, start + tenth)
-    licence = train.info.license or "see the dataset's page"
+            sources[split] = DatasetLines(first, column, start, start + tenth)
+        elif split in found:
+            rows = loaded[found[split]]
+            sources[split] = DatasetLines(rows, column, 0, end if split == "train" else len(rows))
+    licence = first.info.license or "see the dataset's page"
     return sources, {"kind": "hub", "dataset": dataset_id, "config": config or None, "licence": licence}
 
 

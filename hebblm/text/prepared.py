@@ -120,7 +120,7 @@ class PreparedCorpus:
             UserError: there is no such split.
         """
         if split not in self.meta.splits:
-            raise UserError(f"{self.folder} has no split {split!r}; it has {', '.join(self.meta.splits)}")
+            raise UserError(f"{self.meta.name} has no split {split!r}; it has {', '.join(self.meta.splits)}")
         return self.meta.splits[split]
 
     def tokenizer(self) -> Tokenizer:

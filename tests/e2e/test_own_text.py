@@ -144,6 +144,30 @@ def test_a_checkpoint_reads_a_file(world: World, tmp_path: Path) -> None:
     assert read(tmp_path)["scenario"]["tokens"] == 100
 
 
+def test_a_dataset_without_a_train_split_can_be_read(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "datasets")
+    (tmp_path / "set").mkdir()
+    records = [json.dumps({"text": line}) for line in world.other.read_text().splitlines()[:30]]
+    (tmp_path / "set" / "test.jsonl").write_text("\n".join(records) + "\n")
+    name, quick = f"hf:{tmp_path / 'set'}", ["--methods", "lstm,mixture", *CPU]
+    arguments = ["--checkpoint", str(world.model), "--target", name, *quick]
+    assert evaluate([*arguments, "--output-path", str(tmp_path / "out")]) == 0
+    scenario = read(tmp_path / "out")["scenario"]
+    assert scenario["split"] == "test"
+    assert scenario["oov_tokens"] > 0, "all of its words are told apart"
+    capsys.readouterr()
+    for main, others, told in (
+        (evaluate, [*arguments, "--split", "valid"], f"{name} has no split 'valid'; it has test"),
+        (evaluate, ["--intra-domain", name, *quick], f"{name} has no train split, only test"),
+        (train, ["--corpus", name], f"{name} has no train split, only test"),
+    ):
+        assert main(others) == 2
+        [line] = capsys.readouterr().err.splitlines()
+        assert told in line
+
+
 def test_the_memory_of_a_long_training_text_is_bounded(
     world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -125,13 +125,22 @@ def test_a_dataset_without_valid_and_test_is_cut(tmp_path: Path) -> None:
     assert len(list(corpus.lines("test"))) == 2
 
 
+def test_a_dataset_without_train_has_the_splits_that_it_has(tmp_path: Path) -> None:
+    write_rows(tmp_path / "set", {"validation": ["v"], "test": ["t u", "w"]})
+    corpus = resolve(f"hf:{tmp_path / 'set'}")
+    assert corpus.splits == ("valid", "test")
+    assert list(corpus.lines("test")) == ["t u", "w"]
+
+
 def test_bad_datasets_are_named(tmp_path: Path) -> None:
     write_rows(tmp_path / "short", {"train": ["a", "b"]})
-    write_rows(tmp_path / "untrained", {"test": ["a", "b"]})
+    write_rows(tmp_path / "other", {"extra": ["a", "b"]})
+    card = "---\nconfigs:\n- config_name: default\n  data_files:\n  - split: extra\n    path: extra.jsonl\n---\n"
+    (tmp_path / "other" / "README.md").write_text(card)
     with pytest.raises(UserError, match="too few to split"):
         resolve(f"hf:{tmp_path / 'short'}")
-    with pytest.raises(UserError, match="no train split, only test"):
-        resolve(f"hf:{tmp_path / 'untrained'}")
+    with pytest.raises(UserError, match="no split to read, only extra"):
+        resolve(f"hf:{tmp_path / 'other'}")
     with pytest.raises(UserError, match="needs the name"):
         resolve("hf:")
 
