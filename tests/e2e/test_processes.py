@@ -23,6 +23,7 @@ from .conftest import World
 
 ROOT = Path(__file__).parents[2]
 WAIT = 200.0  # seconds for a busy machine to start a few processes
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 METHODS = "lstm,cache,knn,mixture,mbpa,hebb,mixture+hebb,dynamic,dynamic+best,best"
 
 
@@ -88,6 +89,34 @@ def run(module: str, arguments: list[str], cache: Path) -> None:
     environ = {**environment(), "HEBBLM_CACHE": str(cache)}
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=WAIT, check=False)
     assert done.returncode == 0, done.stderr
+
+
+COMMANDS = {  # with what is told once when they are done
+    "train": ("--corpus {prepared} --preset tiny --epochs 1 --output-path {out}", "model in"),
+    "tune": (
+        "--checkpoint {model} --target {other} --methods mixture --max-tokens 60 --output-path {out}",
+        "values in",
+    ),
+    "memory": ("build --model {model} --text {text} --out {out}", "entries in"),
+    "eval": (
+        "--checkpoint {model} --target {other} --methods lstm,mixture --streams 2 --max-tokens 60 --output-path {out}",
+        "results in",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COMMANDS)
+def test_torchrun_starts_every_command_that_computes(name: str, world: World, tmp_path: Path) -> None:
+    arguments, told = COMMANDS[name]
+    places = {"prepared": world.prepared, "other": world.other_prepared, "model": world.model, "text": world.other}
+    words = arguments.format(**places, out=tmp_path / "out").split()
+    command = [*TORCHRUN, "-m", f"hebblm.cli.{name}", *words, "--device", "cpu"]
+    environ = {**environment(), "HEBBLM_CACHE": str(tmp_path / "cache")}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=WAIT, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (done.stdout + done.stderr).count(told) == 1
+    assert any((tmp_path / "out").iterdir())
 
 
 @pytest.mark.slow
@@ -190,34 +219,50 @@ def children(process: int) -> dict[str, int]:
     return found
 
 
-@pytest.mark.faults
-def test_a_rank_that_is_killed_is_named(world: World, tmp_path: Path) -> None:
-    arguments = chosen(world, tmp_path / "none", "--processes", "2", "--max-tokens", "100000")
-    environ = {**environment(), "HEBBLM_CACHE": str(tmp_path / "cache")}
-    command = [sys.executable, "-m", "hebblm.cli.eval", *arguments]
+def killed(command: list[str], cache: Path, victim: str) -> tuple[int, str, dict[str, int]]:
+    """Kill a rank of an evaluation that has begun to read; return status, errors and the ranks' processes."""
+    environ = {**environment(), "HEBBLM_CACHE": str(cache), "TORCH_CPP_LOG_LEVEL": "FATAL"}
     process = subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, text=True)
     end = time.monotonic() + WAIT
-    while not (tmp_path / "cache" / "positions").exists() and time.monotonic() < end:
+    while not (cache / "positions").exists() and time.monotonic() < end:
         time.sleep(0.05)
     ranks = children(process.pid)
     assert sorted(ranks) == ["0", "1"]
-    os.kill(ranks["1"], signal.SIGKILL)
+    os.kill(ranks[victim], signal.SIGKILL)
     _, errors = process.communicate(timeout=60)
-    assert process.returncode == 1
-    lines = [line for line in errors.splitlines() if "error" in line]
-    assert len(lines) == 1, errors
-    assert f"rank 1 of 2 (process {ranks['1']}) was killed by SIGKILL" in lines[0]
-    assert not Path(f"/proc/{ranks['0']}").exists()
+    assert not any(Path(f"/proc/{rank}").exists() for rank in ranks.values())
+    return process.returncode, errors, ranks
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("seed", [1])
+@pytest.mark.parametrize("victim", ["0", "1"])
+def test_a_rank_that_is_killed_is_named(victim: str, world: World, tmp_path: Path) -> None:
+    arguments = chosen(world, tmp_path / "none", "--processes", "2", "--max-tokens", "100000")
+    command = [sys.executable, "-m", "hebblm.cli.eval", *arguments]
+    status, errors, ranks = killed(command, tmp_path / "cache", victim)
+    assert status == 1
+    lines = [line for line in errors.splitlines() if "error" in line]
+    assert len(lines) == 1, errors
+    assert f"rank {victim} of 2 (process {ranks[victim]}) was killed by SIGKILL" in lines[0]
+
+
+@pytest.mark.faults
+def test_torchrun_names_the_first_rank_that_is_killed(world: World, tmp_path: Path) -> None:
+    arguments = ["-m", "hebblm.cli.eval", *chosen(world, tmp_path / "none", "--max-tokens", "100000")]
+    status, errors, ranks = killed([*TORCHRUN, *arguments], tmp_path / "cache", "0")
+    assert status == 1
+    cause = errors.partition("Root Cause")[2]
+    assert "rank      : 0 (local_rank: 0)" in cause
+    assert f"exitcode  : -9 (pid: {ranks['0']})" in cause
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("seed", [1])  # of which the first rank is killed, the second, and the first again
 def test_killed_ranks_go_on_when_they_are_started_again(world: World, tmp_path: Path, seed: int) -> None:
-    start = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "3"]
     long = ["--max-tokens", "600"]
     arguments = ["-m", "tests.e2e.killed_ranks", str(seed), *chosen(world, tmp_path / "two", *long)]
     environ = {**environment(), "HEBBLM_CACHE": str(tmp_path / "cache")}
-    command = [sys.executable, *start, *arguments]
+    command = [*TORCHRUN, "--max-restarts", "3", *arguments]
     done = subprocess.run(command, env=environ, cwd=ROOT, capture_output=True, text=True, timeout=3 * WAIT, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("goes on behind its first") >= 3, done.stderr
