@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -130,6 +131,20 @@ def test_an_index_that_was_interrupted_goes_on_to_the_same_bytes(
     assert len(written) == 3, "two shards that were lacking, and the index"
     for path in (tmp_path / "whole").iterdir():
         assert (tmp_path / "cut" / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def test_lists_that_find_no_space_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SHARD", 300)
+    save_memory(filled(2000), tmp_path / "m", **OWNER)
+    (tmp_path / "m" / "lists.bin").unlink()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (16_000, before[1]))  # more than a shard, less than all lists
+    try:
+        with pytest.raises(UserError, match=r"cannot write .*lists\.bin"):
+            memory().write_index(tmp_path / "m")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not (tmp_path / "m" / "lists.bin").exists()
 
 
 def test_only_what_is_read_stays_in_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
