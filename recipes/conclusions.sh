@@ -43,7 +43,7 @@ evaluated base-rmsprop "${crossing[@]}" --set base.optimizer=rmsprop base.lr=1e-
 # the same with new words in the dictionary from the first: their rows are there in training, and pushed down
 joint=runs/wt2-ptb-lower
 hebblm-preprocess --text "${HEBBLM_DATA:-data}/wikitext-2" --normalization lower --joined-dictionary ptb \
-    --destdir corpora/wt2-ptb
+    --output-path corpora/wt2-ptb
 hebblm-train --corpus corpora/wt2-ptb --preset small --output-path "$joint"
 evaluated base-joint --checkpoint "$joint" --target ptb --normalization lower "${crossing[@]:2}"
 for seed in 1111 2 3; do # of the base's weights, dropout and order of training

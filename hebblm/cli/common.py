@@ -29,6 +29,9 @@ from hebblm.suggest import unknown
 
 C = TypeVar("C")
 C_contra = TypeVar("C_contra", contravariant=True)
+FORMER = {"--destdir": "--output-path"}
+"""Options of an earlier release, and what they are called now."""
+
 GRACE, LOST = 5.0, 30.0
 """Seconds that a rank waits with an error that another one may have told, or surely has told, before it speaks: whoever
 started the ranks ends this one meanwhile."""
@@ -122,7 +125,10 @@ def parse(config: type[C], argv: list[str] | None, *, prog: str, description: st
         known = parser._option_string_actions
         for option in (item.partition("=")[0] for item in arguments if item.startswith("--")):
             if option.partition(".")[0] not in known:
-                raise unknown("option", option, known, f"see {prog} --help") from error
+                remedy = f"see {prog} --help"
+                if FORMER.get(option) in known:
+                    raise UserError(f"unknown option {option!r}; did you mean {FORMER[option]}? {remedy}") from error
+                raise unknown("option", option, known, remedy) from error
         raise _misfit(str(error), hints) or UserError(f"{_innermost(error)} (see {prog} --help)") from error
 
 

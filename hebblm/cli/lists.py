@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.table import Table
 
 from hebblm.cli.common import tell
 
@@ -11,17 +10,21 @@ from hebblm.cli.common import tell
 def print_models() -> None:
     """Print the models that ship, one a line."""
     from hebblm.models.catalog import shipped_models
+    from hebblm.report.console import print_table
+    from hebblm.report.table import Column, Table
 
-    table = Table("Model", "Corpus", "Case", "Parameters", "Validation perplexity")
-    for model in shipped_models():
-        table.add_row(
-            model.name,
-            model.corpus,
-            model.normalization,
-            f"{model.parameters:,}",
-            f"{model.valid_perplexity:.2f}",
-        )
-    Console().print(table)
+    columns = (
+        Column("Model"),
+        Column("Corpus"),
+        Column("Case"),
+        Column("Parameters", "count"),
+        Column("Validation perplexity", "perplexity"),
+    )
+    rows = tuple(
+        (model.name, model.corpus, model.normalization, model.parameters, model.valid_perplexity)
+        for model in shipped_models()
+    )
+    print_table(Table("models", "Models that ship", columns, rows), Console())
 
 
 def print_settings() -> None:

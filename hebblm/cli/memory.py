@@ -29,7 +29,7 @@ class BuildConfig:
         model: name of a model that ships, folder of a checkpoint, or a causal language model of transformers by hub id
             or folder.
         text: UTF-8 files, or folders of .txt files.
-        out: folder of the memory.
+        output_path: folder of the memory.
         set: how entries are kept and searched, e.g. --set memory.index=exact memory.dtype=float16.
         tokenizer: how a model of words splits the texts: auto (like the model's own text; at punctuation as well where
             that one came tokenised and the first text did not), whitespace or moses.
@@ -42,7 +42,7 @@ class BuildConfig:
 
     model: Path
     text: list[Path] = field(metadata={"nargs": "+"})
-    out: Path
+    output_path: Path
     set: list[str] = field(default_factory=list, metadata={"nargs": "+"})
     tokenizer: Splitting = "auto"
     context: int | None = None
@@ -70,15 +70,15 @@ class MergeConfig:
     Args:
         first: folder of hebblm-memory, or of a reader; the merged memory is kept and searched as this one.
         second: another, of the same model.
-        out: folder of the merged memory.
+        output_path: folder of the merged memory.
     """
 
     first: Path = field(metadata={"positional": True})
     second: Path = field(metadata={"positional": True})
-    out: Path
+    output_path: Path
 
 
-@options(f"{PROG} build", BuildConfig, f"{PROG} build --model small-wt2-raw --text novels/ --out memories/novels")
+@options(f"{PROG} build", BuildConfig, f"{PROG} build --model small-wt2-raw --text novels --output-path memories")
 @interrupted(GOES_ON)
 def _build(config: BuildConfig, argv: list[str]) -> int:
     """Remember texts: hidden states of a model and the words that followed. Interrupted, it goes on."""
@@ -106,8 +106,8 @@ def _build(config: BuildConfig, argv: list[str]) -> int:
             stride=config.stride,
         )
         vocabulary = lm.vocabulary.fresh(config.tokenizer)
-        memory = build(lm.model, vocabulary, config.text, config.out, kept, name=lm.name, ranks=ranks)
-    tell(f"{len(memory):,} entries in {config.out}; hebblm-read {config.model} --memory {config.out}")
+        memory = build(lm.model, vocabulary, config.text, config.output_path, kept, name=lm.name, ranks=ranks)
+    tell(f"{len(memory):,} entries in {config.output_path}; hebblm-read {config.model} --memory {config.output_path}")
     return 0
 
 
@@ -139,12 +139,12 @@ def _info(config: InfoConfig, argv: list[str]) -> None:
         tell(f"  {text['path']}{size}")
 
 
-@options(f"{PROG} merge", MergeConfig, f"{PROG} merge memories/novels memories/letters --out memories/both")
+@options(f"{PROG} merge", MergeConfig, f"{PROG} merge memories/novels memories/letters --output-path memories/both")
 def _merge(config: MergeConfig, argv: list[str]) -> None:
     """Make one memory of two of the same model, the second's entries behind the first's."""
     from hebblm.corpus_memory import merge
 
-    tell(f"{len(merge(config.first, config.second, config.out)):,} entries in {config.out}")
+    tell(f"{len(merge(config.first, config.second, config.output_path)):,} entries in {config.output_path}")
 
 
 main = choosing(PROG, {"build": _build, "info": _info, "merge": _merge})

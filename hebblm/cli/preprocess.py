@@ -35,7 +35,7 @@ class PreprocessConfig:
     Args:
         text: a text file (split 80/10/10 by lines), or a folder with train.txt, valid.txt and test.txt, or
             any other folder of .txt files.
-        destdir: the folder to write, new or empty or an earlier result.
+        output_path: the folder to write, new or empty or an earlier result.
         tokenizer: how lines become tokens.
         normalization: the case policy.
         vocab_size: number of SentencePiece pieces.
@@ -50,7 +50,7 @@ class PreprocessConfig:
     """
 
     text: Path
-    destdir: Path
+    output_path: Path
     tokenizer: Literal["whitespace", "moses", "sentencepiece"] = "whitespace"
     normalization: Normalization = "raw"
     vocab_size: int = 8000
@@ -73,7 +73,7 @@ def preprocess(config: PreprocessConfig) -> PreparedCorpus:
         raise UserError(f"--vocab-size {config.vocab_size} must be at least 1")
     named = {"train": config.train, "valid": config.valid, "test": config.test}
     names = {split: name for split, name in named.items() if name is not None}
-    refuse_foreign(config.destdir)
+    refuse_foreign(config.output_path)
     joined = None
     if config.joined_dictionary is not None:
         if config.tokenizer == "sentencepiece":
@@ -86,7 +86,7 @@ def preprocess(config: PreprocessConfig) -> PreparedCorpus:
         return prepare(
             corpus,
             normalization=config.normalization,
-            destdir=config.destdir,
+            destdir=config.output_path,
             min_count=config.min_count,
             joined=joined,
         )
@@ -114,7 +114,7 @@ def _unsplit(dictionary: Dictionary) -> str | None:
 @command(
     PROG,
     PreprocessConfig,
-    "hebblm-preprocess --text novel.txt --tokenizer moses --min-count 2 --destdir corpora/novel",
+    "hebblm-preprocess --text novel.txt --tokenizer moses --output-path corpora/novel",
 )
 def main(config: PreprocessConfig, argv: list[str]) -> None:
     """Turn raw or tokenised UTF-8 text into a dictionary and binarised ids."""

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.table import Table
 
 from hebblm.adapt.methods import check_methods, unaliased
 from hebblm.cli.common import command, tell
@@ -98,6 +97,8 @@ def main(config: ReadConfig, argv: list[str]) -> None:
     for path in config.files:
         _check_text(path)
     from hebblm.language_model import load
+    from hebblm.report.console import print_table
+    from hebblm.report.table import Column, Table
 
     model = load(config.model, device=config.device, dtype=config.dtype, context=config.context, stride=config.stride)
     reader = model.reader(
@@ -117,12 +118,10 @@ def main(config: ReadConfig, argv: list[str]) -> None:
 
     def ask(when: str) -> None:
         if config.suggest is not None:
-            table = Table(title=f"{when}: {config.suggest} ...")
-            for heading in ("Next word", "Adapted", "Unadapted"):
-                table.add_column(heading, justify="left" if heading == "Next word" else "right")
-            for word, adapted, base in reader.suggest(config.suggest, config.words):
-                table.add_row(word, f"{adapted:.2%}", f"{base:.2%}")
-            Console().print(table)
+            columns = (Column("Next word"), Column("Adapted, %", "rate"), Column("Unadapted, %", "rate"))
+            found = reader.suggest(config.suggest, config.words)
+            rows = tuple((word, 100 * adapted, 100 * base) for word, adapted, base in found)
+            print_table(Table("suggested", f"{when}: {config.suggest} ...", columns, rows), Console())
         if config.generate is not None:
             drawn = reader.generate(
                 config.generate,

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
-from rich.table import Table
 
 from hebblm.adapt.methods import TUNABLE, named
 from hebblm.cli.common import command, tell
@@ -20,8 +19,10 @@ from hebblm.front import tune
 from hebblm.interrupts import GOES_ON, interrupted
 from hebblm.provenance import command_line
 from hebblm.ranks import opened
+from hebblm.report.console import print_table
 from hebblm.report.methods import name_of
 from hebblm.report.numbers import perplexity
+from hebblm.report.table import Column, Table
 
 if TYPE_CHECKING:  # it loads torch
     from hebblm.tuning.search import Search
@@ -71,7 +72,7 @@ def main(config: TuneConfig, argv: list[str]) -> int:
             output_path=config.output_path,
             command=command_line(PROG, argv),
         )
-    Console().print(_table(found))
+    print_table(tuned_table(found), Console())
     tell(f"values in {config.output_path}; use them with")
     print(evaluation(config))  # whole, to be pasted
     return 0
@@ -87,18 +88,26 @@ def evaluation(config: TuneConfig) -> str:
     return shlex.join(["hebblm-eval", *config.arguments(), *rest, *methods, *values, *changes])
 
 
-def _table(found: Search) -> Table:
-    """Return one line a method."""
-    table = Table(title="Best on validation")
-    for heading in ("Method", "Nats", "Default", "Perplexity"):
-        table.add_column(heading, no_wrap=True)
-    table.add_column("Values")
-    for name, best in found.best.items():
-        default = found.default_loss(name) if name in TUNABLE else None
-        usual = "" if default is None else f"{default:.4f}"
-        values = ", ".join(f"{key}={_short(value)}" for key, value in best.values.items())
-        table.add_row(name_of(name), f"{best.loss:.4f}", usual, f"{perplexity(best.loss):.2f}", values)
-    return table
+def tuned_table(found: Search) -> Table:
+    """Return one line a method: its loss at the best point, at the default one, and the values of the best."""
+    columns = (
+        Column("Method"),
+        Column("Nats", "nll"),
+        Column("Default", "nll"),
+        Column("Perplexity", "perplexity"),
+        Column("Values", wide=True),
+    )
+    rows = tuple(
+        (
+            name_of(name),
+            best.loss,
+            found.default_loss(name) if name in TUNABLE else None,
+            perplexity(best.loss),
+            ", ".join(f"{key}={_short(value)}" for key, value in best.values.items()),
+        )
+        for name, best in found.best.items()
+    )
+    return Table("tuned", "Best on validation", columns, rows)
 
 
 def _short(value: float | str) -> str:

@@ -53,7 +53,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     made.text.write_text("\n".join(sentences(2000, 1, 600)) + "\n")
     made.other.write_text("\n".join(sentences(300, 2, 600, offset=150)) + "\n")
     for text, folder in ((made.text, made.prepared), (made.other, made.other_prepared)):
-        assert preprocess(["--text", str(text), "--destdir", str(folder)]) == 0
+        assert preprocess(["--text", str(text), "--output-path", str(folder)]) == 0
     quick = ["--preset", "tiny", "--epochs", "1", "--device", "cpu"]
     assert train(["--corpus", str(made.prepared), *quick, "--output-path", str(made.model)]) == 0
     return made

@@ -124,7 +124,7 @@ def test_evaluation_says_what_is_wrong(arguments: list[str], told: str, tmp_path
         (report, [], "no result given"),
         (report, ["absent"], "absent"),
         (report, ["empty.txt"], "empty.txt is not valid JSON"),
-        (preprocess, ["--text", "absent.txt", "--destdir", "out"], "absent.txt does not exist"),
+        (preprocess, ["--text", "absent.txt", "--output-path", "out"], "absent.txt does not exist"),
     ],
 )
 def test_other_commands_say_what_is_wrong(
@@ -154,7 +154,7 @@ def test_text_that_is_not_utf8(world: World, tmp_path: Path, capsys: Capture) ->
     told = "latin.txt is not UTF-8: byte 283 is 0xe9"
     for main, arguments in (
         (train, ["--corpus", "text:latin.txt", "--output-path", "model"]),
-        (preprocess, ["--text", "latin.txt", "--destdir", "corpus"]),
+        (preprocess, ["--text", "latin.txt", "--output-path", "corpus"]),
         (evaluate, ["--checkpoint", str(world.model), "--text", "latin.txt", "--output-path", "out"]),
     ):
         refused(main, arguments, capsys, told, work_before=True)
@@ -305,7 +305,7 @@ def test_no_permission_at_the_output_path(world: World, tmp_path: Path, capsys: 
         (evaluate, ["--intra-domain", corpus, "--checkpoint", model, "--output-path", place]),
         (tune, ["--intra-domain", corpus, "--checkpoint", model, "--output-path", place]),
         (train, ["--corpus", corpus, "--preset", "tiny", "--output-path", place]),
-        (preprocess, ["--text", str(world.other), "--destdir", place]),
+        (preprocess, ["--text", str(world.other), "--output-path", place]),
     ]
     for main, arguments in commands:
         refused(main, arguments, capsys, f"cannot write {place}", work_before=main is preprocess)
@@ -313,7 +313,7 @@ def test_no_permission_at_the_output_path(world: World, tmp_path: Path, capsys: 
 
 
 def test_no_space_while_preprocessing(world: World, tmp_path: Path, capsys: Capture) -> None:
-    arguments = ["--text", str(world.text), "--destdir", str(tmp_path / "corpus")]
+    arguments = ["--text", str(world.text), "--output-path", str(tmp_path / "corpus")]
     with files_no_longer_than(10_000):
         refused(preprocess, arguments, capsys, "cannot write", work_before=True)
     assert not tree(tmp_path)

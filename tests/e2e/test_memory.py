@@ -40,7 +40,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def build(text: str, out: str, *options: str, model: str = MODEL) -> None:
-    assert main(["build", "--model", model, "--text", text, "--out", out, *EXACT, *options]) == 0
+    assert main(["build", "--model", model, "--text", text, "--output-path", out, *EXACT, *options]) == 0
 
 
 def held(folder: str) -> tuple[torch.Tensor, torch.Tensor, tuple[str, ...]]:
@@ -119,7 +119,7 @@ def test_an_interrupted_build_goes_on_to_the_same_bytes(
         return original(*arguments)
 
     monkeypatch.setattr(corpus_memory, "_entries", entries)
-    arguments = ["build", "--model", MODEL, "--text", "texts", "--out", "cut", *EXACT]
+    arguments = ["build", "--model", MODEL, "--text", "texts", "--output-path", "cut", *EXACT]
     assert main(arguments) == 130
     assert not (place / "cut").exists()
     capsys.readouterr()
@@ -184,8 +184,8 @@ def test_the_first_text_with_words_says_how_all_are_split(place: Path) -> None:
     build("texts", "tokenised")
     build("texts/prose.txt", "prose")
     assert held("tokenised")[2] == ("frobnitz", "quux", "list,", "twice.")
-    assert main(["merge", "tokenised", "prose", "--out", "both"]) == 0
-    assert main(["merge", "prose", "prose", "--out", "twice"]) == 0
+    assert main(["merge", "tokenised", "prose", "--output-path", "both"]) == 0
+    assert main(["merge", "prose", "prose", "--output-path", "twice"]) == 0
     lm = hebblm.load(MODEL, device="cpu")
     found = [lm.reader("lstm", memory=name).vocabulary.splitting for name in ("tokenised", "prose", "both", "twice")]
     assert found == ["own", "moses", None, "moses"]
@@ -206,7 +206,7 @@ def test_merged_memories_hold_both_with_one_number_a_word(
     reader = hebblm.load(MODEL, device="cpu").reader("lstm", memory="two")
     reader.read("Call quux .")
     reader.save(place / "read")
-    assert main(["merge", "one", "read", "--out", "both"]) == 0
+    assert main(["merge", "one", "read", "--output-path", "both"]) == 0
     (first, labels, words), (second, others, other_words), (keys, values, merged) = map(held, ("one", "read", "both"))
     assert (words, other_words, merged) == (("frobnitz",), ("quux", "frobnitz"), ("frobnitz", "quux"))
     assert torch.equal(keys, torch.cat([first, second]))
@@ -228,8 +228,8 @@ def test_merged_memories_hold_both_with_one_number_a_word(
 def test_a_memory_on_disk_is_built_merged_and_read_with(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     disk = ["--set", "memory.store=disk", "memory.index=IVF2,PQ8x4", "--device", "cpu"]
     for text in ("a.txt", "more"):
-        assert main(["build", "--model", MODEL, "--text", f"texts/{text}", "--out", f"on-{text}", *disk]) == 0
-    assert main(["merge", "on-a.txt", "on-more", "--out", "both"]) == 0
+        assert main(["build", "--model", MODEL, "--text", f"texts/{text}", "--output-path", f"on-{text}", *disk]) == 0
+    assert main(["merge", "on-a.txt", "on-more", "--output-path", "both"]) == 0
     assert corpus_memory.Held.of(Path("both")).config().store == "disk"
     keys = [held(name)[0] for name in ("on-a.txt", "on-more", "both")]
     assert torch.equal(keys[2], torch.cat(keys[:2]))
@@ -247,7 +247,7 @@ def test_a_second_writer_is_refused_and_a_killed_one_holds_nobody_up(
     writer = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert writer.stdout is not None
     assert writer.stdout.readline() == "held\n"
-    arguments = ["build", "--model", MODEL, "--text", "texts", "--out", "known", *EXACT]
+    arguments = ["build", "--model", MODEL, "--text", "texts", "--output-path", "known", *EXACT]
     assert main(arguments) == 2
     assert "is at work on this memory (known); wait until it ends" in capsys.readouterr().err
     writer.kill()
@@ -259,19 +259,19 @@ def test_a_second_writer_is_refused_and_a_killed_one_holds_nobody_up(
     ("arguments", "told"),
     [
         ("bild", "did you mean build"),
-        ("build --model tiny-pydc --text texts --out m", "did you mean tiny-pydoc-raw"),
-        (f"build --model {MODEL} --text nowhere --out m", "nowhere does not exist"),
-        (f"build --model {MODEL} --text empty --out m", "empty holds no .txt file"),
-        (f"build --model {MODEL} --text blank.txt --out m", "no text to remember"),
-        (f"build --model {MODEL} --text texts/c.png --out m", "texts/c.png is not UTF-8"),
-        (f"build --model {MODEL} --text texts --out texts", "texts holds something else than a memory"),
-        (f"build --model {MODEL} --text texts --out m --set hebb.beta=0.5", "hebb.beta changes no memory"),
-        (f"build --model {MODEL} --text texts --out m --set memory.indx=exact", "memory.index"),
+        ("build --model tiny-pydc --text texts --output-path m", "did you mean tiny-pydoc-raw"),
+        (f"build --model {MODEL} --text nowhere --output-path m", "nowhere does not exist"),
+        (f"build --model {MODEL} --text empty --output-path m", "empty holds no .txt file"),
+        (f"build --model {MODEL} --text blank.txt --output-path m", "no text to remember"),
+        (f"build --model {MODEL} --text texts/c.png --output-path m", "texts/c.png is not UTF-8"),
+        (f"build --model {MODEL} --text texts --output-path texts", "texts holds something else than a memory"),
+        (f"build --model {MODEL} --text texts --output-path m --set hebb.beta=0.5", "hebb.beta changes no memory"),
+        (f"build --model {MODEL} --text texts --output-path m --set memory.indx=exact", "memory.index"),
         ("info texts", "texts holds no saved memory"),
-        ("merge one texts --out m", "texts holds no saved memory"),
-        ("merge one other --out m", "belongs to another model"),
-        ("merge one half --out m", "one keeps its keys as float32 and half keeps its keys as float16"),
-        ("merge one one --out texts", "texts holds something else than a memory"),
+        ("merge one texts --output-path m", "texts holds no saved memory"),
+        ("merge one other --output-path m", "belongs to another model"),
+        ("merge one half --output-path m", "one keeps its keys as float32 and half keeps its keys as float16"),
+        ("merge one one --output-path texts", "texts holds something else than a memory"),
     ],
 )
 def test_bad_input_gets_one_line(place: Path, arguments: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:

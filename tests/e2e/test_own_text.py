@@ -199,7 +199,7 @@ def test_without_a_model_one_is_trained_and_kept(world: World, tmp_path: Path) -
 def test_other_tokenizers(world: World, tmp_path: Path, tokenizer: str) -> None:
     corpus, model, out = tmp_path / "corpus", tmp_path / "model", tmp_path / "out"
     text = ["--text", str(world.other), "--tokenizer", tokenizer, "--vocab-size", "200"]
-    assert preprocess([*text, "--destdir", str(corpus)]) == 0
+    assert preprocess([*text, "--output-path", str(corpus)]) == 0
     quick = ["--preset", "tiny", "--epochs", "1", *CPU]
     assert train(["--corpus", str(corpus), *quick, "--output-path", str(model)]) == 0
     arguments = ["--intra-domain", str(corpus), "--checkpoint", str(model), "--methods", "lstm,mixture"]
@@ -332,7 +332,7 @@ def test_the_command_that_tuning_prints_works_as_it_stands(
 def test_unknown_words_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = tmp_path / "text.txt"
     text.write_text("so it was, he said, <unk> and so on\n" * 18 + "never, never seen before <unk>\n" * 2)
-    assert preprocess(["--text", str(text), "--destdir", str(tmp_path / "corpus")]) == 0
+    assert preprocess(["--text", str(text), "--output-path", str(tmp_path / "corpus")]) == 0
     said = capsys.readouterr().out
     assert "test: 12 tokens, 2 lines, 10 words" in said
     assert "16.67 % <unk> in the text, 66.67 % outside the dictionary (much: see --tokenizer" in said

@@ -29,7 +29,7 @@ def test_text_to_ids(novel: Path, tmp_path: Path, tokenizer: str, capsys: pytest
         str(novel),
         "--tokenizer",
         tokenizer,
-        "--destdir",
+        "--output-path",
         str(out),
         "--normalization",
         "lower",
@@ -54,7 +54,7 @@ def test_names_of_splits_and_rare_words(tmp_path: Path) -> None:
         (folder / name).write_text(text)
     out = tmp_path / "out"
     names = ["--train", "a.tok", "--valid", "b.tok", "--test", "c.tok"]
-    assert main(["--text", str(folder), "--destdir", str(out), *names, "--min-count", "2"]) == 0
+    assert main(["--text", str(folder), "--output-path", str(out), *names, "--min-count", "2"]) == 0
     assert set(load_prepared(out).dictionary.symbols) == {"x", "<unk>", "<eos>"}
 
 
@@ -86,7 +86,7 @@ def test_mistakes_end_with_status_2_and_leave_nothing(
     (tmp_path / "empty.txt").write_text("")
     (tmp_path / "latin.txt").write_bytes(b"caf\xe9\n" * 20)
     before = sorted(tmp_path.iterdir())
-    assert main([*arguments, "--destdir", "out"]) == 2
+    assert main([*arguments, "--output-path", "out"]) == 2
     errors = [line for line in capsys.readouterr().err.splitlines() if "error:" in line]
     assert len(errors) == 1
     assert told in errors[0]
@@ -96,7 +96,7 @@ def test_mistakes_end_with_status_2_and_leave_nothing(
 def test_a_folder_of_other_things_is_not_replaced(
     novel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["--text", str(novel), "--destdir", str(tmp_path)]) == 2
+    assert main(["--text", str(novel), "--output-path", str(tmp_path)]) == 2
     assert "holds other files (novel.txt)" in capsys.readouterr().err
     assert novel.read_text().startswith("On day 0")
 

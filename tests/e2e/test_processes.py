@@ -153,7 +153,7 @@ def test_two_processes_build_a_memory(world: World, tmp_path: Path) -> None:
     prose = tmp_path / "prose.txt"
     prose.write_text(world.other.read_text().replace(" .", "."))
     arguments = ["build", "--model", str(world.model), "--text", str(prose), str(world.text)]
-    arguments += ["--device", "cpu", "--out"]
+    arguments += ["--device", "cpu", "--output-path"]
     run("memory", [*arguments, str(tmp_path / "two"), "--processes", "2"], tmp_path / "cache")
     assert remember([*arguments, str(tmp_path / "one")]) == 0
     one, two = (Held.of(tmp_path / name) for name in ("one", "two"))

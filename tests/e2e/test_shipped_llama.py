@@ -26,7 +26,7 @@ def test_from_a_text_to_a_report(
     Path("text.txt").write_text(TEXT * 10)
     Path("source.txt").write_text(TEXT * 10)
     device = ["--device", "cpu"]
-    assert memory(["build", "--model", MODEL, "--text", "text.txt", "--out", "held", *device]) == 0
+    assert memory(["build", "--model", MODEL, "--text", "text.txt", "--output-path", "held", *device]) == 0
     assert memory(["info", "held"]) == 0
     told = capsys.readouterr().out
     assert "llama" in told.lower()

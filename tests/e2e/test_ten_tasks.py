@@ -44,7 +44,7 @@ def test_a_shipped_model_on_a_corpus_ends_in_a_verdict(capsys: Capture) -> None:
 
 def test_own_text_from_the_file_to_a_report(notes: str, tmp_path: Path, capsys: Capture) -> None:
     corpus, model, out = (str(tmp_path / name) for name in ("corpus", "model", "out"))
-    assert preprocess(["--text", notes, "--destdir", corpus]) == 0
+    assert preprocess(["--text", notes, "--output-path", corpus]) == 0
     assert train(["--corpus", corpus, "--preset", "tiny", "--epochs", "1", "--output-path", model]) == 0
     chosen = ["--intra-domain", corpus, "--checkpoint", model, "--methods", "lstm,knn"]
     assert evaluate([*chosen, "--output-path", out]) == 0

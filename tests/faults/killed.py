@@ -92,7 +92,8 @@ JOBS = {
         "--output-path", "{root}/out",
     )),
     "memory build": Job("memory", (
-        "build", "--model", "{root}/model", "--text", "{root}/other.txt", "--out", "{root}/out", "--device", "cpu",
+        "build", "--model", "{root}/model", "--text", "{root}/other.txt", "--output-path", "{root}/out",
+        "--device", "cpu",
     )),
     "memory build on disk": Job("memory", (
         "build", "--model", "{root}/model", "--text", "{root}/other.txt", "--out", "{root}/out", "--device", "cpu",

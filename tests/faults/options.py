@@ -61,16 +61,16 @@ class Known:
 
 SCENARIO = "--checkpoint {root}/model --text {root}/short.txt --device cpu --max-tokens 20"
 COMMANDS = (
-    Known("preprocess", (), preprocess.PreprocessConfig, "--text {root}/text.txt --destdir {out}"),
+    Known("preprocess", (), preprocess.PreprocessConfig, "--text {root}/text.txt --output-path {out}"),
     Known("train", (), train.TrainConfig, "--corpus text:{root}/text.txt --preset tiny --epochs 1 --output-path {out}"),
     Known("eval", (), evaluation.EvalConfig, f"{SCENARIO} --methods lstm,mixture"),
     Known("tune", (), tune.TuneConfig, f"{SCENARIO} --methods knn --skip-dynamic --output-path {{out}}"),
     Known("read", (), read.ReadConfig, "{root}/model {root}/short.txt --device cpu"),
     Known("report", (), report.ReportConfig, "{root}/result --output-path {out} --format md"),
     Known("report", ("inspect",), report.InspectConfig, "{root}/result --output-path {out}/page.html"),
-    Known("memory", ("build",), memory.BuildConfig, "--model {root}/model --text {root}/short.txt --out {out}"),
+    Known("memory", ("build",), memory.BuildConfig, "--model {root}/model --text {root}/short.txt --output-path {out}"),
     Known("memory", ("info",), memory.InfoConfig, "{root}/memory"),
-    Known("memory", ("merge",), memory.MergeConfig, "{root}/memory {root}/memory --out {out}"),
+    Known("memory", ("merge",), memory.MergeConfig, "{root}/memory {root}/memory --output-path {out}"),
     Known("vision", (), vision.VisionConfig, "online --scale smoke --seeds 1 --output-path {out}"),
     Known("bench", ("table",), bench.TableConfig, "{root}/result/result.json"),
     Known("bench", ("plot",), bench.PlotConfig, "{root}/result/result.json"),

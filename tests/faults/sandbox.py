@@ -59,7 +59,7 @@ class Writer:
 
 EVALUATION = "--checkpoint {root}/model --text {root}/other.txt --device cpu --max-tokens 60 --methods lstm,mixture"
 WRITERS = (
-    Writer.of("preprocess", "preprocess --text {root}/text.txt --destdir {out}"),
+    Writer.of("preprocess", "preprocess --text {root}/text.txt --output-path {out}"),
     Writer.of("train", "train --corpus text:{root}/text.txt --preset tiny --epochs 1 --output-path {out}", cached=True),
     Writer.of("eval", f"eval {EVALUATION} --log-samples --log-neighbors 20 --output-path {{out}}", cached=True),
     Writer.of("eval --readings", f"eval {EVALUATION} --readings --source text:{{root}}/text.txt"
@@ -71,8 +71,10 @@ WRITERS = (
     Writer.of("report inspect", "report inspect {root}/result --output-path {out}/page.html"),
     Writer.of("bench", "bench adapt --scale smoke --json {out}/bench.json"),
     Writer.of("vision", "vision online --scale smoke --seeds 1 --output-path {out}", cached=True),
-    Writer.of("memory build", "memory build --model {root}/model --text {root}/short.txt --device cpu --out {out}"),
-    Writer.of("memory merge", "memory merge {root}/memory {root}/memory --out {out}"),
+    Writer.of(
+        "memory build", "memory build --model {root}/model --text {root}/short.txt --device cpu --output-path {out}"
+    ),
+    Writer.of("memory merge", "memory merge {root}/memory {root}/memory --output-path {out}"),
 )  # fmt: skip
 
 

@@ -55,15 +55,15 @@ ODD: dict[str, bytes] = {
     "one end of line": b"\n",
 }
 READERS = (
-    Writer.of("preprocess", "preprocess --text {root}/odd.txt --destdir {out}"),
-    Writer.of("preprocess, lower case", "preprocess --text {root}/odd.txt --normalization lower --destdir {out}"),
-    Writer.of("preprocess, moses", "preprocess --text {root}/odd.txt --tokenizer moses --destdir {out}"),
+    Writer.of("preprocess", "preprocess --text {root}/odd.txt --output-path {out}"),
+    Writer.of("preprocess, lower case", "preprocess --text {root}/odd.txt --normalization lower --output-path {out}"),
+    Writer.of("preprocess, moses", "preprocess --text {root}/odd.txt --tokenizer moses --output-path {out}"),
     Writer.of("preprocess, sentencepiece",
-              "preprocess --text {root}/odd.txt --tokenizer sentencepiece --vocab-size 20 --destdir {out}"),
+              "preprocess --text {root}/odd.txt --tokenizer sentencepiece --vocab-size 20 --output-path {out}"),
     Writer.of("eval", "eval --checkpoint {root}/model --text {root}/odd.txt --max-tokens 200 --methods lstm,mixture"
               " --log-samples --output-path {out}"),
     Writer.of("read", "read {root}/model {root}/odd.txt --set memory.index=exact --k 8 --save {out}"),
-    Writer.of("memory build", "memory build --model {root}/model --text {root}/odd.txt --out {out}"),
+    Writer.of("memory build", "memory build --model {root}/model --text {root}/odd.txt --output-path {out}"),
 )  # fmt: skip
 READ = Writer.of(
     "read", "read {root}/model {root}/odd.txt --method mixture --set memory.capacity=1000 --k 8 --save {out}"

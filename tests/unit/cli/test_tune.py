@@ -4,8 +4,9 @@ import io
 
 from rich.console import Console
 
-from hebblm.cli.tune import _table
+from hebblm.cli.tune import tuned_table
 from hebblm.evaluation.hyperparameters import Hyperparameters
+from hebblm.report.console import print_table
 from hebblm.tuning.best import Best
 from hebblm.tuning.grid import Grid
 from hebblm.tuning.search import Search
@@ -14,7 +15,7 @@ from hebblm.tuning.search import Search
 def test_methods_are_called_by_their_labels() -> None:
     found = Search(Hyperparameters(), Grid(), set(), {}, {"lstm": Best(loss=5.0), "mixture+hebb": Best(loss=4.0)})
     stream = io.StringIO()
-    Console(file=stream, width=100).print(_table(found))
+    print_table(tuned_table(found), Console(file=stream, width=100))
     assert "Base " in stream.getvalue()
     assert "Mixture+Hebb " in stream.getvalue()
     assert "lstm" not in stream.getvalue()
