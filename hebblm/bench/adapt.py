@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
+from functools import cache, partial
 
 import torch
 from torch import Tensor
@@ -11,51 +10,42 @@ from torch import Tensor
 from hebblm.adapt import functional as F
 from hebblm.adapt.functional.losses import mixture_losses
 from hebblm.bench import naive
-from hebblm.bench.adapt_cost import BETA, ETA, adaptation_row, mbpa_options
+from hebblm.bench.adapt_cost import BETA, ETA, adaptation_row, case_of, mbpa_options
 from hebblm.bench.configs import HEADS, AdaptConfig
 from hebblm.bench.machine import peak_resident_bytes
-from hebblm.bench.network import network_rows
-from hebblm.bench.problem import make_batch
-from hebblm.bench.record import Rounds, Row
-from hebblm.bench.source import Source, SyntheticSource, case_of, filled, open_source
+from hebblm.bench.network import network_cases
+from hebblm.bench.problem import Batch, make_batch
+from hebblm.bench.record import Case, Rounds, Row
+from hebblm.bench.source import Source, SyntheticSource, filled, open_source
 from hebblm.bench.timing import exponent, stopwatch
 
 ENTRIES, QUERIES = 2000, 20  # behind a large softmax layer; the memory's search is measured elsewhere
 THETA, GAMMA = 1.0, 0.1  # published for the cache behind an AWD-LSTM on Penn Treebank
 
 
-def case_count(config: AdaptConfig) -> int:
-    """Return the number of rows that :func:`measure` yields."""
-    sources = len(config.vocabulary) + (config.checkpoint is not None)
-    return sources * (len(config.steps) + 1) + 1 + len(config.network_steps) + len(config.heads)
-
-
-def measure(config: AdaptConfig, rounds: Rounds) -> Iterator[Row]:
-    """Return a row for each source and number of steps, each source's cache, several K, a network and large heads."""
-    sources = _sources(config, rounds.device)  # now, not with the first row: a corpus may have to be prepared
-    return _rows(config, sources, rounds)
-
-
-def _rows(config: AdaptConfig, sources: list[tuple[Source, int]], rounds: Rounds) -> Iterator[Row]:
-    """Yield the rows of all sources."""
-    for source, window in sources:
-        batch = make_batch(source, entries=config.entries, queries=max(config.batch, config.error_tokens), k=config.k)
-        for steps, lr in zip(config.steps, config.rates(), strict=True):
-            yield adaptation_row(config, source, batch, rounds, steps=steps, lr=lr)
-        yield _cache(config, source, window, rounds)
-    yield _neighbors(config, rounds)
-    yield from network_rows(config, rounds)
-    yield from head_rows(config, rounds)
-
-
-def _sources(config: AdaptConfig, device: torch.device) -> list[tuple[Source, int]]:
-    """Return each source with the window of its cache."""
-    sources: list[tuple[Source, int]] = []
+def cases(config: AdaptConfig, rounds: Rounds) -> list[Case]:
+    """Return a case for each source and number of steps, each source's cache, several K, a network and large heads."""
+    sources: list[tuple[Source, int]] = []  # each with the window of its cache
     if config.checkpoint is not None:
-        sources.append((open_source(config.checkpoint, config.corpus, device), config.windows[0]))
+        sources.append((open_source(config.checkpoint, config.corpus, rounds.device), config.windows[0]))
     for classes, window in zip(config.vocabulary, config.windows, strict=True):
-        sources.append((SyntheticSource(config.dim, classes, seed=config.seed, device=device), window))
-    return sources
+        synthetic = SyntheticSource(config.dim, classes, seed=config.seed, device=rounds.device)
+        sources.append((synthetic, window))
+    found: list[Case] = []
+    for source, window in sources:
+        batch = cache(partial(_batch, config, source))
+        found += [
+            partial(adaptation_row, config, source, batch, rounds, steps=steps, lr=lr)
+            for steps, lr in zip(config.steps, config.rates(), strict=True)
+        ]
+        found.append(partial(_cache, config, source, window, rounds))
+    found.append(partial(_neighbors, config, rounds))
+    return [*found, *network_cases(config, rounds), *head_cases(config, rounds)]
+
+
+def _batch(config: AdaptConfig, source: Source) -> Batch:
+    """Return the queries of a source: a mini-batch, and those on which the error is measured."""
+    return make_batch(source, entries=config.entries, queries=max(config.batch, config.error_tokens), k=config.k)
 
 
 @torch.no_grad()
@@ -123,36 +113,32 @@ def _neighbors(config: AdaptConfig, rounds: Rounds) -> Row:
     return Row("neighbors", case_of(config, source, steps=steps, lr=lr), timings, {}, grows)
 
 
+def head_cases(config: AdaptConfig, rounds: Rounds) -> list[Case]:
+    """Return a case a named layer."""
+    return [partial(_head, config, name, rounds) for name in config.heads]
+
+
 @torch.no_grad()
-def head_rows(config: AdaptConfig, rounds: Rounds) -> Iterator[Row]:
-    """Yield one row a named layer: its product, MbPA, Hebb and Mixture, each from hidden states to logits."""
+def _head(config: AdaptConfig, name: str, rounds: Rounds) -> Row:
+    """Time a layer's product, MbPA, Hebb and Mixture behind it, each from hidden states to logits."""
     steps, lr = max(zip(config.steps, config.rates(), strict=True))
     options = mbpa_options(lr, steps)
-    for name in config.heads:
-        classes, dim = HEADS[name]
-        source = SyntheticSource(dim, classes, seed=config.seed, device=rounds.device)
-        batch = make_batch(source, entries=min(ENTRIES, config.entries), queries=QUERIES, k=config.k)
-        given = (batch.hidden, batch.neighbors, batch.head)
-        calls = {
-            "head": partial(batch.head.logits, batch.hidden),
-            "fast_mbpa": partial(F.mbpa_logits, *given, **options, method="fast"),
-            "fast_hebb": partial(
-                F.hebb_logits, *given, **options, method="fast", eta=ETA, beta=BETA, counts=batch.counts
-            ),
-            "mixture": partial(F.mixture_log_probs, *given, theta=THETA, gamma=GAMMA),
-        }
-        timings = rounds.times({form: stopwatch(call, QUERIES, rounds.device) for form, call in calls.items()})
-        over = {f"{form}_over_head": timings[form].times(timings["head"]).median for form in calls}
-        del over["head_over_head"]
-        yield Row(
-            "large_head",
-            case_of(config, source, head=name, steps=steps, lr=lr, batch=QUERIES),
-            timings,
-            {},
-            {
-                **over,
-                "head_bytes": float(4 * classes * dim),
-                "key_bytes_per_token": float(4 * config.k * dim),
-                "peak_bytes": float(peak_resident_bytes()),
-            },
-        )
+    classes, dim = HEADS[name]
+    source = SyntheticSource(dim, classes, seed=config.seed, device=rounds.device)
+    batch = make_batch(source, entries=min(ENTRIES, config.entries), queries=QUERIES, k=config.k)
+    given = (batch.hidden, batch.neighbors, batch.head)
+    calls = {
+        "head": partial(batch.head.logits, batch.hidden),
+        "fast_mbpa": partial(F.mbpa_logits, *given, **options, method="fast"),
+        "fast_hebb": partial(F.hebb_logits, *given, **options, method="fast", eta=ETA, beta=BETA, counts=batch.counts),
+        "mixture": partial(F.mixture_log_probs, *given, theta=THETA, gamma=GAMMA),
+    }
+    timings = rounds.times({form: stopwatch(call, QUERIES, rounds.device) for form, call in calls.items()})
+    values = {
+        **{f"{form}_over_head": timings[form].times(timings["head"]).median for form in calls if form != "head"},
+        "head_bytes": float(4 * classes * dim),
+        "key_bytes_per_token": float(4 * config.k * dim),
+        "peak_bytes": float(peak_resident_bytes()),
+    }
+    case = case_of(config, source, head=name, steps=steps, lr=lr, batch=QUERIES)
+    return Row("large_head", case, timings, values=values)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
 from typing import Any, TypedDict
 
@@ -20,7 +19,7 @@ from hebblm.bench.configs import AdaptConfig
 from hebblm.bench.plain_fast import plain_fast
 from hebblm.bench.problem import Batch
 from hebblm.bench.record import Rounds, Row
-from hebblm.bench.source import Source, case_of
+from hebblm.bench.source import Source
 from hebblm.bench.timing import Spread, Turn, stopwatch
 
 EPS = 1e-3
@@ -41,26 +40,31 @@ def mbpa_options(lr: float, steps: int) -> MbpaOptions:
     return {"lr": lr, "steps": steps, "eps": EPS, "rate": "relative"}
 
 
-@dataclass(frozen=True, slots=True)
-class Adapted:
-    """The input of a row of MbPA, and what was timed.
-
-    Args:
-        batch: the queries of a round.
-        turns: by timing.
-    """
-
-    batch: Batch
-    turns: Mapping[str, Turn]
+def case_of(config: AdaptConfig, source: Source, **more: Any) -> dict[str, Any]:
+    """Return what a row of the measurement of adaptation records about its case."""
+    classes, dim = source.head.weight.shape
+    own = {"vocabulary": classes, "dim": dim, "k": config.k, "batch": config.batch}
+    return {**own, **more, "source": source.describe()}
 
 
-def adaptation_row(config: AdaptConfig, source: Source, batch: Batch, rounds: Rounds, *, steps: int, lr: float) -> Row:
+def adaptation_row(
+    config: AdaptConfig, source: Source, given: Callable[[], Batch], rounds: Rounds, *, steps: int, lr: float
+) -> Row:
     """Time the forms of MbPA and Hebb in turn, then compare what they return.
 
     Hebb's fast form is compared with naive MbPA too, which is less work than naive Hebb however that is written.
     ``hebbian`` is what Hebb does once MbPA's change is known, in place of the ``addition`` that MbPA does with it: the
     difference of two whole times would bury that in their noise.
+
+    Args:
+        config: the options.
+        source: of the queries.
+        given: returns them with their neighbours.
+        rounds: of the timings.
+        steps: S.
+        lr: for so many steps.
     """
+    batch = given()
     options = mbpa_options(lr, steps)
     plain = {"lr": lr, "steps": steps, "eps": EPS}
     naively = {**plain, "relative": True}
@@ -83,7 +87,7 @@ def adaptation_row(config: AdaptConfig, source: Source, batch: Batch, rounds: Ro
     timings = rounds.times(turns)
     costs = (timings[name].a_token() for name in ("hebbian", "addition", "fast_mbpa"))
     overhead = Spread.of([(mine - added) / whole for mine, added, whole in zip(*costs, strict=True)])
-    row = Row(
+    return Row(
         "adapt",
         case_of(config, source, steps=steps, lr=lr, eps=EPS, error_tokens=config.error_tokens),
         timings,
@@ -94,8 +98,8 @@ def adaptation_row(config: AdaptConfig, source: Source, batch: Batch, rounds: Ro
             **errors(batch.first(config.error_tokens), lr=lr, steps=steps),
             "exact_from_naive_max": naive_difference(batch.first(config.naive_tokens), lr=lr, steps=steps),
         },
+        {"batch": batch.first(config.batch), "turns": turns},
     )
-    return rounds.noted(row, Adapted(batch.first(config.batch), turns))
 
 
 @torch.no_grad()

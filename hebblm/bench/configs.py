@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Literal
 
 from awd_lstm import ARCHITECTURES
 from hebblm.adapt import MbpaConfig
 from hebblm.adapt.methods import DEFAULT_METHODS, DYNAMIC, named
-from hebblm.bench.timing import check_repeats
+from hebblm.bench.timing import MINIMUM_REPEATS
 from hebblm.errors import UserError
 from hebblm.models.presets import check_preset
 from hebblm.suggest import unknown
@@ -41,20 +42,16 @@ class BenchConfig:
     seed: int = 1111
 
     def __post_init__(self) -> None:
-        check_repeats(self.repeats)
-        self.each_at_least(1, "threads")
-
-    def each_at_least(self, low: int, *names: str) -> None:
-        """Refuse an option, or any number of one with several, below ``low``; None passes.
-
-        Raises:
-            UserError: naming the option and the value.
-        """
-        for name in names:
-            value = getattr(self, name)
-            for number in [value] if isinstance(value, int) else value or ():
-                if number < low:
+        least = {"repeats": MINIMUM_REPEATS, "seed": 0, **self.least()}
+        for name in (option.name for option in fields(self)):
+            value, low = getattr(self, name), least.get(name, 1)
+            for number in value if isinstance(value, list) else [value]:
+                if isinstance(number, int) and number < low:
                     raise UserError(f"{name} = {number} must be at least {low}")
+
+    def least(self) -> Mapping[str, int]:
+        """Return the least value of the numbers that must be larger than 1, by option."""
+        return {}
 
 
 @dataclass(frozen=True)
@@ -76,7 +73,6 @@ class StatesConfig(BenchConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.each_at_least(1, "k", "batch")
         if self.corpus is not None and self.checkpoint is None:
             raise UserError(f"corpus = {self.corpus} has no meaning without a model; add --checkpoint DIR")
 
@@ -121,9 +117,6 @@ class AdaptConfig(StatesConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.each_at_least(1, "dim", "vocabulary", "steps", "naive_tokens", "exact_tokens", "error_tokens")
-        self.each_at_least(1, "neighbors", "windows", "entries", "network_hidden", "network_neighbors")
-        self.each_at_least(1, "network_entries", "network_steps")
         for name, count in (("naive_tokens", self.naive_tokens), ("exact_tokens", self.exact_tokens)):
             if count > self.batch:
                 raise UserError(f"{name} = {count} exceeds batch = {self.batch}")
@@ -160,10 +153,9 @@ class RetrieveConfig(StatesConfig):
     dtype: str = "float32"
     recall_queries: int = 500
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.each_at_least(1, "dim", "recall_queries")
-        self.each_at_least(self.k, "entries")
+    def least(self) -> Mapping[str, int]:
+        """Return the least value of the numbers that must be larger than 1, by option."""
+        return {"entries": self.k}
 
 
 @dataclass(frozen=True)
@@ -196,14 +188,15 @@ class EvalConfig(StatesConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.each_at_least(1, "vocabulary", "memory_sizes", "tokens", "currency_tokens")
-        self.each_at_least(2 * self.batch, "stream_tokens")
-        self.each_at_least(2, "streams")
         if self.arch not in ARCHITECTURES:
             raise unknown("arch", self.arch, ARCHITECTURES, f"choose from {', '.join(ARCHITECTURES)}")
         for name in self.names():
             if name.startswith(DYNAMIC):
                 raise UserError(f"method {name!r} moves a base of its own; it is measured beside the others anyway")
+
+    def least(self) -> Mapping[str, int]:
+        """Return the least value of the numbers that must be larger than 1, by option."""
+        return {"stream_tokens": 2 * self.batch, "streams": 2}
 
     def names(self) -> list[str]:
         """Return the methods by name."""
@@ -230,6 +223,5 @@ class TrainConfig(BenchConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.each_at_least(1, "vocabulary", "segments")
         for name in self.preset:
             check_preset(name)

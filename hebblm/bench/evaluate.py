@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator
 from dataclasses import asdict
+from functools import partial
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from hebblm.adapt import METHODS, MethodSettings, Rule
 from hebblm.bench.configs import EvalConfig
 from hebblm.bench.harness import Harness
 from hebblm.bench.machine import peak_resident_bytes
-from hebblm.bench.record import Rounds, Row
+from hebblm.bench.record import Case, Rounds, Row
 from hebblm.bench.source import ModelSource, Source, SyntheticSource, open_source
 from hebblm.bench.stand_in import Workload, model_workload, synthetic_workload
 from hebblm.bench.timing import Timing, stopwatch
@@ -30,21 +30,21 @@ from hebblm.models.dynamic import DynamicBase, DynamicConfig
 PARTS = 10  # of the stream, each with its own cost
 
 
-def case_count(config: EvalConfig) -> int:
-    """Return the number of rows that :func:`measure` yields."""
-    return len(config.memory_sizes) + 4
-
-
-def measure(config: EvalConfig, rounds: Rounds) -> Iterator[Row]:
-    """Return one row a memory size, smallest first, then the price of currency, the stream, many streams, dynamic
-    evaluation.
-    """
+def cases(config: EvalConfig, rounds: Rounds) -> list[Case]:
+    """Return a case a memory size, smallest first, then currency, the stream, many streams, dynamic evaluation."""
     source, workload = _open(config, rounds.device)
     methods = method_settings()
     rules = {name: METHODS[name].rule(methods) for name in config.names()}
+    unadapted = {"lstm": METHODS["lstm"].rule(methods)}
     memory = MemoryConfig(index=config.index, dtype=config.dtype)
     bench = Harness(source, workload, rules, memory, config.k, methods.cache.window, rounds.device)
-    return _rows(config, bench, {"lstm": METHODS["lstm"].rule(methods)}, rounds)
+    return [
+        *(partial(_evaluation, config, bench, size, unadapted, rounds) for size in sorted(config.memory_sizes)),
+        partial(_currency, config, bench, rounds),
+        partial(_stream, config, bench, rounds),
+        partial(_streams, config, bench, unadapted, rounds),
+        partial(_dynamic, config, bench, unadapted, rounds),
+    ]
 
 
 def method_settings() -> MethodSettings:
@@ -52,27 +52,22 @@ def method_settings() -> MethodSettings:
     return Hyperparameters().changed(paper_values("ptb", "ptb")).methods
 
 
-def _rows(config: EvalConfig, bench: Harness, unadapted: dict[str, Rule], rounds: Rounds) -> Iterator[Row]:
-    """Yield the rows."""
-    for size in sorted(config.memory_sizes):
-        bench.fill(size)
-        timings = rounds.times(
-            {
-                "lstm": bench.turn(unadapted, config.tokens, config.batch),
-                "all": bench.turn(bench.rules, config.tokens, config.batch),
-            }
-        )
-        values = {
-            **timings["all"].times(timings["lstm"]).named("times_lstm"),
-            "peak_bytes": float(peak_resident_bytes()),
-            **bench.shares(config.tokens),
+def _evaluation(config: EvalConfig, bench: Harness, size: int, unadapted: dict[str, Rule], rounds: Rounds) -> Row:
+    """Fill the memory; evaluate all methods on it and the model alone in turn."""
+    bench.fill(size)
+    timings = rounds.times(
+        {
+            "lstm": bench.turn(unadapted, config.tokens, config.batch),
+            "all": bench.turn(bench.rules, config.tokens, config.batch),
         }
-        case = bench.case(entries=size, batch=config.batch)
-        yield rounds.noted(Row("evaluation", case, timings, {}, values), bench)
-    yield _currency(config, bench, rounds)
-    yield _stream(config, bench, rounds)
-    yield _streams(config, bench, unadapted, rounds)
-    yield _dynamic(config, bench, unadapted, rounds)
+    )
+    values = {
+        **timings["all"].times(timings["lstm"]).named("times_lstm"),
+        "peak_bytes": float(peak_resident_bytes()),
+        **bench.shares(config.tokens),
+    }
+    case = bench.case(entries=size, batch=config.batch)
+    return Row("evaluation", case, timings, {}, values, {"bench": bench})
 
 
 def _open(config: EvalConfig, device: torch.device) -> tuple[Source, Workload]:

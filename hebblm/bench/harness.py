@@ -47,7 +47,6 @@ class Harness:
     scores: Scores = field(init=False)
     base: Base = field(init=False)
     context: Context = field(init=False)
-    bases: dict[Layout, Base] = field(init=False, default_factory=dict)
 
     @torch.no_grad()
     def fill(self, size: int) -> None:
@@ -82,10 +81,7 @@ class Harness:
         self.memory.reset()
         if layout is None or layout.streams == 1:
             layout = Layout.of(len(self.workload.stream))
-        if layout not in self.bases:
-            self.bases[layout] = self.workload.open(layout)
-        self.base = self.bases[layout]
-        self.base.reset()
+        self.base = self.workload.open(layout)
         self.context = Context(
             self.base.head,
             self.memory,

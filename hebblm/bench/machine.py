@@ -9,7 +9,6 @@ from pathlib import Path
 
 import torch
 
-from hebblm.errors import UserError
 from hebblm.memory import faiss_index
 
 
@@ -25,14 +24,8 @@ def cpu_name() -> str:
 
 
 def use_threads(threads: int | None) -> int:
-    """Let torch and FAISS use so many threads, None for as many as torch takes; return the number.
-
-    Raises:
-        UserError: fewer than one.
-    """
+    """Let torch and FAISS use so many threads, None for as many as torch takes; return the number."""
     if threads is not None:
-        if threads < 1:
-            raise UserError(f"threads = {threads} must be at least 1")
         torch.set_num_threads(threads)
     count = torch.get_num_threads()
     if faiss_index.is_installed():

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from torch import Tensor
 from hebblm.bench import naive
 from hebblm.bench.adapt_cost import EPS
 from hebblm.bench.configs import AdaptConfig
-from hebblm.bench.record import Rounds, Row
+from hebblm.bench.record import Case, Rounds, Row
 from hebblm.bench.timing import stopwatch
 from hebblm.memory import FlatMemory
 from hebblm.vision.permuted_mnist.adaptation import NetworkProblem, adapt
@@ -70,19 +70,6 @@ class Pictures:
         return Stored.under(memory, self.model).problem(queries, ranked, eps=EPS)
 
 
-@dataclass(frozen=True, slots=True)
-class AdaptedNetwork:
-    """The input of a row of MbPA over a network, and what was timed.
-
-    Args:
-        keys: (M, D) stored pixels.
-        dual: adapts a few queries at a time.
-    """
-
-    keys: Tensor
-    dual: Callable[[], object]
-
-
 def plain(problem: NetworkProblem, steps: int) -> Tensor:
     """Return the logits (n, C) of the queries by the plain form."""
     given = zip(problem.points, problem.labels, problem.weights, strict=True)
@@ -93,13 +80,12 @@ def plain(problem: NetworkProblem, steps: int) -> Tensor:
     return torch.stack(rows)
 
 
-def network_rows(config: AdaptConfig, rounds: Rounds) -> Iterator[Row]:
-    """Yield one row a number of steps."""
+def network_cases(config: AdaptConfig, rounds: Rounds) -> list[Case]:
+    """Return a case a number of steps."""
     pictures = Pictures.synthetic(
         config.network_hidden, config.network_entries, config.batch, config.seed, rounds.device
     )
-    for steps in config.network_steps:
-        yield _row(config, pictures, steps, rounds)
+    return [partial(_row, config, pictures, steps, rounds) for steps in config.network_steps]
 
 
 def _row(config: AdaptConfig, pictures: Pictures, steps: int, rounds: Rounds) -> Row:
@@ -144,14 +130,14 @@ def _row(config: AdaptConfig, pictures: Pictures, steps: int, rounds: Rounds) ->
             "states": "pixels drawn around one picture a class, untrained network",
         },
     }
-    row = Row(
+    return Row(
         "network",
         case,
         timings,
         dict.fromkeys(("dual", "relative", "single", "recall"), "naive"),
         _agreement(pictures.double().problem(few, k), steps),
+        {"keys": pictures.keys, "dual": dual},
     )
-    return rounds.noted(row, AdaptedNetwork(pictures.keys, dual))
 
 
 def _agreement(problem: NetworkProblem, steps: int) -> dict[str, float]:

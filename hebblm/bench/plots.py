@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from hebblm.bench.record import BenchResult, Row, of_one_vocabulary
 from hebblm.errors import UserError
+from hebblm.report.drawing import STYLE, short
 
 Curve = Mapping[float, float]
 """Milliseconds a token by size."""
@@ -37,11 +39,12 @@ def cost_figure(results: Sequence[BenchResult]) -> Figure:
     panels = {size: curves for size, curves in panels.items() if curves}
     if not panels:
         raise UserError("nothing to draw; name files of hebblm-bench adapt, retrieve or eval")
-    figure = Figure(figsize=(1.2 + 4.0 * len(panels), 4.5), layout="constrained")
-    for axis, (size, curves) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
-        _draw(axis, curves)
-        axis.set_xlabel(size, fontsize=9)
-    figure.axes[0].set_ylabel("ms a token", fontsize=9)
+    with rc_context(STYLE):
+        figure = Figure(figsize=(1.2 + 4.0 * len(panels), 4.5), layout="constrained")
+        for axis, (size, curves) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
+            _draw(axis, curves)
+            axis.set_xlabel(size)
+        figure.axes[0].set_ylabel("ms a token")
     return figure
 
 
@@ -95,19 +98,8 @@ def _draw(axis: Axes, curves: Mapping[str, Curve]) -> None:
     axis.set_xscale("log")
     axis.set_yscale("log")
     sizes = sorted({size for curve in curves.values() for size in curve})
-    axis.set_xticks(sizes, [_short(size) for size in sizes])
+    axis.set_xticks(sizes, map(short, sizes))
     for side in (axis.xaxis, axis.yaxis):
         side.set_minor_formatter(NullFormatter())
-    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.tick_params(labelsize=8)
-    axis.grid(color="#e6e6e6", linewidth=0.7)
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.legend(frameon=False, fontsize=7.5, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.16))
-
-
-def _short(size: float) -> str:
-    """Return 10k for 10,000 and 1M for a million."""
-    for unit, name in ((1e6, "M"), (1e3, "k")):
-        if size >= unit:
-            return f"{size / unit:.3g}{name}"
-    return f"{size:g}"
+    axis.yaxis.set_major_formatter(FuncFormatter(short))
+    axis.legend(fontsize=7.5, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.16))

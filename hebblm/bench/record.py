@@ -28,6 +28,7 @@ class Row:
         timings: by name.
         references: by timing, the name of the one it is compared with.
         values: what else was found: errors, recall, bytes.
+        measured: what was measured, by name, for whoever looks at it before the next case; no part of the file.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Row:
     timings: dict[str, Timing] = field(default_factory=dict)
     references: dict[str, str] = field(default_factory=dict)
     values: dict[str, float] = field(default_factory=dict)
+    measured: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         for name, value in self.values.items():
@@ -75,8 +77,8 @@ class Row:
         )
 
 
-Noted = Callable[[Row, Any], Row]
-"""Called with a row and with what it was measured on, while that is there; returns the row that is kept."""
+Case = Callable[[], Row]
+"""Measures one row; what it holds for that is free once it is dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +89,11 @@ class Rounds:
         device: where to compute.
         repeats: rounds that count.
         tick: called after every round.
-        noted: called with each row that floors are known of, and with what it was measured on.
     """
 
     device: torch.device
     repeats: int
     tick: Tick = lambda: None
-    noted: Noted = lambda row, measured: row
 
     def times(self, turns: Mapping[str, Turn]) -> dict[str, Timing]:
         """Return the times of what is run in turn; see :func:`hebblm.bench.timing.interleave`."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor
 from hebblm.bench import naive
 from hebblm.bench.configs import RetrieveConfig
 from hebblm.bench.machine import resident_bytes
-from hebblm.bench.record import Rounds, Row
+from hebblm.bench.record import Case, Rounds, Row
 from hebblm.bench.source import Source, SyntheticSource, filled, open_source, read_together
 from hebblm.bench.timing import Turn, stopwatch
 from hebblm.memory import AnyMemory, MemoryConfig, build_memory, faiss_index
@@ -24,21 +25,18 @@ CLASSES = 1000  # of the synthetic source; labels do not matter to a search
 SLACK = 1e-5  # relative rounding of a distance
 
 
-def case_count(config: RetrieveConfig) -> int:
-    """Return the number of rows that :func:`measure` yields."""
-    return len(config.entries) * (1 + (config.checkpoint is not None))
-
-
-def measure(config: RetrieveConfig, rounds: Rounds) -> Iterator[Row]:
-    """Return one row a source and size of the memory."""
+def cases(config: RetrieveConfig, rounds: Rounds) -> list[Case]:
+    """Return a case a source and size of the memory; the states of one source at a time are held."""
     found: list[Callable[[], States]] = []
     if config.checkpoint is not None:
         model = open_source(config.checkpoint, config.corpus, rounds.device)
         # Now, not with the first row: reading shows a bar of its own, in parts side by side.
         states = _states(model, read_together(model, max(config.entries)), config)
         found.append(lambda: states)
-    found.append(lambda: _made(config, rounds.device))
-    return _rows(config, found, rounds)
+    found.append(cache(partial(_made, config, rounds.device)))
+    return [
+        partial(_retrieval, config, given, entries, rounds) for given in found for entries in sorted(config.entries)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +56,6 @@ class States:
     describe: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Searched:
-    """The memory of a row, and a mini-batch that it was asked.
-
-    Args:
-        memory: of all entries.
-        queries: (N, D).
-    """
-
-    memory: AnyMemory
-    queries: Tensor
-
-
 def _made(config: RetrieveConfig, device: torch.device) -> States:
     """Draw synthetic states."""
     source = SyntheticSource(config.dim, CLASSES, seed=config.seed, device=device)
@@ -83,18 +68,10 @@ def _states(source: Source, stored: tuple[Tensor, Tensor], config: RetrieveConfi
     return States(*stored, source.queries(count)[0], source.describe())
 
 
-def _rows(config: RetrieveConfig, found: list[Callable[[], States]], rounds: Rounds) -> Iterator[Row]:
-    """Yield the rows; the states of one source at a time are held."""
-    while found:
-        states = found.pop(0)()
-        for entries in sorted(config.entries):
-            yield _retrieval(config, states, entries, rounds)
-        del states
-
-
 @torch.no_grad()
-def _retrieval(config: RetrieveConfig, states: States, entries: int, rounds: Rounds) -> Row:
+def _retrieval(config: RetrieveConfig, given: Callable[[], States], entries: int, rounds: Rounds) -> Row:
     """Build the memory, then search it and every entry in turn, and with them what a search consists of."""
+    states = given()
     keys, queries, device = states.keys[:entries], states.queries, states.keys.device
     norms = _norms(keys)
     memory, build_seconds, grown = _build(config, keys, states.labels[:entries])
@@ -118,7 +95,7 @@ def _retrieval(config: RetrieveConfig, states: States, entries: int, rounds: Rou
     values["build_seconds"] = build_seconds
     if grown is not None:
         values["resident_bytes_per_entry"] = grown / entries
-    row = Row(
+    return Row(
         "retrieve",
         {
             "entries": entries,
@@ -131,8 +108,8 @@ def _retrieval(config: RetrieveConfig, states: States, entries: int, rounds: Rou
         timings,
         {"index": "exact"},
         values,
+        {"memory": memory, "queries": batches[0]},
     )
-    return rounds.noted(row, Searched(memory, batches[0]))
 
 
 def index_call(memory: AnyMemory, k: int) -> Callable[[Tensor], object] | None:

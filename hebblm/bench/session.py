@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
@@ -11,7 +11,7 @@ import torch
 
 from hebblm.bench.configs import BenchConfig
 from hebblm.bench.machine import cpu_name, use_threads
-from hebblm.bench.record import BenchResult, Noted, Rounds, Row
+from hebblm.bench.record import BenchResult, Case, Rounds, Row
 from hebblm.files import check_writable
 from hebblm.models.device import pick_device
 from hebblm.progress import bar
@@ -23,23 +23,19 @@ C = TypeVar("C", bound=BenchConfig)
 def run_bench(
     kind: str,
     config: C,
-    cases: int,
-    measure: Callable[[C, Rounds], Iterator[Row]],
+    cases: Callable[[C, Rounds], list[Case]],
     *,
     command: str,
-    finished: Callable[[Row], None],
-    noted: Noted = lambda row, measured: row,
-) -> BenchResult:
+    finished: Callable[[Row], Row],
+) -> None:
     """Measure every case with a progress bar; what is finished is on disk even if the rest is not.
 
     Args:
         kind: ``adapt``, ``retrieve``, ``eval`` or ``train``.
         config: the options.
-        cases: rows that there will be.
-        measure: opens what it needs and returns an iterator over the rows; ticks once a round.
+        cases: opens what is measured, perhaps under a bar of its own, and returns the cases, which tick once a round.
         command: as it can be typed again.
-        finished: called with each row.
-        noted: see :class:`hebblm.bench.record.Rounds`.
+        finished: called with each row while what it measured is there; returns the row that is kept.
 
     Raises:
         UserError: a value out of range, or a file that cannot be written.
@@ -53,13 +49,11 @@ def run_bench(
         record["gpu"] = torch.cuda.get_device_name(device)
     result = BenchResult(kind, record, msgspec.to_builtins(config, enc_hook=str), (), complete=False)
     progress = bar()
-    task = progress.add_task(f"bench {kind}", total=cases * (config.repeats + 1), unit="rounds")
-    rounds = Rounds(device, config.repeats, lambda: progress.advance(task), noted)
-    rows = measure(config, rounds)  # may show a bar of its own
+    waiting = cases(config, Rounds(device, config.repeats, lambda: progress.advance(task)))
+    task = progress.add_task(f"bench {kind}", total=len(waiting) * (config.repeats + 1), unit="rounds")
     with progress:
-        for row in rows:
-            result = replace(result, rows=(*result.rows, row), complete=len(result.rows) + 1 == cases)
+        while waiting:
+            row = replace(finished(waiting.pop(0)()), measured={})
+            result = replace(result, rows=(*result.rows, row), complete=not waiting)
             if config.json is not None:
                 result.save(config.json)
-            finished(row)
-    return result

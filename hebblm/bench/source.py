@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from awd_lstm import read_config
-from hebblm.bench.configs import AdaptConfig
 from hebblm.errors import UserError
 from hebblm.evaluation.training_memory import training_states
 from hebblm.models.awd import AwdBase, AwdModel
@@ -214,19 +213,6 @@ def open_source(checkpoint: Path, corpus: str | None, device: torch.device) -> M
     prepared = prepared_corpus(name, policy)
     model = open_model(folder, prepared.meta.dictionary_hash, device)
     return ModelSource(model.base(), model, prepared)
-
-
-def case_of(config: AdaptConfig, source: Source, **more: Any) -> dict[str, Any]:
-    """Return what a row of the measurement of adaptation records about its case."""
-    classes, dim = source.head.weight.shape
-    return {
-        "vocabulary": classes,
-        "dim": dim,
-        "k": config.k,
-        "batch": config.batch,
-        **more,
-        "source": source.describe(),
-    }
 
 
 def filled(source: Source, count: int) -> tuple[Tensor, Tensor]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from hebblm.bench.record import BenchResult, Row
 from hebblm.bench.timing import Spread
-from hebblm.report.table import Column, Table
+from hebblm.report.table import Cell, Column, Table
+
+_COLUMNS = (Column("Form"), Column("ms a token", wide=True), Column("Times as fast", wide=True), Column("as"))
 
 
 def cost_tables(results: Sequence[BenchResult]) -> list[Table]:
@@ -17,20 +19,22 @@ def cost_tables(results: Sequence[BenchResult]) -> list[Table]:
 
 def cost_table(results: Sequence[BenchResult]) -> Table:
     """Return every timing with its cost a token and how many times that its reference costs."""
-    columns = tuple(map(Column, ("What", "Form", "ms a token", "Times as fast", "as")))
-    rows = tuple(
-        (
-            described(row),
-            name,
-            spread(timing.milliseconds()),
-            *((spread(row.faster(name)), row.references[name]) if name in row.references else (None, None)),
-        )
-        for result in results
-        for row in result.rows
-        for name, timing in row.timings.items()
-    )
+    rows = tuple((described(row), *cells) for result in results for row in result.rows for cells in _costs(row))
     notes = ("Medians with extremes.", *map(origin, results))
-    return Table("cost", "Cost beside the plain forms", columns, rows, notes)
+    return Table("cost", "Cost beside the plain forms", (Column("What"), *_COLUMNS), rows, notes)
+
+
+def row_table(row: Row) -> Table:
+    """Return the timings of one case, as they stand in :func:`cost_table`; what else was found is a note."""
+    values = ", ".join(f"{name} {value:.4g}" for name, value in row.values.items())
+    return Table("row", described(row), _COLUMNS, tuple(_costs(row)), (values,) if values else ())
+
+
+def _costs(row: Row) -> Iterator[tuple[Cell, ...]]:
+    """Yield of each timing its name, its cost, and how many times as fast it is as its reference."""
+    for name, timing in row.timings.items():
+        plain = row.references.get(name)
+        yield name, spread(timing.milliseconds()), None if plain is None else spread(row.faster(name)), plain
 
 
 def described(row: Row) -> str:

@@ -8,12 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hebblm.errors import UserError
-
 if TYPE_CHECKING:
     import torch
 
-MINIMUM_REPEATS = 5
+MINIMUM_REPEATS = 5  # from fewer no median should be taken
 Tick = Callable[[], None]
 Turn = Callable[[], tuple[float, int]]
 """Does something once and returns the seconds it took and the tokens it processed."""
@@ -96,21 +94,17 @@ def stopwatch(
     return turn
 
 
-def interleave(turns: Mapping[str, Turn], repeats: int, tick: Tick) -> dict[str, Timing]:
+def interleave(turns: Mapping[str, Turn], repeats: int, tick: Tick = lambda: None) -> dict[str, Timing]:
     """Run each once to warm up, then in turn: first, second, ..., first, second, ...
 
     Args:
         turns: by name, the reference first.
-        repeats: rounds that count, at least 5.
+        repeats: rounds that count.
         tick: called after every round, the one that warms up too.
 
     Returns:
         The times by name.
-
-    Raises:
-        UserError: fewer than 5 repeats.
     """
-    check_repeats(repeats)
     taken: dict[str, list[tuple[float, int]]] = {name: [] for name in turns}
     for number in range(repeats + 1):
         for name, turn in turns.items():
@@ -122,16 +116,6 @@ def interleave(turns: Mapping[str, Turn], repeats: int, tick: Tick) -> dict[str,
         name: Timing(tuple(seconds for seconds, _ in rounds), tuple(tokens for _, tokens in rounds))
         for name, rounds in taken.items()
     }
-
-
-def check_repeats(repeats: int) -> None:
-    """Refuse a number of rounds from which no median should be taken.
-
-    Raises:
-        UserError: fewer than 5.
-    """
-    if repeats < MINIMUM_REPEATS:
-        raise UserError(f"repeats = {repeats} is too few for a median; use at least {MINIMUM_REPEATS}")
 
 
 def exponent(cost: Mapping[float, float]) -> float:

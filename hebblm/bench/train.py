@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 import time
-from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,29 +16,25 @@ from awd_lstm.streams import Ids, ParallelStreams
 from hebblm.bench.configs import TrainConfig
 from hebblm.bench.machine import peak_resident_bytes, resident_bytes
 from hebblm.bench.plain_lstm import PlainTraining
-from hebblm.bench.record import Rounds, Row
-from hebblm.bench.timing import Turn
-from hebblm.models.presets import Preset, get_preset
+from hebblm.bench.record import Case, Rounds, Row
+from hebblm.bench.timing import Turn, stopwatch
+from hebblm.models.presets import get_preset
 
 TEXTS = {10_000: ("ptb", 929_589), 33_278: ("wt2", 2_088_628)}
 """By vocabulary, the corpus whose recipe is taken, and its tokens; others take Penn Treebank's."""
 
 
-def case_count(config: TrainConfig) -> int:
-    """Return the number of rows that :func:`measure` yields."""
-    return len(config.preset) * len(config.vocabulary)
+def cases(config: TrainConfig, rounds: Rounds) -> list[Case]:
+    """Return a case a preset and vocabulary."""
+    return [
+        partial(_training, config, name, classes, rounds) for name in config.preset for classes in config.vocabulary
+    ]
 
 
-def measure(config: TrainConfig, rounds: Rounds) -> Iterator[Row]:
-    """Yield one row a preset and vocabulary."""
-    for name in config.preset:
-        for classes in config.vocabulary:
-            corpus, _ = TEXTS.get(classes, ("ptb", 0))
-            yield _training(config, name, get_preset(name, corpus, classes, config.seed), rounds)
-
-
-def _training(config: TrainConfig, name: str, preset: Preset, rounds: Rounds) -> Row:
+def _training(config: TrainConfig, name: str, classes: int, rounds: Rounds) -> Row:
     """Take optimiser steps by the plain model and by the preset in turn."""
+    corpus, tokens = TEXTS.get(classes, ("ptb", 0))
+    preset = get_preset(name, corpus, classes, config.seed)
     training, sizes, device = preset.training, preset.model, rounds.device
     # Segments differ in length; twice their mean leaves room for the longest draws.
     longest = 2 * training.bptt * config.segments * (config.repeats + 1)
@@ -47,17 +44,22 @@ def _training(config: TrainConfig, name: str, preset: Preset, rounds: Rounds) ->
         torch.manual_seed(config.seed)
         plain = PlainTraining(sizes, optimizer=training.optimizer, lr=training.lr, clip=training.clip, device=device)
         resident: list[int | None] = []
-        streams = ParallelStreams(ids, training.batch_size)
+        streams, places = ParallelStreams(ids, training.batch_size), itertools.count(0, training.bptt)
+
+        def steps() -> None:
+            for place in itertools.islice(places, config.segments):
+                plain.step(*streams.segment(place, training.bptt, device))
+
+        count = config.segments * training.bptt * training.batch_size
         timings = rounds.times(
             {
-                "plain": _plain_turn(plain, streams, config.segments, training.bptt, device),
+                "plain": stopwatch(steps, count, device),
                 "preset": _preset_turn(trainer, config.segments, resident),
             }
         )
     speed = 1000 / timings["preset"].milliseconds().median
     values = {"tokens_per_second": speed, "peak_bytes": float(peak_resident_bytes())}
-    if sizes.vocabulary_size in TEXTS:
-        _, tokens = TEXTS[sizes.vocabulary_size]
+    if tokens:
         values["recipe_hours"] = training.epochs * tokens / speed / 3600
     # The first rounds allocate what lasts; only what comes after is growth.
     middle = len(resident) // 2
@@ -93,25 +95,8 @@ def zipf_ids(count: int, classes: int, seed: int) -> Ids:
     return np.minimum(drawn, classes - 1).astype(np.int64)
 
 
-def _plain_turn(
-    plain: PlainTraining, streams: ParallelStreams, segments: int, length: int, device: torch.device
-) -> Turn:
-    """Return a turn of the plain model, which goes on from segment to segment."""
-    position = 0
-
-    def turn() -> tuple[float, int]:
-        nonlocal position
-        started = time.perf_counter()
-        for _ in range(segments):
-            plain.step(*streams.segment(position, length, device))
-            position += length
-        return time.perf_counter() - started, segments * length * streams.batch_size
-
-    return turn
-
-
 def _preset_turn(trainer: Trainer, segments: int, resident: list[int | None]) -> Turn:
-    """Return a turn of the preset; the resident memory after each is noted."""
+    """Return a turn of the preset, whose segments differ in length; the resident memory after each turn is noted."""
 
     def turn() -> tuple[float, int]:
         started = time.perf_counter()

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rich.console import Console
+
 from hebblm.bench.configs import AdaptConfig, EvalConfig, RetrieveConfig, TrainConfig
 from hebblm.cli.common import Main, choosing, options, parse, tell
 from hebblm.errors import UserError
 from hebblm.files import write_text
 from hebblm.models.device import check_device
-from hebblm.provenance import command_line
 
-if TYPE_CHECKING:  # it loads torch, and is imported once the command line is known to make sense
+if TYPE_CHECKING:  # they load torch, and are imported once the command line is known to make sense
     from hebblm.bench.record import Row
+    from hebblm.report.table import Table
 
 PROG = "hebblm-bench"
 
 
 class Measurement(NamedTuple):
-    """A subcommand that measures: its options, and the module with ``case_count`` and ``measure``."""
+    """A subcommand that measures: its options, the module with its ``cases``, what it is, and options to try."""
 
     config: Any
     module: str
@@ -34,31 +38,29 @@ class Measurement(NamedTuple):
 MEASUREMENTS = {
     "adapt": Measurement(
         AdaptConfig,
-        "adapt",
+        "hebblm.bench.adapt",
         "Cost of MbPA, Hebb and the continuous cache, of MbPA over a whole network, and error of the fast form.",
-        f"{PROG} adapt --checkpoint small-ptb-raw --threads 2 --json adapt.json",
+        "--checkpoint small-ptb-raw --threads 2 --json adapt.json",
     ),
     "retrieve": Measurement(
         RetrieveConfig,
-        "retrieve",
+        "hebblm.bench.retrieve",
         "Cost and recall of the memory's index against exact search.",
-        f"{PROG} retrieve --entries 10000 100000 1000000 3000000 --json retrieve.json",
+        "--entries 10000 100000 1000000 --json retrieve.json",
     ),
     "eval": Measurement(
         EvalConfig,
-        "evaluate",
+        "hebblm.bench.evaluate",
         "Cost of a whole evaluation with all methods against the unadapted model.",
-        f"{PROG} eval --memory-sizes 10000 100000 1000000 --json eval.json",
+        "--memory-sizes 10000 100000 1000000 --json eval.json",
     ),
     "train": Measurement(
         TrainConfig,
-        "train",
+        "hebblm.bench.train",
         "Speed and memory of training against torch.nn.LSTM with a full softmax.",
-        f"{PROG} train --preset tiny small --json train.json",
+        "--preset tiny small --json train.json",
     ),
 }
-
-
 SMOKE = {
     "adapt": "--dim 32 --vocabulary 500 --windows 50 --neighbors 8 --k 16 --batch 20 --entries 200 --error-tokens 20 "
     "--heads gpt2 --network-hidden 20 --network-entries 50 --network-neighbors 8 --network-steps 1",
@@ -100,29 +102,45 @@ class PlotConfig:
             raise UserError(f"output_path = {self.output_path} must end in .png or .svg")
 
 
-def _measure(name: str, argv: list[str]) -> int:
-    """Run a measurement and print its rows as they come."""
-    chosen, command = MEASUREMENTS[name], command_line(PROG, [name, *argv])
-    config = parse(
-        chosen.config,
-        [*SMOKE[name].split(), *argv] if _smoke(argv) else argv,
-        prog=f"{PROG} {name}",
-        description=chosen.description,
-        example=chosen.example,
-    )
-    check_device(config.device)
-    from hebblm.bench.session import run_bench
+def shown(row: Row) -> Row:
+    """Print a row and return it."""
+    from hebblm.bench.tables import row_table
+    from hebblm.report.console import print_table
 
-    module = import_module(f"hebblm.bench.{chosen.module}")
+    print_table(row_table(row), Console())
+    return row
 
-    def show(row: Row) -> None:
-        for line in lines(row):
-            tell(line)
 
-    run_bench(name, config, module.case_count(config), module.measure, command=command, finished=show)
-    if config.json is not None:
-        tell(f"measurements in {config.json}")
-    return 0
+def measuring(kind: str, prog: str = PROG, finished: Callable[[Row], Row] = shown) -> Main:
+    """Return the subcommand that takes a measurement.
+
+    Args:
+        kind: of :data:`MEASUREMENTS`.
+        prog: name of the command that it belongs to.
+        finished: as :func:`hebblm.bench.session.run_bench` takes it.
+    """
+    chosen = MEASUREMENTS[kind]
+
+    def measure(argv: list[str] | None = None) -> int:
+        words = argv or []
+        config = parse(
+            chosen.config,
+            [*SMOKE[kind].split(), *words] if _smoke(words) else words,
+            prog=f"{prog} {kind}",
+            description=chosen.description,
+            example=f"{prog} {kind} {chosen.example}",
+        )
+        check_device(config.device)
+        from hebblm.bench.session import run_bench
+
+        cases = import_module(chosen.module).cases
+        run_bench(kind, config, cases, command=f"{prog} {shlex.join([kind, *words])}", finished=finished)
+        if config.json is not None:
+            tell(f"measurements in {config.json}")
+        return 0
+
+    measure.__doc__ = chosen.description
+    return measure
 
 
 def _smoke(argv: list[str]) -> bool:
@@ -132,34 +150,24 @@ def _smoke(argv: list[str]) -> bool:
     return values[-1:] == ["smoke"]
 
 
-def lines(row: Row) -> list[str]:
-    """Return a row as a reader wants it: what it is about, ratios, costs, what else was found."""
-    from hebblm.bench.tables import described
-
-    found = [described(row)]
-    for name, timing in row.timings.items():
-        cost = timing.milliseconds()
-        found.append(f"  {name:<20}{cost.median:>10.4g} ms a token ({cost.low:.4g} to {cost.high:.4g})")
-        if name in row.references:
-            ratio, plain = row.faster(name), row.references[name]
-            found.append(f"{'':22}{ratio.median:>10.4g} x {plain} ({ratio.low:.4g} to {ratio.high:.4g})")
-    found += [f"  {name:<20}{value:>10.4g}" for name, value in row.values.items()]
-    return found
-
-
 @options(f"{PROG} table", TableConfig, f"{PROG} table adapt.json retrieve.json eval.json")
 def _table(config: TableConfig, argv: list[str]) -> None:
     """Every cost beside that of its plain form, as Markdown."""
     from hebblm.bench.record import BenchResult
     from hebblm.bench.tables import cost_tables
+
+    write_tables(cost_tables([BenchResult.load(path) for path in config.files]), config.output_path)
+
+
+def write_tables(tables: Sequence[Table], path: Path | None) -> None:
+    """Write tables as Markdown; without a path they are printed."""
     from hebblm.report.render import to_markdown
 
-    tables = cost_tables([BenchResult.load(path) for path in config.files])
-    text = "\n".join(to_markdown(table) for table in tables)
-    if config.output_path is None:
+    text = "\n".join(map(to_markdown, tables))
+    if path is None:
         print(text)
     else:
-        write_text(config.output_path, text)
+        write_text(path, text)
 
 
 @options(f"{PROG} plot", PlotConfig, f"{PROG} plot adapt.json retrieve.json eval.json --output-path cost.png")
@@ -172,17 +180,7 @@ def _plot(config: PlotConfig, argv: list[str]) -> None:
     save(cost_figure([BenchResult.load(path) for path in config.files]), config.output_path)
 
 
-def _measuring(name: str) -> Main:
-    """Return the subcommand of a measurement, with its description."""
-
-    def measuring(argv: list[str] | None = None) -> int:
-        return _measure(name, argv or [])
-
-    measuring.__doc__ = MEASUREMENTS[name].description
-    return measuring
-
-
-main = choosing(PROG, {**{name: _measuring(name) for name in MEASUREMENTS}, "table": _table, "plot": _plot})
+main = choosing(PROG, {**{kind: measuring(kind) for kind in MEASUREMENTS}, "table": _table, "plot": _plot})
 
 
 if __name__ == "__main__":

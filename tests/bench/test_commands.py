@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -273,7 +274,10 @@ def test_lines_fit_eighty_columns(
     run(tmp_path, ADAPT)
     told = capsys.readouterr().out.splitlines()
     assert max(map(len, told[:-1])) <= 80, "the last line names a file"
-    assert any(" x naive_mbpa (" in line for line in told)
+    shown = " ".join(" ".join(told).split())
+    assert "adapt: vocabulary 600, dim 16, k 12, batch 10, steps 1" in shown
+    assert re.search(r"fast_hebb [\d.e-]+ \(.* to .*\) [\d.]+ \(.*\) naive_mbpa", shown)
+    assert "error_mean" in shown
 
 
 def test_a_small_run_takes_one_option_and_single_ones_win(tmp_path: Path) -> None:

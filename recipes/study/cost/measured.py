@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from torch import Tensor
+
 from hebblm.adapt.solvers.fast import RANK
-from hebblm.bench.adapt_cost import Adapted
 from hebblm.bench.evaluate import method_settings
 from hebblm.bench.harness import Harness
-from hebblm.bench.network import AdaptedNetwork
+from hebblm.bench.problem import Batch
 from hebblm.bench.record import Row
-from hebblm.bench.retrieve import Searched
-from hebblm.bench.timing import Timing
+from hebblm.bench.timing import Timing, Turn
+from hebblm.memory import AnyMemory
 from recipes.study.cost.breakdown import ELEMENTS, breakdown
 from recipes.study.cost.evaluation_floor import evaluation_floor
 from recipes.study.cost.floor import Floor, Phase
@@ -22,32 +23,22 @@ from recipes.study.cost.search_floor import search_phase
 from recipes.study.cost.work import ACTIVE, base_work, descent_work, hebbian_work, network_work
 
 
-def with_floors(row: Row, measured: Adapted | AdaptedNetwork | Searched | Harness) -> Row:
-    """Return a row with the floors under its timings, as the machine is now.
-
-    Args:
-        row: just measured.
-        measured: on this.
-    """
-    match measured:
-        case Adapted():
-            floors = _adaptation(row, measured)
-        case AdaptedNetwork():
-            floors = {"dual": _network(row, measured)}
-        case Searched():
-            phase = search_phase(measured.memory, measured.queries, row.case["k"])
-            floors = {} if phase is None else {"index": Floor({"retrieval": phase}, _search_parts(row))}
-        case Harness():
-            steps, parts = method_settings().mbpa.steps, _evaluation_parts(measured, row.timings["all"])
-            floor = evaluation_floor(measured, parts, batch=row.case["batch"], steps=steps)
-            floors = {} if floor is None else {"all": floor}
-    return FlooredRow.of(row, floors)
+def with_floors(row: Row) -> FlooredRow:
+    """Return a row that was just measured with the floors under its timings, as the machine is now."""
+    known: dict[str, Callable[..., Mapping[str, Floor | None]]] = {
+        "adapt": _adaptation,
+        "network": _network,
+        "retrieve": _retrieval,
+        "evaluation": _evaluation,
+    }
+    found = known[row.name](row, **row.measured) if row.name in known else {}
+    return FlooredRow.of(row, {name: floor for name, floor in found.items() if floor is not None})
 
 
-def _adaptation(row: Row, measured: Adapted) -> dict[str, Floor]:
+def _adaptation(row: Row, batch: Batch, turns: Mapping[str, Turn]) -> dict[str, Floor]:
     """Return the floors under the fast form of MbPA and under what Hebb adds to it."""
-    head, device = measured.batch.head, measured.batch.hidden.device
-    (classes, dim), (count, k) = head.weight.shape, measured.batch.neighbors.values.shape
+    head, device = batch.head, batch.hidden.device
+    (classes, dim), (count, k) = head.weight.shape, batch.neighbors.values.shape
     active = min(ACTIVE, classes)
     descent = descent_work(dim=dim, classes=classes, k=k, steps=row.case["steps"], active=active, rank=RANK)
     shapes = [(count, dim, classes), (k, dim, active)]
@@ -58,7 +49,7 @@ def _adaptation(row: Row, measured: Adapted) -> dict[str, Floor]:
     floors = {
         name: Floor(
             {"adaptation": Phase(work, measure_rates(table, shapes, streamed=count * work.streamed))},
-            breakdown(measured.turns[name], row.milliseconds(name), device),
+            breakdown(turns[name], row.milliseconds(name), device),
         )
         for name, (work, table) in works.items()
     }
@@ -68,14 +59,20 @@ def _adaptation(row: Row, measured: Adapted) -> dict[str, Floor]:
     return floors
 
 
-def _network(row: Row, measured: AdaptedNetwork) -> Floor:
+def _network(row: Row, keys: Tensor, dual: Callable[[], object]) -> dict[str, Floor]:
     """Return the floor under MbPA over a network."""
     sizes = {name: row.case[name] for name in ("pixels", "hidden", "classes", "k", "steps")}
     work, k = network_work(**sizes), sizes["k"]
     shapes = [(k + 1, sizes["pixels"], k), (k + 1, k, sizes["hidden"])]
-    rates = measure_rates(measured.keys, shapes, streamed=row.case["together"] * work.streamed)
-    parts = breakdown(measured.dual, row.milliseconds("dual"), measured.keys.device)
-    return Floor({"adaptation": Phase(work, rates)}, parts)
+    rates = measure_rates(keys, shapes, streamed=row.case["together"] * work.streamed)
+    parts = breakdown(dual, row.milliseconds("dual"), keys.device)
+    return {"dual": Floor({"adaptation": Phase(work, rates)}, parts)}
+
+
+def _retrieval(row: Row, memory: AnyMemory, queries: Tensor) -> dict[str, Floor | None]:
+    """Return the floor under a search of the memory, None for an index whose work is not known."""
+    phase = search_phase(memory, queries, row.case["k"])
+    return {"index": None if phase is None else Floor({"retrieval": phase}, _search_parts(row))}
 
 
 def _search_parts(row: Row) -> Mapping[str, float]:
@@ -86,6 +83,13 @@ def _search_parts(row: Row) -> Mapping[str, float]:
         return {"comparing with every entry": cost["ranking"], **found}
     exact = {"exact distances of the candidates": cost["ranking"] - cost["proposals"]}
     return {"comparing codes": cost["proposals"], **exact, **found}
+
+
+def _evaluation(row: Row, bench: Harness) -> dict[str, Floor | None]:
+    """Return the floor under an evaluation of all methods."""
+    parts = _evaluation_parts(bench, row.timings["all"])
+    steps = method_settings().mbpa.steps
+    return {"all": evaluation_floor(bench, parts, batch=row.case["batch"], steps=steps)}
 
 
 def _evaluation_parts(bench: Harness, timing: Timing) -> Mapping[str, float]:

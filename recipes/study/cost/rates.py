@@ -96,7 +96,7 @@ def measure_rates(table: Tensor, products: Sequence[tuple[int, int, int]], *, st
     for number, (n, d, m) in enumerate((*products, SQUARE)):
         left, right = torch.ones(n, d, device=device), torch.ones(d, m, device=device)
         turns[f"operations of {number}"] = turn(partial(torch.matmul, left, right), 2 * n * d * m)
-    timings = interleave(turns, MINIMUM_REPEATS, lambda: None)
+    timings = interleave(turns, MINIMUM_REPEATS)
 
     def best(kind: str) -> float:
         return max(1000 / timing.milliseconds().median for name, timing in timings.items() if name.startswith(kind))

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from hebblm.bench import adapt
-from hebblm.bench.adapt import head_rows
+from hebblm.bench.adapt import head_cases
 from hebblm.bench.configs import AdaptConfig
 from hebblm.bench.record import Rounds
 from hebblm.errors import UserError
@@ -16,7 +16,8 @@ def test_a_row_a_layer_holds_its_sizes_and_what_adaptation_costs_beside_its_prod
     monkeypatch.setattr(adapt, "HEADS", {"gpt2": (300, 24), "gemma-2-9b": (500, 16)})
     config = AdaptConfig(heads=["gpt2", "gemma-2-9b"], k=8, batch=20, entries=100)
     ticks: list[None] = []
-    rows = list(head_rows(config, Rounds(torch.device("cpu"), config.repeats, lambda: ticks.append(None))))
+    rounds = Rounds(torch.device("cpu"), config.repeats, lambda: ticks.append(None))
+    rows = [case() for case in head_cases(config, rounds)]
     assert [(row.case["head"], row.case["vocabulary"], row.case["dim"]) for row in rows] == [
         ("gpt2", 300, 24),
         ("gemma-2-9b", 500, 16),

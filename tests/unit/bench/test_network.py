@@ -6,7 +6,7 @@ import torch
 from hebblm.bench import network
 from hebblm.bench.adapt_cost import EPS
 from hebblm.bench.configs import AdaptConfig
-from hebblm.bench.network import Pictures, network_rows
+from hebblm.bench.network import Pictures, network_cases
 from hebblm.bench.record import Rounds
 from hebblm.vision.permuted_mnist.adaptation import NetworkProblem, adapt
 from hebblm.vision.permuted_mnist.recall import Stored, recall
@@ -34,7 +34,7 @@ def test_pictures_follow_the_seed() -> None:
 
 def test_both_forms_agree_and_change_something() -> None:
     ticks: list[int] = []
-    rows = list(network_rows(SMALL, Rounds(CPU, SMALL.repeats, lambda: ticks.append(1))))
+    rows = [case() for case in network_cases(SMALL, Rounds(CPU, SMALL.repeats, lambda: ticks.append(1)))]
     assert [row.case["steps"] for row in rows] == [1, 3]
     assert len(ticks) == 2 * (SMALL.repeats + 1)
     for row in rows:
@@ -51,7 +51,7 @@ def test_a_difference_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
         return original(problem, lr=2 * lr, rate=rate, steps=steps)
 
     monkeypatch.setattr(network, "adapt", off)
-    (row, _) = network_rows(SMALL, Rounds(CPU, SMALL.repeats))
+    row = network_cases(SMALL, Rounds(CPU, SMALL.repeats))[0]()
     assert row.values["difference_max"] > 1e-5
 
 
