@@ -29,6 +29,7 @@ STYLE: Any = {
     "xtick.color": "#333333",
     "ytick.color": "#333333",
     "xtick.major.size": 0,
+    "xtick.minor.size": 0,
     "ytick.major.size": 0,
     "ytick.minor.size": 0,
     "legend.frameon": False,
@@ -43,8 +44,8 @@ def short(value: float, _position: int | None = None) -> str:
     if value >= 1e9:
         return f"{value:.0e}"
     if value >= 1e6:
-        return f"{value / 1e6:g}M"
-    return f"{value / 1e3:g}k" if value >= 1e3 else f"{value:g}"
+        return f"{value / 1e6:.3g}M"
+    return f"{value / 1e3:.3g}k" if value >= 1e3 else f"{value:g}"
 
 
 class End(NamedTuple):
