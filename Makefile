@@ -2,7 +2,7 @@
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet
+INSTALL = @echo 'installing hebblm and what it needs into $(VENV): once, a few minutes'; $(BIN)/python -m pip install --quiet --editable
 MODEL ?= tiny-pydoc-raw
 
 .PHONY: demo demo-train test slow faults check docs clean
@@ -45,14 +45,13 @@ $(VENV)/.created:
 
 # Editable, so that the models under data/ are found and a changed source needs no second installation.
 $(VENV)/.cpu: pyproject.toml | $(VENV)/.created
-	@echo 'installing hebblm and what it needs into $(VENV): once, a few minutes'
-	$(PIP) --editable '.[cpu]'
+	$(INSTALL) '.[cpu]'
 	touch $@
 
 $(VENV)/.test: pyproject.toml | $(VENV)/.created
-	$(PIP) --editable '.[cpu,test]'
+	$(INSTALL) '.[cpu,test]'
 	touch $(VENV)/.cpu $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/.created
-	$(PIP) --editable '.[cpu,dev]'
+	$(INSTALL) '.[cpu,dev]'
 	touch $(VENV)/.cpu $(VENV)/.test $@

@@ -199,7 +199,7 @@ def heads() -> str:
         Column("V", "count"),
         Column("D", "count"),
         Column("its product, ms a token", "nll", decimals=2),
-        *(Column(f"{form}, times that", "rate") for form in ("MbPA", "Hebb", "Mixture")),
+        *(Column(f"{form}, times that", "amount") for form in ("MbPA", "Hebb", "Mixture")),
         Column("its weights, GB", "nll", decimals=2),
         Column("keys of a token's neighbours, MB", "nll", decimals=2),
     )

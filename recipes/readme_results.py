@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -38,6 +39,7 @@ PICTURE = DOCS / "new-words.png"
 PICTURED = ("lstm", "cache", "mbpa", "hebb", "mixture+hebb")
 RESULTS = ROOT / "recipes" / "results"
 DEFAULTS = ROOT / "recipes" / "defaults"
+DEMO = ROOT / "recipes" / "demo"
 WITHIN, LARGER, ACROSS = (RESULTS / name / "result.json" for name in ("intra-ptb", "intra-wt2", "wt2-to-ptb"))
 ORDER = ("wt2-to-ptb", "wt2-to-ptb-raw", "intra-ptb", "intra-wt2")
 FIRST = "wt2-to-ptb"  # shown with its picture and its ranges; those of the others are in the book
@@ -53,6 +55,11 @@ NEEDS = (
 )
 
 
+def demo() -> str:
+    """Return the first words of ``make demo``, as they stand in 80 columns."""
+    return "\n".join(["```text", *textwrap.wrap(Result.load(DEMO).verdict(), 80), "```"])
+
+
 def defaults() -> str:
     """Return README's table: the default methods at the default values and ``best``, and what each costs.
 
@@ -65,7 +72,7 @@ def defaults() -> str:
         Column("WikiText-2, perplexity", "perplexity", "min"),
         Column("WikiText-2 to Penn Treebank, perplexity", "perplexity", "min"),
         Column("nats on new words there", "nll", "min", decimals=2),
-        Column("time a token there, base = 1", "rate"),
+        Column("time a token there, base = 1", "amount"),
     )
     rows: tuple[tuple[Cell, ...], ...] = tuple(
         (
@@ -163,7 +170,7 @@ def vision() -> str:
 
 
 PAGES: dict[Path, dict[str, Callable[[], str]]] = {
-    README: {"needs": needs, "defaults": defaults},
+    README: {"demo": demo, "needs": needs, "defaults": defaults},
     DOCS / "results.md": {"defaults": at_defaults, "carried": carried, "every-method": every_method},
     DOCS / "methods.md": {
         "choice": best_tables.choice,

@@ -68,10 +68,10 @@ def training_table(results: Sequence[BenchResult]) -> Table | None:
     columns = (
         Column("Preset"),
         Column("V", "count"),
-        Column("Tokens a second", "rate"),
-        Column("Times the plain model", "rate"),
-        Column("Whole recipe, hours", "rate"),
-        Column("Growth, bytes a segment", "rate"),
+        Column("Tokens a second", "amount"),
+        Column("Times the plain model", "amount"),
+        Column("Whole recipe, hours", "amount"),
+        Column("Growth, bytes a segment", "amount"),
     )
     notes = (
         "Whole recipe: all epochs over the corpus of that vocabulary, at the speed of the first steps; an estimate.",

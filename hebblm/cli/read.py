@@ -45,7 +45,7 @@ class ReadConfig:
         words: how many words are suggested.
         new_tokens: how many words are generated.
         temperature: of generation; 0 takes the most probable word each time.
-        memory: folder of --save of an earlier reading, to go on from there, or of hebblm-memory.
+        memory: what --save wrote before, to go on from there, or of hebblm-memory.
         read_only: score the texts without learning from them.
         save: folder for memory, new words and place.
         update_every: tokens between two updates; by default 10, and dynamic.segment by methods of dynamic evaluation.
@@ -118,7 +118,7 @@ def main(config: ReadConfig, argv: list[str]) -> None:
 
     def ask(when: str) -> None:
         if config.suggest is not None:
-            columns = (Column("Next word"), Column("Adapted, %", "rate"), Column("Unadapted, %", "rate"))
+            columns = (Column("Next word"), Column("Adapted, %", "amount"), Column("Unadapted, %", "amount"))
             found = reader.suggest(config.suggest, config.words)
             rows = tuple((word, 100 * adapted, 100 * base) for word, adapted, base in found)
             print_table(Table("suggested", f"{when}: {config.suggest} ...", columns, rows), Console())

@@ -38,7 +38,7 @@ class TrainConfig:
         epochs: passes over the corpus instead of the preset's.
         precision: float32 or bfloat16 for the products of training, instead of the preset's; some processors multiply
             bfloat16 at twice float32's speed and others at half of it.
-        output_path: folder of the model; by default the cache, where hebblm-eval finds it.
+        output_path: folder of the model; by default in $HEBBLM_CACHE, where hebblm-eval finds it.
         device: auto, cpu or cuda.
         seed: of weights, segment lengths and dropout.
         processes: how many of this machine divide the streams of a batch, each with its share of the cores or a GPU of

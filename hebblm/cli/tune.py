@@ -56,7 +56,7 @@ class TuneConfig(ScenarioConfig):
 @command(PROG, TuneConfig, "hebblm-tune --cross-domain wt2-to-ptb --output-path results/tuned")
 @interrupted(GOES_ON)
 def main(config: TuneConfig, argv: list[str]) -> int:
-    """Find every method's hyper-parameters on validation text, in one reading of it."""
+    """Find every method's hyper-parameters on validation text, in one pass over it."""
     check_processes(config.processes)
     settings = parse_settings(config.set)
     methods = TUNABLE if config.methods is None else named(config.methods)

@@ -10,7 +10,7 @@ INFINITY = "inf"
 MISSING = "-"
 LARGEST = sys.float_info.max
 
-Kind = Literal["text", "nll", "perplexity", "count", "rate", "signed"]
+Kind = Literal["text", "nll", "perplexity", "count", "amount", "signed"]
 
 
 def perplexity(nll: float) -> float:
@@ -47,7 +47,7 @@ def display(value: str | float | None, kind: Kind, decimals: int = 4) -> str:
             return f"{value:+.{decimals}f}"
         case "perplexity":
             return _display_perplexity(value)
-        case "rate":
+        case "amount":
             return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
         case "count":
             return f"{value:,.0f}"

@@ -64,7 +64,7 @@ class Seconds:
         return Table(
             "seconds",
             "Where the time goes",
-            (Column("What"), Column("Seconds", "rate"), Column("Percent", "rate")),
+            (Column("What"), Column("Seconds", "amount"), Column("Percent", "amount")),
             tuple((what, seconds, 100 * seconds / self.total) for what, seconds in rows),
             ("A method's time alone is base, retrieval if it asks for it, its own, and shared work it rests on.",),
         )

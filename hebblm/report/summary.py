@@ -73,7 +73,7 @@ def summary_table(result: Result) -> Table:
         ),
         (Column("OOV nats", "nll", "min", decimals=3), lambda _, item: item.oov_nll),
         (Column("Word perplexity", "perplexity", "min"), lambda _, item: word_perplexity(item)),
-        (Column("Tokens/s", "rate"), lambda _, item: item.tokens_per_second),
+        (Column("Tokens/s", "amount"), lambda _, item: item.tokens_per_second),
     ]
     notes = []
     if any(gains.values()):
@@ -167,7 +167,7 @@ def _measured(result: Result, method: str, gain: Gain) -> str:
         f"{_perplexity(result, BASE)} ({change})"
     )
     rate, alone = (result.methods[name].tokens_per_second for name in (method, BASE))
-    return f"{text}, at {display(rate, 'rate')} tokens a second instead of {display(alone, 'rate')}"
+    return f"{text}, at {display(rate, 'amount')} tokens a second instead of {display(alone, 'amount')}"
 
 
 def _value(gain: Gain) -> float:

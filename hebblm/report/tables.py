@@ -55,7 +55,7 @@ def comparison_table(result: Result) -> Table:
     columns: list[Said] = [
         (Column("Perplexity", "perplexity", "min"), lambda _, item: item.perplexity),
         (Column("Nats", "nll", "min"), lambda _, item: item.nll),
-        (Column("Tokens/s", "rate", "max"), lambda _, item: item.tokens_per_second),
+        (Column("Tokens/s", "amount", "max"), lambda _, item: item.tokens_per_second),
     ]
     if result.scenario.oov_tokens:
         columns[2:2] = [

@@ -146,7 +146,7 @@ def _sensitivity(document: Mapping[str, Any]) -> Table:
         point = document["grid"].get(name)
         labels = (method_name(name), None, None) if point is None else ("Hebb", point["beta"], point["eta"])
         rows.append((labels, [(summary[key], None) for key in KEYS]))
-    columns = [Column("Method"), Column("beta", "rate"), Column("eta", "rate")]
+    columns = [Column("Method"), Column("beta", "amount"), Column("eta", "amount")]
     return _table(document, "sensitivity", "Sensitivity of Hebb", columns, _TITLES.values(), rows, printed=False)
 
 

@@ -88,11 +88,11 @@ def floor_table(results: Sequence[BenchResult]) -> Table | None:
         return None
     columns = (
         Column("What"),
-        Column("MB a token", "rate"),
-        Column("M operations", "rate"),
-        Column("Floor, ms", "rate"),
-        Column("Measured, ms", "rate"),
-        Column("Times the floor", "rate"),
+        Column("MB a token", "amount"),
+        Column("M operations", "amount"),
+        Column("Floor, ms", "amount"),
+        Column("Measured, ms", "amount"),
+        Column("Times the floor", "amount"),
         Column("Goal, ms"),
         Column("Where the time goes, ms"),
     )

@@ -50,7 +50,7 @@ def base_work(*, dim: int, classes: int, batch: int) -> Work:
     Args:
         dim: D.
         classes: V.
-        batch: queries that share one reading of the head.
+        batch: queries for which the head is read once.
     """
     head = classes * (dim + 1) * FLOAT / batch
     return Work(streamed=head + classes * FLOAT, operations=2 * classes * (dim + 1), exponentials=float(classes))
@@ -111,7 +111,7 @@ def exact_work(*, entries: int, dim: int, k: int, batch: int, stored: int = FLOA
         entries: M.
         dim: D.
         k: K.
-        batch: queries that share one reading of the keys.
+        batch: queries for which the keys are read once.
         stored: bytes of a number of a key.
     """
     copied = k * (dim * FLOAT + LABEL + 2 * FLOAT)
