@@ -21,8 +21,6 @@ from hebblm.bench.stand_in import Workload, model_workload, synthetic_workload
 from hebblm.bench.timing import Timing, stopwatch
 from hebblm.evaluation.defaults import paper_values
 from hebblm.evaluation.hyperparameters import Hyperparameters
-from hebblm.evaluation.loop import Scores
-from hebblm.evaluation.streams import Layout
 from hebblm.memory import MemoryConfig
 from hebblm.models.awd import AwdBase
 from hebblm.models.dynamic import DynamicBase, DynamicConfig
@@ -64,7 +62,7 @@ def _evaluation(config: EvalConfig, bench: Harness, size: int, unadapted: dict[s
     values = {
         **timings["all"].times(timings["lstm"]).named("times_lstm"),
         "peak_bytes": float(peak_resident_bytes()),
-        **bench.shares(config.tokens),
+        **bench.shares(),
     }
     case = bench.case(entries=size, batch=config.batch)
     return Row("evaluation", case, timings, {}, values, {"bench": bench})
@@ -89,8 +87,8 @@ def _currency(config: EvalConfig, bench: Harness, rounds: Rounds) -> Row:
         }
     )
     together = bench.scores.nll
-    bench.rewind()
-    singly = bench.evaluate(bench.rules, bench.beginning(config.currency_tokens), 1, read_ahead=False).nll
+    bench.rewind(config.currency_tokens)
+    singly = bench.evaluate(bench.rules, 1, read_ahead=False).nll
     differences = [np.abs(together[name] - singly[name]) for name in bench.rules]
     values = {
         **timings["every_token"].times(timings["mini_batch"]).named("times"),
@@ -102,14 +100,12 @@ def _currency(config: EvalConfig, bench: Harness, rounds: Rounds) -> Row:
 
 def _stream(config: EvalConfig, bench: Harness, rounds: Rounds) -> Row:
     """Follow the cost a token over a long stream: one timing a part of it, one entry a step of the evaluation."""
-    stream = bench.beginning(config.stream_tokens)
     for _ in range(config.repeats + 1):
         rounds.tick()
+    bench.rewind(config.stream_tokens)
     stamps = [(time.perf_counter(), 0)]
-    bench.rewind()
     bench.evaluate(
         bench.rules,
-        stream,
         config.batch,
         progress=lambda tokens: stamps.append((time.perf_counter(), stamps[-1][1] + tokens)),
     )
@@ -121,7 +117,7 @@ def _stream(config: EvalConfig, bench: Harness, rounds: Rounds) -> Row:
         seconds, tokens = zip(*some, strict=True)
         timings[f"part {number + 1}"] = Timing(seconds, tokens)
     first, last = timings["part 1"].milliseconds().median, timings[f"part {parts}"].milliseconds().median
-    case = bench.case(batch=config.batch, tokens=len(stream))
+    case = bench.case(batch=config.batch, tokens=len(bench.stream))
     return Row("stream", case, timings, {}, {"last_over_first": last / first})
 
 
@@ -139,32 +135,31 @@ def _streams(config: EvalConfig, bench: Harness, unadapted: dict[str, Rule], rou
         }
     )
     single = {f"{name} {streams}": f"{name} 1" for streams in config.streams for name in rules}
-    stream, values = bench.beginning(config.stream_tokens), dict[str, float]()
+    values: dict[str, float] = {}
     for streams in (1, *config.streams):
-        layout = Layout.of(len(stream), streams)
-        bench.rewind(layout)
-        bench.evaluate(bench.rules, stream, config.batch, layout=layout)
-        values |= {f"{name} {streams}": spent for name, spent in bench.shares(len(stream)).items()}
+        bench.rewind(config.stream_tokens, streams)
+        bench.evaluate(bench.rules, config.batch)
+        values |= {f"{name} {streams}": spent for name, spent in bench.shares().items()}
     return Row("streams", bench.case(batch=config.batch, tokens=config.stream_tokens), timings, single, values)
 
 
 def _dynamic(config: EvalConfig, bench: Harness, unadapted: dict[str, Rule], rounds: Rounds) -> Row:
     """Time dynamic evaluation, which moves a base of its own, beside the unadapted model."""
-    stream, settings = bench.beginning(config.currency_tokens), DynamicConfig(rule="sgd")
+    tokens, settings = config.currency_tokens, DynamicConfig(rule="sgd")
 
     def moving() -> None:
-        bench.rewind()
+        bench.rewind(tokens)
         bench.base = DynamicBase(AwdBase(bench.workload.model), settings, None)
         bench.context.fixed = False
         bench.context.set_head(bench.base.head)
 
-    def read() -> Scores:
-        return bench.evaluate(unadapted, stream, settings.segment, read_ahead=False)
+    def read() -> object:
+        return bench.evaluate(unadapted, settings.segment, read_ahead=False)
 
     timings = rounds.times(
         {
-            "lstm": bench.turn(unadapted, len(stream), config.batch),
-            "dynamic": stopwatch(read, len(stream), bench.device, before=moving),
+            "lstm": bench.turn(unadapted, tokens, config.batch),
+            "dynamic": stopwatch(read, tokens, bench.device, before=moving),
         }
     )
     times = timings["dynamic"].times(timings["lstm"])

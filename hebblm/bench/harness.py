@@ -44,6 +44,8 @@ class Harness:
     device: torch.device
     memory: AnyMemory = field(init=False)
     described: dict[str, object] = field(init=False)
+    stream: EvaluationStream = field(init=False)
+    layout: Layout = field(init=False)
     scores: Scores = field(init=False)
     base: Base = field(init=False)
     context: Context = field(init=False)
@@ -60,74 +62,66 @@ class Harness:
 
     def turn(self, rules: dict[str, Rule], tokens: int, update_every: int, streams: int = 1) -> Turn:
         """Return a turn that evaluates ``rules`` over the first tokens, from the state before the stream or streams."""
-        stream, layout = self.beginning(tokens), Layout.of(tokens, streams)
         return stopwatch(
-            lambda: self.evaluate(rules, stream, update_every, layout=layout),
+            lambda: self.evaluate(rules, update_every),
             tokens,
             self.device,
-            before=lambda: self.rewind(layout),
+            before=lambda: self.rewind(tokens, streams),
         )
 
-    def beginning(self, tokens: int) -> EvaluationStream:
-        """Return the first tokens of the stream."""
-        return replace(self.workload.stream, ids=self.workload.stream.ids[:tokens])
-
-    def rewind(self, layout: Layout | None = None) -> None:
-        """Return memory, base and the state of the methods to where they were before the stream.
+    def rewind(self, tokens: int, streams: int = 1) -> None:
+        """Return memory, base and methods to where they were before the stream, of which the first tokens are read.
 
         Args:
-            layout: the streams that are read; None for a single one.
+            tokens: that :meth:`evaluate` reads.
+            streams: as which it reads them, side by side.
         """
         self.memory.reset()
-        if layout is None or layout.streams == 1:
-            layout = Layout.of(len(self.workload.stream))
-        self.base = self.workload.open(layout)
+        self.stream = replace(self.workload.stream, ids=self.workload.stream.ids[:tokens])
+        self.layout = Layout.of(len(self.stream), streams)
+        self.base = self.workload.open(self.layout)
         self.context = Context(
             self.base.head,
             self.memory,
             k=self.k,
-            train_counts=torch.from_numpy(self.workload.stream.train_counts).to(self.device),
+            train_counts=torch.from_numpy(self.stream.train_counts).to(self.device),
             window=self.window,
             fixed=True,
-            streams=layout.streams,
+            streams=streams,
         )
 
     def evaluate(
         self,
         rules: dict[str, Rule],
-        stream: EvaluationStream,
         update_every: int,
         *,
         read_ahead: bool = True,
-        layout: Layout | None = None,
         progress: Callable[[int], None] = lambda tokens: None,
     ) -> Scores:
-        """Read the stream from where :meth:`rewind` has returned to."""
+        """Read from where :meth:`rewind` has returned to."""
         self.scores = evaluate(
             self.base,
             self.context,
             rules,
-            stream,
+            self.stream,
             UnionVocabulary(),
             update_every=update_every,
             write=any(rule.needs.retrieval for rule in rules.values()),
             read_ahead=read_ahead,
-            layout=layout,
+            layout=self.layout,
             progress=progress,
         )
         return self.scores
 
-    def shares(self, tokens: int) -> dict[str, float]:
+    def shares(self) -> dict[str, float]:
         """Return what the last evaluation spent where, and how often a query's neighbours' loss rose in MbPA.
 
         Milliseconds a token, a method's being its time had it run alone; shares of the queries.
         """
-        parts = {"base": self.scores.base_seconds, "retrieval": self.scores.retrieval_seconds}
-        costs = {**parts, **self.scores.seconds}
-        return {
-            **{f"ms_{name}": 1000 * seconds / tokens for name, seconds in costs.items()},
-            "rose_share": self.scores.rose["mbpa"] / tokens,
-        }
+        scores, tokens = self.scores, len(self.stream)
+        costs = {"base": scores.base_seconds, "retrieval": scores.retrieval_seconds, **scores.seconds}
+        spent = {f"ms_{name}": 1000 * seconds / tokens for name, seconds in costs.items()}
+        return {**spent, "rose_share": scores.rose["mbpa"] / tokens}
 
     def case(self, **more: object) -> dict[str, Any]:
         """Return what a row records about its case."""

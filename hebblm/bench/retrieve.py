@@ -73,7 +73,7 @@ def _retrieval(config: RetrieveConfig, given: Callable[[], States], entries: int
     """Build the memory, then search it and every entry in turn, and with them what a search consists of."""
     states = given()
     keys, queries, device = states.keys[:entries], states.queries, states.keys.device
-    norms = _norms(keys)
+    norms = torch.linalg.vector_norm(keys, dim=1).square()  # which takes no second copy of the keys
     memory, build_seconds, grown = _build(config, keys, states.labels[:entries])
     proposals = index_call(memory, config.k)
     batches = torch.split(queries, config.batch)[: len(queries) // config.batch]
@@ -139,11 +139,6 @@ def _build(config: RetrieveConfig, keys: Tensor, labels: Tensor) -> tuple[AnyMem
     after = resident_bytes()
     grown = None if before is None or after is None else max(0, after - before)
     return memory, seconds, grown
-
-
-def _norms(keys: Tensor) -> Tensor:
-    """Return squared norms (M,) without a second copy of the keys."""
-    return torch.cat([part.square().sum(1) for part in torch.split(keys, 65_536)])
 
 
 def recall(memory: AnyMemory, queries: Tensor, keys: Tensor, norms: Tensor, k: int) -> float:

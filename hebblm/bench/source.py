@@ -10,15 +10,15 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from awd_lstm import read_config
+from awd_lstm.document import CONFIG
 from hebblm.errors import UserError
 from hebblm.evaluation.training_memory import training_states
 from hebblm.models.awd import AwdBase, AwdModel
 from hebblm.models.base import Ids
-from hebblm.models.catalog import model_folder
+from hebblm.models.catalog import model_folder, trained_on
 from hebblm.models.shipped import open_model
 from hebblm.models.store import prepared_corpus
-from hebblm.text import Normalization, PreparedCorpus
+from hebblm.text import PreparedCorpus
 from hebblm.types import OutputHead
 
 CHUNK = 16_384  # entries made at a time
@@ -201,16 +201,14 @@ def open_source(checkpoint: Path, corpus: str | None, device: torch.device) -> M
         UserError: no such checkpoint or corpus, or they do not belong together.
     """
     folder = model_folder(checkpoint)
-    document = None if folder is None else read_config(folder)
-    if folder is None or not document:
+    if folder is None or not (folder / CONFIG).is_file():
         remedy = "name a folder of hebblm-train, or a model that ships (hebblm-eval --models)"
         raise UserError(f"no checkpoint at {checkpoint}; {remedy}")
-    trained = document.get("training", {}).get("corpus", {})
+    trained = trained_on(folder)
     name = corpus or trained.get("name")
     if name is None:
         raise UserError(f"{checkpoint} does not say what it was trained on; name it with --corpus")
-    policy: Normalization = trained.get("normalization", "raw")
-    prepared = prepared_corpus(name, policy)
+    prepared = prepared_corpus(name, trained.get("normalization", "raw"))
     model = open_model(folder, prepared.meta.dictionary_hash, device)
     return ModelSource(model.base(), model, prepared)
 

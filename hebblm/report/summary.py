@@ -14,7 +14,7 @@ from hebblm.report.part_tables import interval_text
 from hebblm.report.parts import ALL
 from hebblm.report.result import Result
 from hebblm.report.table import Column, Table
-from hebblm.report.tables import Said, by_loss, method_table, with_values, word_perplexity
+from hebblm.report.tables import NATS, PERPLEXITY, WORDS, Said, by_loss, method_table, with_values
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,14 +65,14 @@ def summary_table(result: Result) -> Table:
     items = [(name, result.methods[name]) for name in by_loss(result)]
     gains = {name: gain_of(result, name) for name, _ in items}
     columns: list[Said] = [
-        (Column("Perplexity", "perplexity", "min"), lambda _, item: item.perplexity),
-        (Column("Nats", "nll", "min"), lambda _, item: item.nll),
+        PERPLEXITY,
+        NATS,
         (
             Column("Gain", "signed"),
             lambda name, _: None if (gain := gains[name]) is None else interval_text(gain),
         ),
         (Column("OOV nats", "nll", "min", decimals=3), lambda _, item: item.oov_nll),
-        (Column("Word perplexity", "perplexity", "min"), lambda _, item: word_perplexity(item)),
+        WORDS,
         (Column("Tokens/s", "amount"), lambda _, item: item.tokens_per_second),
     ]
     notes = []

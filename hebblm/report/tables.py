@@ -18,6 +18,9 @@ _Losses = Mapping[str, float]
 _METHOD = Column("Method")
 _WITHIN: tuple[tuple[str, Kind, str], ...] = (("Perplexity", "perplexity", "perplexity"),)
 _ACROSS: tuple[tuple[str, Kind, str], ...] = (("Nats", "nll", "nll"), ("OOV nats", "nll", "oov_nll"))
+PERPLEXITY: Said = (Column("Perplexity", "perplexity", "min"), lambda _, item: item.perplexity)
+NATS: Said = (Column("Nats", "nll", "min"), lambda _, item: item.nll)
+WORDS: Said = (Column("Word perplexity", "perplexity", "min"), lambda _, item: word_perplexity(item))
 _GAIN_NOTE = "Gain: loss of the base minus loss of the method, each within its own column, in nats per token."
 
 
@@ -53,19 +56,18 @@ def comparison_table(result: Result) -> Table:
     """
     items = [(name, result.methods[name]) for name in by_loss(result)]
     columns: list[Said] = [
-        (Column("Perplexity", "perplexity", "min"), lambda _, item: item.perplexity),
-        (Column("Nats", "nll", "min"), lambda _, item: item.nll),
+        PERPLEXITY,
+        NATS,
+        (Column("OOV nats", "nll", "min"), lambda _, item: item.oov_nll),
+        (Column("Known nats", "nll", "min"), lambda _, item: item.in_vocabulary_nll),
         (Column("Tokens/s", "amount", "max"), lambda _, item: item.tokens_per_second),
     ]
-    if result.scenario.oov_tokens:
-        columns[2:2] = [
-            (Column("OOV nats", "nll", "min"), lambda _, item: item.oov_nll),
-            (Column("Known nats", "nll", "min"), lambda _, item: item.in_vocabulary_nll),
-        ]
+    if not result.scenario.oov_tokens:
+        del columns[2:4]
     if any(map(_rose, result.methods.values())):
         columns.append((Column("Loss rose", "count"), lambda _, item: _rose(item)))
     further: list[Said] = [
-        (Column("Word perplexity", "perplexity", "min"), lambda _, item: word_perplexity(item)),
+        WORDS,
         (
             Column("Bits/byte", "nll", "min"),
             lambda _, item: None if word_perplexity(item) is None else item.bits_per_byte,
