@@ -98,6 +98,8 @@ def parse(config: type[C], argv: list[str] | None, *, prog: str, description: st
         name = field.name if positional else f"--{field.name.replace('_', '-')}"
         words = field.metadata.get("help", docs.get(field.name, ""))
         options: dict[str, Any] = {"type": hints[field.name], "help": words}
+        if positional:
+            options["metavar"] = field.name  # its choices, where it has some, stand in the help
         if "nargs" in field.metadata:
             options |= {"nargs": field.metadata["nargs"], "type": get_args(hints[field.name])[0]}
         if hints[field.name] is bool and field.default is False:
@@ -159,7 +161,7 @@ def choosing(prog: str, subcommands: Mapping[str, Main]) -> Main:
     def main(argv: list[str] | None = None) -> int:
         name, *rest = (sys.argv[1:] if argv is None else argv) or [""]
         if name in ("-h", "--help"):
-            print(f"usage: {prog} {{{','.join(subcommands)}}} [options]   (each has its own --help)\n")
+            print(f"usage: {prog} {{{','.join(subcommands)}}} [options]\n\neach has its own --help:")
             for known, command in subcommands.items():
                 about = textwrap.wrap(command.__doc__ or "", 66)
                 print("\n".join(f"  {start:10}{line}" for start, line in zip_longest([known], about, fillvalue="")))

@@ -139,7 +139,7 @@ def _info(config: InfoConfig, argv: list[str]) -> None:
         tell(f"  {text['path']}{size}")
 
 
-@options(f"{PROG} merge", MergeConfig, f"{PROG} merge memories/novels memories/letters --output-path memories/both")
+@options(f"{PROG} merge", MergeConfig, f"{PROG} merge memories/a memories/b --output-path memories/both")
 def _merge(config: MergeConfig, argv: list[str]) -> None:
     """Make one memory of two of the same model, the second's entries behind the first's."""
     from hebblm.corpus_memory import merge

@@ -114,7 +114,7 @@ def _unsplit(dictionary: Dictionary) -> str | None:
 @command(
     PROG,
     PreprocessConfig,
-    "hebblm-preprocess --text novel.txt --tokenizer moses --output-path corpora/novel",
+    "hebblm-preprocess --text novel.txt --tokenizer moses --output-path novel",
 )
 def main(config: PreprocessConfig, argv: list[str]) -> None:
     """Turn raw or tokenised UTF-8 text into a dictionary and binarised ids."""
