@@ -24,7 +24,7 @@ from hebblm.report.part_tables import gain_table, occurrence_table
 from hebblm.report.plots import occurrence_figure, save
 from hebblm.report.render import to_markdown
 from hebblm.report.sections import scenario_line
-from hebblm.report.table import Cell, Column, Table
+from hebblm.report.table import Cell, Column, Table, present
 from hebblm.report.tables import frequency_table, paper_tables, side_by_side
 from hebblm.vision.tables import tables
 from recipes import best_tables, conclusions, same_losses, scale_tables
@@ -120,8 +120,8 @@ def at_defaults() -> str:
     for path in (WITHIN, LARGER, ACROSS):
         whole = Result.load(path)
         result = replace(whole, methods={name: whole.methods[name] for name in DEFAULT_METHODS})
-        made = (gain_table(result), occurrence_table(result), frequency_table(result))
-        parts += [to_markdown(table) for table in made if table is not None]
+        made = present(gain_table(result), occurrence_table(result), frequency_table(result))
+        parts += map(to_markdown, made)
     return _headed(parts)
 
 
@@ -156,8 +156,7 @@ def every_method() -> str:
 def cost() -> str:
     """Return the Markdown of all committed measurements of speed."""
     measured = [load(path) for path in sorted((RESULTS / "bench").glob("*.json"))]
-    made = (goal_table(measured), training_table(measured))
-    return _headed([to_markdown(table) for table in made if table is not None])
+    return _headed(map(to_markdown, present(goal_table(measured), training_table(measured))))
 
 
 def vision() -> str:

@@ -6,15 +6,14 @@ from collections.abc import Iterator, Sequence
 
 from hebblm.bench.record import BenchResult, Row
 from hebblm.bench.timing import Spread
-from hebblm.report.table import Cell, Column, Table
+from hebblm.report.table import Cell, Column, Table, present
 
 _COLUMNS = (Column("Form"), Column("ms a token", wide=True), Column("Times as fast", wide=True), Column("as"))
 
 
 def cost_tables(results: Sequence[BenchResult]) -> list[Table]:
     """Return the cost of everything that was measured, and the speed of training where it was."""
-    tables = (cost_table(results), training_table(results))
-    return [table for table in tables if table is not None]
+    return present(cost_table(results), training_table(results))
 
 
 def cost_table(results: Sequence[BenchResult]) -> Table:

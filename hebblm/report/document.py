@@ -26,7 +26,7 @@ from hebblm.report.part_tables import (
 from hebblm.report.result import Result
 from hebblm.report.sections import fact_tables, policy_lines, scenario_line
 from hebblm.report.summary import summary_table, verdict
-from hebblm.report.table import Table
+from hebblm.report.table import Table, present
 from hebblm.report.tables import comparison_table, frequency_table, paper_tables, side_by_side
 from hebblm.report.templating import HTML, MARKDOWN
 from hebblm.report.tokens import TokenLosses, completed, word_table
@@ -35,12 +35,14 @@ from hebblm.suggest import unknown
 FORMATS = ("md", "csv", "tex", "html", "png", "svg")
 DEFAULT_FORMATS = ("md", "csv", "tex", "html", "png")
 
-_CAPTIONS = {
+CAPTIONS = {
     "occurrences": "Loss on OOV words by occurrence",
     "comparison": "What each method gains over the base",
     "frequency": "Perplexity by training count",
     "running": "Running perplexity over the stream",
 }
+"""Of the plots of a result."""
+
 _LATEX_HEAD = "% Needs \\usepackage{booktabs}\n"
 
 
@@ -85,7 +87,7 @@ def write_report(
     chosen = check_formats(formats)
     if tokens is not None:
         result = completed(result, tokens)
-    found = [
+    tables = present(
         comparison_table(result),
         frequency_table(result),
         gain_table(result),
@@ -94,25 +96,16 @@ def write_report(
         forgetting_table(result),
         *paper_tables(result),
         None if tokens is None else word_table(result, tokens),
-    ]
-    tables = [table for table in found if table is not None]
+    )
     made = plots.figures(result, plotted) if {*plots.KINDS, "html"} & set(chosen) else {}
     linked = [kind for kind in plots.KINDS if kind in chosen]
-    drawn = {
-        (name, kind): plots.render(figure, kind)
-        for kind in plots.KINDS
-        if kind in chosen or (kind == "png" and "html" in chosen)
-        for name, figure in made.items()
-    }
-    written = [write_bytes(directory / f"{name}.{kind}", drawn[name, kind]) for kind in linked for name in made]
-    pictures = [
-        (
-            f"{name}.{linked[0]}" if linked else "",
-            _CAPTIONS[name],
-            b64encode(drawn.get((name, "png"), b"")).decode(),
-        )
-        for name in made
-    ]
+    needed = {*linked, *(("png",) if "html" in chosen else ())}
+    pictures, written = [], []
+    for name, figure in made.items():
+        drawn = {kind: plots.render(figure, kind) for kind in plots.KINDS if kind in needed}
+        file, embedded = f"{name}.{linked[0]}" if linked else "", b64encode(drawn.get("png", b"")).decode()
+        pictures.append((file, CAPTIONS[name], embedded))
+        written += [write_bytes(directory / f"{name}.{kind}", drawn[kind]) for kind in linked]
     first = int("occurrences" in made)
     written += _write_pages(
         directory / "report",
@@ -146,7 +139,7 @@ def write_comparison(
     table = side_by_side(results)
     lines = [scenario_line(result.scenario, label) for label, result in results.items()]
     table = replace(table, notes=(*table.notes, *lines))
-    tables = [table, *_new_words(results)]
+    tables = present(table, occurrences_by_run(results))
     title = "Language-model adaptation: several scenarios"
     verdicts = [f"{label}: {verdict(result)}" for label, result in results.items()]
     written = _write_pages(directory / table.name, chosen, title=title, lines=verdicts, opening=[], tables=tables)
@@ -167,14 +160,8 @@ def print_comparison(results: Mapping[str, Result], console: Console) -> None:
     for label, result in results.items():
         console.print(Text(f"{label}: {verdict(result)}", style="bold"))
         console.print(Text(f"{scenario_line(result.scenario, label)}\n"))
-    for table in (side_by_side(results), *_new_words(results)):
+    for table in present(side_by_side(results), occurrences_by_run(results)):
         print_table(table, console)
-
-
-def _new_words(results: Mapping[str, Result]) -> list[Table]:
-    """Return new words by occurrence, a block a result; none where fewer than two results have any."""
-    table = occurrences_by_run(results)
-    return [] if table is None else [table]
 
 
 def _write_pages(stem: Path, formats: Sequence[str], **content: Any) -> list[Path]:

@@ -138,3 +138,8 @@ class Table:
     def _blocks(self) -> Iterator[tuple[int, int]]:
         """Return the first row of each block and the row behind its last."""
         return pairwise(sorted({0, *self.headings, len(self.rows)}))
+
+
+def present(*tables: Table | None) -> list[Table]:
+    """Return the tables that there are, of those that a result may have no data for."""
+    return [table for table in tables if table is not None]

@@ -8,19 +8,13 @@ from dataclasses import replace
 from hebblm.adapt.methods.rule import dotted
 from hebblm.models.presets import PRESETS, get_preset
 from hebblm.report import plots
+from hebblm.report.document import CAPTIONS
 from hebblm.report.part_tables import forgetting_table, gain_table, occurrence_table, occurrences_by_run
 from hebblm.report.result import Result, scenario_label
 from hebblm.report.sections import flatten, hyperparameter_table, policy_lines, scenario_line
-from hebblm.report.table import Cell, Column, Table
+from hebblm.report.table import Cell, Column, Table, present
 from hebblm.report.tables import comparison_table, frequency_table, paper_tables, side_by_side
 from recipes.study.book.section import Picture, Section
-
-CAPTIONS = {
-    "comparison": "What each method gains over the base",
-    "frequency": "Perplexity by training count",
-    "occurrences": "Loss on OOV words by occurrence",
-    "running": "Running perplexity over the stream",
-}
 
 _POLICIES = ("new_rows", "update_every")  # of the scenario, beside those that every result has
 
@@ -80,18 +74,15 @@ def _run(name: str, result: Result) -> Section:
     """Return everything about one run."""
     by = result.provenance
     origin = f"{by.get('command')}: commit {str(by.get('commit'))[:12]}, base model {preset_of(result)}."
-    optional = (
+    tables = present(
+        *paper_tables(result),
+        comparison_table(result),
         frequency_table(result),
         gain_table(result),
         occurrence_table(result),
         forgetting_table(result),
-    )
-    tables = [
-        *paper_tables(result),
-        comparison_table(result),
-        *(table for table in optional if table is not None),
         hyperparameter_table(result),
-    ]
+    )
     return Section(
         f"{result.scenario.label}: {name}",
         (*policy_lines(result), origin),
@@ -115,7 +106,7 @@ def _readings(runs: Mapping[str, Result]) -> list[Section]:
             f"{label}: its runs side by side",
             tables=(
                 replace(side_by_side(group), title=f"Methods by run on {label}"),
-                *_occurrences(label, group),
+                *(replace(table, title=f"{table.title}, {label}") for table in present(occurrences_by_run(group))),
                 *_differences(label, group),
             ),
             level=2,
@@ -124,12 +115,6 @@ def _readings(runs: Mapping[str, Result]) -> list[Section]:
         for label in [scenario_label(source, target, split)]
         if len(group) > 1
     ]
-
-
-def _occurrences(label: str, group: Mapping[str, Result]) -> list[Table]:
-    """Return new words by occurrence, a block a run; none where fewer than two runs have any."""
-    table = occurrences_by_run(group)
-    return [] if table is None else [replace(table, title=f"{table.title}, {label}")]
 
 
 def _differences(label: str, group: Mapping[str, Result]) -> list[Table]:

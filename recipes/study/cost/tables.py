@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hebblm.bench.record import BenchResult
 from hebblm.bench.tables import origin, training_table
 from hebblm.report.numbers import MISSING
-from hebblm.report.table import Column, Table
+from hebblm.report.table import Column, Table, present
 from recipes.study.cost.floors import floor_table
 from recipes.study.cost.goals import goals
 
@@ -18,8 +18,7 @@ def cost_tables(results: Sequence[BenchResult]) -> list[Table]:
     Args:
         results: of any kinds.
     """
-    found = (goal_table(results), floor_table(results), training_table(results))
-    return [table for table in found if table is not None]
+    return present(goal_table(results), floor_table(results), training_table(results))
 
 
 def goal_table(results: Sequence[BenchResult]) -> Table:
