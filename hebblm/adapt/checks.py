@@ -1,4 +1,4 @@
-"""Range checks of hyper-parameters: each names the offending value and the remedy."""
+"""Ranges of hyper-parameters: each refusal names the offending value and the remedy."""
 
 from __future__ import annotations
 
@@ -14,11 +14,6 @@ if TYPE_CHECKING:
 
     from hebblm.types import Neighbors
 
-ONLINE: Literal["online"] = "online"
-Share = float | Literal["online"]
-"""Share of one of two distributions: a number, or learned from the tokens already scored."""
-Sharpness = float | Literal["online"]
-"""Sharpness or temperature of weights: a number, or two of them with shares learned from the tokens already scored."""
 Scale = Literal["relative", "absolute"]
 """Scores and distances in units of what a query sees, or as they are."""
 Rate = Literal["relative", "absolute", "guarded"]
@@ -43,28 +38,10 @@ def share(name: str, value: float) -> None:
         raise UserError(f"{name} = {value} is out of range; choose {name} within [0, 1]")
 
 
-def share_or_online(name: str, value: float | str) -> None:
-    """Raise unless ``value`` lies in [0, 1] or is ``online``."""
-    if isinstance(value, str):
-        one_of(name, value, (ONLINE,))
-    else:
-        share(name, value)
-
-
-def above_zero_or_online(name: str, value: float | str) -> None:
-    """Raise unless ``value`` is a finite number above 0 or is ``online``."""
-    if isinstance(value, str):
-        one_of(name, value, (ONLINE,))
-    else:
-        above_zero(name, value)
-
-
-def at_least_or_online(name: str, value: float | str, low: float) -> None:
-    """Raise unless ``value`` is a finite number of at least ``low`` or is ``online``."""
-    if isinstance(value, str):
-        one_of(name, value, (ONLINE,))
-    else:
-        at_least(name, value, low)
+def finite(name: str, value: float) -> None:
+    """Raise unless ``value`` is a finite number."""
+    if not math.isfinite(value):
+        raise UserError(f"{name} = {value} must be a finite number")
 
 
 def decay(name: str, value: float) -> None:

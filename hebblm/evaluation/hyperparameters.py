@@ -11,16 +11,14 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 
 from hebblm.adapt import MethodSettings
+from hebblm.adapt.section import words_of
 from hebblm.errors import MOST, UserError
 from hebblm.memory import MemoryConfig
 from hebblm.models.update import BaseUpdate, DynamicConfig
 from hebblm.suggest import closest, did_you_mean
 
-_OWN = {
-    "dynamic": DynamicConfig,
-    "base": BaseUpdate,
-    "memory": MemoryConfig,
-}  # the sections that no method owns
+_OWN = {"dynamic": DynamicConfig, "base": BaseUpdate, "memory": MemoryConfig}
+"""The sections that no method owns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,21 +118,21 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
     Raises:
         UserError: a value of another type, or none of a choice.
     """
-    parts = (hint,) if get_origin(hint) is Literal else get_args(hint) or (hint,)
-    words = [word for part in parts if get_origin(part) is Literal for word in get_args(part)]
-    kinds = [part for part in parts if get_origin(part) is not Literal and part is not type(None)]
-    if value in words:
-        return value
-    if type(None) in parts and value in (None, "none", "null", ""):
-        return None
-    choice = f"one of {', '.join(map(str, words))}"
-    if not kinds:
-        raise UserError(f"{name}={value} must be {choice};{did_you_mean(str(value), words)} see hebblm-eval --settings")
+    if type(None) in get_args(hint) and value in ("none", ""):
+        value = None
     try:
-        found = msgspec.convert(value, kinds[0], strict=False)
+        found = msgspec.convert(value, hint, strict=False)
     except msgspec.ValidationError as error:
-        wanted = f"a number, or {choice}" if words else f"a value of type {kinds[0].__name__}"
-        raise UserError(f"{name}={value} must be {wanted}") from error
-    if isinstance(found, (int, float)) and not abs(found) <= MOST:
+        raise UserError(f"{name}={value} must be {_wanted(value, hint)}") from error
+    if isinstance(found, int | float) and not abs(found) <= MOST:
         raise UserError(f"{name}={value} must be a number of at most {MOST:.0e}")
     return found
+
+
+def _wanted(value: Any, hint: Any) -> str:
+    """Return what a value of the type ``hint`` is, beside one that is none."""
+    words = words_of(hint)
+    choice = f"one of {', '.join(words)}"
+    if get_origin(hint) is Literal:
+        return f"{choice};{did_you_mean(str(value), words)} see hebblm-eval --settings"
+    return f"a number, or {choice}" if words else f"a value of type {(*get_args(hint), hint)[0].__name__}"

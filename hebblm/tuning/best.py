@@ -12,8 +12,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from hebblm.adapt.checks import Share
 from hebblm.adapt.functional.shares import LearnedShare
+from hebblm.adapt.section import Share
 from hebblm.errors import UserError, reason
 from hebblm.ranks import current
 from hebblm.tuning.grid import Point

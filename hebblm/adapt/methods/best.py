@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from hebblm.adapt import checks
 from hebblm.adapt import functional as F
 from hebblm.adapt.methods.best_weights import WEIGHTS
 from hebblm.adapt.methods.cache import Cache, CacheConfig
@@ -14,6 +13,7 @@ from hebblm.adapt.methods.lstm import Unadapted
 from hebblm.adapt.methods.mbpa import Mbpa
 from hebblm.adapt.methods.remembering import PAIR
 from hebblm.adapt.methods.rule import Method, Needs, Rule
+from hebblm.adapt.section import Count, NonNegative, Section
 from hebblm.errors import UserError
 from hebblm.suggest import unknown
 
@@ -28,7 +28,7 @@ COMPONENTS = ("base", "short", "medium", "long", "knn", "mbpa")
 
 
 @dataclass(frozen=True, slots=True)
-class BestConfig:
+class BestConfig(Section):
     """The mixture of base, caches of three windows, kNN-LM and MbPA, which is that of its own settings.
 
     Args:
@@ -39,16 +39,16 @@ class BestConfig:
         rate: of the gate's step at each token that was scored; 0 keeps the weights that are shipped.
     """
 
+    section: ClassVar[str] = "best"
+
     parts: str = ",".join(COMPONENTS)
-    short: int = 300
-    medium: int = 2000
-    long: int = 20_000
-    rate: float = 0.01
+    short: Count = 300
+    medium: Count = 2000
+    long: Count = 20_000
+    rate: NonNegative = 0.01
 
     def __post_init__(self) -> None:
-        for name in ("short", "medium", "long"):
-            checks.at_least(f"best.{name}", getattr(self, name), 1)
-        checks.at_least("best.rate", self.rate, 0)
+        Section.__post_init__(self)
         for name in self.names:
             if name not in COMPONENTS:
                 raise unknown("component", name, COMPONENTS, f"best.parts knows {', '.join(COMPONENTS)}")

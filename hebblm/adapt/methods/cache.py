@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from hebblm.adapt import checks
 from hebblm.adapt import functional as F
-from hebblm.adapt.checks import Scale, Share, Sharpness
+from hebblm.adapt.checks import Scale
 from hebblm.adapt.methods.lstm import Unadapted
 from hebblm.adapt.methods.mixture import mixture_rule
 from hebblm.adapt.methods.remembering import Remembering, remembering
 from hebblm.adapt.methods.rule import Method, Needs, Rule, learned
+from hebblm.adapt.section import Count, Section, Share, Sharpness
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class CacheConfig:
+class CacheConfig(Section):
     """Continuous cache (Grave, Joulin and Usunier 2017).
 
     Args:
@@ -35,15 +35,10 @@ class CacheConfig:
 
     section: ClassVar[str] = "cache"
 
-    window: int = 2000
+    window: Count = 2000
     theta: Sharpness = "online"
     gamma: Share = "online"
     scale: Scale = "relative"
-
-    def __post_init__(self) -> None:
-        checks.at_least(f"{self.section}.window", self.window, 1)
-        checks.at_least_or_online(f"{self.section}.theta", self.theta, 0)
-        checks.share_or_online(f"{self.section}.gamma", self.gamma)
 
 
 @dataclass(frozen=True, slots=True)

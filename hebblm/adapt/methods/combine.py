@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from hebblm.adapt import checks
-from hebblm.adapt.checks import Share
 from hebblm.adapt.methods.hebb import hebb_rule, learned_rule
 from hebblm.adapt.methods.mbpa import Mbpa
 from hebblm.adapt.methods.mixture import mixture_rule
 from hebblm.adapt.methods.remembering import Interpolated
 from hebblm.adapt.methods.rule import Method, Needs, Rule
+from hebblm.adapt.section import Section, Share
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -48,19 +47,14 @@ def tempered_losses(log_probs: Tensor, targets: Tensor, temperature: float) -> T
 
 
 @dataclass(frozen=True, slots=True)
-class BesideMixtureConfig:
+class BesideMixtureConfig(Section):
     """Mixture beside another method.
 
     Args:
         weight: share w of Mixture, learned online or a number; the rest is the other method's.
     """
 
-    section: ClassVar[str]
-
     weight: Share = "online"
-
-    def __post_init__(self) -> None:
-        checks.share_or_online(f"{self.section}.weight", self.weight)
 
 
 class MixtureMbpaConfig(BesideMixtureConfig):

@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from hebblm.adapt import checks
-from hebblm.adapt.checks import Scale, Share, Sharpness
+from hebblm.adapt.checks import Scale
 from hebblm.adapt.methods.cache import MixtureCacheConfig, cache_over_mixture
 from hebblm.adapt.methods.combine import BesideMixtureConfig, beside_mixture
 from hebblm.adapt.methods.hebb import hebb_rule
 from hebblm.adapt.methods.lstm import DYNAMIC
 from hebblm.adapt.methods.mixture import MixtureConfig, mixture_rule
 from hebblm.adapt.methods.rule import Method
+from hebblm.adapt.section import Section, Share, Sharpness
 
 if TYPE_CHECKING:
     from hebblm.adapt.settings import MethodSettings
 
 
 @dataclass(frozen=True, slots=True)
-class DynamicMixtureConfig:
+class DynamicMixtureConfig(Section):
     """Mixture over the moving states of dynamic evaluation.
 
     Args:
@@ -29,13 +29,11 @@ class DynamicMixtureConfig:
         scale: of h_k . h, as for mixture.
     """
 
+    section: ClassVar[str] = "dynamic_mixture"
+
     theta: Sharpness = "online"
     gamma: Share = "online"
     scale: Scale = "relative"
-
-    def __post_init__(self) -> None:
-        checks.at_least_or_online("dynamic_mixture.theta", self.theta, 0)
-        checks.share_or_online("dynamic_mixture.gamma", self.gamma)
 
 
 class DynamicMixtureHebbConfig(BesideMixtureConfig):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from hebblm.adapt import checks
 from hebblm.adapt import functional as F
 from hebblm.adapt.checks import Scale
 from hebblm.adapt.methods.rule import Method, Needs
-from hebblm.errors import UserError
+from hebblm.adapt.section import Finite, NonNegative, Section
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -21,7 +20,7 @@ NEAREST = 1e-3  # added to the nearest squared distance, which is 0 where a stat
 
 
 @dataclass(frozen=True, slots=True)
-class MixtureGatedConfig:
+class MixtureGatedConfig(Section):
     """Mixture whose share depends on the query; the coefficients are learned by hebblm-tune.
 
     Args:
@@ -33,19 +32,14 @@ class MixtureGatedConfig:
         scale: products relative to their standard deviation and distance to its mean over the neighbours, or absolute.
     """
 
-    theta: float = 1.0
-    bias: float = -1.5
-    distance: float = 0.0
-    entropy: float = 0.0
-    peak: float = 0.0
-    scale: Scale = "relative"
+    section: ClassVar[str] = "mixture_gated"
 
-    def __post_init__(self) -> None:
-        checks.at_least("mixture_gated.theta", self.theta, 0)
-        for name in ("bias", "distance", "entropy", "peak"):
-            value = getattr(self, name)
-            if not math.isfinite(value):
-                raise UserError(f"mixture_gated.{name} = {value} must be a finite number")
+    theta: NonNegative = 1.0
+    bias: Finite = -1.5
+    distance: Finite = 0.0
+    entropy: Finite = 0.0
+    peak: Finite = 0.0
+    scale: Scale = "relative"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from hebblm.adapt import checks
 from hebblm.adapt import functional as F
-from hebblm.adapt.checks import Scale, Share, Sharpness
+from hebblm.adapt.checks import Scale
 from hebblm.adapt.methods.lstm import Unadapted
 from hebblm.adapt.methods.remembering import Remembering, remembering
 from hebblm.adapt.methods.rule import Method
+from hebblm.adapt.section import Section, Share, Temperature
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class KnnConfig:
+class KnnConfig(Section):
     """kNN-LM (Khandelwal et al. 2020).
 
     Args:
@@ -28,13 +28,11 @@ class KnnConfig:
         scale: d^2 relative to its standard deviation over the neighbours, or absolute as published.
     """
 
-    temperature: Sharpness = "online"
+    section: ClassVar[str] = "knn"
+
+    temperature: Temperature = "online"
     gamma: Share = "online"
     scale: Scale = "relative"
-
-    def __post_init__(self) -> None:
-        checks.above_zero_or_online("knn.temperature", self.temperature)
-        checks.share_or_online("knn.gamma", self.gamma)
 
 
 @dataclass(frozen=True, slots=True)

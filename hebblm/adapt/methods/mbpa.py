@@ -10,6 +10,7 @@ from hebblm.adapt import checks
 from hebblm.adapt import functional as F
 from hebblm.adapt.checks import Rate, Scale
 from hebblm.adapt.methods.rule import Method, Needs
+from hebblm.adapt.section import NonNegative, Positive, Section, Whole
 from hebblm.errors import UserError
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ MEASURED = 1000  # one query in so many is adapted by the exact form as well
 
 
 @dataclass(frozen=True, slots=True)
-class MbpaConfig:
+class MbpaConfig(Section):
     """Memory-based parameter adaptation (Sprechmann et al. 2018).
 
     Args:
@@ -40,15 +41,17 @@ class MbpaConfig:
             change back.
     """
 
+    section: ClassVar[str] = "mbpa"
+
     optimizer: Literal["newton", "sgd", "rmsprop"] = "newton"
-    lr: float = 8.0
+    lr: NonNegative = 8.0
     rate: Rate = "relative"
-    steps: int = 3
+    steps: Whole = 3
     method: Literal["fast", "exact"] = "fast"
-    eps: float = 3e-3
+    eps: Positive = 3e-3
     scale: Scale = "relative"
     closeness: Literal["raw", "sum", "max"] = "raw"
-    pull: float = 0.0025
+    pull: NonNegative = 0.0025
 
     def __post_init__(self) -> None:
         if self.rate == "absolute" and self.optimizer != "newton" and self.lr * self.pull > 1:
@@ -56,16 +59,13 @@ class MbpaConfig:
                 f"mbpa.lr = {self.lr} and mbpa.pull = {self.pull} take back more than was changed; "
                 "choose them so that their product is at most 1"
             )
-        checks.at_least("mbpa.lr", self.lr, 0)
-        checks.at_least("mbpa.steps", self.steps, 0)
-        checks.above_zero("mbpa.eps", self.eps)
-        checks.at_least("mbpa.pull", self.pull, 0)
+        Section.__post_init__(self)
         if self.optimizer == "newton":
             checks.above_zero("mbpa.pull", self.pull)
 
 
 @dataclass(frozen=True, slots=True)
-class MbpaAbsoluteConfig:
+class MbpaAbsoluteConfig(Section):
     """MbPA at the paper's absolute rate, whatever comes of it.
 
     Args:
@@ -77,14 +77,9 @@ class MbpaAbsoluteConfig:
     section: ClassVar[str] = "mbpa_absolute"
     rate: ClassVar[Rate] = "absolute"
 
-    lr: float = 1.0
-    steps: int = 5
-    eps: float = 1e-3
-
-    def __post_init__(self) -> None:
-        checks.at_least(f"{self.section}.lr", self.lr, 0)
-        checks.at_least(f"{self.section}.steps", self.steps, 0)
-        checks.above_zero(f"{self.section}.eps", self.eps)
+    lr: NonNegative = 1.0
+    steps: Whole = 5
+    eps: Positive = 1e-3
 
     def over(self, mbpa: MbpaConfig) -> MbpaConfig:
         """Return the settings of MbPA at this rate; all that is not set here is that of ``mbpa``."""
@@ -108,7 +103,7 @@ class MbpaGuardedConfig(MbpaAbsoluteConfig):
     section: ClassVar[str] = "mbpa_guarded"
     rate: ClassVar[Rate] = "guarded"
 
-    lr: float = 5.0
+    lr: NonNegative = 5.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from hebblm.adapt import checks
 from hebblm.adapt import functional as F
-from hebblm.adapt.checks import Scale, Share, Sharpness
+from hebblm.adapt.checks import Scale
 from hebblm.adapt.methods.lstm import Unadapted
 from hebblm.adapt.methods.remembering import Remembering, remembering
 from hebblm.adapt.methods.rule import Method, Needs, Rule
+from hebblm.adapt.section import Section, Share, Sharpness
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class MixtureConfig:
+class MixtureConfig(Section):
     """Mixture over the retrieved neighbours.
 
     Args:
@@ -31,14 +32,15 @@ class MixtureConfig:
         scale: h_k . h relative to its standard deviation over the neighbours, or absolute as printed.
     """
 
+    section: ClassVar[str] = "mixture"
+
     theta: Sharpness = "online"
     gamma: Share = "online"
     form: Literal["linear", "logit-sum"] = "linear"
     scale: Scale = "relative"
 
     def __post_init__(self) -> None:
-        checks.at_least_or_online("mixture.theta", self.theta, 0)
-        checks.share_or_online("mixture.gamma", self.gamma)
+        Section.__post_init__(self)
         checks.logits_or_linear(self.form, self.scale, theta=self.theta, gamma=self.gamma)
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hebblm.adapt import functional as F
-from hebblm.adapt.checks import ONLINE, Share
 from hebblm.adapt.methods.lstm import Unadapted
 from hebblm.adapt.methods.rule import Blend, Needs, Rule, learned, weight_of
+from hebblm.adapt.section import ONLINE, Share
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
-from hebblm.adapt.checks import Share
+from hebblm.adapt.section import Share
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -1,0 +1,58 @@
+"""A section of the hyper-parameters: values whose types say in which range they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
+
+from hebblm.adapt import checks
+
+ONLINE: Literal["online"] = "online"
+Positive = Annotated[float, checks.above_zero]
+NonNegative = Annotated[float, partial(checks.at_least, low=0)]
+Whole = Annotated[int, partial(checks.at_least, low=0)]
+Count = Annotated[int, partial(checks.at_least, low=1)]
+Finite = Annotated[float, checks.finite]
+Share = Annotated[float | Literal["online"], checks.share]
+"""Share of one of two distributions: a number, or learned from the tokens already scored."""
+Sharpness = Annotated[float | Literal["online"], partial(checks.at_least, low=0)]
+"""Sharpness of weights: a number, or two of them with shares learned from the tokens already scored."""
+Temperature = Annotated[float | Literal["online"], checks.above_zero]
+"""Its inverse."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A section of the hyper-parameters, whose values are set as ``section.name``; their types say their ranges.
+
+    Raises:
+        UserError: a value out of range, or a word that the value's type does not know.
+    """
+
+    section: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for name, (words, ranges) in _ranges(type(self)).items():
+            value, dotted = getattr(self, name), f"{self.section}.{name}"
+            if isinstance(value, str):
+                checks.one_of(dotted, value, words)
+            else:
+                for check in ranges:
+                    check(dotted, value)
+
+
+@cache
+def _ranges(section: type[Any]) -> dict[str, tuple[Sequence[str], Sequence[Callable[[str, Any], None]]]]:
+    """Return the words that each value with a range may be, and the checks of a number."""
+    return {
+        name: (words_of(hint.__origin__), hint.__metadata__)
+        for name, hint in get_type_hints(section, include_extras=True).items()
+        if hasattr(hint, "__metadata__")
+    }
+
+
+def words_of(hint: Any) -> list[str]:
+    """Return the words that a value of a type may be."""
+    return [word for part in (hint, *get_args(hint)) if get_origin(part) is Literal for word in get_args(part)]
