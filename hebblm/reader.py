@@ -9,9 +9,9 @@ from typing import Any, cast, overload
 import torch
 from torch import Tensor
 
-from hebblm.adapt import METHODS, EvalBatch, check_methods
+from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
-from hebblm.adapt.methods import unaliased
+from hebblm.adapt.methods import METHODS, check_methods, unaliased
 from hebblm.errors import UserError
 from hebblm.evaluation import gradients
 from hebblm.evaluation.hyperparameters import Hyperparameters

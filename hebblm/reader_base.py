@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 import torch
 from torch import Tensor
 
-from hebblm.adapt import EvalBatch
+from hebblm.adapt.batch import EvalBatch
 from hebblm.errors import UserError
 from hebblm.evaluation.parts import prefixed, under
 from hebblm.models.base import LearningBase, State, StreamBase

@@ -9,8 +9,9 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from hebblm.adapt import EvalBatch, Rule
+from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
+from hebblm.adapt.methods.rule import Rule
 from hebblm.evaluation.streams import Layout
 from hebblm.reader_base import ReaderBase
 from hebblm.scores import Scores

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from hebblm.adapt import DEFAULT_METHODS
+from hebblm.adapt.methods import DEFAULT_METHODS
 from hebblm.bench.tables import origin
 from hebblm.files import read_json, write_json
 from hebblm.report import Result

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from hebblm.adapt import DEFAULT_METHODS
+from hebblm.adapt.methods import DEFAULT_METHODS
 from hebblm.bench.tables import training_table
 from hebblm.files import read_json
 from hebblm.report import Result

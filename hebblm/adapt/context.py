@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from hebblm.adapt import checks
-from hebblm.adapt.batch import SEARCH as SEARCH
 from hebblm.adapt.batch import EvalBatch as EvalBatch
 from hebblm.adapt.batch import Lesson
 from hebblm.adapt.block import Block

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from hebblm.adapt import functional as F
-from hebblm.adapt.context import EvalBatch
+from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.methods.hebb import HebbConfig
 from hebblm.memory.causal import dropped_counts, occurrences
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from hebblm.adapt import functional as F
-from hebblm.adapt.context import EvalBatch
+from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.counts import entry_counts
 from hebblm.adapt.methods.gated import NEAREST, label_entropy
 from hebblm.adapt.methods.hebb import HebbConfig

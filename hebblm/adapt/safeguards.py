@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from hebblm.adapt.context import EvalBatch
+from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.methods.mbpa import fast_errors, mbpa_result
 from hebblm.adapt.methods.rule import Rule
 

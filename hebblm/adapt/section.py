@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 from hebblm.adapt import checks
@@ -34,23 +33,13 @@ class Section:
     section: ClassVar[str]
 
     def __post_init__(self) -> None:
-        for name, (words, ranges) in _ranges(type(self)).items():
+        for name, hint in get_type_hints(type(self), include_extras=True).items():
             value, dotted = getattr(self, name), f"{self.section}.{name}"
-            if isinstance(value, str):
-                checks.one_of(dotted, value, words)
-            else:
-                for check in ranges:
+            for check in getattr(hint, "__metadata__", ()):
+                if isinstance(value, str):
+                    checks.one_of(dotted, value, words_of(hint.__origin__))
+                else:
                     check(dotted, value)
-
-
-@cache
-def _ranges(section: type[Any]) -> dict[str, tuple[Sequence[str], Sequence[Callable[[str, Any], None]]]]:
-    """Return the words that each value with a range may be, and the checks of a number."""
-    return {
-        name: (words_of(hint.__origin__), hint.__metadata__)
-        for name, hint in get_type_hints(section, include_extras=True).items()
-        if hasattr(hint, "__metadata__")
-    }
 
 
 def words_of(hint: Any) -> list[str]:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Literal
 
 from awd_lstm import ARCHITECTURES
-from hebblm.adapt import MbpaConfig
 from hebblm.adapt.methods import DEFAULT_METHODS, DYNAMIC, named
+from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.bench.timing import MINIMUM_REPEATS
 from hebblm.errors import UserError
 from hebblm.models.presets import check_preset

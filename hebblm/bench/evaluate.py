@@ -11,7 +11,9 @@ import numpy as np
 import torch
 
 from awd_lstm import ARCHITECTURES
-from hebblm.adapt import METHODS, MethodSettings, Rule
+from hebblm.adapt.methods import METHODS
+from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.settings import MethodSettings
 from hebblm.bench.configs import EvalConfig
 from hebblm.bench.harness import Harness
 from hebblm.bench.machine import peak_resident_bytes

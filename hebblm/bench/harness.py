@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 
-from hebblm.adapt import Context, Rule
+from hebblm.adapt.context import Context
 from hebblm.adapt.functional.normalizers import log_normalizers
+from hebblm.adapt.methods.rule import Rule
 from hebblm.bench.source import Source
 from hebblm.bench.stand_in import Workload
 from hebblm.bench.timing import Turn, stopwatch

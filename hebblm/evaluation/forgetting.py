@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from hebblm.adapt import Context, Rule
-from hebblm.adapt.methods.rule import Needs
+from hebblm.adapt.context import Context
+from hebblm.adapt.methods.rule import Needs, Rule
 from hebblm.errors import UserError
 from hebblm.evaluation.scenario import Scenario
 from hebblm.models.base import StreamBase

@@ -12,8 +12,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from hebblm.adapt import Context, EvalBatch, Rule
-from hebblm.adapt.context import SEARCH
+from hebblm.adapt.batch import SEARCH, EvalBatch
+from hebblm.adapt.context import Context
+from hebblm.adapt.methods.rule import Rule
 from hebblm.adapt.safeguards import Safeguards
 from hebblm.adapt.work import Work, clock_of
 from hebblm.evaluation.pace import Pace

@@ -9,7 +9,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from hebblm.adapt import EvalBatch
+from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.functional.kernel import closeness
 from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.evaluation.notes import Notes

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from hebblm.adapt import Rule
+from hebblm.adapt.methods.rule import Rule
 from hebblm.adapt.work import Stopwatch, Work, clock_of
 from hebblm.evaluation import gradients
 from hebblm.evaluation.forgetting import Probe

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from awd_lstm import CheckpointError
 from awd_lstm.files import read_file, save_file
-from hebblm.adapt import Context
 from hebblm.adapt.batch import Lesson
+from hebblm.adapt.context import Context
 from hebblm.errors import UserError
 from hebblm.evaluation.loop import Scores
 from hebblm.evaluation.notes import Noting

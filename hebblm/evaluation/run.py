@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hebblm.adapt import DYNAMIC, METHODS
+from hebblm.adapt.methods import DYNAMIC, METHODS
 from hebblm.errors import UserError
 from hebblm.evaluation.documents import by_document
 from hebblm.evaluation.forgetting import Probe

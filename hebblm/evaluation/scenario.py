@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from hebblm.adapt import Context
+from hebblm.adapt.context import Context
 from hebblm.errors import UserError
 from hebblm.evaluation.documents import Document, borders
 from hebblm.evaluation.hyperparameters import Hyperparameters

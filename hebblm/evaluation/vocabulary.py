@@ -9,7 +9,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from hebblm.adapt import EvalBatch, Rule, checks
+from hebblm.adapt import checks
+from hebblm.adapt.batch import EvalBatch
+from hebblm.adapt.methods.rule import Rule
 
 
 class Vocabulary(Protocol):

@@ -11,7 +11,7 @@ import torch
 from scipy import optimize
 from torch import Tensor
 
-from hebblm.adapt.context import EvalBatch
+from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.counts import entry_counts
 from hebblm.adapt.functional.hebbian import COUNT_EDGES
 from hebblm.adapt.methods.hebb import HebbConfig

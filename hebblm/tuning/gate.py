@@ -10,7 +10,7 @@ import numpy.typing as npt
 from scipy import optimize
 from torch import Tensor
 
-from hebblm.adapt.context import EvalBatch
+from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.functional import Scale
 from hebblm.adapt.methods.gated import base_peak, label_entropy, nearest_distance
 from hebblm.evaluation.notes import Notes

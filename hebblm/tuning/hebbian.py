@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from hebblm.adapt.context import EvalBatch
+from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.counts import entry_weights
 from hebblm.adapt.methods.hebb import HebbConfig, hebbian_term
 from hebblm.adapt.methods.mbpa import MbpaConfig, adapted_logits, mbpa_result

@@ -9,7 +9,8 @@ from typing import Any, get_args
 
 import numpy as np
 
-from hebblm.adapt import METHODS, Rule
+from hebblm.adapt.methods import METHODS
+from hebblm.adapt.methods.rule import Rule
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.scenario import Scenario

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from hebblm.adapt import DYNAMIC, DYNAMIC_METHODS
-from hebblm.adapt.methods import METHODS, TUNABLE, with_parts
+from hebblm.adapt.methods import DYNAMIC, DYNAMIC_METHODS, METHODS, TUNABLE, with_parts
 from hebblm.adapt.methods.hebb import RANGES
 from hebblm.adapt.methods.lstm import Unadapted
 from hebblm.adapt.methods.rule import Rule, dotted

@@ -16,8 +16,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from hebblm.adapt import EvalBatch, MethodSettings, Rule
 from hebblm.adapt import functional as F
+from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.features import NAMES
 from hebblm.adapt.methods.best import Best, BestConfig, best_rule
 from hebblm.adapt.methods.cache import Cache, CacheConfig
@@ -27,6 +27,8 @@ from hebblm.adapt.methods.lstm import Unadapted
 from hebblm.adapt.methods.mbpa import Mbpa
 from hebblm.adapt.methods.mixture import Mixture, MixtureConfig
 from hebblm.adapt.methods.remembering import PAIR
+from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.settings import MethodSettings
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import evaluate
 from hebblm.evaluation.opening import open_scenario

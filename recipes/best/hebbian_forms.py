@@ -27,8 +27,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hebblm.adapt import EvalBatch
 from hebblm.adapt import functional as F
+from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.counts import entry_counts
 from hebblm.adapt.methods.hebb import HebbConfig
 from hebblm.adapt.methods.lstm import Unadapted

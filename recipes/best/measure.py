@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from hebblm.adapt import METHODS, Rule
+from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.best import COMPONENTS
+from hebblm.adapt.methods.rule import Rule
 from hebblm.evaluation.defaults import resolve_settings
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.opening import open_scenario

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from hebblm.adapt import METHODS
-from hebblm.adapt.methods import unaliased
+from hebblm.adapt.methods import METHODS, unaliased
 from hebblm.cli import common
 from hebblm.evaluation.hyperparameters import Hyperparameters, parse_settings
 

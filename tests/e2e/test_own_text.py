@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.torch import load_file
 
-from hebblm.adapt import DEFAULT_METHODS, METHODS, OUR_METHODS, MbpaConfig
+from hebblm.adapt.methods import DEFAULT_METHODS, METHODS, OUR_METHODS
+from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.cli.eval import main as evaluate
 from hebblm.cli.preprocess import main as preprocess
 from hebblm.cli.report import main as report

@@ -6,7 +6,7 @@ import json
 import time
 from dataclasses import replace
 
-from hebblm.adapt import METHODS
+from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.mbpa import MbpaAbsoluteConfig
 from hebblm.evaluation.loop import evaluate
 from hebblm.evaluation.vocabulary import UnionVocabulary

@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from hebblm.adapt import DYNAMIC, METHODS, Context
+from hebblm.adapt.context import Context
+from hebblm.adapt.methods import DYNAMIC, METHODS
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.memory import FlatMemory

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from hebblm.adapt import METHODS
+from hebblm.adapt.methods import METHODS
 from hebblm.cli import bench, common, memory, preprocess, read, report, train, tune, vision
 from hebblm.cli import eval as evaluation
 from hebblm.errors import UserError

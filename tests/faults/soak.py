@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from hebblm.adapt import METHODS
+from hebblm.adapt.methods import METHODS
 from hebblm.evaluation.loop import evaluate
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import AnyMemory, MemoryConfig, build_memory

@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from hebblm.adapt import METHODS, STATIC_METHODS
 from hebblm.adapt.context import Context
+from hebblm.adapt.methods import METHODS, STATIC_METHODS
 from hebblm.evaluation import streams
 from hebblm.evaluation.loop import evaluate
 from hebblm.evaluation.scenario_config import MemoryScope

@@ -10,11 +10,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from hebblm.adapt import METHODS, Best, BestConfig, Context, ContextAdapter, MethodSettings
 from hebblm.adapt import functional as F
+from hebblm.adapt.adapter import ContextAdapter
+from hebblm.adapt.context import Context
 from hebblm.adapt.features import NAMES, gate_features
-from hebblm.adapt.methods.best import COMPONENTS, best_rule
+from hebblm.adapt.methods import METHODS
+from hebblm.adapt.methods.best import COMPONENTS, Best, BestConfig, best_rule
 from hebblm.adapt.methods.best_weights import WEIGHTS
+from hebblm.adapt.settings import MethodSettings
 from hebblm.errors import UserError
 from hebblm.evaluation.loop import evaluate
 from hebblm.evaluation.vocabulary import UnionVocabulary

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import hebblm
-from hebblm.adapt import METHODS
 from hebblm.adapt.context import Context
+from hebblm.adapt.methods import METHODS
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.memory import build_memory

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from hebblm.adapt import Context, GatedMixture, MixtureGatedConfig
+from hebblm.adapt.context import Context
+from hebblm.adapt.methods.gated import GatedMixture, MixtureGatedConfig
 from hebblm.memory import FlatMemory
 from hebblm.types import OutputHead
 

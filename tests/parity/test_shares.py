@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from hebblm.adapt import METHODS, MethodSettings, Needs
 from hebblm.adapt.functional.shares import LearnedShare
+from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.lstm import Unadapted
 from hebblm.adapt.methods.remembering import Interpolated
-from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.methods.rule import Needs, Rule
 from hebblm.adapt.section import ONLINE
+from hebblm.adapt.settings import MethodSettings
 from hebblm.evaluation.loop import evaluate
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import FlatMemory

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from hebblm.adapt import METHODS, STATIC_METHODS, MethodSettings, Rule
 from hebblm.adapt.context import Context
+from hebblm.adapt.methods import METHODS, STATIC_METHODS
+from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.settings import MethodSettings
 from hebblm.evaluation import pace, streams
 from hebblm.evaluation.loop import evaluate
 from hebblm.evaluation.streams import Layout

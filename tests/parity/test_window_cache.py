@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from hebblm.adapt import Cache, CacheConfig, Context
 from hebblm.adapt.block import Block
+from hebblm.adapt.context import Context
 from hebblm.adapt.functional import Scale
+from hebblm.adapt.methods.cache import Cache, CacheConfig
 from hebblm.memory import FlatMemory
 from hebblm.types import OutputHead
 

@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from hebblm.adapt import (
-    METHODS,
-    MethodSettings,
-)
+from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.mbpa import MbpaAbsoluteConfig, MbpaGuardedConfig
+from hebblm.adapt.settings import MethodSettings
 from hebblm.evaluation.loop import Scores, evaluate
 from hebblm.evaluation.pace import READ_AHEAD
 from hebblm.evaluation.vocabulary import UnionVocabulary

@@ -10,12 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from hebblm.adapt import (
-    METHODS,
-    Context,
-    ContextAdapter,
-    MethodSettings,
-)
+from hebblm.adapt.adapter import ContextAdapter
+from hebblm.adapt.context import Context
+from hebblm.adapt.methods import METHODS
+from hebblm.adapt.settings import MethodSettings
 from hebblm.types import Adapter
 
 from ..support import toy

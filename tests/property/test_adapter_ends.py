@@ -7,22 +7,17 @@ from dataclasses import replace
 import pytest
 import torch
 
-from hebblm.adapt import (
-    METHODS,
-    BestConfig,
-    CacheConfig,
-    ContextAdapter,
-    DynamicMixtureConfig,
-    KnnConfig,
-    MethodSettings,
-    MixtureConfig,
-    MixtureHebbConfig,
-    MixtureMbpaConfig,
-    Tempered,
-    TemperedConfig,
-)
+from hebblm.adapt.adapter import ContextAdapter
+from hebblm.adapt.methods import METHODS
+from hebblm.adapt.methods.best import BestConfig
+from hebblm.adapt.methods.cache import CacheConfig
+from hebblm.adapt.methods.combine import MixtureHebbConfig, MixtureMbpaConfig, Tempered
+from hebblm.adapt.methods.dynamic import DynamicMixtureConfig
+from hebblm.adapt.methods.knn import KnnConfig
 from hebblm.adapt.methods.mbpa import MbpaAbsoluteConfig, MbpaGuardedConfig
+from hebblm.adapt.methods.mixture import MixtureConfig
 from hebblm.adapt.methods.rule import dotted
+from hebblm.adapt.settings import MethodSettings, TemperedConfig
 
 from ..support import toy
 from ..support.adapters import MEMORIES, RULES, WIDE, both_dtypes, every_method, filled, queries

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from hebblm.adapt import METHODS, STATIC_METHODS, MethodSettings
+from hebblm.adapt.methods import METHODS, STATIC_METHODS
+from hebblm.adapt.settings import MethodSettings
 from hebblm.evaluation import pace
 from hebblm.evaluation.loop import evaluate
 from hebblm.evaluation.vocabulary import UnionVocabulary

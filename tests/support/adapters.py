@@ -8,7 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from hebblm.adapt import DYNAMIC, METHODS, Context, MethodSettings
+from hebblm.adapt.context import Context
+from hebblm.adapt.methods import DYNAMIC, METHODS
+from hebblm.adapt.settings import MethodSettings
 from hebblm.memory import AnyMemory, FlatMemory, HybridMemory, RingMemory
 from hebblm.types import OutputHead
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from awd_lstm import AWDLSTM, AWDLSTMConfig
-from hebblm.adapt import Context, MethodSettings, Rule
+from hebblm.adapt.context import Context
 from hebblm.adapt.methods.best import BestConfig
 from hebblm.adapt.methods.cache import CacheConfig, MixtureCacheConfig
 from hebblm.adapt.methods.combine import MixtureHebbConfig, MixtureHebbLearnedConfig, MixtureMbpaConfig
@@ -25,6 +25,8 @@ from hebblm.adapt.methods.hebb import HebbConfig, HebbLearnedConfig
 from hebblm.adapt.methods.knn import KnnConfig
 from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.adapt.methods.mixture import MixtureConfig
+from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.settings import MethodSettings
 from hebblm.evaluation.loop import Observer, evaluate
 from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary, Vocabulary
 from hebblm.memory import AnyMemory, FlatMemory

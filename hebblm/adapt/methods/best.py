@@ -20,7 +20,7 @@ from hebblm.suggest import unknown
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from hebblm.adapt.context import EvalBatch
+    from hebblm.adapt.batch import EvalBatch
     from hebblm.adapt.settings import MethodSettings
 
 

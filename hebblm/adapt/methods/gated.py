@@ -14,7 +14,7 @@ from hebblm.adapt.section import Finite, NonNegative, Section
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from hebblm.adapt.context import EvalBatch
+    from hebblm.adapt.batch import EvalBatch
 
 NEAREST = 1e-3  # added to the nearest squared distance, which is 0 where a state comes again
 

@@ -15,7 +15,7 @@ from hebblm.adapt.section import Section, Share, Temperature
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from hebblm.adapt.context import EvalBatch
+    from hebblm.adapt.batch import EvalBatch
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from hebblm.adapt.methods.rule import Method, Needs
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from hebblm.adapt.context import EvalBatch
+    from hebblm.adapt.batch import EvalBatch
 
 DYNAMIC = "dynamic"
 

@@ -16,7 +16,7 @@ from hebblm.errors import UserError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from hebblm.adapt.context import EvalBatch
+    from hebblm.adapt.batch import EvalBatch
 
 MEASURED = 1000  # one query in so many is adapted by the exact form as well
 

@@ -16,7 +16,7 @@ from hebblm.adapt.section import Section, Share, Sharpness
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from hebblm.adapt.context import EvalBatch
+    from hebblm.adapt.batch import EvalBatch
     from hebblm.adapt.settings import MethodSettings
 
 

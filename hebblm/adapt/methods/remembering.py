@@ -14,7 +14,7 @@ from hebblm.adapt.section import ONLINE, Share
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from hebblm.adapt.context import EvalBatch
+    from hebblm.adapt.batch import EvalBatch
 
 PAIR = (0.6, 2.0)  # of sharpness, or temperature, where it is online
 

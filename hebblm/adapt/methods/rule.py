@@ -12,7 +12,7 @@ from hebblm.adapt.section import Share
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from hebblm.adapt.context import EvalBatch
+    from hebblm.adapt.batch import EvalBatch
     from hebblm.adapt.functional.shares import LearnedShare
     from hebblm.adapt.methods.mbpa import MbpaConfig
     from hebblm.adapt.settings import MethodSettings

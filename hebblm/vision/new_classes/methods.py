@@ -6,7 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hebblm.adapt import Hebb, HebbConfig, Mbpa, MbpaConfig, Mixture, MixtureConfig, Rule, Unadapted
+from hebblm.adapt.methods.hebb import Hebb, HebbConfig
+from hebblm.adapt.methods.lstm import Unadapted
+from hebblm.adapt.methods.mbpa import Mbpa, MbpaConfig
+from hebblm.adapt.methods.mixture import Mixture, MixtureConfig
+from hebblm.adapt.methods.rule import Rule
 from hebblm.vision.new_classes.settings import AdaptationSettings
 
 METHODS = ("parametric", "mixture", "mbpa", "hebb")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from hebblm.adapt import Context
+from hebblm.adapt.context import Context
 from hebblm.adapt.safeguards import Safeguards
 from hebblm.memory import FlatMemory, RingMemory
 from hebblm.types import OutputHead

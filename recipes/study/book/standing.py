@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hebblm.adapt import PAPER_METHODS
+from hebblm.adapt.methods import PAPER_METHODS
 from hebblm.evaluation.defaults import paper_values
 from hebblm.evaluation.scenario import ScenarioConfig
 from hebblm.report import paper

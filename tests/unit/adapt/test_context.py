@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from hebblm.adapt import Context
 from hebblm.adapt.block import Block
+from hebblm.adapt.context import Context
 from hebblm.errors import MOST, UserError
 from hebblm.memory import FlatMemory
 from hebblm.types import OutputHead

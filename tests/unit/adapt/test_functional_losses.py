@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from hebblm.adapt import METHODS, STATIC_METHODS, Mixture, MixtureConfig
 from hebblm.adapt import functional as F
 from hebblm.adapt.block import Block
 from hebblm.adapt.functional.grouping import group_ids
@@ -16,6 +15,8 @@ from hebblm.adapt.functional.losses import (
     mixture_losses,
     replaced_losses,
 )
+from hebblm.adapt.methods import METHODS, STATIC_METHODS
+from hebblm.adapt.methods.mixture import Mixture, MixtureConfig
 from hebblm.errors import UserError
 from hebblm.memory import AnyMemory, FlatMemory, RingMemory
 

@@ -8,11 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from hebblm.adapt import METHODS, STATIC_METHODS, MethodSettings, MixtureGatedConfig
 from hebblm.adapt import functional as F
 from hebblm.adapt.block import Block
 from hebblm.adapt.context import Context
 from hebblm.adapt.functional.shares import LearnedShare
+from hebblm.adapt.methods import METHODS, STATIC_METHODS
+from hebblm.adapt.methods.gated import MixtureGatedConfig
+from hebblm.adapt.settings import MethodSettings
 from hebblm.errors import UserError
 from hebblm.evaluation.defaults import paper_values
 from hebblm.evaluation.hyperparameters import Hyperparameters

@@ -6,36 +6,19 @@ from dataclasses import FrozenInstanceError, asdict, fields, replace
 import pytest
 import torch
 
-from hebblm.adapt import (
-    DEFAULT_METHODS,
-    METHODS,
-    OUR_METHODS,
-    PAPER_METHODS,
-    CacheConfig,
-    ContextAdapter,
-    DynamicMixtureCacheConfig,
-    DynamicMixtureConfig,
-    DynamicMixtureHebbConfig,
-    Hebb,
-    HebbConfig,
-    HebbLearnedConfig,
-    KnnConfig,
-    MbpaConfig,
-    MethodSettings,
-    MixtureCacheConfig,
-    MixtureConfig,
-    MixtureGatedConfig,
-    MixtureHebbConfig,
-    MixtureHebbLearnedConfig,
-    MixtureMbpaConfig,
-    Needs,
-    TemperedConfig,
-    check_methods,
-    named,
-)
 from hebblm.adapt import functional as F
-from hebblm.adapt.methods.mbpa import MbpaAbsoluteConfig, MbpaGuardedConfig
-from hebblm.adapt.methods.rule import dotted
+from hebblm.adapt.adapter import ContextAdapter
+from hebblm.adapt.methods import DEFAULT_METHODS, METHODS, OUR_METHODS, PAPER_METHODS, check_methods, named
+from hebblm.adapt.methods.cache import CacheConfig, MixtureCacheConfig
+from hebblm.adapt.methods.combine import MixtureHebbConfig, MixtureHebbLearnedConfig, MixtureMbpaConfig
+from hebblm.adapt.methods.dynamic import DynamicMixtureCacheConfig, DynamicMixtureConfig, DynamicMixtureHebbConfig
+from hebblm.adapt.methods.gated import MixtureGatedConfig
+from hebblm.adapt.methods.hebb import Hebb, HebbConfig, HebbLearnedConfig
+from hebblm.adapt.methods.knn import KnnConfig
+from hebblm.adapt.methods.mbpa import MbpaAbsoluteConfig, MbpaConfig, MbpaGuardedConfig
+from hebblm.adapt.methods.mixture import MixtureConfig
+from hebblm.adapt.methods.rule import Needs, dotted
+from hebblm.adapt.settings import MethodSettings, TemperedConfig
 from hebblm.errors import UserError
 from hebblm.memory import FlatMemory
 

@@ -5,10 +5,14 @@ from dataclasses import replace
 import pytest
 import torch
 
-from hebblm.adapt import METHODS, Context, Interpolated, Mbpa, MbpaConfig, MethodSettings, Unadapted
+from hebblm.adapt.context import Context
+from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods import mbpa as mbpa_module
-from hebblm.adapt.methods.mbpa import MbpaAbsoluteConfig, MbpaGuardedConfig
+from hebblm.adapt.methods.lstm import Unadapted
+from hebblm.adapt.methods.mbpa import Mbpa, MbpaAbsoluteConfig, MbpaConfig, MbpaGuardedConfig
+from hebblm.adapt.methods.remembering import Interpolated
 from hebblm.adapt.safeguards import Safeguards
+from hebblm.adapt.settings import MethodSettings
 from hebblm.evaluation.loop import Scores
 from hebblm.memory import FlatMemory
 from hebblm.types import OutputHead

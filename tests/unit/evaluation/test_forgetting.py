@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional as nn
 
-from hebblm.adapt import METHODS
+from hebblm.adapt.methods import METHODS
 from hebblm.errors import UserError
 from hebblm.evaluation.forgetting import Probe
 from hebblm.evaluation.hyperparameters import Hyperparameters

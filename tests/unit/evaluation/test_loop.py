@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn import functional as nn
 
 from awd_lstm import detach
-from hebblm.adapt import METHODS, STATIC_METHODS
 from hebblm.adapt import functional as F
+from hebblm.adapt.methods import METHODS, STATIC_METHODS
 from hebblm.adapt.methods.mbpa import MbpaAbsoluteConfig, MbpaGuardedConfig
 from hebblm.evaluation.loop import evaluate
 from hebblm.evaluation.vocabulary import UnionVocabulary

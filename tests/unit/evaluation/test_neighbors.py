@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from hebblm.adapt import METHODS
+from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.evaluation.loop import evaluate
 from hebblm.evaluation.neighbors import KEPT, NeighborLog

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.nn import functional as nn
 
-from hebblm.adapt import DYNAMIC_METHODS, METHODS
 from hebblm.adapt import functional as F
+from hebblm.adapt.methods import DYNAMIC_METHODS, METHODS
 from hebblm.errors import UserError
 from hebblm.evaluation.passes import dynamic_base, dynamic_pass, shared_pass
 from hebblm.evaluation.run import run_scenario

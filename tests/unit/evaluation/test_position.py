@@ -15,7 +15,10 @@ import numpy as np
 import pytest
 import torch
 
-from hebblm.adapt import DYNAMIC_METHODS, METHODS, STATIC_METHODS, Context, MethodSettings, Rule
+from hebblm.adapt.context import Context
+from hebblm.adapt.methods import DYNAMIC_METHODS, METHODS, STATIC_METHODS
+from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.settings import MethodSettings
 from hebblm.errors import UserError
 from hebblm.evaluation import pace, position
 from hebblm.evaluation.hyperparameters import Hyperparameters

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from hebblm.adapt import Mbpa, MbpaConfig
+from hebblm.adapt.methods.mbpa import Mbpa, MbpaConfig
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import evaluate
 from hebblm.evaluation.opening import open_scenario

@@ -11,7 +11,9 @@ import pytest
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from hebblm.adapt import METHODS, STATIC_METHODS, EvalBatch, Needs, Rule
+from hebblm.adapt.batch import EvalBatch
+from hebblm.adapt.methods import METHODS, STATIC_METHODS
+from hebblm.adapt.methods.rule import Needs, Rule
 from hebblm.adapt.work import Stopwatch, name_of
 from hebblm.evaluation.loop import Scores, evaluate
 from hebblm.evaluation.vocabulary import UnionVocabulary

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from hebblm.adapt import METHODS, STATIC_METHODS
+from hebblm.adapt.methods import METHODS, STATIC_METHODS
 from hebblm.errors import UserError
 from hebblm.evaluation.loop import evaluate
 from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary

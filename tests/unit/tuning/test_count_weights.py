@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from hebblm.adapt import HebbConfig, HebbLearnedConfig, MbpaConfig
-from hebblm.adapt.methods.hebb import RANGES, Hebb
-from hebblm.adapt.methods.mbpa import Mbpa
+from hebblm.adapt.methods.hebb import RANGES, Hebb, HebbConfig, HebbLearnedConfig
+from hebblm.adapt.methods.mbpa import Mbpa, MbpaConfig
 from hebblm.tuning import count_weights as module
 from hebblm.tuning.count_weights import TermObserver, Terms, learn_weights
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from hebblm.adapt import MixtureGatedConfig
-from hebblm.adapt.methods.gated import GatedMixture
+from hebblm.adapt.methods.gated import GatedMixture, MixtureGatedConfig
 from hebblm.adapt.methods.lstm import Unadapted
 from hebblm.adapt.methods.mixture import Mixture, MixtureConfig
 from hebblm.tuning import gate as module

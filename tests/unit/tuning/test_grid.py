@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from hebblm.adapt import METHODS, HebbConfig, MbpaConfig
 from hebblm.adapt import functional as F
+from hebblm.adapt.methods import METHODS
+from hebblm.adapt.methods.hebb import HebbConfig
+from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import evaluate

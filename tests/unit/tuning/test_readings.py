@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from hebblm.adapt import METHODS
+from hebblm.adapt.methods import METHODS
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.passes import shared_pass

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from hebblm.adapt import METHODS, STATIC_METHODS, Rule
+from hebblm.adapt.methods import METHODS, STATIC_METHODS
+from hebblm.adapt.methods.rule import Rule
 from hebblm.errors import UserError
 from hebblm.evaluation import pace
 from hebblm.evaluation.hyperparameters import Hyperparameters
