@@ -103,5 +103,5 @@ class Reading:
         self.base.learn(self.readable(came, rows))
         self.base.grow(max(0, int(came.max()) + 1 - rows))
         self.context.set_head(self.base.head)
-        for lesson in [batch.lesson(labels) for batch, labels in scored]:
-            self.context.take(lesson)
+        for observation in [batch.observation(labels) for batch, labels in scored]:
+            self.context.take(observation)

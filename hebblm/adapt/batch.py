@@ -33,7 +33,7 @@ SEARCH = "neighbors"
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
+class Observation:
     """Scored mini-batch as it is learned from.
 
     Args:
@@ -142,7 +142,7 @@ class EvalBatch:
 
     def window(self, size: int) -> WindowView:
         """Return what the queries see of the ``size`` latest pairs of the stream."""
-        windows = [trail.recent for trail in self.context.trails]
+        windows = [state.recent for state in self.context.stream_states]
         return self.shared(("window", size), lambda: view_of(windows, self.hidden, size, self.block))
 
     @property
@@ -183,7 +183,7 @@ class EvalBatch:
 
         return self.shared(("learned", learner), compute)
 
-    def shares_behind(self, labels: Tensor) -> dict[int, dict[Learner[Any], Learned]]:
+    def shares_after(self, labels: Tensor) -> dict[int, dict[Learner[Any], Learned]]:
         """Return by stream all learned shares as they are once the batch's labels (N,) are known."""
         streams = [(0, slice(None), None)] if self.block is None else list(self.block.by_stream())
         evidence = {learner: self._evidence(learner, labels) for learner in self.context.learners}
@@ -199,7 +199,7 @@ class EvalBatch:
         """Return a stream's share before the batch and behind each interval of its first rows, with their evidence."""
         if learner not in self.context.learners:
             raise ValueError(f"the share of {learner} is learned; tell its context so with learn_shares first")
-        known = cast(L, self.context.trails[stream].shares[learner])
+        known = cast(L, self.context.stream_states[stream].shares[learner])
         steps, ends = [known], [len(evidence)] if evidence else []
         if own is not None:
             ends = [end for end in sorted(set(own.visible.tolist())) if 0 < end < len(evidence)] + ends
@@ -227,14 +227,14 @@ class EvalBatch:
         """Return the losses (N,) of ``targets`` (N,) under both parts of a blend, computed once; nats."""
         return self.scored(("parts", blend), targets, lambda: blend.parts(self, targets))
 
-    def lesson(self, targets: Tensor) -> Lesson:
+    def observation(self, targets: Tensor) -> Observation:
         """Return what is to be learned of the batch, whose labels (N,) are scored.
 
         Labels of words that its head has no row for say nothing of a share.
         """
         normalizers = self.key_normalizers if self.context.fixed else None
-        shares = self.shares_behind(targets)
-        return Lesson(self.hidden, self.queries, targets, self.block, normalizers, shares)
+        shares = self.shares_after(targets)
+        return Observation(self.hidden, self.queries, targets, self.block, normalizers, shares)
 
     def scored(self, rule: Hashable, targets: Tensor, compute: Callable[[], T]) -> T:
         """Return ``compute()``, losses of ``targets`` (N,) under a rule, computed once for all that build on it."""

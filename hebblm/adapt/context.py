@@ -13,7 +13,7 @@ from torch import Tensor
 
 from hebblm.adapt import checks
 from hebblm.adapt.batch import EvalBatch as EvalBatch
-from hebblm.adapt.batch import Lesson
+from hebblm.adapt.batch import Observation
 from hebblm.adapt.block import Block
 from hebblm.adapt.functional.shares import Learned
 from hebblm.adapt.window import Window
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Trail:
+class StreamState:
     """State kept of one stream.
 
     Args:
@@ -40,7 +40,7 @@ class Trail:
 
 
 class Context:
-    """The state that predictions are made from; it changes only by :meth:`learn`, :meth:`set_head`, :meth:`reset`.
+    """The state that predictions are made from; it changes only by :meth:`take`, :meth:`set_head`, :meth:`reset`.
 
     Args:
         head: the base's softmax layer, (V, D).
@@ -84,20 +84,20 @@ class Context:
 
     def _start(self) -> None:
         self.observed = torch.zeros_like(self.train_counts)
-        self.trails = [
-            Trail(Window(self.window, self.head.weight), {each: each.beginning for each in self.learners})
+        self.stream_states = [
+            StreamState(Window(self.window, self.head.weight), {each: each.initial for each in self.learners})
             for _ in range(self.streams)
         ]
 
     @property
     def recent(self) -> Window:
         """The latest pairs of the first stream."""
-        return self.trails[0].recent
+        return self.stream_states[0].recent
 
     @property
     def shares(self) -> dict[Learner[Any], Learned]:
         """The shares learned from the first stream."""
-        return self.trails[0].shares
+        return self.stream_states[0].shares
 
     def batch(self, hidden: Tensor, block: Block | None = None, ranked: Ranked | None = None) -> EvalBatch:
         """Return the shared quantities of ``hidden`` (N, D); the arguments are those of :class:`EvalBatch`."""
@@ -107,40 +107,36 @@ class Context:
         """Learn from now on the shares that rules ask for; those that are learned already go on."""
         for rule in rules:
             self.learners = tuple(dict.fromkeys((*self.learners, *rule.needs.shares)))
-        for trail in self.trails:
-            known = trail.shares
-            trail.shares = {each: known.get(each, each.beginning) for each in self.learners}
+        for state in self.stream_states:
+            known = state.shares
+            state.shares = {each: known.get(each, each.initial) for each in self.learners}
 
     def observe(self, hidden: Tensor, targets: Tensor, *, write: bool = True) -> None:
-        """Take scored pairs (N, D), (N,) that were predicted alone; see :meth:`learn`."""
-        self.learn(EvalBatch(hidden, self), targets, write=write)
+        """Take scored pairs (N, D), (N,) that were predicted alone; see :meth:`take`."""
+        self.take(EvalBatch(hidden, self).observation(targets), write=write)
 
-    def learn(self, batch: EvalBatch, targets: Tensor, *, write: bool = True) -> None:
-        """Take a batch whose labels (N,) are scored; see :meth:`take`."""
-        self.take(batch.lesson(targets), write=write)
-
-    def take(self, lesson: Lesson, *, write: bool = True) -> None:
-        """Take a lesson into counts, the windows and shares of its streams and, unless ``write`` is False, memory."""
-        labels = lesson.labels
+    def take(self, observation: Observation, *, write: bool = True) -> None:
+        """Take an observation into counts, windows and shares of its streams and, with ``write``, into the memory."""
+        labels = observation.labels
         if write:
-            self.memory.add(lesson.queries, labels, lesson.key_normalizers)
+            self.memory.add(observation.queries, labels, observation.key_normalizers)
         self.observed += torch.bincount(labels, minlength=len(self.observed))
         streams: list[tuple[int, Tensor | slice]] = [(0, slice(None))]
-        if lesson.block is not None:
-            streams = [(stream, rows) for stream, rows, _ in lesson.block.by_stream()]
+        if observation.block is not None:
+            streams = [(stream, rows) for stream, rows, _ in observation.block.by_stream()]
         for stream, rows in streams:
-            self.trails[stream].shares = lesson.shares[stream]
-            self.trails[stream].recent.append(lesson.hidden[rows], labels[rows])
+            self.stream_states[stream].shares = observation.shares[stream]
+            self.stream_states[stream].recent.append(observation.hidden[rows], labels[rows])
 
     @contextmanager
     def side_by_side(self, streams: int) -> Iterator[None]:
         """Go on as several streams inside, each with a copy of what is kept of the first; then as the last of them."""
-        first = self.trails[0]
-        self.trails = [Trail(copy.deepcopy(first.recent), dict(first.shares)) for _ in range(streams)]
+        first = self.stream_states[0]
+        self.stream_states = [StreamState(copy.deepcopy(first.recent), dict(first.shares)) for _ in range(streams)]
         try:
             yield
         finally:
-            self.trails = self.trails[-1:]
+            self.stream_states = self.stream_states[-1:]
 
     def note(self, labels: Sequence[Tensor], rank: int, *, write: bool = True) -> None:
         """Take account of the labels (M,) of each of several processes, once ``rank``, this one, has taken its own."""
@@ -162,29 +158,28 @@ class Context:
 
     def recall_shares(self, known: Mapping[str, tuple[float, ...]]) -> None:
         """Take over what an earlier context knew of the shares that are learned here too."""
-        self.trails[0].shares = {
+        self.stream_states[0].shares = {
             learner: share.recalled(known.get(repr(learner), share.numbers)) for learner, share in self.shares.items()
         }
 
     def position(self) -> dict[str, Tensor]:
         """Return everything that was observed, the memory apart, as :meth:`go_on` takes it over."""
         found = {"observed": self.observed}
-        for number, trail in enumerate(self.trails):
-            known = [trail.shares[each].numbers for each in self.learners]
+        for number, state in enumerate(self.stream_states):
+            known = [state.shares[each].numbers for each in self.learners]
             shares = {f"share {index}": torch.tensor(one, dtype=torch.float64) for index, one in enumerate(known)}
-            held = {**trail.recent.position(), **shares}
+            held = {**state.recent.position(), **shares}
             found |= {f"{number} {name}": tensor for name, tensor in held.items()}
         return found
 
     def go_on(self, position: Mapping[str, Tensor]) -> None:
         """Go on, to the bit, where :meth:`position` was asked for; the same shares are learned, the head is set."""
         self.observed = position["observed"]
-        for number, trail in enumerate(self.trails):
+        for number, state in enumerate(self.stream_states):
             own = {name.partition(" ")[2]: value for name, value in position.items() if name.startswith(f"{number} ")}
-            trail.recent.go_on(own)
-            trail.shares = {
-                each: each.beginning.recalled(own[f"share {index}"].tolist())
-                for index, each in enumerate(self.learners)
+            state.recent.go_on(own)
+            state.shares = {
+                each: each.initial.recalled(own[f"share {index}"].tolist()) for index, each in enumerate(self.learners)
             }
 
     def set_head(self, head: OutputHead) -> None:

@@ -153,10 +153,10 @@ def evaluate(
 
         batch = context.batch(base.read(inputs))    # what the model knows before each label
         for rule in rules: rule.score(batch, labels)
-        lesson = batch.lesson(labels)               # of the predictions as they were
+        observation = batch.observation(labels)               # of the predictions as they were
         base.learn(labels)
         context.set_head(base.head)
-        context.take(lesson)                        # memory, counts, window, shares
+        context.take(observation)                        # memory, counts, window, shares
 
     A fixed base's states do not depend on when labels are observed. So intervals shorter than a block are predicted
     together, each token from what was observed before its own interval alone: what was stored before the block by
@@ -180,7 +180,7 @@ def evaluate(
         observers: see every mini-batch once it is scored, before it is learned from.
         safeguards: count the queries whose neighbours' loss rose, and measure the fast form by the exact one.
         progress: called with the number of tokens done since the last call.
-        position: where the reading stands on disk; it goes on from there. None for one that always begins anew.
+        position: where the pass stands on disk; it goes on from there. None for one that always begins anew.
         ranks: over which the streams are divided; where these share a memory, it is a
             :class:`~hebblm.memory.ShardedMemory`.
 
@@ -213,7 +213,7 @@ def evaluate(
         states = states if layout.streams > 1 else states[None]  # (B, n, D)
         scores.base_seconds += clock() - started
         for start, stop in pace.blocks(begin, end, memories):
-            lessons = []
+            observations = []
             for group in layout.rounds(start, stop, update_every):
                 if group is None:  # other ranks ask for neighbours still
                     _ = searches and contexts[0].batch(states[0, :0]).neighbors
@@ -239,23 +239,23 @@ def evaluate(
                     observer.watch(batch, labels)
                 scores.charge(works)
                 started = clock()
-                lessons.append((own, batch.lesson(labels)))
+                observations.append((own, batch.observation(labels)))
                 scores.retrieval_seconds += clock() - started
             started = clock()
-            labels = torch.cat([targets[:0], *(lesson.labels for _, lesson in lessons)])
+            labels = torch.cat([targets[:0], *(observation.labels for _, observation in observations)])
             heard = ranks.gather(labels) if layout.spread else [labels]
             if any(map(len, heard)):
                 _advance(base, torch.cat(heard), vocabulary)
             for each in contexts:
                 each.set_head(base.head)
             scores.base_seconds += (now := clock()) - started
-            for own, lesson in lessons:
-                own.take(lesson, write=write)
+            for own, observation in observations:
+                own.take(observation, write=write)
             if layout.spread:
                 contexts[0].note(heard, ranks.rank, write=write)
             scores.retrieval_seconds += clock() - now
             if position is not None:
-                position.note(lessons, written=write)
+                position.note(observations, written=write)
             progress(layout.tokens(start, stop))
         if position is not None:
             position.reach(end)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import torch
 from torch import Tensor
 
 from hebblm.adapt.batch import EvalBatch
@@ -40,26 +39,15 @@ class NeighborLog(Notes):
     tokens: int
     mbpa: MbpaConfig
     write: bool
-    _seen: int = 0
 
     def __post_init__(self) -> None:
         whole, real = np.empty(0, np.int64), np.empty(0, np.float32)
         names = dict.fromkeys(("position", "rank", "offset", "label"), whole)
         self.parts.append({**names, "distance": real, "closeness": real})
 
-    def noted(self) -> dict[str, Tensor]:
-        """Return what was noted since this was asked last, and how many tokens were seen."""
-        return {**Notes.noted(self), "seen": torch.tensor(self._seen)}
-
-    def recall(self, noted: dict[str, Tensor]) -> None:
-        """Take over such notes of an earlier process."""
-        self._seen = int(noted["seen"])
-        Notes.recall(self, {name: column for name, column in noted.items() if name != "seen"})
-
     def watch(self, batch: EvalBatch, targets: Tensor) -> None:
         """Append the neighbours of a mini-batch, as far as they are wanted."""
-        start = self._seen
-        self._seen += len(batch.hidden)
+        start = int(batch.context.observed.sum())
         wanted = min(self.tokens - start, len(batch.hidden))
         if wanted <= 0:
             return

@@ -14,13 +14,13 @@ from torch import Tensor
 from hebblm.evaluation.loop import Observer
 
 
-class Noting(Observer, Protocol):
+class KeptObserver(Observer, Protocol):
     """An observer whose notes can be kept."""
 
     def noted(self) -> dict[str, Tensor]:
         """Return what was noted since this was asked last."""
 
-    def recall(self, noted: dict[str, Tensor]) -> None:
+    def restore(self, noted: dict[str, Tensor]) -> None:
         """Take over such notes of an earlier process, in their order."""
 
 
@@ -50,7 +50,7 @@ class Notes:
         self._told = len(self.parts)
         return {name: torch.from_numpy(column) for name, column in found.items()}
 
-    def recall(self, noted: dict[str, Tensor]) -> None:
+    def restore(self, noted: dict[str, Tensor]) -> None:
         """Take over such notes of an earlier process."""
         if noted:
             self.add(noted)

@@ -152,7 +152,7 @@ def _run(
     context = contexts[0]
     context.learn_shares(rules.values())
     found = Pass(Scores({}), preparation=[opening])
-    noting = [] if log is None else [log]
+    observers = [] if log is None else [log]
 
     def read() -> None:
         with watch.time("reading"), bar() as progress:
@@ -167,10 +167,10 @@ def _run(
                 layout=layout,
                 write=retrieve and config.memory_content != "train",
                 read_ahead=not base.moving and config.vocabulary == "union",
-                observers=noting,
+                observers=observers,
                 progress=lambda tokens: progress.advance(task, tokens),
                 ranks=ranks,
-                position=None if scenario.saved is None else scenario.saved.reading(title, base, noting),
+                position=None if scenario.saved is None else scenario.saved.position(title, base, observers),
             )
         found.scores.nll = {name: stream.word_losses(nll) for name, nll in found.scores.nll.items()}
         found.memory = dict(memories[0].describe())

@@ -1,4 +1,4 @@
-"""Checkpoint of a reading, kept on disk: a later process goes on from there, to the same numbers."""
+"""Checkpoint of a pass over a text, kept on disk: a later process goes on from there, to the same numbers."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from torch import Tensor
 
 from awd_lstm import CheckpointError
 from awd_lstm.files import read_file, save_file
-from hebblm.adapt.batch import Lesson
+from hebblm.adapt.batch import Observation
 from hebblm.adapt.context import Context
 from hebblm.errors import UserError
 from hebblm.evaluation.loop import Scores
-from hebblm.evaluation.notes import Noting
+from hebblm.evaluation.notes import KeptObserver
 from hebblm.evaluation.parts import placed, prefixed, under
 from hebblm.evaluation.streams import Layout
 from hebblm.files import atomic_path
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 SCHEMA = "hebblm-position/2"
 STATE = "position.safetensors"
-EVERY = 30.0  # seconds from one saving to the next: what was done since, and at the end of one reading more, is lost
+EVERY = 30.0  # seconds from one saving to the next: what was done since, and at the end of one pass more, is lost
 MOST = 1 << 28  # bytes of entries that wait to be saved
 
 
 @dataclass(slots=True)
 class Position:
-    """Place of one reading in its text.
+    """Place of one pass in its text.
 
     What only grows, losses, entries of the memories and notes, is written in parts, each once. The state behind the
     last part, whole in a file of its own, replaces the former one when its part is there, and says how many belong to
@@ -47,24 +47,24 @@ class Position:
 
     Args:
         saved: of the run.
-        folder: of the reading.
+        folder: of the pass.
         title: for people.
         base: that reads.
-        noting: observers whose notes are kept.
+        observers: observers whose notes are kept.
     """
 
     saved: Saved
     folder: Path
     title: str
     base: StreamBase
-    noting: tuple[Noting, ...]
+    observers: tuple[KeptObserver, ...]
     _contexts: Sequence[Context] = ()
     _scores: Scores = field(default_factory=lambda: Scores({}))
     _layout: Layout = field(default_factory=lambda: Layout((), ()))
     _parts: int = 0
     _begin: int = 0  # of what is not saved
     _errors: dict[str, int] = field(default_factory=dict)  # how many are saved
-    _written: list[tuple[int, int, Lesson]] = field(default_factory=list)  # step, context and what was written
+    _written: list[tuple[int, int, Observation]] = field(default_factory=list)  # step, context and what was written
     _steps: int = 0
     _ranks: Ranks = ALONE
     _begun: float = 0.0  # seconds on the clock
@@ -108,14 +108,14 @@ class Position:
         say(f"{self.title} goes on behind its first {done:,} of {sum(layout.lengths):,} tokens")
         return place
 
-    def note(self, lessons: Sequence[tuple[Context, Lesson]], *, written: bool) -> None:
+    def note(self, observations: Sequence[tuple[Context, Observation]], *, written: bool) -> None:
         """Note what was learned together, before the next search; ``written``: to the memories, too."""
         if not written:
             return
-        for context, lesson in lessons:
+        for context, observation in observations:
             owner = next(number for number, each in enumerate(self._contexts) if each is context)
-            self._written.append((self._steps, owner, lesson))
-            self._bytes += lesson.queries.numel() * lesson.queries.element_size()
+            self._written.append((self._steps, owner, observation))
+            self._bytes += observation.queries.numel() * observation.queries.element_size()
         self._steps += 1
 
     def reach(self, place: int) -> None:
@@ -173,15 +173,17 @@ class Position:
             since = self._errors.get(name, 0)
             found[f"errors {index}"] = torch.tensor(scores.errors[name][since:], dtype=torch.float64)
             self._errors[name] = len(scores.errors[name])
-        for index, observer in enumerate(self.noting):
+        for index, observer in enumerate(self.observers):
             found |= prefixed(f"notes {index}: ", observer.noted())
         if written:
             dtype = self._contexts[0].memory.dtype
-            sizes = [(step, owner, len(lesson.labels)) for step, owner, lesson in written]
+            sizes = [(step, owner, len(observation.labels)) for step, owner, observation in written]
             found["sizes"] = torch.tensor(sizes)  # (L, 3)
-            found["keys"] = torch.cat([lesson.queries.to(dtype) for *_, lesson in written])
-            found["labels"] = torch.cat([lesson.labels for *_, lesson in written])
-            logs = [lesson.key_normalizers for *_, lesson in written if lesson.key_normalizers is not None]
+            found["keys"] = torch.cat([observation.queries.to(dtype) for *_, observation in written])
+            found["labels"] = torch.cat([observation.labels for *_, observation in written])
+            logs = [
+                observation.key_normalizers for *_, observation in written if observation.key_normalizers is not None
+            ]
             if logs:
                 found["log normalizers"] = torch.cat(logs)
         self._written, self._bytes = [], 0
@@ -195,8 +197,8 @@ class Position:
             scores.errors[name] += part[f"errors {index}"].tolist()
             self._errors[name] = len(scores.errors[name])
         self._begin = int(record["end"])
-        for index, observer in enumerate(self.noting):
-            observer.recall(under(f"notes {index}: ", part))
+        for index, observer in enumerate(self.observers):
+            observer.restore(under(f"notes {index}: ", part))
         if "sizes" not in part:
             return
         self._told.append((part["sizes"][:, [0, 2]], part["labels"]))

@@ -16,7 +16,7 @@ import numpy as np
 import awd_lstm
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
-from hebblm.evaluation.notes import Noting
+from hebblm.evaluation.notes import KeptObserver
 from hebblm.evaluation.position import SCHEMA, STATE, Position
 from hebblm.evaluation.scenario import Scenario
 from hebblm.files import hash_of
@@ -33,13 +33,13 @@ PACKAGES = Path(awd_lstm.__path__[0]), Path(__file__).parents[1]
 
 @dataclass(slots=True)
 class Saved:
-    """The positions of a run's readings of its text, one after the other; see :func:`going_on`.
+    """The positions of a run's passes over its text, one after the other; see :func:`going_on`.
 
     Args:
         folder: of the run.
         started: when this process began.
         last: when something was saved last.
-        readings: how many were begun.
+        passes: how many were begun.
         within: whether one is under way, which is saved before an interruption ends it.
         stopped: whether it is to end.
     """
@@ -47,23 +47,23 @@ class Saved:
     folder: Path
     started: float = field(default_factory=time.monotonic)
     last: float = field(default_factory=time.monotonic)
-    readings: int = 0
+    passes: int = 0
     within: bool = False
     stopped: bool = False
 
-    def reading(self, title: str, base: StreamBase, noting: Sequence[Noting] = ()) -> Position:
-        """Return the position of the next reading.
+    def position(self, title: str, base: StreamBase, observers: Sequence[KeptObserver] = ()) -> Position:
+        """Return the position of the next pass.
 
         Args:
-            title: of the reading, for people.
+            title: of the pass, for people.
             base: that reads.
-            noting: observers whose notes are kept.
+            observers: observers whose notes are kept.
         """
-        self.readings += 1
-        return Position(self, self.folder / f"{self.readings:04d}", title, base, tuple(noting))
+        self.passes += 1
+        return Position(self, self.folder / f"{self.passes:04d}", title, base, tuple(observers))
 
     def interrupt(self, number: int, frame: Any) -> None:
-        """Let a reading that is under way be saved first; the second time, or outside of one, end at once."""
+        """Let a pass that is under way be saved first; the second time, or outside of one, end at once."""
         if not self.within or self.stopped:
             raise KeyboardInterrupt
         self.stopped = True
@@ -80,7 +80,7 @@ class Saved:
 def going_on(
     scenario: Scenario, settings: Hyperparameters, provenance: Mapping[str, Any], asked: Mapping[str, Any]
 ) -> Iterator[None]:
-    """Save where the scenario's readings stand while the block runs; what is saved is removed when it ends well.
+    """Save where the scenario's passes stand while the block runs; what is saved is removed when it ends well.
 
     It is kept in the cache under a hash of everything that the numbers depend on.
 

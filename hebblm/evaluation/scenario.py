@@ -58,7 +58,7 @@ class Scenario:
         total: tokens of the split of which the stream is a part, None where it is all or they were not counted.
         beginning: how much text the stream is, where it is words and a part of the split whose lines are at hand.
         documents: that the stream is made of, found where it is read in several parts.
-        saved: where its readings stand on disk, None where that is not kept.
+        saved: where its passes stand on disk, None where that is not kept.
     """
 
     kind: str

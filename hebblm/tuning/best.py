@@ -55,7 +55,7 @@ class LossTable:
         new, self._told = self._table()[self._told :].copy(), self._tokens
         return {"losses": torch.from_numpy(new), "sums": torch.from_numpy(self._sums.copy())}
 
-    def recall(self, noted: dict[str, Tensor]) -> None:
+    def restore(self, noted: dict[str, Tensor]) -> None:
         """Take over such losses of an earlier process."""
         self.append(noted["losses"].cpu().numpy().T)
         self._sums = noted["sums"].cpu().numpy()  # in the order in which they were added

@@ -98,9 +98,9 @@ class HebbGrid:
         """Return the losses that were added to the table since this was asked last, and their sums."""
         return self.table.noted()
 
-    def recall(self, noted: dict[str, Tensor]) -> None:
+    def restore(self, noted: dict[str, Tensor]) -> None:
         """Take over such losses of an earlier process."""
-        self.table.recall(noted)
+        self.table.restore(noted)
 
     def watch(self, batch: EvalBatch, targets: Tensor) -> None:
         """Write the losses of a mini-batch to the table."""

@@ -13,7 +13,7 @@ from hebblm.adapt.context import Context
 from hebblm.adapt.methods.rule import Rule
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import evaluate
-from hebblm.evaluation.notes import Noting
+from hebblm.evaluation.notes import KeptObserver
 from hebblm.evaluation.passes import dynamic_base
 from hebblm.evaluation.scenario import Scenario
 from hebblm.models.base import StreamBase
@@ -66,7 +66,7 @@ class Replay:
         context = scenario.context(base, scenario.memory(settings), settings.methods.cache.window)
         return cls(scenario, base, context, scenario.config.update_every, scenario.config.memory_content != "train")
 
-    def score(self, rules: Mapping[str, Rule], title: str, observers: Sequence[Noting] = ()) -> dict[str, Losses]:
+    def score(self, rules: Mapping[str, Rule], title: str, observers: Sequence[KeptObserver] = ()) -> dict[str, Losses]:
         """Return the losses (T,) of some rules, from the beginning of the stream; nats.
 
         Several ranks divide the rules; every rank shows the observers all mini-batches.
@@ -81,10 +81,10 @@ class Replay:
 
         return dict(zip(names, divided(len(names), compute), strict=True))
 
-    def read(self, rules: Mapping[str, Rule], title: str, observers: Sequence[Noting] = ()) -> dict[str, Losses]:
+    def read(self, rules: Mapping[str, Rule], title: str, observers: Sequence[KeptObserver] = ()) -> dict[str, Losses]:
         """Return the losses (T,) of some rules as this rank alone reads them; see :meth:`score`."""
         saved = self.scenario.saved
-        position = None if saved is None else saved.reading(title, self.base, observers)
+        position = None if saved is None else saved.position(title, self.base, observers)
         self.base.reset()
         self.context.reset()
         self.context.set_head(self.base.head)

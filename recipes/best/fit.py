@@ -25,8 +25,8 @@ from hebblm.adapt.methods.hebb import hebb_rule
 from hebblm.adapt.methods.knn import KnnConfig, KnnLM
 from hebblm.adapt.methods.lstm import Unadapted
 from hebblm.adapt.methods.mbpa import Mbpa
+from hebblm.adapt.methods.memory_mixture import PAIR
 from hebblm.adapt.methods.mixture import Mixture, MixtureConfig
-from hebblm.adapt.methods.remembering import PAIR
 from hebblm.adapt.methods.rule import Rule
 from hebblm.adapt.settings import MethodSettings
 from hebblm.evaluation.hyperparameters import Hyperparameters

@@ -72,9 +72,11 @@ def one_by_one(lm: hebblm.LanguageModel, method: str, documents: Sequence[str]) 
             context.set_head(base.head)
         for context in contexts[1:]:
             context.observed = contexts[0].observed  # they grew alike
-        lessons = [(context, batch.lesson(torch.tensor([index(w) for w in part]))) for context, batch, part in scored]
-        for context, lesson in lessons:
-            context.take(lesson)
+        observations = [
+            (context, batch.observation(torch.tensor([index(w) for w in part]))) for context, batch, part in scored
+        ]
+        for context, observation in observations:
+            context.take(observation)
     return found
 
 

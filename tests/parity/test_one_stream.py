@@ -94,11 +94,11 @@ def plainly(
             batch = context.batch(hidden)
             for name, rule in rules.items():
                 nll[name].append(rule.score(batch, labels))
-            lesson = batch.lesson(labels)
+            observation = batch.observation(labels)
             with torch.enable_grad():
                 base.learn(labels)
             context.set_head(base.head)
-            context.take(lesson)
+            context.take(observation)
     return {name: torch.cat(losses).numpy() for name, losses in nll.items()}
 
 

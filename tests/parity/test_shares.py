@@ -11,7 +11,7 @@ import torch
 from hebblm.adapt.functional.shares import LearnedShare
 from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.lstm import Unadapted
-from hebblm.adapt.methods.remembering import Interpolated
+from hebblm.adapt.methods.memory_mixture import Interpolated
 from hebblm.adapt.methods.rule import Needs, Rule
 from hebblm.adapt.section import ONLINE
 from hebblm.adapt.settings import MethodSettings

@@ -83,9 +83,9 @@ def one_by_one(layout: Layout, rules: dict[str, Rule], make: Make, every: int) -
             batch = context.batch(base.read(inputs[place]))
             for name, rule in rules.items():
                 nll[name][place] = rule.score(batch, labels).numpy()
-            scored.append((context, batch.lesson(labels)))
-        for context, lesson in scored:
-            context.take(lesson)
+            scored.append((context, batch.observation(labels)))
+        for context, observation in scored:
+            context.take(observation)
     return nll
 
 

@@ -11,7 +11,7 @@ from hebblm.adapt.methods.cache import Cache, CacheConfig
 from hebblm.adapt.methods.knn import KnnConfig, KnnLM
 from hebblm.adapt.methods.lstm import Unadapted
 from hebblm.adapt.methods.mbpa import Mbpa
-from hebblm.adapt.methods.remembering import PAIR
+from hebblm.adapt.methods.memory_mixture import PAIR
 from hebblm.adapt.methods.rule import Method, Needs, Rule
 from hebblm.adapt.section import Count, NonNegative, Section
 from hebblm.errors import UserError
@@ -107,7 +107,7 @@ class Best:
         return found
 
     @property
-    def beginning(self) -> F.LearnedGate:
+    def initial(self) -> F.LearnedGate:
         """The gate as it is shipped."""
         import torch
 
@@ -142,7 +142,7 @@ class Best:
             import torch
 
             if not self.config.rate:
-                weights = self.beginning.weights.to(batch.hidden.device)[None]  # (1, C, F)
+                weights = self.initial.weights.to(batch.hidden.device)[None]  # (1, C, F)
             else:
                 gates, rows = batch.learned(self)
                 steps = torch.stack([gate.weights for gate in gates]).to(batch.hidden.device)  # (S, C, F)

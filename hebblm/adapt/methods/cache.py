@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 from hebblm.adapt import functional as F
 from hebblm.adapt.checks import Scale
 from hebblm.adapt.methods.lstm import Unadapted
+from hebblm.adapt.methods.memory_mixture import MemoryMixture, memory_mixture
 from hebblm.adapt.methods.mixture import mixture_rule
-from hebblm.adapt.methods.remembering import Remembering, remembering
 from hebblm.adapt.methods.rule import Method, Needs, Rule, learned
 from hebblm.adapt.section import Count, Section, Share, Sharpness
 
@@ -49,7 +49,7 @@ class MixtureCacheConfig(CacheConfig):
 
 
 @dataclass(frozen=True, slots=True)
-class Cache(Remembering):
+class Cache(MemoryMixture):
     """Continuous cache: every pair in a window of the recent past (Grave et al. 2017).
 
     Args:
@@ -73,14 +73,14 @@ class Cache(Remembering):
 
 def cache_over_mixture(settings: MethodSettings) -> Rule:
     """Return the cache over Mixture."""
-    return remembering(Cache, settings.mixture_cache, mixture_rule(settings))
+    return memory_mixture(Cache, settings.mixture_cache, mixture_rule(settings))
 
 
 CACHE = Method(
     "cache",
     "Cache",
     "baseline",
-    lambda s: remembering(Cache, s.cache, Unadapted()),
+    lambda s: memory_mixture(Cache, s.cache, Unadapted()),
     ("cache",),
     look=("#88ccee",),
 )

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from hebblm.adapt.methods.hebb import hebb_rule, learned_rule
 from hebblm.adapt.methods.mbpa import Mbpa
+from hebblm.adapt.methods.memory_mixture import Interpolated
 from hebblm.adapt.methods.mixture import mixture_rule
-from hebblm.adapt.methods.remembering import Interpolated
 from hebblm.adapt.methods.rule import Method, Needs, Rule
 from hebblm.adapt.section import Section, Share
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from hebblm.adapt import functional as F
 from hebblm.adapt.checks import Scale
 from hebblm.adapt.methods.lstm import Unadapted
-from hebblm.adapt.methods.remembering import Remembering, remembering
+from hebblm.adapt.methods.memory_mixture import MemoryMixture, memory_mixture
 from hebblm.adapt.methods.rule import Method
 from hebblm.adapt.section import Section, Share, Temperature
 
@@ -36,7 +36,7 @@ class KnnConfig(Section):
 
 
 @dataclass(frozen=True, slots=True)
-class KnnLM(Remembering):
+class KnnLM(MemoryMixture):
     """kNN-LM: neighbours weighted by distance (Khandelwal et al. 2020)."""
 
     sharpness: ClassVar[str] = "temperature"
@@ -51,4 +51,6 @@ class KnnLM(Remembering):
         return scores, near.values, near.mask
 
 
-KNN = Method("knn", "kNN-LM", "baseline", lambda s: remembering(KnnLM, s.knn, Unadapted()), ("knn",), look=("#332288",))
+KNN = Method(
+    "knn", "kNN-LM", "baseline", lambda s: memory_mixture(KnnLM, s.knn, Unadapted()), ("knn",), look=("#332288",)
+)

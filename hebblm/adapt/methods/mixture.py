@@ -9,7 +9,7 @@ from hebblm.adapt import checks
 from hebblm.adapt import functional as F
 from hebblm.adapt.checks import Scale
 from hebblm.adapt.methods.lstm import Unadapted
-from hebblm.adapt.methods.remembering import Remembering, remembering
+from hebblm.adapt.methods.memory_mixture import MemoryMixture, memory_mixture
 from hebblm.adapt.methods.rule import Method, Needs, Rule
 from hebblm.adapt.section import Section, Share, Sharpness
 
@@ -45,7 +45,7 @@ class MixtureConfig(Section):
 
 
 @dataclass(frozen=True, slots=True)
-class Mixture(Remembering):
+class Mixture(MemoryMixture):
     """Mixture: neighbours weighted by inner product (paper, section 4.2)."""
 
     config: MixtureConfig
@@ -108,7 +108,7 @@ def mixture_rule(settings: MethodSettings) -> Rule:
     config = settings.mixture
     if config.form == "logit-sum":
         return LogitSum(config)
-    return remembering(Mixture, config, Unadapted())
+    return memory_mixture(Mixture, config, Unadapted())
 
 
 MIXTURE = Method("mixture", "Mixture", "paper", mixture_rule, ("mixture",), look=("#117733",))

@@ -39,7 +39,7 @@ class Learner(Protocol[L_co]):
     """A rule that learns from the tokens already scored how to mix what it is made of."""
 
     @property
-    def beginning(self) -> L_co:
+    def initial(self) -> L_co:
         """Share before anything was scored."""
 
     def evidence(self, batch: EvalBatch, targets: Tensor) -> Tensor:
@@ -61,7 +61,7 @@ class Blend(ABC):
         """Return the losses (N,) of ``targets`` (N,) under the first and the second, nats."""
 
     @property
-    def beginning(self) -> LearnedShare:
+    def initial(self) -> LearnedShare:
         """The share before anything was scored."""
         from hebblm.adapt.functional.shares import LearnedShare  # it loads torch
 

@@ -10,7 +10,7 @@ from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods import mbpa as mbpa_module
 from hebblm.adapt.methods.lstm import Unadapted
 from hebblm.adapt.methods.mbpa import Mbpa, MbpaAbsoluteConfig, MbpaConfig, MbpaGuardedConfig
-from hebblm.adapt.methods.remembering import Interpolated
+from hebblm.adapt.methods.memory_mixture import Interpolated
 from hebblm.adapt.safeguards import Safeguards
 from hebblm.adapt.settings import MethodSettings
 from hebblm.evaluation.loop import Scores

@@ -99,7 +99,7 @@ class Reading:
         base = self.base()
         contexts = [self._context(base) for _ in range(self.layout.streams // self.layout.together)]
         self.log = NeighborLog(TOKENS, toy.SETTINGS.mbpa, write=True)
-        where = None if folder is None else Saved(folder).reading("a text", base, [self.log])
+        where = None if folder is None else Saved(folder).position("a text", base, [self.log])
         calls = Counter[str]()
 
         def progress(tokens: int) -> None:

@@ -20,7 +20,7 @@ PAIR = (0.6, 2.0)  # of sharpness, or temperature, where it is online
 
 
 @dataclass(frozen=True, slots=True)
-class Remembering(Blend):
+class MemoryMixture(Blend):
     """``gamma q + (1 - gamma) p``: labels of remembered entries, weighted by a score, beside another rule's p.
 
     Args:
@@ -101,7 +101,7 @@ class Interpolated(Blend):
         return self.first.needs | self.second.needs | Needs(shares=learned(self))
 
 
-def remembering(kind: type[Remembering], config: Any, over: Rule) -> Rule:
+def memory_mixture(kind: type[MemoryMixture], config: Any, over: Rule) -> Rule:
     """Return the rule of some settings; where their sharpness is online, two memories of one sharpness each, mixed.
 
     Args:
