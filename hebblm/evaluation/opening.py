@@ -12,9 +12,9 @@ import torch
 
 from hebblm.errors import UserError
 from hebblm.evaluation.documents import Document, documents_of
-from hebblm.evaluation.scenario import Scenario
+from hebblm.evaluation.scenario import ModelAndText, Scenario
 from hebblm.evaluation.scenario_config import ScenarioConfig
-from hebblm.evaluation.subword_scenario import Opened, open_subwords
+from hebblm.evaluation.subword_scenario import open_subwords
 from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary, Vocabulary
 from hebblm.files import hash_of, lack
 from hebblm.models.allocator import keep_freed_memory
@@ -93,7 +93,7 @@ def open_scenario(
         split=split,
         part=PARTS[split] if files else f"the {split} split",
         documents=_documents(config, opened.stream, target, files, split),
-        **opened._asdict(),
+        **{each.name: getattr(opened, each.name) for each in dataclasses.fields(opened)},
     )
 
 
@@ -104,7 +104,7 @@ def _open_words(
     provenance: dict[str, Any],
     *,
     whole: bool,
-) -> Opened:
+) -> ModelAndText:
     """Open a model that reads words and its text; the arguments are those of :func:`open_subwords`."""
     source, target = config.corpora()
     # The two differ in case more than in anything else.
@@ -152,18 +152,18 @@ def _open_words(
     hashes = {target: read.meta.provenance.get("sha256", {})}
     if train is not None and source is not None:
         hashes[source] = train.meta.provenance.get("sha256", {})
-    return Opened(
-        model,
-        dictionary,
-        train,
-        stream,
-        vocabulary,
-        policy,
-        hashes,
-        complete,
-        read.describe(),
-        beginning,
-        None if complete else total,
+    return ModelAndText(
+        model=model,
+        dictionary=dictionary,
+        train=train,
+        stream=stream,
+        vocabulary=vocabulary,
+        normalization=policy,
+        data_sha256=hashes,
+        whole=complete,
+        tokenizer=read.describe(),
+        beginning=beginning,
+        total=None if complete else total,
     )
 
 

@@ -34,29 +34,49 @@ if TYPE_CHECKING:
     from hebblm.evaluation.saved import Saved
 
 
-@dataclass(slots=True)
-class Scenario:
+@dataclass(slots=True, kw_only=True)
+class ModelAndText:
+    """A model and the text that it is to read.
+
+    Args:
+        model: the trained base.
+        dictionary: of the source.
+        train: the source corpus, where its text is at hand.
+        stream: the tokens to be scored.
+        vocabulary: how unseen words are charged.
+        normalization: as resolved.
+        data_sha256: of the files read.
+        whole: whether the stream is the whole split.
+        tokenizer: specification of what split the target into tokens.
+        beginning: how much text the stream is, where it is words and a part of the split whose lines are at hand.
+        total: tokens of the split of which the stream is a part, None where it is all or they were not counted.
+    """
+
+    model: TrainedModel
+    dictionary: Dictionary | Subwords
+    train: PreparedCorpus | SubwordCorpus | None
+    stream: EvaluationStream
+    vocabulary: Vocabulary
+    normalization: str
+    data_sha256: dict[str, Any]
+    whole: bool
+    tokenizer: Mapping[str, Any] = field(default_factory=dict)
+    beginning: Beginning | None = None
+    total: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Scenario(ModelAndText):
     """An opened scenario.
 
     Args:
         kind: ``intra-domain`` or ``cross-domain``.
         source: name of the source corpus.
         target: name of the target corpus.
-        model: the trained base.
-        dictionary: of the source.
-        train: the source corpus, where its text is at hand.
-        stream: the tokens to be scored.
-        vocabulary: how unseen words are charged.
         config: as asked for.
-        normalization: as resolved.
         device: where to compute.
-        data_sha256: of the files read.
-        whole: whether the stream is the whole split.
         split: what was read: test, valid, or all of a text of the user's own.
         part: the same in words.
-        tokenizer: specification of what split the target into tokens.
-        total: tokens of the split of which the stream is a part, None where it is all or they were not counted.
-        beginning: how much text the stream is, where it is words and a part of the split whose lines are at hand.
         documents: that the stream is made of, found where it is read in several parts.
         saved: where its passes stand on disk, None where that is not kept.
     """
@@ -64,21 +84,10 @@ class Scenario:
     kind: str
     source: str
     target: str
-    model: TrainedModel
-    dictionary: Dictionary | Subwords
-    train: PreparedCorpus | SubwordCorpus | None
-    stream: EvaluationStream
-    vocabulary: Vocabulary
     config: ScenarioConfig
-    normalization: str
     device: torch.device
-    data_sha256: dict[str, Any]
-    whole: bool
     split: str = "test"
     part: str = ""
-    tokenizer: Mapping[str, Any] = field(default_factory=dict)
-    beginning: Beginning | None = None
-    total: int | None = None
     documents: Sequence[Document] = ()
     saved: Saved | None = None
 
@@ -108,9 +117,7 @@ class Scenario:
         split = self.config.split or "test"
         if isinstance(self.train, SubwordCorpus):
             return encode_subwords(self.train, split, None, None)
-        if self.train is None or isinstance(self.dictionary, Subwords):
-            return None
-        return encode_target(self.dictionary, self.train, split)
+        return None if self.train is None else encode_target(self.train.dictionary, self.train, split)
 
     @property
     def novel_rows(self) -> int:

@@ -2,42 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import torch
 
 from hebblm.errors import UserError
+from hebblm.evaluation.scenario import ModelAndText
 from hebblm.evaluation.scenario_config import ScenarioConfig
-from hebblm.evaluation.vocabulary import UnionVocabulary, Vocabulary
-from hebblm.models.base import TrainedModel
+from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.models.huggingface.load import load_causal
 from hebblm.models.huggingface.model import HuggingFaceModel
 from hebblm.models.huggingface.open import open_causal
 from hebblm.progress import say
-from hebblm.text import Dictionary, EvaluationStream, PreparedCorpus, foreign_text, resolve
-from hebblm.text.beginning import Beginning
+from hebblm.text import foreign_text, resolve
 from hebblm.text.normalize import Normalization
 from hebblm.text.subword_corpus import SubwordCorpus, encode_subwords
 from hebblm.text.subwords import Subwords
 from hebblm.text.tokenizers import WhitespaceTokenizer
-
-
-class Opened(NamedTuple):
-    """A model and the text that it is to read; its fields are described where a ``Scenario`` takes them over."""
-
-    model: TrainedModel
-    dictionary: Dictionary | Subwords
-    train: PreparedCorpus | SubwordCorpus | None
-    stream: EvaluationStream
-    vocabulary: Vocabulary
-    normalization: str
-    data_sha256: dict[str, Any]
-    whole: bool
-    tokenizer: Mapping[str, Any]
-    beginning: Beginning | None = None
-    total: int | None = None
 
 
 def open_subwords(
@@ -47,7 +28,7 @@ def open_subwords(
     *,
     whole: bool,
     held: tuple[HuggingFaceModel, Subwords] | None,
-) -> Opened:
+) -> ModelAndText:
     """Open a model that reads pieces of words, and its text.
 
     Args:
@@ -95,4 +76,14 @@ def open_subwords(
     if train is not None and source is not None:
         hashes[source] = train.corpus.provenance.get("sha256", {})
     complete = config.max_tokens is None or len(stream) < config.max_tokens
-    return Opened(model, subwords, train, stream, UnionVocabulary(), policy, hashes, complete, read.describe())
+    return ModelAndText(
+        model=model,
+        dictionary=subwords,
+        train=train,
+        stream=stream,
+        vocabulary=UnionVocabulary(),
+        normalization=policy,
+        data_sha256=hashes,
+        whole=complete,
+        tokenizer=read.describe(),
+    )
