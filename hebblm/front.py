@@ -197,8 +197,8 @@ def tune(
     ranks = current()
     with ranks.in_turn():
         scenario, record = asked.open("tune", command)
+    from hebblm.adapt.grid import Grid
     from hebblm.evaluation.saved import going_on
-    from hebblm.tuning.grid import Grid
     from hebblm.tuning.search import write_tuned
     from hebblm.tuning.tune import tune
 

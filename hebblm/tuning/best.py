@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from hebblm.adapt.functional.shares import LearnedShare
-from hebblm.adapt.section import Share
 from hebblm.errors import UserError, reason
 from hebblm.ranks import current
 from hebblm.tuning.grid import Point
@@ -143,7 +142,7 @@ class Best:
         return True
 
 
-def mixed(memory: Losses, base: Losses, weight: Share, every: int) -> Losses:
+def mixed(memory: Losses, base: Losses, weight: float | str, every: int) -> Losses:
     """Return the loss of ``weight`` memory and ``1 - weight`` base from the two losses (T,), nats.
 
     Args:
@@ -167,7 +166,7 @@ def mixed(memory: Losses, base: Losses, weight: Share, every: int) -> Losses:
 
 
 def with_shares(
-    found: Iterable[tuple[Point, Losses]], base: Losses, name: str, shares: Iterable[Share], every: int
+    found: Iterable[tuple[Point, Losses]], base: Losses, name: str, shares: Iterable[float | str], every: int
 ) -> Iterator[tuple[Point, Losses]]:
     """Yield each point once a share ``name`` of its distribution, with the losses (T,) where the base has the rest."""
     for point, losses in found:

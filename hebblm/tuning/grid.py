@@ -1,59 +1,12 @@
-"""Grids of the values that a tuning tries."""
+"""Points of a grid."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import product
-from typing import Literal
 
-from hebblm.adapt.section import ONLINE, Share, Sharpness, Temperature
-
-Values = tuple[float, ...]
 Point = dict[str, float | str]
 """Hyper-parameters by dotted name."""
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """Values that are tried, those of units that a model has beside those relative to them.
-
-    Args:
-        base_lr: rate of a moving base; tried across domains only.
-        theta: sharpness of Mixture and cache.
-        temperature: of kNN-LM's weights.
-        gamma: share of the memory in Mixture, cache and kNN-LM.
-        mbpa_pull: pull of MbPA toward the base head.
-        mbpa_lr: rate of MbPA where it descends by sgd, relative to curvature.
-        mbpa_steps: its steps.
-        absolute_lr: lambda of MbPA at an absolute rate, plain and guarded.
-        beta: decay of Hebb's weight.
-        eta: scale of the Hebbian term.
-        closeness: scaling of the Hebbian term's closeness.
-        weight: share of Mixture in Mixture+MbPA and Mixture+Hebb.
-        dynamic_lr: rate of dynamic evaluation, in times of the one that is the default for the model.
-        dynamic_decay: its decay.
-    """
-
-    base_lr: Values = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 3.0, 10.0, 30.0, 100.0)
-    theta: tuple[Sharpness, ...] = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0, ONLINE)
-    temperature: tuple[Temperature, ...] = (0.1, 0.3, 0.6, 0.8, 1.0, 1.2, 1.5, 3.0, 10.0, ONLINE)
-    gamma: tuple[Share, ...] = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, ONLINE)
-    mbpa_pull: Values = (0.001, 0.0015, 0.0025, 0.0035, 0.005, 0.007, 0.01, 0.02)
-    mbpa_lr: Values = (6.0, 8.0, 10.0)
-    mbpa_steps: tuple[int, ...] = (5, 10, 15)
-    absolute_lr: Values = (0.1, 1.0, 5.0)
-    beta: Values = (0.0, 0.15, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999)
-    eta: Values = (0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 15.0)
-    closeness: tuple[Literal["raw", "sum", "max"], ...] = ("raw", "sum", "max")
-    weight: tuple[Share, ...] = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, ONLINE)
-    dynamic_lr: Values = (0.25, 0.5, 1.0, 2.0)
-    dynamic_decay: Values = (0.001, 0.005, 0.02, 0.1)
-
-    @property
-    def fixed_theta(self) -> Values:
-        """The sharpness of Mixture and cache where it is a number."""
-        return tuple(theta for theta in self.theta if not isinstance(theta, str))
 
 
 def points(section: str, **axes: Iterable[float | str]) -> list[Point]:

@@ -10,11 +10,12 @@ from torch import Tensor
 
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.counts import entry_weights
+from hebblm.adapt.grid import Grid
 from hebblm.adapt.methods.hebb import HebbConfig, hebbian_term
 from hebblm.adapt.methods.mbpa import MbpaConfig, adapted_logits, mbpa_result
 from hebblm.ranks import current
 from hebblm.tuning.best import LossTable
-from hebblm.tuning.grid import Grid, Point, points
+from hebblm.tuning.grid import Point, points
 
 
 class LabelTerms(NamedTuple):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hebblm.adapt.grid import Grid
 from hebblm.adapt.methods import METHODS, with_parts
 from hebblm.adapt.methods.rule import Rule, dotted
 from hebblm.errors import UserError
@@ -17,7 +18,7 @@ from hebblm.files import write_json
 from hebblm.locks import held
 from hebblm.models.update import MEASURED
 from hebblm.tuning.best import Best, Losses
-from hebblm.tuning.grid import Grid, Point
+from hebblm.tuning.grid import Point
 from hebblm.tuning.replay import describe
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from hebblm.adapt.grid import Grid
 from hebblm.adapt.methods import DYNAMIC, DYNAMIC_METHODS, METHODS, TUNABLE, with_parts
 from hebblm.adapt.methods.hebb import RANGES
 from hebblm.adapt.methods.lstm import Unadapted
@@ -19,7 +20,7 @@ from hebblm.models.dynamic import with_rate
 from hebblm.tuning.best import Best, Losses, divided, with_shares
 from hebblm.tuning.count_weights import TermObserver, Terms, learn_weights
 from hebblm.tuning.gate import GateFeatures, learn_gate
-from hebblm.tuning.grid import Grid, Point, points
+from hebblm.tuning.grid import Point, points
 from hebblm.tuning.hebbian import HebbGrid
 from hebblm.tuning.replay import Replay
 from hebblm.tuning.search import Search
@@ -72,36 +73,22 @@ def tune(
 def tune_static(search: Search, replay: Replay) -> None:
     """Tune the methods that read the states of the base."""
     grid, wanted, best, methods = search.grid, search.wanted, search.best, search.settings.methods
-    recalling = {  # they give what they recall a share gamma: read at gamma = 1, and mixed with the base from losses
-        "mixture": points("mixture", scale=[methods.mixture.scale], theta=grid.theta),
-        "cache": points("cache", scale=[methods.cache.scale], theta=grid.theta),
-        "knn": points("knn", scale=[methods.knn.scale], temperature=grid.temperature),
-    }
-    newton = methods.mbpa.optimizer == "newton"
-    descents = points("mbpa", lr=grid.mbpa_lr, steps=grid.mbpa_steps)
-    tried = {
-        **recalling,
-        "mbpa": points("mbpa", pull=grid.mbpa_pull) if newton else descents,
-        "mbpa-absolute": points("mbpa_absolute", lr=grid.absolute_lr, steps=[methods.mbpa_absolute.steps]),
-        "mbpa-guarded": points("mbpa_guarded", lr=grid.absolute_lr, steps=[methods.mbpa_guarded.steps]),
-    }
+    alone = {name: _space(search, name) for name, method in METHODS.items() if method.tried and not method.parts}
     lenders = {"mixture-gated": "mixture", "mixture+cache": "cache"}
     read = wanted | {lender for method, lender in lenders.items() if method in wanted}
     rules: dict[str, Rule] = {"lstm": Unadapted()}
-    for method, some in tried.items():
+    for method, (some, shares) in alone.items():
         if method in read:
-            whole = {"gamma": 1.0} if method in recalling else {}
-            rules |= search.rules(method, some, **whole)
+            rules |= search.rules(method, some, **({"gamma": 1.0} if shares else {}))
     features = GateFeatures(grid.fixed_theta, methods.mixture.scale)
     observers = [features] if "mixture-gated" in wanted else []
     losses = replay.score(rules, f"tune {len(rules)} points", observers)
     base = losses["lstm"]
     best["lstm"] = Best(float(base.mean()), {}, base)
-    for method, some in tried.items():
+    for method, (some, shares) in alone.items():
         if method in wanted:
             found = _found(losses, method, some)
-            mixtures = with_shares(found, base, f"{method}.gamma", grid.gamma, replay.every)
-            search.take(method, mixtures if method in recalling else found)
+            search.take(method, _with_gamma(method, found, base, shares, replay.every) if shares else found)
     if "hebb" in wanted:
         known = search.settings.methods
         hebb = HebbGrid.of(known.mbpa, known.hebb, grid)
@@ -141,21 +128,17 @@ def tune_dynamic(search: Search, scenario: Scenario) -> None:
     search.take(DYNAMIC, _alone(search, scenario, rates, base_of))
     if "dynamic+mixture" not in wanted:
         return
-    methods = search.settings.methods
-    mixtures = points("dynamic_mixture", scale=[methods.mixture.scale], theta=grid.theta)
+    mixtures, shares = _space(search, "dynamic+mixture")
     rules: dict[str, Rule] = {"base": Unadapted()}
     rules |= search.rules("dynamic+mixture", mixtures, gamma=1.0)
     if "dynamic+mixture+hebb" in wanted:
-        rules["hebb"] = METHODS["hebb"].build(methods)
+        rules["hebb"] = METHODS["hebb"].build(search.settings.methods)
     if "dynamic+mixture+cache" in wanted:
         rules |= search.rules("cache", points("cache", theta=grid.theta), gamma=1.0)
     replay = Replay.dynamic(scenario, search.settings, squares)
     losses = replay.score(rules, "tune over dynamic evaluation")
     found = _found(losses, "dynamic+mixture", mixtures)
-    search.take(
-        "dynamic+mixture",
-        with_shares(found, losses["base"], "dynamic_mixture.gamma", grid.gamma, replay.every),
-    )
+    search.take("dynamic+mixture", _with_gamma("dynamic+mixture", found, losses["base"], shares, replay.every))
     if "dynamic+mixture+hebb" in wanted:
         _take_weight(search, "dynamic+mixture+hebb", losses["hebb"], replay.every)
     if "dynamic+mixture+cache" in wanted:
@@ -185,6 +168,22 @@ def _alone(
     yield from zip(some, divided(len(some), compute), strict=True)
 
 
+def _space(search: Search, method: str) -> tuple[list[Point], list[float | str]]:
+    """Return the points of a method that are read, and the shares gamma that each is tried with; none without one."""
+    tried = METHODS[method].tried
+    assert tried is not None, f"{method} tries points"
+    axes = dict(tried(search.settings.methods, search.grid))
+    shares = list(axes.pop("gamma", ()))
+    return points(dotted(method), **axes), shares
+
+
+def _with_gamma(
+    method: str, found: Iterable[tuple[Point, Losses]], base: Losses, shares: Iterable[float | str], every: int
+) -> Iterator[tuple[Point, Losses]]:
+    """Yield the points of a method of whole share, once each gamma, the rest predicted by what has the losses (T,)."""
+    return with_shares(found, base, f"{dotted(method)}.gamma", shares, every)
+
+
 def _found(losses: Mapping[str, Losses], method: str, tried: Iterable[Point]) -> Iterator[tuple[Point, Losses]]:
     """Yield the points whose rules :meth:`Search.rules` made, with their losses (T,)."""
     for index, point in enumerate(tried):
@@ -200,16 +199,14 @@ def _take_weight(search: Search, method: str, other: Losses, every: int) -> None
 def _take_cache(search: Search, method: str, losses: Mapping[str, Losses], every: int) -> None:
     """Tune the cache over Mixture from the losses (T,) of a cache of whole share.
 
-    Before anything was observed, for the first ``every`` tokens, Mixture alone predicts. Window and scale are those of
-    the cache.
+    Before anything was observed, for the first ``every`` tokens, Mixture alone predicts.
     """
-    config, section = search.settings.methods.cache, dotted(method)
     mixture = search.best[method.removesuffix("+cache")].losses
-    tried = points(section, window=[config.window], scale=[config.scale], theta=search.grid.theta)
+    tried, shares = _space(search, method)
     past = (
         (point, np.concatenate([mixture[:every], alone[every:]])) for point, alone in _found(losses, "cache", tried)
     )
-    search.take(method, with_shares(past, mixture, f"{section}.gamma", search.grid.gamma, every))
+    search.take(method, _with_gamma(method, past, mixture, shares, every))
 
 
 def _learned(search: Search, terms: Terms) -> Iterator[tuple[Point, Losses]]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from hebblm.adapt.batch import EvalBatch
+    from hebblm.adapt.grid import Axes, Grid
     from hebblm.adapt.settings import MethodSettings
 
 
@@ -76,12 +77,19 @@ def cache_over_mixture(settings: MethodSettings) -> Rule:
     return memory_mixture(Cache, settings.mixture_cache, mixture_rule(settings))
 
 
+def tried_over_mixture(settings: MethodSettings, grid: Grid) -> Axes:
+    """Return the values that are tried of the cache over Mixture; window and scale are those of the cache alone."""
+    alone = settings.cache
+    return {"window": [alone.window], "scale": [alone.scale], "theta": grid.theta, "gamma": grid.gamma}
+
+
 CACHE = Method(
     "cache",
     "Cache",
     "baseline",
     lambda s: memory_mixture(Cache, s.cache, Unadapted()),
     ("cache",),
+    tried=lambda s, grid: {"scale": [s.cache.scale], "theta": grid.theta, "gamma": grid.gamma},
     look=("#88ccee",),
 )
 MIXTURE_CACHE = Method(
@@ -91,5 +99,6 @@ MIXTURE_CACHE = Method(
     cache_over_mixture,
     ("mixture", "mixture_cache"),
     parts=("mixture",),
+    tried=tried_over_mixture,
     look=("#88ccee", "--"),
 )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from hebblm.adapt.checks import Scale
-from hebblm.adapt.methods.cache import MixtureCacheConfig, cache_over_mixture
+from hebblm.adapt.methods.cache import MixtureCacheConfig, cache_over_mixture, tried_over_mixture
 from hebblm.adapt.methods.combine import BesideMixtureConfig, beside_mixture
 from hebblm.adapt.methods.hebb import hebb_rule
 from hebblm.adapt.methods.lstm import DYNAMIC
@@ -67,6 +67,7 @@ OVER_DYNAMIC = (
         lambda s: mixture_rule(_over_dynamic(s)),
         ("dynamic_mixture",),
         parts=(DYNAMIC,),
+        tried=lambda s, grid: {"scale": [s.mixture.scale], "theta": grid.theta, "gamma": grid.gamma},
         moving=True,
         look=("#999933", "--"),
     ),
@@ -87,6 +88,7 @@ OVER_DYNAMIC = (
         lambda s: cache_over_mixture(_over_dynamic(s)),
         ("dynamic_mixture", "dynamic_mixture_cache"),
         parts=("dynamic+mixture",),
+        tried=tried_over_mixture,
         moving=True,
         look=("#999933", ":"),
     ),

@@ -52,5 +52,11 @@ class KnnLM(MemoryMixture):
 
 
 KNN = Method(
-    "knn", "kNN-LM", "baseline", lambda s: memory_mixture(KnnLM, s.knn, Unadapted()), ("knn",), look=("#332288",)
+    "knn",
+    "kNN-LM",
+    "baseline",
+    lambda s: memory_mixture(KnnLM, s.knn, Unadapted()),
+    ("knn",),
+    tried=lambda s, grid: {"scale": [s.knn.scale], "temperature": grid.temperature, "gamma": grid.gamma},
+    look=("#332288",),
 )

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from hebblm.adapt.batch import EvalBatch
+    from hebblm.adapt.grid import Axes, Grid
+    from hebblm.adapt.settings import MethodSettings
 
 MEASURED = 1000  # one query in so many is adapted by the exact form as well
 
@@ -190,13 +192,21 @@ def _measured(position: int) -> bool:
     return place == Random(block).randrange(MEASURED)
 
 
-MBPA = Method("mbpa", "MbPA", "paper", lambda s: Mbpa(s.mbpa), ("mbpa",), look=("#ddaa33",))
+def _tried(settings: MethodSettings, grid: Grid) -> Axes:
+    """Return the values that are tried: of Newton's steps the pull, of others rate and number."""
+    if settings.mbpa.optimizer == "newton":
+        return {"pull": grid.mbpa_pull}
+    return {"lr": grid.mbpa_lr, "steps": grid.mbpa_steps}
+
+
+MBPA = Method("mbpa", "MbPA", "paper", lambda s: Mbpa(s.mbpa), ("mbpa",), tried=_tried, look=("#ddaa33",))
 MBPA_ABSOLUTE = Method(
     "mbpa-absolute",
     "MbPA-absolute",
     "ours",
     lambda s: Mbpa(s.mbpa_absolute.over(s.mbpa)),
     ("mbpa_absolute", "mbpa"),
+    tried=lambda s, grid: {"lr": grid.absolute_lr, "steps": [s.mbpa_absolute.steps]},
 )
 MBPA_GUARDED = Method(
     "mbpa-guarded",
@@ -204,4 +214,5 @@ MBPA_GUARDED = Method(
     "ours",
     lambda s: Mbpa(s.mbpa_guarded.over(s.mbpa)),
     ("mbpa_guarded", "mbpa"),
+    tried=lambda s, grid: {"lr": grid.absolute_lr, "steps": [s.mbpa_guarded.steps]},
 )

@@ -111,4 +111,12 @@ def mixture_rule(settings: MethodSettings) -> Rule:
     return memory_mixture(Mixture, config, Unadapted())
 
 
-MIXTURE = Method("mixture", "Mixture", "paper", mixture_rule, ("mixture",), look=("#117733",))
+MIXTURE = Method(
+    "mixture",
+    "Mixture",
+    "paper",
+    mixture_rule,
+    ("mixture",),
+    tried=lambda s, grid: {"scale": [s.mixture.scale], "theta": grid.theta, "gamma": grid.gamma},
+    look=("#117733",),
+)

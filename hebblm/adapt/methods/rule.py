@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from hebblm.adapt.batch import EvalBatch
     from hebblm.adapt.functional.shares import LearnedShare
+    from hebblm.adapt.grid import Axes, Grid
     from hebblm.adapt.methods.mbpa import MbpaConfig
     from hebblm.adapt.settings import MethodSettings
 
@@ -119,7 +120,8 @@ class Method:
         settings: sections of the settings that it depends on.
         parts: methods whose values it takes over when it is tuned.
         moving: it reads the moving states of dynamic evaluation, a base of its own.
-        tuned: it has values of its own that are tried on validation text.
+        tuned: it has values of its own that are found on validation text.
+        tried: returns those that are tried point by point; a share ``gamma`` among them is mixed in from losses.
         look: its colour in plots, and its line where that is not whole; empty for a spare one.
     """
 
@@ -131,6 +133,7 @@ class Method:
     parts: tuple[str, ...] = ()
     moving: bool = False
     tuned: bool = True
+    tried: Callable[[MethodSettings, Grid], Axes] | None = None
     look: tuple[str, ...] = ()
 
     @property

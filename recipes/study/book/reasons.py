@@ -6,13 +6,13 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from hebblm.adapt.grid import Grid
 from hebblm.evaluation.defaults import paper_values
 from hebblm.report import paper
 from hebblm.report.methods import BASE, name_of
 from hebblm.report.numbers import display
 from hebblm.report.parts import ALL, recombine
 from hebblm.report.result import FrequencyBucket, Result
-from hebblm.tuning.grid import Grid
 from recipes.study.book.claims import Claim
 from recipes.study.book.standing import settings_of
 

@@ -4,11 +4,11 @@ import io
 
 from rich.console import Console
 
+from hebblm.adapt.grid import Grid
 from hebblm.cli.tune import tuned_table
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.report.console import print_table
 from hebblm.tuning.best import Best
-from hebblm.tuning.grid import Grid
 from hebblm.tuning.search import Search
 
 

@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from hebblm.adapt.context import Context
+from hebblm.adapt.grid import Grid
 from hebblm.adapt.methods import DYNAMIC_METHODS, METHODS, STATIC_METHODS
 from hebblm.adapt.methods.rule import Rule
 from hebblm.adapt.settings import MethodSettings
@@ -35,7 +36,6 @@ from hebblm.models.base import BaseUpdate, StreamBase
 from hebblm.models.dynamic import DynamicBase, DynamicConfig
 from hebblm.models.huggingface.open import open_causal
 from hebblm.text import EvaluationStream
-from hebblm.tuning.grid import Grid
 from hebblm.tuning.tune import tune
 
 from ...support import toy

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from hebblm.adapt import functional as F
+from hebblm.adapt.grid import Grid
 from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.hebb import HebbConfig
 from hebblm.adapt.methods.mbpa import MbpaConfig
@@ -24,7 +25,6 @@ from hebblm.models.awd import AwdModel
 from hebblm.models.dynamic import DynamicConfig
 from hebblm.text import Dictionary
 from hebblm.tuning.best import Best, LossTable, mixed
-from hebblm.tuning.grid import Grid
 from hebblm.tuning.hebbian import HebbGrid
 from hebblm.tuning.search import Search
 from hebblm.tuning.tune import tune, tune_dynamic
