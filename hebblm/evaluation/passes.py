@@ -165,7 +165,7 @@ def _run(
                 scenario.vocabulary,
                 update_every=config.update_every,
                 layout=layout,
-                write=retrieve and config.memory_content != "train",
+                write=retrieve and scenario.writes,
                 read_ahead=not base.moving and config.vocabulary == "union",
                 observers=observers,
                 progress=lambda tokens: progress.advance(task, tokens),

@@ -123,8 +123,7 @@ def run_scenario(
     if log_neighbors:
         if not any(rule.needs.retrieval for rule in rules.values()):
             raise UserError(f"no method of {','.join(methods)} retrieves; add one to log neighbours of")
-        write = scenario.config.memory_content != "train"
-        log = NeighborLog(log_neighbors, settings.methods.mbpa, write=write)
+        log = NeighborLog(log_neighbors, settings.methods.mbpa, write=scenario.writes)
     shared, dynamic = Pass(Scores({})), Pass(Scores({}))
     if rules:
         shared = shared_pass(scenario, rules, settings, log=log, probe=probe, ranks=ranks)

@@ -136,6 +136,11 @@ class Scenario(ModelAndText):
             streams=streams,
         )
 
+    @property
+    def writes(self) -> bool:
+        """Whether what is observed is added to the memory."""
+        return self.config.memory_content != "train"
+
     def layout(self) -> Layout:
         """Return the streams that the text is read in."""
         config = self.config

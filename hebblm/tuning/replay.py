@@ -57,14 +57,14 @@ class Replay:
                     )
                 progress.update(task, visible=sweep is not None)
         context = scenario.context(base, memory, settings.methods.cache.window)
-        return cls(scenario, base, context, scenario.config.update_every, plan.write, sweep)
+        return cls(scenario, base, context, scenario.config.update_every, scenario.writes, sweep)
 
     @classmethod
     def dynamic(cls, scenario: Scenario, settings: Hyperparameters, mean_squares: list[Tensor] | None) -> Replay:
         """Open the base of dynamic evaluation and a memory, both updated as often as for all methods."""
         base = dynamic_base(scenario, settings.dynamic, mean_squares)
         context = scenario.context(base, scenario.memory(settings), settings.methods.cache.window)
-        return cls(scenario, base, context, scenario.config.update_every, scenario.config.memory_content != "train")
+        return cls(scenario, base, context, scenario.config.update_every, scenario.writes)
 
     def score(self, rules: Mapping[str, Rule], title: str, observers: Sequence[KeptObserver] = ()) -> dict[str, Losses]:
         """Return the losses (T,) of some rules, from the beginning of the stream; nats.

@@ -120,7 +120,7 @@ def sweep_plan(scenario: Scenario, settings: Hyperparameters) -> SweepPlan:
     return SweepPlan(
         identity=identity,
         pace=Pace.of(config.update_every, ahead=True),
-        write=config.memory_content != "train",
+        write=scenario.writes,
         k=config.k,
     )
 
