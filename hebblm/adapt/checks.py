@@ -38,6 +38,12 @@ def share(name: str, value: float) -> None:
         raise UserError(f"{name} = {value} is out of range; choose {name} within [0, 1]")
 
 
+def within(name: str, value: float, low: float, high: float) -> None:
+    """Raise unless ``value`` lies in [``low``, ``high``]."""
+    if not low <= value <= high:
+        raise UserError(f"{name} = {value} is out of range; choose it within [{low:g}, {high:g}]")
+
+
 def finite(name: str, value: float) -> None:
     """Raise unless ``value`` is a finite number."""
     if not math.isfinite(value):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, make_dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, make_dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
+from hebblm.adapt import checks
 from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.best import BestConfig
 from hebblm.adapt.methods.cache import CacheConfig, MixtureCacheConfig
@@ -20,29 +22,24 @@ from hebblm.adapt.methods.knn import KnnConfig
 from hebblm.adapt.methods.mbpa import MbpaAbsoluteConfig, MbpaConfig, MbpaGuardedConfig
 from hebblm.adapt.methods.mixture import MixtureConfig
 from hebblm.adapt.methods.rule import dotted
-from hebblm.errors import UserError
+from hebblm.adapt.section import Section
 
-COLDEST = 0.01  # a loss is divided by the temperature, and has to stay a number that a table can show
+Warmth = Annotated[float, partial(checks.within, low=0.01, high=100)]
+"""A temperature of a distribution: a loss is divided by it, and has to stay a number that a table can show."""
 
 
 @dataclass(frozen=True, slots=True)
-class TemperedConfig:
+class TemperedConfig(Section):
     """Temperature T of each method's whole distribution, softmax(log P / T); 1 leaves it as it is.
 
     One field a method, as :func:`dotted` writes it. The temperature of kNN-LM's weights is ``knn.temperature``.
     """
 
+    section: ClassVar[str] = "tempered"
+
     if TYPE_CHECKING:  # the fields are made from the records, below
 
         def __init__(self, **temperatures: float) -> None: ...
-
-    def __post_init__(self) -> None:
-        for field_ in fields(self):
-            value = getattr(self, field_.name)
-            if not COLDEST <= value <= 1 / COLDEST:
-                raise UserError(
-                    f"tempered.{field_.name} = {value} is out of range; choose it within [{COLDEST:g}, {1 / COLDEST:g}]"
-                )
 
     def of(self, method: str) -> float:
         """Return the temperature of a method; 1 for one that has none."""
@@ -52,7 +49,7 @@ class TemperedConfig:
 if not TYPE_CHECKING:
     TemperedConfig = make_dataclass(
         "TemperedConfig",
-        [(dotted(method.name), float, 1.0) for method in METHODS.values() if method.tempered],
+        [(dotted(method.name), Warmth, 1.0) for method in METHODS.values() if method.tempered],
         bases=(TemperedConfig,),
         namespace={"__module__": __name__, "__doc__": TemperedConfig.__doc__},
         frozen=True,

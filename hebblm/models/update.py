@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Annotated, ClassVar, Literal
 
 from hebblm.adapt import checks
+from hebblm.adapt.section import Count, NonNegative, Positive, Section
 
 MEASURED: Literal["measured"] = "measured"
 PREDICTED_GAIN = 0.1
@@ -19,7 +21,7 @@ pieces of validation text, loses least on the worst of three texts that the Llam
 
 
 @dataclass(frozen=True, slots=True)
-class BaseUpdate:
+class BaseUpdate(Section):
     """Settings of the base's learning from the stream, after scoring, for every method alike.
 
     Args:
@@ -28,17 +30,15 @@ class BaseUpdate:
         clip: largest norm of the gradient.
     """
 
-    lr: float = 0.0
-    optimizer: Literal["sgd", "rmsprop"] = "sgd"
-    clip: float = 0.25
+    section: ClassVar[str] = "base"
 
-    def __post_init__(self) -> None:
-        checks.at_least("base.lr", self.lr, 0)
-        checks.above_zero("base.clip", self.clip)
+    lr: NonNegative = 0.0
+    optimizer: Literal["sgd", "rmsprop"] = "sgd"
+    clip: Positive = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class DynamicConfig:
+class DynamicConfig(Section):
     """Dynamic evaluation.
 
     Args:
@@ -52,22 +52,14 @@ class DynamicConfig:
         statistics: training tokens from which the rms rule takes its mean squares.
     """
 
-    rule: Literal["sgd", "rms"] = "rms"
-    lr: float | Literal["measured"] = 8e-4
-    decay: float = 0.02
-    epsilon: float = 1e-4
-    segment: int = 50
-    statistics: int = 50_000
+    section: ClassVar[str] = "dynamic"
 
-    def __post_init__(self) -> None:
-        if isinstance(self.lr, str):
-            checks.one_of("dynamic.lr", self.lr, (MEASURED,))
-        else:
-            checks.at_least("dynamic.lr", self.lr, 0)
-        checks.share("dynamic.decay", self.decay)
-        checks.above_zero("dynamic.epsilon", self.epsilon)
-        checks.at_least("dynamic.segment", self.segment, 1)
-        checks.at_least("dynamic.statistics", self.statistics, 1)
+    rule: Literal["sgd", "rms"] = "rms"
+    lr: Annotated[float | Literal["measured"], partial(checks.at_least, low=0)] = 8e-4
+    decay: Annotated[float, checks.share] = 0.02
+    epsilon: Positive = 1e-4
+    segment: Count = 50
+    statistics: Count = 50_000
 
     @property
     def needs_statistics(self) -> bool:
