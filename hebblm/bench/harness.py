@@ -102,7 +102,7 @@ class Harness:
         """Read from where :meth:`rewind` has returned to."""
         self.scores = evaluate(
             self.base,
-            self.context,
+            [self.context],
             rules,
             self.stream,
             UnionVocabulary(),

@@ -131,7 +131,7 @@ class Scores:
 @torch.no_grad()
 def evaluate(
     base: Base,
-    context: Context | Sequence[Context],
+    contexts: Sequence[Context],
     rules: Mapping[str, Rule],
     stream: EvaluationStream,
     vocabulary: Vocabulary,
@@ -167,7 +167,7 @@ def evaluate(
 
     Args:
         base: reads the stream; may learn after scoring, for every method alike.
-        context: its head must be the base's; one for each stream where they share no memory.
+        contexts: their head must be the base's; one for each stream where they share no memory, else a single one.
         rules: by name.
         stream: the tokens.
         vocabulary: how unseen words are charged.
@@ -187,7 +187,6 @@ def evaluate(
     Returns:
         Losses of all tokens, in order, nats.
     """
-    contexts = [context] if isinstance(context, Context) else list(context)
     total, device = len(stream), contexts[0].head.weight.device
     layout = (layout or Layout.of(total)).part(ranks.rank, ranks.size)
     searches = any(rule.needs.retrieval for rule in rules.values())

@@ -92,7 +92,7 @@ class Replay:
             task = progress.add_task(title, total=len(self.scenario.stream), unit="tokens")
             scores = evaluate(
                 self.base,
-                self.context,
+                [self.context],
                 rules,
                 self.scenario.stream,
                 self.scenario.vocabulary,

@@ -127,7 +127,7 @@ def evidence(rule: Best, named: dict[str, str], tokens: int, *, moving: bool) ->
     noted = Noted(rule)
     evaluate(
         base,
-        context,
+        [context],
         {"lstm": Unadapted()},
         scenario.stream,
         scenario.vocabulary,

@@ -131,7 +131,7 @@ def main(arguments: list[str] | None = None) -> None:
     forms = Forms(settings.methods.mbpa)
     evaluate(
         base,
-        scenario.context(base, scenario.memory(settings), 0),
+        [scenario.context(base, scenario.memory(settings), 0)],
         {"lstm": Unadapted()},
         scenario.stream,
         scenario.vocabulary,

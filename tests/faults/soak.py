@@ -100,7 +100,7 @@ def soak(
     context.fixed = not moving
     rules = {name: METHODS[name].rule(toy.LEARNED) for name in names}
     watch, case = Watch(total), Case()
-    found = evaluate(base, context, rules, stream, UnionVocabulary(), update_every=EVERY, progress=watch)
+    found = evaluate(base, [context], rules, stream, UnionVocabulary(), update_every=EVERY, progress=watch)
     wrong = watch.defects(len(names), growing, slower)
     for name in names:
         finite = bool(np.isfinite(found.nll[name]).all())

@@ -118,7 +118,7 @@ def test_losses_are_those_of_the_formula(rate: float, parts: str, ahead: bool) -
     context = toy.context_of(base, FlatMemory(toy.DIM, dtype=torch.float64), stream)
     noted = Noted(rule)
     found = evaluate(
-        base, context, {"best": rule}, stream, UnionVocabulary(),
+        base, [context], {"best": rule}, stream, UnionVocabulary(),
         update_every=EVERY, read_ahead=ahead, observers=[noted],
     ).nll["best"]  # fmt: skip
     weights = np.array([WEIGHTS[name] for name, _ in rule.rules])

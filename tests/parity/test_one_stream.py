@@ -188,7 +188,7 @@ def test_documents_that_remember_for_themselves_are_as_alone(make: Make, setting
     for ids, losses in zip(texts, found, strict=True):
         base = trained(torch.float64)
         alone = evaluate(
-            base, context_of(base, make(dtype=torch.float64)), rules_of(STATIC_METHODS, toy.exact(settings)),
+            base, [context_of(base, make(dtype=torch.float64))], rules_of(STATIC_METHODS, toy.exact(settings)),
             toy.stream_of(ids), UnionVocabulary(), update_every=every, read_ahead=True,
         ).nll  # fmt: skip
         for method in STATIC_METHODS:

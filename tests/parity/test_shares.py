@@ -35,7 +35,7 @@ def scored(rules: dict[str, Rule], every: int, *, ahead: bool) -> dict[str, np.n
     stream = toy.stream_of(np.concatenate([toy.tokens(1, 40), toy.tokens(1, 40)]))
     base = toy.base_of(toy.tiny_model().double())
     context = toy.context_of(base, FlatMemory(toy.DIM, dtype=torch.float64), stream)
-    nll = evaluate(base, context, rules, stream, UnionVocabulary(), update_every=every, read_ahead=ahead).nll
+    nll = evaluate(base, [context], rules, stream, UnionVocabulary(), update_every=every, read_ahead=ahead).nll
     return {name: losses.astype(np.float64) for name, losses in nll.items()}
 
 

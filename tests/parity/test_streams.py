@@ -92,7 +92,7 @@ def one_by_one(layout: Layout, rules: dict[str, Rule], make: Make, every: int) -
 def side_by_side(layout: Layout, rules: dict[str, Rule], make: Make, every: int) -> dict[str, np.ndarray]:
     """Read them as the evaluation does."""
     if layout.scope == "shared":
-        contexts = context_of(make(), count=layout.streams)
+        contexts = [context_of(make(), count=layout.streams)]
     else:
         contexts = [context_of(make()) for _ in layout.begins]
     return evaluate(

@@ -28,7 +28,7 @@ def evaluated(ids: np.ndarray, make: MemoryMaker, *, lr: float = 0.0, config: Me
     base = toy.base_of(toy.tiny_model(vocabulary=WIDE), lr=lr)
     context = toy.context_of(base, make(torch.float32), stream)
     rules = {method: METHODS[method].rule(config) for method in RULES}
-    return evaluate(base, context, rules, stream, UnionVocabulary(), update_every=20, read_ahead=lr == 0)
+    return evaluate(base, [context], rules, stream, UnionVocabulary(), update_every=20, read_ahead=lr == 0)
 
 
 @every_memory
@@ -59,7 +59,7 @@ def test_reading_ahead_and_the_length_of_the_stream_change_nothing() -> None:
         part = toy.stream_of(ids[:stream_length])
         base = toy.base_of(toy.tiny_model())
         context = toy.context_of(base, FlatMemory(toy.DIM), part)
-        return evaluate(base, context, rules, part, UnionVocabulary(), update_every=30, read_ahead=ahead).nll
+        return evaluate(base, [context], rules, part, UnionVocabulary(), update_every=30, read_ahead=ahead).nll
 
     ahead, step, short = run(len(stream), True), run(len(stream), False), run(150, True)
     for method in RULES:

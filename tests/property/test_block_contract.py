@@ -53,7 +53,7 @@ def run(
     context = toy.context_of(base, memory, stream, k=k, window=17)
     rules = {method: METHODS[method].rule(config) for method in STATIC_METHODS}
     return evaluate(
-        base, context, rules, stream, UnionVocabulary(), update_every=every, write=write, read_ahead=at_once
+        base, [context], rules, stream, UnionVocabulary(), update_every=every, write=write, read_ahead=at_once
     ).nll  # fmt: skip
 
 

@@ -194,5 +194,5 @@ def losses_of(rules: Mapping[str, Rule], stream: EvaluationStream, *observers: O
     """Return the losses (T,) of some rules, in double precision, updated every 20 tokens."""
     base = base_of(tiny_model().double())
     context = context_of(base, FlatMemory(DIM, dtype=torch.float64), stream)
-    found = evaluate(base, context, rules, stream, UnionVocabulary(), update_every=20, observers=observers)
+    found = evaluate(base, [context], rules, stream, UnionVocabulary(), update_every=20, observers=observers)
     return {name: nll.astype(float) for name, nll in found.nll.items()}

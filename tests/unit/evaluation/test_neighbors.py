@@ -52,7 +52,7 @@ def test_offsets_say_which_pair_it_is(kind: str, every: int, lr: float, write: b
 
     evaluate(
         base,
-        context,
+        [context],
         {"knn": METHODS["knn"].rule(toy.SETTINGS)},
         stream,
         UnionVocabulary(),
@@ -82,7 +82,7 @@ def test_the_open_vocabulary_is_logged_as_well() -> None:
     context = toy.context_of(base, FlatMemory(toy.DIM, dtype=DTYPE), stream)
     vocabulary: Vocabulary = OpenVocabulary(toy.UNK, toy.WORDS, 0.5)
     log = NeighborLog(30, MbpaConfig(), write=True)
-    evaluate(base, context, {}, stream, vocabulary, update_every=20, observers=[log])
+    evaluate(base, [context], {}, stream, vocabulary, update_every=20, observers=[log])
     assert set(log.columns()["position"].tolist()) == set(range(20, 30))
 
 

@@ -44,7 +44,7 @@ def scores_of(rules: dict[str, Rule], *, tokens: int = 60) -> Scores:
     base = toy.base_of(toy.tiny_model())
     context = toy.context_of(base, FlatMemory(toy.DIM), stream)
     retrieve = any(rule.needs.retrieval for rule in rules.values())
-    return evaluate(base, context, rules, stream, UnionVocabulary(), update_every=20, write=retrieve)
+    return evaluate(base, [context], rules, stream, UnionVocabulary(), update_every=20, write=retrieve)
 
 
 @dataclass(frozen=True)

@@ -156,7 +156,7 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str, scale: str) -> No
         window = METHODS[method].rule(point.methods).needs.window
         context = scenario.context(base, scenario.empty_memory(point), window)
         rules = {method: METHODS[method].rule(point.methods)}
-        nll = evaluate(base, context, rules, scenario.stream, scenario.vocabulary, update_every=20).nll[method]
+        nll = evaluate(base, [context], rules, scenario.stream, scenario.vocabulary, update_every=20).nll[method]
         return float(nll.astype(float).mean())
 
     chosen: dict[str, float | str] = {}

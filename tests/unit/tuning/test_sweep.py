@@ -56,7 +56,7 @@ def losses(
     context = toy.context_of(base, memory, STREAM)
     rules: dict[str, Rule] = {name: METHODS[name].rule(toy.SETTINGS) for name in STATIC_METHODS}
     return evaluate(
-        base, context, rules, STREAM, UnionVocabulary(), update_every=every, read_ahead=True, known=found, write=write
+        base, [context], rules, STREAM, UnionVocabulary(), update_every=every, read_ahead=True, known=found, write=write
     ).nll  # fmt: skip
 
 
