@@ -2,87 +2,18 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import IO
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from hebblm.adapt.functional.shares import LearnedShare
-from hebblm.errors import UserError, reason
 from hebblm.ranks import current
 from hebblm.tuning.grid import Point
 
 Losses = npt.NDArray[np.float64]
-
-
-class LossTable:
-    """Losses by token and point, in an unnamed temporary file, as they outgrow memory; only their sums are held.
-
-    Args:
-        own: the points whose losses this process computes; the others' stand in the tables of other ranks, in order.
-    """
-
-    def __init__(self, own: range) -> None:
-        self.own = own
-        self._file: IO[bytes] = tempfile.TemporaryFile(prefix="hebblm-losses-")  # noqa: SIM115 - lives as long as self
-        self._sums = np.zeros(len(own))
-        self._tokens = self._told = 0
-
-    def append(self, losses: npt.NDArray[np.float32]) -> None:
-        """Add the own points' losses (p, N) of the next tokens, nats.
-
-        Raises:
-            UserError: the temporary folder has no space left.
-        """
-        self._sums += losses.sum(1, dtype=np.float64)
-        self._tokens += losses.shape[1]
-        try:
-            self._file.write(np.ascontiguousarray(losses.T, dtype=np.float32).tobytes())
-        except OSError as error:
-            raise UserError(
-                f"the losses of the grid do not fit in {tempfile.gettempdir()}: {reason(error)}; "
-                "point TMPDIR to a larger disk"
-            ) from error
-
-    def noted(self) -> dict[str, Tensor]:
-        """Return the losses (N, p) that were added since this was asked last, and the sums (p,) of all."""
-        new, self._told = self._table()[self._told :].copy(), self._tokens
-        return {"losses": torch.from_numpy(new), "sums": torch.from_numpy(self._sums.copy())}
-
-    def restore(self, noted: dict[str, Tensor]) -> None:
-        """Take over such losses of an earlier process."""
-        self.append(noted["losses"].cpu().numpy().T)
-        self._sums = noted["sums"].cpu().numpy()  # in the order in which they were added
-        self._told = self._tokens
-
-    def means(self) -> Losses:
-        """Return the mean loss (P,) of each point; not finite where one of its losses is not."""
-        return _joined(self._sums / max(1, self._tokens))
-
-    def of(self, point: int) -> Losses:
-        """Return the losses (T,) of one point."""
-        return _joined(self._table()[:, self.own.index(point)].astype(np.float64) if point in self.own else np.zeros(0))
-
-    def _table(self) -> npt.NDArray[np.float32]:
-        """Return the losses (T, p) as they lie in the file."""
-        self._file.flush()
-        shape = self._tokens, len(self._sums)
-        return (
-            np.memmap(self._file, dtype=np.float32, mode="r", shape=shape)
-            if all(shape)
-            else np.empty(shape, np.float32)
-        )
-
-
-def _joined(own: Losses) -> Losses:
-    """Return the numbers (n,) of all ranks, those of the first one first."""
-    joined: Losses = current().joined(torch.from_numpy(own)).numpy()
-    return joined
 
 
 def divided(count: int, compute: Callable[[Sequence[int]], Mapping[int, Losses]]) -> list[Losses]:
@@ -126,11 +57,10 @@ class Best:
         if self._improves(values, float(losses.mean())):
             self.losses = losses
 
-    def offer_table(self, points: Sequence[Point], table: LossTable) -> None:
-        """Take over the best point of a table if it is better; few points' losses are read."""
-        for index, (values, mean) in enumerate(zip(points, table.means().tolist(), strict=True)):
-            if self._improves(values, mean):
-                self.losses = table.of(index)
+    def offer_means(self, points: Sequence[Point], means: Losses) -> None:
+        """Take over the best of some points by their mean losses (P,); its losses token by token are not known yet."""
+        for values, mean in zip(points, means.tolist(), strict=True):
+            self._improves(values, mean)
 
     def _improves(self, values: Point, mean: float) -> bool:
         """Note a point, and whether it is the best one so far of those that have the fixed values."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,8 +14,9 @@ from hebblm.adapt.counts import entry_weights
 from hebblm.adapt.grid import Grid
 from hebblm.adapt.methods.hebb import HebbConfig, hebbian_term
 from hebblm.adapt.methods.mbpa import MbpaConfig, adapted_logits, mbpa_result
+from hebblm.evaluation.notes import Notes
 from hebblm.ranks import current
-from hebblm.tuning.best import LossTable
+from hebblm.tuning.best import Losses
 from hebblm.tuning.grid import Point, points
 
 
@@ -65,10 +67,18 @@ class LabelTerms(NamedTuple):
             target=dense.gather(1, targets[:, None]).squeeze(1),
         )
 
+    def losses(self, weights: Tensor, eta: float) -> Tensor:
+        """Return the losses (N,) of the targets at weights (N, K) of the Hebbian term and its strength, nats."""
+        new = self.base + (1 - weights) * self.delta + eta * weights * self.summed
+        gained = torch.where(self.mine, new, -torch.inf).logsumexp(1)
+        own = torch.where(self.hit, new, 0).sum(1)
+        logit = torch.where(self.hit.any(1), own, self.target)
+        return torch.logaddexp(self.rest, gained) - logit
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class HebbGrid:
-    """An observer that writes the losses of Hebb at every closeness, beta and eta of a grid to a table.
+    """An observer that adds up the losses of Hebb at every closeness, beta and eta of a grid.
 
     Only the logits of the neighbours' labels change between two points, so each costs O(K) a query instead of O(V).
 
@@ -78,7 +88,8 @@ class HebbGrid:
         grid: what is tried.
         points: by dotted name.
         pairs: of closeness and beta, in the order of the points: those that this process tries.
-        table: with a row a point of these.
+        sums: (p,) of the losses at these, over the tokens so far.
+        tokens: how many they are.
     """
 
     mbpa: MbpaConfig
@@ -86,26 +97,34 @@ class HebbGrid:
     grid: Grid
     points: list[Point]
     pairs: range
-    table: LossTable
+    sums: Tensor
+    tokens: int = 0
 
     @classmethod
     def of(cls, mbpa: MbpaConfig, hebb: HebbConfig, grid: Grid) -> HebbGrid:
-        """Return one with an empty table; several ranks divide the points."""
+        """Return one that has seen nothing; several ranks divide the points."""
         tried = points("hebb", scale=[hebb.scale], closeness=grid.closeness, beta=grid.beta, eta=grid.eta)
-        pairs, etas = current().share(len(grid.closeness) * len(grid.beta)), len(grid.eta)
-        return cls(mbpa, hebb, grid, tried, pairs, LossTable(range(pairs.start * etas, pairs.stop * etas)))
+        pairs = current().share(len(grid.closeness) * len(grid.beta))
+        return cls(mbpa, hebb, grid, tried, pairs, torch.zeros(len(pairs) * len(grid.eta), dtype=torch.float64))
 
     def noted(self) -> dict[str, Tensor]:
-        """Return the losses that were added to the table since this was asked last, and their sums."""
-        return self.table.noted()
+        """Return the sums, and how many tokens they are over."""
+        return {"sums": self.sums.clone(), "tokens": torch.tensor(self.tokens)}
 
     def restore(self, noted: dict[str, Tensor]) -> None:
-        """Take over such losses of an earlier process."""
-        self.table.restore(noted)
+        """Take over those of an earlier process."""
+        self.sums, self.tokens = noted["sums"].cpu(), int(noted["tokens"])
 
     def watch(self, batch: EvalBatch, targets: Tensor) -> None:
-        """Write the losses of a mini-batch to the table."""
-        self.table.append(self.losses(batch, targets).float().cpu().numpy())
+        """Add the losses of a mini-batch."""
+        losses = self.losses(batch, targets).float().cpu().numpy()
+        self.sums += torch.from_numpy(losses.sum(1, dtype=np.float64))
+        self.tokens += len(targets)
+
+    def means(self) -> Losses:
+        """Return the mean loss (P,) of every point, nats; not finite where one of its losses is not."""
+        means: Losses = current().joined(self.sums / max(1, self.tokens)).numpy()
+        return means
 
     def losses(self, batch: EvalBatch, targets: Tensor) -> Tensor:
         """Return the loss (p, N) in nats of ``targets`` (N,) at every point that is tried here."""
@@ -119,10 +138,28 @@ class HebbGrid:
             terms = LabelTerms.of(batch, targets, self.mbpa, hebb)
             for beta in tried:
                 weights = entry_weights(batch, replace(hebb, beta=beta), terms.labels)  # (N, K)
-                for eta in self.grid.eta:
-                    new = terms.base + (1 - weights) * terms.delta + eta * weights * terms.summed
-                    gained = torch.where(terms.mine, new, -torch.inf).logsumexp(1)
-                    own = torch.where(terms.hit, new, 0).sum(1)
-                    logit = torch.where(terms.hit.any(1), own, terms.target)
-                    results.append((torch.logaddexp(terms.rest, gained) - logit)[None])
+                results += [terms.losses(weights, eta)[None] for eta in self.grid.eta]
         return torch.cat(results)
+
+
+@dataclass(slots=True)
+class HebbLosses(Notes):
+    """An observer that notes the losses of Hebb at one point, to the bit those that a grid has there.
+
+    Args:
+        mbpa: of the gradient term.
+        hebb: the point.
+    """
+
+    mbpa: MbpaConfig
+    hebb: HebbConfig
+
+    def watch(self, batch: EvalBatch, targets: Tensor) -> None:
+        """Note the losses of a mini-batch."""
+        terms = LabelTerms.of(batch, targets, self.mbpa, self.hebb)
+        weights = entry_weights(batch, self.hebb, terms.labels)
+        self.add({"losses": terms.losses(weights, self.hebb.eta).float()})
+
+    def losses(self) -> Losses:
+        """Return what was noted, (T,) nats."""
+        return self.columns()["losses"].astype(np.float64)

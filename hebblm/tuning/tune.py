@@ -21,7 +21,7 @@ from hebblm.tuning.best import Best, Losses, divided, with_shares
 from hebblm.tuning.count_weights import TermObserver, Terms, learn_weights
 from hebblm.tuning.gate import GateFeatures, learn_gate
 from hebblm.tuning.grid import Point, points
-from hebblm.tuning.hebbian import HebbGrid
+from hebblm.tuning.hebbian import HebbGrid, HebbLosses
 from hebblm.tuning.replay import Replay
 from hebblm.tuning.search import Search
 
@@ -90,24 +90,31 @@ def tune_static(search: Search, replay: Replay) -> None:
             found = _found(losses, method, some)
             search.take(method, _with_gamma(method, found, base, shares, replay.every) if shares else found)
     if "hebb" in wanted:
-        known = search.settings.methods
-        hebb = HebbGrid.of(known.mbpa, known.hebb, grid)
-        replay.score({}, f"tune {len(hebb.points)} points of hebb", [hebb])
-        best["hebb"] = Best(fixed=search.fixed)
-        best["hebb"].offer_table(hebb.points, hebb.table)
-        search.check("hebb")
+        _tune_hebb(search, replay)
     if "mixture+cache" in wanted:
         _take_cache(search, "mixture+cache", losses, replay.every)
-    if "hebb-learned" in wanted:
-        known = search.settings.methods
-        noted = TermObserver(known.mbpa, known.hebb)
-        replay.score({}, "learn the weights of hebb", [noted])
-        search.take("hebb-learned", _learned(search, noted.terms()))
     for part in ("mbpa", "hebb", "hebb-learned"):
         if f"mixture+{part}" in wanted:
             _take_weight(search, f"mixture+{part}", best[part].losses, replay.every)
     if "mixture-gated" in wanted:
         search.take("mixture-gated", _gated(methods.mixture.scale, grid.fixed_theta, losses, features))
+
+
+def _tune_hebb(search: Search, replay: Replay) -> None:
+    """Tune Hebb over its grid; then read its losses at the best point and, where they are learned, its weights."""
+    before = search.settings.methods
+    grid = HebbGrid.of(before.mbpa, before.hebb, search.grid)
+    replay.score({}, f"tune {len(grid.points)} points of hebb", [grid])
+    search.best["hebb"] = best = Best(fixed=search.fixed)
+    best.offer_means(grid.points, grid.means())
+    search.check("hebb")
+    tuned, learns = search.settings.methods, "hebb-learned" in search.wanted
+    losses, terms = HebbLosses(tuned.mbpa, tuned.hebb), TermObserver(tuned.mbpa, tuned.hebb)
+    title = "learn the weights of hebb" if learns else "hebb at its best values"
+    replay.score({}, title, [losses, terms] if learns else [losses])
+    best.losses = losses.losses()
+    if learns:
+        search.take("hebb-learned", _learned(search, terms.terms()))
 
 
 def tune_dynamic(search: Search, scenario: Scenario) -> None:

@@ -8,6 +8,7 @@ import torch
 
 from hebblm.adapt import functional as F
 from hebblm.adapt.adapter import ContextAdapter
+from hebblm.adapt.grid import Grid
 from hebblm.adapt.methods import DEFAULT_METHODS, METHODS, OUR_METHODS, PAPER_METHODS, check_methods, named
 from hebblm.adapt.methods.cache import CacheConfig, MixtureCacheConfig
 from hebblm.adapt.methods.combine import MixtureHebbConfig, MixtureHebbLearnedConfig, MixtureMbpaConfig
@@ -136,6 +137,17 @@ def test_a_result_names_the_settings_that_a_method_depends_on() -> None:
     assert METHODS["knn"].hyperparameters(warm) == {**asdict(every.knn), "tempered": {"knn": 1.2}}
     assert METHODS["dynamic+mixture+hebb"].hyperparameters(warm)["tempered"] == {"dynamic_mixture_hebb": 0.9}
     assert "tempered" not in METHODS["mixture"].hyperparameters(warm)
+
+
+def test_every_section_of_the_settings_is_that_of_a_method_whose_record_says_what_is_tried_of_it() -> None:
+    sections = {field.name for field in fields(MethodSettings)} - {"tempered"}
+    assert sections == {dotted(name) for name, method in METHODS.items() if dotted(name) in method.settings}
+    for name, method in METHODS.items():
+        assert sections.issuperset(method.settings)
+        if method.tried is not None:
+            own = getattr(MethodSettings(), dotted(name))
+            for key, values in method.tried(MethodSettings(), Grid()).items():
+                assert all(replace(own, **{key: value}) for value in values), f"{name}.{key}"
 
 
 @pytest.mark.parametrize(("name", "rate"), [("mbpa-absolute", "absolute"), ("mbpa-guarded", "guarded")])

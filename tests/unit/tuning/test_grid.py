@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,8 @@ from hebblm.memory import FlatMemory, MemoryConfig
 from hebblm.models.awd import AwdModel
 from hebblm.models.dynamic import DynamicConfig
 from hebblm.text import Dictionary
-from hebblm.tuning.best import Best, LossTable, mixed
-from hebblm.tuning.hebbian import HebbGrid
+from hebblm.tuning.best import Best, mixed
+from hebblm.tuning.hebbian import HebbGrid, HebbLosses
 from hebblm.tuning.search import Search
 from hebblm.tuning.tune import tune, tune_dynamic
 
@@ -93,29 +94,37 @@ def test_the_best_point_is_the_lowest_finite_mean() -> None:
     assert [point["nll"] for point in best.tried] == [np.inf, np.inf, 2.0, 1.25, 2.0]
 
 
-def test_a_table_of_losses_offers_the_best_of_its_points() -> None:
-    table = LossTable(range(4))
-    parts = [np.array([[2.0, 3.0], [1.0, np.inf], [0.5, 1.0], [np.nan, 0.0]], np.float32)]
-    parts.append(np.array([[2.0], [1.0], [3.0], [0.0]], np.float32))
-    for part in parts:
-        table.append(part)
-    np.testing.assert_array_equal(table.of(2), [0.5, 1.0, 3.0])
+def test_the_best_of_some_points_is_found_by_their_means_too() -> None:
+    losses = [np.array(each) for each in ([2.0, 3.0, 2.0], [1.0, np.inf, 1.0], [0.5, 1.0, 3.0], [np.nan, 0.0, 0.0])]
     points = [{"a": float(i)} for i in range(4)]
-    by_table, by_point = Best(), Best()
-    by_table.offer_table(points, table)
-    for index, point in enumerate(points):
-        by_point.offer(point, table.of(index))
-    assert (by_table.loss, by_table.values, by_table.tried) == (
-        by_point.loss,
-        by_point.values,
-        by_point.tried,
+    by_mean, by_point = Best(), Best()
+    by_mean.offer_means(points, np.array([each.mean() for each in losses]))
+    for point, each in zip(points, losses, strict=True):
+        by_point.offer(point, each)
+    assert (by_mean.loss, by_mean.values, by_mean.tried) == (by_point.loss, by_point.values, by_point.tried)
+    assert (by_mean.loss, by_mean.values) == (1.5, {"a": 2.0})
+    by_mean.offer_means([{"a": 9.0}], np.array([9.0]))
+    assert by_mean.values == {"a": 2.0}
+
+
+def test_losses_at_one_point_are_those_of_the_grid_there_whoever_went_on_with_it() -> None:
+    stream = toy.stream_of(toy.tokens(3, 80))
+    mbpa, hebb, grid = (
+        toy.exact(toy.SETTINGS).mbpa,
+        toy.SETTINGS.hebb,
+        Grid(closeness=("sum", "max"), beta=BETAS, eta=ETAS),
     )
-    assert (by_table.loss, by_table.values) == (1.5, {"a": 2.0})
-    np.testing.assert_array_equal(by_table.losses, by_point.losses)
-    worse = LossTable(range(1))
-    worse.append(np.array([[9.0]], np.float32))
-    by_table.offer_table([{"a": 9.0}], worse)
-    assert by_table.values == {"a": 2.0}
+    whole = HebbGrid.of(mbpa, hebb, grid)
+    wanted = 13
+    point = {name.removeprefix("hebb."): value for name, value in whole.points[wanted].items()}
+    alone = HebbLosses(mbpa, replace(hebb, **point))
+    toy.losses_of({}, stream, whole, alone)
+    losses = alone.losses()
+    assert len(losses) == 80
+    assert whole.means()[wanted] == pytest.approx(losses.mean(), abs=1e-12)
+    resumed = HebbGrid.of(mbpa, hebb, grid)
+    resumed.restore(whole.noted())
+    np.testing.assert_array_equal(resumed.means(), whole.means())
 
 
 def scenario_of(kind: str, tokens: int) -> Scenario:
