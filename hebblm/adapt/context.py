@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from hebblm.adapt import checks
-from hebblm.adapt.batch import EvalBatch as EvalBatch
-from hebblm.adapt.batch import Observation
+from hebblm.adapt.batch import EvalBatch, Observation
 from hebblm.adapt.block import Block
 from hebblm.adapt.functional.shares import Learned
 from hebblm.adapt.window import Window

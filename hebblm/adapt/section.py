@@ -14,6 +14,8 @@ NonNegative = Annotated[float, partial(checks.at_least, low=0)]
 Whole = Annotated[int, partial(checks.at_least, low=0)]
 Count = Annotated[int, partial(checks.at_least, low=1)]
 Finite = Annotated[float, checks.finite]
+Fraction = Annotated[float, checks.share]
+Decay = Annotated[float, checks.decay]
 Share = Annotated[float | Literal["online"], checks.share]
 """Share of one of two distributions: a number, or learned from the tokens already scored."""
 Sharpness = Annotated[float | Literal["online"], partial(checks.at_least, low=0)]

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from hebblm.adapt import checks
 from hebblm.adapt import functional as F
 from hebblm.adapt.checks import Scale
 from hebblm.adapt.methods.mbpa import MbpaConfig, adapted_logits, mbpa_result
 from hebblm.adapt.methods.rule import Method, Needs, Rule
+from hebblm.adapt.section import Decay, Fraction, NonNegative, Section
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from hebblm.adapt.context import EvalBatch
+    from hebblm.adapt.batch import EvalBatch
     from hebblm.adapt.settings import MethodSettings
 
 RANGES = ("n1", "n2", "n4", "n8", "n16", "n32", "n64", "more")
 
 
 @dataclass(frozen=True, slots=True)
-class HebbConfig:
+class HebbConfig(Section):
     """Memory-based Hebbian parameter adaptation (Mi, Lin and Faltings 2021); its MbPA term is that of ``mbpa``.
 
     Args:
@@ -37,23 +37,20 @@ class HebbConfig:
             itself, or both absolute as printed.
     """
 
-    beta: float = 0.99
-    eta: float = 8.0
+    section: ClassVar[str] = "hebb"
+
+    beta: Decay = 0.99
+    eta: NonNegative = 8.0
     gate: Literal["gated", "literal"] = "gated"
     classes: Literal["auto", "new", "all"] = "auto"
-    constant: float = 0.5
+    constant: Fraction = 0.5
     counts: Literal["observed", "memory"] = "observed"
     closeness: Literal["raw", "sum", "max"] = "max"
     scale: Scale = "relative"
 
-    def __post_init__(self) -> None:
-        checks.decay("hebb.beta", self.beta)
-        checks.at_least("hebb.eta", self.eta, 0)
-        checks.share("hebb.constant", self.constant)
-
 
 @dataclass(frozen=True, slots=True)
-class HebbLearnedConfig:
+class HebbLearnedConfig(Section):
     """Hebb whose E_i is a step function of n_i; hebblm-tune learns it. The defaults are means of
     what was learned on two validation texts (recipes/defaults).
 
@@ -71,22 +68,19 @@ class HebbLearnedConfig:
         more: with more.
     """
 
-    eta: float = 15.0
+    section: ClassVar[str] = "hebb_learned"
+
+    eta: NonNegative = 15.0
     closeness: Literal["raw", "sum", "max"] = "max"
     scale: Scale = "relative"
-    n1: float = 0.36
-    n2: float = 0.41
-    n4: float = 0.45
-    n8: float = 0.28
-    n16: float = 0.3
-    n32: float = 0.26
-    n64: float = 0.13
-    more: float = 0.038
-
-    def __post_init__(self) -> None:
-        checks.at_least("hebb_learned.eta", self.eta, 0)
-        for name in RANGES:
-            checks.share(f"hebb_learned.{name}", getattr(self, name))
+    n1: Fraction = 0.36
+    n2: Fraction = 0.41
+    n4: Fraction = 0.45
+    n8: Fraction = 0.28
+    n16: Fraction = 0.3
+    n32: Fraction = 0.26
+    n64: Fraction = 0.13
+    more: Fraction = 0.038
 
     @property
     def steps(self) -> tuple[float, ...]:
