@@ -134,8 +134,6 @@ def _read(
 ) -> int:
     """Save the entries of all pieces that are not there yet; return how many pieces there are."""
     done, index = ranks.told(parts.finished())[0], 0
-    if ranks.leads:
-        parts.check(done)
     with bar() as progress:
         whence = f", going on from piece {done + 1:,}" if done else ""
         total = sum(path.stat().st_size for path in files)

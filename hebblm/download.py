@@ -1,47 +1,180 @@
-"""A file of known hash from the first address that has it."""
+"""Files of known content, in a data folder or downloaded to the user's cache, and data sets of the Hugging Face hub."""
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Sequence
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
-from hebblm.errors import UserError
+from hebblm.errors import UserError, unreadable
+from hebblm.files import sha256
 from hebblm.locks import held
-from hebblm.progress import bar
+from hebblm.progress import bar, say
 
 MIRROR = "HEBBLM_MIRROR"
 CHUNK = 1 << 16
 PATIENCE = 30  # seconds for a server to answer
+HUB_PATIENCE = 10  # seconds for the hub to do so
 
 
-def download(name: str, target: Path, *, place: str, mirrored: str, urls: Sequence[str], sha256: str) -> None:
-    """Fetch a file; nothing is left at its place unless the hash is right.
-
-    Args:
-        name: of what is fetched, for people.
-        target: where to keep it.
-        place: where people may put it themselves, below a data folder.
-        mirrored: below ``$HEBBLM_MIRROR``, which if set takes the place of all addresses.
-        urls: addresses, tried in turn.
-        sha256: of its bytes.
+def cache_dir() -> Path:
+    """Return the user's cache: ``$HEBBLM_CACHE``, or ``~/.cache/hebblm``.
 
     Raises:
-        UserError: no address answers, or one holds other bytes.
+        UserError: neither is known.
     """
+    try:
+        return Path(os.environ.get("HEBBLM_CACHE") or Path.home() / ".cache" / "hebblm")
+    except RuntimeError as error:
+        raise UserError("no home folder is known; set HEBBLM_CACHE to a folder that you can write") from error
+
+
+def data_dirs() -> tuple[Path, ...]:
+    """Return the folders where data is looked for: ``$HEBBLM_DATA``, ``data/``, the cache."""
+    named = os.environ.get("HEBBLM_DATA")
+    return (*((Path(named),) if named else ()), Path("data"), cache_dir() / "data")
+
+
+def find(
+    folders: Sequence[Path],
+    paths: Sequence[str],
+    downloads: Path | None,
+    *,
+    name: str,
+    urls: Sequence[str],
+    known: str,
+    mirrored: str | None = None,
+) -> Path:
+    """Return the first file that there is; where there is none, the first of the paths is downloaded.
+
+    Args:
+        folders: where to look.
+        paths: of the file below each of them, in the order of preference.
+        downloads: folder to put it below; None downloads nothing.
+        name: of what is looked for, for people.
+        urls: of the first of the paths, tried in turn.
+        known: sha256 of its bytes.
+        mirrored: its path below ``$HEBBLM_MIRROR``, which if set takes the place of all addresses; None for the same.
+
+    Raises:
+        UserError: no such file, no address answers, or one holds other bytes.
+    """
+    for folder in folders:
+        for path in paths:
+            if (folder / path).is_file():
+                return folder / path
+    if downloads is None:
+        places = ", ".join(map(str, folders))
+        raise UserError(f"no {name} in {places}; put it at {paths[0]} below a folder named by HEBBLM_DATA")
+    mirror = os.environ.get(MIRROR)
+    _download(
+        name,
+        downloads / paths[0],
+        [f"{mirror.rstrip('/')}/{mirrored or paths[0]}"] if mirror else urls,
+        known,
+        f"put it at {paths[0]} below a folder named by HEBBLM_DATA",
+    )
+    return downloads / paths[0]
+
+
+def checked(path: Path, known: str | None, *, required: bool = False) -> str:
+    """Return the sha256 of a file, and say so where it is not the known one.
+
+    Args:
+        path: the file.
+        known: sha256 of the original, None where there is none.
+        required: no other file may be read, such as one whose format can do harm.
+
+    Raises:
+        UserError: unreadable, or another file where the original is required.
+    """
+    try:
+        found = sha256(path)
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if known is not None and found != known:
+        if required:
+            raise UserError(f"{path} has sha256 {found}, not {known}; remove it or put the original file there")
+        say(f"{path} is not the original file (its sha256 is {found}, not {known})")
+    return found
+
+
+def load_dataset(identifier: str, config: str | None, *, name: str, remedy: str) -> Any:
+    """Return a data set from the hub, from what ``datasets`` has of it in its cache, or from a folder in its layout.
+
+    Args:
+        identifier: on the hub, or a folder.
+        config: which of its configurations, None for the only one.
+        name: of the data set, for people.
+        remedy: what to do where it cannot be had.
+
+    Raises:
+        UserError: no network, or no such data set or configuration.
+    """
+    import datasets  # takes a second, so only where it is needed
+
+    try:
+        with quiet_hub(), nullcontext() if Path(identifier).is_dir() else _without_retries():
+            return datasets.load_dataset(identifier, config)
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = str(error).strip().split("\n", maxsplit=1)[0]
+        raise UserError(f"cannot load {name} ({reason}); {remedy}") from error
+
+
+@contextmanager
+def quiet_hub() -> Iterator[None]:
+    """Leave out what the hub says of each try, which would bury the one line that tells what is wrong."""
+    hub = logging.getLogger("huggingface_hub")
+    level = hub.level
+    hub.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        hub.setLevel(level)
+
+
+@contextmanager
+def _without_retries() -> Iterator[None]:
+    """Let the libraries use what they hold locally where the hub is out of reach, instead of retrying."""
+    import datasets
+    from huggingface_hub import constants
+
+    before = datasets.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE
+    if not any(before) and not _reachable(constants.ENDPOINT):
+        datasets.config.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        datasets.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE = before
+
+
+def _reachable(url: str) -> bool:
+    """Say whether a server answers, with whatever status."""
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=HUB_PATIENCE):
+            return True
+    except urllib.error.HTTPError:
+        return True
+    except OSError:
+        return False
+
+
+def _download(name: str, target: Path, urls: Sequence[str], known: str, remedy: str) -> None:
+    """Fetch a file from the first address that has it; nothing is left at its place unless the hash is right."""
     import pooch  # takes part of a second, so only where something is fetched
 
-    mirror = os.environ.get(MIRROR)
     pooch.get_logger().setLevel("ERROR")
     failures = []
-    for url in [f"{mirror.rstrip('/')}/{mirrored}"] if mirror else urls:
+    for url in urls:
         try:
-            with (
-                held(target, name),
-                _DownloadBar(name) as shown,
-            ):  # what is there of this hash, is not fetched
+            with held(target, name), _DownloadBar(name) as shown:  # what is there of this hash, is not fetched
                 downloader = pooch.HTTPDownloader(progressbar=shown, timeout=PATIENCE, chunk_size=CHUNK)
-                pooch.retrieve(url, f"sha256:{sha256}", target.name, target.parent, downloader=downloader)
+                pooch.retrieve(url, f"sha256:{known}", target.name, target.parent, downloader=downloader)
             return
         except ValueError as error:
             # requests' own errors for malformed addresses are ValueErrors as well as OSErrors.
@@ -51,9 +184,7 @@ def download(name: str, target: Path, *, place: str, mirrored: str, urls: Sequen
                 raise UserError(f"{url} does not hold {name} (wrong sha256); try later") from error
         except OSError as error:
             failures.append(f"{url}: {error}")
-    raise UserError(
-        f"cannot download {name} ({'; '.join(failures)}); put it at {place} below a folder named by HEBBLM_DATA"
-    )
+    raise UserError(f"cannot download {name} ({'; '.join(failures)}); {remedy}")
 
 
 class _DownloadBar:

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from hebblm.adapt.batch import EvalBatch
 from hebblm.errors import UserError
-from hebblm.evaluation.parts import prefixed, under
 from hebblm.models.base import LearningBase, State, StreamBase
 from hebblm.models.dynamic import DynamicBase
+from hebblm.tensors import prefixed, under
 from hebblm.types import OutputHead
 
 _TRAINED = "trained "

@@ -9,20 +9,18 @@ from typing import Any
 
 import msgspec
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
-from awd_lstm.files import file_sha256, save_file
 from hebblm.errors import UserError
-from hebblm.evaluation.parts import prefixed, under
-from hebblm.files import atomic_path, read_record, write_json
+from hebblm.files import atomic_path, read_record, sha256, write_json
 from hebblm.locks import held
 from hebblm.memory import AnyMemory, load_memory, save_memory
 from hebblm.memory.persistence import read_about
 from hebblm.models.base import State
+from hebblm.tensors import prefixed, read_tensors, under, write_tensors
 from hebblm.text.fitting import Chosen
 
-SCHEMA = "hebblm-reader/1"
+SCHEMA, KIND = "hebblm-reader/1", "hebblm-place"
 READER = "reader.json"
 PLACE = "place.safetensors"
 MEMORY = "memory"
@@ -105,7 +103,7 @@ def save_reader(folder: Path, owner: Owner, known: Opened, made: dict[str, Any])
     }
     with held(folder, "this memory", wait=False), atomic_path(folder, directory=True) as temporary:
         save_memory(known.memory, temporary / MEMORY, model_hash=owner.model, dictionary_hash=owner.dictionary)
-        save_file({name: value.detach().cpu().contiguous() for name, value in place.items()}, temporary / PLACE, {})
+        write_tensors(temporary / PLACE, place, KIND)
         write_json(
             temporary / READER,
             {
@@ -114,7 +112,7 @@ def save_reader(folder: Path, owner: Owner, known: Opened, made: dict[str, Any])
                 "shares": dict(known.shares),
                 "words": list(known.words),
                 "tokenizer": known.splitting,
-                "place_sha256": file_sha256(temporary / PLACE),
+                "place_sha256": sha256(temporary / PLACE),
             },
             seal=True,
         )
@@ -134,9 +132,10 @@ def open_reader(folder: Path, owner: Owner, device: torch.device) -> Opened:
         about = read_about(folder)
         return Opened(remembered(folder), tuple(about.get("words", ())), splitting=about.get("tokenizer", "own"))
     document = read_record(_Document, folder / READER, "read the text anew", SCHEMA)
-    if not (folder / PLACE).is_file() or file_sha256(folder / PLACE) != document.place_sha256:
-        raise UserError(f"{folder / PLACE} is missing or was changed; read the text anew")
-    place = {name: value.to(device) for name, value in load_file(folder / PLACE).items()}
+    tensors, _ = read_tensors(folder / PLACE, KIND, "read the text anew")
+    if sha256(folder / PLACE) != document.place_sha256:
+        raise UserError(f"{folder / PLACE} was changed since it was written; read the text anew")
+    place = {name: value.to(device) for name, value in tensors.items()}
     state = {name.replace(".", " "): tensor for name, tensor in under("state.", place).items()}
     return Opened(
         remembered(folder / MEMORY),

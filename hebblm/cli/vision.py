@@ -13,6 +13,7 @@ from rich.console import Console
 
 from hebblm.cli.common import command, tell
 from hebblm.cli.processes import check_processes, spread
+from hebblm.download import cache_dir, data_dirs
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import parse_settings
 from hebblm.files import check_writable
@@ -23,7 +24,6 @@ from hebblm.progress import say
 from hebblm.provenance import command_line, provenance
 from hebblm.ranks import current, leads, opened, size
 from hebblm.report.methods import PLOTTED, check_plotted
-from hebblm.text.download import cache_dir, data_dirs
 from hebblm.vision.new_classes.settings import SCALES as CLASS_SCALES
 from hebblm.vision.new_classes.settings import paper_values
 from hebblm.vision.permuted_mnist.settings import EXPERIMENT as PERMUTED_MNIST

@@ -8,15 +8,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from awd_lstm.files import read_file, save_file
-from hebblm.evaluation.parts import placed
-from hebblm.files import atomic_path, hash_of
+from hebblm.download import cache_dir
+from hebblm.files import hash_of
 from hebblm.locks import held
 from hebblm.models.base import Ids, TrainedModel, device_of
 from hebblm.progress import duration, say
-from hebblm.text.download import cache_dir
+from hebblm.tensors import placed, read_tensors, write_tensors
 
-SCHEMA = "hebblm-gradients/1"
+SCHEMA, KIND = "hebblm-gradients/1", "hebblm-gradients"
 
 
 def mean_squares(model: TrainedModel, ids: Ids, segment: int) -> list[Tensor]:
@@ -28,8 +27,7 @@ def mean_squares(model: TrainedModel, ids: Ids, segment: int) -> list[Tensor]:
         segment: tokens a step.
 
     Raises:
-        CheckpointError: what is kept was changed.
-        UserError: the cache cannot be written to.
+        UserError: what is kept was changed, or the cache cannot be written to.
     """
     identity = [
         *(SCHEMA, torch.__version__, torch.get_num_threads(), device_of(model).type),
@@ -42,11 +40,10 @@ def mean_squares(model: TrainedModel, ids: Ids, segment: int) -> list[Tensor]:
         with held(path, "the gradient statistics"):
             if not path.exists():  # another process may have computed them meanwhile
                 found = model.mean_squares(ids, segment, _announce)
-                with atomic_path(path) as temporary:
-                    save_file({f"{i:05d}": each.cpu().contiguous() for i, each in enumerate(found)}, temporary, {})
+                write_tensors(path, {f"{i:05d}": each for i, each in enumerate(found)}, KIND)
                 return found
     say(f"the gradient statistics of dynamic evaluation are there from an earlier run ({path})")
-    _, tensors = read_file(path, "delete it, it is computed anew")
+    tensors, _ = read_tensors(path, KIND, "delete it, it is computed anew")
     return [placed(tensors[name], device_of(model)) for name in sorted(tensors)]
 
 

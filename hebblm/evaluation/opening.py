@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from hebblm.download import cache_dir
 from hebblm.errors import UserError
 from hebblm.evaluation.documents import Document, documents_of
 from hebblm.evaluation.scenario import ModelAndText, Scenario
@@ -33,7 +34,6 @@ from hebblm.text import (
     resolve,
 )
 from hebblm.text.beginning import measure_beginning
-from hebblm.text.download import cache_dir
 from hebblm.text.fitting import SAMPLE, fitting, warn_of_unknown
 from hebblm.text.normalize import Normalization, normalize
 from hebblm.text.plain import contiguous, own_texts

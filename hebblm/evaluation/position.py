@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,24 +12,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from awd_lstm import CheckpointError
-from awd_lstm.files import read_file, save_file
 from hebblm.adapt.batch import Observation
 from hebblm.adapt.context import Context
 from hebblm.errors import UserError
 from hebblm.evaluation.loop import Scores
 from hebblm.evaluation.notes import KeptObserver
-from hebblm.evaluation.parts import placed, prefixed, under
 from hebblm.evaluation.streams import Layout
-from hebblm.files import atomic_path
 from hebblm.models.base import State, StreamBase
 from hebblm.progress import say
 from hebblm.ranks import ALONE, Ranks
+from hebblm.tensors import placed, prefixed, read_tensors, under, write_tensors
 
 if TYPE_CHECKING:
     from hebblm.evaluation.saved import Saved
 
-SCHEMA = "hebblm-position/2"
+SCHEMA = "hebblm-position/3"
+KIND = "hebblm-position"
 STATE = "position.safetensors"
 EVERY = 30.0  # seconds from one saving to the next: what was done since, and at the end of one pass more, is lost
 MOST = 1 << 28  # bytes of entries that wait to be saved
@@ -139,7 +136,8 @@ class Position:
         """Write a part, then the state behind it."""
         scores = self._scores
         if place > self._begin:
-            self._write(_part(self._parts), {"begin": self._begin, "end": place}, self._part(place))
+            run = {"begin": self._begin, "end": place}
+            write_tensors(self.folder / _part(self._parts), self._part(place), KIND, run)
             self._parts, self._begin = self._parts + 1, place
         state = prefixed("base: ", self.base.position())
         for number, context in enumerate(self._contexts):
@@ -154,7 +152,7 @@ class Position:
         }
         # Of several ranks one may be killed before it has saved: its former state stays until all have this one.
         name = STATE if self._ranks.size == 1 else f"{place:012d}-{STATE}"
-        self._write(name, record, state)
+        write_tensors(self.folder / name, state, KIND, record)
         self._ranks.wait()
         self._keep(name)
 
@@ -236,31 +234,19 @@ class Position:
             [np.arange(first + min(begin, length), first + min(end, length)) for first, length in runs]
         )
 
-    def _write(self, name: str, record: Mapping[str, Any], tensors: State) -> None:
-        """Write a file with its hash inside, whole or not at all."""
-        plain = {key: _alone(tensor) for key, tensor in tensors.items()}
-        with atomic_path(self.folder / name) as temporary:
-            save_file(plain, temporary, {"schema": SCHEMA, "record": json.dumps(record)})
-
     def _read(self, name: str) -> tuple[dict[str, Any], State]:
         """Return the record and the tensors of a file, where the base computes.
 
         Raises:
             UserError: it was changed.
         """
-        try:
-            found, tensors = read_file(self.folder / name, f"delete {self.saved.folder}, and the run begins anew")
-        except CheckpointError as error:
-            raise UserError(str(error)) from error
+        remedy = f"delete {self.saved.folder}, and the run begins anew"
+        tensors, record = read_tensors(self.folder / name, KIND, remedy)
+        if not record:
+            raise UserError(f"{self.folder / name} has no record of its place; {remedy}")
         device = self.base.head.weight.device
-        return json.loads(found["record"]), {key: placed(tensor, device) for key, tensor in tensors.items()}
+        return record, {key: placed(tensor, device) for key, tensor in tensors.items()}
 
 
 def _part(index: int) -> str:
     return f"part-{index:05d}.safetensors"
-
-
-def _alone(tensor: Tensor) -> Tensor:
-    """Return a tensor as it is written: on the CPU, in one run, and sharing memory with no other."""
-    plain = tensor.detach().cpu().contiguous()
-    return plain if plain.untyped_storage().nbytes() == plain.nbytes else plain.clone()

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import awd_lstm
+from hebblm.download import cache_dir
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.notes import KeptObserver
@@ -25,7 +26,6 @@ from hebblm.locks import held
 from hebblm.models.base import StreamBase
 from hebblm.progress import say
 from hebblm.ranks import current
-from hebblm.text.download import cache_dir
 
 FORGOTTEN = 30 * 86_400  # seconds after which nobody comes back to a run
 PACKAGES = Path(awd_lstm.__path__[0]), Path(__file__).parents[1]

@@ -11,13 +11,14 @@ import torch
 from torch import Tensor
 
 from hebblm.adapt.functional import log_normalizers, with_rows
-from hebblm.evaluation.parts import STATE, Parts, prefixed, unpacked_state
+from hebblm.download import cache_dir
+from hebblm.evaluation.parts import STATE, Parts, unpacked_state
 from hebblm.files import hash_of
 from hebblm.memory import AnyMemory, MemoryConfig, build_memory, load_memory, save_memory
 from hebblm.models.base import Ids, TrainedModel, device_of
 from hebblm.progress import bar, say, track
 from hebblm.ranks import ALONE, Ranks
-from hebblm.text.download import cache_dir
+from hebblm.tensors import prefixed
 from hebblm.types import OutputHead
 
 
@@ -104,8 +105,6 @@ def _build(
     Ranks read their shares of each part; the first one fills and saves.
     """
     total, done = model.segment_count(len(ids) - 1), ranks.told(parts.finished())[0]
-    if ranks.leads:
-        parts.check(done)
     state = unpacked_state(parts.load(done - 1), device_of(model)) if done else None
     for part in map(parts.load, range(done) if ranks.leads else ()):
         memory.fill(part["keys"], part["labels"], part.get("log-normalizers"))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from hebblm.download import cache_dir
 from hebblm.errors import UserError
 from hebblm.files import hash_of
 from hebblm.installation import models_path
 from hebblm.models.presets import Preset
 from hebblm.text import Normalization, PreparedCorpus, load_prepared, prepare, resolve
-from hebblm.text.download import cache_dir
 
 
 def prepared_corpus(name: str, normalization: Normalization | None, *, train: bool = True) -> PreparedCorpus:

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hebblm import download
 from hebblm.errors import UserError
 from hebblm.files import lack
 from hebblm.suggest import unknown
 from hebblm.text.documentation import documentation_sources
-from hebblm.text.download import data_dirs as default_data_dirs
-from hebblm.text.download import locate
 from hebblm.text.hub import hub_sources
 from hebblm.text.manifest import SPLITS, CorpusEntry, load_manifest
 from hebblm.text.plain import contiguous, plain_sources
@@ -78,7 +77,7 @@ def resolve(name: str, *, data_dirs: Sequence[Path] | None = None) -> Corpus:
     manifest = load_manifest()
     check_name(name, manifest)
     if name in manifest and manifest[name].kind == "files":
-        return _from_manifest(manifest[name], default_data_dirs() if data_dirs is None else data_dirs)
+        return _from_manifest(manifest[name], download.data_dirs() if data_dirs is None else data_dirs)
     if name in manifest:
         entry = manifest[name]
         sources, origin = documentation_sources(name)
@@ -168,6 +167,31 @@ def _corpus(
     hashes = {split: source.sha256() for split, source in sources.items()}
     provenance = {**origin, "sha256": hashes}
     return Corpus(name, sources, tokenizer or WhitespaceTokenizer(), provenance, min_count=min_count)
+
+
+def locate(entry: CorpusEntry, split: str, folders: Sequence[Path]) -> Path:
+    """Return the verified path of one split, downloading it if no folder has it.
+
+    Args:
+        entry: the corpus.
+        split: the split.
+        folders: where to look, first come first served.
+
+    Raises:
+        UserError: a file found or fetched is not the one of the manifest, or it cannot be fetched.
+    """
+    file = entry.files[split]
+    path = download.find(
+        folders,
+        (file.path,),
+        download.cache_dir() / "data",
+        name=f"the {split} split of {entry.name}",
+        urls=file.urls,
+        known=file.sha256,
+        mirrored=f"{entry.name}/{split}.txt",
+    )
+    download.checked(path, file.sha256, required=True)
+    return path
 
 
 def _from_manifest(entry: CorpusEntry, folders: Sequence[Path]) -> Corpus:

@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from hebblm.download import cache_dir
 from hebblm.errors import UserError
 from hebblm.files import atomic_path, hash_of, sha256
 from hebblm.locks import held
 from hebblm.text import prose
-from hebblm.text.download import cache_dir
 from hebblm.text.manifest import SPLITS
 from hebblm.text.sources import FileLines, LineSource
 

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import logging
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+from hebblm.download import load_dataset
 from hebblm.errors import UserError
 from hebblm.text.sources import LineSource
 
-PATIENCE = 10  # seconds for the hub to answer
 NAMES = {"train": ("train",), "valid": ("validation", "valid", "dev"), "test": ("test",)}
 
 
@@ -43,7 +38,7 @@ class DatasetLines:
     def lines(self) -> Iterator[str]:
         """Yield the lines of each row; the line feed that ends a row does not begin another line."""
         for index in range(self.start, self.stop):
-            for line in str(self.rows[index][self.column]).removesuffix("\n").split("\n"):
+            for line in self._row(index):
                 yield line.removesuffix("\r")
 
     def sha256(self) -> str:
@@ -52,6 +47,17 @@ class DatasetLines:
         for line in self.lines():
             digest.update(line.encode() + b"\n")
         return digest.hexdigest()
+
+    def documents(self) -> Iterator[tuple[str, int]]:
+        """Yield number and first line of each row."""
+        line = 0
+        for index in range(self.start, self.stop):
+            yield f"record {index}", line
+            line += len(self._row(index))
+
+    def _row(self, index: int) -> list[str]:
+        """Return the lines of a row."""
+        return str(self.rows[index][self.column]).removesuffix("\n").split("\n")
 
 
 def hub_sources(identifier: str) -> tuple[dict[str, LineSource], dict[str, Any]]:
@@ -66,16 +72,7 @@ def hub_sources(identifier: str) -> tuple[dict[str, LineSource], dict[str, Any]]
     dataset_id, _, config = identifier.partition(":")
     if not dataset_id:
         raise UserError("hf: needs the name of a dataset, such as hf:Salesforce/wikitext:wikitext-2-raw-v1")
-    import datasets  # takes a second, so only where it is needed
-
-    # The hub's retries, each with a warning, would bury the one line that tells what is wrong.
-    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
-    try:
-        with nullcontext() if Path(dataset_id).is_dir() else _without_retries():
-            loaded = datasets.load_dataset(dataset_id, config or None)
-    except (OSError, ValueError, RuntimeError) as error:
-        reason = str(error).strip().split("\n", maxsplit=1)[0]
-        raise UserError(f"cannot load hf:{identifier} ({reason}); check the name and the network") from error
+    loaded = load_dataset(dataset_id, config or None, name=f"hf:{identifier}", remedy="check the name and the network")
     found = {split: name for split, names in NAMES.items() for name in names if name in loaded}
     if not found:
         raise UserError(f"hf:{identifier} has no split to read, only {', '.join(map(str, loaded))}; choose another")
@@ -96,32 +93,6 @@ def hub_sources(identifier: str) -> tuple[dict[str, LineSource], dict[str, Any]]
             sources[split] = DatasetLines(rows, column, 0, end if split == "train" else len(rows))
     licence = first.info.license or "see the dataset's page"
     return sources, {"kind": "hub", "dataset": dataset_id, "config": config or None, "licence": licence}
-
-
-@contextmanager
-def _without_retries() -> Iterator[None]:
-    """Let the libraries use what they hold locally where the hub is out of reach, instead of retrying."""
-    import datasets
-    from huggingface_hub import constants
-
-    before = datasets.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE
-    if not any(before) and not _reachable(constants.ENDPOINT):
-        datasets.config.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE = True
-    try:
-        yield
-    finally:
-        datasets.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE = before
-
-
-def _reachable(url: str) -> bool:
-    """Say whether a server answers, with whatever status."""
-    try:
-        with urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=PATIENCE):
-            return True
-    except urllib.error.HTTPError:
-        return True
-    except OSError:
-        return False
 
 
 def _text_column(rows: Any, identifier: str) -> str:

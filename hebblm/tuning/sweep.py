@@ -20,10 +20,11 @@ import torch
 from torch import Tensor
 
 from hebblm.adapt.block import Block
+from hebblm.download import cache_dir
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import Progress
 from hebblm.evaluation.pace import Pace
-from hebblm.evaluation.parts import STATE, Parts, placed, prefixed, unpacked_state
+from hebblm.evaluation.parts import STATE, Parts, unpacked_state
 from hebblm.evaluation.scenario import Scenario
 from hebblm.files import hash_of
 from hebblm.memory import AnyMemory, faiss_index
@@ -31,8 +32,8 @@ from hebblm.memory.causal import WrittenBlock
 from hebblm.memory.nearest import Ranked
 from hebblm.models.base import StreamBase
 from hebblm.progress import say
+from hebblm.tensors import placed, prefixed
 from hebblm.text import EvaluationStream
-from hebblm.text.download import cache_dir
 
 SCHEMA = "hebblm-sweep/1"
 PART = 5_000  # tokens a part, about
@@ -71,20 +72,15 @@ class Sweep:
 
     Args:
         plan: which sweep.
-        total: T, tokens of the stream.
         device: where to compute.
-
-    Raises:
-        UserError: a part is missing or was changed.
     """
 
-    def __init__(self, plan: SweepPlan, total: int, device: torch.device) -> None:
+    def __init__(self, plan: SweepPlan, device: torch.device) -> None:
         self.part = plan.part
         self._parts = Parts(plan.folder())
         self._device = device
         self._held = -1
         self._tensors: dict[str, Tensor] = {}
-        self._parts.check(-(-total // self.part))
 
     def states(self, begin: int, end: int) -> Tensor:
         """Return the hidden states (n, D) of a run of tokens within one part."""
@@ -159,7 +155,7 @@ def prepare_sweep(
     os.utime(parts.folder)
     base.reset()
     memory.reset()
-    return Sweep(plan, total, weight.device)
+    return Sweep(plan, weight.device)
 
 
 def _fill(
@@ -215,7 +211,6 @@ def _resume(
 ) -> None:
     """Bring base and memory to where they were behind the finished parts."""
     device = base.head.weight.device
-    parts.check(done)
     for index in range(done):
         tensors = parts.load(index)
         states = placed(tensors["states"], device)

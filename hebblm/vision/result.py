@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from hebblm.files import sha256
-from hebblm.vision.state import digest, write_tensors
+from hebblm.tensors import write_tensors
+from hebblm.vision.state import KIND, digest
 
 SCHEMA = "hebblm-vision/1"
 RESULT_FILE = "result.json"
@@ -56,7 +57,7 @@ class SeedRun:
         path = folder / f"{name}.safetensors"
         made = {f"predictions.{method}": classes for method, classes in self.predictions.items()}
         header = {"experiment": experiment, **{key: str(value) for key, value in which.items()}}
-        write_tensors(path, {**self.drawn, "labels": self.labels, **made}, header)
+        write_tensors(path, {**self.drawn, "labels": self.labels, **made}, KIND, header)
         return {
             **which,
             "file": path.name,

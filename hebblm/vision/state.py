@@ -10,17 +10,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor
 
 from hebblm.errors import UserError
-from hebblm.files import atomic_path
+from hebblm.tensors import read_tensors, write_tensors
 from hebblm.vision.setup import stage
 
 FORMAT = "hebblm-vision-state/1"
-HEADER = "hebblm-vision"
-HASH = "sha256"
+KIND = "hebblm-vision"
 PREDICTIONS = "predictions."
 
 Numbers = Mapping[str, Mapping[str, float]]
@@ -97,16 +94,7 @@ def summed(taken: Sequence[Numbers]) -> dict[str, dict[str, float]]:
 
 def save_state(path: Path, tensors: dict[str, Tensor], record: dict[str, Any]) -> None:
     """Write tensors and a JSON record as one file, so that they cannot be of different moments."""
-    write_tensors(path, tensors, {"format": FORMAT, "record": json.dumps(record)})
-
-
-def write_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, str]) -> None:
-    """Write a safetensors file, atomically; the same bytes for the same content."""
-    # One entry alone: the library writes several in an order that changes from run to run.
-    metadata = {HEADER: json.dumps({**header, HASH: _hash(tensors, header)}, sort_keys=True)}
-    with atomic_path(path) as temporary:
-        # As bytes: the library's own writing to a file hides the cause of a failure in its text.
-        temporary.write_bytes(save({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, metadata))
+    write_tensors(path, tensors, KIND, {"format": FORMAT, "record": json.dumps(record)})
 
 
 def load_state(
@@ -125,44 +113,13 @@ def load_state(
     if not path.exists() and not path.is_symlink():
         return None
     remedy = remedy.format(folder=path.parent, path=path)
-    tensors, header = read_tensors(path, remedy)
+    tensors, header = read_tensors(path, KIND, remedy)
     if header.get("format") != FORMAT:
         raise UserError(f"{path} is not the state of an image experiment; {remedy}")
     record = json.loads(header["record"])
     if record.get("run") != run:
         raise UserError(f"{path} belongs to a run with other settings, data or seeds; {remedy}")
     return tensors, record
-
-
-def read_tensors(path: Path, remedy: str) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Return the tensors and the header that :func:`write_tensors` wrote.
-
-    Raises:
-        UserError: no such file, truncated, or changed since it was written.
-    """
-    try:
-        if not path.is_file():
-            raise UserError(f"{path} is no file; {remedy}")
-        with safe_open(path, framework="pt") as stream:
-            header = json.loads((stream.metadata() or {}).get(HEADER, "{}"))
-            tensors = {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError) as error:
-        if isinstance(error, UserError):
-            raise
-        raise UserError(f"{path} is truncated or unreadable; {remedy}") from error
-    recorded = header.pop(HASH, None)  # one of an earlier version has none
-    if recorded is not None and recorded != _hash(tensors, header):
-        raise UserError(f"{path} was changed since it was written; {remedy}")
-    return tensors, header
-
-
-def _hash(tensors: dict[str, Tensor], header: dict[str, str]) -> str:
-    """Return the sha256 of tensors, their names, types and shapes, and the header beside them."""
-    found = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
-    for name, tensor in sorted(tensors.items()):
-        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        found.update(tensor.cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
-    return found.hexdigest()
 
 
 def digest(tensor: Tensor) -> str:

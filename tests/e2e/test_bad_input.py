@@ -18,8 +18,8 @@ from hebblm.cli.preprocess import main as preprocess
 from hebblm.cli.report import main as report
 from hebblm.cli.train import main as train
 from hebblm.cli.tune import main as tune
+from hebblm.download import cache_dir
 from hebblm.files import SEAL, write_json
-from hebblm.text.download import cache_dir
 
 from .conftest import World
 

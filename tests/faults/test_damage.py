@@ -55,7 +55,7 @@ def test_what_is_no_file_is_refused(form: Format, tmp_path: Path) -> None:
 
 def test_a_pickle_from_outside_is_never_opened(tmp_path: Path) -> None:
     make_pictures(tmp_path)
-    with pytest.raises(UserError, match="get the original file"):
+    with pytest.raises(UserError, match="put the original file there"):
         load_cifar100([tmp_path / "pickles"])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import torch
 from safetensors import safe_open
 
+from hebblm.download import quiet_hub
 from hebblm.errors import UserError
 from hebblm.files import lack
 from hebblm.progress import say
@@ -49,7 +49,7 @@ def load_causal(name: str | Path, *, device: torch.device, dtype: str = "auto", 
             _check_weights(folder)
     elif folder.is_absolute() or str(name).startswith((".", "~")) or len(folder.parts) > 2:
         raise UserError(f"{name} is no folder; name a folder of save_pretrained, or a model of the hub as OWNER/NAME")
-    with _told(str(name)), _quiet():
+    with _told(str(name)), quiet_hub(), _quiet():
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             str(name), dtype=dtype, use_safetensors=True, output_loading_info=True, **options
         )
@@ -108,19 +108,16 @@ def _check_weights(folder: Path) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Leave out the bar under which weights are loaded, its report of them, and what the hub says of each try."""
+    """Leave out the bar under which weights are loaded, and its report of them."""
     from transformers import utils
 
     transformers_logging: Any = utils.logging
-    shown, hub = transformers_logging.is_progress_bar_enabled(), logging.getLogger("huggingface_hub")
-    level, verbosity = hub.level, transformers_logging.get_verbosity()
+    shown, verbosity = transformers_logging.is_progress_bar_enabled(), transformers_logging.get_verbosity()
     transformers_logging.disable_progress_bar()
     transformers_logging.set_verbosity_error()
-    hub.setLevel(logging.ERROR)
     try:
         yield
     finally:
-        hub.setLevel(level)
         transformers_logging.set_verbosity(verbosity)
         if shown:
             transformers_logging.enable_progress_bar()

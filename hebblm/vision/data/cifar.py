@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from hebblm.download import checked, find
 from hebblm.errors import UserError, unreadable
-from hebblm.vision.data.fetch import checked, find
 from hebblm.vision.data.images import ImageDataset, Images, check_labels
 from hebblm.vision.data.pickled import parse_pickle
 
@@ -47,9 +47,8 @@ def load_cifar100(folders: Sequence[Path], downloads: Path | None = None) -> Ima
         UserError: no archive, or one that is truncated, lacks a member, has records of another size, or of pickles one
             that is not the official one.
     """
-    official, *_ = names = tuple(ARCHIVES)
-    known = ARCHIVES[official][1]
-    path = find(folders, FOLDER, names, downloads, urls=(OFFICIAL,), known=known, put="the archive")
+    paths, official = [f"{FOLDER}/{name}" for name in ARCHIVES], next(iter(ARCHIVES))
+    path = find(folders, paths, downloads, name=official, urls=(OFFICIAL,), known=ARCHIVES[official][1])
     members, known = ARCHIVES[path.name]
     found = checked(path, known, required=members is PICKLED)
     parts: dict[str, Images] = {}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
+from hebblm.download import load_dataset
 from hebblm.errors import UserError
 from hebblm.vision.data.images import ImageDataset, Images, check_labels
 
@@ -48,16 +48,12 @@ def load_hub(wanted: HubDataset) -> ImageDataset:
     Raises:
         UserError: neither, a column or a part is missing, or a picture or a class is of another kind.
     """
-    import datasets  # takes a second, so only where it is needed
-
-    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # its retries would bury the one line that tells
-    try:
-        loaded = datasets.load_dataset(wanted.identifier)
-    except (OSError, ValueError, RuntimeError) as error:
-        reason = str(error).strip().split("\n", maxsplit=1)[0]
-        raise UserError(
-            f"cannot load {wanted.identifier} from the hub ({reason}); check the network, or use --data files"
-        ) from error
+    loaded = load_dataset(
+        wanted.identifier,
+        None,
+        name=f"{wanted.identifier} from the hub",
+        remedy="check the network, or use --data files",
+    )
     parts, hashes = {}, {}
     for part in ("train", "test"):
         if part not in loaded:

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hebblm.download import checked, find
 from hebblm.errors import UserError, unreadable
-from hebblm.vision.data.fetch import checked, find
 from hebblm.vision.data.images import ImageDataset, Images, check_labels
 
 FOLDER = "mnist"
@@ -120,5 +120,5 @@ def _header(stream: BufferedIOBase, path: Path, dimensions: int) -> list[int]:
 
 def _found(folders: Sequence[Path], stem: str, downloads: Path | None) -> Path:
     """Return ``STEM.gz`` or ``STEM``, downloaded where there is none."""
-    names, urls = (f"{stem}.gz", stem), [f"{server}/{stem}.gz" for server in SERVERS]
-    return find(folders, FOLDER, names, downloads, urls=urls, known=SHA256[stem], put="MNIST's four files")
+    paths, urls = (f"{FOLDER}/{stem}.gz", f"{FOLDER}/{stem}"), [f"{server}/{stem}.gz" for server in SERVERS]
+    return find(folders, paths, downloads, name=f"{stem}.gz", urls=urls, known=SHA256[stem])

@@ -16,6 +16,7 @@ from torch import Tensor
 from hebblm.errors import UserError
 from hebblm.files import atomic_path, hash_of, read_json, sha256, write_json
 from hebblm.locks import held
+from hebblm.tensors import read_tensors, write_tensors
 from hebblm.vision.backbones.catalogue import build_classifier
 from hebblm.vision.backbones.classifier import Classifier
 from hebblm.vision.data.images import ImageDataset
@@ -25,7 +26,7 @@ from hebblm.vision.new_classes.settings import ClassSettings, PretrainingSetting
 from hebblm.vision.new_classes.split import Split, split
 from hebblm.vision.seeds import generator
 from hebblm.vision.setup import stage
-from hebblm.vision.state import load_state, read_tensors, save_state, write_tensors
+from hebblm.vision.state import KIND, load_state, save_state
 
 FOLDER = "vision"
 MODEL_FILE, RECORD_FILE = "model.safetensors", "pretraining.json"
@@ -136,7 +137,7 @@ def pretrained(
             if not folder.exists():  # another process may have ended it meanwhile
                 tensors, record = _train(wanted, state, device, save_seconds)
                 with atomic_path(folder, directory=True) as temporary:
-                    write_tensors(temporary / MODEL_FILE, tensors, {"run": wanted.run})
+                    write_tensors(temporary / MODEL_FILE, tensors, KIND, {"run": wanted.run})
                     record["file_sha256"] = sha256(temporary / MODEL_FILE)
                     write_json(temporary / RECORD_FILE, record, seal=True)
     state.unlink(missing_ok=True)
@@ -149,7 +150,7 @@ def _load(wanted: Pretraining, folder: Path, device: torch.device) -> Pretrained
     path = folder / MODEL_FILE
     if not path.exists() or not isinstance(record, dict) or record.get("file_sha256") != sha256(path):
         raise UserError(f"{path} is missing or was altered; delete {folder} to pre-train anew")
-    tensors, _ = read_tensors(path, f"delete {folder} to pre-train anew")
+    tensors, _ = read_tensors(path, KIND, f"delete {folder} to pre-train anew")
     mean, deviation = tensors.pop("mean"), tensors.pop("deviation")
     classifier = _untrained(wanted, device)
     classifier.load_state_dict(tensors)

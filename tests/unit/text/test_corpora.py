@@ -11,9 +11,9 @@ from threading import Thread
 
 import pytest
 
+from hebblm.download import _reachable
 from hebblm.errors import UserError
 from hebblm.text.corpora import resolve, text_corpus
-from hebblm.text.hub import _reachable
 
 
 def test_one_file_is_split_80_10_10_by_lines(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from hebblm import download
 from hebblm.errors import UserError
 from hebblm.vision.data.hub import CIFAR100, MNIST, HubDataset, load_hub
 
@@ -27,11 +28,12 @@ def rows(wanted: HubDataset, count: int, **changes: Any) -> datasets.Dataset:
 
 
 def serve(monkeypatch: pytest.MonkeyPatch, wanted: HubDataset, parts: dict[str, Any]) -> None:
-    def load(identifier: str) -> datasets.DatasetDict:
+    def load(identifier: str, config: None) -> datasets.DatasetDict:
         assert identifier == wanted.identifier
         return datasets.DatasetDict(parts)
 
     monkeypatch.setattr(datasets, "load_dataset", load)
+    monkeypatch.setattr(download, "_reachable", lambda url: True)
 
 
 @pytest.mark.parametrize("wanted", [MNIST, CIFAR100])
@@ -68,9 +70,10 @@ def test_refuses(parts: dict[str, Any], told: str, monkeypatch: pytest.MonkeyPat
 
 
 def test_says_that_the_hub_is_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
-    def load(identifier: str) -> None:
+    def load(identifier: str, config: None) -> None:
         raise ConnectionError("no route\nand more")
 
     monkeypatch.setattr(datasets, "load_dataset", load)
+    monkeypatch.setattr(download, "_reachable", lambda url: True)
     with pytest.raises(UserError, match=r"cannot load ylecun/mnist from the hub \(no route\); check the network"):
         load_hub(MNIST)

@@ -82,7 +82,7 @@ def test_refuses_in_one_line(name: str, damage: Callable[[bytes], bytes], told: 
 
 
 def test_says_where_it_looked(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no train-images-idx3-ubyte.gz in .*mnist.*HEBBLM_DATA"):
+    with pytest.raises(UserError, match=r"no train-images-idx3-ubyte.gz in .*put it at mnist/train-.*HEBBLM_DATA"):
         load_mnist([tmp_path])
 
 

@@ -50,7 +50,7 @@ def original(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_another_archive_of_pickles_is_never_opened(tmp_path: Path) -> None:
     write(tmp_path, pickle.dumps(content(), protocol=2))
     cifar.ARCHIVES["cifar-100-python.tar.gz"] = (cifar.PICKLED, "0" * 64)
-    with pytest.raises(UserError, match=r"python\.tar\.gz has sha256 .*get the original file"):
+    with pytest.raises(UserError, match=r"python\.tar\.gz has sha256 .*put the original file there"):
         load_cifar100([tmp_path])
 
 

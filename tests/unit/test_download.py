@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from hebblm.download import cache_dir, data_dirs
 from hebblm.errors import UserError
-from hebblm.text.download import cache_dir, data_dirs, locate
+from hebblm.text.corpora import locate
 from hebblm.text.manifest import CorpusEntry, FileEntry
 
 TEXT = b"one two\nthree\n" * 1000

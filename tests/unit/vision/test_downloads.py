@@ -9,9 +9,9 @@ from threading import Thread
 
 import pytest
 
+from hebblm.download import find
 from hebblm.errors import UserError
 from hebblm.vision.data import cifar, mnist
-from hebblm.vision.data.fetch import find
 
 from .samples import mnist_files, tiny_cifar
 
@@ -35,7 +35,7 @@ def server(tmp_path: Path) -> Iterator[str]:
 
 def fetch(data: bytes, folder: Path, *urls: str) -> Path:
     known = hashlib.sha256(data).hexdigest()
-    return find([], "set", ("file.bin",), folder, urls=urls, known=known, put="it")
+    return find([], ("set/file.bin",), folder, name="file.bin", urls=urls, known=known)
 
 
 def test_takes_the_first_address_that_answers(server: str, tmp_path: Path) -> None:
