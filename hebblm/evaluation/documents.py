@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hebblm.text import EvaluationStream
-from hebblm.text.hub import DatasetLines
-from hebblm.text.sources import FileLines, LineSource, count_lines
+from hebblm.text.sources import LineSource
 
 
 class Document(NamedTuple):
@@ -36,7 +35,7 @@ def documents_of(stream: EvaluationStream, source: LineSource | None) -> list[Do
     found: list[Document] = []
     if source is not None and stream.by_word is None:  # pieces may span ends of line
         # Of a text that is read in part the rest is not opened.
-        lines = takewhile(lambda found: found[1] < len(starts), _first_lines(source))
+        lines = takewhile(lambda found: found[1] < len(starts), source.documents())
         found = [Document(name, int(starts[line])) for name, line in lines]
     if len(found) < 2:
         found = list(_articles(words, starts))
@@ -64,21 +63,6 @@ def by_document(documents: Sequence[Document], nll: Mapping[str, npt.NDArray[np.
         }
         for document, end in zip(documents, ends, strict=True)
     ]
-
-
-def _first_lines(source: LineSource) -> Iterator[tuple[str, int]]:
-    """Yield name and first line of each file or record that a run of lines comes from, counted from its beginning."""
-    if isinstance(source, DatasetLines):
-        line = 0
-        for index in range(source.start, source.stop):
-            yield f"record {index}", line
-            line += str(source.rows[index][source.column]).removesuffix("\n").count("\n") + 1
-    elif isinstance(source, FileLines) and len(source.paths) > 1:
-        end = 0
-        for path in source.paths:
-            begin, end = end, end + count_lines([path])
-            if max(begin, source.start) < (end if source.stop is None else min(end, source.stop)):
-                yield path.name, max(begin, source.start) - source.start
 
 
 def _articles(words: EvaluationStream, starts: npt.NDArray[np.int64]) -> Iterator[Document]:

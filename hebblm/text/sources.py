@@ -28,6 +28,9 @@ class LineSource(Protocol):
     def sha256(self) -> str:
         """Return a hash that changes whenever the lines do."""
 
+    def documents(self) -> Iterator[tuple[str, int]]:
+        """Yield name and first line, counted from 0, of each file or record that the lines come from."""
+
 
 @dataclass(frozen=True, slots=True)
 class FileLines:
@@ -76,6 +79,17 @@ class FileLines:
             return sha256(self.paths[0])
         parts = [sha256(path) for path in self.paths] + [f"{self.start}:{self.stop}"]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    def documents(self) -> Iterator[tuple[str, int]]:
+        """Yield name and first line of each file that has lines of the run; a single one is not read for that."""
+        if len(self.paths) == 1:
+            yield self.paths[0].name, 0
+            return
+        end = 0
+        for path in self.paths:
+            begin, end = end, end + count_lines([path])
+            if max(begin, self.start) < (end if self.stop is None else min(end, self.stop)):
+                yield path.name, max(begin, self.start) - self.start
 
 
 def count_lines(paths: Sequence[Path]) -> int:
