@@ -10,8 +10,9 @@ from torch import Tensor
 
 from hebblm.adapt.batch import EvalBatch
 from hebblm.errors import UserError
-from hebblm.models.base import LearningBase, State, StreamBase
+from hebblm.models.base import State, StreamBase
 from hebblm.models.dynamic import DynamicBase
+from hebblm.models.learning import GradientBase
 from hebblm.tensors import prefixed, under
 from hebblm.types import OutputHead
 
@@ -27,7 +28,7 @@ class ReaderBase:
         trained: reads along where ``base`` learns, None where it does not.
     """
 
-    def __init__(self, base: LearningBase | DynamicBase, trained: StreamBase | None = None) -> None:
+    def __init__(self, base: GradientBase | DynamicBase, trained: StreamBase | None = None) -> None:
         self._base = base
         self._trained = trained
         self._logits = base.head.weight.new_zeros(0, 0)
@@ -38,7 +39,7 @@ class ReaderBase:
         return self._base.head
 
     @property
-    def _both(self) -> list[LearningBase | DynamicBase | StreamBase]:
+    def _both(self) -> list[GradientBase | DynamicBase | StreamBase]:
         return [self._base] if self._trained is None else [self._base, self._trained]
 
     def read(self, inputs: Tensor) -> Tensor:

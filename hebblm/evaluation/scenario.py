@@ -17,17 +17,13 @@ from hebblm.evaluation.streams import Layout
 from hebblm.evaluation.training_memory import training_memory
 from hebblm.evaluation.vocabulary import Vocabulary
 from hebblm.memory import AnyMemory, HybridMemory, ShardedMemory, build_memory
-from hebblm.models.base import Ids, LearningBase, StreamBase, TrainedModel
+from hebblm.models.base import Ids, StreamBase, TrainedModel
+from hebblm.models.learning import GradientBase
 from hebblm.progress import say
 from hebblm.ranks import ALONE, Ranks
-from hebblm.text import (
-    Dictionary,
-    EvaluationStream,
-    PreparedCorpus,
-    encode_target,
-)
+from hebblm.text import Dictionary, EvaluationStream, PreparedCorpus
 from hebblm.text.beginning import Beginning
-from hebblm.text.subword_corpus import SubwordCorpus, encode_subwords
+from hebblm.text.subword_corpus import SubwordCorpus
 from hebblm.text.subwords import Subwords
 
 if TYPE_CHECKING:
@@ -114,10 +110,7 @@ class Scenario(ModelAndText):
 
     def source_stream(self) -> EvaluationStream | None:
         """Return the source's own text of the split that is read of the target, None where it is not at hand."""
-        split = self.config.split or "test"
-        if isinstance(self.train, SubwordCorpus):
-            return encode_subwords(self.train, split, None, None)
-        return None if self.train is None else encode_target(self.train.dictionary, self.train, split)
+        return None if self.train is None else self.train.stream(self.config.split or "test")
 
     @property
     def novel_rows(self) -> int:
@@ -126,7 +119,7 @@ class Scenario(ModelAndText):
             return 0
         return self.stream.vocabulary_size - self.stream.source_size
 
-    def base(self, settings: Hyperparameters | None = None, *, streams: int = 1) -> LearningBase:
+    def base(self, settings: Hyperparameters | None = None, *, streams: int = 1) -> GradientBase:
         """Return a fresh base of so many streams, which learns as the settings have it; not at all without any."""
         return self.model.base(
             rows=self.novel_rows,

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from hebblm.models.update import BaseUpdate as BaseUpdate
 from hebblm.types import OutputHead
+
+if TYPE_CHECKING:
+    from hebblm.models.learning import GradientBase
 
 Ids = npt.NDArray[Any]
 NewRows = Literal["zero", "uniform", "mean"]
@@ -70,19 +73,6 @@ class StreamBase(Base, Protocol):
         """Return a base with the weights as they are now, which learns nothing, at the beginning of a stream."""
 
 
-class LearningBase(StreamBase, Protocol):
-    """A base whose weights can be changed from outside, by the gradients of the segment read last."""
-
-    tracked: bool
-    """Whether reading keeps the graph for :meth:`loss`."""
-
-    def parameters(self) -> dict[str, nn.Parameter]:
-        """Return the weights that may learn, by name."""
-
-    def loss(self, targets: Tensor) -> Tensor:
-        """Return the mean loss () of the labels (N,) of the tokens read last, nats, with its graph; once a segment."""
-
-
 class Segment(NamedTuple):
     """Hidden states ``keys`` (M, D), the ``labels`` (M,) that follow them, and the network's state behind them."""
 
@@ -118,7 +108,7 @@ class TrainedModel(Protocol):
         update: BaseUpdate | None = None,
         seed: int = 0,
         streams: int = 1,
-    ) -> LearningBase:
+    ) -> GradientBase:
         """Return a base at the beginning of a stream.
 
         Args:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from hebblm.models.base import LearningBase, State, StreamBase
+from hebblm.models.base import State, StreamBase
+from hebblm.models.learning import GradientBase
 from hebblm.models.update import MEASURED, PREDICTED_GAIN
 from hebblm.models.update import DynamicConfig as DynamicConfig
 from hebblm.types import OutputHead
@@ -32,7 +33,7 @@ class DynamicBase:
             statistics of its own: it takes the mean of theirs.
     """
 
-    def __init__(self, base: LearningBase, config: DynamicConfig, mean_squares: list[Tensor] | None) -> None:
+    def __init__(self, base: GradientBase, config: DynamicConfig, mean_squares: list[Tensor] | None) -> None:
         self.config = config = with_rate(config, mean_squares)
         self._base = base
         base.tracked = True

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
-from hebblm.models.base import State
+from hebblm.models.base import State, StreamBase
 from hebblm.models.update import BaseUpdate
+from hebblm.tensors import prefixed, under
 
 
-class GradientBase(ABC):
-    """A base whose weights take a gradient step after each segment, or none.
+class GradientBase(StreamBase):
+    """A base whose weights take a gradient step after each segment, or none; others can be made of its gradients.
 
     Args:
         update: how it learns while it reads.
@@ -23,6 +24,7 @@ class GradientBase(ABC):
     def __init__(self, update: BaseUpdate | None) -> None:
         self.update = update or BaseUpdate()
         self.tracked = self.update.lr > 0
+        """Whether reading keeps the graph for :meth:`loss`."""
         self._optimizer: torch.optim.Optimizer | None = None
 
     @property
@@ -37,14 +39,6 @@ class GradientBase(ABC):
     @abstractmethod
     def loss(self, targets: Tensor) -> Tensor:
         """Return the mean loss () of the labels (N,) of the tokens read last, nats, with its graph; once a segment."""
-
-    @abstractmethod
-    def state(self) -> State:
-        """Return where it stands in the stream, weights apart."""
-
-    @abstractmethod
-    def restore(self, state: State) -> None:
-        """Go on from where :meth:`state` was asked for; the weights stay as they are."""
 
     @contextmanager
     def aside(self) -> Iterator[None]:
@@ -62,13 +56,13 @@ class GradientBase(ABC):
 
     def position(self) -> State:
         """Return where it stands and what it learned: weights, and what their optimizer remembers."""
-        found = {f"state {name}": tensor for name, tensor in self.state().items()}
+        found = prefixed("state ", self.state())
         if self.changed:
-            found |= {f"weight {name}": weight.detach() for name, weight in self.parameters().items()}
+            found |= prefixed("weight ", {name: weight.detach() for name, weight in self.parameters().items()})
         if self._optimizer is not None:
             for index, remembered in self._optimizer.state_dict()["state"].items():
                 tensors = {name: value for name, value in remembered.items() if isinstance(value, Tensor)}
-                found |= {f"optimizer {index} {name}": value for name, value in tensors.items()}
+                found |= prefixed(f"optimizer {index} ", tensors)
         return found
 
     def go_on(self, position: State) -> None:
@@ -77,15 +71,13 @@ class GradientBase(ABC):
         with torch.no_grad():
             for name, weight in self.parameters().items() if self.changed else ():
                 weight.copy_(position[f"weight {name}"])
-        for name, tensor in position.items():
-            if name.startswith("optimizer "):
-                index, _, key = name.removeprefix("optimizer ").partition(" ")
-                remembered.setdefault(int(index), {})[key] = tensor
+        for name, tensor in under("optimizer ", position).items():
+            index, _, key = name.partition(" ")
+            remembered.setdefault(int(index), {})[key] = tensor
         if remembered:
             self._optimizer = self._make_optimizer()
             self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": remembered})
-        begin = "state "
-        self.restore({name.removeprefix(begin): value for name, value in position.items() if name.startswith(begin)})
+        self.restore(under("state ", position))
 
     def learn(self, targets: Tensor) -> None:
         """Take one step on the mean loss of the tokens read last; nothing for a base that is fixed."""

@@ -15,6 +15,7 @@ from hebblm.files import Count, lack, read_record, sha256
 from hebblm.text.corpora import CORPUS_FILE
 from hebblm.text.dictionary import Dictionary
 from hebblm.text.normalize import Normalization
+from hebblm.text.streams import EvaluationStream, encode_target
 from hebblm.text.tokenizers import Tokenizer, load_tokenizer
 
 SCHEMA = "hebblm-corpus/1"
@@ -122,6 +123,10 @@ class PreparedCorpus:
         if split not in self.meta.splits:
             raise UserError(f"{self.meta.name} has no split {split!r}; it has {', '.join(self.meta.splits)}")
         return self.meta.splits[split]
+
+    def stream(self, split: str) -> EvaluationStream:
+        """Return a split as the model reads it that was trained on the corpus."""
+        return encode_target(self.dictionary, self, split)
 
     def tokenizer(self) -> Tokenizer:
         """Return the tokeniser the corpus was written with."""

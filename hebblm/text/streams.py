@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from hebblm.errors import UserError
 from hebblm.text.dictionary import EOS, FAIRSEQ_SPECIALS, Dictionary
-from hebblm.text.prepared import PreparedCorpus
+
+if TYPE_CHECKING:
+    from hebblm.text.prepared import PreparedCorpus
 
 VocabularyPolicy = Literal["union", "open"]
 Ids = npt.NDArray[np.int64]

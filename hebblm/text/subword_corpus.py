@@ -115,6 +115,10 @@ class SubwordCorpus:
         tokenised = self.corpus.provenance.get("kind") == "files"
         return normalize(line.strip(" ") if tokenised else line, self.normalization)
 
+    def stream(self, split: str) -> EvaluationStream:
+        """Return a split as the model reads it that was trained on the corpus."""
+        return encode_subwords(self, split, None, None)
+
     def piece_counts(self, split: str) -> Ids:
         """Return how often each piece occurs in a split (rows,)."""
         return np.bincount(self.tokens(split), minlength=self.subwords.known)

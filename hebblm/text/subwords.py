@@ -10,14 +10,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hebblm.errors import UserError
-from hebblm.text.fitting import Chosen, Splitting
-from hebblm.text.vocabulary import Encoded
+from hebblm.text.fitting import Splitting
+from hebblm.text.vocabulary import Encoded, Vocabulary
 
 UNCOUNTED = 1_000
 """Count of a piece in training where the training text is not known: seen often."""
 
 
-class Subwords:
+class Subwords(Vocabulary):
     """The pieces that a tokenizer of ``transformers`` has; every text is made of them.
 
     Args:
@@ -42,18 +42,13 @@ class Subwords:
         if begin is None:
             raise UserError("the tokenizer has neither bos_token nor eos_token for a text to begin with; set one")
         self.tokenizer = tokenizer
-        self.words: list[str] = []
-        self.start: int = begin
+        self.words = []
+        self.start = begin
         self.unknown = None
-        self.end: int | None = tokenizer.eos_token_id
-        self.counted = counts is not None
-        self.counts: Sequence[int] = counts if counts is not None else [UNCOUNTED] * rows
+        self.end = tokenizer.eos_token_id
+        self.counts = counts if counts is not None else [UNCOUNTED] * rows
         self.known = rows
-        self.splitting: Chosen | None = "own"
-
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return self.known
+        self.splitting = "own"
 
     def __getitem__(self, index: int) -> str:
         """Return the text of a piece."""
@@ -75,15 +70,6 @@ class Subwords:
                 f"tokenizer = {splitting} is for models of words; leave it out: this one has pieces of its own"
             )
         return self
-
-    def fit(self, text: str, name: str = "the text") -> None:
-        """Do nothing: its pieces fit every text."""
-
-    def split(self, splitting: Chosen) -> None:
-        """Do nothing, as for :meth:`fit`."""
-
-    def include(self, words: Iterable[str]) -> None:
-        """Do nothing: every word is made of known pieces."""
 
     def encode(self, text: str, *, include: bool = False) -> Encoded:
         """Return the pieces of a text, without special ones around it."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from hebblm.text.dictionary import UNK
 from hebblm.text.fitting import SAMPLE, Chosen, Splitting, warn_of_unknown
@@ -37,43 +37,37 @@ class Encoded:
         return before, Encoded(self.tokens[place:], self.ids[place:], self.words[place:])
 
 
-class Vocabulary(Protocol):
+class Vocabulary(ABC):
     """Text as ids: those of a model's rows, and behind them those of new words in the order in which they are met."""
 
+    known: int
+    """Number of ids that the model was trained with."""
+    counts: Sequence[int]
+    """How often each of these was seen in training."""
     words: list[str]
     """New words met so far, in order; they have ids behind the model's own."""
+    start: int
+    """Id that stands before the first token of a text."""
+    end: int | None
+    """Id behind which a generated text ends; None where it goes on."""
+    unknown: int | None
+    """Id that a new word reads as until it has a row; None where every text has ids of its own."""
     splitting: Chosen | None
     """How texts are split; None until the first one was read."""
 
-    @property
-    def known(self) -> int:
-        """Number of ids that the model was trained with."""
-
-    @property
-    def start(self) -> int:
-        """Id that stands before the first token of a text."""
-
-    @property
-    def unknown(self) -> int | None:
-        """Id that a new word reads as until it has a row; None where every text has ids of its own."""
-
-    @property
-    def end(self) -> int | None:
-        """Id behind which a generated text ends; None where it goes on."""
-
-    @property
-    def counts(self) -> Sequence[int]:
-        """How often each of the known ids was seen in training."""
-
     def __len__(self) -> int:
         """Return the number of ids, those of new words included."""
+        return self.known + len(self.words)
 
+    @abstractmethod
     def __getitem__(self, index: int) -> str:
         """Return what an id stands for."""
 
+    @abstractmethod
     def hash(self) -> str:
         """Return what tells the known ids from those of another model."""
 
+    @abstractmethod
     def encode(self, text: str, *, include: bool) -> Encoded:
         """Return a text as ids.
 
@@ -82,19 +76,30 @@ class Vocabulary(Protocol):
             include: give words met for the first time an id; otherwise they read as :attr:`unknown`.
         """
 
-    def include(self, words: Iterable[str]) -> None:
-        """Give new words their ids, in order."""
-
+    @abstractmethod
     def join(self, ids: Iterable[int]) -> str:
         """Return the text that ids stand for, as nearly as can be told."""
 
+    @abstractmethod
     def fresh(self, splitting: Splitting = "auto") -> Vocabulary:
-        """Return the same without the new words, to split texts as is asked for."""
+        """Return the same without the new words, to split texts as is asked for.
 
-    def fit(self, text: str, name: str = "the text") -> None:
-        """Choose how texts are split, on the first one; it stays so."""
+        Raises:
+            UserError: texts cannot be split so.
+        """
 
-    def split(self, splitting: Chosen) -> None:
+    def include(self, words: Iterable[str]) -> None:  # noqa: B027 - there may be no new words
+        """Give new words their ids, in order."""
+
+    def fit(self, text: str, name: str = "the text") -> None:  # noqa: B027 - there may be one way alone
+        """Choose how texts are split, on the first one that has words; it stays so.
+
+        Args:
+            text: from its beginning.
+            name: of the text, for people.
+        """
+
+    def split(self, splitting: Chosen) -> None:  # noqa: B027
         """Split texts as was chosen before."""
 
 

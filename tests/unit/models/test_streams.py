@@ -9,8 +9,8 @@ import torch
 
 from hebblm.errors import UserError
 from hebblm.models.awd import AwdBase, AwdModel
-from hebblm.models.base import LearningBase
 from hebblm.models.huggingface.open import open_causal
+from hebblm.models.learning import GradientBase
 
 from ...support import toy
 from .architectures import ARCHITECTURES, random_model
@@ -18,7 +18,7 @@ from .architectures import ARCHITECTURES, random_model
 STREAMS = 3
 
 
-def check(beside: LearningBase, alone: list[LearningBase], words: int) -> None:
+def check(beside: GradientBase, alone: list[GradientBase], words: int) -> None:
     ids = torch.randint(3, words, (STREAMS, 45), generator=torch.Generator().manual_seed(0))
     for begin, end in ((0, 7), (7, 8), (8, 34), (34, 45)):
         found = beside.read(ids[:, begin:end])
