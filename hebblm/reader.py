@@ -17,12 +17,12 @@ from hebblm.evaluation import gradients
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.expected import Suggestion, draw, most_probable
 from hebblm.memory import AnyMemory, build_memory
+from hebblm.memory.manifest import Owner
 from hebblm.models.base import Ids, TrainedModel, device_of
 from hebblm.models.dynamic import DynamicBase
-from hebblm.readable import Text, are_documents, encoded_text
 from hebblm.reader_base import ReaderBase
-from hebblm.reader_state import Opened, Owner, open_reader, save_reader
-from hebblm.reading import Reading
+from hebblm.reader_state import ReaderState, open_reader, save_reader
+from hebblm.reading import Reading, Text, are_documents, encoded_text
 from hebblm.scores import Scores
 from hebblm.text.vocabulary import Encoded, Vocabulary
 
@@ -78,7 +78,7 @@ class Reader:
         self.method = method
         self.update_every = update_every
         self.vocabulary = vocabulary
-        self._owner = Owner(model.sha256, vocabulary.hash())
+        self._owner = Owner(model_hash=model.sha256, dictionary_hash=vocabulary.hash())
         self._rule = METHODS[method].rule(values.methods)
         self._base = ReaderBase(model.base())
         if self.moving:
@@ -92,7 +92,7 @@ class Reader:
                 squares = gradients.mean_squares(model, training()[: config.statistics], config.segment)
             self._base = ReaderBase(DynamicBase(model.base(), config, squares), model.base())
         device = device_of(model)
-        opened = Opened() if memory is None else open_reader(Path(memory), self._owner, device)
+        opened = ReaderState() if memory is None else open_reader(Path(memory), self._owner, device)
         if vocabulary.splitting is None and opened.splitting is not None:
             vocabulary.split(opened.splitting)
         vocabulary.include(opened.words)
@@ -323,7 +323,7 @@ class Reader:
         save_reader(
             Path(folder),
             self._owner,
-            Opened(
+            ReaderState(
                 self._memory,
                 tuple(self.vocabulary.words),
                 self._base.state(),

@@ -15,6 +15,7 @@ from hebblm.errors import UserError
 from hebblm.files import atomic_path, read_record, sha256, write_json
 from hebblm.locks import held
 from hebblm.memory import AnyMemory, load_memory, save_memory
+from hebblm.memory.manifest import Owner
 from hebblm.memory.persistence import read_about
 from hebblm.models.base import State
 from hebblm.tensors import prefixed, read_tensors, under, write_tensors
@@ -28,7 +29,7 @@ WEIGHT = "weight."
 """Prefix of the names of weights in the file of the place."""
 
 
-class _Document(msgspec.Struct):
+class _ReaderRecord(msgspec.Struct):
     """Keys of :data:`READER`."""
 
     words: list[str]
@@ -38,20 +39,7 @@ class _Document(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
-    """Model and dictionary that a memory belongs to.
-
-    Args:
-        model: hash of the weights.
-        dictionary: hash of the dictionary.
-    """
-
-    model: str
-    dictionary: str
-
-
-@dataclass(frozen=True, slots=True)
-class Opened:
+class ReaderState:
     """A reader's knowledge; all at its beginning where nothing is named.
 
     Args:
@@ -77,7 +65,7 @@ class Opened:
     splitting: Chosen | None = None
 
 
-def save_reader(folder: Path, owner: Owner, known: Opened, made: dict[str, Any]) -> None:
+def save_reader(folder: Path, owner: Owner, known: ReaderState, made: dict[str, Any]) -> None:
     """Write a reader's knowledge to a folder, whole or not at all.
 
     Args:
@@ -102,7 +90,7 @@ def save_reader(folder: Path, owner: Owner, known: Opened, made: dict[str, Any])
         **prefixed(WEIGHT, known.weights),
     }
     with held(folder, "this memory", wait=False), atomic_path(folder, directory=True) as temporary:
-        save_memory(known.memory, temporary / MEMORY, model_hash=owner.model, dictionary_hash=owner.dictionary)
+        save_memory(known.memory, temporary / MEMORY, **owner)
         write_tensors(temporary / PLACE, place, KIND)
         write_json(
             temporary / READER,
@@ -118,7 +106,7 @@ def save_reader(folder: Path, owner: Owner, known: Opened, made: dict[str, Any])
         )
 
 
-def open_reader(folder: Path, owner: Owner, device: torch.device) -> Opened:
+def open_reader(folder: Path, owner: Owner, device: torch.device) -> ReaderState:
     """Read what :func:`save_reader` wrote, or a memory alone.
 
     Raises:
@@ -126,18 +114,18 @@ def open_reader(folder: Path, owner: Owner, device: torch.device) -> Opened:
     """
 
     def remembered(where: Path) -> AnyMemory:
-        return load_memory(where, model_hash=owner.model, dictionary_hash=owner.dictionary, device=device)
+        return load_memory(where, **owner, device=device)
 
     if not (folder / READER).is_file():
         about = read_about(folder)
-        return Opened(remembered(folder), tuple(about.get("words", ())), splitting=about.get("tokenizer", "own"))
-    document = read_record(_Document, folder / READER, "read the text anew", SCHEMA)
+        return ReaderState(remembered(folder), tuple(about.get("words", ())), splitting=about.get("tokenizer", "own"))
+    document = read_record(_ReaderRecord, folder / READER, "read the text anew", SCHEMA)
     tensors, _ = read_tensors(folder / PLACE, KIND, "read the text anew")
     if sha256(folder / PLACE) != document.place_sha256:
         raise UserError(f"{folder / PLACE} was changed since it was written; read the text anew")
     place = {name: value.to(device) for name, value in tensors.items()}
     state = {name.replace(".", " "): tensor for name, tensor in under("state.", place).items()}
-    return Opened(
+    return ReaderState(
         remembered(folder / MEMORY),
         tuple(document.words),
         state,

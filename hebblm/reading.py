@@ -1,8 +1,8 @@
-"""Texts read side by side: all predicted, all scored, and only then learned from."""
+"""Texts for a reader, and how they are read side by side: all predicted, all scored, and only then learned from."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -12,10 +12,14 @@ from torch import Tensor
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods.rule import Rule
+from hebblm.errors import UserError
 from hebblm.evaluation.streams import Layout
 from hebblm.reader_base import ReaderBase
 from hebblm.scores import Scores
-from hebblm.text.vocabulary import Encoded
+from hebblm.text.vocabulary import Encoded, Vocabulary
+
+Text = str | Sequence[int] | Tensor
+"""A string, each line break of which is an ``<eos>``, or the ids of known words, (T,)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +70,12 @@ class Reading:
         for start in range(0, layout.longest, self.every):
             stop = min(start + self.every, layout.longest)
             rows = len(self.base.head.weight)
-            states = self.base.read(self.readable(layout.cut(inputs, start, stop), rows))
+            states = self.base.read(self.known(layout.cut(inputs, start, stop), rows))
             states = states if layout.streams > 1 else states[None]  # (B, n, D)
             scored = []
             for group in layout.groups(start, stop, self.every):
                 labels = layout.labels(group, ids)  # (N,)
-                targets = self.readable(labels, rows)
+                targets = self.known(labels, rows)
                 block = layout.block(group, labels, self.every, written=self.learn) if layout.streams > 1 else None
                 batch = self.context.batch(layout.states(group, states, start), block)
                 places = torch.from_numpy(layout.places(group))
@@ -88,7 +92,7 @@ class Reading:
             for text, size, own, plain, flags in zip(texts, sizes, *parts, strict=True)
         ]
 
-    def readable(self, ids: Tensor, rows: int) -> Tensor:
+    def known(self, ids: Tensor, rows: int) -> Tensor:
         """Return ids with ``<unk>`` in place of words that have no row yet."""
         return ids if self.unknown is None else torch.where(ids < rows, ids, self.unknown)
 
@@ -100,8 +104,48 @@ class Reading:
             rows: of the head that they were scored with.
         """
         came = torch.cat([labels for _, labels in scored])
-        self.base.learn(self.readable(came, rows))
+        self.base.learn(self.known(came, rows))
         self.base.grow(max(0, int(came.max()) + 1 - rows))
         self.context.set_head(self.base.head)
         for observation in [batch.observation(labels) for batch, labels in scored]:
             self.context.take(observation)
+
+
+def encoded_text(vocabulary: Vocabulary, text: Text, *, include: bool) -> tuple[Encoded, int]:
+    """Return tokens and ids of a text, and its bytes; words met for the first time get ids if they are included.
+
+    Raises:
+        UserError: no text, or an id that the vocabulary does not have.
+    """
+    if isinstance(text, str):
+        vocabulary.fit(text)
+        return vocabulary.encode(text, include=include), len(text.encode())
+    ids = _whole_numbers(text)
+    for index in ids:
+        if not 0 <= index < len(vocabulary):
+            raise UserError(f"id {index} is none of the vocabulary's 0 to {len(vocabulary) - 1}")
+    tokens = tuple(vocabulary[index] for index in ids)
+    return Encoded(tokens, tuple(ids), tuple(range(len(ids)))), len(vocabulary.join(ids).encode())
+
+
+def are_documents(text: Text | Sequence[Text]) -> bool:
+    """Say whether a text is a list of several, not a string or the ids of one."""
+    if isinstance(text, str | Tensor | Mapping) or not hasattr(text, "__getitem__") or not len(text):
+        return False
+    return isinstance(text[0], Sequence) or getattr(text[0], "ndim", 0) > 0
+
+
+def _whole_numbers(text: Sequence[int] | Tensor) -> list[int]:
+    """Return the ids of a text.
+
+    Raises:
+        UserError: it is something else than ids, (T,).
+    """
+    try:
+        found = torch.as_tensor(text)
+    except (TypeError, ValueError, RuntimeError):
+        found = torch.zeros(())
+    if found.dim() != 1 or (len(found) and found.is_floating_point()):
+        raise UserError(f"{text!r:.60} is no text; name a string, ids in one row, or a list of such documents")
+    ids: list[int] = found.tolist()
+    return ids

@@ -6,7 +6,7 @@ import math
 import mmap
 import tempfile
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 
 import torch
 from torch import Tensor
@@ -23,22 +23,6 @@ def write_rows(stream: IO[bytes], rows: Tensor) -> None:
         # NumPy does not know bfloat16: its bits are written.
         array = (plain.view(torch.int16) if plain.dtype == torch.bfloat16 else plain).numpy()
         stream.write(array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes())
-
-
-class RowArray(Protocol):
-    """A tensor whose first dimension can grow and shrink at its end."""
-
-    def append(self, rows: Tensor) -> None:
-        """Add rows at the end."""
-
-    def truncate(self, length: int) -> None:
-        """Keep the first ``length`` rows."""
-
-    def view(self) -> Tensor:
-        """Return all rows without a copy; valid until the next change."""
-
-    def release(self) -> None:
-        """Let go of memory that can be had again."""
 
 
 class GrowingArray:
@@ -67,7 +51,7 @@ class GrowingArray:
         self._length = min(self._length, length)
 
     def view(self) -> Tensor:
-        """Return all rows without a copy."""
+        """Return all rows without a copy; valid until the next change."""
         return self._data[: self._length]
 
     def release(self) -> None:
@@ -140,3 +124,6 @@ class MappedArray:
             # Copy-on-write: torch asks for writable memory, and nothing here ever writes to it.
             self._mapped = mmap.mmap(self._file.fileno(), size, access=mmap.ACCESS_COPY)
             self._view = torch.frombuffer(self._mapped, dtype=self._view.dtype).view(length, *self._row_shape)
+
+
+RowArray = GrowingArray | MappedArray

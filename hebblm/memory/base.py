@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -132,6 +132,12 @@ class StoredMemory(AnyMemory):
     def __init__(self, store: EntryStore) -> None:
         self._store = store
         self._base = 0
+
+    def over(self, store: EntryStore) -> Self:
+        """Return the memory with other entries, those of ``store``, which become its base."""
+        self._store = store
+        self.mark_base()
+        return self
 
     @property
     def dim(self) -> int:

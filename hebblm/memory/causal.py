@@ -78,8 +78,8 @@ class WrittenBlock:
 def _left_nearest(queries: Tensor, entries: Entries, first: Tensor, k: int) -> Ranked:
     """Return the nearest of the entries that each row still finds: those from position ``first`` (N,) on."""
     going = min(len(entries), int(first.max()))  # entries that some row finds and another does not
-    leaving = _nearest_between(queries, _slice(entries, 0, going), first, torch.full_like(first, going))
-    staying = nearest(queries, _slice(entries, going, len(entries)), k)
+    leaving = _nearest_between(queries, entries.run(0, going), first, torch.full_like(first, going))
+    staying = nearest(queries, entries.run(going), k)
     return merge(leaving, shifted(staying, going), k)
 
 
@@ -90,17 +90,6 @@ def _nearest_between(queries: Tensor, entries: Entries, first: Tensor, last: Ten
     outside = (positions < first[:, None]) | (positions >= last[:, None])  # (N, n)
     ordered, ids = distances.masked_fill_(outside, torch.inf).sort(dim=1, stable=True)
     return Ranked(ordered, ids.masked_fill(outside.gather(1, ids), -1))
-
-
-def _slice(entries: Entries, begin: int, end: int) -> Entries:
-    """Return a run of entries."""
-    logs = entries.log_normalizers
-    return Entries(
-        entries.keys[begin:end],
-        entries.values[begin:end],
-        entries.norms[begin:end],
-        None if logs is None else logs[begin:end],
-    )
 
 
 def dropped_counts(memory: AnyMemory, wanted: Tensor, labels: Tensor, visible: Tensor) -> Tensor:

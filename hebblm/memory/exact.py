@@ -46,14 +46,6 @@ class FlatMemory(StoredMemory):
         super().__init__(EntryStore(dim, dtype=dtype, device=device, spill_bytes=spill_bytes))
         self._chunk_bytes = chunk_bytes
 
-    @classmethod
-    def over(cls, store: EntryStore) -> FlatMemory:
-        """Return a memory over the entries of ``store``, which become its base."""
-        memory = cls(store.dim, dtype=store.dtype)
-        memory._store = store
-        memory.mark_base()
-        return memory
-
     def nearest(self, queries: Tensor, k: int) -> Ranked:
         """Return exact distances and positions (N, K) only; see :meth:`search`."""
         entries = self.entries()
@@ -94,14 +86,6 @@ class RingMemory(StoredMemory):
         super().__init__(EntryStore(dim, dtype=dtype, device=device))
         self.capacity = capacity
         self._base_store: EntryStore | None = None
-
-    @classmethod
-    def over(cls, store: EntryStore, capacity: int) -> RingMemory:
-        """Return a memory over the latest entries of ``store``, which become its base."""
-        memory = cls(store.dim, capacity, dtype=store.dtype)
-        memory._store = store
-        memory.mark_base()
-        return memory
 
     def __len__(self) -> int:
         """Return the number of entries kept."""

@@ -9,7 +9,6 @@ import torch
 from hebblm.errors import UserError
 from hebblm.memory import faiss_index
 from hebblm.memory.base import AnyMemory
-from hebblm.memory.config import DTYPES as NAMES
 from hebblm.memory.config import MemoryConfig
 from hebblm.memory.disk import DiskMemory
 from hebblm.memory.exact import FlatMemory, RingMemory
@@ -17,9 +16,9 @@ from hebblm.memory.hybrid import HybridMemory
 from hebblm.memory.manifest import check_files, check_owner, read_manifest
 from hebblm.memory.persistence import read_entries, read_index
 from hebblm.memory.pq import FaissMemory, check_search
+from hebblm.memory.store import KEY_DTYPES
 
 MOVED_AT = 1 << 20  # entries in memory when they move to disk
-DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in NAMES}
 
 
 def build_memory(
@@ -36,7 +35,7 @@ def build_memory(
     Raises:
         UserError: a value out of range, a combination without meaning, or FAISS asked for and missing.
     """
-    dtype = DTYPES[config.dtype]
+    dtype = KEY_DTYPES[config.dtype]
     check_search(config.rescore, config.nprobe)
     if config.store == "disk":
         return _on_disk(dim, config, dtype, work)
@@ -97,14 +96,14 @@ def load_memory(
         index = None
     store = read_entries(manifest, folder, mmap=mmap, device=where)
     if manifest.kind == "ring" and manifest.capacity is not None:
-        return RingMemory.over(store, manifest.capacity)
+        return RingMemory(store.dim, manifest.capacity, dtype=store.dtype).over(store)
     bulk: AnyMemory
     if index is None:
-        bulk = FlatMemory.over(store)
+        bulk = FlatMemory(store.dim, dtype=store.dtype).over(store)
     else:
-        trained = read_index(manifest, store, folder)
         kind = DiskMemory if manifest.store == "disk" else FaissMemory
-        bulk = kind.over(store, trained, factory=index.factory, rescore=index.rescore, nprobe=index.nprobe)
+        empty = kind(store.dim, index.factory, dtype=store.dtype, rescore=index.rescore, nprobe=index.nprobe)
+        bulk = empty.over(store, read_index(manifest, store, folder))
     if manifest.kind == "hybrid" and manifest.flush_at is not None:
         recent: FlatMemory | HybridMemory = FlatMemory(store.dim, dtype=store.dtype, device=store.device)
         if manifest.store == "disk":

@@ -5,26 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
-import torch
 
 from hebblm.errors import UserError
 from hebblm.files import Count, lack, read_record, sha256, write_json
 from hebblm.memory.faiss_index import TrainedIndex
-from hebblm.memory.store import accumulation_dtype
+from hebblm.memory.store import KEY_DTYPES, accumulation_dtype
 
 SCHEMA = "hebblm-memory/1"
 NAME = "manifest.json"
 LARGE, QUICK = ("keys.bin", "lists.bin"), 1 << 28
 """Files whose bytes are not read on opening, of a memory on disk, where they are more than so many: a second's work."""
-DTYPES = {
-    "float16": torch.float16,
-    "bfloat16": torch.bfloat16,
-    "float32": torch.float32,
-    "float64": torch.float64,
-}
 Some = Annotated[int, msgspec.Meta(ge=1, le=1 << 62)]
 
 
@@ -51,6 +44,13 @@ class IndexManifest:
         """Return them from a memory's settings and its index."""
         spec, count = (None, 0) if trained is None else (trained.spec, trained.trained)
         return cls(settings["factory"], settings["rescore"], settings["nprobe"], spec, count)
+
+
+class Owner(TypedDict):
+    """Hashes of what a memory belongs to: the model that made its keys, the dictionary that its labels refer to."""
+
+    model_hash: str
+    dictionary_hash: str
 
 
 Kind = Literal["exact", "ring", "faiss", "hybrid", "disk"]
@@ -146,12 +146,12 @@ def _check_fields(manifest: Manifest, path: Path) -> None:
         and all(Path(name).name == name for name in manifest.files)
     )
     if sound:
-        itemsize = DTYPES[manifest.dtype].itemsize
+        itemsize = KEY_DTYPES[manifest.dtype].itemsize
         expected = {"keys.bin": manifest.count * manifest.dim * itemsize, "values.bin": manifest.count * 8}
         if "log_normalizers.bin" in manifest.files or manifest.store == "disk":
             expected["log_normalizers.bin"] = manifest.count * 4
         if manifest.store == "disk":
-            expected["norms.bin"] = manifest.count * accumulation_dtype(DTYPES[manifest.dtype]).itemsize
+            expected["norms.bin"] = manifest.count * accumulation_dtype(KEY_DTYPES[manifest.dtype]).itemsize
         sizes = {name: manifest.files[name][0] for name in expected if name in manifest.files}
         has_index = manifest.index is not None and manifest.index.spec is not None
         sound = sizes == expected and has_index == ("index.faiss" in manifest.files)

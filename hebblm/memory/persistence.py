@@ -16,7 +16,6 @@ from hebblm.memory.base import AnyMemory
 from hebblm.memory.disk import INDEX, open_lists, saved_entries
 from hebblm.memory.faiss_index import TrainedIndex, load_faiss
 from hebblm.memory.manifest import (
-    DTYPES,
     SCHEMA,
     Dtype,
     IndexManifest,
@@ -25,7 +24,7 @@ from hebblm.memory.manifest import (
     describe_files,
     read_manifest,
 )
-from hebblm.memory.store import EntryStore
+from hebblm.memory.store import KEY_DTYPES, EntryStore
 
 ABOUT = "about.json"
 
@@ -121,7 +120,7 @@ def read_about(folder: Path, name: str = ABOUT) -> dict[str, Any]:
 
 def read_entries(manifest: Manifest, folder: Path, *, mmap: bool, device: torch.device) -> EntryStore:
     """Return the entries; what is mapped is copied when it is written, so that the files never change."""
-    dtype, count = DTYPES[manifest.dtype], manifest.count
+    dtype, count = KEY_DTYPES[manifest.dtype], manifest.count
     if manifest.store == "disk":
         return saved_entries(folder, dtype, count, manifest.dim)
     keys = _read_rows(folder / "keys.bin", dtype, count * manifest.dim, mmap=mmap).view(count, manifest.dim)

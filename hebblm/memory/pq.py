@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -16,12 +16,12 @@ from hebblm.memory.faiss_index import TrainedIndex
 from hebblm.memory.gather import checked
 from hebblm.memory.nearest import (
     Ranked,
-    block_rows,
     compute_dtype,
     error_bound,
     listed_distances,
     nearest,
     pad,
+    parts,
     rank,
 )
 from hebblm.memory.store import SPILL_BYTES, Entries, EntryStore
@@ -77,25 +77,13 @@ class FaissMemory(StoredMemory):
         self._trained: TrainedIndex | None = None
         self._base_trained: TrainedIndex | None = None
 
-    @classmethod
-    def over(
-        cls,
-        store: EntryStore,
-        trained: TrainedIndex | None,
-        *,
-        factory: str,
-        rescore: int,
-        nprobe: int | None,
-    ) -> FaissMemory:
-        """Return a memory over ``store``, which becomes its base, with an index over a prefix of it."""
-        memory = cls(store.dim, factory, dtype=store.dtype, rescore=rescore, nprobe=nprobe)
-        memory._store = store
+    def over(self, store: EntryStore, trained: TrainedIndex | None = None) -> Self:
+        """Return the memory with other entries, which become its base, and an index over a prefix of them."""
         if trained is not None:
-            faiss_index.set_nprobe(trained.index, nprobe)
+            faiss_index.set_nprobe(trained.index, self.nprobe)
             trained = replace(trained, index=faiss_index.placed(trained.index, store.device))
-        memory._trained = trained
-        memory.mark_base()
-        return memory
+        self._trained = trained
+        return super().over(store)
 
     def nearest(self, queries: Tensor, k: int) -> Ranked:
         """Return nearly the nearest as exact distances and positions (N, K) only; see :meth:`search`."""
@@ -210,12 +198,11 @@ def _products(queries: Tensor, entries: Entries, ids: Tensor) -> Tensor:
     dtype = compute_dtype(queries, entries.keys)
     dim = entries.keys.shape[1]
     distances = torch.empty(ids.shape, dtype=dtype, device=ids.device)
-    step = block_rows(ids.shape[1] * dim * dtype.itemsize, ids.device)
-    for begin in range(0, len(ids), step):
-        some, centres = ids[begin : begin + step], queries[begin : begin + step].to(dtype)  # (n, C), (n, D)
+    for block in parts(len(ids), ids.shape[1] * dim * dtype.itemsize, ids.device):
+        some, centres = ids[block], queries[block].to(dtype)  # (n, C), (n, D)
         flat = some.clamp_min(0).flatten()
         rows = entries.keys.index_select(0, flat).to(dtype).view(*some.shape, dim)
         products = torch.bmm(rows, centres[..., None])[..., 0]  # (n, C)
         norms = entries.norms.index_select(0, flat).view_as(some)
-        distances[begin : begin + step] = norms - 2 * products + centres.square().sum(dim=1, keepdim=True)
+        distances[block] = norms - 2 * products + centres.square().sum(dim=1, keepdim=True)
     return distances

@@ -10,7 +10,12 @@ from torch import Tensor
 from hebblm.errors import UserError
 from hebblm.memory.arrays import GrowingArray, MappedArray, RowArray
 
-KEY_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+KEY_DTYPES = {
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "float32": torch.float32,
+    "float64": torch.float64,
+}
 SPILL_BYTES = 4 << 30
 
 
@@ -36,6 +41,12 @@ class Entries:
         """Return n."""
         return len(self.keys)
 
+    def run(self, begin: int, end: int | None = None) -> Entries:
+        """Return a view of those from one position to another, or to the end."""
+        logs = self.log_normalizers
+        some = slice(begin, end)
+        return Entries(self.keys[some], self.values[some], self.norms[some], None if logs is None else logs[some])
+
 
 class EntryStore:
     """Growing arrays of keys, values and log-normalisers.
@@ -58,7 +69,7 @@ class EntryStore:
         device: torch.device | str | None = None,
         spill_bytes: int = SPILL_BYTES,
     ) -> None:
-        if dtype not in KEY_DTYPES:
+        if dtype not in KEY_DTYPES.values():
             raise UserError(f"memory keys cannot be stored as {dtype}; use float32, float16 or bfloat16")
         self.dim = dim
         self.dtype = dtype
@@ -78,23 +89,23 @@ class EntryStore:
         """Return a store over ``keys`` (n, D), ``values`` (n,), ``log_normalizers`` (n,), without copying."""
         store = cls(keys.shape[1], dtype=keys.dtype, device=keys.device)
         logs = values.new_full((len(keys),), float("nan"), dtype=torch.float32)
-        store._keys = GrowingArray(keys)
-        store._values = GrowingArray(values)
-        store._norms = GrowingArray(squared_norms(keys))
-        store._note(store._norms.view())
-        store._logs = GrowingArray(logs if log_normalizers is None else log_normalizers)
-        store._lacking = int(store._logs.view().isnan().sum())
+        tensors = keys, values, squared_norms(keys), logs if log_normalizers is None else log_normalizers
+        store._hold(*map(GrowingArray, tensors))
         return store
 
     @classmethod
     def mapped(cls, keys: MappedArray, values: MappedArray, norms: MappedArray, logs: MappedArray) -> EntryStore:
         """Return a store over the files of a saved memory; what is added to it goes to temporary files."""
         store = cls(keys.view().shape[1], dtype=keys.view().dtype, device="cpu", spill_bytes=0)
-        store._keys, store._values, store._norms, store._logs = keys, values, norms, logs
         store._saved = True
-        store._note(norms.view())
-        store._lacking = int(logs.view().isnan().sum())
+        store._hold(keys, values, norms, logs)
         return store
+
+    def _hold(self, keys: RowArray, values: RowArray, norms: RowArray, logs: RowArray) -> None:
+        """Take arrays of some entries in place of the empty ones."""
+        self._keys, self._values, self._norms, self._logs = keys, values, norms, logs
+        self._note(norms.view())
+        self._lacking = int(logs.view().isnan().sum())
 
     def __len__(self) -> int:
         """Return the number of entries."""

@@ -185,7 +185,8 @@ def compare(folder: Path, place: Path) -> dict[str, Any]:
     """Return the share of the nearest entries that were found, against comparing with every entry."""
     queries = torch.from_numpy(np.load(folder / "valid.npy"))
     count = (place / "values.bin").stat().st_size // 8
-    exact = FlatMemory.over(saved_entries(place, torch.float16, count, queries.shape[1]))
+    dim = queries.shape[1]
+    exact = FlatMemory(dim, dtype=torch.float16).over(saved_entries(place, torch.float16, count, dim))
     limit = exact.nearest(queries, K).distances[:, -1:]
     found = torch.from_numpy(np.load(folder / "found.npy"))
     near = found <= limit + SLACK * (limit.abs() + queries.square().sum(1, keepdim=True))
