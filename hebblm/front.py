@@ -23,7 +23,7 @@ from hebblm.suggest import unknown
 if TYPE_CHECKING:  # they load torch
     from hebblm.evaluation.scenario import Scenario
     from hebblm.language_model import LanguageModel
-    from hebblm.models.huggingface.model import HuggingFaceModel
+    from hebblm.models.base import TrainedModel
     from hebblm.report.readings import Readings
     from hebblm.report.result import Result
     from hebblm.text.subwords import Subwords
@@ -78,45 +78,45 @@ def evaluate(
     methods = [unaliased(name) for name in methods]
     check_methods(methods)
     edges = validate_edges(frequency_edges)
-    asked = _Asked.of(model, target, hyperparameters, values, settings, output_path, **options)
+    request = _Request.of(model, target, hyperparameters, values, settings, output_path, **options)
     if log_samples and output_path is None:
         raise UserError("--log-samples needs --output-path DIR to write to")
     if log_neighbors < 0 or (log_neighbors and not log_samples):
         raise UserError(f"--log-neighbors {log_neighbors} must be at least 0, and needs --log-samples beside it")
-    source, read = asked.config.corpora()
+    source, read = request.config.corpora()
     if forgetting is not None or log_neighbors:
         option = "--forgetting" if log_neighbors == 0 else "--log-neighbors"
-        _one_stream(asked.config, f"{option} follows a single stream")
+        _one_stream(request.config, f"{option} follows a single stream")
     if forgetting is not None and source == read:
         raise UserError(f"--forgetting compares two domains, and {read} is the only one; use --cross-domain A-to-B")
     ranks = current()
-    _check_ranks(asked, ranks.size)
+    _check_ranks(request, ranks.size)
     from hebblm.report.result import FILE_NAME
 
-    if asked.folder is not None and (asked.folder / FILE_NAME).is_file():
-        say(f"{asked.folder} holds a finished result; it is replaced when this run ends")
-    scenario, record = asked.open("evaluate", command)
+    if request.folder is not None and (request.folder / FILE_NAME).is_file():
+        say(f"{request.folder} holds a finished result; it is replaced when this run ends")
+    scenario, record = request.open("evaluate", command)
     from hebblm.evaluation.run import run_scenario
     from hebblm.evaluation.saved import going_on
     from hebblm.report import Result
 
     beside = {"methods": methods, "log_neighbors": log_neighbors, "forgetting": forgetting}
-    with going_on(scenario, asked.settings, record, beside):
+    with going_on(scenario, request.settings, record, beside):
         found = run_scenario(
             scenario,
             methods,
-            asked.settings,
+            request.settings,
             record,
             edges,
             log_neighbors=log_neighbors,
             forgetting=forgetting,
             ranks=ranks,
         )
-        if found is not None and asked.folder is not None:
+        if found is not None and request.folder is not None:
             from hebblm.report import write_report
 
-            found.save(asked.folder, log_samples=log_samples)
-            write_report(found.result, asked.folder)
+            found.save(request.folder, log_samples=log_samples)
+            write_report(found.result, request.folder)
         if ranks.size > 1:  # what is saved is kept until the first one has ended
             return Result.from_json(ranks.told(None if found is None else found.result.to_json())[0])
     assert found is not None
@@ -142,17 +142,17 @@ def compare_readings(
     """
     methods = [unaliased(name) for name in methods]
     check_methods(methods)
-    asked = _Asked.of(model, target, output_path=output_path, **options)
-    _one_stream(asked.config, "readings are compared on a single stream")
-    scenario, record = asked.open("front.compare_readings", command)
+    request = _Request.of(model, target, output_path=output_path, **options)
+    _one_stream(request.config, "readings are compared on a single stream")
+    scenario, record = request.open("front.compare_readings", command)
     from hebblm.evaluation.saved import going_on
     from hebblm.report.readings import FILE_NAME
     from hebblm.tuning import readings
 
-    with going_on(scenario, asked.settings, record, {"readings": methods}):
-        found = readings.compare_readings(scenario, methods, asked.settings, record)
-        if asked.folder is not None:
-            write_json(asked.folder / FILE_NAME, found.to_json())
+    with going_on(scenario, request.settings, record, {"readings": methods}):
+        found = readings.compare_readings(scenario, methods, request.settings, record)
+        if request.folder is not None:
+            write_json(request.folder / FILE_NAME, found.to_json())
     return found
 
 
@@ -192,11 +192,11 @@ def tune(
         raise UserError("vocabulary 'open' cannot be tuned; tune with union, whose values serve both")
     methods = tuple(unaliased(name) for name in methods)
     with_parts(methods)
-    asked = _Asked.of(model, target, "tune", None, settings, output_path, **options)
-    _one_stream(asked.config, "values are tuned on a single stream and serve any number")
+    request = _Request.of(model, target, "tune", None, settings, output_path, **options)
+    _one_stream(request.config, "values are tuned on a single stream and serve any number")
     ranks = current()
     with ranks.in_turn():
-        scenario, record = asked.open("tune", command)
+        scenario, record = request.open("tune", command)
     from hebblm.adapt.grid import Grid
     from hebblm.evaluation.saved import going_on
     from hebblm.tuning.search import write_tuned
@@ -207,23 +207,23 @@ def tune(
             f"warning: {len(scenario.stream):,} tokens are few; values found on fewer than {FEW_TOKENS:,} may do worse "
             "on other text than the default ones (see --max-tokens)"
         )
-    fixed = {name: asked.settings.of(name) for name in map(plain_name, settings or {})}
+    fixed = {name: request.settings.of(name) for name in map(plain_name, settings or {})}
     grid, tuned = Grid(), {"dynamic": dynamic, "fixed": fixed, "methods": sorted(methods)}
-    with going_on(scenario, asked.settings, record, {"tune": tuned, "grid": asdict(grid)}):
-        found = tune(scenario, asked.settings, grid, dynamic=dynamic, fixed=fixed, methods=methods)
-        if asked.folder is not None and ranks.leads:
-            write_tuned(found, scenario, record, asked.folder)
+    with going_on(scenario, request.settings, record, {"tune": tuned, "grid": asdict(grid)}):
+        found = tune(scenario, request.settings, grid, dynamic=dynamic, fixed=fixed, methods=methods)
+        if request.folder is not None and ranks.leads:
+            write_tuned(found, scenario, record, request.folder)
         ranks.wait()  # what is saved is kept until the first one has ended
     return found
 
 
-def _check_ranks(asked: _Asked, processes: int) -> None:
+def _check_ranks(request: _Request, processes: int) -> None:
     """Refuse what several processes cannot do together.
 
     Raises:
         UserError: naming it.
     """
-    config, memory = asked.config, asked.settings.memory
+    config, memory = request.config, request.settings.memory
     if processes == 1:
         return
     if processes > config.streams:
@@ -248,7 +248,7 @@ def _one_stream(config: ScenarioConfig, why: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Request:
     """Arguments of a front-door call, checked without loading torch.
 
     Args:
@@ -263,7 +263,7 @@ class _Asked:
     settings: Hyperparameters
     note: str
     folder: Path | None
-    held: tuple[HuggingFaceModel, Subwords] | None
+    held: tuple[TrainedModel, Subwords] | None
 
     @classmethod
     def of(
@@ -275,14 +275,16 @@ class _Asked:
         settings: Mapping[str, Any] | None = None,
         output_path: str | Path | None = None,
         **options: Any,
-    ) -> _Asked:
+    ) -> _Request:
         """Check names, values and folder; the arguments are those of :func:`evaluate`."""
         named: dict[str, Any] = {"text": target} if isinstance(target, Path) else {"target": target}
-        held = None if model is None or isinstance(model, str | Path) else model.held()
+        held: tuple[TrainedModel, Subwords] | None = None
         if isinstance(model, str | Path):
             named["model"] = str(model)
+        elif model is not None and model.pieces is not None:
+            named["model"], held = model.name, (model.model, model.pieces)
         elif model is not None:
-            named |= {"checkpoint": Path(model.name)} if held is None else {"model": model.name}
+            named["checkpoint"] = Path(model.name)
         known = [field.name for field in fields(ScenarioConfig)]
         for name in options:
             if name not in known:

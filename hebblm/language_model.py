@@ -11,26 +11,23 @@ from hebblm.errors import UserError
 from hebblm.models.base import Ids, TrainedModel
 from hebblm.models.catalog import (
     check_configured,
-    checkpoint_dictionary,
+    checkpoint_words,
     is_causal,
     model_folder,
     trained_on,
 )
 from hebblm.models.device import pick_device
-from hebblm.models.huggingface.load import load_causal
 from hebblm.models.huggingface.model import HuggingFaceModel
-from hebblm.models.huggingface.open import open_causal
+from hebblm.models.huggingface.open import load_and_open, open_causal
 from hebblm.models.shipped import open_model
-from hebblm.models.store import prepared_corpus
 from hebblm.models.update import TRANSFORMERS
 from hebblm.reader import Reader
-from hebblm.text import Dictionary, load_tokenizer, resolve
+from hebblm.text import resolve
+from hebblm.text.binarize import prepared_corpus
 from hebblm.text.fitting import Splitting
 from hebblm.text.growing import GrowingVocabulary, is_cased
-from hebblm.text.prepared import DICTIONARY_FILE
 from hebblm.text.subword_corpus import SubwordCorpus
 from hebblm.text.subwords import Subwords
-from hebblm.text.tokenizers import Tokenizer
 from hebblm.text.vocabulary import Vocabulary
 
 
@@ -42,13 +39,15 @@ class LanguageModel:
         name: of the shipped model, folder or hub id.
         model: gives hidden states and the softmax layer.
         vocabulary: text to ids and back.
-        folder: its checkpoint; None for a model that the caller holds.
+        folder: its checkpoint; None for a model of the hub, or one that the caller holds.
+        pieces: the vocabulary of a model of ``transformers``; None where tokens are words.
     """
 
     name: str
     model: TrainedModel
     vocabulary: Vocabulary
     folder: Path | None
+    pieces: Subwords | None = None
 
     def reader(
         self,
@@ -67,7 +66,7 @@ class LanguageModel:
                 that one came tokenised and the first one read did not; a reader that goes on splits as it did),
                 whitespace or moses.
         """
-        defaults = TRANSFORMERS if self.held() else {}
+        defaults = {} if self.pieces is None else TRANSFORMERS
         return Reader(
             self.model,
             self.vocabulary.fresh(tokenizer),
@@ -90,8 +89,8 @@ class LanguageModel:
             if "name" not in corpus:
                 raise UserError("its checkpoint names none")
             name, policy = corpus["name"], corpus.get("normalization", "raw")
-            if isinstance(self.vocabulary, Subwords):
-                return SubwordCorpus(resolve(name), self.vocabulary, policy).tokens("train")
+            if self.pieces is not None:
+                return SubwordCorpus(resolve(name), self.pieces, policy).tokens("train")
             prepared = prepared_corpus(name, policy)
             if prepared.dictionary.hash() != self.vocabulary.hash():
                 raise UserError(f"{name} has another dictionary")
@@ -101,12 +100,6 @@ class LanguageModel:
                 f"the training text of {self.name} is needed, but {error}; dynamic.rule=sgd and a number for "
                 "dynamic.lr do without it"
             ) from error
-
-    def held(self) -> tuple[HuggingFaceModel, Subwords] | None:
-        """Return model and pieces of a model of ``transformers``, None for another."""
-        if isinstance(self.model, HuggingFaceModel) and isinstance(self.vocabulary, Subwords):
-            return self.model, self.vocabulary
-        return None
 
     def __repr__(self) -> str:
         """Name the model and its size."""
@@ -144,17 +137,18 @@ def load(
         UserError: no such model, or one of its files is missing, truncated or altered, or it cannot be adapted.
     """
     chosen = pick_device(device)
-    causal = {"context": context, "stride": stride, "learns": learns, "key": key}
+    reading: dict[str, Any] = {"context": context, "stride": stride, "learns": learns, "key": key}
     if isinstance(name, tuple):
-        return _causal(type(name[0]).__name__, *name, None, causal)
+        held, tokenizer = name
+        return _of_pieces(type(held).__name__, open_causal(held, **reading), tokenizer, None)
     folder = model_folder(Path(name))
     if folder is not None:
         check_configured(folder)
     if folder is None or is_causal(folder):
-        model, tokenizer = load_causal(folder or name, device=chosen, dtype=dtype, **options)
-        return _causal(str(name), model, tokenizer, folder, causal)
+        opened = load_and_open(folder or name, reading, device=chosen, dtype=dtype, **options)
+        return _of_pieces(str(name), *opened, folder)
     asked = {
-        **causal,
+        **reading,
         **options,
         "dtype": None if dtype == "auto" else dtype,
         "key": None if key == "last" else key,
@@ -163,24 +157,13 @@ def load(
         if value is not None:
             raise UserError(f"{option} = {value!r} is for models of transformers, which {name} is not; leave it out")
     corpus = trained_on(folder)
-    dictionary, words = _words(folder, corpus)
+    dictionary, words = checkpoint_words(folder)
     trained = open_model(folder, dictionary.hash(), chosen)
     lower = corpus.get("normalization") == "lower" or not is_cased(dictionary)
     return LanguageModel(str(name), trained, GrowingVocabulary(dictionary, words, lower=lower), folder)
 
 
-def _causal(name: str, model: Any, tokenizer: Any, folder: Path | None, options: Mapping[str, Any]) -> LanguageModel:
+def _of_pieces(name: str, model: HuggingFaceModel, tokenizer: Any, folder: Path | None) -> LanguageModel:
     """Return a model of ``transformers`` with its tokenizer."""
-    origin = "held" if folder is None else "folder"
-    learns = None if options["learns"] is None else tuple(options["learns"])
-    opened = open_causal(model, **{**options, "learns": learns}, origin=origin)
-    return LanguageModel(name, opened, Subwords(tokenizer, len(opened.head.weight)), folder)
-
-
-def _words(folder: Path, corpus: dict[str, Any]) -> tuple[Dictionary, Tokenizer]:
-    """Return dictionary and tokeniser of a checkpoint, or of the corpus it was trained on where it has none itself."""
-    if not (folder / DICTIONARY_FILE).is_file() and "name" in corpus:
-        prepared = prepared_corpus(corpus["name"], corpus.get("normalization"))
-        return prepared.dictionary, prepared.tokenizer()
-    spec = corpus.get("tokenizer", {"name": "whitespace"})
-    return checkpoint_dictionary(folder), load_tokenizer(spec, folder)
+    pieces = Subwords(tokenizer, len(model.head.weight))
+    return LanguageModel(name, model, pieces, folder, pieces)

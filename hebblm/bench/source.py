@@ -17,8 +17,8 @@ from hebblm.models.awd import AwdBase, AwdModel
 from hebblm.models.base import Ids
 from hebblm.models.catalog import model_folder, trained_on
 from hebblm.models.shipped import open_model
-from hebblm.models.store import prepared_corpus
 from hebblm.text import PreparedCorpus
+from hebblm.text.binarize import prepared_corpus
 from hebblm.types import OutputHead
 
 CHUNK = 16_384  # entries made at a time

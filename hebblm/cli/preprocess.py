@@ -10,8 +10,7 @@ from typing import Literal
 
 from hebblm.cli.common import command, tell
 from hebblm.errors import UserError
-from hebblm.models.store import prepared_corpus
-from hebblm.text.binarize import prepare, refuse_foreign
+from hebblm.text.binarize import prepare, prepared_corpus, refuse_foreign
 from hebblm.text.corpora import Corpus, text_corpus
 from hebblm.text.dictionary import Dictionary
 from hebblm.text.normalize import Normalization, normalize

@@ -14,13 +14,14 @@ from hebblm.cli.common import command
 from hebblm.cli.processes import check_processes, spread
 from hebblm.errors import UserError
 from hebblm.interrupts import GOES_ON, interrupted
+from hebblm.models.catalog import cached_folder
 from hebblm.models.device import check_device, pick_device
 from hebblm.models.presets import check_preset, get_preset
-from hebblm.models.store import cached_folder, prepared_corpus
 from hebblm.progress import say
 from hebblm.provenance import command_line, provenance
 from hebblm.ranks import opened
 from hebblm.suggest import unknown
+from hebblm.text.binarize import prepared_corpus
 from hebblm.text.corpora import check_name
 
 PROG = "hebblm-train"

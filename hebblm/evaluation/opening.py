@@ -19,27 +19,26 @@ from hebblm.evaluation.subword_scenario import open_subwords
 from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary, Vocabulary
 from hebblm.files import hash_of, lack
 from hebblm.models.allocator import keep_freed_memory
-from hebblm.models.catalog import checkpoint_dictionary, trained_on
-from hebblm.models.huggingface.model import HuggingFaceModel
+from hebblm.models.base import TrainedModel
+from hebblm.models.catalog import checkpoint_words, trained_on
 from hebblm.models.shipped import obtain_model, open_model
-from hebblm.models.store import prepared_corpus
 from hebblm.text import (
     Dictionary,
     EvaluationStream,
     PreparedCorpus,
     encode_target,
     foreign_text,
-    load_tokenizer,
     prepare,
     resolve,
 )
 from hebblm.text.beginning import measure_beginning
+from hebblm.text.binarize import prepared_corpus
 from hebblm.text.fitting import SAMPLE, fitting, warn_of_unknown
 from hebblm.text.normalize import Normalization, normalize
 from hebblm.text.plain import contiguous, own_texts
-from hebblm.text.prepared import DICTIONARY_FILE
 from hebblm.text.sources import FileLines
 from hebblm.text.subwords import Subwords
+from hebblm.text.tokenizers import Tokenizer
 
 ALL = "all"
 """Split of a text of the user's own that is read from beginning to end."""
@@ -54,7 +53,7 @@ def open_scenario(
     config: ScenarioConfig,
     device: torch.device,
     provenance: dict[str, Any],
-    held: tuple[HuggingFaceModel, Subwords] | None = None,
+    held: tuple[TrainedModel, Subwords] | None = None,
 ) -> Scenario:
     """Find, prepare and check corpora and model.
 
@@ -112,16 +111,17 @@ def _open_words(
     train = None if source is None else prepared_corpus(source, policy)
     if train is not None:
         policy = train.meta.normalization
-        dictionary = train.dictionary
+        dictionary, tokenizer = train.dictionary, train.tokenizer()
     else:
         assert config.checkpoint is not None, "corpora() asks for one of them"
-        dictionary, policy = _checkpoint_dictionary(config.checkpoint, policy)
+        dictionary, tokenizer = checkpoint_words(config.checkpoint)
+        policy = trained_on(config.checkpoint).get("normalization", policy)
     if train is not None and source == target:
         read = train
     elif not files:
         read = prepared_corpus(target, policy, train=False)
     else:
-        read = _text(config, target, files, policy, train, dictionary, whole=whole)
+        read = _text(config, target, files, policy, dictionary, tokenizer, whole=whole)
     if config.checkpoint is not None:
         model = open_model(config.checkpoint, dictionary.hash(), device)
     else:
@@ -181,30 +181,17 @@ def _text(
     target: str,
     files: tuple[Path, ...],
     policy: Normalization,
-    train: PreparedCorpus | None,
     dictionary: Dictionary,
+    own: Tokenizer,
     *,
     whole: bool,
 ) -> PreparedCorpus:
-    """Return a text of the user's own, in tokens like those of the model's text."""
+    """Return a text of the user's own, in tokens like those of the model's text, which its own tokenizer gives."""
     if not files[0].is_file():
         raise UserError(f"{files[0]} {lack(files[0])}; name a UTF-8 text file")
-    if train is not None:
-        own = train.tokenizer()
-    else:
-        assert config.checkpoint is not None, "a target comes with a source or a checkpoint"
-        own = load_tokenizer(trained_on(config.checkpoint).get("tokenizer", {"name": "whitespace"}), config.checkpoint)
     lines = (normalize(line, policy) for line in islice(FileLines(files).lines(), SAMPLE))
     path = target.removeprefix("text:")
     tokenizer = fitting(lines, own, dictionary.__contains__, config.tokenizer, name=path)
     corpus = foreign_text(target, files, tokenizer, whole=whole)
     key = f"{FileLines(files).sha256()[:16]}-{hash_of(tokenizer.spec())}-{policy}{'' if whole else '-split'}"
     return prepare(corpus, normalization=policy, destdir=cache_dir() / "corpora" / f"text-{key}")
-
-
-def _checkpoint_dictionary(folder: Path, policy: Normalization) -> tuple[Dictionary, Normalization]:
-    """Return the dictionary and normalisation that a checkpoint carries."""
-    path = folder / DICTIONARY_FILE
-    if not path.is_file():
-        raise UserError(f"{folder} has no {DICTIONARY_FILE}; name the corpus it was trained on with --source")
-    return checkpoint_dictionary(folder), trained_on(folder).get("normalization", policy)

@@ -10,9 +10,8 @@ from hebblm.errors import UserError
 from hebblm.evaluation.scenario import ModelAndText
 from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.evaluation.vocabulary import UnionVocabulary
-from hebblm.models.huggingface.load import load_causal
-from hebblm.models.huggingface.model import HuggingFaceModel
-from hebblm.models.huggingface.open import open_causal
+from hebblm.models.base import TrainedModel
+from hebblm.models.huggingface.open import load_and_open
 from hebblm.progress import say
 from hebblm.text import foreign_text, resolve
 from hebblm.text.normalize import Normalization
@@ -27,7 +26,7 @@ def open_subwords(
     files: tuple[Path, ...],
     *,
     whole: bool,
-    held: tuple[HuggingFaceModel, Subwords] | None,
+    held: tuple[TrainedModel, Subwords] | None,
 ) -> ModelAndText:
     """Open a model that reads pieces of words, and its text.
 
@@ -42,22 +41,20 @@ def open_subwords(
         UserError: anything missing, altered, or not fitting together.
     """
     source, target = config.corpora()
+    model: TrainedModel
     if held is None:
         assert config.model is not None, "a scenario of pieces has a model"
-        loaded, tokenizer = load_causal(config.model, device=device, dtype=config.dtype)
         learns = config.dynamic_parameters
-        model = open_causal(
-            loaded,
-            context=config.context,
-            stride=config.stride,
-            learns=None if learns is None else tuple(learns.split(",")),
-            key=config.key,
-            origin="folder" if Path(config.model).is_dir() else "hub",
-        )
+        reading = {
+            "context": config.context,
+            "stride": config.stride,
+            "learns": None if learns is None else learns.split(","),
+            "key": config.key,
+        }
+        model, tokenizer = load_and_open(config.model, reading, device=device, dtype=config.dtype)
     else:
-        (model, pieces), refused = held, ("context", "stride", "dynamic_parameters")
-        tokenizer = pieces.tokenizer
-        for option in refused:
+        model, tokenizer = held[0], held[1].tokenizer
+        for option in ("context", "stride", "dynamic_parameters"):
             if getattr(config, option) is not None:
                 raise UserError(f"{option} is set where a model is loaded: hebblm.load(..., {option}=...)")
     rows = len(model.head.weight)

@@ -8,15 +8,21 @@ import re
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from awd_lstm.document import CONFIG, read_config
+from hebblm.download import cache_dir
 from hebblm.errors import UserError
-from hebblm.files import read_json
+from hebblm.files import hash_of, read_json
 from hebblm.installation import models_path
 from hebblm.suggest import closest, unknown
+from hebblm.text.binarize import prepared_corpus, slug
 from hebblm.text.dictionary import Dictionary
-from hebblm.text.prepared import DICTIONARY_FILE
+from hebblm.text.prepared import DICTIONARY_FILE, PreparedCorpus
+from hebblm.text.tokenizers import Tokenizer, load_tokenizer
+
+if TYPE_CHECKING:
+    from hebblm.models.presets import Preset
 
 HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 """Pattern of the hub's names of models."""
@@ -116,6 +122,21 @@ def trained_on(folder: Path) -> dict[str, Any]:
     return corpus
 
 
+def checkpoint_words(folder: Path) -> tuple[Dictionary, Tokenizer]:
+    """Return dictionary and tokeniser of a checkpoint, or of the corpus it was trained on where it has none itself.
+
+    Raises:
+        UserError: there are none, the dictionary was changed since the model was trained, or the corpus cannot be had.
+    """
+    corpus = trained_on(folder)
+    if (folder / DICTIONARY_FILE).is_file():
+        return checkpoint_dictionary(folder), load_tokenizer(corpus.get("tokenizer", {"name": "whitespace"}), folder)
+    if "name" not in corpus:
+        raise UserError(f"{folder} has no {DICTIONARY_FILE}; name the corpus it was trained on with --source")
+    prepared = prepared_corpus(corpus["name"], corpus.get("normalization"))
+    return prepared.dictionary, prepared.tokenizer()
+
+
 def checkpoint_dictionary(folder: Path) -> Dictionary:
     """Return the dictionary beside a model, whose counts are those of the text that the model was trained on.
 
@@ -128,6 +149,19 @@ def checkpoint_dictionary(folder: Path) -> Dictionary:
     if tokens not in (None, counted):  # an earlier version wrote no more than this of the counts
         raise UserError(f"{path} counts {counted:,} tokens, {folder / CONFIG} says {tokens:,}; restore it")
     return dictionary
+
+
+def cached_folder(prepared: PreparedCorpus, preset: Preset) -> Path:
+    """Return the cache folder of the model that a preset gives on a corpus, one for each recipe and dictionary."""
+    text = prepared.split("train").sha256
+    digest = hash_of([preset.model.to_dict(), preset.training.to_dict(), prepared.meta.dictionary_hash, text])
+    return cache_dir() / "models" / f"{slug(prepared.meta.name)}-{prepared.meta.normalization}-{digest}"
+
+
+def shipped_folder(prepared: PreparedCorpus, preset: str) -> Path | None:
+    """Return the folder of the shipped model for a corpus and preset, None if there is none."""
+    folder = models_path() / f"{preset}-{prepared.meta.name}-{prepared.meta.normalization}"
+    return folder if folder.is_dir() else None
 
 
 def _record(folder: Path) -> dict[str, Any]:

@@ -9,11 +9,11 @@ import torch
 
 from awd_lstm import load_checkpoint, read_config
 from awd_lstm.checkpoint import WEIGHTS
-from awd_lstm.files import file_sha256
 from awd_lstm.state import STATE
+from hebblm.files import sha256
 from hebblm.models.awd import AwdModel
+from hebblm.models.catalog import cached_folder, shipped_folder
 from hebblm.models.presets import get_preset
-from hebblm.models.store import cached_folder, shipped_folder
 from hebblm.models.training import train_model
 from hebblm.progress import say
 from hebblm.text import PreparedCorpus
@@ -27,7 +27,7 @@ def open_model(folder: Path, dictionary_sha256: str, device: torch.device, origi
             f"warning: the training of {folder} has not ended; these are its best weights so far, and hebblm-train, "
             "asked as before, goes on"
         )
-    return AwdModel(model, folder, origin, file_sha256(folder / WEIGHTS))
+    return AwdModel(model, folder, origin, sha256(folder / WEIGHTS))
 
 
 def obtain_model(

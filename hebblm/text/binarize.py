@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,11 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
+from hebblm.download import cache_dir
 from hebblm.errors import UserError
 from hebblm.files import atomic_path, hash_of, sha256, write_json
 from hebblm.locks import held, remove_left
 from hebblm.progress import bar
-from hebblm.text.corpora import CORPUS_FILE, Corpus
+from hebblm.text.corpora import CORPUS_FILE, Corpus, resolve
 from hebblm.text.dictionary import EOS, UNK, Dictionary
 from hebblm.text.manifest import SPLITS
 from hebblm.text.normalize import Normalization, normalize
@@ -77,6 +79,33 @@ def prepare(
         if waited and (found := _from_before(destdir, *asked)) is not None:
             return found
         return _write(destdir, *asked, words)
+
+
+def prepared_corpus(name: str, normalization: Normalization | None, *, train: bool = True) -> PreparedCorpus:
+    """Return a corpus as ids, prepared in the cache if it was not before.
+
+    Args:
+        name: as on the command line.
+        normalization: None for raw, or for what a prepared folder has.
+        train: whether its training split is needed, too; it is not where a corpus is only read.
+
+    Raises:
+        UserError: unknown, missing, empty or altered corpus, or one that lacks the training split.
+    """
+    corpus = resolve(name)
+    if train and "train" not in corpus.splits:
+        raise UserError(f"{name} has no train split, only {', '.join(corpus.splits)}; it can only be read, as --target")
+    if corpus.prepared is not None:
+        found = load_prepared(corpus.prepared)
+        return prepare(corpus, normalization=normalization or found.meta.normalization, destdir=corpus.prepared)
+    policy = normalization or "raw"
+    return prepare(corpus, normalization=policy, destdir=cache_dir() / "corpora" / f"{slug(name)}-{policy}")
+
+
+def slug(name: str) -> str:
+    """Turn a corpus' name into a file name; a hash keeps names apart that differ in other characters."""
+    plain = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")
+    return plain if plain == name else f"{plain[:40]}-{hash_of(name)[:8]}"
 
 
 def _from_before(destdir: Path, corpus: Corpus, normalization: Normalization, min_count: int) -> PreparedCorpus | None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,6 +15,7 @@ from hebblm.errors import UserError
 from hebblm.models.huggingface.cache import ARGUMENTS, replace_tensors, tensors_of
 from hebblm.models.huggingface.head import FoundHead, find_head
 from hebblm.models.huggingface.key import LAST, find_key
+from hebblm.models.huggingface.load import load_causal
 from hebblm.models.huggingface.model import HuggingFaceModel, Steps
 
 CONTEXT = 1024
@@ -31,7 +34,7 @@ def open_causal(
     *,
     context: int | None = None,
     stride: int | None = None,
-    learns: tuple[str, ...] | None = None,
+    learns: Sequence[str] | None = None,
     key: str | int = LAST,
     origin: str = "held",
 ) -> HuggingFaceModel:
@@ -70,6 +73,20 @@ def open_causal(
         False, "none", True, ids, chosen, head.weight.shape[1], origin, fingerprint(model, chosen.name),
     )  # fmt: skip
     return _probed(opened)
+
+
+def load_and_open(
+    name: str | Path, reading: Mapping[str, Any], *, device: torch.device, dtype: str, **options: Any
+) -> tuple[HuggingFaceModel, Any]:
+    """Return the model of a hub id or folder, and its tokenizer.
+
+    Args:
+        name: hub id or folder.
+        reading: how it is read, the arguments of :func:`open_causal`.
+        device: this and the others are those of :func:`hebblm.models.huggingface.load.load_causal`.
+    """
+    model, tokenizer = load_causal(name, device=device, dtype=dtype, **options)
+    return open_causal(model, **reading, origin="folder" if Path(name).is_dir() else "hub"), tokenizer
 
 
 @torch.no_grad()
@@ -143,7 +160,7 @@ def _window(config: Any, context: int | None, stride: int | None) -> tuple[int, 
     return context, stride
 
 
-def _learning(model: Any, found: FoundHead, asked: tuple[str, ...] | None) -> tuple[str, ...]:
+def _learning(model: Any, found: FoundHead, asked: Sequence[str] | None) -> tuple[str, ...]:
     """Return the names of the weights that learn where a base moves.
 
     Raises:

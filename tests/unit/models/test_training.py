@@ -12,12 +12,13 @@ from awd_lstm import AWDLSTMConfig, CheckpointError, Event, Trainer, TrainingCon
 from awd_lstm.state import STATE, load_state
 from hebblm.errors import UserError
 from hebblm.models import shipped, training
+from hebblm.models.catalog import cached_folder, shipped_folder
 from hebblm.models.presets import Preset
 from hebblm.models.shipped import obtain_model, open_model
-from hebblm.models.store import cached_folder, prepared_corpus, shipped_folder
 from hebblm.models.training import train_model
 from hebblm.progress import Display
 from hebblm.text import Dictionary, PreparedCorpus
+from hebblm.text.binarize import prepared_corpus
 
 from ...support import toy
 
@@ -185,7 +186,7 @@ def test_the_cached_model_is_trained_once_and_the_shipped_one_never(
     monkeypatch.setattr(training, "Trainer", refuse_training)
     assert ask().sha256 == first.sha256
     place = tmp_path / "shipped"
-    monkeypatch.setattr("hebblm.models.store.models_path", lambda: place)
+    monkeypatch.setattr("hebblm.models.catalog.models_path", lambda: place)
     place.mkdir()
     first.folder.rename(place / "tiny-toy-raw")
     assert ask().origin == "shipped"
