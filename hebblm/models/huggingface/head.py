@@ -49,23 +49,31 @@ class FoundHead:
 
 
 @contextmanager
-def states_before(module: nn.Module, *, last_only: bool = True) -> Iterator[list[Tensor]]:
-    """Note the hidden states that enter a softmax layer.
+def states_of(module: nn.Module, *, entering: bool = True, last_only: bool = False) -> Iterator[list[Tensor]]:
+    """Note the hidden states that enter or leave a layer.
 
     Args:
         module: the layer.
-        last_only: let it multiply the last state of a sequence alone, whose logits nobody reads.
+        entering: those that enter it; otherwise those that leave it.
+        last_only: let only the last state of a sequence enter: of an output layer whose logits nobody reads.
 
     Yields:
         A list that receives the states (B, T, D) of each forward pass.
     """
     found: list[Tensor] = []
 
-    def note(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
-        found.append(inputs[0])
-        return (inputs[0][..., -1:, :], *inputs[1:]) if last_only else None
+    def before(_: nn.Module, inputs: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, Any] | None:
+        states = inputs[0] if inputs else options["hidden_states"]
+        found.append(states)
+        return ((states[..., -1:, :], *inputs[1:]), options) if last_only else None
 
-    handle = module.register_forward_pre_hook(note)
+    def behind(_: nn.Module, inputs: tuple[Any, ...], out: Any) -> None:
+        found.append(out if isinstance(out, Tensor) else out[0])
+
+    if entering:
+        handle = module.register_forward_pre_hook(before, with_kwargs=True)
+    else:
+        handle = module.register_forward_hook(behind)
     try:
         yield found
     finally:
@@ -95,7 +103,7 @@ def find_head(model: Any, ids: Tensor) -> FoundHead:
     if bias is not None and id(bias) not in names:
         raise UserError(f"the bias of {type(model).__name__}'s output layer is no parameter of it")
     plain = FoundHead(module, names[id(weight)], None if bias is None else names[id(bias)])
-    with states_before(module, last_only=False) as states:
+    with states_of(module) as states:
         try:
             logits = model(ids).logits[0].double()  # (T, V)
         except Exception as error:  # of any kind: architectures check their configuration as they compute

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
 
 from hebblm.errors import UserError
+from hebblm.models.huggingface.head import states_of
 
 LAST = "last"
 FFN_INPUT = "ffn-input"
@@ -37,28 +37,9 @@ class Key:
         """Whether they are those that enter the output layer."""
         return self.module is None
 
-    @contextmanager
-    def noted(self) -> Iterator[list[Tensor]]:
+    def states(self) -> AbstractContextManager[list[Tensor]]:
         """Note the states (B, T, D_key) of each forward pass; none for those that enter the output layer."""
-        found: list[Tensor] = []
-        if self.module is None:
-            yield found
-            return
-
-        def before(_: nn.Module, inputs: tuple[Any, ...], options: dict[str, Any]) -> None:
-            found.append(inputs[0] if inputs else options["hidden_states"])
-
-        def behind(_: nn.Module, inputs: tuple[Any, ...], out: Any) -> None:
-            found.append(out if isinstance(out, Tensor) else out[0])
-
-        if self.entering:
-            handle = self.module.register_forward_pre_hook(before, with_kwargs=True)
-        else:
-            handle = self.module.register_forward_hook(behind)
-        try:
-            yield found
-        finally:
-            handle.remove()
+        return nullcontext([]) if self.module is None else states_of(self.module, entering=self.entering)
 
 
 def find_key(model: Any, name: str) -> Key:

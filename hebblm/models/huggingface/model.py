@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from hebblm.errors import UserError
 from hebblm.models.base import Ids, NewRows, Segment, State
 from hebblm.models.huggingface.base import HuggingFaceBase
-from hebblm.models.huggingface.head import FoundHead, states_before
+from hebblm.models.huggingface.head import FoundHead, states_of
 from hebblm.models.huggingface.key import Key
 from hebblm.models.update import BaseUpdate
 from hebblm.progress import track
@@ -112,7 +112,7 @@ class HuggingFaceModel:
         """
         ids = ids.to(self.model.get_input_embeddings().weight.device)
         options = {} if self.carries is None else {self.carries: carried, "use_cache": carry}
-        with states_before(self.found.module) as found, self.key.noted() as keys:
+        with states_of(self.found.module, last_only=True) as found, self.key.states() as keys:
             if own:
                 out = functional_call(self.model, {**self.parameters, **own}, (ids,), options)
             else:
