@@ -105,9 +105,6 @@ def _build(
     Ranks read their shares of each part; the first one fills and saves.
     """
     total, done = model.segment_count(len(ids) - 1), ranks.told(parts.finished())[0]
-    state = unpacked_state(parts.load(done - 1), device_of(model)) if done else None
-    for part in map(parts.load, range(done) if ranks.leads else ()):
-        memory.fill(part["keys"], part["labels"], part.get("log-normalizers"))
     whence = f"goes on from part {done + 1:,} of {total:,}" if done else f"is read once, in {total:,} parts"
     say(
         f"the memory of the training text {whence}; if it is interrupted, the same command goes on, and with "
@@ -116,22 +113,53 @@ def _build(
     with bar() as progress:
         resumed = f", going on from part {done + 1:,}" if done else ""
         task = progress.add_task(f"training memory{resumed}", total=total + 1, completed=done, unit="parts")
-        read = model.segments(ids, done, state, ranks.rank, ranks.size)
-        for index, segment in enumerate(read, done):
-            tensors = {"keys": segment.keys.to(memory.dtype), "labels": segment.labels}
-            if normalized:
-                # Those of the keys as they are stored: what is followed has to add up with what is not.
-                tensors["log-normalizers"] = log_normalizers(tensors["keys"], model.head)
-            tensors |= prefixed(STATE, segment.state)
-            tensors = {name: ranks.led(rows) for name, rows in tensors.items()}
+        for index, part in enumerate(
+            saved_segments(model, ids, parts, memory.dtype, normalized=normalized, ranks=ranks)
+        ):
             if ranks.leads:
-                memory.fill(tensors["keys"], tensors["labels"], tensors.get("log-normalizers"))
-                parts.save(index, tensors)
-            progress.advance(task)
+                memory.fill(part["keys"], part["labels"], part.get("log-normalizers"))
+            progress.advance(task, int(index >= done))
         if ranks.leads:
             save()  # with the index, the last step
         ranks.wait()
         progress.advance(task)
+
+
+def saved_segments(
+    model: TrainedModel,
+    ids: Ids,
+    parts: Parts,
+    dtype: torch.dtype,
+    *,
+    normalized: bool = False,
+    ranks: Ranks = ALONE,
+) -> Iterator[dict[str, Tensor]]:
+    """Yield the entries of a text, segment by segment; those in ``parts`` from before are not computed again.
+
+    Args:
+        model: gives the keys.
+        ids: (T,) the text.
+        parts: receives each segment, with the state that the next one begins with.
+        dtype: of the keys.
+        normalized: whether to give the log-normalisers of the keys, too.
+        ranks: that read their shares of each segment; the first one saves it, and has all of it.
+
+    Yields:
+        ``keys`` (M, D), ``labels`` (M,) and, where they are wanted, ``log-normalizers`` (M,), with the state.
+    """
+    done, part = ranks.told(parts.finished())[0], {}
+    for part in map(parts.load, range(done)):
+        yield part
+    state = unpacked_state(part, device_of(model)) if done else None
+    for index, segment in enumerate(model.segments(ids, done, state, ranks.rank, ranks.size), done):
+        part = {"keys": segment.keys.to(dtype), "labels": segment.labels}
+        if normalized:
+            # Those of the keys as they are stored: what is followed has to add up with what is not.
+            part["log-normalizers"] = log_normalizers(part["keys"], model.head)
+        part = {name: ranks.led(rows) for name, rows in (part | prefixed(STATE, segment.state)).items()}
+        if ranks.leads:
+            parts.save(index, part)
+        yield part
 
 
 def _share(whole: AnyMemory, config: MemoryConfig, device: torch.device, ranks: Ranks) -> AnyMemory:
@@ -139,9 +167,8 @@ def _share(whole: AnyMemory, config: MemoryConfig, device: torch.device, ranks: 
     memory, place = build_memory(whole.dim, config, device), 0
     mine = ranks.share(len(whole))
     for part in whole.parts():
-        some = slice(max(0, mine.start - place), max(0, mine.stop - place))
-        logs = part.log_normalizers
-        memory.fill(part.keys[some], part.values[some], None if logs is None else logs[some])
+        some = part.run(max(0, mine.start - place), max(0, mine.stop - place))
+        memory.fill(some.keys, some.values, some.log_normalizers)
         place += len(part)
     memory.mark_base()
     return memory
