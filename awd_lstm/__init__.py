@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from awd_lstm.document import CheckpointError, read_config
     from awd_lstm.estimate import training_seconds
     from awd_lstm.model import AWDLSTM, Output, State, detach, grow_vocabulary, parameter_count
-    from awd_lstm.ranks import Ranks
+    from awd_lstm.ranks import TrainingRanks
     from awd_lstm.schedule import TrainingConfig
     from awd_lstm.training import Event, Trainer, validation_loss
 
@@ -22,10 +22,10 @@ __all__ = [
     "CheckpointError",
     "Event",
     "Output",
-    "Ranks",
     "State",
     "Trainer",
     "TrainingConfig",
+    "TrainingRanks",
     "detach",
     "grow_vocabulary",
     "load_checkpoint",

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import torch
 
 from awd_lstm.config import AWDLSTMConfig
-from awd_lstm.ranks import Ranks
+from awd_lstm.ranks import TrainingRanks
 from awd_lstm.schedule import TrainingConfig
 from awd_lstm.streams import Ids
 from awd_lstm.training import Trainer
@@ -26,7 +26,7 @@ def training_seconds(
     train: Ids,
     *,
     device: torch.device | None = None,
-    ranks: Ranks | None = None,
+    ranks: TrainingRanks | None = None,
 ) -> float:
     """Estimate the seconds that all epochs would take, without validation, from a few segments of a throwaway run.
 
@@ -60,7 +60,7 @@ def _seconds_per_token(
     config: TrainingConfig,
     train: Ids,
     device: torch.device | None,
-    ranks: Ranks | None,
+    ranks: TrainingRanks | None,
 ) -> float:
     """Time a few segments of a run; the first ones only warm up, unless the text has no more.
 

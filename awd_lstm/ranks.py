@@ -17,7 +17,7 @@ from awd_lstm.streams import Share
 
 
 @dataclass(frozen=True, slots=True)
-class Ranks:
+class TrainingRanks:
     """The place of a process among those that train together.
 
     Args:
@@ -29,7 +29,7 @@ class Ranks:
     count: int = 1
 
     @classmethod
-    def here(cls) -> Ranks:
+    def here(cls) -> TrainingRanks:
         """Return the place in the default process group; by itself where there is none."""
         if not (dist.is_available() and dist.is_initialized()):
             return cls()

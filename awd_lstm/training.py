@@ -23,7 +23,7 @@ from awd_lstm.config import AWDLSTMConfig
 from awd_lstm.document import CheckpointError, read_config
 from awd_lstm.loss import linear_cross_entropy, sampled_cross_entropy
 from awd_lstm.model import AWDLSTM, State, detach
-from awd_lstm.ranks import Ranks
+from awd_lstm.ranks import TrainingRanks
 from awd_lstm.regularization import activation_penalty, temporal_activation_penalty
 from awd_lstm.schedule import (
     TrainingConfig,
@@ -106,10 +106,10 @@ class Trainer:
         dictionary_sha256: str,
         device: torch.device | None = None,
         provenance: dict[str, Any] | None = None,
-        ranks: Ranks | None = None,
+        ranks: TrainingRanks | None = None,
     ) -> None:
         self.config = config
-        self.ranks = ranks or Ranks()
+        self.ranks = ranks or TrainingRanks()
         if config.batch_size < self.ranks.count:
             raise ValueError(
                 f"{self.ranks.count} processes are more than the {config.batch_size} streams of a batch; use fewer"

@@ -177,8 +177,8 @@ def _entries(
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """Content of a folder: a memory by itself, or a reader's with its words.
+class SavedMemory:
+    """Saved memory and what its folder says: a memory by itself, or a reader's with its words.
 
     Args:
         folder: of the memory.
@@ -195,7 +195,7 @@ class Held:
     about: dict[str, Any]
 
     @classmethod
-    def of(cls, folder: Path) -> Held:
+    def of(cls, folder: Path) -> SavedMemory:
         """Return what a folder says of itself.
 
         Raises:
@@ -241,7 +241,7 @@ def merge(first: Path, second: Path, folder: Path) -> AnyMemory:
 
 
 def _merge(first: Path, second: Path, folder: Path) -> AnyMemory:
-    both = [Held.of(first), Held.of(second)]
+    both = [SavedMemory.of(first), SavedMemory.of(second)]
     owner = (both[0].manifest.model_hash, both[0].manifest.dictionary_hash)
     if both[0].manifest.dtype != both[1].manifest.dtype:
         kinds = [f"{one.folder} keeps its keys as {one.manifest.dtype}" for one in both]

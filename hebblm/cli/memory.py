@@ -116,9 +116,9 @@ def _info(config: InfoConfig, argv: list[str]) -> None:
     """Tell what a memory holds, and check that its files are whole."""
     if not config.folder.is_dir():
         raise UserError(f"{config.folder} {lack(config.folder)}; name the folder of a memory")
-    from hebblm.corpus_memory import Held
+    from hebblm.corpus_memory import SavedMemory
 
-    held = Held.of(config.folder)
+    held = SavedMemory.of(config.folder)
     split = held.about.get("tokenizer", "own")
     manifest, texts = held.manifest, held.about.get("texts", [])
     index = "compares all entries" if manifest.index is None or not manifest.index.spec else manifest.index.spec

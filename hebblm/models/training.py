@@ -92,7 +92,7 @@ def _train(
     ranks: Ranks,
 ) -> None:
     """Train to the end; see :func:`train_model`."""
-    together = awd_lstm.Ranks(ranks.rank, ranks.size)
+    together = awd_lstm.TrainingRanks(ranks.rank, ranks.size)
     try:
         if ranks.leads:
             folder.mkdir(parents=True, exist_ok=True)
@@ -147,7 +147,7 @@ def _describe(prepared: PreparedCorpus, dictionary: str) -> dict[str, Any]:
     }
 
 
-def _announce(prepared: PreparedCorpus, preset: Preset, device: torch.device, together: awd_lstm.Ranks) -> None:
+def _announce(prepared: PreparedCorpus, preset: Preset, device: torch.device, together: awd_lstm.TrainingRanks) -> None:
     """Say how long the run will take, measured on a few segments, before it starts."""
     ids, config = prepared.tokens("train"), preset.training
     seconds = training_seconds(preset.model, config, ids, device=device, ranks=together)

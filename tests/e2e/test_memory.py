@@ -45,7 +45,7 @@ def build(text: str, out: str, *options: str, model: str = MODEL) -> None:
 
 def held(folder: str) -> tuple[torch.Tensor, torch.Tensor, tuple[str, ...]]:
     """Return keys, labels and new words of a folder."""
-    found = corpus_memory.Held.of(Path(folder))
+    found = corpus_memory.SavedMemory.of(Path(folder))
     manifest = found.manifest
     owner = {"model_hash": manifest.model_hash, "dictionary_hash": manifest.dictionary_hash}
     [part] = load_memory(found.folder, **owner).parts()
@@ -129,7 +129,7 @@ def test_an_interrupted_build_goes_on_to_the_same_bytes(
     for path in (place / "whole").iterdir():
         assert (place / "cut" / path.name).read_bytes() == path.read_bytes(), path.name
     assert {path.name for path in place.iterdir()} == {"texts", "whole", "cut"}
-    assert corpus_memory.Held.of(place / "cut").about["tokenizer"] == splitting
+    assert corpus_memory.SavedMemory.of(place / "cut").about["tokenizer"] == splitting
 
 
 def test_a_build_goes_on_within_a_piece(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,7 +190,7 @@ def test_the_first_text_with_words_says_how_all_are_split(place: Path) -> None:
     found = [lm.reader("lstm", memory=name).vocabulary.splitting for name in ("tokenised", "prose", "both", "twice")]
     assert found == ["own", "moses", None, "moses"]
     # One that an earlier version built says nothing of it, and was split at blanks.
-    one = corpus_memory.Held.of(Path("prose"))
+    one = corpus_memory.SavedMemory.of(Path("prose"))
     about = {name: value for name, value in one.about.items() if name != "tokenizer"}
     owner = {"model_hash": one.manifest.model_hash, "dictionary_hash": one.manifest.dictionary_hash}
     save_memory(load_memory(one.folder, **owner), Path("earlier"), **owner, about=about)
@@ -230,7 +230,7 @@ def test_a_memory_on_disk_is_built_merged_and_read_with(place: Path, capsys: pyt
     for text in ("a.txt", "more"):
         assert main(["build", "--model", MODEL, "--text", f"texts/{text}", "--output-path", f"on-{text}", *disk]) == 0
     assert main(["merge", "on-a.txt", "on-more", "--output-path", "both"]) == 0
-    assert corpus_memory.Held.of(Path("both")).config().store == "disk"
+    assert corpus_memory.SavedMemory.of(Path("both")).config().store == "disk"
     keys = [held(name)[0] for name in ("on-a.txt", "on-more", "both")]
     assert torch.equal(keys[2], torch.cat(keys[:2]))
     reader = hebblm.load(MODEL, device="cpu").reader("mixture+hebb", memory="both")

@@ -17,7 +17,7 @@ import pytest
 
 from hebblm.cli.eval import main as evaluate
 from hebblm.cli.memory import main as remember
-from hebblm.corpus_memory import Held
+from hebblm.corpus_memory import SavedMemory
 
 from .conftest import World
 
@@ -156,7 +156,7 @@ def test_two_processes_build_a_memory(world: World, tmp_path: Path) -> None:
     arguments += ["--device", "cpu", "--output-path"]
     run("memory", [*arguments, str(tmp_path / "two"), "--processes", "2"], tmp_path / "cache")
     assert remember([*arguments, str(tmp_path / "one")]) == 0
-    one, two = (Held.of(tmp_path / name) for name in ("one", "two"))
+    one, two = (SavedMemory.of(tmp_path / name) for name in ("one", "two"))
     assert one.words == two.words
     assert one.about == two.about
     assert one.about["tokenizer"] == "moses"

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import awd_lstm
-from awd_lstm import AWDLSTMConfig, Event, Ranks, Trainer, TrainingConfig, load_checkpoint, read_config
+from awd_lstm import AWDLSTMConfig, Event, Trainer, TrainingConfig, TrainingRanks, load_checkpoint, read_config
 from awd_lstm import training as module
 from awd_lstm.state import STATE, load_state
 
@@ -39,11 +39,11 @@ def ids(count: int, seed: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
     return np.random.default_rng(seed).integers(0, 40, count, dtype=np.uint8)
 
 
-def trainer(folder: Path, name: str, ranks: Ranks | None = None) -> Trainer:
+def trainer(folder: Path, name: str, ranks: TrainingRanks | None = None) -> Trainer:
     return Trainer(MODEL, CONFIGS[name], ids(1500, 0), ids(300, 1), folder, dictionary_sha256="d" * 64, ranks=ranks)
 
 
-def train_one(folder: Path, name: str, ranks: Ranks, kill: int) -> None:
+def train_one(folder: Path, name: str, ranks: TrainingRanks, kill: int) -> None:
     """Train to the end, or until this process kills itself after a number of segments."""
     run = trainer(folder, name, ranks)
 
@@ -148,7 +148,7 @@ def test_a_run_goes_on_whoever_is_killed_and_with_any_number_of_processes(tmp_pa
 
 def test_more_processes_than_streams_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="5 processes are more than the 4 streams of a batch; use fewer"):
-        trainer(tmp_path, "sgd", Ranks(0, 5))
+        trainer(tmp_path, "sgd", TrainingRanks(0, 5))
 
 
 if __name__ == "__main__":
@@ -162,5 +162,5 @@ if __name__ == "__main__":
         timeout=timedelta(seconds=60),
     )
     for kind in kinds.split(","):
-        train_one(Path(place) / kind, kind, Ranks.here(), int(kill))
+        train_one(Path(place) / kind, kind, TrainingRanks.here(), int(kill))
     torch.distributed.destroy_process_group()
