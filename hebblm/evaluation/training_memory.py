@@ -157,9 +157,9 @@ def saved_segments(
             # Those of the keys as they are stored: what is followed has to add up with what is not.
             part["log-normalizers"] = log_normalizers(part["keys"], model.head)
         part = {name: ranks.led(rows) for name, rows in (part | prefixed(STATE, segment.state)).items()}
+        yield part  # first: what cannot be remembered is not kept
         if ranks.leads:
             parts.save(index, part)
-        yield part
 
 
 def _share(whole: AnyMemory, config: MemoryConfig, device: torch.device, ranks: Ranks) -> AnyMemory:
