@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from hebblm.errors import UserError
-from hebblm.evaluation.parts import STATE, Parts, prefixed, unpacked_state
+from hebblm.evaluation.parts import Parts
+from hebblm.evaluation.training_memory import saved_segments
 from hebblm.files import hash_of, sha256
 from hebblm.locks import held, remove_left
 from hebblm.memory import AnyMemory, MemoryConfig, build_memory, load_memory, save_memory
@@ -167,12 +168,7 @@ def _entries(
         return model.head.weight[:0].to(dtype), torch.zeros(0, dtype=torch.int64)
     unknown = vocabulary.unknown
     readable = ids if unknown is None else np.where(ids < vocabulary.known, ids, unknown)
-    done = begun.finished()
-    begun.check(done)
-    state = unpacked_state(begun.load(done - 1), device_of(model)) if done else None
-    for index, segment in enumerate(model.segments(readable, done, state), done):
-        begun.save(index, {"keys": segment.keys.to(dtype), **prefixed(STATE, segment.state)})
-    keys = torch.cat([begun.load(index)["keys"] for index in range(model.segment_count(total))])
+    keys = torch.cat([segment["keys"] for segment in saved_segments(model, readable, begun, dtype)])
     return keys, torch.from_numpy(ids[model.label_places(total)])
 
 
@@ -256,13 +252,13 @@ def _merge(first: Path, second: Path, folder: Path) -> AnyMemory:
         source = load_memory(one.folder, model_hash=owner[0], dictionary_hash=owner[1])
         for part in source.parts():
             for begin in range(0, len(part), CHUNK):
-                some = slice(begin, begin + CHUNK)
-                labels, logs = part.values[some], part.log_normalizers
+                some = part.run(begin, begin + CHUNK)
+                labels = some.values
                 if one.known is not None and len(ids):
                     new = labels >= one.known
                     labels = labels.clone()
                     labels[new] = one.known + ids[labels[new] - one.known]
-                memory.fill(part.keys[some], labels, None if logs is None else logs[some])
+                memory.fill(some.keys, labels, some.log_normalizers)
                 source.release()
     texts = [text for one in both for text in one.about.get("texts", [{"path": str(one.folder)}])]
     known = next((one.known for one in both if one.known is not None), None)
