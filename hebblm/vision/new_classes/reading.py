@@ -154,8 +154,9 @@ def read(
             if capacity not in contexts:
                 contexts[capacity] = remembered.context(block.head, k, capacity)
             contexts[capacity].set_head(block.head)
+        batches = {capacity: context.batch(block.hidden) for capacity, context in contexts.items()}
         for name, method in methods.items():
-            batch = contexts[method.capacity].batch(block.hidden)
+            batch = batches[method.capacity]
             log_probs = method.rule.log_probs(batch)  # (n, C)
             classes[name].append(log_probs.argmax(1).to(torch.uint8).cpu())
             losses[name].append(-log_probs.gather(1, block.labels[:, None]).squeeze(1).float().cpu())

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from hebblm.adapt import functional
 from hebblm.adapt.functional import hebb_logits, mbpa_logits, mixture_log_probs
 from hebblm.memory import FlatMemory
 from hebblm.types import Neighbors, OutputHead
@@ -128,6 +129,16 @@ def test_a_block_is_predicted_before_its_labels_are_seen() -> None:
     assert torch.equal(after["parametric"].classes, run(stream)["parametric"].classes)
     assert not torch.equal(after["hebb"].losses[3:], run(stream)["hebb"].losses[3:])
     assert torch.equal(after["hebb"].classes[:3], run(stream)["hebb"].classes[:3])
+
+
+def test_methods_of_one_memory_share_its_search_and_one_adaptation(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched, adapted = [], []
+    search, solve = FlatMemory.search, functional.mbpa_delta
+    monkeypatch.setattr(FlatMemory, "search", lambda *given, **named: searched.append(1) or search(*given, **named))
+    monkeypatch.setattr(functional, "mbpa_delta", lambda *given, **named: adapted.append(1) or solve(*given, **named))
+    names = [name for name in NAMES if name != "hebb-4"]  # which has a memory of its own
+    read(blocks(), remembered(), methods_of(names, VALUES, SETTINGS), k=5, observes=True)
+    assert (len(searched), len(adapted)) == (len(blocks()), len(blocks()))
 
 
 def test_score_by_hand() -> None:
