@@ -146,7 +146,7 @@ def test_a_build_goes_on_within_a_piece(place: Path, monkeypatch: pytest.MonkeyP
             yield segment
 
     monkeypatch.setattr(awd_segments, "read_segments", segments)
-    arguments = ["build", "--model", MODEL, "--text", "long.txt", "--out", "cut", *EXACT]
+    arguments = ["build", "--model", MODEL, "--text", "long.txt", "--output-path", "cut", *EXACT]
     assert main(arguments) == 130
     assert main(arguments) == 0
     assert read == ["segment", "segment", "interrupted", "segment", "segment"]
