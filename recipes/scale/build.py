@@ -34,7 +34,7 @@ def main() -> int:
         text, out = Path(place, "train.txt"), Path(place, "memory")
         with text.open("w", encoding="utf-8") as stream:
             stream.writelines(f"{line}\n" for line in resolve(options.corpus).lines("train"))
-        words = ["build", "--model", options.model, "--text", str(text), "--out", str(out), "--device", "cpu"]
+        words = ["build", "--model", options.model, "--text", str(text), "--output-path", str(out), "--device", "cpu"]
         words += ["--set", *options.set] if options.set else []
         started = time.perf_counter()
         subprocess.run(

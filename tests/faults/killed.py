@@ -96,7 +96,7 @@ JOBS = {
         "--device", "cpu",
     )),
     "memory build on disk": Job("memory", (
-        "build", "--model", "{root}/model", "--text", "{root}/other.txt", "--out", "{root}/out", "--device", "cpu",
+        "build", "--model", "{root}/model", "--text", "{root}/other.txt", "--output-path", "{root}/out", "--device", "cpu",
         "--set", "memory.store=disk", "memory.index=IVF4,SQ8",
     )),
     "vision": Job("vision", (
