@@ -128,7 +128,6 @@ def fill(place: Path, config: MemoryConfig) -> dict[str, Any]:
     """
     started, pieces = time.perf_counter(), pieces_of(place)
     count = pieces.finished()
-    pieces.check(count)
     memory = build_memory(pieces.load(0)["keys"].shape[1], config, work=pieces.folder)
     for index in range(count):
         part = pieces.load(index)
