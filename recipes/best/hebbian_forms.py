@@ -19,7 +19,7 @@ from __future__ import annotations
 import argparse
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +159,7 @@ def main(arguments: list[str] | None = None) -> None:
             name: {gain.part: {"gain": gain.gain, "low": gain.low, "high": gain.high} for gain in found}
             for name, found in gains.items()
         },
-        "bootstrap": bootstrap.to_json(),
+        "bootstrap": asdict(bootstrap),
     }
     write_json(asked.output_path / f"forms-{asked.text}.json", document)
     for name, found in gains.items():

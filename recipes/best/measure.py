@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +115,7 @@ def main(arguments: list[str] | None = None) -> None:
             "provenance": {**by, "data_sha256": scenario.data_sha256},
             "methods": methods,
             "gain_of_best": differences(scenario, nll, bootstrap),
-            "bootstrap": bootstrap.to_json(),
+            "bootstrap": asdict(bootstrap),
         },
     )
     for name, found in methods.items():
