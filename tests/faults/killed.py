@@ -96,8 +96,8 @@ JOBS = {
         "--device", "cpu",
     )),
     "memory build on disk": Job("memory", (
-        "build", "--model", "{root}/model", "--text", "{root}/other.txt", "--output-path", "{root}/out", "--device", "cpu",
-        "--set", "memory.store=disk", "memory.index=IVF4,SQ8",
+        "build", "--model", "{root}/model", "--text", "{root}/other.txt", "--output-path", "{root}/out",
+        "--device", "cpu", "--set", "memory.store=disk", "memory.index=IVF4,SQ8",
     )),
     "vision": Job("vision", (
         "online", "--scale", "smoke", "--seeds", "1", "--device", "cpu",
