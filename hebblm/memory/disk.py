@@ -243,8 +243,8 @@ def _merged(first: Any, paths: Sequence[Path], place: Path) -> Any:
                 stream.write(codes)
                 stream.seek(begins[number] + totals[number] * width + before[number] * 8)
                 stream.write(ids)
-    lists = faiss.OnDiskInvertedLists(len(totals), width, str(place))
-    lists.set_all_lists_sizes(faiss.swig_ptr(totals.astype(np.uint64)))
+    lists, counts = faiss.OnDiskInvertedLists(len(totals), width, str(place)), totals.astype(np.uint64)
+    lists.set_all_lists_sizes(faiss.swig_ptr(counts))  # a pointer does not keep what it points at
     lists.totsize = place.stat().st_size
     lists.read_only = True
     lists.do_mmap()

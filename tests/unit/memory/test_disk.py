@@ -73,6 +73,19 @@ def test_a_saved_memory_is_found_in_and_grows_without_its_files_changing(tmp_pat
     assert {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()} == before
 
 
+def test_every_entry_is_in_one_of_many_lists(tmp_path: Path) -> None:
+    made = DiskMemory(DIM, "IVF512,SQ8", nprobe=512)  # all lists visited: nothing but the rounding of codes is lost
+    made.add(keys(1, 6000), torch.arange(6000))
+    save_memory(made, tmp_path / "m", **OWNER)
+    reader, exact, queries = load_memory(tmp_path / "m", **OWNER), FlatMemory(DIM), keys(2, 20)
+    exact.add(keys(1, 6000), torch.arange(6000))
+    for memory_on_disk in (made, reader):
+        assert recall(memory_on_disk.search(queries, 20).values, exact.search(queries, 20).values) == 1
+    index = module.open_lists(tmp_path / "m", "IVF512,SQ8", 6000).index
+    sizes = [index.invlists.list_size(number) for number in range(512)]
+    assert (sum(sizes), index.ntotal) == (6000, 6000)
+
+
 def test_a_grown_memory_is_saved_with_one_index_of_all(tmp_path: Path) -> None:
     save_memory(filled(2000), tmp_path / "m", **OWNER)
     grown = load_memory(tmp_path / "m", **OWNER)
