@@ -159,7 +159,7 @@ class RetrieveConfig(StatesConfig):
 
 
 @dataclass(frozen=True)
-class EvalConfig(StatesConfig):
+class EvalBenchConfig(StatesConfig):
     """Cost of a whole evaluation.
 
     Args:
@@ -208,7 +208,7 @@ class EvalConfig(StatesConfig):
 
 
 @dataclass(frozen=True)
-class TrainConfig(BenchConfig):
+class TrainBenchConfig(BenchConfig):
     """Speed and memory of training.
 
     Args:

@@ -14,7 +14,7 @@ from awd_lstm import ARCHITECTURES
 from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.rule import Rule
 from hebblm.adapt.settings import MethodSettings
-from hebblm.bench.configs import EvalConfig
+from hebblm.bench.configs import EvalBenchConfig
 from hebblm.bench.harness import Harness
 from hebblm.bench.machine import peak_resident_bytes
 from hebblm.bench.record import Case, Rounds, Row
@@ -30,7 +30,7 @@ from hebblm.models.dynamic import DynamicBase, DynamicConfig
 PARTS = 10  # of the stream, each with its own cost
 
 
-def cases(config: EvalConfig, rounds: Rounds) -> list[Case]:
+def cases(config: EvalBenchConfig, rounds: Rounds) -> list[Case]:
     """Return a case a memory size, smallest first, then currency, the stream, many streams, dynamic evaluation."""
     source, workload = _open(config, rounds.device)
     methods = method_settings()
@@ -52,7 +52,7 @@ def method_settings() -> MethodSettings:
     return Hyperparameters().changed(paper_values("ptb", "ptb")).methods
 
 
-def _evaluation(config: EvalConfig, bench: Harness, size: int, unadapted: dict[str, Rule], rounds: Rounds) -> Row:
+def _evaluation(config: EvalBenchConfig, bench: Harness, size: int, unadapted: dict[str, Rule], rounds: Rounds) -> Row:
     """Fill the memory; evaluate all methods on it and the model alone in turn."""
     bench.fill(size)
     timings = rounds.times(
@@ -70,7 +70,7 @@ def _evaluation(config: EvalConfig, bench: Harness, size: int, unadapted: dict[s
     return Row("evaluation", case, timings, {}, values, {"bench": bench})
 
 
-def _open(config: EvalConfig, device: torch.device) -> tuple[Source, Workload]:
+def _open(config: EvalBenchConfig, device: torch.device) -> tuple[Source, Workload]:
     """Return the source of the entries, and the stream."""
     if config.checkpoint is not None:
         model: ModelSource = open_source(config.checkpoint, config.corpus, device)
@@ -80,7 +80,7 @@ def _open(config: EvalConfig, device: torch.device) -> tuple[Source, Workload]:
     return source, synthetic_workload(source, architecture, config.longest(), config.seed)
 
 
-def _currency(config: EvalConfig, bench: Harness, rounds: Rounds) -> Row:
+def _currency(config: EvalBenchConfig, bench: Harness, rounds: Rounds) -> Row:
     """Compare an update at every token with one a mini-batch, on the largest memory; and with tokens taken singly."""
     timings = rounds.times(
         {
@@ -100,7 +100,7 @@ def _currency(config: EvalConfig, bench: Harness, rounds: Rounds) -> Row:
     return Row("currency", bench.case(batch=config.batch), timings, {}, values)
 
 
-def _stream(config: EvalConfig, bench: Harness, rounds: Rounds) -> Row:
+def _stream(config: EvalBenchConfig, bench: Harness, rounds: Rounds) -> Row:
     """Follow the cost a token over a long stream: one timing a part of it, one entry a step of the evaluation."""
     for _ in range(config.repeats + 1):
         rounds.tick()
@@ -123,7 +123,7 @@ def _stream(config: EvalConfig, bench: Harness, rounds: Rounds) -> Row:
     return Row("stream", case, timings, {}, {"last_over_first": last / first})
 
 
-def _streams(config: EvalConfig, bench: Harness, unadapted: dict[str, Rule], rounds: Rounds) -> Row:
+def _streams(config: EvalBenchConfig, bench: Harness, unadapted: dict[str, Rule], rounds: Rounds) -> Row:
     """Read the same tokens as one stream and as several side by side, with the model alone and with all methods.
 
     The values are the milliseconds a token of each method had it run alone, at each number of streams.
@@ -145,7 +145,7 @@ def _streams(config: EvalConfig, bench: Harness, unadapted: dict[str, Rule], rou
     return Row("streams", bench.case(batch=config.batch, tokens=config.stream_tokens), timings, single, values)
 
 
-def _dynamic(config: EvalConfig, bench: Harness, unadapted: dict[str, Rule], rounds: Rounds) -> Row:
+def _dynamic(config: EvalBenchConfig, bench: Harness, unadapted: dict[str, Rule], rounds: Rounds) -> Row:
     """Time dynamic evaluation, which moves a base of its own, beside the unadapted model."""
     tokens, settings = config.currency_tokens, DynamicConfig(rule="sgd")
 

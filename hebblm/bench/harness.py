@@ -14,7 +14,7 @@ from hebblm.adapt.methods.rule import Rule
 from hebblm.bench.source import Source
 from hebblm.bench.stand_in import Workload
 from hebblm.bench.timing import Turn, stopwatch
-from hebblm.evaluation.loop import Scores, evaluate
+from hebblm.evaluation.loop import EvaluationScores, evaluate
 from hebblm.evaluation.streams import Layout
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import AnyMemory, MemoryConfig, build_memory
@@ -47,7 +47,7 @@ class Harness:
     described: dict[str, object] = field(init=False)
     stream: EvaluationStream = field(init=False)
     layout: Layout = field(init=False)
-    scores: Scores = field(init=False)
+    scores: EvaluationScores = field(init=False)
     base: Base = field(init=False)
     context: Context = field(init=False)
 
@@ -98,7 +98,7 @@ class Harness:
         *,
         read_ahead: bool = True,
         progress: Callable[[int], None] = lambda tokens: None,
-    ) -> Scores:
+    ) -> EvaluationScores:
         """Read from where :meth:`rewind` has returned to."""
         self.scores = evaluate(
             self.base,

@@ -26,7 +26,7 @@ SPREAD = 0.1  # standard deviation of a pixel around its class's picture
 
 
 @dataclass(frozen=True, slots=True)
-class Pictures:
+class NetworkWorkload:
     """A network, what it has stored, and what it is asked.
 
     Args:
@@ -42,7 +42,7 @@ class Pictures:
     queries: Tensor
 
     @classmethod
-    def synthetic(cls, hidden: int, entries: int, queries: int, seed: int, device: torch.device) -> Pictures:
+    def synthetic(cls, hidden: int, entries: int, queries: int, seed: int, device: torch.device) -> NetworkWorkload:
         """Draw pixels around one picture a class."""
         draw = torch.Generator().manual_seed(seed)
         classes = torch.rand(CLASSES, PIXELS, generator=draw)
@@ -52,10 +52,10 @@ class Pictures:
         model = MLP.initial(PIXELS, hidden, CLASSES, draw).to(device)
         return cls(model, pixels[:entries], labels[:entries].to(device), pixels[entries:])
 
-    def double(self) -> Pictures:
+    def double(self) -> NetworkWorkload:
         """Return the same in double precision."""
         model = MLP.of(tuple(parameter.double() for parameter in self.model.parameters()))
-        return Pictures(model, self.keys.double(), self.labels, self.queries.double())
+        return NetworkWorkload(model, self.keys.double(), self.labels, self.queries.double())
 
     def memory(self) -> FlatMemory:
         """Return a memory of the entries."""
@@ -82,13 +82,13 @@ def plain(problem: NetworkProblem, steps: int) -> Tensor:
 
 def network_cases(config: AdaptConfig, rounds: Rounds) -> list[Case]:
     """Return a case a number of steps."""
-    pictures = Pictures.synthetic(
+    pictures = NetworkWorkload.synthetic(
         config.network_hidden, config.network_entries, config.batch, config.seed, rounds.device
     )
     return [partial(_row, config, pictures, steps, rounds) for steps in config.network_steps]
 
 
-def _row(config: AdaptConfig, pictures: Pictures, steps: int, rounds: Rounds) -> Row:
+def _row(config: AdaptConfig, pictures: NetworkWorkload, steps: int, rounds: Rounds) -> Row:
     """Time both forms in turn, neighbours given, and compare what they return in double precision.
 
     ``dual`` takes a few queries at a time and ``single`` one, as the plain form does, at the rate that it is given too;

@@ -13,7 +13,7 @@ import torch
 
 from awd_lstm import Trainer
 from awd_lstm.streams import Ids, ParallelStreams
-from hebblm.bench.configs import TrainConfig
+from hebblm.bench.configs import TrainBenchConfig
 from hebblm.bench.machine import peak_resident_bytes, resident_bytes
 from hebblm.bench.plain_lstm import PlainTraining
 from hebblm.bench.record import Case, Rounds, Row
@@ -24,14 +24,14 @@ TEXTS = {10_000: ("ptb", 929_589), 33_278: ("wt2", 2_088_628)}
 """By vocabulary, the corpus whose recipe is taken, and its tokens; others take Penn Treebank's."""
 
 
-def cases(config: TrainConfig, rounds: Rounds) -> list[Case]:
+def cases(config: TrainBenchConfig, rounds: Rounds) -> list[Case]:
     """Return a case a preset and vocabulary."""
     return [
         partial(_training, config, name, classes, rounds) for name in config.preset for classes in config.vocabulary
     ]
 
 
-def _training(config: TrainConfig, name: str, classes: int, rounds: Rounds) -> Row:
+def _training(config: TrainBenchConfig, name: str, classes: int, rounds: Rounds) -> Row:
     """Take optimiser steps by the plain model and by the preset in turn."""
     corpus, tokens = TEXTS.get(classes, ("ptb", 0))
     preset = get_preset(name, corpus, classes, config.seed)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 
-from hebblm.bench.configs import AdaptConfig, EvalConfig, RetrieveConfig, TrainConfig
+from hebblm.bench.configs import AdaptConfig, EvalBenchConfig, RetrieveConfig, TrainBenchConfig
 from hebblm.cli.common import Main, choosing, options, parse, tell
 from hebblm.errors import UserError
 from hebblm.files import write_text
@@ -49,13 +49,13 @@ MEASUREMENTS = {
         "--entries 10000 100000 1000000 --json retrieve.json",
     ),
     "eval": Measurement(
-        EvalConfig,
+        EvalBenchConfig,
         "hebblm.bench.evaluate",
         "Cost of a whole evaluation with all methods against the unadapted model.",
         "--memory-sizes 10000 100000 1000000 --json eval.json",
     ),
     "train": Measurement(
-        TrainConfig,
+        TrainBenchConfig,
         "hebblm.bench.train",
         "Speed and memory of training against torch.nn.LSTM with a full softmax.",
         "--preset tiny small --json train.json",

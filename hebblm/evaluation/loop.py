@@ -19,7 +19,7 @@ from hebblm.adapt.safeguards import Safeguards
 from hebblm.adapt.work import Work, clock_of
 from hebblm.evaluation.pace import Pace
 from hebblm.evaluation.streams import Layout
-from hebblm.evaluation.vocabulary import Vocabulary
+from hebblm.evaluation.vocabulary import VocabularyPolicy
 from hebblm.memory.nearest import Ranked
 from hebblm.models.base import Base
 from hebblm.ranks import ALONE, Ranks
@@ -51,7 +51,7 @@ class Known(Protocol):
 
 
 @dataclass(slots=True)
-class Scores:
+class EvaluationScores:
     """Losses and costs of a pass over the stream.
 
     Args:
@@ -91,12 +91,12 @@ class Scores:
             self.shared_seconds[piece.name] += piece.seconds
         self.retrieving |= {name for name, found in pieces.items() if any(piece.name == SEARCH for piece in found)}
 
-    def of_all(self, ranks: Ranks, layout: Layout) -> Scores:
+    def of_all(self, ranks: Ranks, layout: Layout) -> EvaluationScores:
         """Return what all ranks found: all losses, the sum of what was counted, and their mean time."""
         if ranks.size == 1:
             return self
         nll = {name: ranks.joined(torch.from_numpy(losses[layout.text])).numpy() for name, losses in self.nll.items()}
-        found = Scores(nll, earlier_seconds=self.earlier_seconds)
+        found = EvaluationScores(nll, earlier_seconds=self.earlier_seconds)
         for totals in ranks.told(self.totals()):
             found.add(totals, ranks.size)
         for errors in ranks.told(self.errors):
@@ -134,7 +134,7 @@ def evaluate(
     contexts: Sequence[Context],
     rules: Mapping[str, Rule],
     stream: EvaluationStream,
-    vocabulary: Vocabulary,
+    vocabulary: VocabularyPolicy,
     *,
     update_every: int,
     layout: Layout | None = None,
@@ -146,7 +146,7 @@ def evaluate(
     progress: Progress = lambda tokens: None,
     position: Position | None = None,
     ranks: Ranks = ALONE,
-) -> Scores:
+) -> EvaluationScores:
     """Score every token of a stream by every method, with one forward pass and one retrieval for all.
 
     The loop is equivalent to, for each interval of ``update_every`` tokens::
@@ -196,7 +196,7 @@ def evaluate(
         each.learn_shares(rules.values())
     pace = Pace.of(update_every, ahead=read_ahead, streams=layout.together, spread=layout.spread)
     memories = [each.memory for each in contexts] if write else []
-    scores = Scores({name: np.empty(total, dtype=np.float32) for name in rules})
+    scores = EvaluationScores({name: np.empty(total, dtype=np.float32) for name in rules})
     clock = clock_of(device)
     place = 0 if position is None else position.begin(contexts, scores, layout, ranks)
     if place:
@@ -265,7 +265,7 @@ def evaluate(
     return scores.of_all(ranks, layout)
 
 
-def _advance(base: Base, labels: Tensor, vocabulary: Vocabulary) -> None:
+def _advance(base: Base, labels: Tensor, vocabulary: VocabularyPolicy) -> None:
     """Let the base learn from scored labels, and give words seen for the first time their rows."""
     rows = base.head.weight.shape[0]
     with torch.enable_grad():

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hebblm.evaluation.loop import Scores
+from hebblm.evaluation.loop import EvaluationScores
 from hebblm.report import MethodResult, frequency_report
 from hebblm.report.numbers import perplexity
 from hebblm.report.parts import occurrence_report, occurrences_so_far
@@ -18,7 +18,7 @@ from hebblm.text import EvaluationStream
 
 def method_result(
     name: str,
-    scores: Scores,
+    scores: EvaluationScores,
     stream: EvaluationStream,
     hyperparameters: Mapping[str, Any],
     edges: Sequence[int],

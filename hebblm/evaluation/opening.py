@@ -16,7 +16,7 @@ from hebblm.evaluation.documents import Document, documents_of
 from hebblm.evaluation.scenario import ModelAndText, Scenario
 from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.evaluation.subword_scenario import open_subwords
-from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary, Vocabulary
+from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary, VocabularyPolicy
 from hebblm.files import hash_of, lack
 from hebblm.models.allocator import keep_freed_memory
 from hebblm.models.base import TrainedModel
@@ -146,7 +146,7 @@ def _open_words(
         int((stream.ids == dictionary.unk_index).sum()),
         "--tokenizer, --normalization",
     )
-    vocabulary: Vocabulary = UnionVocabulary()
+    vocabulary: VocabularyPolicy = UnionVocabulary()
     if config.vocabulary == "open":
         vocabulary = OpenVocabulary(dictionary.unk_index, stream.vocabulary_size, config.unk_share)
     hashes = {target: read.meta.provenance.get("sha256", {})}

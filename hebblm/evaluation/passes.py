@@ -13,7 +13,7 @@ from hebblm.adapt.work import Stopwatch, Work, clock_of
 from hebblm.evaluation import gradients
 from hebblm.evaluation.forgetting import Probe
 from hebblm.evaluation.hyperparameters import Hyperparameters
-from hebblm.evaluation.loop import Scores, evaluate
+from hebblm.evaluation.loop import EvaluationScores, evaluate
 from hebblm.evaluation.neighbors import NeighborLog
 from hebblm.evaluation.scenario import Scenario
 from hebblm.evaluation.streams import Layout
@@ -37,7 +37,7 @@ class Pass:
         exchanged: what several processes told each other, None for one.
     """
 
-    scores: Scores
+    scores: EvaluationScores
     memory: dict[str, Any] = field(default_factory=dict)
     forgetting: dict[str, Forgetting] = field(default_factory=dict)
     preparation: list[Work] = field(default_factory=list)
@@ -151,7 +151,7 @@ def _run(
     contexts = [scenario.context(base, each, window, streams=layout.beside) for each in memories]
     context = contexts[0]
     context.learn_shares(rules.values())
-    found = Pass(Scores({}), preparation=[opening])
+    found = Pass(EvaluationScores({}), preparation=[opening])
     observers = [] if log is None else [log]
 
     def read() -> None:

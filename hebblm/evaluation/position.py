@@ -15,7 +15,7 @@ from torch import Tensor
 from hebblm.adapt.batch import Observation
 from hebblm.adapt.context import Context
 from hebblm.errors import UserError
-from hebblm.evaluation.loop import Scores
+from hebblm.evaluation.loop import EvaluationScores
 from hebblm.evaluation.notes import KeptObserver
 from hebblm.evaluation.streams import Layout
 from hebblm.models.base import State, StreamBase
@@ -56,7 +56,7 @@ class Position:
     base: StreamBase
     observers: tuple[KeptObserver, ...]
     _contexts: Sequence[Context] = ()
-    _scores: Scores = field(default_factory=lambda: Scores({}))
+    _scores: EvaluationScores = field(default_factory=lambda: EvaluationScores({}))
     _layout: Layout = field(default_factory=lambda: Layout((), ()))
     _parts: int = 0
     _begin: int = 0  # of what is not saved
@@ -69,7 +69,7 @@ class Position:
     _told: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # steps with sizes, and labels, recalled
     _bytes: int = 0
 
-    def begin(self, contexts: Sequence[Context], scores: Scores, layout: Layout, ranks: Ranks = ALONE) -> int:
+    def begin(self, contexts: Sequence[Context], scores: EvaluationScores, layout: Layout, ranks: Ranks = ALONE) -> int:
         """Bring base, contexts, scores and notes to where an earlier process stood; return the place in its streams.
 
         Several ranks go on from the last place that all of them have saved.

@@ -18,7 +18,7 @@ from hebblm.errors import UserError
 from hebblm.evaluation.documents import by_document
 from hebblm.evaluation.forgetting import Probe
 from hebblm.evaluation.hyperparameters import Hyperparameters
-from hebblm.evaluation.loop import Scores
+from hebblm.evaluation.loop import EvaluationScores
 from hebblm.evaluation.metrics import method_result
 from hebblm.evaluation.neighbors import NeighborLog, neighbor_table
 from hebblm.evaluation.passes import Pass, dynamic_pass, shared_pass
@@ -124,7 +124,7 @@ def run_scenario(
         if not any(rule.needs.retrieval for rule in rules.values()):
             raise UserError(f"no method of {','.join(methods)} retrieves; add one to log neighbours of")
         log = NeighborLog(log_neighbors, settings.methods.mbpa, write=scenario.writes)
-    shared, dynamic = Pass(Scores({})), Pass(Scores({}))
+    shared, dynamic = Pass(EvaluationScores({})), Pass(EvaluationScores({}))
     if rules:
         shared = shared_pass(scenario, rules, settings, log=log, probe=probe, ranks=ranks)
     if not ranks.leads:

@@ -15,7 +15,7 @@ from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.scenario_config import ScenarioConfig as ScenarioConfig
 from hebblm.evaluation.streams import Layout
 from hebblm.evaluation.training_memory import training_memory
-from hebblm.evaluation.vocabulary import Vocabulary
+from hebblm.evaluation.vocabulary import VocabularyPolicy
 from hebblm.memory import AnyMemory, HybridMemory, ShardedMemory, build_memory
 from hebblm.models.base import Ids, StreamBase, TrainedModel
 from hebblm.models.learning import GradientBase
@@ -52,7 +52,7 @@ class ModelAndText:
     dictionary: Dictionary | Subwords
     train: PreparedCorpus | SubwordCorpus | None
     stream: EvaluationStream
-    vocabulary: Vocabulary
+    vocabulary: VocabularyPolicy
     normalization: str
     data_sha256: dict[str, Any]
     whole: bool

@@ -14,7 +14,7 @@ from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.methods.rule import Rule
 
 
-class Vocabulary(Protocol):
+class VocabularyPolicy(Protocol):
     """Policy that turns a head's probabilities into losses of everything that can occur."""
 
     def readable(self, inputs: Tensor, rows: int) -> Tensor:

@@ -35,7 +35,7 @@ def divided(count: int, compute: Callable[[Sequence[int]], Mapping[int, Losses]]
 
 
 @dataclass(slots=True)
-class Best:
+class BestPoint:
     """The best point of a grid so far.
 
     Args:

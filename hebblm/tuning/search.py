@@ -17,7 +17,7 @@ from hebblm.evaluation.scenario import Scenario
 from hebblm.files import write_json
 from hebblm.locks import held
 from hebblm.models.update import MEASURED
-from hebblm.tuning.best import Best, Losses
+from hebblm.tuning.best import BestPoint, Losses
 from hebblm.tuning.grid import Point
 from hebblm.tuning.replay import describe
 
@@ -39,7 +39,7 @@ class Search:
     grid: Grid
     wanted: set[str]
     fixed: Mapping[str, float | str]
-    best: dict[str, Best] = field(default_factory=dict)
+    best: dict[str, BestPoint] = field(default_factory=dict)
     usual: dict[str, Any] = field(default_factory=defaults)
 
     def __post_init__(self) -> None:
@@ -85,7 +85,7 @@ class Search:
         Raises:
             UserError: a fixed value that no point has.
         """
-        self.best[method] = best = Best(fixed=self.fixed)
+        self.best[method] = best = BestPoint(fixed=self.fixed)
         for values, losses in tried:
             best.offer(values, losses)
         self.check(method)

@@ -17,7 +17,7 @@ from hebblm.evaluation.passes import dynamic_base, gradient_statistics
 from hebblm.evaluation.scenario import Scenario
 from hebblm.models.base import StreamBase
 from hebblm.models.dynamic import with_rate
-from hebblm.tuning.best import Best, Losses, divided, with_shares
+from hebblm.tuning.best import BestPoint, Losses, divided, with_shares
 from hebblm.tuning.count_weights import TermObserver, Terms, learn_weights
 from hebblm.tuning.gate import GateFeatures, learn_gate
 from hebblm.tuning.grid import Point, points
@@ -84,7 +84,7 @@ def tune_static(search: Search, replay: Replay) -> None:
     observers = [features] if "mixture-gated" in wanted else []
     losses = replay.score(rules, f"tune {len(rules)} points", observers)
     base = losses["lstm"]
-    best["lstm"] = Best(float(base.mean()), {}, base)
+    best["lstm"] = BestPoint(float(base.mean()), {}, base)
     for method, (some, shares) in alone.items():
         if method in wanted:
             found = _found(losses, method, some)
@@ -105,7 +105,7 @@ def _tune_hebb(search: Search, replay: Replay) -> None:
     before = search.settings.methods
     grid = HebbGrid.of(before.mbpa, before.hebb, search.grid)
     replay.score({}, f"tune {len(grid.points)} points of hebb", [grid])
-    search.best["hebb"] = best = Best(fixed=search.fixed)
+    search.best["hebb"] = best = BestPoint(fixed=search.fixed)
     best.offer_means(grid.points, grid.means())
     search.check("hebb")
     tuned, learns = search.settings.methods, "hebb-learned" in search.wanted

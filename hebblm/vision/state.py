@@ -26,7 +26,7 @@ Step = tuple[Mapping[str, Tensor], Numbers]
 """By method, predictions uint8; and numbers."""
 
 
-class Learner(Protocol):
+class Resumable(Protocol):
     """Network that learns step by step."""
 
     def tensors(self) -> dict[str, Tensor]:
@@ -42,7 +42,7 @@ def take_steps(
     count: int,
     step: Callable[[int], Step],
     *,
-    learner: Learner | None = None,
+    learner: Resumable | None = None,
     title: str = "",
 ) -> tuple[dict[str, Tensor], list[Numbers]]:
     """Take steps in turn, or go on behind the last one that ``path`` has.

@@ -12,7 +12,7 @@ import torch
 from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.mbpa import MbpaAbsoluteConfig, MbpaGuardedConfig
 from hebblm.adapt.settings import MethodSettings
-from hebblm.evaluation.loop import Scores, evaluate
+from hebblm.evaluation.loop import EvaluationScores, evaluate
 from hebblm.evaluation.pace import READ_AHEAD
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import FlatMemory
@@ -21,7 +21,9 @@ from ..support import toy
 from ..support.adapters import MEMORIES, RULES, WIDE, MemoryMaker, every_memory
 
 
-def evaluated(ids: np.ndarray, make: MemoryMaker, *, lr: float = 0.0, config: MethodSettings = toy.SETTINGS) -> Scores:
+def evaluated(
+    ids: np.ndarray, make: MemoryMaker, *, lr: float = 0.0, config: MethodSettings = toy.SETTINGS
+) -> EvaluationScores:
     """Score a stream by every method, with a vocabulary so wide that the fast form leaves classes out."""
     ids = np.where(ids < toy.SOURCE, ids, ids + WIDE - toy.SOURCE)
     stream = toy.stream_of(ids, words=WIDE + toy.NOVEL, source=WIDE)

@@ -13,7 +13,7 @@ from hebblm.adapt.methods.mbpa import Mbpa, MbpaAbsoluteConfig, MbpaConfig, Mbpa
 from hebblm.adapt.methods.memory_mixture import Interpolated
 from hebblm.adapt.safeguards import Safeguards
 from hebblm.adapt.settings import MethodSettings
-from hebblm.evaluation.loop import Scores
+from hebblm.evaluation.loop import EvaluationScores
 from hebblm.memory import FlatMemory
 from hebblm.types import OutputHead
 
@@ -82,7 +82,7 @@ def test_either_part_of_a_combination_counts() -> None:
 
 
 def test_counts_add_up_over_mini_batches() -> None:
-    scores = Scores({})
+    scores = EvaluationScores({})
     some, none, errors = torch.tensor([True, False, True]), torch.zeros(3, dtype=torch.bool), torch.ones(2)
     scores.count("mbpa", Safeguards(some, none, errors))
     scores.count("mbpa", Safeguards(some, ~some, 2 * errors[:1]))

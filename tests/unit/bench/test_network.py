@@ -6,7 +6,7 @@ import torch
 from hebblm.bench import network
 from hebblm.bench.adapt_cost import EPS
 from hebblm.bench.configs import AdaptConfig
-from hebblm.bench.network import Pictures, network_cases
+from hebblm.bench.network import NetworkWorkload, network_cases
 from hebblm.bench.record import Rounds
 from hebblm.vision.permuted_mnist.adaptation import NetworkProblem, adapt
 from hebblm.vision.permuted_mnist.recall import Stored, recall
@@ -25,7 +25,7 @@ SMALL = AdaptConfig(
 
 
 def test_pictures_follow_the_seed() -> None:
-    one, same, other = (Pictures.synthetic(5, 30, 4, seed, CPU) for seed in (1, 1, 2))
+    one, same, other = (NetworkWorkload.synthetic(5, 30, 4, seed, CPU) for seed in (1, 1, 2))
     assert torch.equal(one.keys, same.keys)
     assert torch.equal(one.model.weight, same.model.weight)
     assert not torch.equal(one.keys, other.keys)
@@ -56,7 +56,7 @@ def test_a_difference_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_problem_is_what_an_experiment_solves() -> None:
-    pictures = Pictures.synthetic(9, 30, 4, 1, CPU).double()
+    pictures = NetworkWorkload.synthetic(9, 30, 4, 1, CPU).double()
     delta, _ = adapt(pictures.problem(4, 6), lr=0.5, rate="relative", steps=2)
     stored = Stored.under(pictures.memory(), pictures.model)
     found = recall(stored, pictures.queries, k=6, lr=0.5, rate="relative", steps=2, eps=EPS)

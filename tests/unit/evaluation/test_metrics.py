@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hebblm.evaluation.loop import Scores
+from hebblm.evaluation.loop import EvaluationScores
 from hebblm.evaluation.metrics import method_result
 from hebblm.report import MethodResult
 from hebblm.report.parts import recombine
@@ -28,7 +28,7 @@ def summarised(
     whole: bool = True,
     adapts: bool = True,
 ) -> MethodResult:
-    scores = Scores({"hebb": nll.astype(np.float32)})
+    scores = EvaluationScores({"hebb": nll.astype(np.float32)})
     scores.seconds["hebb"] = seconds
     scores.rose["hebb"], scores.stabilized["hebb"] = 7, 4
     scores.errors["hebb"] += errors

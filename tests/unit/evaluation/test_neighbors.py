@@ -13,7 +13,7 @@ from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.evaluation.loop import evaluate
 from hebblm.evaluation.neighbors import KEPT, NeighborLog
 from hebblm.evaluation.training_memory import training_states
-from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary, Vocabulary
+from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary, VocabularyPolicy
 from hebblm.memory import AnyMemory, FlatMemory, HybridMemory, RingMemory
 from hebblm.models.awd import AwdModel
 from hebblm.models.awd_segments import label_places
@@ -80,7 +80,7 @@ def test_the_open_vocabulary_is_logged_as_well() -> None:
     stream = toy.stream_of(toy.by_first_appearance(toy.tokens(4, 60)), policy="open")
     base = toy.base_of(toy.tiny_model().double(), rows=0)
     context = toy.context_of(base, FlatMemory(toy.DIM, dtype=DTYPE), stream)
-    vocabulary: Vocabulary = OpenVocabulary(toy.UNK, toy.WORDS, 0.5)
+    vocabulary: VocabularyPolicy = OpenVocabulary(toy.UNK, toy.WORDS, 0.5)
     log = NeighborLog(30, MbpaConfig(), write=True)
     evaluate(base, [context], {}, stream, vocabulary, update_every=20, observers=[log])
     assert set(log.columns()["position"].tolist()) == set(range(20, 30))

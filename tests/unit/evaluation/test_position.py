@@ -23,13 +23,13 @@ from hebblm.adapt.settings import MethodSettings
 from hebblm.errors import UserError
 from hebblm.evaluation import pace, position
 from hebblm.evaluation.hyperparameters import Hyperparameters
-from hebblm.evaluation.loop import Scores, evaluate
+from hebblm.evaluation.loop import EvaluationScores, evaluate
 from hebblm.evaluation.neighbors import NeighborLog
 from hebblm.evaluation.position import STATE
 from hebblm.evaluation.saved import Saved, going_on
 from hebblm.evaluation.scenario import Scenario
 from hebblm.evaluation.streams import Layout
-from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary, Vocabulary
+from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary, VocabularyPolicy
 from hebblm.memory import AnyMemory, FaissMemory, FlatMemory, HybridMemory, RingMemory
 from hebblm.models.awd import AwdBase
 from hebblm.models.base import BaseUpdate, StreamBase
@@ -83,7 +83,7 @@ class Reading:
         *,
         settings: MethodSettings = toy.LEARNED,
         layout: Layout | None = None,
-        vocabulary: Vocabulary | None = None,
+        vocabulary: VocabularyPolicy | None = None,
         every: int = 5,
         ahead: bool = True,
     ) -> None:
@@ -94,7 +94,7 @@ class Reading:
         self.stream = text("union" if vocabulary is None else "open")
         self.log = NeighborLog(TOKENS, settings.mbpa, write=True)
 
-    def run(self, folder: Path | None, kill: int | None = None) -> tuple[Scores, list[Context]]:
+    def run(self, folder: Path | None, kill: int | None = None) -> tuple[EvaluationScores, list[Context]]:
         """Read, but end behind so many calls of the progress; return what was found."""
         base = self.base()
         contexts = [self._context(base) for _ in range(self.layout.streams // self.layout.together)]

@@ -15,7 +15,7 @@ from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.methods import METHODS, STATIC_METHODS
 from hebblm.adapt.methods.rule import Needs, Rule
 from hebblm.adapt.work import Stopwatch, name_of
-from hebblm.evaluation.loop import Scores, evaluate
+from hebblm.evaluation.loop import EvaluationScores, evaluate
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import FlatMemory
 
@@ -39,7 +39,7 @@ def ticks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ticks]:
         yield clock
 
 
-def scores_of(rules: dict[str, Rule], *, tokens: int = 60) -> Scores:
+def scores_of(rules: dict[str, Rule], *, tokens: int = 60) -> EvaluationScores:
     stream = toy.stream_of(toy.tokens(7, tokens))
     base = toy.base_of(toy.tiny_model())
     context = toy.context_of(base, FlatMemory(toy.DIM), stream)

@@ -25,7 +25,7 @@ from hebblm.memory import FlatMemory, MemoryConfig
 from hebblm.models.awd import AwdModel
 from hebblm.models.dynamic import DynamicConfig
 from hebblm.text import Dictionary
-from hebblm.tuning.best import Best, mixed
+from hebblm.tuning.best import BestPoint, mixed
 from hebblm.tuning.hebbian import HebbGrid, HebbLosses
 from hebblm.tuning.search import Search
 from hebblm.tuning.tune import tune, tune_dynamic
@@ -82,7 +82,7 @@ def test_a_memory_that_gives_no_probability_leaves_the_bases_share() -> None:
 
 
 def test_the_best_point_is_the_lowest_finite_mean() -> None:
-    best = Best()
+    best = BestPoint()
     best.offer({"a": 1.0}, np.array([np.inf, 0.0]))
     best.offer({"a": 2.0}, np.array([np.nan, 0.0]))
     assert best.values == {}
@@ -97,7 +97,7 @@ def test_the_best_point_is_the_lowest_finite_mean() -> None:
 def test_the_best_of_some_points_is_found_by_their_means_too() -> None:
     losses = [np.array(each) for each in ([2.0, 3.0, 2.0], [1.0, np.inf, 1.0], [0.5, 1.0, 3.0], [np.nan, 0.0, 0.0])]
     points = [{"a": float(i)} for i in range(4)]
-    by_mean, by_point = Best(), Best()
+    by_mean, by_point = BestPoint(), BestPoint()
     by_mean.offer_means(points, np.array([each.mean() for each in losses]))
     for point, each in zip(points, losses, strict=True):
         by_point.offer(point, each)
@@ -241,7 +241,7 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str, scale: str) -> No
 
 
 def test_a_fixed_value_is_taken_and_the_others_are_tried_all_the_same() -> None:
-    best = Best(fixed={"mbpa.lr": 4.0, "hebb.eta": 9.0})
+    best = BestPoint(fixed={"mbpa.lr": 4.0, "hebb.eta": 9.0})
     for nll, lr, steps in ((1.0, 8.0, 5), (3.0, 4.0, 5), (2.0, 4.0, 10)):
         best.offer({"mbpa.lr": lr, "mbpa.steps": steps}, np.array([nll]))
     assert best.loss == 2.0
