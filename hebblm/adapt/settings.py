@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, make_dataclass
+from dataclasses import asdict, dataclass, make_dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 from hebblm.adapt import checks
 from hebblm.adapt.methods import METHODS
-from hebblm.adapt.methods.best import BestConfig
-from hebblm.adapt.methods.cache import CacheConfig, MixtureCacheConfig
-from hebblm.adapt.methods.combine import MixtureHebbConfig, MixtureHebbLearnedConfig, MixtureMbpaConfig
-from hebblm.adapt.methods.dynamic import (
-    DynamicMixtureCacheConfig,
-    DynamicMixtureConfig,
-    DynamicMixtureHebbConfig,
-)
-from hebblm.adapt.methods.gated import MixtureGatedConfig
-from hebblm.adapt.methods.hebb import HebbConfig, HebbLearnedConfig
-from hebblm.adapt.methods.knn import KnnConfig
-from hebblm.adapt.methods.mbpa import MbpaAbsoluteConfig, MbpaConfig, MbpaGuardedConfig
-from hebblm.adapt.methods.mixture import MixtureConfig
 from hebblm.adapt.methods.rule import dotted
 from hebblm.adapt.section import Section
 
+S = TypeVar("S", bound=Section)
 Warmth = Annotated[float, partial(checks.within, low=0.01, high=100)]
 """A temperature of a distribution: a loss is divided by it, and has to stay a number that a table can show."""
 
@@ -57,25 +45,39 @@ if not TYPE_CHECKING:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class MethodSettings:
-    """Hyper-parameters of all methods that work on hidden states."""
+SECTIONS: tuple[type[Section], ...] = (
+    *dict.fromkeys(kind for method in METHODS.values() for kind in method.settings),
+    TemperedConfig,
+)
+"""What the records of the methods name, once each."""
 
-    cache: CacheConfig = field(default_factory=CacheConfig)
-    knn: KnnConfig = field(default_factory=KnnConfig)
-    mixture: MixtureConfig = field(default_factory=MixtureConfig)
-    mbpa: MbpaConfig = field(default_factory=MbpaConfig)
-    mbpa_absolute: MbpaAbsoluteConfig = field(default_factory=MbpaAbsoluteConfig)
-    mbpa_guarded: MbpaGuardedConfig = field(default_factory=MbpaGuardedConfig)
-    hebb: HebbConfig = field(default_factory=HebbConfig)
-    mixture_mbpa: MixtureMbpaConfig = field(default_factory=MixtureMbpaConfig)
-    mixture_hebb: MixtureHebbConfig = field(default_factory=MixtureHebbConfig)
-    mixture_gated: MixtureGatedConfig = field(default_factory=MixtureGatedConfig)
-    hebb_learned: HebbLearnedConfig = field(default_factory=HebbLearnedConfig)
-    mixture_hebb_learned: MixtureHebbLearnedConfig = field(default_factory=MixtureHebbLearnedConfig)
-    dynamic_mixture: DynamicMixtureConfig = field(default_factory=DynamicMixtureConfig)
-    mixture_cache: MixtureCacheConfig = field(default_factory=MixtureCacheConfig)
-    dynamic_mixture_hebb: DynamicMixtureHebbConfig = field(default_factory=DynamicMixtureHebbConfig)
-    dynamic_mixture_cache: DynamicMixtureCacheConfig = field(default_factory=DynamicMixtureCacheConfig)
-    best: BestConfig = field(default_factory=BestConfig)
-    tempered: TemperedConfig = field(default_factory=TemperedConfig)
+
+@dataclass(frozen=True, slots=True, init=False)
+class MethodSettings:
+    """Hyper-parameters of all methods that work on hidden states, a section each: ``settings[MbpaConfig].lr``.
+
+    Args:
+        sections: those that are not at their default values.
+    """
+
+    sections: tuple[Section, ...]
+
+    def __init__(self, *sections: Section) -> None:
+        given = {type(section): section for section in sections}
+        object.__setattr__(self, "sections", tuple(given.get(kind) or kind() for kind in SECTIONS))
+
+    def __getitem__(self, kind: type[S]) -> S:
+        """Return the section of a kind."""
+        return next(section for section in self.sections if type(section) is kind)
+
+    def replaced(self, *sections: Section) -> MethodSettings:
+        """Return a copy with other sections in place of those of their kinds."""
+        return MethodSettings(*self.sections, *sections)
+
+    def temperature(self, method: str) -> float:
+        """Return the temperature of a method's whole distribution."""
+        return self[TemperedConfig].of(method)
+
+    def document(self) -> dict[str, Any]:
+        """Return the values by section, as JSON."""
+        return {section.section: asdict(section) for section in self.sections}

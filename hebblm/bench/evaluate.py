@@ -12,6 +12,7 @@ import torch
 
 from awd_lstm import ARCHITECTURES
 from hebblm.adapt.methods import METHODS
+from hebblm.adapt.methods.cache import CacheConfig
 from hebblm.adapt.methods.rule import Rule
 from hebblm.adapt.settings import MethodSettings
 from hebblm.bench.configs import EvalBenchConfig
@@ -37,7 +38,7 @@ def cases(config: EvalBenchConfig, rounds: Rounds) -> list[Case]:
     rules = {name: METHODS[name].rule(methods) for name in config.names()}
     unadapted = {"lstm": METHODS["lstm"].rule(methods)}
     memory = MemoryConfig(index=config.index, dtype=config.dtype)
-    bench = Harness(source, workload, rules, memory, config.k, methods.cache.window, rounds.device)
+    bench = Harness(source, workload, rules, memory, config.k, methods[CacheConfig].window, rounds.device)
     return [
         *(partial(_evaluation, config, bench, size, unadapted, rounds) for size in sorted(config.memory_sizes)),
         partial(_currency, config, bench, rounds),

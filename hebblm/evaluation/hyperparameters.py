@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 
 from hebblm.adapt.section import words_of
-from hebblm.adapt.settings import MethodSettings
+from hebblm.adapt.settings import SECTIONS, MethodSettings
 from hebblm.errors import MOST, UserError
 from hebblm.memory import MemoryConfig
 from hebblm.models.update import BaseUpdate, DynamicConfig
@@ -19,6 +19,7 @@ from hebblm.suggest import closest, did_you_mean
 
 _OWN = {"dynamic": DynamicConfig, "base": BaseUpdate, "memory": MemoryConfig}
 """The sections that no method owns."""
+_METHODS = {kind.section: kind for kind in SECTIONS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class Hyperparameters:
             found.setdefault(section, {})[key] = _convert(name, value, _types()[section][key])
         new = {section: dataclasses.replace(self._section(section), **held) for section, held in found.items()}
         own = {section: new.pop(section) for section in _OWN if section in new}
-        return dataclasses.replace(self, methods=dataclasses.replace(self.methods, **new), **own)
+        return dataclasses.replace(self, methods=self.methods.replaced(*new.values()), **own)
 
     def of(self, name: str) -> Any:
         """Return the value of a dotted name."""
@@ -63,7 +64,12 @@ class Hyperparameters:
 
     def _section(self, name: str) -> Any:
         """Return the settings of one section."""
-        return getattr(self if name in _OWN else self.methods, name)
+        return getattr(self, name) if name in _OWN else self.methods[_METHODS[name]]
+
+    def document(self) -> dict[str, Any]:
+        """Return the values by section, as JSON."""
+        own = {name: dataclasses.asdict(getattr(self, name)) for name in _OWN}
+        return {"methods": self.methods.document(), **own}
 
 
 def defaults() -> dict[str, Any]:
@@ -98,7 +104,7 @@ def _types() -> dict[str, dict[str, Any]]:
     """Return the type of every value, by section and name."""
     return {
         section: {f.name: get_type_hints(settings)[f.name] for f in dataclasses.fields(settings)}
-        for section, settings in {**get_type_hints(MethodSettings), **_OWN}.items()
+        for section, settings in {**_METHODS, **_OWN}.items()
     }
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hebblm.adapt.methods import DYNAMIC, METHODS
+from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.errors import UserError
 from hebblm.evaluation.documents import by_document
 from hebblm.evaluation.forgetting import Probe
@@ -123,7 +124,7 @@ def run_scenario(
     if log_neighbors:
         if not any(rule.needs.retrieval for rule in rules.values()):
             raise UserError(f"no method of {','.join(methods)} retrieves; add one to log neighbours of")
-        log = NeighborLog(log_neighbors, settings.methods.mbpa, write=scenario.writes)
+        log = NeighborLog(log_neighbors, settings.methods[MbpaConfig], write=scenario.writes)
     shared, dynamic = Pass(EvaluationScores({})), Pass(EvaluationScores({}))
     if rules:
         shared = shared_pass(scenario, rules, settings, log=log, probe=probe, ranks=ranks)

@@ -105,7 +105,7 @@ def going_on(
         "dictionary": scenario.dictionary.hash(),
         "stream": ids.hexdigest(),
         "data": scenario.data_sha256,
-        "settings": asdict(settings),
+        "settings": settings.document(),
         "asked": dict(asked),
         "rank": [ranks.rank, ranks.size],
     }

@@ -10,6 +10,7 @@ from typing import Any, get_args
 import numpy as np
 
 from hebblm.adapt.methods import METHODS
+from hebblm.adapt.methods.mixture import MixtureConfig
 from hebblm.adapt.methods.rule import Rule
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
@@ -130,7 +131,7 @@ def _tuned(
     best: dict[tuple[str, str], tuple[Point, Losses]] = {}
     tried: list[tuple[tuple[str, str], Point, Rule]] = []
     for (reading, method), values in readings.items():
-        learns = method == "mixture" and settings.changed(values).methods.mixture.form == "linear"
+        learns = method == "mixture" and settings.changed(values).methods[MixtureConfig].form == "linear"
         for point in [] if learns else OWN.get(method, []):
             rule = METHODS[method].rule(settings.changed({**values, **point}).methods)
             tried.append(((reading, method), point, rule))

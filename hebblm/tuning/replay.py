@@ -10,6 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from hebblm.adapt.context import Context
+from hebblm.adapt.methods.cache import CacheConfig
 from hebblm.adapt.methods.rule import Rule
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import evaluate
@@ -56,14 +57,14 @@ class Replay:
                         base, memory, scenario.stream, plan, lambda tokens: progress.advance(task, tokens)
                     )
                 progress.update(task, visible=sweep is not None)
-        context = scenario.context(base, memory, settings.methods.cache.window)
+        context = scenario.context(base, memory, settings.methods[CacheConfig].window)
         return cls(scenario, base, context, scenario.config.update_every, scenario.writes, sweep)
 
     @classmethod
     def dynamic(cls, scenario: Scenario, settings: Hyperparameters, mean_squares: list[Tensor] | None) -> Replay:
         """Open the base of dynamic evaluation and a memory, both updated as often as for all methods."""
         base = dynamic_base(scenario, settings.dynamic, mean_squares)
-        context = scenario.context(base, scenario.memory(settings), settings.methods.cache.window)
+        context = scenario.context(base, scenario.memory(settings), settings.methods[CacheConfig].window)
         return cls(scenario, base, context, scenario.config.update_every, scenario.writes)
 
     def score(self, rules: Mapping[str, Rule], title: str, observers: Sequence[KeptObserver] = ()) -> dict[str, Losses]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from hebblm.adapt.grid import Grid
 from hebblm.adapt.methods import METHODS, with_parts
+from hebblm.adapt.methods.cache import CacheConfig
 from hebblm.adapt.methods.rule import Rule, dotted
 from hebblm.errors import UserError
 from hebblm.evaluation.defaults import TUNED_SCHEMA
@@ -113,7 +114,7 @@ class Search:
 def write_tuned(found: Search, scenario: Scenario, provenance: Mapping[str, Any], folder: Path) -> None:
     """Write ``tuned.json``, with every point tried, and ``config.json`` for ``hebblm-eval --config``."""
     # The window is not tuned, but theta and gamma were found for it.
-    values = {"cache.window": found.start.methods.cache.window, **found.values}
+    values = {"cache.window": found.start.methods[CacheConfig].window, **found.values}
     document = {
         "schema": TUNED_SCHEMA,
         "values": values,

@@ -8,8 +8,10 @@ import numpy as np
 
 from hebblm.adapt.grid import Grid
 from hebblm.adapt.methods import DYNAMIC, DYNAMIC_METHODS, METHODS, TUNABLE, with_parts
-from hebblm.adapt.methods.hebb import RANGES
+from hebblm.adapt.methods.hebb import RANGES, HebbConfig
 from hebblm.adapt.methods.lstm import Unadapted
+from hebblm.adapt.methods.mbpa import MbpaConfig
+from hebblm.adapt.methods.mixture import MixtureConfig
 from hebblm.adapt.methods.rule import Rule, dotted
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
@@ -58,8 +60,8 @@ def tune(
         UserError: a fixed value that is not among those tried.
         UserError: Hebb's literal gate, which changes every class and cannot be read off the neighbours.
     """
-    if settings.methods.hebb.gate != "gated":
-        raise UserError(f"hebb.gate={settings.methods.hebb.gate} cannot be tuned; tune with gated")
+    if settings.methods[HebbConfig].gate != "gated":
+        raise UserError(f"hebb.gate={settings.methods[HebbConfig].gate} cannot be tuned; tune with gated")
     kept = {name: value for name, value in (fixed or {}).items() if name != "base.lr"}  # above 0, it is tuned
     search = Search(settings, grid, with_parts(methods), kept)
     if scenario.kind == "cross-domain" and settings.base.lr > 0:
@@ -80,7 +82,7 @@ def tune_static(search: Search, replay: Replay) -> None:
     for method, (some, shares) in alone.items():
         if method in read:
             rules |= search.rules(method, some, **({"gamma": 1.0} if shares else {}))
-    features = GateFeatures(grid.fixed_theta, methods.mixture.scale)
+    features = GateFeatures(grid.fixed_theta, methods[MixtureConfig].scale)
     observers = [features] if "mixture-gated" in wanted else []
     losses = replay.score(rules, f"tune {len(rules)} points", observers)
     base = losses["lstm"]
@@ -97,19 +99,19 @@ def tune_static(search: Search, replay: Replay) -> None:
         if f"mixture+{part}" in wanted:
             _take_weight(search, f"mixture+{part}", best[part].losses, replay.every)
     if "mixture-gated" in wanted:
-        search.take("mixture-gated", _gated(methods.mixture.scale, grid.fixed_theta, losses, features))
+        search.take("mixture-gated", _gated(methods[MixtureConfig].scale, grid.fixed_theta, losses, features))
 
 
 def _tune_hebb(search: Search, replay: Replay) -> None:
     """Tune Hebb over its grid; then read its losses at the best point and, where they are learned, its weights."""
     before = search.settings.methods
-    grid = HebbGrid.of(before.mbpa, before.hebb, search.grid)
+    grid = HebbGrid.of(before[MbpaConfig], before[HebbConfig], search.grid)
     replay.score({}, f"tune {len(grid.points)} points of hebb", [grid])
     search.best["hebb"] = best = BestPoint(fixed=search.fixed)
     best.offer_means(grid.points, grid.means())
     search.check("hebb")
     tuned, learns = search.settings.methods, "hebb-learned" in search.wanted
-    losses, terms = HebbLosses(tuned.mbpa, tuned.hebb), TermObserver(tuned.mbpa, tuned.hebb)
+    losses, terms = HebbLosses(tuned[MbpaConfig], tuned[HebbConfig]), TermObserver(tuned[MbpaConfig], tuned[HebbConfig])
     title = "learn the weights of hebb" if learns else "hebb at its best values"
     replay.score({}, title, [losses, terms] if learns else [losses])
     best.losses = losses.losses()
@@ -218,7 +220,7 @@ def _take_cache(search: Search, method: str, losses: Mapping[str, Losses], every
 
 def _learned(search: Search, terms: Terms) -> Iterator[tuple[Point, Losses]]:
     """Yield the learned weights of Hebb at every eta, with its losses (T,)."""
-    hebb = search.settings.methods.hebb
+    hebb = search.settings.methods[HebbConfig]
     for point in points("hebb_learned", eta=search.grid.eta, closeness=[hebb.closeness], scale=[hebb.scale]):
         weights, losses = learn_weights(terms, float(point["hebb_learned.eta"]))
         named = zip(RANGES, weights.tolist(), strict=True)

@@ -24,7 +24,7 @@ from hebblm.adapt.methods.cache import Cache, CacheConfig
 from hebblm.adapt.methods.hebb import hebb_rule
 from hebblm.adapt.methods.knn import KnnConfig, KnnLM
 from hebblm.adapt.methods.lstm import Unadapted
-from hebblm.adapt.methods.mbpa import Mbpa
+from hebblm.adapt.methods.mbpa import Mbpa, MbpaConfig
 from hebblm.adapt.methods.memory_mixture import PAIR
 from hebblm.adapt.methods.mixture import Mixture, MixtureConfig
 from hebblm.adapt.methods.rule import Rule
@@ -71,7 +71,7 @@ class Noted:
 def components(settings: MethodSettings) -> dict[str, Rule]:
     """Return everything that was tried as a component, by name."""
     base, (flat, sharp) = Unadapted(), PAIR
-    found: dict[str, Rule] = {"base": base, "mbpa": Mbpa(settings.mbpa), "hebb": hebb_rule(settings)}
+    found: dict[str, Rule] = {"base": base, "mbpa": Mbpa(settings[MbpaConfig]), "hebb": hebb_rule(settings)}
     for name, value in (("flat", flat), ("sharp", sharp)):
         found |= {f"cache {name} {size}": Cache(CacheConfig(size, value, 1.0), base) for size in WINDOWS}
         found[f"mixture {name}"] = Mixture(MixtureConfig(value, 1.0))

@@ -128,7 +128,7 @@ def main(arguments: list[str] | None = None) -> None:
     settings = Hyperparameters()
     scenario = open_scenario(config, torch.device("cpu"), by)
     base = scenario.base(settings)
-    forms = Forms(settings.methods.mbpa)
+    forms = Forms(settings.methods[MbpaConfig])
     evaluate(
         base,
         [scenario.context(base, scenario.memory(settings), 0)],

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from hebblm.adapt.methods import METHODS
-from hebblm.adapt.methods.best import COMPONENTS
+from hebblm.adapt.methods.best import COMPONENTS, BestConfig
 from hebblm.adapt.methods.rule import Rule
 from hebblm.evaluation.defaults import resolve_settings
 from hebblm.evaluation.hyperparameters import Hyperparameters
@@ -42,7 +42,7 @@ def without(settings: Hyperparameters, left_out: set[str]) -> Rule:
     """Return the mixture of all components but some."""
     methods = settings.methods
     parts = ",".join(name for name in COMPONENTS if name not in left_out)
-    return METHODS["best"].rule(replace(methods, best=replace(methods.best, parts=parts)))
+    return METHODS["best"].rule(methods.replaced(replace(methods[BestConfig], parts=parts)))
 
 
 def rules_of(settings: Hyperparameters, methods: tuple[str, ...], *, variants: bool) -> dict[str, Rule]:
@@ -50,7 +50,7 @@ def rules_of(settings: Hyperparameters, methods: tuple[str, ...], *, variants: b
     rules, whole = {name: METHODS[name].rule(settings.methods) for name in methods}, methods[-1]
     if not variants:
         return rules
-    fixed = replace(settings.methods, best=replace(settings.methods.best, rate=0.0))
+    fixed = settings.methods.replaced(replace(settings.methods[BestConfig], rate=0.0))
     rules[f"{whole}, not learning"] = METHODS[whole].rule(fixed)
     return rules | {f"{whole} without {name}": without(settings, parts) for name, parts in LEFT_OUT.items()}
 

@@ -11,6 +11,7 @@ import torch
 
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods import METHODS, STATIC_METHODS
+from hebblm.adapt.methods.hebb import HebbConfig
 from hebblm.evaluation import streams
 from hebblm.evaluation.loop import evaluate
 from hebblm.evaluation.scenario_config import MemoryScope
@@ -33,7 +34,7 @@ LAYOUTS = {
     "parts": Layout.of(TOKENS, 6),
     "documents": Layout((0, 5, 60, 62, 63), (5, 55, 2, 1, 38)),  # ranks end at different times
 }
-COUNTED = replace(toy.SETTINGS, hebb=replace(toy.SETTINGS.hebb, counts="memory"))
+COUNTED = toy.SETTINGS.replaced(replace(toy.SETTINGS[HebbConfig], counts="memory"))
 SETTINGS = {"numbers": toy.SETTINGS, "learned": toy.LEARNED, "counted": COUNTED}
 CASES: list[tuple[str, str, str, int, MemoryScope]] = [
     ("parts", "hybrid", "learned", 7, "shared"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -33,7 +32,7 @@ EVERY = 7
 
 
 def settings_of(**changes: object) -> MethodSettings:
-    return replace(toy.exact(toy.SETTINGS), best=BestConfig(short=5, medium=15, long=30, **changes))  # type: ignore[arg-type]
+    return toy.exact(toy.SETTINGS).replaced(BestConfig(short=5, medium=15, long=30, **changes))  # type: ignore[arg-type]
 
 
 def context_of(entries: int) -> Context:

@@ -10,10 +10,13 @@ import torch
 
 from hebblm.adapt.functional.shares import LearnedShare
 from hebblm.adapt.methods import METHODS
+from hebblm.adapt.methods.cache import CacheConfig
+from hebblm.adapt.methods.knn import KnnConfig
 from hebblm.adapt.methods.lstm import Unadapted
 from hebblm.adapt.methods.memory_mixture import Interpolated
+from hebblm.adapt.methods.mixture import MixtureConfig
 from hebblm.adapt.methods.rule import Needs, Rule
-from hebblm.adapt.section import ONLINE
+from hebblm.adapt.section import ONLINE, Section
 from hebblm.adapt.settings import MethodSettings
 from hebblm.evaluation.loop import evaluate
 from hebblm.evaluation.vocabulary import UnionVocabulary
@@ -21,13 +24,12 @@ from hebblm.memory import FlatMemory
 
 from ..support import toy
 
-LEARNED = replace(
-    MethodSettings(),
-    cache=replace(toy.SETTINGS.cache, gamma=ONLINE),
-    knn=replace(toy.SETTINGS.knn, gamma=ONLINE),
-    mixture=replace(toy.SETTINGS.mixture, gamma=ONLINE),
+LEARNED = MethodSettings(
+    replace(toy.SETTINGS[CacheConfig], gamma=ONLINE),
+    replace(toy.SETTINGS[KnnConfig], gamma=ONLINE),
+    replace(toy.SETTINGS[MixtureConfig], gamma=ONLINE),
 )
-WHOLE = {"cache": "cache", "knn": "knn", "mixture": "mixture"}
+WHOLE: dict[str, type[Section]] = {"cache": CacheConfig, "knn": KnnConfig, "mixture": MixtureConfig}
 
 
 def scored(rules: dict[str, Rule], every: int, *, ahead: bool) -> dict[str, np.ndarray]:
@@ -59,8 +61,8 @@ def reference(first: np.ndarray, second: np.ndarray, every: int) -> np.ndarray:
 def test_losses_are_those_of_the_formula(every: int, ahead: bool) -> None:
     rules = {name: METHODS[name].rule(LEARNED) for name in WHOLE}
     alone = {
-        section: METHODS[section].rule(replace(LEARNED, **{section: replace(getattr(LEARNED, section), gamma=1.0)}))
-        for section in WHOLE.values()
+        section: METHODS[section].rule(LEARNED.replaced(replace(LEARNED[kind], gamma=1.0)))
+        for section, kind in WHOLE.items()
     }
     both = Interpolated(rules["mixture"], alone["knn"], ONLINE)
     found = scored(
@@ -83,9 +85,9 @@ def test_losses_are_those_of_the_formula(every: int, ahead: bool) -> None:
 
 
 def test_a_sharpness_that_is_learned_mixes_two_memories() -> None:
-    online = replace(LEARNED, mixture=replace(LEARNED.mixture, theta=ONLINE, gamma=0.4))
+    online = LEARNED.replaced(replace(LEARNED[MixtureConfig], theta=ONLINE, gamma=0.4))
     rules = {
-        f"{theta}": METHODS["mixture"].rule(replace(online, mixture=replace(online.mixture, theta=theta, gamma=1.0)))
+        f"{theta}": METHODS["mixture"].rule(online.replaced(replace(online[MixtureConfig], theta=theta, gamma=1.0)))
         for theta in (2.0, 0.6)
     }
     rules |= {"base": Unadapted(), "online": METHODS["mixture"].rule(online)}
@@ -115,4 +117,4 @@ def test_a_context_refuses_a_share_that_it_does_not_learn() -> None:
     rule = METHODS["cache"].rule(LEARNED)
     with pytest.raises(ValueError, match="learn_shares"):
         rule.log_probs(context.batch(toy.randn(1, 2, toy.DIM)))
-    assert rule.needs == Needs(window=LEARNED.cache.window, shares=(rule,))
+    assert rule.needs == Needs(window=LEARNED[CacheConfig].window, shares=(rule,))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -40,7 +39,7 @@ def test_later_tokens_leave_earlier_scores_bit_identical(make: MemoryMaker, lr: 
     """Within an interval too: a score depends on nothing that comes after it."""
     hot, config = kind == "diverging", toy.LEARNED if kind == "learned" else toy.SETTINGS
     if hot:
-        config = replace(config, mbpa_absolute=MbpaAbsoluteConfig(lr=30.0), mbpa_guarded=MbpaGuardedConfig(lr=30.0))
+        config = config.replaced(MbpaAbsoluteConfig(lr=30.0), MbpaGuardedConfig(lr=30.0))
     for change in (33, 100):
         first, second = toy.tokens(1, 120), toy.tokens(1, 120)
         second[change:] = toy.tokens(2, 120)[change:]

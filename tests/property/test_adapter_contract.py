@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -13,6 +11,7 @@ from torch import Tensor
 from hebblm.adapt.adapter import ContextAdapter
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods import METHODS
+from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.adapt.settings import MethodSettings
 from hebblm.types import Adapter
 
@@ -102,7 +101,7 @@ def test_without_observations_every_method_is_the_base(method: str) -> None:
 @every_form
 def test_predict_is_pure_and_the_order_of_methods_is_irrelevant(make: MemoryMaker, form: str) -> None:
     context = filled(make)
-    rules = {method: METHODS[method].rule(replace(toy.LEARNED, mbpa=configured(form).mbpa)) for method in RULES}
+    rules = {method: METHODS[method].rule(toy.LEARNED.replaced(configured(form)[MbpaConfig])) for method in RULES}
     context.learn_shares(rules.values())
     context.observe(queries(9, 6, context), torch.arange(6))  # something is learned
     hidden = queries(1, 6, context)

@@ -10,11 +10,13 @@ import torch
 from hebblm.adapt.adapter import ContextAdapter
 from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.best import BestConfig
-from hebblm.adapt.methods.cache import CacheConfig
+from hebblm.adapt.methods.cache import CacheConfig, MixtureCacheConfig
 from hebblm.adapt.methods.combine import MixtureHebbConfig, MixtureMbpaConfig, Tempered
-from hebblm.adapt.methods.dynamic import DynamicMixtureConfig
+from hebblm.adapt.methods.dynamic import DynamicMixtureCacheConfig, DynamicMixtureConfig
+from hebblm.adapt.methods.gated import MixtureGatedConfig
+from hebblm.adapt.methods.hebb import HebbConfig, HebbLearnedConfig
 from hebblm.adapt.methods.knn import KnnConfig
-from hebblm.adapt.methods.mbpa import MbpaAbsoluteConfig, MbpaGuardedConfig
+from hebblm.adapt.methods.mbpa import MbpaAbsoluteConfig, MbpaConfig, MbpaGuardedConfig
 from hebblm.adapt.methods.mixture import MixtureConfig
 from hebblm.adapt.methods.rule import dotted
 from hebblm.adapt.settings import MethodSettings, TemperedConfig
@@ -24,17 +26,16 @@ from ..support.adapters import MEMORIES, RULES, WIDE, both_dtypes, every_method,
 
 
 def weightless() -> MethodSettings:
-    return replace(
-        toy.SETTINGS,
-        cache=CacheConfig(30, 0.7, 0.0), knn=KnnConfig(0.5, 0.0), mixture=MixtureConfig(0.8, 0.0),
-        mbpa=replace(toy.SETTINGS.mbpa, lr=0.0), mbpa_absolute=MbpaAbsoluteConfig(lr=0.0),
-        mbpa_guarded=MbpaGuardedConfig(lr=0.0),
-        hebb=replace(toy.SETTINGS.hebb, eta=0.0),
-        mixture_gated=replace(toy.SETTINGS.mixture_gated, bias=-1e4),
-        hebb_learned=replace(toy.SETTINGS.hebb_learned, eta=0.0),
-        mixture_cache=replace(toy.SETTINGS.mixture_cache, gamma=0.0), dynamic_mixture=DynamicMixtureConfig(0.8, 0.0),
-        dynamic_mixture_cache=replace(toy.SETTINGS.dynamic_mixture_cache, gamma=0.0),
-        best=BestConfig(parts="base", rate=0.0),
+    return toy.SETTINGS.replaced(
+        CacheConfig(30, 0.7, 0.0), KnnConfig(0.5, 0.0), MixtureConfig(0.8, 0.0),
+        replace(toy.SETTINGS[MbpaConfig], lr=0.0), MbpaAbsoluteConfig(lr=0.0),
+        MbpaGuardedConfig(lr=0.0),
+        replace(toy.SETTINGS[HebbConfig], eta=0.0),
+        replace(toy.SETTINGS[MixtureGatedConfig], bias=-1e4),
+        replace(toy.SETTINGS[HebbLearnedConfig], eta=0.0),
+        replace(toy.SETTINGS[MixtureCacheConfig], gamma=0.0), DynamicMixtureConfig(0.8, 0.0),
+        replace(toy.SETTINGS[DynamicMixtureCacheConfig], gamma=0.0),
+        BestConfig(parts="base", rate=0.0),
     )  # fmt: skip
 
 
@@ -55,13 +56,13 @@ def test_with_every_share_and_rate_at_zero_each_method_is_the_base(method: str, 
 def test_gamma_zero_is_the_base_in_both_forms_of_mixture(form: str, scale: str) -> None:
     context = filled(MEMORIES["flat"])
     hidden = queries(7, 6, context)
-    config = replace(toy.SETTINGS, mixture=MixtureConfig(0.8, 0.0, form, scale))  # type: ignore[arg-type]
+    config = toy.SETTINGS.replaced(MixtureConfig(0.8, 0.0, form, scale))  # type: ignore[arg-type]
     found = ContextAdapter(context, METHODS["mixture"].rule(config)).predict(hidden)
     assert torch.equal(found, context.head.logits(hidden).log_softmax(1))
 
 
 def tempered(method: str, value: float) -> MethodSettings:
-    return replace(toy.SETTINGS, tempered=TemperedConfig(**{dotted(method): value}))
+    return toy.SETTINGS.replaced(TemperedConfig(**{dotted(method): value}))
 
 
 @pytest.mark.parametrize("method", [name for name in RULES if hasattr(TemperedConfig(), dotted(name))])
@@ -92,9 +93,9 @@ def test_a_temperature_of_one_is_none(method: str) -> None:
 def test_the_cache_over_mixture_takes_its_share_of_the_whole() -> None:
     context = filled(MEMORIES["flat"], torch.float64)
     hidden = queries(10, 6, context)
-    config = toy.SETTINGS.mixture_cache
+    config = toy.SETTINGS[MixtureCacheConfig]
     ours = CacheConfig(config.window, config.theta, 1.0)
-    cache = ContextAdapter(context, METHODS["cache"].rule(replace(toy.SETTINGS, cache=ours))).predict(hidden)
+    cache = ContextAdapter(context, METHODS["cache"].rule(toy.SETTINGS.replaced(ours))).predict(hidden)
     mixture = ContextAdapter(context, METHODS["mixture"].rule(toy.SETTINGS)).predict(hidden)
     found = ContextAdapter(context, METHODS["mixture+cache"].rule(toy.SETTINGS)).predict(hidden)
     expected = config.gamma * cache.exp() + (1 - config.gamma) * mixture.exp()
@@ -106,6 +107,6 @@ def test_a_combination_at_its_ends_is_one_of_its_parts(whole: str, other: str) -
     context = filled(MEMORIES["flat"])
     hidden = queries(8, 6, context)
     for weight, part in ((0.0, other), (1.0, "mixture")):
-        ends = replace(toy.SETTINGS, mixture_mbpa=MixtureMbpaConfig(weight), mixture_hebb=MixtureHebbConfig(weight))
+        ends = toy.SETTINGS.replaced(MixtureMbpaConfig(weight), MixtureHebbConfig(weight))
         found = ContextAdapter(context, METHODS[whole].rule(ends)).predict(hidden)
         assert torch.equal(found, ContextAdapter(context, METHODS[part].rule(ends)).predict(hidden))

@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from hebblm.adapt.methods import METHODS, STATIC_METHODS
+from hebblm.adapt.methods.cache import CacheConfig
+from hebblm.adapt.methods.hebb import HebbConfig
 from hebblm.adapt.settings import MethodSettings
 from hebblm.evaluation import pace
 from hebblm.evaluation.loop import evaluate
@@ -26,7 +28,7 @@ MEMORIES = {
     ),
     "faiss": lambda dtype: FaissMemory(toy.DIM, "PQ4x4fs", dtype=dtype, rescore=10_000),
 }
-WINDOWED = replace(toy.SETTINGS, cache=replace(toy.SETTINGS.cache, window=17))
+WINDOWED = toy.SETTINGS.replaced(replace(toy.SETTINGS[CacheConfig], window=17))
 SEARCHED = [method for method in STATIC_METHODS if method not in ("lstm", "cache")]
 
 
@@ -71,7 +73,7 @@ def test_blocks_equal_one_by_one(  # type: ignore[no-untyped-def]
     make, every: int, k: int, stored: int, learned: bool
 ) -> None:
     settings = toy.LEARNED if learned else toy.SETTINGS
-    config = toy.exact(replace(settings, cache=replace(settings.cache, window=17)))
+    config = toy.exact(settings.replaced(replace(settings[CacheConfig], window=17)))
     slow = run(make(torch.float64), every, False, config, k=k, stored=stored)
     fast = run(make(torch.float64), every, True, config, k=k, stored=stored)
     for method in STATIC_METHODS:
@@ -89,13 +91,13 @@ def test_the_update_interval_matters() -> None:
 
 @pytest.mark.parametrize("make", [MEMORIES["flat"], MEMORIES["ring"]], ids=["flat", "ring"])
 def test_counts_of_what_the_memory_holds_follow_the_block(make) -> None:  # type: ignore[no-untyped-def]
-    config = toy.exact(replace(WINDOWED, hebb=replace(WINDOWED.hebb, counts="memory", classes="all")))
+    config = toy.exact(WINDOWED.replaced(replace(WINDOWED[HebbConfig], counts="memory", classes="all")))
     slow, fast = (run(make(torch.float64), 1, at_once, config, stored=20) for at_once in (False, True))
     observed = run(
         make(torch.float64),
         1,
         True,
-        toy.exact(replace(WINDOWED, hebb=replace(WINDOWED.hebb, classes="all"))),
+        toy.exact(WINDOWED.replaced(replace(WINDOWED[HebbConfig], classes="all"))),
         stored=20,
     )
     for method in STATIC_METHODS:

@@ -28,7 +28,7 @@ from hebblm.adapt.methods.mixture import MixtureConfig
 from hebblm.adapt.methods.rule import Rule
 from hebblm.adapt.settings import MethodSettings
 from hebblm.evaluation.loop import Observer, evaluate
-from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary, Vocabulary
+from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary, VocabularyPolicy
 from hebblm.memory import AnyMemory, FlatMemory
 from hebblm.models.awd import AwdBase
 from hebblm.models.base import Base, BaseUpdate
@@ -45,35 +45,34 @@ EOS = 1
 UNK = 0
 
 SETTINGS = MethodSettings(
-    cache=CacheConfig(window=30, theta=0.7, gamma=0.2),
-    knn=KnnConfig(temperature=0.5, gamma=0.3),
-    mixture=MixtureConfig(theta=0.8, gamma=0.25),
-    mbpa=MbpaConfig(optimizer="sgd", lr=0.3, steps=3, pull=0.0),
-    hebb=HebbConfig(beta=0.6, eta=0.4, closeness="raw"),
-    mixture_mbpa=MixtureMbpaConfig(0.35),
-    mixture_hebb=MixtureHebbConfig(0.45),
-    mixture_cache=MixtureCacheConfig(window=30, theta=0.9, gamma=0.15),
-    hebb_learned=HebbLearnedConfig(eta=0.5, closeness="max", n1=0.9, n2=0.3, n4=0.7, n8=0.2, n16=0.5),
-    mixture_hebb_learned=MixtureHebbLearnedConfig(0.4),
-    mixture_gated=MixtureGatedConfig(theta=0.6, bias=-0.4, distance=-0.5, entropy=0.3, peak=-0.2),
-    dynamic_mixture=DynamicMixtureConfig(theta=0.5, gamma=0.35),
-    dynamic_mixture_hebb=DynamicMixtureHebbConfig(0.3),
-    dynamic_mixture_cache=DynamicMixtureCacheConfig(window=30, theta=0.6, gamma=0.2),
-    best=BestConfig(short=5, medium=15, long=30, rate=0.0),
+    CacheConfig(window=30, theta=0.7, gamma=0.2),
+    KnnConfig(temperature=0.5, gamma=0.3),
+    MixtureConfig(theta=0.8, gamma=0.25),
+    MbpaConfig(optimizer="sgd", lr=0.3, steps=3, pull=0.0),
+    HebbConfig(beta=0.6, eta=0.4, closeness="raw"),
+    MixtureMbpaConfig(0.35),
+    MixtureHebbConfig(0.45),
+    MixtureCacheConfig(window=30, theta=0.9, gamma=0.15),
+    HebbLearnedConfig(eta=0.5, closeness="max", n1=0.9, n2=0.3, n4=0.7, n8=0.2, n16=0.5),
+    MixtureHebbLearnedConfig(0.4),
+    MixtureGatedConfig(theta=0.6, bias=-0.4, distance=-0.5, entropy=0.3, peak=-0.2),
+    DynamicMixtureConfig(theta=0.5, gamma=0.35),
+    DynamicMixtureHebbConfig(0.3),
+    DynamicMixtureCacheConfig(window=30, theta=0.6, gamma=0.2),
+    BestConfig(short=5, medium=15, long=30, rate=0.0),
 )
-LEARNED = replace(
-    SETTINGS,
-    cache=CacheConfig(window=30),
-    knn=KnnConfig(),
-    mixture=MixtureConfig(),
-    mixture_mbpa=MixtureMbpaConfig(),
-    mixture_hebb=MixtureHebbConfig(),
-    mixture_cache=MixtureCacheConfig(window=30),
-    mixture_hebb_learned=MixtureHebbLearnedConfig(),
-    dynamic_mixture=DynamicMixtureConfig(),
-    dynamic_mixture_hebb=DynamicMixtureHebbConfig(),
-    dynamic_mixture_cache=DynamicMixtureCacheConfig(window=30),
-    best=BestConfig(short=5, medium=15, long=30, rate=0.1),
+LEARNED = SETTINGS.replaced(
+    CacheConfig(window=30),
+    KnnConfig(),
+    MixtureConfig(),
+    MixtureMbpaConfig(),
+    MixtureHebbConfig(),
+    MixtureCacheConfig(window=30),
+    MixtureHebbLearnedConfig(),
+    DynamicMixtureConfig(),
+    DynamicMixtureHebbConfig(),
+    DynamicMixtureCacheConfig(window=30),
+    BestConfig(short=5, medium=15, long=30, rate=0.1),
 )
 """The same with every share learned online."""
 
@@ -145,7 +144,7 @@ def context_of(
 
 def exact(settings: MethodSettings) -> MethodSettings:
     """Return the settings with MbPA's exact form."""
-    return replace(settings, mbpa=replace(settings.mbpa, method="exact"))
+    return settings.replaced(replace(settings[MbpaConfig], method="exact"))
 
 
 def randn(seed: int, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -171,7 +170,7 @@ def corpus(folder: Path, *, seed: int = 0, lines: int = 60, words: int = 30, nam
     return prepare(made, normalization="raw", destdir=folder)
 
 
-def alone(base: Base, stream: EvaluationStream, vocabulary: Vocabulary, *, segment: int) -> np.ndarray:
+def alone(base: Base, stream: EvaluationStream, vocabulary: VocabularyPolicy, *, segment: int) -> np.ndarray:
     """Return the losses (T,) of a base that learns from a stream, by itself: the slow reference of the loop."""
     nll = []
     for start in range(0, len(stream), segment):

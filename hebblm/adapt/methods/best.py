@@ -10,7 +10,7 @@ from hebblm.adapt.methods.best_weights import WEIGHTS
 from hebblm.adapt.methods.cache import Cache, CacheConfig
 from hebblm.adapt.methods.knn import KnnConfig, KnnLM
 from hebblm.adapt.methods.lstm import Unadapted
-from hebblm.adapt.methods.mbpa import Mbpa
+from hebblm.adapt.methods.mbpa import Mbpa, MbpaConfig
 from hebblm.adapt.methods.memory_mixture import PAIR
 from hebblm.adapt.methods.rule import Method, Needs, Rule
 from hebblm.adapt.section import Count, NonNegative, Section
@@ -154,7 +154,7 @@ class Best:
 
 def best_rule(settings: MethodSettings) -> Rule:
     """Return the mixture of the components that are set."""
-    config, base = settings.best, Unadapted()
+    config, base = settings[BestConfig], Unadapted()
     flat, sharp = PAIR
 
     def caches(name: str, window: int) -> tuple[tuple[str, Rule], ...]:
@@ -169,12 +169,12 @@ def best_rule(settings: MethodSettings) -> Rule:
         "medium": caches("medium", config.medium),
         "long": caches("long", config.long),
         "knn": (("knn", KnnLM(KnnConfig(min(PAIR), 1.0))),),
-        "mbpa": (("mbpa", Mbpa(settings.mbpa)),),
+        "mbpa": (("mbpa", Mbpa(settings[MbpaConfig])),),
     }
     return Best(config, tuple(row for name in config.names for row in every[name]))
 
 
-_SECTIONS = ("best", "mbpa")
+_SECTIONS = (BestConfig, MbpaConfig)
 BEST = Method("best", "Best (ours)", "ours", best_rule, _SECTIONS, tuned=False, look=("#000000",))
 DYNAMIC_BEST = Method(
     "dynamic+best",

@@ -9,7 +9,7 @@ from hebblm.adapt import functional as F
 from hebblm.adapt.checks import Scale
 from hebblm.adapt.methods.lstm import Unadapted
 from hebblm.adapt.methods.memory_mixture import MemoryMixture, memory_mixture
-from hebblm.adapt.methods.mixture import mixture_rule
+from hebblm.adapt.methods.mixture import MixtureConfig, mixture_rule
 from hebblm.adapt.methods.rule import Method, Needs, Rule, learned
 from hebblm.adapt.section import Count, Section, Share, Sharpness
 
@@ -74,12 +74,12 @@ class Cache(MemoryMixture):
 
 def cache_over_mixture(settings: MethodSettings) -> Rule:
     """Return the cache over Mixture."""
-    return memory_mixture(Cache, settings.mixture_cache, mixture_rule(settings))
+    return memory_mixture(Cache, settings[MixtureCacheConfig], mixture_rule(settings))
 
 
 def tried_over_mixture(settings: MethodSettings, grid: Grid) -> Axes:
     """Return the values that are tried of the cache over Mixture; window and scale are those of the cache alone."""
-    alone = settings.cache
+    alone = settings[CacheConfig]
     return {"window": [alone.window], "scale": [alone.scale], "theta": grid.theta, "gamma": grid.gamma}
 
 
@@ -87,9 +87,9 @@ CACHE = Method(
     "cache",
     "Cache",
     "baseline",
-    lambda s: memory_mixture(Cache, s.cache, Unadapted()),
-    ("cache",),
-    tried=lambda s, grid: {"scale": [s.cache.scale], "theta": grid.theta, "gamma": grid.gamma},
+    lambda s: memory_mixture(Cache, s[CacheConfig], Unadapted()),
+    (CacheConfig,),
+    tried=lambda s, grid: {"scale": [s[CacheConfig].scale], "theta": grid.theta, "gamma": grid.gamma},
     look=("#88ccee",),
 )
 MIXTURE_CACHE = Method(
@@ -97,7 +97,7 @@ MIXTURE_CACHE = Method(
     "Mixture+Cache (ours)",
     "ours",
     cache_over_mixture,
-    ("mixture", "mixture_cache"),
+    (MixtureConfig, MixtureCacheConfig),
     parts=("mixture",),
     tried=tried_over_mixture,
     look=("#88ccee", "--"),

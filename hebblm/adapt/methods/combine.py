@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hebblm.adapt.methods.hebb import hebb_rule, learned_rule
-from hebblm.adapt.methods.mbpa import Mbpa
+from hebblm.adapt.methods.hebb import HebbConfig, HebbLearnedConfig, hebb_rule, learned_rule
+from hebblm.adapt.methods.mbpa import Mbpa, MbpaConfig
 from hebblm.adapt.methods.memory_mixture import Interpolated
-from hebblm.adapt.methods.mixture import mixture_rule
+from hebblm.adapt.methods.mixture import MixtureConfig, mixture_rule
 from hebblm.adapt.methods.rule import Method, Needs, Rule
 from hebblm.adapt.section import Section, Share
 
@@ -84,8 +84,8 @@ MIXTURE_MBPA = Method(
     "mixture+mbpa",
     "Mixture+MbPA",
     "paper",
-    lambda s: beside_mixture(s, Mbpa(s.mbpa), s.mixture_mbpa.weight),
-    ("mixture", "mbpa", "mixture_mbpa"),
+    lambda s: beside_mixture(s, Mbpa(s[MbpaConfig]), s[MixtureMbpaConfig].weight),
+    (MixtureConfig, MbpaConfig, MixtureMbpaConfig),
     parts=("mixture", "mbpa"),
     look=("#44aa99", "--"),
 )
@@ -93,8 +93,8 @@ MIXTURE_HEBB = Method(
     "mixture+hebb",
     "Mixture+Hebb",
     "paper",
-    lambda s: beside_mixture(s, hebb_rule(s), s.mixture_hebb.weight),
-    ("mixture", "mbpa", "hebb", "mixture_hebb"),
+    lambda s: beside_mixture(s, hebb_rule(s), s[MixtureHebbConfig].weight),
+    (MixtureConfig, MbpaConfig, HebbConfig, MixtureHebbConfig),
     parts=("mixture", "hebb"),
     look=("#882255", "--"),
 )
@@ -102,8 +102,8 @@ MIXTURE_HEBB_LEARNED = Method(
     "mixture+hebb-learned",
     "Mixture+Hebb-learned (ours)",
     "ours",
-    lambda s: beside_mixture(s, learned_rule(s), s.mixture_hebb_learned.weight),
-    ("mixture", "mbpa", "hebb", "hebb_learned", "mixture_hebb_learned"),
+    lambda s: beside_mixture(s, learned_rule(s), s[MixtureHebbLearnedConfig].weight),
+    (MixtureConfig, MbpaConfig, HebbConfig, HebbLearnedConfig, MixtureHebbLearnedConfig),
     parts=("mixture", "hebb-learned"),
     look=("#882255", ":"),
 )

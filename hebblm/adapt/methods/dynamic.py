@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from hebblm.adapt.checks import Scale
 from hebblm.adapt.methods.cache import MixtureCacheConfig, cache_over_mixture, tried_over_mixture
 from hebblm.adapt.methods.combine import BesideMixtureConfig, beside_mixture
-from hebblm.adapt.methods.hebb import hebb_rule
+from hebblm.adapt.methods.hebb import HebbConfig, hebb_rule
 from hebblm.adapt.methods.lstm import DYNAMIC
+from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.adapt.methods.mixture import MixtureConfig, mixture_rule
 from hebblm.adapt.methods.rule import Method
 from hebblm.adapt.section import Section, Share, Sharpness
@@ -51,11 +52,10 @@ class DynamicMixtureCacheConfig(MixtureCacheConfig):
 
 def _over_dynamic(settings: MethodSettings) -> MethodSettings:
     """Return settings whose Mixture and cache over it are those for the states of dynamic evaluation."""
-    config = settings.dynamic_mixture
-    return replace(
-        settings,
-        mixture=MixtureConfig(config.theta, config.gamma, scale=config.scale),
-        mixture_cache=settings.dynamic_mixture_cache,
+    config = settings[DynamicMixtureConfig]
+    return settings.replaced(
+        MixtureConfig(config.theta, config.gamma, scale=config.scale),
+        MixtureCacheConfig(**asdict(settings[DynamicMixtureCacheConfig])),
     )
 
 
@@ -65,9 +65,9 @@ OVER_DYNAMIC = (
         "Dynamic+Mixture (ours)",
         "ours",
         lambda s: mixture_rule(_over_dynamic(s)),
-        ("dynamic_mixture",),
+        (DynamicMixtureConfig,),
         parts=(DYNAMIC,),
-        tried=lambda s, grid: {"scale": [s.mixture.scale], "theta": grid.theta, "gamma": grid.gamma},
+        tried=lambda s, grid: {"scale": [s[MixtureConfig].scale], "theta": grid.theta, "gamma": grid.gamma},
         moving=True,
         look=("#999933", "--"),
     ),
@@ -75,8 +75,8 @@ OVER_DYNAMIC = (
         "dynamic+mixture+hebb",
         "Dynamic+Mixture+Hebb (ours)",
         "ours",
-        lambda s: beside_mixture(_over_dynamic(s), hebb_rule(s), s.dynamic_mixture_hebb.weight),
-        ("dynamic_mixture", "mbpa", "hebb", "dynamic_mixture_hebb"),
+        lambda s: beside_mixture(_over_dynamic(s), hebb_rule(s), s[DynamicMixtureHebbConfig].weight),
+        (DynamicMixtureConfig, MbpaConfig, HebbConfig, DynamicMixtureHebbConfig),
         parts=("dynamic+mixture", "hebb"),
         moving=True,
         look=("#999933", "-."),
@@ -86,7 +86,7 @@ OVER_DYNAMIC = (
         "Dynamic+Mixture+Cache (ours)",
         "ours",
         lambda s: cache_over_mixture(_over_dynamic(s)),
-        ("dynamic_mixture", "dynamic_mixture_cache"),
+        (DynamicMixtureConfig, DynamicMixtureCacheConfig),
         parts=("dynamic+mixture",),
         tried=tried_over_mixture,
         moving=True,

@@ -126,7 +126,7 @@ MIXTURE_GATED = Method(
     "mixture-gated",
     "Mixture-gated (ours)",
     "ours",
-    lambda s: GatedMixture(s.mixture_gated),
-    ("mixture_gated",),
+    lambda s: GatedMixture(s[MixtureGatedConfig]),
+    (MixtureGatedConfig,),
     look=("#117733", ":"),
 )

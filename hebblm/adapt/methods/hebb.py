@@ -221,28 +221,28 @@ def hebbian_term(batch: EvalBatch, mbpa: MbpaConfig, hebb: HebbConfig, classes: 
 
 def hebb_rule(settings: MethodSettings, variant: str | None = None) -> Hebb:
     """Return Hebb, or a variant of it."""
-    return Hebb(settings.hebb, settings.mbpa, variant)
+    return Hebb(settings[HebbConfig], settings[MbpaConfig], variant)
 
 
 def literal_rule(settings: MethodSettings) -> Rule:
     """Return Hebb with the gate as printed."""
-    return Hebb(replace(settings.hebb, gate="literal"), settings.mbpa)
+    return Hebb(replace(settings[HebbConfig], gate="literal"), settings[MbpaConfig])
 
 
 def learned_rule(settings: MethodSettings) -> Rule:
     """Return Hebb with a learned weight for each range of counts."""
-    config = settings.hebb_learned
-    return Hebb(config.over(settings.hebb), settings.mbpa, steps=config.steps)
+    config = settings[HebbLearnedConfig]
+    return Hebb(config.over(settings[HebbConfig]), settings[MbpaConfig], steps=config.steps)
 
 
-BOTH = ("mbpa", "hebb")
+BOTH = (MbpaConfig, HebbConfig)
 HEBB = Method("hebb", "Hebb", "paper", hebb_rule, BOTH, parts=("mbpa",), look=("#cc6677",))
 HEBB_LEARNED = Method(
     "hebb-learned",
     "Hebb-learned (ours)",
     "ours",
     learned_rule,
-    (*BOTH, "hebb_learned"),
+    (*BOTH, HebbLearnedConfig),
     parts=("hebb",),
     look=("#cc6677", ":"),
 )

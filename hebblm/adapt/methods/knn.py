@@ -55,8 +55,8 @@ KNN = Method(
     "knn",
     "kNN-LM",
     "baseline",
-    lambda s: memory_mixture(KnnLM, s.knn, Unadapted()),
-    ("knn",),
-    tried=lambda s, grid: {"scale": [s.knn.scale], "temperature": grid.temperature, "gamma": grid.gamma},
+    lambda s: memory_mixture(KnnLM, s[KnnConfig], Unadapted()),
+    (KnnConfig,),
+    tried=lambda s, grid: {"scale": [s[KnnConfig].scale], "temperature": grid.temperature, "gamma": grid.gamma},
     look=("#332288",),
 )

@@ -194,25 +194,25 @@ def _measured(position: int) -> bool:
 
 def _tried(settings: MethodSettings, grid: Grid) -> Axes:
     """Return the values that are tried: of Newton's steps the pull, of others rate and number."""
-    if settings.mbpa.optimizer == "newton":
+    if settings[MbpaConfig].optimizer == "newton":
         return {"pull": grid.mbpa_pull}
     return {"lr": grid.mbpa_lr, "steps": grid.mbpa_steps}
 
 
-MBPA = Method("mbpa", "MbPA", "paper", lambda s: Mbpa(s.mbpa), ("mbpa",), tried=_tried, look=("#ddaa33",))
+MBPA = Method("mbpa", "MbPA", "paper", lambda s: Mbpa(s[MbpaConfig]), (MbpaConfig,), tried=_tried, look=("#ddaa33",))
 MBPA_ABSOLUTE = Method(
     "mbpa-absolute",
     "MbPA-absolute",
     "ours",
-    lambda s: Mbpa(s.mbpa_absolute.over(s.mbpa)),
-    ("mbpa_absolute", "mbpa"),
-    tried=lambda s, grid: {"lr": grid.absolute_lr, "steps": [s.mbpa_absolute.steps]},
+    lambda s: Mbpa(s[MbpaAbsoluteConfig].over(s[MbpaConfig])),
+    (MbpaAbsoluteConfig, MbpaConfig),
+    tried=lambda s, grid: {"lr": grid.absolute_lr, "steps": [s[MbpaAbsoluteConfig].steps]},
 )
 MBPA_GUARDED = Method(
     "mbpa-guarded",
     "MbPA-guarded",
     "ours",
-    lambda s: Mbpa(s.mbpa_guarded.over(s.mbpa)),
-    ("mbpa_guarded", "mbpa"),
-    tried=lambda s, grid: {"lr": grid.absolute_lr, "steps": [s.mbpa_guarded.steps]},
+    lambda s: Mbpa(s[MbpaGuardedConfig].over(s[MbpaConfig])),
+    (MbpaGuardedConfig, MbpaConfig),
+    tried=lambda s, grid: {"lr": grid.absolute_lr, "steps": [s[MbpaGuardedConfig].steps]},
 )

@@ -105,7 +105,7 @@ class LogitSum:
 
 def mixture_rule(settings: MethodSettings) -> Rule:
     """Return Mixture in the form that is set."""
-    config = settings.mixture
+    config = settings[MixtureConfig]
     if config.form == "logit-sum":
         return LogitSum(config)
     return memory_mixture(Mixture, config, Unadapted())
@@ -116,7 +116,7 @@ MIXTURE = Method(
     "Mixture",
     "paper",
     mixture_rule,
-    ("mixture",),
-    tried=lambda s, grid: {"scale": [s.mixture.scale], "theta": grid.theta, "gamma": grid.gamma},
+    (MixtureConfig,),
+    tried=lambda s, grid: {"scale": [s[MixtureConfig].scale], "theta": grid.theta, "gamma": grid.gamma},
     look=("#117733",),
 )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
-from hebblm.adapt.section import Share
+from hebblm.adapt.section import Section, Share
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -129,7 +129,7 @@ class Method:
     label: str
     origin: Origin
     build: Callable[[MethodSettings], Rule]
-    settings: tuple[str, ...] = ()
+    settings: tuple[type[Section], ...] = ()
     parts: tuple[str, ...] = ()
     moving: bool = False
     tuned: bool = True
@@ -145,14 +145,14 @@ class Method:
         """Return its rule, at its temperature."""
         from hebblm.adapt.methods.combine import Tempered
 
-        rule, temperature = self.build(settings), settings.tempered.of(self.name)
+        rule, temperature = self.build(settings), settings.temperature(self.name)
         return rule if temperature == 1 else Tempered(rule, temperature)
 
     def hyperparameters(self, settings: MethodSettings) -> dict[str, Any]:
         """Return the settings that it depends on, as JSON."""
-        values = {section: asdict(getattr(settings, section)) for section in self.settings}
-        found = values[self.settings[0]] if len(self.settings) == 1 else values
-        temperature = settings.tempered.of(self.name)
+        values = {kind.section: asdict(settings[kind]) for kind in self.settings}
+        found = next(iter(values.values())) if len(values) == 1 else values
+        temperature = settings.temperature(self.name)
         return found if temperature == 1 else {**found, "tempered": {dotted(self.name): temperature}}
 
 

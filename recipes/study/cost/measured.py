@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from torch import Tensor
 
+from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.adapt.solvers.fast import RANK
 from hebblm.bench.evaluate import method_settings
 from hebblm.bench.harness import Harness
@@ -88,7 +89,7 @@ def _search_parts(row: Row) -> Mapping[str, float]:
 def _evaluation(row: Row, bench: Harness) -> dict[str, Floor | None]:
     """Return the floor under an evaluation of all methods."""
     parts = _evaluation_parts(bench, row.timings["all"])
-    steps = method_settings().mbpa.steps
+    steps = method_settings()[MbpaConfig].steps
     return {"all": evaluation_floor(bench, parts, batch=row.case["batch"], steps=steps)}
 
 

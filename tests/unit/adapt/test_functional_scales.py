@@ -13,7 +13,9 @@ from hebblm.adapt.block import Block
 from hebblm.adapt.context import Context
 from hebblm.adapt.functional.shares import LearnedShare
 from hebblm.adapt.methods import METHODS, STATIC_METHODS
+from hebblm.adapt.methods.cache import CacheConfig
 from hebblm.adapt.methods.gated import MixtureGatedConfig
+from hebblm.adapt.methods.mixture import MixtureConfig
 from hebblm.adapt.settings import MethodSettings
 from hebblm.errors import UserError
 from hebblm.evaluation.defaults import paper_values
@@ -105,7 +107,7 @@ def queries(unit: float) -> Tensor:
 @pytest.mark.parametrize("method", [*MIXTURES, "hebb-v1"])
 def test_the_unit_of_the_states_changes_nothing(method: str, entries: int, unit: float) -> None:
     """The head is scaled against them, so that the base's logits stay; a bias is a unit and is left out."""
-    rule = METHODS[method].rule(MethodSettings(mixture_gated=MixtureGatedConfig(distance=0.3, entropy=0.2)))
+    rule = METHODS[method].rule(MethodSettings(MixtureGatedConfig(distance=0.3, entropy=0.2)))
     targets = torch.tensor([0, 2, 4, 29, 3, 1])
     plain, scaled = context_of(1.0, entries), context_of(unit, entries)
     plain.learn_shares([rule])
@@ -143,7 +145,7 @@ def test_the_papers_values_are_in_the_papers_units(source: str, target: str) -> 
     context, hidden = context_of(1.0, 15), queries(1.0)
     near = context.memory.search(hidden, K)
     theta, gamma = values["mixture.theta"], values["mixture.gamma"]
-    states, labels = context.recent.latest(methods.cache.window)
+    states, labels = context.recent.latest(methods[CacheConfig].window)
     expected = {
         "mixture": F.mixture_log_probs(hidden, near, context.head, theta=theta, gamma=gamma),
         "cache": F.cache_log_probs(
@@ -157,6 +159,6 @@ def test_the_papers_values_are_in_the_papers_units(source: str, target: str) -> 
     for name, log_probs in expected.items():
         found = METHODS[name].rule(methods).log_probs(context.batch(hidden))
         torch.testing.assert_close(found, log_probs, rtol=1e-10, atol=1e-10, msg=name)
-    other = replace(methods, mixture=replace(methods.mixture, scale="relative"))
+    other = methods.replaced(replace(methods[MixtureConfig], scale="relative"))
     apart = METHODS["mixture"].rule(other).log_probs(context.batch(hidden)) - expected["mixture"]
     assert apart.abs().max() > 1e-3

@@ -19,7 +19,7 @@ from hebblm.adapt.methods.knn import KnnConfig
 from hebblm.adapt.methods.mbpa import MbpaAbsoluteConfig, MbpaConfig, MbpaGuardedConfig
 from hebblm.adapt.methods.mixture import MixtureConfig
 from hebblm.adapt.methods.rule import Needs, dotted
-from hebblm.adapt.settings import MethodSettings, TemperedConfig
+from hebblm.adapt.settings import SECTIONS, MethodSettings, TemperedConfig
 from hebblm.errors import UserError
 from hebblm.memory import FlatMemory
 
@@ -77,15 +77,15 @@ def test_every_variant_is_the_equation_it_is_named_after(
     variant: str, arguments: dict[str, object], scale: F.Scale
 ) -> None:
     context = observed_context()
-    hebb = replace(toy.SETTINGS.hebb, constant=0.3, closeness="raw", scale=scale)
-    mbpa = replace(toy.SETTINGS.mbpa, method="exact", scale=scale)
-    settings = replace(toy.SETTINGS, hebb=hebb, mbpa=mbpa)
+    hebb = replace(toy.SETTINGS[HebbConfig], constant=0.3, closeness="raw", scale=scale)
+    mbpa = replace(toy.SETTINGS[MbpaConfig], method="exact", scale=scale)
+    settings = toy.SETTINGS.replaced(hebb, mbpa)
     hidden = toy.randn(9, 4, toy.DIM, dtype=torch.float64)
     near = context.memory.search(hidden, context.k)
     options = {"hebbian_classes": context.new_classes, **arguments}
     expected = F.hebb_logits(
-        hidden, near, context.head, lr=settings.mbpa.lr, steps=settings.mbpa.steps, eta=settings.hebb.eta,
-        beta=settings.hebb.beta, counts=context.train_counts + context.observed, eps=settings.mbpa.eps, scale=scale,
+        hidden, near, context.head, lr=mbpa.lr, steps=mbpa.steps, eta=hebb.eta,
+        beta=hebb.beta, counts=context.train_counts + context.observed, eps=mbpa.eps, scale=scale,
         rate=mbpa.rate, **options,  # type: ignore[arg-type]
     ).log_softmax(1)  # fmt: skip
     found = ContextAdapter(context, METHODS[variant].rule(settings)).predict(hidden)
@@ -122,10 +122,10 @@ def test_every_method_has_a_temperature_but_the_base_and_the_variants_of_the_pap
 def test_a_result_names_the_settings_that_a_method_depends_on() -> None:
     every = toy.SETTINGS
     assert METHODS["lstm"].hyperparameters(every) == {}
-    assert METHODS["cache"].hyperparameters(every) == asdict(every.cache)
+    assert METHODS["cache"].hyperparameters(every) == asdict(every[CacheConfig])
     assert set(METHODS["mixture+hebb"].hyperparameters(every)) == {"mixture", "mbpa", "hebb", "mixture_hebb"}
     assert set(METHODS["hebb-v2"].hyperparameters(every)) == {"mbpa", "hebb"}
-    assert METHODS["mixture-gated"].hyperparameters(every) == asdict(every.mixture_gated)
+    assert METHODS["mixture-gated"].hyperparameters(every) == asdict(every[MixtureGatedConfig])
     assert set(METHODS["dynamic+mixture+hebb"].hyperparameters(every)) == {
         "dynamic_mixture", "mbpa", "hebb", "dynamic_mixture_hebb"
     }  # fmt: skip
@@ -133,46 +133,43 @@ def test_a_result_names_the_settings_that_a_method_depends_on() -> None:
     assert list(METHODS["dynamic+mixture+cache"].hyperparameters(every)) == cached
     for method in METHODS:
         METHODS[method].hyperparameters(every)
-    warm = replace(every, tempered=TemperedConfig(knn=1.2, dynamic_mixture_hebb=0.9))
-    assert METHODS["knn"].hyperparameters(warm) == {**asdict(every.knn), "tempered": {"knn": 1.2}}
+    warm = every.replaced(TemperedConfig(knn=1.2, dynamic_mixture_hebb=0.9))
+    assert METHODS["knn"].hyperparameters(warm) == {**asdict(every[KnnConfig]), "tempered": {"knn": 1.2}}
     assert METHODS["dynamic+mixture+hebb"].hyperparameters(warm)["tempered"] == {"dynamic_mixture_hebb": 0.9}
     assert "tempered" not in METHODS["mixture"].hyperparameters(warm)
 
 
 def test_every_section_of_the_settings_is_that_of_a_method_whose_record_says_what_is_tried_of_it() -> None:
-    sections = {field.name for field in fields(MethodSettings)} - {"tempered"}
-    assert sections == {dotted(name) for name, method in METHODS.items() if dotted(name) in method.settings}
+    sections = {kind.section: kind for kind in SECTIONS if kind is not TemperedConfig}
+    assert set(sections) <= {dotted(name) for name in METHODS}
     for name, method in METHODS.items():
-        assert sections.issuperset(method.settings)
         if method.tried is not None:
-            own = getattr(MethodSettings(), dotted(name))
+            own = sections[dotted(name)]()
             for key, values in method.tried(MethodSettings(), Grid()).items():
                 assert all(replace(own, **{key: value}) for value in values), f"{name}.{key}"
 
 
 @pytest.mark.parametrize(("name", "rate"), [("mbpa-absolute", "absolute"), ("mbpa-guarded", "guarded")])
 def test_mbpa_at_an_absolute_rate_has_values_of_its_own(name: str, rate: str) -> None:
-    section = f"mbpa_{rate}"
     own = {"absolute": MbpaAbsoluteConfig, "guarded": MbpaGuardedConfig}[rate](lr=0.07, steps=2, eps=0.01)
-    settings = replace(toy.exact(toy.SETTINGS), **{section: own})
+    settings = toy.exact(toy.SETTINGS).replaced(own)
     context = observed_context()
     hidden = toy.randn(9, 4, toy.DIM, dtype=torch.float64)
     near = context.memory.search(hidden, context.k)
     expected = F.mbpa_logits(hidden, near, context.head, **asdict(own), rate=rate).log_softmax(1)
     found = ContextAdapter(context, METHODS[name].rule(settings)).predict(hidden)
     assert torch.allclose(found, expected, atol=1e-12)
-    other = replace(settings, mbpa=replace(settings.mbpa, lr=1.0, steps=1, eps=0.5))
+    other = settings.replaced(replace(settings[MbpaConfig], lr=1.0, steps=1, eps=0.5))
     assert METHODS[name].rule(settings) == METHODS[name].rule(other)
-    assert set(METHODS[name].hyperparameters(settings)) == {section, "mbpa"}
+    assert set(METHODS[name].hyperparameters(settings)) == {own.section, "mbpa"}
     assert name in named("all")
 
 
 def test_the_window_is_the_longest_that_is_looked_back_at() -> None:
-    every = replace(
-        toy.SETTINGS,
-        cache=CacheConfig(window=7),
-        mixture_cache=MixtureCacheConfig(window=9),
-        dynamic_mixture_cache=DynamicMixtureCacheConfig(window=8),
+    every = toy.SETTINGS.replaced(
+        CacheConfig(window=7),
+        MixtureCacheConfig(window=9),
+        DynamicMixtureCacheConfig(window=8),
     )
     for name, window in (
         ("lstm", 0), ("hebb", 0), ("cache", 7), ("mixture+cache", 9), ("dynamic+mixture+cache", 8)

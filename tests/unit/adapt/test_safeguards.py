@@ -43,7 +43,7 @@ def test_every_method_with_gradient_steps_counts_queries_that_rose_and_measures_
 ) -> None:
     monkeypatch.setattr(mbpa_module, "MEASURED", 1)  # every query
     for config, rises in ((FAR, True), (replace(FAR, lr=1.0), False)):
-        found = Safeguards.of(METHODS[name].rule(replace(toy.SETTINGS, mbpa=config)), observed().batch(queries()))
+        found = Safeguards.of(METHODS[name].rule(toy.SETTINGS.replaced(config)), observed().batch(queries()))
         assert found.rose.any() == rises
         assert not found.stabilized.any()
         assert len(found.errors) == 5
@@ -51,10 +51,9 @@ def test_every_method_with_gradient_steps_counts_queries_that_rose_and_measures_
 
 
 def test_absolute_rates_take_their_own_values_and_only_the_guarded_one_runs_again() -> None:
-    settings = replace(
-        toy.SETTINGS,
-        mbpa_absolute=MbpaAbsoluteConfig(lr=1e4, steps=4),
-        mbpa_guarded=MbpaGuardedConfig(lr=1e4, steps=4),
+    settings = toy.SETTINGS.replaced(
+        MbpaAbsoluteConfig(lr=1e4, steps=4),
+        MbpaGuardedConfig(lr=1e4, steps=4),
     )
     batch = observed().batch(queries())
     plain, guarded = (Safeguards.of(METHODS[name].rule(settings), batch) for name in ("mbpa-absolute", "mbpa-guarded"))
@@ -62,14 +61,14 @@ def test_absolute_rates_take_their_own_values_and_only_the_guarded_one_runs_agai
     assert torch.equal(guarded.stabilized, guarded.rose)
     assert plain.rose.any()
     assert not plain.stabilized.any()
-    calm = METHODS["mbpa-guarded"].rule(replace(settings, mbpa_guarded=MbpaGuardedConfig(lr=1e-4)))
+    calm = METHODS["mbpa-guarded"].rule(settings.replaced(MbpaGuardedConfig(lr=1e-4)))
     assert not Safeguards.of(calm, batch).rose.any()
 
 
 def test_what_has_no_gradient_steps_counts_nothing() -> None:
     batch = observed().batch(queries())
     for name in ("lstm", "knn", "mixture", "hebb-v1"):
-        found = Safeguards.of(METHODS[name].rule(MethodSettings(mbpa=FAR)), batch)
+        found = Safeguards.of(METHODS[name].rule(MethodSettings(FAR)), batch)
         assert not (found.stabilized | found.rose).any()
         assert len(found.errors) == 0
 

@@ -5,6 +5,9 @@ from typing import Any
 
 import pytest
 
+from hebblm.adapt.methods.hebb import HebbConfig
+from hebblm.adapt.methods.mbpa import MbpaAbsoluteConfig, MbpaConfig, MbpaGuardedConfig
+from hebblm.adapt.methods.mixture import MixtureConfig
 from hebblm.errors import UserError
 from hebblm.evaluation import defaults
 from hebblm.evaluation.defaults import PAPER, TUNED_SCHEMA, TunedFile, paper_values, resolve_settings
@@ -46,13 +49,13 @@ def test_dynamic_evaluation_of_a_model_of_transformers_has_a_measured_rate_and_a
 def test_the_base_stays_and_the_rate_is_relative_unless_one_asks(config: ScenarioConfig) -> None:
     plain = resolved(config, "default")
     assert plain.base.lr == 0
-    assert plain.methods.mbpa.rate == "relative"
+    assert plain.methods[MbpaConfig].rate == "relative"
     assert resolved(config, "default", base__lr="1e-4").base.lr == 1e-4
     paper = resolved(config, "paper")
     assert (paper.base.lr > 0) == (config is CROSS)
-    assert (paper.methods.mbpa.rate, paper.methods.mbpa.scale) == ("guarded", "absolute")
+    assert (paper.methods[MbpaConfig].rate, paper.methods[MbpaConfig].scale) == ("guarded", "absolute")
     changed = resolved(config, "paper", {"mbpa.rate": "absolute", "mbpa.lr": 3}, mbpa__lr="2")
-    assert (changed.methods.mbpa.rate, changed.methods.mbpa.lr) == ("absolute", 2)
+    assert (changed.methods[MbpaConfig].rate, changed.methods[MbpaConfig].lr) == ("absolute", 2)
 
 
 def test_the_papers_optima() -> None:
@@ -65,8 +68,8 @@ def test_the_papers_optima() -> None:
         values = paper_values(source, target)
         assert PAPER[name].items() <= values.items()
         methods = Hyperparameters().changed(values).methods
-        for absolute in (methods.mbpa_absolute, methods.mbpa_guarded):
-            assert (absolute.lr, absolute.steps) == (methods.mbpa.lr, methods.mbpa.steps)
+        for absolute in (methods[MbpaAbsoluteConfig], methods[MbpaGuardedConfig]):
+            assert (absolute.lr, absolute.steps) == (methods[MbpaConfig].lr, methods[MbpaConfig].steps)
     cross = PAPER["cross"]
     assert (cross["mbpa.lr"], cross["mbpa.steps"], cross["hebb.beta"], cross["hebb.eta"]) == (
         2.0,
@@ -104,7 +107,7 @@ def test_later_sources_of_settings_win(tmp_path: Path) -> None:
     file = str(tuned_file(tmp_path / "t.json", hebb__beta=0.1, hebb__eta=0.1, mbpa__lr=0.1))
     assert TunedFile.read(Path(file)).values == {"hebb.beta": 0.1, "hebb.eta": 0.1, "mbpa.lr": 0.1}
     settings = resolved(INTRA, file, {"hebb.eta": 0.2, "mbpa.lr": 0.2}, mbpa__lr="0.3")
-    hebb, mbpa = settings.methods.hebb, settings.methods.mbpa
+    hebb, mbpa = settings.methods[HebbConfig], settings.methods[MbpaConfig]
     assert (hebb.beta, hebb.eta, mbpa.lr) == (0.1, 0.2, 0.3)
     assert settings.base.lr == 0.0
 
@@ -113,8 +116,8 @@ def test_the_base_moves_across_domains_unless_told_otherwise(tmp_path: Path) -> 
     assert resolved(CROSS, "paper").base.lr == 1e-4
     assert resolved(INTRA, "paper").base.lr == 0.0
     assert resolved(CROSS, "paper", base__lr="0").base.lr == 0.0
-    assert resolved(CROSS, "paper").methods.mbpa.steps == 1
-    assert resolved(INTRA, "paper").methods.hebb.beta == 0.15
+    assert resolved(CROSS, "paper").methods[MbpaConfig].steps == 1
+    assert resolved(INTRA, "paper").methods[HebbConfig].beta == 0.15
 
 
 def test_tuned_values_are_those_of_the_scenario_or_the_nearest_one(
@@ -125,11 +128,11 @@ def test_tuned_values_are_those_of_the_scenario_or_the_nearest_one(
     (tmp_path / "tuned").mkdir()
     tuned_file(tmp_path / "tuned" / "ptb.json", hebb__beta=0.11)
     tuned_file(tmp_path / "tuned" / "wt2-to-ptb.json", hebb__beta=0.22)
-    assert resolved(INTRA, "tuned").methods.hebb.beta == 0.11
-    assert resolved(CROSS, "tuned").methods.hebb.beta == 0.22
-    assert resolved(ScenarioConfig(cross_domain="pydoc-to-numpy"), "tuned").methods.hebb.beta == 0.22
+    assert resolved(INTRA, "tuned").methods[HebbConfig].beta == 0.11
+    assert resolved(CROSS, "tuned").methods[HebbConfig].beta == 0.22
+    assert resolved(ScenarioConfig(cross_domain="pydoc-to-numpy"), "tuned").methods[HebbConfig].beta == 0.22
     tuned_file(tmp_path / "tuned" / "wt2.json", hebb__beta=0.33)
-    assert resolved(INTRA, "tuned").methods.hebb.beta == 0.33
+    assert resolved(INTRA, "tuned").methods[HebbConfig].beta == 0.33
 
 
 def test_the_defaults_can_be_asked_for_and_are_relative() -> None:
@@ -140,7 +143,7 @@ def test_the_defaults_can_be_asked_for_and_are_relative() -> None:
     assert {settings.of(name) for name in scales} == {"relative"}
     shipped = resolved(INTRA, "tuned")
     assert {shipped.of(name) for name in scales} == {"relative"}
-    assert shipped.methods.mixture.theta != settings.methods.mixture.theta, "found on this text alone"
+    assert shipped.methods[MixtureConfig].theta != settings.methods[MixtureConfig].theta, "found on this text alone"
 
 
 def test_an_unknown_start_is_refused() -> None:

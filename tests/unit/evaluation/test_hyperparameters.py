@@ -4,6 +4,8 @@ import math
 
 import pytest
 
+from hebblm.adapt.methods.combine import MixtureHebbConfig
+from hebblm.adapt.methods.mixture import MixtureConfig
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, parse_settings
 from hebblm.evaluation.hyperparameters import defaults as default_values
@@ -46,7 +48,7 @@ def test_text_becomes_the_type_of_the_field(name: str, text: object, value: obje
 
 
 def test_a_combination_may_be_written_with_a_plus() -> None:
-    assert Hyperparameters().changed({"mixture+hebb.weight": 0.9}).methods.mixture_hebb.weight == 0.9
+    assert Hyperparameters().changed({"mixture+hebb.weight": 0.9}).methods[MixtureHebbConfig].weight == 0.9
 
 
 @pytest.mark.parametrize(
@@ -96,7 +98,7 @@ def test_values_that_only_go_together_are_set_together() -> None:
     numbers = {"mixture.theta": 1.0, "mixture.gamma": 0.3}
     changes = {"mixture.form": "logit-sum", "mixture.scale": "absolute", **numbers}
     for names in (list(changes), list(changes)[::-1]):
-        mixture = Hyperparameters().changed({name: changes[name] for name in names}).methods.mixture
+        mixture = Hyperparameters().changed({name: changes[name] for name in names}).methods[MixtureConfig]
         assert (mixture.form, mixture.scale) == ("logit-sum", "absolute")
     with pytest.raises(UserError, match=r"set mixture.scale=absolute"):
         Hyperparameters().changed({"mixture.form": "logit-sum", **numbers})

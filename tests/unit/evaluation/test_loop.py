@@ -12,7 +12,7 @@ from torch.nn import functional as nn
 from awd_lstm import detach
 from hebblm.adapt import functional as F
 from hebblm.adapt.methods import METHODS, STATIC_METHODS
-from hebblm.adapt.methods.mbpa import MbpaAbsoluteConfig, MbpaGuardedConfig
+from hebblm.adapt.methods.mbpa import MbpaAbsoluteConfig, MbpaConfig, MbpaGuardedConfig
 from hebblm.evaluation.loop import evaluate
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import FlatMemory
@@ -181,12 +181,11 @@ def test_queries_whose_loss_rises_are_counted_and_finite() -> None:
     for lr in (1e-4, 1e4):
         base = toy.base_of(toy.tiny_model())
         context = toy.context_of(base, FlatMemory(toy.DIM), stream)
-        mbpa = replace(toy.SETTINGS.mbpa, lr=lr)
-        settings = replace(
-            toy.SETTINGS,
-            mbpa=mbpa,
-            mbpa_absolute=MbpaAbsoluteConfig(lr=lr),
-            mbpa_guarded=MbpaGuardedConfig(lr=lr),
+        mbpa = replace(toy.SETTINGS[MbpaConfig], lr=lr)
+        settings = toy.SETTINGS.replaced(
+            mbpa,
+            MbpaAbsoluteConfig(lr=lr),
+            MbpaGuardedConfig(lr=lr),
         )
         rules = {name: METHODS[name].rule(settings) for name in STATIC_METHODS}
         scores = evaluate(base, [context], rules, stream, UnionVocabulary(), update_every=20)

@@ -10,6 +10,9 @@ from torch.nn import functional as nn
 
 from hebblm.adapt import functional as F
 from hebblm.adapt.methods import DYNAMIC_METHODS, METHODS
+from hebblm.adapt.methods.dynamic import DynamicMixtureCacheConfig, DynamicMixtureConfig, DynamicMixtureHebbConfig
+from hebblm.adapt.methods.hebb import HebbConfig
+from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.errors import UserError
 from hebblm.evaluation.passes import dynamic_base, dynamic_pass, shared_pass
 from hebblm.evaluation.run import run_scenario
@@ -43,7 +46,7 @@ def test_the_methods_over_dynamic_evaluation_equal_the_plainest_loop(tmp_path: P
                 near = order[:, :9]
                 mask = torch.ones_like(near, dtype=torch.bool)
                 found_near = Neighbors(keys[near], values[near], distances[:, :9], mask)
-                mixture = methods.dynamic_mixture
+                mixture, mbpa, hebb_config = methods[DynamicMixtureConfig], methods[MbpaConfig], methods[HebbConfig]
                 log_probs["dynamic+mixture"] = F.mixture_log_probs(
                     hidden, found_near, head, theta=mixture.theta, gamma=mixture.gamma, scale=mixture.scale
                 )
@@ -51,15 +54,15 @@ def test_the_methods_over_dynamic_evaluation_equal_the_plainest_loop(tmp_path: P
                     values, minlength=stream.vocabulary_size
                 )
                 hebb = F.hebb_logits(
-                    hidden, found_near, head, lr=methods.mbpa.lr, steps=methods.mbpa.steps, eta=methods.hebb.eta,
-                    beta=methods.hebb.beta, eps=methods.mbpa.eps, counts=counts,
+                    hidden, found_near, head, lr=mbpa.lr, steps=mbpa.steps, eta=hebb_config.eta,
+                    beta=hebb_config.beta, eps=mbpa.eps, counts=counts,
                     hebbian_classes=torch.arange(stream.vocabulary_size) >= stream.source_size,
-                    scale=methods.hebb.scale, rate=methods.mbpa.rate,
+                    scale=hebb_config.scale, rate=mbpa.rate,
                 ).log_softmax(1)  # fmt: skip
                 log_probs["dynamic+mixture+hebb"] = F.interpolate_log_probs(
-                    log_probs["dynamic+mixture"], hebb, methods.dynamic_mixture_hebb.weight
+                    log_probs["dynamic+mixture"], hebb, methods[DynamicMixtureHebbConfig].weight
                 )
-                cache = methods.dynamic_mixture_cache
+                cache = methods[DynamicMixtureCacheConfig]
                 products = hidden @ keys[-cache.window :].t()
                 weights = (cache.theta * products / products.std(1, keepdim=True, unbiased=False)).softmax(1)
                 pointer = weights @ nn.one_hot(values[-cache.window :], stream.vocabulary_size).double()

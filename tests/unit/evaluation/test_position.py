@@ -18,6 +18,7 @@ import torch
 from hebblm.adapt.context import Context
 from hebblm.adapt.grid import Grid
 from hebblm.adapt.methods import DYNAMIC_METHODS, METHODS, STATIC_METHODS
+from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.adapt.methods.rule import Rule
 from hebblm.adapt.settings import MethodSettings
 from hebblm.errors import UserError
@@ -92,13 +93,13 @@ class Reading:
         self.layout = layout or Layout.of(TOKENS)
         self.vocabulary = vocabulary or UnionVocabulary()
         self.stream = text("union" if vocabulary is None else "open")
-        self.log = NeighborLog(TOKENS, settings.mbpa, write=True)
+        self.log = NeighborLog(TOKENS, settings[MbpaConfig], write=True)
 
     def run(self, folder: Path | None, kill: int | None = None) -> tuple[EvaluationScores, list[Context]]:
         """Read, but end behind so many calls of the progress; return what was found."""
         base = self.base()
         contexts = [self._context(base) for _ in range(self.layout.streams // self.layout.together)]
-        self.log = NeighborLog(TOKENS, toy.SETTINGS.mbpa, write=True)
+        self.log = NeighborLog(TOKENS, toy.SETTINGS[MbpaConfig], write=True)
         where = None if folder is None else Saved(folder).position("a text", base, [self.log])
         calls = Counter[str]()
 

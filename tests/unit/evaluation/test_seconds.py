@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.methods import METHODS, STATIC_METHODS
+from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.adapt.methods.rule import Needs, Rule
 from hebblm.adapt.work import Stopwatch, name_of
 from hebblm.evaluation.loop import EvaluationScores, evaluate
@@ -124,6 +125,6 @@ def test_work_within_work_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_pieces_have_plain_names() -> None:
-    mbpa, mixture = toy.SETTINGS.mbpa, METHODS["mixture"].rule(toy.SETTINGS)
+    mbpa, mixture = toy.SETTINGS[MbpaConfig], METHODS["mixture"].rule(toy.SETTINGS)
     names = [name_of(key) for key in ("products", ("window", 500), mbpa, ("adapted", mbpa), (mixture, "losses", 7))]
     assert names == ["products", "window", "mbpa", "adapted mbpa", "mixture losses"]

@@ -13,6 +13,7 @@ import torch
 from hebblm.adapt import functional as F
 from hebblm.adapt.grid import Grid
 from hebblm.adapt.methods import METHODS
+from hebblm.adapt.methods.cache import CacheConfig
 from hebblm.adapt.methods.hebb import HebbConfig
 from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.errors import UserError
@@ -110,8 +111,8 @@ def test_the_best_of_some_points_is_found_by_their_means_too() -> None:
 def test_losses_at_one_point_are_those_of_the_grid_there_whoever_went_on_with_it() -> None:
     stream = toy.stream_of(toy.tokens(3, 80))
     mbpa, hebb, grid = (
-        toy.exact(toy.SETTINGS).mbpa,
-        toy.SETTINGS.hebb,
+        toy.exact(toy.SETTINGS)[MbpaConfig],
+        toy.SETTINGS[HebbConfig],
         Grid(closeness=("sum", "max"), beta=BETAS, eta=ETAS),
     )
     whole = HebbGrid.of(mbpa, hebb, grid)
@@ -195,7 +196,7 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str, scale: str) -> No
         "mixture+mbpa": {"mixture_mbpa.weight": grid.weight},
         "mixture+hebb": {"mixture_hebb.weight": grid.weight},
         "mixture+cache": {
-            "mixture_cache.window": (start.methods.cache.window,),
+            "mixture_cache.window": (start.methods[CacheConfig].window,),
             "mixture_cache.scale": (scale,),
             "mixture_cache.theta": grid.theta,
             "mixture_cache.gamma": grid.gamma,
@@ -231,7 +232,7 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str, scale: str) -> No
         },
         "dynamic+mixture+hebb": {"dynamic_mixture_hebb.weight": grid.weight},
         "dynamic+mixture+cache": {
-            "dynamic_mixture_cache.window": (start.methods.cache.window,),
+            "dynamic_mixture_cache.window": (start.methods[CacheConfig].window,),
             "dynamic_mixture_cache.scale": (scale,),
             "dynamic_mixture_cache.theta": grid.theta,
             "dynamic_mixture_cache.gamma": grid.gamma,
