@@ -37,13 +37,16 @@ class Section:
     def __post_init__(self) -> None:
         for name, hint in get_type_hints(type(self), include_extras=True).items():
             value, dotted = getattr(self, name), f"{self.section}.{name}"
+            if isinstance(value, str):
+                if words := words_of(hint):
+                    checks.one_of(dotted, value, words)
+                continue
             for check in getattr(hint, "__metadata__", ()):
-                if isinstance(value, str):
-                    checks.one_of(dotted, value, words_of(hint.__origin__))
-                else:
-                    check(dotted, value)
+                check(dotted, value)
 
 
 def words_of(hint: Any) -> list[str]:
     """Return the words that a value of a type may be."""
+    if get_origin(hint) is Annotated:
+        hint = hint.__origin__
     return [word for part in (hint, *get_args(hint)) if get_origin(part) is Literal for word in get_args(part)]

@@ -12,7 +12,7 @@ from torch import Tensor
 from hebblm.adapt import checks
 from hebblm.adapt.checks import Rate, Scale
 from hebblm.adapt.functional.grouping import group_ids, group_sums
-from hebblm.adapt.functional.kernel import Normalization, closeness
+from hebblm.adapt.functional.kernel import ClosenessNormalization, closeness
 from hebblm.adapt.functional.mbpa import Optimizer, Solver, mbpa_delta
 from hebblm.adapt.solvers.problem import key_products
 from hebblm.errors import UserError
@@ -43,7 +43,7 @@ def hebbian_term(
     *,
     eps: float,
     hebbian_classes: Tensor | None = None,
-    closeness_normalization: Normalization = "raw",
+    closeness_normalization: ClosenessNormalization = "raw",
     bias: bool = True,
     products: Tensor | None = None,
     groups: Tensor | None = None,
@@ -192,7 +192,7 @@ def hebb_logits(
     weighting: Literal["dynamic"] | float = "dynamic",
     mbpa: bool = True,
     pull: float = 0.0,
-    closeness_normalization: Normalization = "raw",
+    closeness_normalization: ClosenessNormalization = "raw",
     rate: Rate = "guarded",
     scale: Scale = "absolute",
 ) -> Tensor:

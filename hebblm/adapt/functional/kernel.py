@@ -11,7 +11,7 @@ from hebblm.adapt import checks
 from hebblm.adapt.checks import Scale
 from hebblm.adapt.functional.scales import relative_distances
 
-Normalization = Literal["raw", "sum", "max"]
+ClosenessNormalization = Literal["raw", "sum", "max"]
 
 
 def closeness(
@@ -19,7 +19,7 @@ def closeness(
     mask: Tensor,
     *,
     eps: float,
-    normalization: Normalization = "raw",
+    normalization: ClosenessNormalization = "raw",
     scale: Scale = "absolute",
 ) -> Tensor:
     """Weigh neighbours by ``c_k = 1 / (eps + d_k^2)``, d_k = ||h - h_k|| (the kernel of Sprechmann et al. 2018).
@@ -41,7 +41,7 @@ def closeness(
         UserError: eps <= 0, or an unknown normalisation or scale.
     """
     checks.above_zero("eps", eps)
-    checks.one_of("normalization", normalization, get_args(Normalization))
+    checks.one_of("normalization", normalization, get_args(ClosenessNormalization))
     checks.one_of("scale", scale, get_args(Scale))
     if scale == "relative":
         distances = relative_distances(distances, mask)

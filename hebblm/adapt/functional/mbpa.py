@@ -12,7 +12,7 @@ from torch import Tensor
 from hebblm.adapt import checks
 from hebblm.adapt.checks import Rate, Scale
 from hebblm.adapt.functional.grouping import group_ids
-from hebblm.adapt.functional.kernel import Normalization, closeness
+from hebblm.adapt.functional.kernel import ClosenessNormalization, closeness
 from hebblm.adapt.solvers.exact import solve_exact
 from hebblm.adapt.solvers.fast import active_sizes, narrow, solve_fast
 from hebblm.adapt.solvers.newton import solve_newton
@@ -55,7 +55,7 @@ def mbpa_delta(
     method: Solver = "exact",
     optimizer: Optimizer = "sgd",
     pull: float = 0.0,
-    closeness_normalization: Normalization = "raw",
+    closeness_normalization: ClosenessNormalization = "raw",
     scale: Scale = "absolute",
     products: Tensor | None = None,
     groups: Tensor | None = None,
@@ -103,7 +103,7 @@ def mbpa_logits(
     method: Solver = "exact",
     optimizer: Optimizer = "sgd",
     pull: float = 0.0,
-    closeness_normalization: Normalization = "raw",
+    closeness_normalization: ClosenessNormalization = "raw",
     scale: Scale = "absolute",
 ) -> Tensor:
     """Return each query's logits after memory-based parameter adaptation (Eq. 5, Sprechmann et al. 2018).

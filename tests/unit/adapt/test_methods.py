@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import FrozenInstanceError, asdict, fields, replace
+from typing import get_type_hints
 
 import pytest
 import torch
@@ -19,6 +20,7 @@ from hebblm.adapt.methods.knn import KnnConfig
 from hebblm.adapt.methods.mbpa import MbpaAbsoluteConfig, MbpaConfig, MbpaGuardedConfig
 from hebblm.adapt.methods.mixture import MixtureConfig
 from hebblm.adapt.methods.rule import Needs, dotted
+from hebblm.adapt.section import Section, words_of
 from hebblm.adapt.settings import SECTIONS, MethodSettings, TemperedConfig
 from hebblm.errors import UserError
 from hebblm.memory import FlatMemory
@@ -241,3 +243,11 @@ def test_a_method_needs_what_its_parts_need() -> None:
 def test_a_value_out_of_range_is_refused_by_its_dotted_name(make, message: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(UserError, match=message):
         make()
+
+
+@pytest.mark.parametrize("section", [kind for kind in SECTIONS if any(map(words_of, get_type_hints(kind).values()))])
+def test_a_section_refuses_a_word_that_its_value_does_not_know(section: type[Section]) -> None:
+    worded = [name for name, hint in get_type_hints(section).items() if words_of(hint)]
+    for name in worded:
+        with pytest.raises(UserError, match=rf"{section.section}\.{name} = 'nonsense' is unknown"):
+            section(**{name: "nonsense"})
