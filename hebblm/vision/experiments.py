@@ -8,6 +8,7 @@ from typing import Any
 
 from hebblm.files import write_json
 from hebblm.ranks import current
+from hebblm.report.record import encode
 from hebblm.suggest import unknown
 from hebblm.vision.new_classes import result as new_classes
 from hebblm.vision.new_classes.incremental import run_incremental
@@ -69,5 +70,5 @@ def run_experiment(
         "provenance": {**provenance, "seeds": list(setup.seeds)},
         **body,
     }
-    write_json(setup.folder / RESULT_FILE, document)
+    write_json(setup.folder / RESULT_FILE, encode(document, "result"))
     return document

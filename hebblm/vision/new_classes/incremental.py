@@ -13,7 +13,7 @@ from hebblm.vision.new_classes.pretraining import Pretrained, Pretraining
 from hebblm.vision.new_classes.reading import PictureBlock, Remembered, Snapshot
 from hebblm.vision.new_classes.setup import ClassSetup, as_step
 from hebblm.vision.new_classes.split import increment, predicted_order
-from hebblm.vision.new_classes.tuning import Learnt, Point, tuned
+from hebblm.vision.new_classes.tuning import Point, tuned
 from hebblm.vision.result import Outcome, SeedRun
 from hebblm.vision.seeds import divided, generator
 from hebblm.vision.setup import stage
@@ -87,18 +87,17 @@ def run_incremental(setup: ClassSetup) -> Outcome:
     return Outcome(tuple(runs), {"1:1": tried})
 
 
-def _learn_held_out(setup: ClassSetup, start: Pretrained) -> Learnt:
-    """Fine-tune with every rate; the held-out pictures are read after the reported epochs."""
+def _learn_held_out(setup: ClassSetup, start: Pretrained, lr: float) -> list[Snapshot]:
+    """Fine-tune at a rate; the held-out pictures are read after the reported epochs."""
     settings = setup.settings.increment
     held_out = start.pretraining.parts.held_out[: settings.tested]  # in random order
-    for lr in settings.lr:
-        tuning = FineTuning(setup, start, setup.seeds[0], ratio=1, lr=lr)
-        snapshots = []
-        for epoch in range(settings.epochs):
-            tuning.learn(epoch, f"tune, lr {lr:g}")
-            if epoch + 1 in settings.reported:
-                snapshots.append(tuning.snapshot("train", held_out))
-        yield lr, snapshots
+    tuning = FineTuning(setup, start, setup.seeds[0], ratio=1, lr=lr)
+    snapshots = []
+    for epoch in range(settings.epochs):
+        tuning.learn(epoch, f"tune, lr {lr:g}")
+        if epoch + 1 in settings.reported:
+            snapshots.append(tuning.snapshot("train", held_out))
+    return snapshots
 
 
 def _run_seed(setup: ClassSetup, seed: int, ratio: int, values: dict[str, Point]) -> SeedRun:

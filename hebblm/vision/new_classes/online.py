@@ -21,7 +21,7 @@ from hebblm.vision.new_classes.reading import PictureBlock, Snapshot
 from hebblm.vision.new_classes.settings import SensitivitySettings
 from hebblm.vision.new_classes.setup import ClassSetup, as_step, old_memory
 from hebblm.vision.new_classes.split import predicted_order
-from hebblm.vision.new_classes.tuning import Learnt, Point, Tuned, tuned
+from hebblm.vision.new_classes.tuning import Point, Tuned, tuned
 from hebblm.vision.result import Outcome, SeedRun
 from hebblm.vision.seeds import divided
 from hebblm.vision.setup import stage
@@ -92,12 +92,10 @@ def online_values(setup: ClassSetup, old_classes: int) -> Tuned:
     return tuned(setup, f"online-{old_classes}", setup.settings.online.lr, old_classes, learn, observes=True)
 
 
-def _learn_held_out(setup: ClassSetup, start: Pretrained) -> Learnt:
-    """Learn from a stream of held-out pictures with every rate."""
-    remembered = old_memory(start)
-    for lr in setup.settings.online.lr:
-        blocks = _follow(setup, start, "train", start.pretraining.parts.held_out, lr, f"tune, lr {lr:g}")
-        yield lr, [Snapshot(blocks, remembered)]
+def _learn_held_out(setup: ClassSetup, start: Pretrained, lr: float) -> list[Snapshot]:
+    """Learn from a stream of held-out pictures at a rate."""
+    blocks = _follow(setup, start, "train", start.pretraining.parts.held_out, lr, f"tune, lr {lr:g}")
+    return [Snapshot(blocks, old_memory(start))]
 
 
 def _run_seed(

@@ -7,11 +7,14 @@ network that stands still is the best: it learns no new class and forgets no old
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from hebblm.files import read_json, write_json
 from hebblm.ranks import current
+from hebblm.report.record import decode, encode
 from hebblm.vision.new_classes.methods import VARIANTS, ImageMethod, given_values, grids, method_of
 from hebblm.vision.new_classes.pretraining import FOLDER, Pretrained
 from hebblm.vision.new_classes.reading import Snapshot
@@ -24,8 +27,8 @@ BALANCE = "harmonic_mean"
 Point = dict[str, float]
 Tuned = tuple[dict[str, Point], dict[str, Any] | None]
 """The values by method, and every point that was tried for them, None where nothing was left to choose."""
-Learnt = Iterable[tuple[float, list[Snapshot]]]
-"""By learning rate, what the methods read of the held-out pictures while the network learns."""
+Learn = Callable[[Pretrained, float], list[Snapshot]]
+"""Lets a network learn at a rate; returns what the methods read of the held-out pictures meanwhile."""
 
 
 def left_to_choose(lr: tuple[float, ...], settings: AdaptationSettings) -> bool:
@@ -38,7 +41,7 @@ def tuned(
     name: str,
     lr: tuple[float, ...],
     old_classes: int,
-    learn: Callable[[Pretrained], Learnt],
+    learn: Learn,
     *,
     observes: bool,
 ) -> Tuned:
@@ -49,7 +52,7 @@ def tuned(
         name: of the experiment, ``incremental`` or ``online-N``.
         lr: the learning rates to choose from.
         old_classes: of the network that is learnt from.
-        learn: lets a network learn with every rate.
+        learn: lets a network learn at one of them.
         observes: see :func:`hebblm.vision.new_classes.reading.read`.
     """
     settings, seed = setup.settings.adaptation, setup.seeds[0]
@@ -60,14 +63,18 @@ def tuned(
         run = setup.run_of(start, seed, scenario=name.partition("-")[0], score=BALANCE)
         path = setup.cache / FOLDER / f"tuning-{name}-{run}.json"
         if not path.exists():
-            values, tried = _tune(setup, learn(start), observes)
-            write_json(path, {"values": values, "tried": tried}, seal=True)
-    found = read_json(path)
+            part = path.with_suffix(".part.json")
+            values, tried = _tune(setup, lr, partial(learn, start), part, observes=observes)
+            write_json(path, encode({"values": values, "tried": tried}, "tuning"), seal=True)
+            part.unlink()
+    found = decode(read_json(path), "tuning")
     return found["values"], found["tried"]
 
 
-def _tune(setup: ClassSetup, learnt: Learnt, observes: bool) -> Tuned:
-    """Choose the rate of the network alone, then every method along the best one.
+def _tune(
+    setup: ClassSetup, lr: tuple[float, ...], learn: Callable[[float], list[Snapshot]], part: Path, *, observes: bool
+) -> tuple[dict[str, Point], dict[str, list[Point]]]:
+    """Choose the rate of the network alone, then every method along the best one, going on behind what ``part`` has.
 
     Hebb and its variants take over MbPA's values, as in the paper (its appendix).
     """
@@ -86,25 +93,31 @@ def _tune(setup: ClassSetup, learnt: Learnt, observes: bool) -> Tuned:
             for name, each in found.items()
         }
 
-    kept, rates = {}, []
-    for lr, snapshots in learnt:
-        kept[lr] = snapshots
+    tried: dict[str, list[Point]] = decode(read_json(part), "tuning") if part.exists() else {"parametric": []}
+    rates, kept = tried["parametric"], None  # of the best rate so far
+    for rate in lr[len(rates) :]:
+        snapshots = learn(rate)
         alone = {"parametric": method_of("parametric", {}, settings)}
-        rates.append({"lr": lr, **scores(snapshots, alone)["parametric"]})
-    lr = best(rates, BALANCE)["lr"]
-    values, tried = given_values(lr, settings), {"parametric": rates}
+        rates.append({"lr": rate, **scores(snapshots, alone)["parametric"]})
+        write_json(part, encode(tried, "tuning"), seal=True)
+        kept = snapshots if best(rates, BALANCE)["lr"] == rate else kept
+    chosen = best(rates, BALANCE)["lr"]
+    values = given_values(chosen, settings)
     # Hebb and its variants come after MbPA, whose values they take over; they share one adaptation pass.
     for names in (("mixture", "mbpa"), ("hebb", *VARIANTS)):
-        points = {name: _points(grids((lr,), settings)[name]) for name in names}
-        methods = {
-            f"{name}/{at}": method_of(name, {**values, name: point}, settings)
-            for name in names
-            for at, point in enumerate(points[name])
-        }
-        reached = scores(kept[lr], methods)
-        for name in names:
-            tried[name] = [{**point, **reached[f"{name}/{at}"]} for at, point in enumerate(points[name])]
-            values[name] = best(tried[name], BALANCE)
+        if not tried.keys() >= set(names):
+            points = {name: _points(grids((chosen,), settings)[name]) for name in names}
+            methods = {
+                f"{name}/{at}": method_of(name, {**values, name: point}, settings)
+                for name in names
+                for at, point in enumerate(points[name])
+            }
+            kept = kept or learn(chosen)
+            reached = scores(kept, methods)
+            for name in names:
+                tried[name] = [{**point, **reached[f"{name}/{at}"]} for at, point in enumerate(points[name])]
+            write_json(part, encode(tried, "tuning"), seal=True)
+        values |= {name: best(tried[name], BALANCE) for name in names}
     return values, tried
 
 

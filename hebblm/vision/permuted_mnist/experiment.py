@@ -10,6 +10,7 @@ from torch import Tensor
 
 from hebblm.files import hash_of, read_json, write_json
 from hebblm.ranks import current
+from hebblm.report.record import decode, encode
 from hebblm.vision.permuted_mnist.chain import TRAINING, Chain
 from hebblm.vision.permuted_mnist.measure import (
     Tried,
@@ -58,7 +59,7 @@ def _tune(setup: PermutedSetup, stream: TaskStream) -> Tried:
     settings, run = setup.settings, hash_of(_decisive(setup))
     path = setup.state / f"tuning-{run}.json"
     if path.exists():
-        found: Tried = read_json(path)
+        found: Tried = decode(read_json(path), "tuning")
         return found
 
     def learnt(name: str, title: str, strength: float | None) -> MLP:
@@ -73,7 +74,7 @@ def _tune(setup: PermutedSetup, stream: TaskStream) -> Tried:
     model = learnt("mlp", "MbPA and Hebb", None)
     for size in settings.stored:
         tried |= tune_adaptation(stream, model, size)
-    write_json(path, tried, seal=True)
+    write_json(path, encode(tried, "tuning"), seal=True)
     return tried
 
 
