@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -64,6 +65,34 @@ def test_interrupted_runs_end_the_same(
         with pytest.raises(KeyboardInterrupt):
             RUNS[name](setup(tmp_path / "parted"))
     assert same(whole, RUNS[name](setup(tmp_path / "parted")))
+
+
+@pytest.mark.parametrize(("calls", "again"), [(1, 1), (2, 1), (3, 1)])  # behind one rate, both, and MbPA's values
+def test_a_tuning_goes_on_behind_what_it_has_tried(
+    calls: int, again: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = run_online(setup(tmp_path / "whole"))
+    with monkeypatch.context() as patch:
+        patch.setattr(set_up, "read", after(calls, set_up.read))
+        with pytest.raises(KeyboardInterrupt):
+            run_online(setup(tmp_path / "parted"))
+    follow, rates = online._follow, []
+
+    def watched(own: ClassSetup, start: Any, part: str, order: Any, lr: float, title: str) -> Any:
+        rates.append((part, lr))
+        return follow(own, start, part, order, lr, title)
+
+    monkeypatch.setattr(online, "_follow", watched)
+    assert same(whole, run_online(setup(tmp_path / "parted")))
+    assert [part for part, _ in rates].count("train") == again
+    assert not list(tmp_path.rglob("*.part.json"))
+
+
+def test_a_zero_probability_is_an_infinite_loss_among_what_was_tried(tmp_path: Path) -> None:
+    alone = replace(TINY, adaptation=replace(TINY.adaptation, mixture_gamma=(0.1, 1.0)))
+    for _ in range(2):  # made, and read again
+        tried = run_online(setup(tmp_path, alone)).tuning["3"]["mixture"]
+        assert [math.isinf(point["loss"]) for point in tried] == [False, True]
 
 
 def test_keys_are_rebuilt_each_epoch_and_every_picture_counts_once(
