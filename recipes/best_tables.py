@@ -19,6 +19,11 @@ TEXTS = {
     "wt2-moving": "WikiText-2, test, over dynamic evaluation",
     "wt2-to-ptb-moving": "WikiText-2's model on Penn Treebank, test, over dynamic evaluation",
 }
+SPLITS = {
+    "valid": "Penn Treebank, validation",
+    "test": "Penn Treebank, test",
+    "across": "WikiText-2's model on Penn Treebank, test",
+}
 
 
 def best() -> str:
@@ -42,6 +47,24 @@ def choice() -> str:
     columns = (Column("Components"), *(Column(text, "nll", "min", decimals=3) for text in document["texts"]))
     rows = tuple((name, *losses) for name, losses in document["nll"].items())
     return f"{body(Table('choice', '', columns, rows))}\n{origin(path, '../')}.\n"
+
+
+def rates() -> str:
+    """Return the Markdown of what ``best`` reaches over a base that moves at other rates."""
+    columns = (
+        Column("dynamic.lr"),
+        Column("Read", wide=True),
+        *(Column(f"{name}: perplexity", "perplexity") for name in ("Dynamic eval.", "Dynamic+Best")),
+        *(Column(f"Dynamic+Best: {what}", "nll", decimals=3) for what in ("nats", "on new words")),
+    )
+    rows, made = [], []
+    for name, run in read_json(FOLDER / "rates.json").items():
+        split, _, lr = name.partition("-")
+        alone, whole = (run["methods"].get(method, {}) for method in ("dynamic", "dynamic+best"))
+        text = SPLITS[split]
+        rows.append((lr, text, alone.get("perplexity"), whole["perplexity"], whole["nll"], whole["oov_nll"]))
+        made.append(f"- `{run['provenance']['command']}`, commit `{run['provenance']['commit'][:12]}`")
+    return "\n".join([body(Table("rates", "", columns, tuple(rows))), *made, ""])
 
 
 def forms() -> str:

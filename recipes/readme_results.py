@@ -174,6 +174,7 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
     DOCS / "methods.md": {
         "choice": best_tables.choice,
         "best": best_tables.best,
+        "rates": best_tables.rates,
         "forms": best_tables.forms,
         "windows": scale_tables.windows,
     },

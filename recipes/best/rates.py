@@ -1,0 +1,40 @@
+"""Collects what ``best`` reaches over a moving base at other rates, from the results of ``rates.sh``.
+
+python -m recipes.best.rates results
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from hebblm.files import write_json
+from hebblm.report.result import Result
+
+FOUND = Path(__file__).with_suffix(".json")
+RUNS = {
+    "valid-0.0002": "best-ptb-valid-0.0002",
+    "valid-0.0004": "best-ptb-valid-0.0004",
+    "valid-0.0008": "best-ptb-valid-0.0008",
+    "test-0.0004": "best-ptb-lr",
+    "across-tuned": "best-across-tuned",
+}
+
+
+def told(result: Result) -> dict[str, Any]:
+    """Return a run's losses in nats a token, and how it was made, as JSON."""
+    losses = {
+        name: {"nll": item.nll, "perplexity": item.perplexity, "oov_nll": item.oov_nll}
+        for name, item in result.methods.items()
+    }
+    return {"provenance": dict(result.provenance), "tokens": result.scenario.tokens, "methods": losses}
+
+
+def main(folder: Path) -> None:
+    """Write the JSON of all runs in a folder of results."""
+    write_json(FOUND, {run: told(Result.load(folder / name / "result.json")) for run, name in RUNS.items()})
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
