@@ -12,6 +12,7 @@ from hebblm.report.methods import name_of
 from recipes.markdown import ROOT
 
 DISK = ROOT / "recipes" / "scale" / "disk.json"
+BUILD = DISK.with_name("build.json")
 EVAL = ROOT / "recipes" / "results" / "bench" / "eval.json"
 DEFAULTS = ROOT / "recipes" / "defaults"
 WINDOWS = DEFAULTS / "windows.json"
@@ -44,6 +45,19 @@ def measured() -> str:
             f"{row['add_seconds']:,.0f} | {row['index_seconds']:,.0f} | {row['build_resident_bytes'] / 1e9:.2f} |"
         )
     return "\n".join([*rows, "", _origin("disk", DISK, document)])
+
+
+def built() -> str:
+    """Return in a sentence what ``hebblm-memory build`` takes for a whole training text."""
+    document = read_json(BUILD)
+    (row,), made, settings = document["rows"], document["provenance"], document["settings"]
+    disk, resident = sum(row["bytes"].values()) / 1e9, row["resident_bytes"] / 1e9
+    said = (
+        f"A whole `build` of the training text of `{settings['corpus']}` by `{settings['model']}`, its start included, "
+        f"with {made['threads']} threads: {row['entries']:,} entries in {row['seconds']:.0f} s, {disk:.1f} GB on disk, "
+        f"{resident:.1f} GB resident at most."
+    )
+    return f"{said}\n\n{_origin('build', BUILD, document)}\n"
 
 
 def paper() -> str:
