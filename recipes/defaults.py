@@ -74,10 +74,11 @@ def by_text(documents: list[dict[str, Any]]) -> dict[str, dict[str, dict[Point, 
 
 
 def label(document: dict[str, Any]) -> str:
-    """Return the name of a tuning's scenario."""
-    scenario = document["scenario"]
+    """Return the name of a tuning's scenario, with the model's architecture where that is not the usual one."""
+    scenario, arch = document["scenario"], document["model"]["arch"]
     source, target = (corpus_name(scenario[side]) for side in ("source", "target"))
-    return target if source == target else f"{source}-to-{target}"
+    name = target if source == target else f"{source}-to-{target}"
+    return name if arch == "awd_lstm" else f"{name}, {arch}"
 
 
 def main() -> int:
