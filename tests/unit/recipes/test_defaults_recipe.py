@@ -13,6 +13,7 @@ SCRIPT = Path(__file__).resolve().parents[3] / "recipes" / "defaults.py"
 
 def tuned(path: Path, target: str, losses: dict[float, float]) -> Path:
     document: dict[str, Any] = {
+        "model": {"arch": "awd_lstm"},
         "scenario": {"source": "wt2", "target": target, "tokens": 5},
         "provenance": {"command": "hebblm-tune"},
         "tried": {"mbpa": [{"mbpa.lr": lr, "mbpa.steps": 5, "nll": nll} for lr, nll in losses.items()]},
