@@ -17,7 +17,7 @@ from hebblm.vision.state import KIND, digest
 
 SCHEMA = "hebblm-vision/1"
 RESULT_FILE = "result.json"
-SCORES = ("accuracy", "old", "new", "harmonic_mean", "loss")
+SCORES = ("accuracy", "old", "new", "harmonic_mean", "harmonic_mean_reached", "loss")
 
 Values = Mapping[str, Mapping[str, float]]
 """Hyper-parameters by method."""

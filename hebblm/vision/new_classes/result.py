@@ -3,6 +3,7 @@
 Beside what every result begins with (:mod:`hebblm.vision.experiments`)::
 
     "tuning":  {condition: {method: [{hyper-parameters, "old", "new", "harmonic_mean", "loss"}, ...]} or null}
+                   of the network's rates "harmonic_mean_reached" as well, by it or by Mixture over it
     "seeds":   [{"condition", "seed", "file", "file_sha256", "sha256", "old_classes", "pretraining"}, ...]
     "methods": {method: {"conditions": {condition: {
                    "hyperparameters", "new", "old", "overall": {"mean", "std"},

@@ -162,11 +162,14 @@ def test_chooses_the_best_point(name: str, tmp_path: Path) -> None:
     values, tried = outcome.runs[0].values, next(iter(outcome.tuning.values()))
     assert set(tried) == set(values)
     for method, points in tried.items():
-        winner = sorted(points, key=lambda point: (-point["harmonic_mean"], point["loss"]))[0]
+        score = "harmonic_mean_reached" if method == "parametric" else "harmonic_mean"
+        winner = sorted(points, key=lambda point: (-point[score], point["loss"]))[0]
         assert values[method] == {key: winner[key] for key in values[method]}
         old, new = winner["old"], winner["new"]
         if name == "online":  # of one reading; the incremental experiment's is a mean over epochs
             assert winner["harmonic_mean"] == pytest.approx(2 * old * new / (old + new) if old + new else 0.0)
+    chosen = max(point["harmonic_mean_reached"] for point in tried["parametric"])
+    assert chosen >= max(point["harmonic_mean"] for point in (*tried["parametric"], *tried["mixture"]))
     assert [point["lr"] for point in tried["parametric"]] == list(
         TINY.online.lr if name == "online" else TINY.increment.lr
     )
