@@ -49,7 +49,7 @@ SECTIONS: tuple[type[Section], ...] = (
     *dict.fromkeys(kind for method in METHODS.values() for kind in method.settings),
     TemperedConfig,
 )
-"""What the records of the methods name, once each."""
+"""Sections of the settings, once each, as the records of the methods name them."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -57,13 +57,18 @@ class MethodSettings:
     """Hyper-parameters of all methods that work on hidden states, a section each: ``settings[MbpaConfig].lr``.
 
     Args:
-        sections: those that are not at their default values.
+        sections: those that are not at their default values; of two of a kind the last.
+
+    Raises:
+        TypeError: a section that belongs to no method.
     """
 
     sections: tuple[Section, ...]
 
     def __init__(self, *sections: Section) -> None:
         given = {type(section): section for section in sections}
+        if unknown := given.keys() - set(SECTIONS):
+            raise TypeError(f"no method has settings of {', '.join(sorted(kind.__name__ for kind in unknown))}")
         object.__setattr__(self, "sections", tuple(given.get(kind) or kind() for kind in SECTIONS))
 
     def __getitem__(self, kind: type[S]) -> S:

@@ -4,7 +4,6 @@
 set -euo pipefail
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
-cd "$(git rev-parse --show-toplevel)"
 
 for lr in 0.0002 0.0004 0.0008; do
     run "results/best-ptb-valid-$lr/result.json" hebblm-eval --intra-domain ptb --split valid --methods dynamic+best \

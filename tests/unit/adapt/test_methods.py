@@ -24,6 +24,7 @@ from hebblm.adapt.section import Section, words_of
 from hebblm.adapt.settings import SECTIONS, MethodSettings, TemperedConfig
 from hebblm.errors import UserError
 from hebblm.memory import FlatMemory
+from hebblm.models.update import DynamicConfig
 
 from ...support import toy
 
@@ -252,3 +253,10 @@ def test_a_section_refuses_a_word_that_its_value_does_not_know(section: type[Sec
     for name in worded:
         with pytest.raises(UserError, match=rf"{section.section}\.{name} = 'nonsense' is unknown"):
             section(**{name: "nonsense"})
+
+
+def test_settings_take_no_section_that_belongs_to_no_method() -> None:
+    with pytest.raises(TypeError, match="no method has settings of DynamicConfig"):
+        MethodSettings(DynamicConfig())
+    last = MethodSettings(MbpaConfig(pull=0.1)).replaced(MbpaConfig(pull=0.2))
+    assert last[MbpaConfig].pull == 0.2
