@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from awd_lstm import ARCHITECTURES
@@ -75,20 +75,25 @@ def small(corpus: str, vocabulary_size: int, seed: int) -> Preset:
 
 
 def medium(corpus: str, vocabulary_size: int, seed: int) -> Preset:
-    """The published architecture in one cycle of AdamW: some twenty hours of a CPU core for PTB, resumable."""
-    return _preset(
+    """The published architecture in one short cycle of AdamW: some three hours of a CPU core for PTB, resumable.
+
+    A twentieth of the published epochs wants less dropout; a wide batch keeps the matrices in the cache.
+    """
+    preset = _preset(
         "awd_lstm_ptb" if corpus == "ptb" else "awd_lstm_wt2",
         vocabulary_size,
-        batch_size=40,
-        epochs=45,
+        batch_size=80,
+        epochs=24,
         optimizer="adamw",
-        lr=3e-3,
+        lr=3.5e-3,
         bptt=70,
-        weight_decay=0.02,
+        weight_decay=0.05,
         precision="bfloat16",
         recurrent="bfloat16",
         seed=seed,
     )
+    model = replace(preset.model, dropout=0.3, dropouth=0.2, dropouti=0.3, dropoute=0.05, wdrop=0.4)
+    return replace(preset, model=model)
 
 
 def paper(corpus: str, vocabulary_size: int, seed: int) -> Preset:
