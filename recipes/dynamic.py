@@ -75,7 +75,9 @@ def main() -> None:
     means: dict[tuple[Any, ...], list[float]] = {}
     for row in rows:
         means.setdefault(tuple(row["settings"].items()), []).append(row["nll"])
-    best = min(means, key=lambda point: math.fsum(means[point]) / len(means[point]))
+    texts = max(map(len, means.values()))
+    whole = [point for point, losses in means.items() if len(losses) == texts]
+    best = min(whole, key=lambda point: math.fsum(means[point]))
     print(f"least mean loss: {dict(best)}")
 
 

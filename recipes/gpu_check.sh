@@ -24,7 +24,7 @@ step 40 "$out/retrieve.json" hebblm-bench retrieve --device cuda --entries 10000
     --json "$out/retrieve.json"
 step 40 "$out/retrieve-ivf.json" hebblm-bench retrieve --device cuda --entries 100000 1000000 --index IVF1024,Flat \
     --json "$out/retrieve-ivf.json"
-step 40 "$out/eval.json" hebblm-bench eval --device cuda --tokens 1000 --streams 1 8 32 --json "$out/eval.json"
+step 40 "$out/eval.json" hebblm-bench eval --device cuda --tokens 1000 --streams 8 32 --json "$out/eval.json"
 step 60 "$out/train.json" hebblm-bench train --device cuda --preset paper --vocabulary 10000 --segments 20 \
     --json "$out/train.json"
 python -m recipes.gpu_check "$out"

@@ -135,8 +135,8 @@ def errors(batch: Batch, *, lr: float, steps: int) -> dict[str, float]:
 
     Returns:
         Mean and largest absolute error of the target's loss (nats), the mean Kullback-Leibler divergence of the fast
-        from the exact distribution (nats), the bias of the perplexity in per cent, the mean error of the plain thirty
-        lines, and the share of queries whose neighbours' loss rose.
+        from the exact distribution (nats), the bias of the perplexity in per cent, the mean error of the plain form
+        of ``plain_fast``, and the share of queries whose neighbours' loss rose.
     """
     options = mbpa_options(lr, steps)
     wide = batch.double()

@@ -1,4 +1,4 @@
-"""The fast form of MbPA in thirty lines of plain torch: what the solver has to beat, with no mask and no pull."""
+"""The fast form of MbPA in plain torch: what the solver has to beat, with no mask and no pull."""
 
 from __future__ import annotations
 
