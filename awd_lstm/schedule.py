@@ -18,7 +18,8 @@ class TrainingConfig:
         epochs: passes over the corpus.
         optimizer: ``sgd`` (plain descent that turns into NT-ASGD) or ``adamw`` (warm-up, then cosine; for
             short runs).
-        lr: learning rate at ``bptt`` steps; shorter segments scale it down.
+        lr: learning rate at ``bptt`` steps; shorter segments scale it down, or that of the next segment once
+            NT-ASGD averages.
         clip: largest norm of the gradient.
         weight_decay: L2 penalty (``sgd``) or decoupled decay (``adamw``).
         bptt: mean segment length in tokens of 95 % of the segments; the others are half as long.
@@ -99,7 +100,11 @@ def segment_length(bptt: int, generator: torch.Generator) -> int:
 
 
 def learning_rate(config: TrainingConfig, progress: float, length: int) -> float:
-    """Return the rate of a segment of ``length`` tokens when a share ``progress`` of the run is done."""
+    """Return the rate of a segment of ``length`` tokens when a share ``progress`` of the run is done.
+
+    Torch's ASGD descends with the rate that it was given a step before: once NT-ASGD averages, this is the rate of the
+    next segment.
+    """
     rate = config.lr * length / config.bptt
     if config.optimizer == "sgd":
         return rate

@@ -19,8 +19,12 @@ STATE_FORMAT = "awd-lstm-training/1"
 
 
 def save_state(path: Path, tensors: dict[str, Tensor], record: dict[str, Any]) -> None:
-    """Write tensors and a JSON record as one file, so that they cannot be of different moments."""
-    header = {"format": STATE_FORMAT, "record": json.dumps(record)}
+    """Write tensors and a JSON record as one file, so that they cannot be of different moments.
+
+    Raises:
+        ValueError: the record holds a nan or an infinity, which could not be read back.
+    """
+    header = {"format": STATE_FORMAT, "record": json.dumps(record, allow_nan=False)}
     with replacing(path) as temporary:
         save_file({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, temporary, header)
 

@@ -37,6 +37,7 @@ from awd_lstm.streams import Ids, ParallelStreams
 
 LOG_EVERY = 100  # segments
 VALID_STREAMS = 10
+LARGEST = 700.0  # nats a token; beyond it, a perplexity is no number
 
 
 @dataclass(slots=True)
@@ -148,6 +149,7 @@ class Trainer:
 
         Raises:
             KeyboardInterrupt: the run was stopped.
+            ValueError: training diverged.
         """
         if not self.record.segments:
             # A model without a state is taken for another run's, so the state comes first.
@@ -189,7 +191,7 @@ class Trainer:
         torch.autograd.backward((loss + penalty) * (weight * self.ranks.count))
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), config.clip)
         self.optimizer.step()
-        value = self.ranks.sum(loss.item() * weight, self.device)
+        value = self._checked(self.ranks.sum(loss.item() * weight, self.device))
         count = inputs.shape[1] * config.batch_size
         record.position += inputs.shape[1]
         record.segments += 1
@@ -235,7 +237,17 @@ class Trainer:
         """Return the validation loss of the present weights, nats a token."""
         share = self.valid_streams.share
         own = validation_loss(self.model, self.valid_streams, self.device) if len(share) else 0.0
-        return self.ranks.sum(own * share.weight, self.device)
+        return self._checked(self.ranks.sum(own * share.weight, self.device))
+
+    def _checked(self, loss: float) -> float:
+        """Return the loss of all processes, nats a token.
+
+        Raises:
+            ValueError: it is nan or beyond all measure, and nothing that is made of it is to be saved.
+        """
+        if not loss < LARGEST:
+            raise ValueError(f"training diverged: its loss is {loss} with lr = {self.config.lr:g}; lower lr")
+        return loss
 
     def _save_best(self, valid: float) -> None:
         """Write the present weights as the run's checkpoint."""

@@ -27,6 +27,7 @@ SEAL = "document_sha256"
 """The key of a JSON object's hash of all its other keys."""
 
 _LONGEST = 1 << 26  # bytes of a JSON file
+_FORMER = ".former"  # end of the name of a folder that a new one takes the place of
 _HOST = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:6]
 
 
@@ -55,7 +56,7 @@ def atomic_path(path: Path, *, directory: bool = False) -> Iterator[Path]:
         # mkstemp gives 0600; a result should be as readable as any other new file.
         temporary.chmod((0o777 if directory else 0o666) & ~umask())
         yield temporary
-        former = temporary.with_name(f"{temporary.name}.former")
+        former = temporary.with_name(f"{temporary.name}{_FORMER}")
         if directory and path.is_dir():
             os.replace(path, former)
         os.replace(temporary, path)
@@ -85,11 +86,17 @@ def _concerns(filename: object, path: Path, temporary: Path | None) -> bool:
 
 
 def _sweep(path: Path) -> None:
-    """Delete what processes of this machine that were killed left beside ``path``."""
+    """Delete what processes of this machine that were killed left beside ``path``.
+
+    One that was killed between its two renames left the only whole folder there is, which takes its place again.
+    """
     for left in path.parent.glob(f".{glob.escape(path.name)}.{_HOST}-*"):
         number = left.name.removeprefix(f".{path.name}.{_HOST}-").partition(".")[0]
         if number.isdecimal() and not Path("/proc", number).exists() and Path("/proc/self").exists():
-            _remove(left)
+            if left.name.endswith(_FORMER) and not path.exists():
+                os.replace(left, path)
+            else:
+                _remove(left)
 
 
 def _remove(path: Path | None) -> None:

@@ -58,7 +58,7 @@ def paired(ours: Losses, theirs: Losses, where: np.typing.NDArray[np.bool_] | No
     return bootstrap_gains({BASE: ours, "other": theirs}, part, Bootstrap(block=block))["other"][0]
 
 
-def by_type(words: np.typing.NDArray[np.str_], losses: Losses) -> Losses:
+def by_type(words: np.typing.NDArray[np.object_], losses: Losses) -> Losses:
     """Return the mean loss of each different word (U,), in the order of the words."""
     _, types = np.unique(words, return_inverse=True)
     return np.bincount(types, weights=losses) / np.bincount(types)

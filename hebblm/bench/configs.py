@@ -212,7 +212,7 @@ class TrainBenchConfig(BenchConfig):
     """Speed and memory of training.
 
     Args:
-        preset: tiny, small, paper.
+        preset: tiny, small, medium, paper.
         vocabulary: classes V; the ids are drawn by Zipf's law, as time does not depend on what they say.
         segments: optimiser steps in a round.
     """

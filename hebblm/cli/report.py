@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -99,9 +100,8 @@ def _report(config: ReportConfig, argv: list[str]) -> None:
         print_comparison(results, console)
         _print_beside_paper(list(results.values()), console)
         written = write_comparison(results, directory, formats=formats)
-        for label, (result, losses) in zip(labels, loaded, strict=True):
-            place = directory / _file_name(label)
-            written += write_report(result, place, formats=formats, tokens=losses, plotted=config.plotted)
+        for name, (result, losses) in zip(_file_names(labels), loaded, strict=True):
+            written += write_report(result, directory / name, formats=formats, tokens=losses, plotted=config.plotted)
     tell(f"Wrote {len(written)} files to {directory}")
 
 
@@ -154,9 +154,14 @@ def _folder(path: Path) -> Path:
     return path if path.is_dir() else path.parent
 
 
-def _file_name(label: str) -> str:
-    """Return a label as the name of a folder."""
-    return "-".join("".join(character if character.isalnum() else " " for character in label).split())
+def _file_names(labels: list[str]) -> list[str]:
+    """Return labels as names of folders; where letters and digits are the same, later ones get a number."""
+    names: list[str] = []
+    for label in labels:
+        plain = "-".join("".join(character if character.isalnum() else " " for character in label).split())
+        choices = chain([plain], (f"{plain}-{number}" for number in count(2)))
+        names.append(next(name for name in choices if name not in names))
+    return names
 
 
 @guarded(PROG)

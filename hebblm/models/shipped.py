@@ -37,7 +37,7 @@ def obtain_model(
 
     Args:
         prepared: the corpus the model is (to be) trained on.
-        preset: ``tiny``, ``small`` or ``paper``.
+        preset: ``tiny``, ``small``, ``medium`` or ``paper``.
         seed: of a training run; a shipped model has its own.
         device: where to compute.
         provenance: written into a newly trained checkpoint.

@@ -47,8 +47,8 @@ def train_model(
         ranks: the processes that divide the streams of a batch; all of them call this.
 
     Raises:
-        UserError: the folder holds another model or cannot be written, the text is too short for the batch, or there
-            are more processes than streams.
+        UserError: the folder holds another model or cannot be written, the text is too short for the batch, there are
+            more processes than streams, or training diverged.
         LostRankError: another process is gone.
     """
     with ExitStack() as stack, ranks.connected():

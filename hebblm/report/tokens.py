@@ -38,13 +38,13 @@ class TokenLosses:
     """The loss of every token of a stream under every method.
 
     Args:
-        words: (T,) str.
+        words: (T,) str, as objects: text of a fixed width would be as wide as the longest word, for each of them.
         train_counts: (T,) int64, how often each word occurred in training, None where that is not known.
         oov: (T,) bool, outside the source vocabulary.
         nll: by method, (T,) float64 in nats.
     """
 
-    words: NDArray[np.str_]
+    words: NDArray[np.object_]
     train_counts: NDArray[np.int64] | None
     oov: NDArray[np.bool_]
     nll: Mapping[str, NDArray[np.float64]]
@@ -68,7 +68,7 @@ class TokenLosses:
             raise UserError(f"{path} holds a nan or an empty loss for {undefined[0]!r}; evaluate again")
         counts = table.column("train_count")
         return cls(
-            words=np.asarray(table.column("token").to_pylist(), dtype=np.str_),
+            words=table.column("token").to_numpy(),
             train_counts=None if counts.null_count else counts.to_numpy().astype(np.int64),
             oov=table.column("is_oov").to_numpy().astype(np.bool_),
             nll=nll,

@@ -49,15 +49,17 @@ class DatasetLines:
         return digest.hexdigest()
 
     def documents(self) -> Iterator[tuple[str, int]]:
-        """Yield number and first line of each row."""
+        """Yield number and first line of each row that has a text."""
         line = 0
         for index in range(self.start, self.stop):
-            yield f"record {index}", line
-            line += len(self._row(index))
+            if lines := self._row(index):
+                yield f"record {index}", line
+                line += len(lines)
 
     def _row(self, index: int) -> list[str]:
-        """Return the lines of a row."""
-        return str(self.rows[index][self.column]).removesuffix("\n").split("\n")
+        """Return the lines of a row, none of one without a text."""
+        text = self.rows[index][self.column]
+        return [] if text is None else str(text).removesuffix("\n").split("\n")
 
 
 def hub_sources(identifier: str) -> tuple[dict[str, LineSource], dict[str, Any]]:
@@ -73,7 +75,8 @@ def hub_sources(identifier: str) -> tuple[dict[str, LineSource], dict[str, Any]]
     if not dataset_id:
         raise UserError("hf: needs the name of a dataset, such as hf:Salesforce/wikitext:wikitext-2-raw-v1")
     loaded = load_dataset(dataset_id, config or None, name=f"hf:{identifier}", remedy="check the name and the network")
-    found = {split: name for split, names in NAMES.items() for name in names if name in loaded}
+    named = {split: [name for name in names if name in loaded] for split, names in NAMES.items()}
+    found = {split: names[0] for split, names in named.items() if names}
     if not found:
         raise UserError(f"hf:{identifier} has no split to read, only {', '.join(map(str, loaded))}; choose another")
     first = loaded[next(iter(found.values()))]

@@ -100,17 +100,19 @@ def count_lines(paths: Sequence[Path]) -> int:
 def pieces(path: Path, size: int) -> Iterator[str]:
     """Yield a text in pieces of so many characters and more, each to an end of line, or a blank in longer lines.
 
+    Its lines are those of :class:`FileLines`, without a byte order mark and carriage returns at their ends.
+
     Raises:
         UserError: it cannot be read, is not UTF-8, or has no blank in what is too long to be held in memory.
     """
     held = ""
     try:
-        with path.open(encoding="utf-8", newline="\n") as stream:
+        with path.open(encoding="utf-8-sig", newline="\n") as stream:
             while text := stream.read(size):
                 text += stream.readline(size)
                 cut = len(text) if text.endswith("\n") else max(text.rfind(" "), text.rfind("\t"))
-                if cut > 0:
-                    yield held + text[:cut]
+                if cut > 0:  # before a blank or behind a line feed, so that no end of line is cut in two
+                    yield (held + text[:cut]).replace("\r\n", "\n")
                     held, text = "", text[cut:]
                 held += text
                 if len(held) > MAX_LINE_BYTES:
@@ -119,7 +121,7 @@ def pieces(path: Path, size: int) -> Iterator[str]:
         raise unreadable(path, error) from error
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not UTF-8 ({error.reason}); convert it first") from error
-    if held:
+    if held := held.replace("\r\n", "\n").removesuffix("\r"):
         yield held
 
 

@@ -95,7 +95,9 @@ class EvaluationStream:
         new: npt.NDArray[np.bool_] = np.arange(self.vocabulary_size) >= self.source_size
         if not self.counted or self.by_word is not None:
             return new
-        new |= (self.train_counts == 0) & ~np.isin(self.symbols, (*FAIRSEQ_SPECIALS, EOS))
+        signs = {*FAIRSEQ_SPECIALS, EOS}
+        # An array of the words themselves would be as wide as the longest one, for each of them.
+        new |= (self.train_counts == 0) & np.array([symbol not in signs for symbol in self.symbols], dtype=np.bool_)
         return new
 
     @property

@@ -120,6 +120,19 @@ def test_what_a_killed_process_left_is_swept_away(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted([other, "x.json"])
 
 
+def test_a_folder_that_a_killed_process_had_put_aside_comes_back(tmp_path: Path) -> None:
+    path, killed = tmp_path / "folder", 2**22 + 1
+    with atomic_path(path, directory=True) as temporary:
+        (temporary / "old").write_text("x")
+    left = temporary.name.replace(f"-{os.getpid()}.", f"-{killed}.")
+    path.rename(tmp_path / f"{left}.former")  # as between the two renames
+    (tmp_path / left).mkdir()
+    with pytest.raises(ZeroDivisionError), atomic_path(path, directory=True):
+        raise ZeroDivisionError
+    assert [p.name for p in tmp_path.iterdir()] == ["folder"]
+    assert [p.name for p in path.iterdir()] == ["old"]
+
+
 def test_a_sealed_document_that_was_edited_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     write_json(path, {"b": 1.5, "a": {"2": [1, "é"]}}, seal=True)

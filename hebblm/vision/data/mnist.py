@@ -64,7 +64,8 @@ def load_mnist(folders: Sequence[Path], downloads: Path | None = None) -> ImageD
         labels = labels.to(torch.int64)
         check_labels(labels, CLASSES, classes)
         parts[part] = Images(pixels.unsqueeze(1), labels)
-        hashes |= {path.name: checked(path, SHA256.get(path.stem)) for path in (pictures, classes)}
+        for path in (pictures, classes):
+            hashes[path.name] = checked(path, SHA256.get(path.stem) if path.suffix == ".gz" else None)
     return ImageDataset("MNIST", parts["train"], parts["test"], CLASSES, hashes)
 
 

@@ -73,6 +73,13 @@ def test_tensors_and_record_come_back_exactly(tmp_path: Path) -> None:
         assert loaded[name].dtype == value.dtype
 
 
+def test_a_nan_that_could_not_be_read_back_is_not_written(tmp_path: Path) -> None:
+    save_state(tmp_path / "state", {"a": torch.ones(2)}, {"loss": 1.0})
+    with pytest.raises(ValueError, match="JSON"):
+        save_state(tmp_path / "state", {"a": torch.ones(2)}, {"loss": float("nan")})
+    assert load_state(tmp_path / "state")[1] == {"loss": 1.0}
+
+
 def test_a_truncated_state_is_refused(tmp_path: Path) -> None:
     save_state(tmp_path / "state", {"a": torch.ones(100)}, {})
     content = (tmp_path / "state").read_bytes()

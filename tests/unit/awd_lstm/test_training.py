@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import math
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -143,6 +144,24 @@ def test_validation_is_the_plain_mean_whatever_the_segment(segment: int) -> None
     logits = model.logits(model(inputs, model.initial_state(3)).hidden)
     expected = F.cross_entropy(logits.reshape(-1, 30), targets.reshape(-1)).item()
     assert validation_loss(model.train(), streams, CPU, segment) == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_run_that_diverges_ends_before_its_weights_are_a_checkpoint(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"^training diverged: .* lr = 1e\+38; lower lr$"):
+        trainer(tmp_path, dataclasses.replace(SGD, lr=1e38)).run(save_every=0)
+    assert not read_config(tmp_path)
+    assert load_state(tmp_path / "training.safetensors")[1]["curve"] == []
+
+
+@pytest.mark.parametrize("loss", [math.nan, math.inf, 710.0])
+def test_a_validation_without_a_perplexity_is_not_the_best_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loss: float
+) -> None:
+    monkeypatch.setattr(training, "validation_loss", lambda *args: loss)
+    with pytest.raises(ValueError, match=f"^training diverged: its loss is {loss} with lr = 0.01; lower lr$"):
+        trainer(tmp_path, ADAMW).run()
+    assert not read_config(tmp_path)
+    assert load_state(tmp_path / "training.safetensors")[1]["valid"] == []
 
 
 def test_training_learns_a_pattern(tmp_path: Path) -> None:

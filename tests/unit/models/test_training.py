@@ -151,6 +151,14 @@ def test_text_too_short_for_the_batch_is_a_users_mistake(prepared: PreparedCorpu
         train(prepared, tmp_path / "model", wide)
 
 
+def test_a_training_that_diverges_is_a_users_mistake(prepared: PreparedCorpus, tmp_path: Path) -> None:
+    preset = recipe(prepared)
+    steep = replace(preset, training=replace(preset.training, lr=1e38))
+    with pytest.raises(UserError, match="training diverged: .*; lower lr"):
+        train(prepared, tmp_path / "model", steep)
+    assert not read_config(tmp_path / "model")
+
+
 def test_a_place_that_cannot_be_written_is_a_users_mistake(prepared: PreparedCorpus, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(UserError, match="cannot write"):

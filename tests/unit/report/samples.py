@@ -44,7 +44,7 @@ def sample_tokens(count: int = 3000, *, oov: bool = True, methods: tuple[str, ..
         method: np.maximum(base - SHIFTS[method] * (0.3 + 2.5 * rare) * drift + noise[method], 0.01)
         for method in methods
     }
-    words = np.asarray([f"word{value}" for value in rank], dtype=np.str_)
+    words = np.asarray([f"word{value}" for value in rank], dtype=np.object_)
     return TokenLosses(words=words, train_counts=counts, oov=counts == 0, nll=nll)
 
 

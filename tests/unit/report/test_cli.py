@@ -85,6 +85,17 @@ def test_labels_are_unique(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_folders_that_differ_in_signs_alone_get_reports_of_their_own(tmp_path: Path) -> None:
+    names = [tmp_path / name for name in ("run.1", "run-1", "run-1-2")]
+    for name in names:
+        sample_result(50).save(name)
+    out = tmp_path / "out"
+    assert main([*map(str, names), "--format", "csv", "--output-path", str(out)]) == 0
+    assert {path.name for path in out.iterdir() if path.is_dir()} == {
+        "wt2-to-ptb-test-run-1", "wt2-to-ptb-test-run-1-2", "wt2-to-ptb-test-run-1-2-2",
+    }  # fmt: skip
+
+
 def test_help_names_the_formats(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         main(["--help"])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,6 +38,19 @@ def test_parquet_round_trip(tmp_path: Path) -> None:
     assert (loaded.oov == tokens.oov).all()
     assert set(loaded.nll) == set(tokens.nll)
     assert all((loaded.nll[method] == tokens.nll[method]).all() for method in tokens.nll)
+
+
+def test_one_long_word_takes_no_memory_for_the_others(tmp_path: Path) -> None:
+    tokens = sample_tokens(1000)
+    tokens.words[0] = "x" * 4096
+    path = write_parquet(tmp_path / "tokens.parquet", tokens)
+    tracemalloc.start()
+    try:
+        loaded = TokenLosses.load(path)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 22
+    finally:
+        tracemalloc.stop()
+    assert loaded.words.tolist() == tokens.words.tolist()
 
 
 def test_bad_token_files_are_named(tmp_path: Path) -> None:
@@ -130,7 +144,7 @@ def test_an_empty_stream_has_no_curve() -> None:
 def test_word_gains_are_sums_over_occurrences() -> None:
     result = sample_result(4, source="ptb", target="ptb", methods=("lstm", "hebb"))
     tokens = TokenLosses(
-        words=np.asarray(["a", "b", "a", "c"]),
+        words=np.asarray(["a", "b", "a", "c"], dtype=np.object_),
         train_counts=np.asarray([5, 6, 5, 7]),
         oov=np.asarray([True, False, True, False]),
         nll={"lstm": np.asarray([3.0, 1.0, 3.0, 2.0]), "hebb": np.asarray([1.0, 2.0, 2.0, 2.0])},

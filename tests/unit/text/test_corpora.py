@@ -101,7 +101,7 @@ def dataset_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path_factory.mktemp("datasets"))
 
 
-def write_rows(folder: Path, splits: dict[str, list[str]], column: str = "text") -> None:
+def write_rows(folder: Path, splits: dict[str, list[str | None]], column: str = "text") -> None:
     folder.mkdir()
     for split, rows in splits.items():
         lines = (json.dumps({"id": number, column: row}) for number, row in enumerate(rows))
@@ -115,6 +115,22 @@ def test_a_dataset_with_three_splits(tmp_path: Path) -> None:
     assert list(corpus.lines("valid")) == ["v"]
     assert list(corpus.lines("test")) == ["t"]
     assert set(corpus.provenance["sha256"]) == {"train", "valid", "test"}
+
+
+def test_a_row_without_a_text_has_no_line(tmp_path: Path) -> None:
+    write_rows(tmp_path / "set", {"train": ["a", None, "b"], "validation": [None, "v"], "test": ["t"]})
+    corpus = resolve(f"hf:{tmp_path / 'set'}")
+    assert list(corpus.lines("train")) == ["a", "b"]
+    assert list(corpus.lines("valid")) == ["v"]
+    assert list(corpus.sources["train"].documents()) == [("record 0", 0), ("record 2", 1)]
+
+
+def test_of_two_names_of_a_split_the_more_usual_one_is_read(tmp_path: Path) -> None:
+    write_rows(tmp_path / "set", {"train": ["a"], "dev": ["d"], "validation": ["v"], "test": ["t"]})
+    files = "".join(f"  - split: {name}\n    path: {name}.jsonl\n" for name in ("train", "validation", "dev", "test"))
+    card = f"---\nconfigs:\n- config_name: default\n  data_files:\n{files}---\n"
+    (tmp_path / "set" / "README.md").write_text(card)
+    assert list(resolve(f"hf:{tmp_path / 'set'}").lines("valid")) == ["v"]
 
 
 def test_a_dataset_without_valid_and_test_is_cut(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +19,7 @@ from hebblm.text.prepared import PreparedCorpus
 from hebblm.text.streams import VocabularyPolicy, encode_target
 from hebblm.text.tokenizers import WhitespaceTokenizer
 
+from ...support import toy
 from ...support.lines import MemoryLines
 
 POLICIES: tuple[VocabularyPolicy, ...] = ("union", "open")
@@ -92,6 +95,19 @@ def test_an_unknown_policy_or_split_is_refused(tmp_path: Path) -> None:
         encode_target(target.dictionary, target, "test", "closed")  # type: ignore[arg-type]
     with pytest.raises(UserError, match="no split 'dev'"):
         encode_target(target.dictionary, target, "dev")
+
+
+def test_one_long_word_takes_no_memory_for_the_others() -> None:
+    ids = np.arange(1000)
+    stream = toy.stream_of(ids, words=1000, source=1000)
+    stream = replace(stream, symbols=("x" * 4096, *stream.symbols[1:-1], "<unk>"), train_counts=np.zeros_like(ids))
+    tracemalloc.start()
+    try:
+        new = stream.new
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+    assert new.tolist() == [True] * 999 + [False]
 
 
 def test_words_without_training_text_are_new_where_they_have_a_row(tmp_path: Path) -> None:

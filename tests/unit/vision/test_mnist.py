@@ -27,15 +27,17 @@ def test_reads_the_four_files(tmp_path: Path) -> None:
     assert len(found.sha256) == 4
 
 
-def test_unpacked_files_are_the_same(tmp_path: Path) -> None:
+def test_unpacked_files_are_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = mnist_files(tmp_path)
     packed = load_mnist([tmp_path])
+    assert "is not the original file" in capsys.readouterr().err
     for path in list(place.iterdir()):
         path.with_suffix("").write_bytes(gzip.decompress(path.read_bytes()))
         path.unlink()
     unpacked = load_mnist([tmp_path])
     assert torch.equal(packed.train.pixels, unpacked.train.pixels)
     assert torch.equal(packed.test.labels, unpacked.test.labels)
+    assert "is not the original file" not in capsys.readouterr().err  # its hash is not known
 
 
 def test_rows_are_shares_of_white(tmp_path: Path) -> None:
