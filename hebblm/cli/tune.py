@@ -13,7 +13,7 @@ from rich.console import Console
 from hebblm.adapt.methods import TUNABLE, named
 from hebblm.cli.common import command, tell
 from hebblm.cli.processes import check_processes, spread
-from hebblm.evaluation.hyperparameters import parse_settings
+from hebblm.evaluation.hyperparameters import parse_settings, plain_name
 from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.front import tune
 from hebblm.interrupts import GOES_ON, interrupted
@@ -56,7 +56,7 @@ class TuneConfig(ScenarioConfig):
 @command(PROG, TuneConfig, "hebblm-tune --cross-domain wt2-to-ptb --output-path results/tuned")
 @interrupted(GOES_ON)
 def main(config: TuneConfig, argv: list[str]) -> int:
-    """Find every method's hyper-parameters on validation text, in one pass over it."""
+    """Find every method's hyper-parameters on validation text: three passes at most, one a point of a moving base."""
     check_processes(config.processes)
     settings = parse_settings(config.set)
     methods = TUNABLE if config.methods is None else named(config.methods)
@@ -74,14 +74,16 @@ def main(config: TuneConfig, argv: list[str]) -> int:
         )
     print_table(tuned_table(found), Console())
     tell(f"values in {config.output_path}; use them with")
-    print(evaluation(config))  # whole, to be pasted
+    print(evaluation(config, found))  # whole, to be pasted
     return 0
 
 
-def evaluation(config: TuneConfig) -> str:
-    """Return the command that evaluates the tuned scenario with the values found."""
+def evaluation(config: TuneConfig, found: Search) -> str:
+    """Return the command that evaluates the tuned scenario with the values found, and those set that were not tuned."""
     methods = [] if config.methods is None else ["--methods", ",".join(dict.fromkeys(("lstm", *named(config.methods))))]
-    changes = ["--set", *config.set] if config.set else []
+    given = parse_settings(config.set).items()
+    kept = [f"{name}={value}" for name, value in given if plain_name(name) not in found.values]
+    changes = ["--set", *kept] if kept else []
     # A text of the user's own would be read whole, with what was tuned on.
     rest = ["--split", "test"] if config.text or (config.target or "").startswith("text:") else []
     values = ["--config", str(config.output_path / "config.json")]

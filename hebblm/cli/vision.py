@@ -118,9 +118,11 @@ def _settings(config: VisionConfig) -> PermutedSettings | ClassSettings:
         if config.backbone is not None:
             raise UserError(f"{config.experiment} has one network and takes no --backbone, not {config.backbone!r}")
         return SCALES[config.scale].changed({**(PAPER if paper else {}), **parse_settings(config.set)})
-    settings = CLASS_SCALES[config.scale].changed({} if config.backbone is None else {"backbone": config.backbone})
+    changes = parse_settings(config.set)
+    backbone = changes.get("backbone", config.backbone)
+    settings = CLASS_SCALES[config.scale].changed({} if backbone is None else {"backbone": backbone})
     fixed = paper_values(settings.backbone, config.experiment) if paper else {}
-    return settings.changed({**fixed, **parse_settings(config.set)})
+    return settings.changed({**fixed, **changes})
 
 
 def _run(
@@ -136,7 +138,8 @@ def _run(
     from hebblm.vision.result import RESULT_FILE
     from hebblm.vision.setup import Setup
 
-    check_writable(folder)
+    if leads():  # it makes and removes folders
+        check_writable(folder)
     kind: Any = Setup if config.experiment == PERMUTED_MNIST else ClassSetup
     setup = kind(
         _dataset(config),

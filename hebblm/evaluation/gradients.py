@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-
-import numpy as np
 import torch
 from torch import Tensor
 
 from hebblm.download import cache_dir
 from hebblm.files import hash_of
 from hebblm.locks import held
-from hebblm.models.base import Ids, TrainedModel, device_of
+from hebblm.models.base import Ids, TrainedModel, device_of, hash_of_ids
 from hebblm.progress import duration, say
 from hebblm.tensors import placed, read_tensors, write_tensors
 
@@ -32,7 +29,7 @@ def mean_squares(model: TrainedModel, ids: Ids, segment: int) -> list[Tensor]:
     identity = [
         *(SCHEMA, torch.__version__, torch.get_num_threads(), device_of(model).type),
         *(model.sha256, model.reading(), segment),
-        hashlib.sha256(np.ascontiguousarray(ids, dtype=np.int64).tobytes()).hexdigest(),
+        hash_of_ids(ids),
         [[name, str(p.dtype), list(p.shape)] for name, p in model.base().parameters().items()],
     ]
     path = cache_dir() / "gradients" / f"{hash_of(identity)}.safetensors"

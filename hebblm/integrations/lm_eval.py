@@ -10,10 +10,11 @@ from typing import Any
 
 import torch
 from lm_eval.api.instance import Instance
-from lm_eval.api.model import TemplateLM
+from lm_eval.api.model import CacheHook, TemplateLM
 from lm_eval.api.registry import register_model
 from torch import Tensor
 
+from hebblm.errors import UserError
 from hebblm.language_model import load
 from hebblm.progress import track
 
@@ -28,7 +29,8 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
         pretrained: a shipped model's name, a folder, or a hub id, as :func:`hebblm.load` takes it.
         method: as :data:`hebblm.METHODS` has it; ``lstm`` is the model unadapted.
         memory: folder of a memory or of a saved reader; none starts with an empty one.
-        learn: whether documents of ``loglikelihood_rolling`` are learned from, each after it was scored.
+        learn: whether documents of ``loglikelihood_rolling`` are learned from, ``update_every`` tokens at a time and
+            each of these after it was scored.
         k: neighbours a query.
         update_every: most tokens between two updates, and of a document that are scored at a time.
         device: auto, cpu or cuda; the harness's None means auto.
@@ -66,12 +68,22 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
         """Id that stands before a text."""
         return self.vocabulary.start
 
+    def set_cache_hook(self, cache_hook: CacheHook) -> None:
+        """Take the place where the harness keeps scores.
+
+        Raises:
+            UserError: documents are learned from, which one whose score is kept would not be.
+        """
+        if self.learn:
+            raise UserError("learn=True: a document whose score is kept is not learned from; leave --use_cache out")
+        super().set_cache_hook(cache_hook)
+
     def tok_encode(self, string: str, add_special_tokens: bool | None = None, **_: Any) -> list[int]:
         """Return the ids of a string, without special ones around it."""
         return list(self.vocabulary.encode(string, include=False).ids)
 
     def loglikelihood_rolling(self, requests: Sequence[Instance], disable_tqdm: bool = False) -> list[float]:
-        """Return the log-probability of whole documents, nats; each is learned from behind that if it was asked for."""
+        """Return the log-probability of whole documents, nats; they are learned from as they are read if asked for."""
         found = []
         for request in track(requests, "documents", len(requests), "documents"):
             self.reader.begin()

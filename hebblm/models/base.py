@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
@@ -18,6 +19,16 @@ if TYPE_CHECKING:
     from hebblm.models.learning import GradientBase
 
 Ids = npt.NDArray[Any]
+
+
+def hash_of_ids(ids: Ids, block: int = 1 << 22) -> str:
+    """Return the sha256 of token ids (T,), whatever integers they are kept as, taken block by block."""
+    digest = hashlib.sha256()
+    for start in range(0, len(ids), block):
+        digest.update(np.ascontiguousarray(ids[start : start + block], dtype=np.int64).tobytes())
+    return digest.hexdigest()
+
+
 NewRows = Literal["zero", "uniform", "mean"]
 State = dict[str, Tensor]
 """Where a base stands in its stream: tensors by name, as they go into a file."""

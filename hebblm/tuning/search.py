@@ -17,7 +17,7 @@ from hebblm.evaluation.hyperparameters import Hyperparameters, defaults
 from hebblm.evaluation.scenario import Scenario
 from hebblm.files import write_json
 from hebblm.locks import held
-from hebblm.models.update import MEASURED
+from hebblm.models.update import MEASURED, TRANSFORMERS
 from hebblm.tuning.best import BestPoint, Losses
 from hebblm.tuning.grid import Point
 from hebblm.tuning.replay import describe
@@ -44,8 +44,8 @@ class Search:
     usual: dict[str, Any] = field(default_factory=defaults)
 
     def __post_init__(self) -> None:
-        if self.start.dynamic.lr == MEASURED:
-            self.usual["dynamic.lr"] = MEASURED
+        if self.start.dynamic.lr == MEASURED:  # as models of transformers have it
+            self.usual |= TRANSFORMERS
 
     def note_rate(self, lr: float) -> None:
         """Take the rate of dynamic evaluation that was measured on the model for its default one."""
@@ -67,13 +67,17 @@ class Search:
         """Return what a method's default values cost on the same text, nats a token; None where they were not tried.
 
         The points of a combination are tried over the best values of its parts, so these must be the default ones too.
+        Values that the method does not read may be any.
         """
-        usual = self.usual
+        usual, record = self.usual, METHODS[method]
+        read = {kind.section for kind in record.settings} | {"dynamic" if record.moving else "base"}
+        if record.build(self.start.methods).needs.retrieval:
+            read.add("memory")
         parts = [self.best[name] for name in with_parts([method]) - {method} if name in self.best]
         found = {name: value for part in parts for name, value in part.values.items()}
         if any(usual[name] != value for name, value in found.items()):
             return None
-        if any(self.start.of(name) != value for name, value in usual.items()):
+        if any(self.start.of(name) != value for name, value in usual.items() if name.partition(".")[0] in read):
             return None
         for point in self.best[method].tried:
             if all(usual[name] == value for name, value in point.items() if name != "nll"):
@@ -84,7 +88,7 @@ class Search:
         """Note the best of some points of a method, given with their losses (T,), nats.
 
         Raises:
-            UserError: a fixed value that no point has.
+            UserError: a fixed value that no point has, or no finite loss.
         """
         self.best[method] = best = BestPoint(fixed=self.fixed)
         for values, losses in tried:
@@ -92,13 +96,21 @@ class Search:
         self.check(method)
 
     def check(self, method: str) -> None:
-        """Refuse fixed values that no point of a method has, before anything is built on them.
+        """Refuse fixed values that no point of a method has, and losses none of which is finite.
 
         Raises:
-            UserError: naming them.
+            UserError: naming the values, or the rates that are too large.
         """
         found = self.best[method]
         if not found.values:
+            for point in found.tried:
+                if all(point.get(name, value) == value for name, value in self.fixed.items()):
+                    rates = [name for name in point if name.endswith(".lr")]
+                    rates = rates or ["dynamic.lr" if METHODS[method].moving else "base.lr"]
+                    raise UserError(
+                        f"{method}: no point that was tried has a finite loss; lower {', '.join(rates)} (--set), or "
+                        "leave the method out (--methods)"
+                    )
             wanted = ", ".join(f"{key}={value}" for key, value in self.fixed.items() if key in found.tried[0])
             raise UserError(f"{wanted} is not among the values that are tried for {method}; fix one that is")
 

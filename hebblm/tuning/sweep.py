@@ -7,6 +7,7 @@ the memory. A part is whole or absent, and an interrupted sweep goes on behind i
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -21,16 +22,18 @@ from torch import Tensor
 
 from hebblm.adapt.block import Block
 from hebblm.download import cache_dir
+from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import Progress
 from hebblm.evaluation.pace import Pace
 from hebblm.evaluation.parts import STATE, Parts, unpacked_state
 from hebblm.evaluation.scenario import Scenario
 from hebblm.files import hash_of
+from hebblm.locks import held
 from hebblm.memory import AnyMemory, faiss_index
 from hebblm.memory.causal import WrittenBlock
 from hebblm.memory.nearest import Ranked
-from hebblm.models.base import StreamBase
+from hebblm.models.base import StreamBase, hash_of_ids
 from hebblm.progress import say
 from hebblm.tensors import placed, prefixed
 from hebblm.text import EvaluationStream
@@ -94,6 +97,7 @@ class Sweep:
         index = begin // self.part
         if index != self._held:
             self._tensors, self._held = self._parts.load(index), index
+            os.utime(self._parts.folder)  # what is being read makes room last
         start = index * self.part
         return placed(self._tensors[name][begin - start : end - start], self._device)
 
@@ -111,6 +115,7 @@ def sweep_plan(scenario: Scenario, settings: Hyperparameters) -> SweepPlan:
         "memory": asdict(settings.memory),
         "faiss": faiss_index.load_faiss().__version__ if faiss_index.is_installed() else None,
         "content": config.memory_content,
+        "remembered": _remembered(scenario),
         "device": scenario.device.type,
     }
     return SweepPlan(
@@ -119,6 +124,14 @@ def sweep_plan(scenario: Scenario, settings: Hyperparameters) -> SweepPlan:
         write=scenario.writes,
         k=config.k,
     )
+
+
+def _remembered(scenario: Scenario) -> str | None:
+    """Return the hash of the training ids that the memory holds, None where it holds none."""
+    config = scenario.config
+    if config.memory_content == "test":
+        return None
+    return hash_of_ids(scenario.training_ids()[-config.training_entries - 1 :])
 
 
 @torch.no_grad()
@@ -223,11 +236,26 @@ def _resume(
 
 
 def _make_room(folder: Path, needed: int) -> None:
-    """Delete the sweeps that were used longest ago until another ``needed`` bytes fit the limit."""
-    others = [place for place in folder.parent.glob("*") if place.is_dir() and place != folder]
-    sizes = {place: sum(file.stat().st_size for file in place.iterdir()) for place in others}
-    for place in sorted(others, key=lambda place: place.stat().st_mtime):
-        if sum(sizes.values()) + needed <= LIMIT_BYTES:
+    """Delete the sweeps that were used longest ago until another ``needed`` bytes fit the limit.
+
+    Those that another process fills stay. One that is being read has no lock, since several may read it at once.
+    """
+    others: list[tuple[float, Path, int]] = []  # when it was used, where, bytes
+    for place in folder.parent.glob("*"):
+        if place.is_dir() and place != folder:
+            with contextlib.suppress(FileNotFoundError):  # another process makes room as well
+                others.append((place.stat().st_mtime, place, sum(map(_size, place.iterdir()))))
+    total = needed + sum(size for *_, size in others)
+    for _, place, size in sorted(others):
+        if total <= LIMIT_BYTES:
             return
-        shutil.rmtree(place)
-        del sizes[place]
+        with contextlib.suppress(UserError), held(place, "states and neighbours", wait=False):
+            shutil.rmtree(place, ignore_errors=True)
+            total -= size
+
+
+def _size(file: Path) -> int:
+    """Return the bytes of a file, 0 for one that got its final name meanwhile."""
+    with contextlib.suppress(FileNotFoundError):
+        return file.stat().st_size
+    return 0

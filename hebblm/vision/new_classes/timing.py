@@ -5,6 +5,8 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
+import torch
+
 from hebblm.adapt.work import clock_of
 from hebblm.vision.new_classes.methods import METHODS, methods_of, values_of
 from hebblm.vision.new_classes.online import online_values, stream
@@ -33,7 +35,10 @@ def run_timing(setup: ClassSetup) -> dict[str, Any]:
     values, tuning = online_values(setup, settings.old_classes)
     start = setup.start(seed, settings.old_classes)
     remembered = old_memory(start)
-    run = setup.run_of(start, seed, values=values, samples=settings.timing.samples)
+    # Seconds of other threads or another GPU are no rounds of the same timing.
+    gpu = torch.cuda.get_device_name(setup.device) if setup.device.type == "cuda" else None
+    machine = [torch.get_num_threads(), gpu]
+    run = setup.run_of(start, seed, values=values, samples=settings.timing.samples, machine=machine)
 
     def timed(name: str, samples: int) -> float:
         """Return the seconds of one run of one method."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hebblm.files import read_json, write_json
+from hebblm.locks import held
 from hebblm.ranks import current
 from hebblm.report.record import decode, encode
 from hebblm.vision.new_classes.methods import VARIANTS, ImageMethod, given_values, grids, method_of
@@ -66,10 +67,12 @@ def tuned(
         run = setup.run_of(start, seed, scenario=name.partition("-")[0], score=REACHED)
         path = setup.cache / FOLDER / f"tuning-{name}-{run}.json"
         if not path.exists():
-            part = path.with_suffix(".part.json")
-            values, tried = _tune(setup, lr, partial(learn, start), part, observes=observes)
-            write_json(path, encode({"values": values, "tried": tried}, "tuning"), seal=True)
-            part.unlink()
+            with held(path, f"the tuning of {name}"):
+                if not path.exists():  # another process may have ended it meanwhile
+                    part = path.with_suffix(".part.json")
+                    values, tried = _tune(setup, lr, partial(learn, start), part, observes=observes)
+                    write_json(path, encode({"values": values, "tried": tried}, "tuning"), seal=True)
+                    part.unlink(missing_ok=True)
     found = decode(read_json(path), "tuning")
     return found["values"], found["tried"]
 

@@ -25,7 +25,7 @@ MISSING = 255
 
 Measure = Callable[[MLP, int], Step]
 """From the network after task t, and t, to every method that starts from it: predictions (t + 1, n) uint8, task by task
-of the first n test samples, ``seconds``, and how many queries' neighbours' loss ``rose`` by their adaptation."""
+of the first n test samples, and how many queries' neighbours' loss ``rose`` by their adaptation."""
 
 
 class Chain:
@@ -97,8 +97,8 @@ class Chain:
             run: hash of everything that decides about the numbers.
 
         Returns:
-            By method, predictions (T, T, n) uint8, ``MISSING`` where not made; by method, seconds and queries whose
-            neighbours' loss rose, and by ``training`` its seconds.
+            By method, predictions (T, T, n) uint8, ``MISSING`` where not made; by method, queries whose neighbours'
+            loss rose, and by ``training`` its seconds.
 
         Raises:
             UserError: the state is of another run or damaged, or training diverged.

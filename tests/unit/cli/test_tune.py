@@ -5,7 +5,7 @@ import io
 from rich.console import Console
 
 from hebblm.adapt.grid import Grid
-from hebblm.cli.tune import tuned_table
+from hebblm.cli.tune import TuneConfig, evaluation, tuned_table
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.report.console import print_table
 from hebblm.tuning.best import BestPoint
@@ -21,3 +21,17 @@ def test_methods_are_called_by_their_labels() -> None:
     assert "Base " in stream.getvalue()
     assert "Mixture+Hebb " in stream.getvalue()
     assert "lstm" not in stream.getvalue()
+
+
+def test_the_command_for_the_values_found_changes_none_of_them() -> None:
+    best = {
+        "base": BestPoint(values={"base.lr": 0.01}),
+        "mixture+hebb": BestPoint(values={"mixture_hebb.weight": 0.5}),
+    }
+    found = Search(Hyperparameters(), Grid(), set(), {}, best)
+    config = TuneConfig(cross_domain="wt2-to-ptb", set=["base.lr=1", "mixture+hebb.weight=0.5", "cache.window=300"])
+    assert evaluation(config, found) == (
+        "hebblm-eval --cross-domain wt2-to-ptb --config results/tuned/config.json --set cache.window=300"
+    )
+    within = TuneConfig(intra_domain="ptb", set=["mixture_hebb.weight=0.5"])
+    assert evaluation(within, found).endswith("config.json")

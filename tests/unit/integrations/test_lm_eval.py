@@ -13,9 +13,11 @@ import hebblm
 lm_eval = pytest.importorskip("lm_eval")
 
 from lm_eval.api.instance import Instance
+from lm_eval.api.model import CachingLM
 from lm_eval.models.huggingface import HFLM
 from lm_eval.tasks import TaskManager
 
+from hebblm.errors import UserError
 from hebblm.integrations.lm_eval import AdaptedLM
 
 from ..models.architectures import random_model, tokenizer
@@ -73,6 +75,15 @@ def test_documents_are_learned_from_in_order_only_where_that_is_asked_for(folder
         reader.begin()
         assert -float(reader.read(text).nll.double().sum()) == pytest.approx(score, abs=1e-4)
     assert found[3:] != pytest.approx(plain[3:], abs=1e-2)
+
+
+def test_scores_that_the_harness_keeps_go_with_no_learning(folder: Path, tmp_path: Path) -> None:
+    store = str(tmp_path / "scores.db")
+    whole = requests("loglikelihood_rolling", (TEXTS[0],))
+    plain = AdaptedLM(str(folder), method="mixture")
+    assert CachingLM(plain, store).loglikelihood_rolling(whole) == plain.loglikelihood_rolling(whole)
+    with pytest.raises(UserError, match=r"learn=True.*--use_cache"):
+        CachingLM(AdaptedLM(str(folder), method="mixture", learn=True), store)
 
 
 def test_a_memory_on_disk_is_used_and_an_answer_ends_where_the_task_says(folder: Path, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
@@ -25,6 +26,7 @@ from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import FlatMemory, MemoryConfig
 from hebblm.models.awd import AwdModel
 from hebblm.models.dynamic import DynamicConfig
+from hebblm.models.update import TRANSFORMERS
 from hebblm.text import Dictionary
 from hebblm.tuning.best import BestPoint, mixed
 from hebblm.tuning.hebbian import HebbGrid, HebbLosses
@@ -259,15 +261,47 @@ def test_a_fixed_value_that_is_not_tried_is_refused() -> None:
 
 
 def test_a_rate_that_is_measured_counts_as_the_default_one() -> None:
-    search = Search(Hyperparameters().changed({"dynamic.lr": "measured"}), Grid(), {"dynamic"}, {})
+    search = Search(Hyperparameters().changed(TRANSFORMERS), Grid(), {"dynamic"}, {})
     search.note_rate(5e-5)
     assert search.start.dynamic.lr == search.usual["dynamic.lr"] == 5e-5
-    search.take("dynamic", [({"dynamic.lr": 1e-4, "dynamic.decay": 0.02}, np.ones(3))])
+    search.take("dynamic", [({"dynamic.lr": 1e-4, "dynamic.decay": 0.001}, np.ones(3))])
     assert search.default_loss("dynamic") is None
-    search.take("dynamic", [({"dynamic.lr": 5e-5, "dynamic.decay": 0.02}, np.full(3, 2.0))])
+    search.take("dynamic", [({"dynamic.lr": 5e-5, "dynamic.decay": 0.001}, np.full(3, 2.0))])
     assert search.default_loss("dynamic") == 2.0
     search.note_rate(1.0)  # a number stays as it is
     assert search.start.dynamic.lr == 5e-5
+
+
+def test_a_loss_is_the_default_one_whatever_values_that_its_method_does_not_read_are_changed() -> None:
+    start = Hyperparameters().changed({**TRANSFORMERS, "cache.window": 3785, "memory.index": "exact"})
+    search = Search(start, Grid(), {"dynamic"}, {})
+    search.note_rate(5e-5)
+    search.take("dynamic", [({"dynamic.lr": 5e-5, "dynamic.decay": 0.001, "dynamic.epsilon": 0.001}, np.full(3, 2.0))])
+    assert search.default_loss("dynamic") == 2.0
+    online = {"theta": "online", "gamma": "online"}
+    for method in ("dynamic+mixture", "mixture", "cache"):
+        point = {f"{method.replace('+', '_')}.{name}": value for name, value in online.items()}
+        search.take(method, [(point, np.full(3, 1.0))])
+    assert [search.default_loss(name) for name in ("dynamic+mixture", "mixture", "cache")] == [None, None, None]
+    search.start = search.start.changed({"memory.index": "auto"})
+    assert [search.default_loss(name) for name in ("dynamic+mixture", "mixture", "cache")] == [1.0, 1.0, None]
+    search.start = search.start.changed({"base.lr": 1.0})
+    assert [search.default_loss(name) for name in ("dynamic+mixture", "mixture")] == [1.0, None]
+
+
+@pytest.mark.parametrize(
+    ("method", "point", "told"),
+    [
+        ("mbpa-absolute", {"mbpa_absolute.lr": 5.0}, "mbpa_absolute.lr"),
+        ("dynamic+mixture", {"dynamic_mixture.theta": 1.0}, "dynamic.lr"),
+        ("mixture", {"mixture.theta": 1.0}, "base.lr"),
+        ("base", {"base.lr": 1.0}, "base.lr"),
+    ],
+)
+def test_a_method_that_diverges_at_every_point_says_what_to_lower(method: str, point: Any, told: str) -> None:
+    search = Search(Hyperparameters(), Grid(), {method}, dict(point))
+    with pytest.raises(UserError, match=rf"^{re.escape(method)}: no point .* finite loss; lower {told} "):
+        search.take(method, [(point, np.array([np.inf])), (point, np.array([np.nan]))])
 
 
 def test_the_cache_over_dynamic_evaluation_leaves_the_first_segment_to_mixture(

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from hebblm.evaluation.loop import evaluate
 from hebblm.evaluation.pace import Pace
 from hebblm.evaluation.scenario import Scenario, ScenarioConfig
 from hebblm.evaluation.vocabulary import UnionVocabulary
+from hebblm.locks import held
 from hebblm.memory import AnyMemory, FaissMemory, FlatMemory, HybridMemory, RingMemory
 from hebblm.models.awd import AwdBase, AwdModel
 from hebblm.text import Dictionary
@@ -156,13 +158,37 @@ def test_the_sweeps_used_longest_ago_make_room(monkeypatch: pytest.MonkeyPatch) 
     assert [plan.folder().exists() for plan in plans] == [False, True, False, True]
 
 
-def scenario(**changes: object) -> Scenario:
+def test_a_sweep_that_another_process_fills_makes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    base, memory = toy.base_of(toy.tiny_model()), FlatMemory(toy.DIM)
+    plans = [plan_of(name=name) for name in "abc"]
+    for plan, age in zip(plans[:2], (20, 10), strict=True):
+        prepare_sweep(base, memory, STREAM, plan, forget)
+        os.utime(plan.folder(), (1e9 - age, 1e9 - age))
+    size = sum(file.stat().st_size for file in plans[0].folder().iterdir())
+    (plans[0].folder() / "part").symlink_to("renamed")  # as a file that is gone between its name and its size
+    monkeypatch.setattr(sweep, "LIMIT_BYTES", int(2.5 * size))
+    with held(plans[0].folder(), "states and neighbours"):
+        prepare_sweep(base, memory, STREAM, plans[2], forget)
+    assert [plan.folder().exists() for plan in plans] == [True, False, True]
+
+
+def test_a_sweep_counts_as_used_as_long_as_it_is_read() -> None:
+    plan = plan_of()
+    found = prepare_sweep(toy.base_of(toy.tiny_model()), FlatMemory(toy.DIM), STREAM, plan, forget)
+    assert found is not None
+    os.utime(plan.folder(), (1e9, 1e9))
+    found.states(0, 1)
+    assert plan.folder().stat().st_mtime > 1e9
+
+
+def scenario(training: int = 100, **changes: object) -> Scenario:
     config = {"intra_domain": "toy", "memory_content": "test", "k": 9, "update_every": 20, **changes}
     return Scenario(
-        kind="intra-domain", source="toy", target="toy", dictionary=Dictionary(), train=None, stream=STREAM,
+        kind="intra-domain", source="toy", target="toy", dictionary=Dictionary(), stream=STREAM,
         model=AwdModel(toy.tiny_model(), Path("none"), "checkpoint", "0"), vocabulary=UnionVocabulary(),
         config=ScenarioConfig(**config),  # type: ignore[arg-type]
         normalization="raw", device=torch.device("cpu"), data_sha256={}, whole=True,
+        train=SimpleNamespace(tokens=lambda split: toy.tokens(7, training)),  # type: ignore[arg-type]
     )  # fmt: skip
 
 
@@ -170,7 +196,8 @@ def test_whatever_a_sweep_depends_on_names_its_folder() -> None:
     settings = Hyperparameters()
     scenarios = [
         scenario(), scenario(k=8), scenario(update_every=1), scenario(memory_content="both"), scenario(seed=7),
-        scenario(new_rows="mean"), scenario(memory_content="train"),
+        scenario(new_rows="mean"), scenario(memory_content="train"), scenario(99, memory_content="train"),
+        scenario(memory_content="train", training_entries=50),
         replace(scenario(), stream=toy.stream_of(toy.tokens(4, TOKENS))),
         replace(scenario(), stream=toy.stream_of(toy.tokens(3, TOKENS - 1))),
         replace(scenario(), model=AwdModel(toy.tiny_model(), Path("none"), "checkpoint", "1")),
@@ -182,3 +209,6 @@ def test_whatever_a_sweep_depends_on_names_its_folder() -> None:
     ]
     assert len(set(folders)) == len(folders)
     assert sweep_plan(scenario(), settings.changed({"mbpa.lr": 3.0})).folder() == folders[0]
+    assert sweep_plan(scenario(99), settings).folder() == folders[0], "no training text is remembered"
+    more = scenario(memory_content="train", training_entries=1000)  # than there are
+    assert sweep_plan(more, settings).folder() == sweep_plan(scenario(memory_content="train"), settings).folder()

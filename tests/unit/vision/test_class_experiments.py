@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from hebblm.vision.experiments import run_experiment
 from hebblm.vision.new_classes import online, pretraining
 from hebblm.vision.new_classes import setup as set_up
 from hebblm.vision.new_classes import timing as timing_module
+from hebblm.vision.new_classes import tuning as tuning_module
 from hebblm.vision.new_classes.incremental import run_incremental
 from hebblm.vision.new_classes.learning import Training
 from hebblm.vision.new_classes.online import run_online, stream
@@ -86,6 +88,26 @@ def test_a_tuning_goes_on_behind_what_it_has_tried(
     assert same(whole, run_online(setup(tmp_path / "parted")))
     assert [part for part, _ in rates].count("train") == again
     assert not list(tmp_path.rglob("*.part.json"))
+
+
+def test_what_another_process_has_tuned_meanwhile_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = setup(tmp_path)
+    first = run_online(own)
+    own.clear()
+    (path,) = tmp_path.rglob("tuning-*.json")
+    content, asked = path.read_bytes(), []
+    path.unlink()
+
+    @contextmanager
+    def held(place: Path, what: str) -> Iterator[bool]:
+        asked.append(place)
+        place.write_bytes(content)
+        yield True
+
+    monkeypatch.setattr(tuning_module, "held", held)
+    monkeypatch.setattr(tuning_module, "_tune", lambda *_, **__: pytest.fail("it is tuned a second time"))
+    assert same(first, run_online(own))
+    assert asked == [path]
 
 
 def test_a_zero_probability_is_an_infinite_loss_among_what_was_tried(tmp_path: Path) -> None:
@@ -282,6 +304,15 @@ def test_times_are_ratios_within_a_round(tmp_path: Path, monkeypatch: pytest.Mon
     assert {len(rounds) for rounds in seconds.values()} == {2}
     assert methods["parametric"]["ratio"]["rounds"] == [1.0, 1.0]
     assert methods["hebb"]["ratio"]["rounds"][1] == seconds["hebb"][1] / seconds["parametric"][1]
+
+
+def test_a_timing_by_other_threads_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = setup(tmp_path, FIXED)
+    run_timing(own)
+    threads = torch.get_num_threads()
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads + 1)
+    run_timing(own)
+    assert len(list(own.state.glob("timing-*.safetensors"))) == 2
 
 
 @pytest.mark.parametrize(

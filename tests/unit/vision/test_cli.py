@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
+from hebblm.cli import vision
 from hebblm.cli.vision import main
 from hebblm.files import sha256
 from hebblm.vision.data.hub import load_digits
@@ -30,11 +31,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def numbers(document: dict[str, Any]) -> dict[str, Any]:
     """Return the part of a result that the same command has to repeat."""
-    methods = json.loads(json.dumps(document["methods"]))
-    for method in methods.values():
-        for seed in method["seeds"]:
-            del seed["seconds"]
-    return {"methods": methods, "tuning": document["tuning"]}
+    return {"methods": document["methods"], "tuning": document["tuning"]}
 
 
 def test_smoke_from_command_to_files(tmp_path: Path, capsys: Capture) -> None:
@@ -144,6 +141,25 @@ def test_every_stage_of_the_paper_scale(experiment: str, seeds: list[str], rate:
     assert len({entry["pretraining"]["run"] for entry in document["seeds"]}) == len(seeds)
     (summary,) = document["methods"]["mbpa"]["conditions"].values()
     assert summary["hyperparameters"] == {"rate": rate, "steps": 5}
+
+
+@pytest.mark.parametrize("named", [["--backbone", "densenet121"], ["--set", "backbone=densenet121"]])
+def test_the_papers_values_are_those_of_the_network_that_is_named(
+    named: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[Any] = []
+    monkeypatch.setattr(vision, "_run", lambda _, settings, *further: found.append(settings))
+    assert main(["incremental", "--hyperparameters", "paper", "--device", "cpu", *named]) == 0
+    assert (found[0].backbone, found[0].adaptation.mbpa_steps) == ("densenet121", (10,))
+
+
+def test_the_first_rank_alone_tries_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hebblm.vision.experiments.run_experiment", lambda *_: None)
+    (tmp_path / "out").touch()  # where no folder can be made
+    command = ["online", "--scale", "smoke", "--device", "cpu", "--output-path", "out"]
+    assert main(command) == 2
+    monkeypatch.setattr(vision, "leads", lambda: False)
+    assert main(command) == 0
 
 
 def test_generators_do_not_depend_on_each_other() -> None:

@@ -81,6 +81,8 @@ def test_one_value_each_is_taken_without_tuning(tmp_path: Path) -> None:
     assert outcome.runs[0].values["mbpa-5"] == {"lr": 0.1}
     assert outcome.runs[0].values["hebb-10"] == {"beta": 0.4, "eta": 0.3}
     assert not list((tmp_path / "state").glob("tuning-*"))
+    counted = outcome.runs[0].counted  # MbPA and Hebb share a pass, whose time is neither's
+    assert {name: set(numbers) for name, numbers in counted.items()} == {name: {"rose"} for name in METHODS}
 
 
 def test_without_a_rate_and_a_scale_adaptation_is_the_network(tmp_path: Path) -> None:
