@@ -85,7 +85,7 @@ def build(
         return there()
     parts = Parts(folder.with_name(f".{folder.name}.{identity[:12]}.parts"))
     work = parts.folder if ranks.leads else None
-    memory = build_memory(model.head.weight.shape[1], config, device_of(model), work=work)
+    memory = build_memory(model.key_width, config, device_of(model), work=work)
     with ExitStack() as stack:
         if ranks.leads:
             stack.enter_context(parts.held("this memory"))
@@ -165,7 +165,7 @@ def _entries(
     """
     total = len(ids) - 1
     if not total:
-        return model.head.weight[:0].to(dtype), torch.zeros(0, dtype=torch.int64)
+        return torch.zeros(0, model.key_width, dtype=dtype), torch.zeros(0, dtype=torch.int64)
     unknown = vocabulary.unknown
     readable = ids if unknown is None else np.where(ids < vocabulary.known, ids, unknown)
     keys = torch.cat([segment["keys"] for segment in saved_segments(model, readable, begun, dtype)])

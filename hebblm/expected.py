@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -68,10 +69,10 @@ def draw(
         until: strings before which the answer ends.
 
     Raises:
-        UserError: a negative temperature.
+        UserError: a temperature that is negative or infinite.
     """
-    if not temperature >= 0:
-        raise UserError(f"temperature = {temperature} must be at least 0")
+    if not 0 <= temperature < math.inf:
+        raise UserError(f"temperature = {temperature} must be a number of at least 0")
     generator = torch.Generator().manual_seed(seed)
     drawn: list[int] = []
     while len(drawn) < most:

@@ -87,6 +87,8 @@ def evaluate(
     if forgetting is not None or log_neighbors:
         option = "--forgetting" if log_neighbors == 0 else "--log-neighbors"
         _one_stream(request.config, f"{option} follows a single stream")
+    if forgetting is not None and forgetting < 1:
+        raise UserError(f"forgetting = {forgetting} must be at least 1 token")
     if forgetting is not None and source == read:
         raise UserError(f"--forgetting compares two domains, and {read} is the only one; use --cross-domain A-to-B")
     ranks = current()
@@ -310,9 +312,11 @@ class _Request:
             command: that called it, None for none.
         """
         from hebblm.evaluation.opening import open_scenario
+        from hebblm.models.base import device_of
         from hebblm.models.device import pick_device
 
-        config, device = self.config, pick_device(self.config.device)
+        config = self.config
+        device = pick_device(config.device) if self.held is None else device_of(self.held[0])
         source, target = config.corpora()
         name = Path(config.model or config.checkpoint or source or "").name
         call = f"hebblm.{function}({name!r}, {target!r})"

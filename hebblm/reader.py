@@ -49,7 +49,7 @@ class Reader:
 
     Raises:
         UserError: an unknown method or setting, a base that would have to learn for all methods, a memory of another
-            model, or the rms rule without the training text.
+            model, settings of a memory beside a saved one, or the rms rule without the training text.
     """
 
     def __init__(
@@ -92,6 +92,9 @@ class Reader:
                 squares = gradients.mean_squares(model, training()[: config.statistics], config.segment)
             self._base = ReaderBase(DynamicBase(model.base(), config, squares), model.base())
         device = device_of(model)
+        kept = sorted(name for name in settings or {} if name.startswith("memory."))
+        if memory is not None and kept:
+            raise UserError(f"{kept[0]} is set beside {memory}, which keeps what it was saved with; leave it out")
         opened = ReaderState() if memory is None else open_reader(Path(memory), self._owner, device)
         if vocabulary.splitting is None and opened.splitting is not None:
             vocabulary.split(opened.splitting)
@@ -101,8 +104,10 @@ class Reader:
         self._base.take_over(opened.weights)
         self._beginning = self._base.state()
         self._last = torch.tensor([vocabulary.start], device=device)
-        empty = build_memory(model.key_width, values.memory, device)
-        self._memory = empty if opened.memory is None else opened.memory
+        if opened.memory is None:
+            self._memory = build_memory(model.key_width, values.memory, device)
+        else:
+            self._memory = opened.memory
         self._context = Context(
             self._base.head,
             self._memory,
@@ -116,6 +121,8 @@ class Reader:
             self._base.restore(opened.state)
             self._last = opened.last
             self._context.recall(opened.observed, *opened.recent)
+        elif opened.memory is not None:  # a memory by itself: what it holds was read once
+            self._context.observed = self._memory.counts(len(vocabulary))
         self._context.recall_shares(opened.shares)
 
     @overload
@@ -253,7 +260,12 @@ class Reader:
 
         Returns:
             (N, V) adapted log-probabilities, nats.
+
+        Raises:
+            UserError: ``last`` below 0, or more than there are tokens.
         """
+        if not 0 <= last <= len(ids):
+            raise UserError(f"last = {last} must be between 0 and the text's {len(ids)} tokens")
         with self._base.aside():
             self._base.restore(self._beginning)
             hidden = self._base.read(torch.as_tensor(ids, dtype=torch.int64, device=self._last.device))
@@ -300,7 +312,7 @@ class Reader:
             until: strings before which the answer ends.
 
         Raises:
-            UserError: a negative temperature, or a prompt that is no string.
+            UserError: a temperature that is negative or infinite, or a prompt that is no string.
         """
         with self._base.aside():
             return draw(
@@ -325,7 +337,7 @@ class Reader:
             self._owner,
             ReaderState(
                 self._memory,
-                tuple(self.vocabulary.words),
+                tuple(self.vocabulary.words[: len(self._base.head.weight) - self.vocabulary.known]),
                 self._base.state(),
                 self._last,
                 observed,
@@ -358,8 +370,9 @@ class Reader:
         """Return the last token read and those of a text behind it (N,); new words read ``<unk>``."""
         if not isinstance(text, str):
             raise UserError(f"{text!r:.60} is no text; name a string")
-        ids = self.vocabulary.encode(text, include=False).ids
-        return torch.cat([self._last, self._last.new_tensor(ids)])
+        ids = self._last.new_tensor(self.vocabulary.encode(text, include=False).ids)
+        # A word whose reading was broken off has an id, but no row yet.
+        return torch.cat([self._last, self._reading(self._base, False).known(ids, len(self._base.head.weight))])
 
     def _new_words(self, device: torch.device) -> Tensor | None:
         """Return which classes (V,) were not there in training; None where every text is made of those that were."""

@@ -65,6 +65,16 @@ class ReaderState:
     splitting: Chosen | None = None
 
 
+def check_free(folder: Path) -> None:
+    """Refuse a folder that no reader may be saved to.
+
+    Raises:
+        UserError: it holds something else.
+    """
+    if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not (folder / READER).is_file()):
+        raise UserError(f"{folder} holds something else than a reader; choose another folder")
+
+
 def save_reader(folder: Path, owner: Owner, known: ReaderState, made: dict[str, Any]) -> None:
     """Write a reader's knowledge to a folder, whole or not at all.
 
@@ -77,8 +87,7 @@ def save_reader(folder: Path, owner: Owner, known: ReaderState, made: dict[str, 
     Raises:
         UserError: the folder holds something else, is written by another process, or cannot be written.
     """
-    if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not (folder / READER).is_file()):
-        raise UserError(f"{folder} holds something else than a reader; choose another folder")
+    check_free(folder)
     assert known.memory is not None, "a reader has a memory"
     assert known.state is not None, "a reader has a place"
     place = {

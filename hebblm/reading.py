@@ -16,6 +16,7 @@ from hebblm.errors import UserError
 from hebblm.evaluation.streams import Layout
 from hebblm.reader_base import ReaderBase
 from hebblm.scores import Scores
+from hebblm.text.dictionary import UNK
 from hebblm.text.vocabulary import Encoded, Vocabulary
 
 Text = str | Sequence[int] | Tensor
@@ -66,7 +67,11 @@ class Reading:
         ids = last.new_tensor([index for text in texts for index in text.ids])  # (T,)
         inputs = torch.cat([torch.cat([last, own])[:-1] for own in torch.split(ids, lengths)])  # (T,)
         adapted, base = torch.zeros(total), torch.zeros(total)
-        new = torch.zeros(total, dtype=torch.bool)
+        # Where nothing is learned a new word has no id of its own, and stands in the text beside that of `<unk>`.
+        unnamed = (
+            i == self.unknown and token != UNK for text in texts for token, i in zip(text.tokens, text.ids, strict=True)
+        )
+        new = torch.tensor([*unnamed], dtype=torch.bool)  # (T,)
         for start in range(0, layout.longest, self.every):
             stop = min(start + self.every, layout.longest)
             rows = len(self.base.head.weight)
@@ -81,7 +86,7 @@ class Reading:
                 places = torch.from_numpy(layout.places(group))
                 adapted[places] = self.rule.score(batch, targets).float().cpu()
                 base[places] = self.base.trained_losses(batch, targets).float().cpu()
-                new[places] = (labels >= rows).cpu()
+                new[places] |= (labels >= rows).cpu()
                 scored.append((batch, labels))
             if self.learn:
                 self._learn(scored, rows)

@@ -9,9 +9,7 @@ from hebblm.adapt.methods.rule import Rule
 
 
 class ContextAdapter:
-    """Adapter of one rule in a context; several may share one, and with it forward pass and retrieval.
-
-    Sharing means that one of them is updated for all: :func:`hebblm.evaluation.loop.evaluate` does so.
+    """Adapter of one rule in a context; several may share one, and with it retrieval: one of them is updated for all.
 
     Args:
         context: head, memory and counts.

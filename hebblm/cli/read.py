@@ -15,6 +15,7 @@ from hebblm.adapt.methods import check_methods, unaliased
 from hebblm.cli.common import command, tell
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import parse_settings
+from hebblm.files import check_writable
 from hebblm.interrupts import interrupted
 from hebblm.models.catalog import model_folder
 from hebblm.models.device import check_device
@@ -97,9 +98,13 @@ def main(config: ReadConfig, argv: list[str]) -> None:
     for path in config.files:
         _check_text(path)
     from hebblm.language_model import load
+    from hebblm.reader_state import check_free
     from hebblm.report.console import print_table
     from hebblm.report.table import Column, Table
 
+    if config.save is not None:  # hours of reading should not end at a folder that was taken from the first
+        check_free(config.save)
+        check_writable(config.save.absolute().parent)
     model = load(config.model, device=config.device, dtype=config.dtype, context=config.context, stride=config.stride)
     reader = model.reader(
         config.method,

@@ -52,7 +52,13 @@ class NeighborLog(Notes):
         if wanted <= 0:
             return
         found = batch.neighbors
-        weights = closeness(found.distances, found.mask, eps=self.mbpa.eps, normalization=self.mbpa.closeness)
+        weights = closeness(
+            found.distances,
+            found.mask,
+            eps=self.mbpa.eps,
+            normalization=self.mbpa.closeness,
+            scale=self.mbpa.scale,
+        )
         shift = (start if self.write else 0) - len(batch.context.memory)
         ids = _positions(batch).ids[:wanted, :KEPT]  # (n, R)
         row, rank = (ids >= 0).nonzero(as_tuple=True)
@@ -111,14 +117,14 @@ def neighbor_table(log: NeighborLog, scenario: Scenario) -> pa.Table:
         word = stream.word_of[position]
         rank = rank + KEPT * (position - np.searchsorted(stream.word_of, word))
         position, place = word, np.where(from_stream, stream.word_of[np.where(from_stream, place, 0)], place)
-    table = {
+    table = {  # without rows strings would have no type
         "position": position,
         "rank": rank,
         "from_stream": from_stream,
         "place": place,
-        "label": symbols[columns["label"].astype(np.int64)].astype(str),
+        "label": pa.array(symbols[columns["label"].astype(np.int64)], type=pa.string()),
         "distance": columns["distance"],
         "closeness": columns["closeness"],
-        "context": pa.array(contexts, type=pa.string()),  # without rows it would have no type
+        "context": pa.array(contexts, type=pa.string()),
     }
     return pa.table(table)

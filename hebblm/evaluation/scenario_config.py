@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_type_hints
 
+from hebblm.adapt import checks
+from hebblm.adapt.section import words_of
 from hebblm.errors import MOST, UserError
 from hebblm.models.catalog import check_configured, is_causal, model_folder, trained_on
 from hebblm.models.device import check_device
@@ -40,8 +42,9 @@ class ScenarioConfig:
         split: test or valid; by default test, and all of a text file that the model was not trained on.
         tokenizer: how such a file becomes tokens: auto (like the model's own text; at punctuation as well where that
             one came tokenised and this one did not), whitespace or moses.
-        preset: tiny, small, medium or paper; by default tiny for pydoc and numpy, small otherwise.
-        normalization: raw or lower; by default lower for wt2-to-ptb, raw otherwise.
+        preset: tiny, small, medium or paper; by default small for ptb and wt2, tiny otherwise.
+        normalization: raw or lower; by default the model's own, or else lower for wt2-to-ptb and ptb-to-wt2 and raw
+            otherwise.
         vocabulary: union (a row for every target word from the start) or open (a row when its word is first observed).
         new_rows: initial value of the rows of new words: zero, uniform or mean.
         unk_share: share of the probability of <unk> that open spreads over words not seen yet.
@@ -98,6 +101,9 @@ class ScenarioConfig:
     seed: int = 1111
 
     def __post_init__(self) -> None:
+        for name, hint in get_type_hints(ScenarioConfig).items():
+            if (words := words_of(hint)) and getattr(self, name) is not None:
+                checks.one_of(name, getattr(self, name), words)
         for name in ("training_entries", "k", "update_every", "max_tokens", "streams"):
             value = getattr(self, name)
             if value is not None and not 1 <= value <= MOST:

@@ -54,9 +54,10 @@ def open_subwords(
         model, tokenizer = load_and_open(config.model, reading, device=device, dtype=config.dtype)
     else:
         model, tokenizer = held[0], held[1].tokenizer
-        for option in ("context", "stride", "dynamic_parameters"):
-            if getattr(config, option) is not None:
-                raise UserError(f"{option} is set where a model is loaded: hebblm.load(..., {option}=...)")
+        for option in ("context", "stride", "dynamic_parameters", "dtype", "key", "device"):
+            if getattr(config, option) != getattr(ScenarioConfig, option):
+                word = "learns" if option == "dynamic_parameters" else option
+                raise UserError(f"{option} is set where a model is loaded: hebblm.load(..., {word}=...)")
     rows = len(model.head.weight)
     policy: Normalization = config.normalization or "raw"
     plain = Subwords(tokenizer, rows)

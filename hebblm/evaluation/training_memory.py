@@ -15,7 +15,7 @@ from hebblm.download import cache_dir
 from hebblm.evaluation.parts import STATE, Parts, unpacked_state
 from hebblm.files import hash_of
 from hebblm.memory import AnyMemory, MemoryConfig, build_memory, load_memory, save_memory
-from hebblm.models.base import Ids, TrainedModel, device_of
+from hebblm.models.base import Ids, TrainedModel, device_of, hash_of_ids
 from hebblm.progress import bar, say, track
 from hebblm.ranks import ALONE, Ranks
 from hebblm.tensors import prefixed
@@ -73,7 +73,7 @@ def _whole(
     Ranks read it together, and all of them find it in the cache.
     """
     device, model_hash = device_of(model), model.sha256
-    identity = [model_hash, dictionary_hash, config.identity(), len(ids), *model.reading().values()]
+    identity = [model_hash, dictionary_hash, config.identity(), hash_of_ids(ids), *model.reading().values()]
     folders = [cache_dir() / "memory" / hash_of(key) for key in (identity, [*identity, "log-normalizers"])]
     folder = folders[normalized or folders[1].exists()]
     parts = Parts(folder.with_name(f"{folder.name}.parts"))

@@ -75,7 +75,7 @@ def load_memory(
     mmap: bool = True,
     device: torch.device | str = "cpu",
 ) -> AnyMemory:
-    """Read a memory written by :meth:`AnyMemory.save`; what it holds is the base that ``reset`` returns to.
+    """Read a memory written by :func:`save_memory`; what it holds is the base that ``reset`` returns to.
 
     Args:
         folder: where it was saved.

@@ -43,10 +43,10 @@ class ShardedMemory(AnyMemory):
             raise TypeError("a memory that forgets cannot be kept in pieces")
         self._own = own
         self._ranks = ranks
-        self._base: tuple[Tensor, _Places] | None = None
         self._counts = torch.zeros(0, dtype=torch.int64, device=own.parts()[0].values.device)
         self._places = _Places(ranks, self._counts.device)
         self.note(ranks.gather(torch.cat([part.values for part in own.parts()])))
+        self.mark_base()
 
     @property
     def dim(self) -> int:
@@ -133,11 +133,7 @@ class ShardedMemory(AnyMemory):
     def reset(self) -> None:
         """Drop every entry added since the last :meth:`mark_base`, or since construction."""
         self._own.reset()
-        if self._base is None:
-            self._counts = self._counts[:0]
-            self._places = _Places(self._ranks, self._counts.device)
-        else:
-            self._counts, self._places = self._base[0].clone(), self._base[1].copy()
+        self._counts, self._places = self._base[0].clone(), self._base[1].copy()
 
     def counts(self, classes: int) -> Tensor:
         """Return the number of entries of each of ``classes`` labels on all ranks, (V,) int64."""

@@ -91,6 +91,9 @@ def test_what_was_remembered_is_expected_and_stays_as_it_is_when_only_read(
     reader = hebblm.load(MODEL, device="cpu").reader("mixture+hebb", memory="known")
     assert reader.vocabulary.words == ["frobnitz", "quux"]
     assert "frobnitz" in [word for word, _, _ in reader.suggest("Call", 3)]
+    # What a memory holds was observed: Hebb's term counts it.
+    hebb, mbpa = (hebblm.load(MODEL, device="cpu").reader(name, memory="known") for name in ("hebb", "mbpa"))
+    assert hebb.suggest("Call", 1) != mbpa.suggest("Call", 1)
     ask = [MODEL, "texts/a.txt", "--memory", "known", "--device", "cpu"]
     assert read([*ask, "--read-only", "--save", "same"]) == 0
     assert read([*ask, "--save", "grown"]) == 0

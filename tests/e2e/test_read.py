@@ -71,3 +71,13 @@ def test_bad_input_gets_one_line(arguments: list[str], told: str, capsys: pytest
     captured = capsys.readouterr()
     assert told in captured.err
     assert captured.err.count("\n") == 1
+
+
+def test_a_folder_of_something_else_is_refused_before_anything_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "a.txt").write_text("mine")
+    monkeypatch.setattr("hebblm.language_model.load", lambda *args, **options: pytest.fail("a model was loaded"))
+    assert main(["tiny-pydoc-raw", str(tmp_path / "letters" / "a.txt"), "--save", str(tmp_path / "letters")]) == 2
+    assert "holds something else than a reader" in capsys.readouterr().err

@@ -182,6 +182,28 @@ def test_the_first_text_says_how_all_are_split_and_a_saved_reader_keeps_to_it(
     assert lm.reader("cache", memory=tmp_path / "known").read(prose).tokens[4:6] == ("list,", "and")
 
 
+def test_a_new_word_costs_its_spelling_where_nothing_is_learned_too(lm: hebblm.LanguageModel) -> None:
+    text = "Call frobnitz with <unk> ."
+    learned, only_read = lm.reader("lstm").read(text), lm.reader("lstm").read(text, learn=False)
+    assert torch.equal(only_read.new, learned.new)
+    assert only_read.new.tolist() == [False, True, False, False, False], "<unk> itself is a word of the model"
+    assert only_read.bits_per_byte == learned.bits_per_byte
+
+
+def test_a_reading_that_is_broken_off_leaves_a_whole_reader(lm: hebblm.LanguageModel, tmp_path: Path) -> None:
+    def stop(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    reader = lm.reader()
+    with pytest.raises(KeyboardInterrupt):
+        reader.read("the function " * 5 + "blarg frobnitz", progress=stop)
+    assert reader.suggest("frobnitz", 1)
+    reader.save(tmp_path / "known")
+    again = lm.reader(memory=tmp_path / "known")
+    assert again.vocabulary.words == [], "no row was learned"
+    assert torch.equal(again.read("the frobnitz").nll, reader.read("the frobnitz").nll)
+
+
 def test_ids_are_read_as_words_are(lm: hebblm.LanguageModel) -> None:
     words = ["the", "function", "returns", "a", "list"]
     by_id = lm.reader().read([lm.vocabulary.dictionary.index(word) for word in words])
@@ -210,6 +232,9 @@ def test_what_does_not_fit_is_refused(lm: hebblm.LanguageModel, tmp_path: Path) 
         (lambda: lm.reader().suggest(["a"]), "['a'] is no text"),
         (lambda: lm.reader().generate(3), "3 is no text"),
         (lambda: lm.reader().generate(temperature=-1.0), "temperature = -1.0"),
+        (lambda: lm.reader().generate(temperature=math.inf), "temperature = inf"),
+        (lambda: lm.reader().log_probs([1, 2], last=3), "last = 3"),
+        (lambda: lm.reader(memory=tmp_path / "m", settings={"memory.capacity": 3}), "memory.capacity is set beside"),
         (lambda: lm.reader().suggest(n=0), "n = 0"),
         (lambda: lm.reader(memory=tmp_path / "none"), str(tmp_path / "none")),
     ):

@@ -56,7 +56,7 @@ class MbpaConfig(Section):
     pull: NonNegative = 0.0025
 
     def __post_init__(self) -> None:
-        if self.rate == "absolute" and self.optimizer != "newton" and self.lr * self.pull > 1:
+        if self.rate != "guarded" and self.optimizer != "newton" and self.lr * self.pull > 1:
             raise UserError(
                 f"mbpa.lr = {self.lr} and mbpa.pull = {self.pull} take back more than was changed; "
                 "choose them so that their product is at most 1"
@@ -64,6 +64,11 @@ class MbpaConfig(Section):
         Section.__post_init__(self)
         if self.optimizer == "newton":
             checks.above_zero("mbpa.pull", self.pull)
+        if self.optimizer == "rmsprop" and (self.method == "fast" or self.rate == "relative"):
+            raise UserError(
+                "mbpa.optimizer = 'rmsprop' follows all classes at a rate of its own; set mbpa.method=exact and "
+                "mbpa.rate=guarded or absolute beside it"
+            )
 
 
 @dataclass(frozen=True, slots=True)

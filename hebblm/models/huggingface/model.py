@@ -173,7 +173,15 @@ class HuggingFaceModel:
             train: (T,) training ids, read as 20 rows, each segment behind the one before it.
             segment: tokens a step.
             announce: told behind the first step how many seconds all of them are going to take.
+
+        Raises:
+            UserError: a segment longer than the model's window.
         """
+        warm = segment if self.recurrent else min(segment, self.context - segment)
+        if warm < 0:
+            raise UserError(
+                f"dynamic.segment = {segment} must be at most the {self.context} tokens of the model's window"
+            )
         rows = min(STREAMS, max(1, len(train) // (2 * segment + 1)))
         width = len(train) // rows
         block = torch.from_numpy(np.asarray(train[: rows * width], dtype=np.int64)).view(rows, width)
@@ -182,9 +190,9 @@ class HuggingFaceModel:
         starts = range(segment, max(width - 1, segment + 1), segment)
         for start in track(starts, "gradient statistics", len(starts), "segments", announce):
             stop = min(start + segment, width - 1)
-            hidden, _ = self.states(block[:, start - segment : stop], None, parameters, carry=False)
+            hidden, _ = self.states(block[:, start - warm : stop], None, parameters, carry=False)
             head = self.found.of({**self.parameters, **parameters})
-            logits = head.logits(hidden[:, segment:, : head.weight.shape[1]])
+            logits = head.logits(hidden[:, warm:, : head.weight.shape[1]])
             targets = block[:, start + 1 : stop + 1].to(logits.device)
             loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
             for total, g in zip(sums, torch.autograd.grad(loss, list(parameters.values())), strict=True):
@@ -192,8 +200,8 @@ class HuggingFaceModel:
         return [total / len(starts) for total in sums]
 
     def reading(self) -> dict[str, int]:
-        """Return the window, where there is one."""
-        return {} if self.recurrent else {"context": self.context, "stride": self.stride}
+        """Return the window, in which a training text is read by recurrent models too."""
+        return {"context": self.context, "stride": self.stride}
 
     def describe(self) -> dict[str, Any]:
         """Return what a result records about the model."""

@@ -88,6 +88,18 @@ def test_a_bad_name_or_value_is_refused_by_its_name(name: str, value: object, me
         Hyperparameters().changed({name: value})
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"mbpa.optimizer": "sgd", "mbpa.pull": 0.5}, "take back more than was changed"),
+        ({"mbpa.optimizer": "rmsprop"}, "set mbpa.method=exact"),
+    ],
+)
+def test_values_of_mbpa_that_do_not_go_together_are_refused(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        Hyperparameters().changed(changes)
+
+
 def test_single_changes_are_name_equals_value() -> None:
     assert parse_settings(["a.b=1", "c.d=x=y", "e.f="]) == {"a.b": "1", "c.d": "x=y", "e.f": ""}
     with pytest.raises(UserError, match=r"'hebb.beta' has no value.*hebb.beta=0.5"):

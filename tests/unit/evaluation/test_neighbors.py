@@ -83,7 +83,12 @@ def test_the_open_vocabulary_is_logged_as_well() -> None:
     vocabulary: VocabularyPolicy = OpenVocabulary(toy.UNK, toy.WORDS, 0.5)
     log = NeighborLog(30, MbpaConfig(), write=True)
     evaluate(base, [context], {}, stream, vocabulary, update_every=20, observers=[log])
-    assert set(log.columns()["position"].tolist()) == set(range(20, 30))
+    columns = log.columns()
+    assert set(columns["position"].tolist()) == set(range(20, 30))
+    near = columns["position"] == 25
+    distances = columns["distance"][near]
+    assert len(distances) == context.k  # the default closeness is relative to their mean
+    np.testing.assert_allclose(columns["closeness"][near], 1 / (3e-3 + distances / distances.mean()), rtol=1e-9)
 
 
 def test_an_empty_memory_leaves_no_rows() -> None:

@@ -8,6 +8,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -117,6 +118,23 @@ def test_the_window_is_checked_and_the_model_s_own_where_none_is_asked_for() -> 
     for context, stride, told in ((65, None, "64"), (1, None, "context = 1"), (8, 8, "stride = 8")):
         with pytest.raises(UserError, match=told):
             open_causal(model, context=context, stride=stride)
+
+
+def test_what_is_set_where_a_model_is_loaded_is_refused_later(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(TEXT)
+    lm = opened("Llama")
+    for option, value in (("key", "ffn-input"), ("dtype", "float16"), ("device", "cpu"), ("context", 8)):
+        with pytest.raises(UserError, match=rf"{option} is set where a model is loaded: hebblm.load\(..., {option}="):
+            hebblm.evaluate(lm, tmp_path / "a.txt", ["knn"], **{option: value})
+
+
+def test_gradient_statistics_stay_within_the_window() -> None:
+    model, ids = opened("GPT2", context=None, stride=None).model, np.arange(240) % 20
+    assert model.context == 64
+    squares = model.mean_squares(ids, 50)  # the window has no room for as many tokens before a segment
+    assert all(bool(torch.isfinite(square).all()) for square in squares)
+    with pytest.raises(UserError, match=r"dynamic.segment = 70 must be at most the 64 tokens"):
+        model.mean_squares(ids, 70)
 
 
 @torch.no_grad()
