@@ -154,7 +154,7 @@ def test_text_too_short_for_the_batch_is_a_users_mistake(prepared: PreparedCorpu
 def test_a_training_that_diverges_is_a_users_mistake(prepared: PreparedCorpus, tmp_path: Path) -> None:
     preset = recipe(prepared)
     steep = replace(preset, training=replace(preset.training, lr=1e38))
-    with pytest.raises(UserError, match="training diverged: .*; lower lr"):
+    with pytest.raises(UserError, match=r"training diverged: .*; lower lr"):
         train(prepared, tmp_path / "model", steep)
     assert not read_config(tmp_path / "model")
 
