@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from awd_lstm import ARCHITECTURES
@@ -75,15 +75,16 @@ def small(corpus: str, vocabulary_size: int, seed: int) -> Preset:
 
 
 def medium(corpus: str, vocabulary_size: int, seed: int) -> Preset:
-    """The published architecture in one short cycle of AdamW: some three hours of a CPU core for PTB, resumable.
+    """The published architecture in one cycle of AdamW: some five hours of a CPU core for PTB, resumable.
 
-    A twentieth of the published epochs wants less dropout; a wide batch keeps the matrices in the cache.
+    A wide batch takes the time off: fewer passes over the matrices. With less dropout, which learns faster at first, the
+    training loss of PTB falls below that of validation within seven epochs.
     """
-    preset = _preset(
+    return _preset(
         "awd_lstm_ptb" if corpus == "ptb" else "awd_lstm_wt2",
         vocabulary_size,
         batch_size=80,
-        epochs=24,
+        epochs=40,
         optimizer="adamw",
         lr=3.5e-3,
         bptt=70,
@@ -92,8 +93,6 @@ def medium(corpus: str, vocabulary_size: int, seed: int) -> Preset:
         recurrent="bfloat16",
         seed=seed,
     )
-    model = replace(preset.model, dropout=0.3, dropouth=0.2, dropouti=0.3, dropoute=0.05, wdrop=0.4)
-    return replace(preset, model=model)
 
 
 def paper(corpus: str, vocabulary_size: int, seed: int) -> Preset:
