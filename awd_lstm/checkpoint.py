@@ -95,11 +95,7 @@ def load_checkpoint(folder: Path, *, dictionary_sha256: str | None = None) -> AW
 
 
 def _fitting(text: str, tensors: dict[str, Tensor], path: Path) -> AWDLSTMConfig:
-    """Return the shape of a model, whose tensors are exactly those at hand; nothing is allocated to find out.
-
-    Raises:
-        CheckpointError: no shape of a model, or tensors are missing, too many, or of other shapes.
-    """
+    """Return the shape of a model, whose tensors are exactly those at hand; nothing is allocated to find out."""
     try:
         config = msgspec.json.decode(text, type=AWDLSTMConfig)
     except (msgspec.ValidationError, msgspec.DecodeError) as error:

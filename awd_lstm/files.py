@@ -91,12 +91,7 @@ def read_file(path: Path, remedy: str) -> tuple[dict[str, str], dict[str, Tensor
 
 
 def _verified(stream: IO[bytes], path: Path, remedy: str) -> dict[str, str]:
-    """Return the metadata of an open file, whose hash is compared if it has one.
-
-    Raises:
-        ValueError: no header of a safetensors file.
-        CheckpointError: its content is not that of its hash.
-    """
+    """Return the metadata of an open file, whose hash is compared if it has one."""
     length = int.from_bytes(stream.read(8), "little")
     header = json.loads(stream.read(min(length, _LONGEST)))
     metadata = header.get(_METADATA, {}) if isinstance(header, dict) else None

@@ -21,7 +21,6 @@ class Share:
     total: int
 
     def __len__(self) -> int:
-        """Return their number."""
         return self.end - self.begin
 
     @property

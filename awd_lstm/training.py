@@ -240,11 +240,7 @@ class Trainer:
         return self._checked(self.ranks.sum(own * share.weight, self.device))
 
     def _checked(self, loss: float) -> float:
-        """Return the loss of all processes, nats a token.
-
-        Raises:
-            ValueError: it is nan or beyond all measure, and nothing that is made of it is to be saved.
-        """
+        """Return the loss of all processes, nats a token; refuse nan and what is beyond all measure."""
         if not loss < LARGEST:
             raise ValueError(f"training diverged: its loss is {loss} with lr = {self.config.lr:g}; lower lr")
         return loss
@@ -269,7 +265,6 @@ class Trainer:
         save_checkpoint(self.folder, self.model, dictionary_sha256=record.dictionary_sha256, training=training)
 
     def _new_optimizer(self, *, averaging: bool) -> torch.optim.Optimizer:
-        """Return the optimiser of the present phase."""
         config, parameters = self.config, self.model.parameters()
         for p in self.model.parameters():
             p.grad = torch.zeros_like(p)  # sparse gradients of words are added into it, so that V x D is held once

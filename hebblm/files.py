@@ -100,7 +100,6 @@ def _sweep(path: Path) -> None:
 
 
 def _remove(path: Path | None) -> None:
-    """Delete a temporary file or folder, if there is one."""
     if path is None:
         return
     if path.is_dir():

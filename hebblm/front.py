@@ -220,11 +220,7 @@ def tune(
 
 
 def _check_ranks(request: _Request, processes: int) -> None:
-    """Refuse what several processes cannot do together.
-
-    Raises:
-        UserError: naming it.
-    """
+    """Refuse what several processes cannot do together."""
     config, memory = request.config, request.settings.memory
     if processes == 1:
         return
@@ -240,32 +236,20 @@ def _check_ranks(request: _Request, processes: int) -> None:
 
 
 def _one_stream(config: ScenarioConfig, why: str) -> None:
-    """Refuse several streams.
-
-    Raises:
-        UserError: saying why.
-    """
+    """Refuse several streams."""
     if config.streams > 1:
         raise UserError(f"streams = {config.streams} cannot be had here: {why}; leave --streams out")
 
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """Arguments of a front-door call, checked without loading torch.
-
-    Args:
-        config: the scenario.
-        settings: hyper-parameters.
-        note: whose they are, where they are not the model's own, and how to find these.
-        folder: for what is written, None for nothing.
-        held: a model of ``transformers`` that is open already, with its pieces.
-    """
+    """Arguments of a front-door call, checked without loading torch."""
 
     config: ScenarioConfig
     settings: Hyperparameters
-    note: str
-    folder: Path | None
-    held: tuple[TrainedModel, Subwords] | None
+    note: str  # whose they are, where they are not the model's own, and how to find these
+    folder: Path | None  # for what is written
+    held: tuple[TrainedModel, Subwords] | None  # a model of ``transformers`` that is open already, with its pieces
 
     @classmethod
     def of(
@@ -305,12 +289,7 @@ class _Request:
         return cls(config, chosen, note if lender else "", place, held)
 
     def open(self, function: str, command: str | None) -> tuple[Scenario, dict[str, Any]]:
-        """Return the opened scenario and the record of provenance.
-
-        Args:
-            function: that was called.
-            command: that called it, None for none.
-        """
+        """Return the opened scenario and the record of provenance."""
         from hebblm.evaluation.opening import open_scenario
         from hebblm.models.base import device_of
         from hebblm.models.device import pick_device

@@ -8,11 +8,6 @@ from pathlib import Path
 from hebblm.errors import UserError
 
 
-def data_places() -> tuple[Path, Path]:
-    """Return the ``data`` folder of a checkout and that of an installation, whether they exist or not."""
-    return Path(__file__).resolve().parents[1] / "data", Path(sys.prefix) / "share" / "hebblm"
-
-
 def manifest_path() -> Path:
     """Return where the list of corpora stands.
 
@@ -33,7 +28,7 @@ def models_path() -> Path:
 
 def _find(name: str, title: str) -> Path:
     """Return the first place that has ``name``."""
-    places = data_places()
+    places = Path(__file__).resolve().parents[1] / "data", Path(sys.prefix) / "share" / "hebblm"
     for place in places:
         if (place / name).exists():
             return place / name

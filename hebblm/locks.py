@@ -78,7 +78,6 @@ def _place(path: Path) -> Path:
 
 
 def _holder(place: Path) -> str:
-    """Return who has a lock, in words."""
     try:
         return place.read_text(encoding="utf-8")[:200] or "another process"
     except (OSError, ValueError):

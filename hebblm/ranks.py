@@ -65,12 +65,10 @@ class Traffic:
     Args:
         sent: bytes, to other ranks.
         seconds: in exchanges, waiting for other ranks included.
-        exchanges: how many.
     """
 
     sent: int = 0
     seconds: float = 0.0
-    exchanges: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +203,7 @@ class Ranks:
         """Return rows (N, ...) as bytes (N, bytes): every backend takes these."""
         import torch
 
-        flat = rows.detach().to(self._place()).reshape(len(rows), _width(rows)).contiguous()
+        flat = rows.detach().to(self._place()).reshape(len(rows), rows.shape[1:].numel()).contiguous()
         return flat.view(torch.uint8)
 
     @contextlib.contextmanager
@@ -217,7 +215,6 @@ class Ranks:
         except RuntimeError as error:
             raise LostRankError(_lost()) from error
         self.traffic.seconds += time.perf_counter() - started
-        self.traffic.exchanges += 1
 
 
 ALONE = Ranks()
@@ -320,11 +317,6 @@ def _whole(raw: Tensor, like: Tensor) -> Tensor:
     return raw.contiguous().view(like.dtype).view(len(raw), *like.shape[1:]).to(like.device)
 
 
-def _width(rows: Tensor) -> int:
-    """Return how many numbers a row (N, ...) is."""
-    return int(rows[:1].numel()) if len(rows) else int(rows.new_empty(1, *rows.shape[1:]).numel())
-
-
 def _number(name: str) -> int:
     """Return a whole number of the environment, 0 where it has none."""
     value = os.environ.get(name, "")
@@ -332,7 +324,6 @@ def _number(name: str) -> int:
 
 
 def _is_local(address: str) -> bool:
-    """Say whether an address is the loopback's."""
     try:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:

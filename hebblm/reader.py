@@ -382,11 +382,7 @@ class Reader:
 
 
 def _check_labels(memory: AnyMemory | None, classes: int, place: object) -> None:
-    """Refuse a memory with labels (n,) that are none of so many classes.
-
-    Raises:
-        UserError: it has some.
-    """
+    """Refuse a memory with labels (n,) that are none of so many classes."""
     for part in memory.parts() if memory is not None else ():
         if len(part) and not 0 <= int(part.values.min()) <= int(part.values.max()) < classes:
             raise UserError(f"{place} has labels of words that are not beside it; build or save it anew")

@@ -102,11 +102,9 @@ class Reading:
         return ids if self.unknown is None else torch.where(ids < rows, ids, self.unknown)
 
     def _learn(self, scored: Sequence[tuple[EvalBatch, Tensor]], rows: int) -> None:
-        """Take a scored interval into weights, memory and counts, words met for the first time with rows of their own.
+        """Take a scored interval, batches and what came (N,) of each, into weights, memory and counts.
 
-        Args:
-            scored: batches, and what came (N,) of each.
-            rows: of the head that they were scored with.
+        Words met for the first time get rows of their own, behind the ``rows`` of the head that scored it.
         """
         came = torch.cat([labels for _, labels in scored])
         self.base.learn(self.known(came, rows))
@@ -141,11 +139,7 @@ def are_documents(text: Text | Sequence[Text]) -> bool:
 
 
 def _whole_numbers(text: Sequence[int] | Tensor) -> list[int]:
-    """Return the ids of a text.
-
-    Raises:
-        UserError: it is something else than ids, (T,).
-    """
+    """Return the ids (T,) of a text; refuse what is something else."""
     try:
         found = torch.as_tensor(text)
     except (TypeError, ValueError, RuntimeError):

@@ -120,7 +120,6 @@ class Totals:
 
 
 def _perplexity(loss: float) -> float:
-    """Return ``exp`` of a mean loss."""
     try:
         return math.exp(loss)
     except OverflowError:

@@ -72,7 +72,6 @@ class MethodSettings:
         object.__setattr__(self, "sections", tuple(given.get(kind) or kind() for kind in SECTIONS))
 
     def __getitem__(self, kind: type[S]) -> S:
-        """Return the section of a kind."""
         return next(section for section in self.sections if type(section) is kind)
 
     def replaced(self, *sections: Section) -> MethodSettings:

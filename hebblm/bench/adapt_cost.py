@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypedDict
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from hebblm.adapt import functional as F
-from hebblm.adapt.checks import Rate
 from hebblm.adapt.functional.grouping import group_ids
 from hebblm.adapt.solvers.problem import STABLE
 from hebblm.bench import naive
@@ -26,17 +25,8 @@ EPS = 1e-3
 ETA, BETA = 0.7, 0.6  # of the paper's Penn Treebank column; the cost does not depend on them
 
 
-class MbpaOptions(TypedDict):
-    """Keyword arguments of MbPA."""
-
-    lr: float
-    steps: int
-    eps: float
-    rate: Rate
-
-
-def mbpa_options(lr: float, steps: int) -> MbpaOptions:
-    """Return what MbPA is told at a relative rate."""
+def mbpa_options(lr: float, steps: int) -> dict[str, Any]:
+    """Return what MbPA is told at a relative rate, as keyword arguments."""
     return {"lr": lr, "steps": steps, "eps": EPS, "rate": "relative"}
 
 

@@ -84,7 +84,6 @@ def _curve(rows: Sequence[Row], timing: str, size: str) -> Curve:
 
 
 def _draw(axis: Axes, curves: Mapping[str, Curve]) -> None:
-    """Draw curves with a legend below."""
     for index, (label, curve) in enumerate(curves.items()):
         axis.plot(
             list(curve),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -128,17 +128,8 @@ class BenchResult:
 
     def save(self, path: Path) -> None:
         """Write JSON, atomically."""
-        write_json(
-            path,
-            {
-                "schema": SCHEMA,
-                "kind": self.kind,
-                "complete": self.complete,
-                "provenance": self.provenance,
-                "settings": self.settings,
-                "rows": [row.to_json() for row in self.rows],
-            },
-        )
+        rows = [row.to_json() for row in self.rows]
+        write_json(path, {"schema": SCHEMA, **asdict(replace(self, rows=())), "rows": rows})
 
     @classmethod
     def load(cls, path: Path, row: type[Row] = Row) -> BenchResult:

@@ -115,7 +115,6 @@ def _stream(ids: np.ndarray[tuple[int], np.dtype[np.int64]], classes: int, eos: 
         eos=eos,
         source_size=classes,
         vocabulary_size=classes,
-        policy="union",
         symbols=tuple(str(index) for index in range(classes)),
         train_counts=counts,
         lines=lines,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -181,7 +180,3 @@ def _plot(config: PlotConfig, argv: list[str]) -> None:
 
 
 main = choosing(PROG, {**{kind: measuring(kind) for kind in MEASUREMENTS}, "table": _table, "plot": _plot})
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -14,7 +14,7 @@ from argparse import ArgumentError, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterator, Mapping
 from itertools import zip_longest
 from types import UnionType
-from typing import Any, Literal, Protocol, TextIO, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TextIO, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import docstring_parser
 from jsonargparse import ArgumentParser, DefaultHelpFormatter
@@ -28,7 +28,6 @@ from hebblm.ranks import LostRankError, end_rank, leads, size
 from hebblm.suggest import unknown
 
 C = TypeVar("C")
-C_contra = TypeVar("C_contra", contravariant=True)
 FORMER = {"--destdir": "--output-path"}
 """Options of an earlier release, and what they are called now."""
 
@@ -37,18 +36,11 @@ GRACE, LOST = 5.0, 30.0
 started the ranks ends this one meanwhile."""
 
 
-class Main(Protocol):
-    """A command: its arguments, or those of the process; returns the exit status."""
+Main = Callable[..., int]
+"""A command: takes its arguments as a list, or those of the process; returns the exit status."""
 
-    def __call__(self, argv: list[str] | None = None) -> int:
-        """Run."""
-
-
-class Body(Protocol[C_contra]):
-    """Body of a command: takes its options and the words that it was given; returns the exit status, None for 0."""
-
-    def __call__(self, config: C_contra, argv: list[str], /) -> int | None:
-        """Run."""
+Body = Callable[[C, list[str]], int | None]
+"""Body of a command: takes its options and the words that it was given; returns the exit status, None for 0."""
 
 
 class _Formatter(RawDescriptionHelpFormatter, DefaultHelpFormatter):
@@ -262,12 +254,7 @@ def _field_docs(config: type) -> dict[str, str]:
 
 
 def _misfit(message: str, hints: Mapping[str, Any]) -> UserError | None:
-    """Return the error for a value that is none of an option's choices; None for another mistake.
-
-    Args:
-        message: of the parser, which names option and value.
-        hints: types of the options by name.
-    """
+    """Return the error for a value that is none of an option's choices; None for another mistake of the parser."""
     found = re.search(r'Parser key "(\w+)".*(?:Given|Got) value: (.*)', message, re.DOTALL)
     if found is None or found[1] not in hints:
         return None

@@ -42,11 +42,7 @@ def load(text: str, **options: Any) -> Any:
 
 
 def _check_keys(node: Any) -> None:
-    """Refuse a mapping with a key that stands twice, or that takes over another mapping.
-
-    Raises:
-        yaml.YAMLError: there is one.
-    """
+    """Refuse a mapping with a key that stands twice, or that takes over another mapping."""
     if isinstance(node, yaml.MappingNode):
         keys = [(key.tag, key.value) for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
         line = node.start_mark.line + 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,7 +130,3 @@ def main(config: PreprocessConfig, argv: list[str]) -> None:
         )
     if isinstance(prepared.tokenizer(), WhitespaceTokenizer) and (word := _unsplit(prepared.dictionary)):
         tell(f"warning: words stand with punctuation, such as {word!r}; try --tokenizer moses")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -174,11 +174,7 @@ def _read(reader: Reader, path: Path, text: Iterator[str], *, learn: bool) -> To
 
 
 def _check_text(path: Path) -> None:
-    """Refuse a text before anything is read of it, unless it can be read only once.
-
-    Raises:
-        UserError: it cannot be read, or is not UTF-8.
-    """
+    """Refuse a text before anything is read of it, unless it can be read only once."""
     if not (path.is_fifo() or path.is_char_device()):
         for _ in pieces(path, PIECE):
             pass

@@ -140,7 +140,6 @@ def _load(path: Path, edges: list[int] | None) -> tuple[Result, TokenLosses | No
 
 
 def _edges(text: str | None) -> list[int] | None:
-    """Return the edges given on the command line."""
     if text is None:
         return None
     try:
@@ -150,7 +149,6 @@ def _edges(text: str | None) -> list[int] | None:
 
 
 def _folder(path: Path) -> Path:
-    """Return the folder of a result."""
     return path if path.is_dir() else path.parent
 
 
@@ -171,7 +169,3 @@ def main(argv: list[str] | None = None) -> int:
     if words and not Path(words[0]).exists() and closest(words[0], [INSPECT]) not in (None, words[0]):
         raise unknown("subcommand", words[0], [INSPECT], "name folders that hebblm-eval wrote")
     return _inspect(words[1:]) if words[:1] == [INSPECT] else _report(words)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -108,11 +108,7 @@ def main(config: VisionConfig, argv: list[str]) -> int:
 
 
 def _settings(config: VisionConfig) -> PermutedSettings | ClassSettings:
-    """Return the settings of an experiment.
-
-    Raises:
-        UserError: a backbone that there is not, or an unknown setting or value.
-    """
+    """Return the settings of an experiment."""
     paper = config.hyperparameters == "paper"
     if config.experiment == PERMUTED_MNIST:
         if config.backbone is not None:

@@ -8,10 +8,9 @@ from typing import Any
 
 import msgspec
 
-from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.scenario_config import ScenarioConfig
-from hebblm.files import read_json
+from hebblm.files import read_json, read_record
 from hebblm.installation import models_path
 from hebblm.models.update import TRANSFORMERS
 from hebblm.suggest import unknown
@@ -24,7 +23,7 @@ rate; the cache's are those published for AWD-LSTM."""
 _LITERAL = ("mbpa_absolute", "mbpa_guarded")
 
 
-class TunedFile(msgspec.Struct, tag_field="schema", tag=TUNED_SCHEMA):
+class TunedFile(msgspec.Struct):
     """File of ``hebblm-tune``, as far as an evaluation asks.
 
     Args:
@@ -42,12 +41,7 @@ class TunedFile(msgspec.Struct, tag_field="schema", tag=TUNED_SCHEMA):
         Raises:
             UserError: no such file, or it is something else.
         """
-        try:
-            return msgspec.convert(read_json(path), cls)
-        except msgspec.ValidationError as error:
-            raise UserError(
-                f"{path} was not written by hebblm-tune ({error}); name a file of schema {TUNED_SCHEMA}"
-            ) from error
+        return read_record(cls, path, "name a file of hebblm-tune", TUNED_SCHEMA)
 
 
 def resolve_settings(
@@ -79,9 +73,6 @@ def _start(config: ScenarioConfig, start: str) -> tuple[dict[str, Any], str]:
 
     Where nothing was tuned for a scenario, ``tuned`` falls to what was tuned for the nearest one: across domains for
     wt2-to-ptb, within a domain for ptb.
-
-    Raises:
-        UserError: an unknown start.
     """
     source, target = config.corpora()
     name = f"{source}-to-{target}" if source != target else target

@@ -63,7 +63,6 @@ class Hyperparameters:
         return getattr(self._section(section), key)
 
     def _section(self, name: str) -> Any:
-        """Return the settings of one section."""
         return getattr(self, name) if name in _OWN else self.methods[_METHODS[name]]
 
     def document(self) -> dict[str, Any]:
@@ -119,11 +118,7 @@ def _unknown(name: str, section: str | None, key: str) -> UserError:
 
 
 def _convert(name: str, value: Any, hint: Any) -> Any:
-    """Return ``value`` as the type ``hint``; text becomes a number where one is meant.
-
-    Raises:
-        UserError: a value of another type, or none of a choice.
-    """
+    """Return ``value`` as the type ``hint``; text becomes a number where one is meant."""
     if type(None) in get_args(hint) and value in ("none", ""):
         value = None
     try:

@@ -170,7 +170,6 @@ def _open_words(
 def _documents(
     config: ScenarioConfig, stream: EvaluationStream, target: str, files: tuple[Path, ...], split: str
 ) -> list[Document]:
-    """Return the documents of what is read."""
     if split == ALL:
         return documents_of(stream, FileLines(files))
     return documents_of(stream, contiguous(files)[split] if files else resolve(target).sources.get(split))

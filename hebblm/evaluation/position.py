@@ -235,11 +235,7 @@ class Position:
         )
 
     def _read(self, name: str) -> tuple[dict[str, Any], State]:
-        """Return the record and the tensors of a file, where the base computes.
-
-        Raises:
-            UserError: it was changed.
-        """
+        """Return the record and the tensors of a file, where the base computes."""
         remedy = f"delete {self.saved.folder}, and the run begins anew"
         tensors, record = read_tensors(self.folder / name, KIND, remedy)
         if not record:

@@ -199,12 +199,7 @@ def run_scenario(
 
 
 def _parts(found: Pass, whose: str = "") -> list[Part]:
-    """Return what a pass spent its time on.
-
-    Args:
-        found: the pass.
-        whose: told apart from the other pass by these words.
-    """
+    """Return what a pass spent its time on, told apart from the other pass by the words of ``whose``."""
     scores = found.scores
     times = {
         **{work.name: work.seconds for work in found.preparation},

@@ -187,11 +187,7 @@ class ScenarioConfig:
         return replace(self, checkpoint=folder, model=None, source=source, normalization=policy)
 
     def _check_words(self) -> None:
-        """Refuse what a model of words would not look at.
-
-        Raises:
-            UserError: naming the option.
-        """
+        """Refuse what a model of words would not look at."""
         plain = ScenarioConfig()
         for name in ("context", "stride", "dtype", "dynamic_parameters", "key"):
             if (value := getattr(self, name)) != getattr(plain, name):

@@ -9,7 +9,6 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from hebblm.adapt import checks
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.methods.rule import Rule
 
@@ -61,11 +60,6 @@ class OpenVocabulary:
     unk: int
     size: int
     share: float = 0.5
-
-    def __post_init__(self) -> None:
-        checks.share("unk_share", self.share)
-        checks.above_zero("unk_share", self.share)
-        checks.above_zero("1 - unk_share", 1 - self.share)
 
     def readable(self, inputs: Tensor, rows: int) -> Tensor:
         """Return the ids, ``<unk>`` in place of words without a row."""

@@ -68,7 +68,6 @@ class AdaptedLogitsProcessor(LogitsProcessor):
         self._hook.remove()
 
     def __enter__(self) -> AdaptedLogitsProcessor:
-        """Return itself."""
         return self
 
     def __exit__(

@@ -77,7 +77,6 @@ class AnyMemory(ABC):
         """Drop every entry added since the last :meth:`mark_base`, or since construction."""
 
     def __len__(self) -> int:
-        """Return the number of entries."""
         return sum(map(len, self.parts()))
 
     def search(self, queries: Tensor, k: int) -> Neighbors:
@@ -150,7 +149,6 @@ class StoredMemory(AnyMemory):
         return self._store.dtype
 
     def __len__(self) -> int:
-        """Return the number of entries."""
         return len(self._store)
 
     def add(self, keys: Tensor, values: Tensor, log_normalizers: Tensor | None = None) -> None:

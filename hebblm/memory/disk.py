@@ -110,10 +110,7 @@ class DiskMemory(FaissMemory):
     def _index(self, store: EntryStore, folder: Path, temporary: Path) -> TrainedIndex | None:
         """Make an index of all entries of a store; this memory's is extended where it was trained on half of them.
 
-        Args:
-            store: of the entries.
-            folder: of the lists.
-            temporary: folder of what is made on the way, unless it is to be found by another process.
+        Its lists go to ``folder``; what is made on the way to ``temporary``, unless another process shall find it.
         """
         count, trained, work = len(store), self._trained, self._work or temporary
         if trained is None or count >= 2 * trained.trained:
@@ -215,12 +212,7 @@ def _merged(first: Any, paths: Sequence[Path], place: Path) -> Any:
     """Write the inverted lists of several indexes, each list behind the same one of the index before, and return them.
 
     FAISS' own merging maps all that it reads and writes, which is then resident at once; here one index is open at a
-    time, and what is written goes through plain writes.
-
-    Args:
-        first: the first index.
-        paths: of the files of the others.
-        place: of the lists: of each its codes, then its entries' numbers.
+    time, and what is written goes through plain writes: of each list its codes, then its entries' numbers.
     """
     faiss = load_faiss()
 
@@ -276,11 +268,7 @@ def _silent() -> Iterator[None]:
 
 
 def _check_lists(dim: int, factory: str) -> None:
-    """Refuse an index that FAISS cannot keep on disk.
-
-    Raises:
-        UserError: it has no inverted lists, or lists of blocks that are scanned at once.
-    """
+    """Refuse an index that FAISS cannot keep on disk: without inverted lists, or with blocks scanned at once."""
     faiss, index = load_faiss(), faiss_index.make_index(dim, factory)  # which owns what is extracted
     inverted = faiss.try_extract_index_ivf(index)
     if inverted is None or hasattr(faiss.downcast_index(inverted), "bbs"):

@@ -88,7 +88,6 @@ class RingMemory(StoredMemory):
         self._base_store: EntryStore | None = None
 
     def __len__(self) -> int:
-        """Return the number of entries kept."""
         return min(len(self._store), self.capacity)
 
     def add(self, keys: Tensor, values: Tensor, log_normalizers: Tensor | None = None) -> None:

@@ -42,7 +42,6 @@ class TrainedIndex:
     trained: int
 
     def __len__(self) -> int:
-        """Return the number of entries in the index."""
         return int(self.index.ntotal)
 
 

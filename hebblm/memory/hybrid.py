@@ -57,7 +57,6 @@ class HybridMemory(AnyMemory):
         return self.recent.dtype
 
     def __len__(self) -> int:
-        """Return the number of entries."""
         return len(self.bulk) + len(self.recent)
 
     def add(self, keys: Tensor, values: Tensor, log_normalizers: Tensor | None = None) -> None:

@@ -153,12 +153,7 @@ class ShardedMemory(AnyMemory):
 
 
 class _Places:
-    """Places of every rank's entries in one memory: runs, each of entries that one rank wrote together.
-
-    Args:
-        ranks: of the command.
-        device: of the places that are asked for.
-    """
+    """Places of every rank's entries in one memory: runs, each of entries that one rank wrote together."""
 
     def __init__(self, ranks: Ranks, device: torch.device) -> None:
         self._rank, self._size = ranks.rank, ranks.size
@@ -168,7 +163,6 @@ class _Places:
         self._own = GrowingArray(torch.empty(0, 2, dtype=torch.int64, device=device))  # number, place
 
     def __len__(self) -> int:
-        """Return the number of entries."""
         return self._total
 
     def append(self, counts: Sequence[int]) -> None:
@@ -199,7 +193,6 @@ class _Places:
         return first[:, 1], first[:, 2] + places - first[:, 0]
 
     def copy(self) -> _Places:
-        """Return one that goes its own way."""
         other = _Places(Ranks(self._rank, self._size), self._runs.view().device)
         other._total, other._held = self._total, list(self._held)
         other._runs.append(self._runs.view())

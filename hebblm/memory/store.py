@@ -38,7 +38,6 @@ class Entries:
     largest: Tensor | None = None
 
     def __len__(self) -> int:
-        """Return n."""
         return len(self.keys)
 
     def run(self, begin: int, end: int | None = None) -> Entries:
@@ -108,7 +107,6 @@ class EntryStore:
         self._lacking = int(logs.view().isnan().sum())
 
     def __len__(self) -> int:
-        """Return the number of entries."""
         return len(self._values.view())
 
     @property

@@ -167,15 +167,10 @@ def with_rate(config: DynamicConfig, mean_squares: Sequence[Tensor] | None) -> D
 
 @dataclass(frozen=True, slots=True)
 class _Scales:
-    """Scales of one parameter, each of its shape.
+    """Scales of one parameter, each of its shape."""
 
-    Args:
-        pull: share of the way back to the trained weights, lambda R.
-        size: what its gradients are divided by, RMS + epsilon.
-    """
-
-    pull: Tensor
-    size: Tensor
+    pull: Tensor  # share of the way back to the trained weights, lambda R
+    size: Tensor  # what its gradients are divided by, RMS + epsilon
 
 
 def _fit(mean_squares: Tensor, rows: int) -> Tensor:

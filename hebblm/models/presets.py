@@ -77,8 +77,8 @@ def small(corpus: str, vocabulary_size: int, seed: int) -> Preset:
 def medium(corpus: str, vocabulary_size: int, seed: int) -> Preset:
     """The published architecture in one cycle of AdamW: some five hours of a CPU core for PTB, resumable.
 
-    A wide batch takes the time off: fewer passes over the matrices. With less dropout, which learns faster at first, the
-    training loss of PTB falls below that of validation within seven epochs.
+    A wide batch takes the time off: fewer passes over the matrices. With less dropout, which learns faster at first,
+    the training loss of PTB falls below that of validation within seven epochs.
     """
     return _preset(
         "awd_lstm_ptb" if corpus == "ptb" else "awd_lstm_wt2",

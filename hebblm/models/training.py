@@ -64,11 +64,7 @@ def train_model(
 
 
 def _is_done(prepared: PreparedCorpus, preset: Preset, folder: Path) -> bool:
-    """Say whether a folder holds the model of a training that came to its end.
-
-    Raises:
-        UserError: it holds another one's.
-    """
+    """Say whether a folder holds the model of a training that came to its end; refuse that of another one."""
     document = read_config(folder)
     if document and not (folder / STATE).exists():
         wanted = (preset.model.to_dict(), preset.training.to_dict(), prepared.meta.dictionary_hash)
@@ -130,12 +126,7 @@ def _train(
 
 
 def _describe(prepared: PreparedCorpus, dictionary: str) -> dict[str, Any]:
-    """Return what a checkpoint records about its text: enough to read another text the same way.
-
-    Args:
-        prepared: the text.
-        dictionary: sha256 of the file beside the weights.
-    """
+    """Return what a checkpoint records about its text: enough to read another text the same way."""
     meta = prepared.meta
     return {
         "name": meta.name,

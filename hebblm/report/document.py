@@ -29,7 +29,7 @@ from hebblm.report.summary import summary_table, verdict
 from hebblm.report.table import Table, present
 from hebblm.report.tables import comparison_table, frequency_table, paper_tables, side_by_side
 from hebblm.report.templating import HTML, MARKDOWN
-from hebblm.report.tokens import TokenLosses, completed, word_table
+from hebblm.report.tokens import TokenLosses, check_same_run, word_table
 from hebblm.suggest import unknown
 
 FORMATS = ("md", "csv", "tex", "html", "png", "svg")
@@ -73,7 +73,7 @@ def write_report(
         directory: made if absent.
         formats: any of ``md`` (``report.md``), ``csv`` (a file a table), ``tex`` (``tables.tex``), ``html``
             (``report.html``, with its pictures inside), ``png`` and ``svg`` (a file a plot).
-        tokens: the losses token by token, for the running curves and the words that changed most.
+        tokens: the losses token by token, for the words that changed most.
         plotted: methods that a plot shows; 0 for all.
 
     Returns:
@@ -86,7 +86,7 @@ def write_report(
 
     chosen = check_formats(formats)
     if tokens is not None:
-        result = completed(result, tokens)
+        check_same_run(result, tokens)
     tables = present(
         comparison_table(result),
         frequency_table(result),
@@ -165,14 +165,11 @@ def print_comparison(results: Mapping[str, Result], console: Console) -> None:
 
 
 def _write_pages(stem: Path, formats: Sequence[str], **content: Any) -> list[Path]:
-    """Write the Markdown and the HTML page among the formats.
+    """Write the Markdown and the HTML page among the formats; ``content`` is what the templates show.
 
-    Args:
-        stem: of the files.
-        formats: any.
-        content: what the templates show: ``title``, ``tables``; ``lines`` above them, the first one the verdict;
-            ``opening``, the pictures behind the verdict, and ``pictures``, those behind the tables, each as the file
-            that Markdown links to, caption, and what HTML embeds; ``facts``, the tables behind the pictures.
+    ``lines`` stand above the tables, the first one the verdict; ``opening`` are the pictures behind the verdict, and
+    ``pictures`` those behind the tables, each as the file that Markdown links to, caption, and what HTML embeds;
+    ``facts`` are the tables behind the pictures.
     """
     return [
         write_text(

@@ -43,12 +43,6 @@ def bucket_labels(edges: Sequence[int]) -> list[str]:
     return [f"<{edges[0]}", *middle, f">{edges[-1]}"]
 
 
-def edges_of(labels: Sequence[str]) -> tuple[int, ...]:
-    """Return the edges that :func:`bucket_labels` was given to make ``labels``; none for other labels."""
-    edges = tuple(int(label.lstrip("<>").partition("-")[0]) for label in labels if not label.startswith("<"))
-    return edges if edges and bucket_labels(edges) == list(labels) else ()
-
-
 def frequency_report(
     nll: NDArray[np.floating], train_counts: NDArray[np.integer], edges: Sequence[int] = DEFAULT_EDGES
 ) -> list[FrequencyBucket]:

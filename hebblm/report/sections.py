@@ -80,7 +80,6 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]
 
 
 def _facts(name: str, title: str, facts: list[tuple[str, str]]) -> Table:
-    """Return a table of names and values."""
     return Table(name, title, _FACT_COLUMNS, tuple(facts))
 
 
@@ -103,7 +102,6 @@ def _oov(scenario: ScenarioRecord) -> str:
 
 
 def _text(value: Any) -> str:
-    """Return one setting as text."""
     if value is None:
         return "none"
     if isinstance(value, bool):

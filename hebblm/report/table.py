@@ -69,7 +69,6 @@ class Table:
     headings: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse ragged rows."""
         for row in self.rows:
             if len(row) != len(self.columns):
                 raise ValueError(f"row {row} has {len(row)} cells for {len(self.columns)} columns")

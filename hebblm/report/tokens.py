@@ -15,10 +15,7 @@ from hebblm.report.gains import Gain, bootstrap_gains
 from hebblm.report.logged import read_table
 from hebblm.report.methods import BASE, name_of, ordered
 from hebblm.report.parts import (
-    DEFAULT_EDGES,
-    edges_of,
     frequency_report,
-    occurrence_report,
     occurrences_so_far,
     stream_parts,
     validate_edges,
@@ -91,28 +88,6 @@ def with_edges(result: Result, tokens: TokenLosses, edges: Sequence[int]) -> Res
             item,
             frequency=tuple(frequency_report(tokens.nll[name], counts, edges)),
             gains=gains.get(name, ()),
-        )
-        for name, item in result.methods.items()
-    }
-    return replace(result, methods=methods)
-
-
-def completed(result: Result, tokens: TokenLosses) -> Result:
-    """Return the result with losses by occurrence, gains with intervals and running curves where it has none.
-
-    Raises:
-        UserError: token losses of another run.
-    """
-    check_same_run(result, tokens)
-    seen = occurrences_so_far(tokens.words)
-    buckets = next(iter(result.methods.values())).frequency
-    gains = _gains(result, tokens, edges_of([bucket.bucket for bucket in buckets]) or DEFAULT_EDGES)
-    methods = {
-        name: replace(
-            item,
-            oov_occurrences=item.oov_occurrences or tuple(occurrence_report(tokens.nll[name], seen, tokens.oov)),
-            gains=item.gains or gains.get(name, ()),
-            running=item.running or running_curve(tokens.nll[name]),
         )
         for name, item in result.methods.items()
     }

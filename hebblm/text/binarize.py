@@ -109,16 +109,12 @@ def slug(name: str) -> str:
 
 
 def _from_before(destdir: Path, corpus: Corpus, normalization: Normalization, min_count: int) -> PreparedCorpus | None:
-    """Return the corpus that a folder holds if it is what is asked for.
-
-    Raises:
-        UserError: the folder holds something else, or the corpus in it was changed.
-    """
+    """Return the corpus that a folder holds if it is what is asked for."""
     if (destdir / CORPUS_FILE).is_file():
         found = load_prepared(destdir)
         meta, spec = found.meta, corpus.tokenizer.spec()
-        made = (meta.provenance, meta.tokenizer, meta.normalization, meta.min_count, meta.max_words)
-        if made == (corpus.provenance, spec, normalization, min_count, None):
+        made = (meta.provenance, meta.tokenizer, meta.normalization, meta.min_count)
+        if made == (corpus.provenance, spec, normalization, min_count):
             return found
     refuse_foreign(destdir)
     return None
@@ -149,7 +145,6 @@ def _write(
             vocabulary_size=len(dictionary),
             dictionary_hash=dictionary.hash(),
             min_count=min_count,
-            max_words=None,
             provenance=dict(corpus.provenance),
             splits=splits,
         )
@@ -194,11 +189,7 @@ def _batches(source: LineSource, description: str) -> Iterator[list[str]]:
 
 
 def _count(corpus: Corpus, normalization: Normalization) -> Counter[str]:
-    """Return the training count of each token, ``<eos>`` among them; of a corpus that is only read, the count in it.
-
-    Raises:
-        UserError: the training split has no words.
-    """
+    """Return the training count of each token, ``<eos>`` among them; of a corpus that is only read, the count in it."""
     counts: Counter[str] = Counter()
     tokenize = corpus.tokenizer.tokenize
     for split in ("train",) if "train" in corpus.sources else corpus.sources:

@@ -102,7 +102,6 @@ class Dictionary:
         return self._symbols[index] if 0 <= index < len(self._symbols) else UNK
 
     def __eq__(self, other: object) -> bool:
-        """Two dictionaries are equal if they map the same symbols to the same ids."""
         return isinstance(other, Dictionary) and self._indices == other._indices and len(self) == len(other)
 
     __hash__ = None  # type: ignore[assignment]  # mutable

@@ -40,7 +40,6 @@ class GrowingVocabulary(Vocabulary):
         self._ids: dict[str, int] = {}
 
     def __getitem__(self, index: int) -> str:
-        """Return the word of an id."""
         return self.dictionary[index] if index < self.known else self.words[index - self.known]
 
     def hash(self) -> str:

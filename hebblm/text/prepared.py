@@ -69,7 +69,6 @@ class CorpusMeta:
         vocabulary_size: symbols of the dictionary.
         dictionary_hash: sha256 of its symbols.
         min_count: rarer training words became ``<unk>``.
-        max_words: bound on the words beside ``<unk>`` and ``<eos>`` in a corpus of an earlier version.
         provenance: where the text came from.
         splits: by name.
     """
@@ -81,7 +80,6 @@ class CorpusMeta:
     vocabulary_size: Count
     dictionary_hash: str
     min_count: int
-    max_words: int | None
     provenance: Mapping[str, Any]
     splits: Mapping[str, SplitMeta]
 

@@ -128,5 +128,4 @@ def _declares(text: str, *, new: bool) -> bool:
 
 
 def _indent(line: str) -> int:
-    """Return the number of leading spaces."""
     return len(line) - len(line.lstrip())

@@ -29,7 +29,6 @@ class EvaluationStream:
         eos: id of the end of line.
         source_size: V_source, rows of the model's head.
         vocabulary_size: V_source plus every novel word of the target's dictionary.
-        policy: how novel words are numbered.
         symbols: (vocabulary_size,) the words.
         train_counts: (vocabulary_size,) int64 counts in the model's training text, 0 for novel words.
         lines: lines of the text.
@@ -45,7 +44,6 @@ class EvaluationStream:
     eos: int
     source_size: int
     vocabulary_size: int
-    policy: VocabularyPolicy
     symbols: tuple[str, ...]
     train_counts: Ids
     lines: int
@@ -67,7 +65,6 @@ class EvaluationStream:
         return np.bincount(self.word_of, weights=nll, minlength=len(self.by_word)).astype(np.float32)
 
     def __len__(self) -> int:
-        """Return the number of tokens T."""
         return len(self.ids)
 
     @property
@@ -148,7 +145,6 @@ def encode_target(
         eos=source.eos_index,
         source_size=len(source),
         vocabulary_size=len(source) + len(novel),
-        policy=policy,
         symbols=(*source.symbols, *(target.dictionary[int(index)] for index in novel)),
         train_counts=counts,
         lines=meta.lines,

@@ -51,7 +51,6 @@ class Subwords(Vocabulary):
         self.splitting = "own"
 
     def __getitem__(self, index: int) -> str:
-        """Return the text of a piece."""
         return self.join([index])
 
     def hash(self) -> str:

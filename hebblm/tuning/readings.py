@@ -121,13 +121,7 @@ def _losses(replay: Replay, rules: Mapping[tuple[str, str], Rule]) -> dict[tuple
 def _tuned(
     replay: Replay, settings: Hyperparameters, readings: Mapping[tuple[str, str], Mapping[str, Any]]
 ) -> dict[tuple[str, str], tuple[Point, Losses]]:
-    """Return a method's best values under a reading, and its losses (T,) with them, nats.
-
-    Args:
-        replay: of the text.
-        settings: of the default reading.
-        readings: by name and method, the hyper-parameters that it is.
-    """
+    """Return a method's best values under a reading, and its losses (T,) with them, nats."""
     best: dict[tuple[str, str], tuple[Point, Losses]] = {}
     tried: list[tuple[tuple[str, str], Point, Rule]] = []
     for (reading, method), values in readings.items():

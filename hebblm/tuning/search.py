@@ -18,6 +18,7 @@ from hebblm.evaluation.scenario import Scenario
 from hebblm.files import write_json
 from hebblm.locks import held
 from hebblm.models.update import MEASURED, TRANSFORMERS
+from hebblm.report.record import encode
 from hebblm.tuning.best import BestPoint, Losses
 from hebblm.tuning.grid import Point
 from hebblm.tuning.replay import describe
@@ -134,13 +135,8 @@ def write_tuned(found: Search, scenario: Scenario, provenance: Mapping[str, Any]
         "model": scenario.model.describe(),
         "provenance": {**provenance, "data_sha256": scenario.data_sha256},
         "nll": {name: best.loss for name, best in found.best.items()},
-        "tried": {name: _finite(best.tried) for name, best in found.best.items() if best.tried},
+        "tried": {name: encode(best.tried, f"tried.{name}") for name, best in found.best.items() if best.tried},
     }
     with held(folder / "tuned.json", "tuned values"):
         write_json(folder / "tuned.json", document)
         write_json(folder / "config.json", {"values": values})
-
-
-def _finite(tried: list[Point]) -> list[Point]:
-    """Return the points with an infinite loss as the word ``inf``, which JSON can hold."""
-    return [{**point, "nll": "inf"} if point["nll"] == float("inf") else point for point in tried]

@@ -8,7 +8,6 @@ the memory. A part is whole or absent, and an interrupted sweep goes on behind i
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -16,7 +15,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -109,7 +107,7 @@ def sweep_plan(scenario: Scenario, settings: Hyperparameters) -> SweepPlan:
         "model": scenario.model.sha256,
         **scenario.model.reading(),
         "dictionary": scenario.dictionary.hash(),
-        "stream": hashlib.sha256(np.ascontiguousarray(stream.ids).tobytes()).hexdigest(),
+        "stream": hash_of_ids(stream.ids),
         "first": stream.eos,
         "rows": [scenario.novel_rows, config.new_rows, config.seed],
         "memory": asdict(settings.memory),

@@ -107,12 +107,7 @@ def _shares(methods: Mapping[str, Any], key: str) -> dict[str, list[float]]:
 
 
 def _range(grid: Collection[str], shares: Mapping[str, list[float]]) -> str:
-    """Return what Hebb reaches over a grid, beside MbPA.
-
-    Args:
-        grid: names of its points.
-        shares: see :func:`_sentence`.
-    """
+    """Return what Hebb reaches over a grid, beside MbPA; ``shares`` as :func:`_sentence` has them."""
     right = {name: 100 * statistics.fmean(each) for name, each in shares.items()}
     reached = [right[name] for name in grid]
     over = "one seed" if len(shares["mbpa"]) == 1 else f"means of {len(shares['mbpa'])} seeds"
@@ -123,10 +118,9 @@ def _range(grid: Collection[str], shares: Mapping[str, list[float]]) -> str:
 
 
 def _sentence(shares: Mapping[str, list[float]]) -> str:
-    """Return who is best under one condition.
+    """Return who is best under one condition, by the shares of right answers by method and seed.
 
-    Args:
-        shares: of right answers, by method and seed; every seed's pictures are the same for all methods.
+    Every seed's pictures are the same for all methods.
     """
     best, following = sorted(shares, key=lambda name: -statistics.fmean(shares[name]))[:2]
     lead, low, high = (100 * end for end in paired_interval(shares[best], shares[following]))

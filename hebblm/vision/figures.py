@@ -67,12 +67,9 @@ def _task_curves(document: Mapping[str, Any], most: int) -> Figure:
 
 
 def _class_curves(document: Mapping[str, Any], along: str, most: int) -> Figure:
-    """Return accuracies on new classes and on all, a row each, and a column a condition (Fig. cifar-incre).
+    """Return accuracies on new classes and on all, a row each, a column a condition, over ``along`` (Fig. cifar-incre).
 
-    Args:
-        document: a result with curves.
-        along: what the horizontal axis counts.
-        most: lines in each plot, 0 for all.
+    A plot has at most ``most`` lines, for 0 all of them.
     """
     methods = document["methods"]
     conditions = list(next(iter(methods.values()))["conditions"])

@@ -58,7 +58,6 @@ def grid(name: str, values: tuple[float, ...], low: float, check: Callable[[str,
 
 
 def _names(settings: object) -> Iterator[tuple[str, Any]]:
-    """Yield every name with its type."""
     for name, hint in get_type_hints(type(settings)).items():
         if dataclasses.is_dataclass(hint):
             yield from ((f"{name}.{inner}", kind) for inner, kind in get_type_hints(hint).items())
@@ -67,7 +66,6 @@ def _names(settings: object) -> Iterator[tuple[str, Any]]:
 
 
 def _convert(name: str, text: str, hint: Any) -> Any:
-    """Return ``text`` as the type ``hint``."""
     if get_origin(hint) is tuple:
         return tuple(_convert(name, part, get_args(hint)[0]) for part in text.split(","))
     if get_origin(hint) is Literal:

@@ -202,17 +202,9 @@ def _table(
     best: Literal["max"] | None = "max",
     printed: bool = True,
 ) -> Table:
-    """Return a table of accuracies in per cent.
+    """Return a table of accuracies in per cent, of rows of ``labels`` and accuracies, whose columns are ``heads``.
 
-    Args:
-        document: the result, whose scale goes to the title.
-        name: of the table.
-        title: of the table.
-        labels: columns of what a row is about.
-        heads: what each accuracy of a row is.
-        rows: labels and accuracies.
-        best: which accuracy of a column is marked.
-        printed: whether the paper prints any of these numbers.
+    ``best``: which accuracy of a column is marked; ``printed``: whether the paper prints any of these numbers.
     """
     beside = [Column(header, "nll", decimals=2) for header in (("±", "paper") if printed else ("±",))]
     columns = (*labels, *_flat((Column(head, "nll", best, "%", 2), *beside) for head in heads))

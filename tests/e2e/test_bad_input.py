@@ -79,13 +79,6 @@ def files_no_longer_than(size: int) -> Iterator[None]:
         (["--intra-domain", "ptb", "--set", "hebb.gamma=1"], "unknown setting 'hebb.gamma'"),
         (["--intra-domain", "ptb", "--set", "hebb"], "has no value"),
         (["--intra-domain", "ptb", "--set", "hebb.beta=1"], "hebb.beta = 1.0 is out of range"),
-        (["--intra-domain", "ptb", "--set", "hebb.beta=nan"], "hebb.beta=nan"),
-        (["--intra-domain", "ptb", "--set", "hebb.eta=-1"], "hebb.eta = -1.0 is out of range"),
-        (["--intra-domain", "ptb", "--set", "mbpa.lr=-0.1"], "mbpa.lr = -0.1 is out of range"),
-        (["--intra-domain", "ptb", "--set", "mbpa.lr=fast"], "mbpa.lr=fast must be a value of type float"),
-        (["--intra-domain", "ptb", "--set", "mbpa.optimizer=adam"], "must be one of newton, sgd, rmsprop"),
-        (["--intra-domain", "ptb", "--set", "mixture.gamma=1.5"], "mixture.gamma = 1.5 is out of range"),
-        (["--intra-domain", "ptb", "--set", "knn.gamma=-0.5"], "knn.gamma = -0.5 is out of range"),
         (["--intra-domain", "ptb", "--set", "base.lr=-1"], "base.lr = -1.0 is out of range"),
         (["--intra-domain", "ptb", "--set", "dynamic.lr=-1"], "dynamic.lr = -1.0 is out of range"),
         (["--intra-domain", "ptb", "--k", "0"], "k = 0 must be at least 1"),
@@ -93,7 +86,7 @@ def files_no_longer_than(size: int) -> Iterator[None]:
         (["--intra-domain", "ptb", "--update-every", "0"], "update_every = 0 must be at least 1"),
         (["--intra-domain", "ptb", "--max-tokens", "-5"], "max_tokens = -5 must be at least 1"),
         (["--intra-domain", "ptb", "--unk-share", "1"], "unk_share = 1.0"),
-        (["--intra-domain", "ptb", "--split", "train"], "train"),
+        (["--intra-domain", "ptb", "--split", "train"], "unknown split 'train'"),
         (["--intra-domain", "ptb", "--vocabulary", "closed"], "closed"),
         (["--intra-domain", "ptb", "--frequency-edges", "100", "50"], "50"),
         (["--intra-domain", "ptb", "--hyperparameters", "mine.json"], "mine.json"),
@@ -121,10 +114,7 @@ def test_evaluation_says_what_is_wrong(arguments: list[str], told: str, tmp_path
         (tune, ["--intra-domain", "klingon", "--output-path", "out"], "unknown corpus 'klingon'"),
         (tune, ["--intra-domain", "ptb", "--split", "test"], "must not be tuned on"),
         (tune, ["--intra-domain", "ptb", "--k", "0"], "k = 0 must be at least 1"),
-        (report, [], "no result given"),
-        (report, ["absent"], "absent"),
         (report, ["empty.txt"], "empty.txt is not valid JSON"),
-        (preprocess, ["--text", "absent.txt", "--output-path", "out"], "absent.txt does not exist"),
     ],
 )
 def test_other_commands_say_what_is_wrong(
@@ -145,7 +135,7 @@ def test_training_refuses_what_it_does_not_know(
     assert not tree(tmp_path)
 
 
-def test_an_unknown_preset_in_an_evaluation(world: World, tmp_path: Path, capsys: Capture) -> None:
+def test_an_unknown_preset_in_an_evaluation(world: World, capsys: Capture) -> None:
     refused(evaluate, ["--intra-domain", str(world.prepared), "--preset", "huge"], capsys, "unknown preset 'huge'")
 
 

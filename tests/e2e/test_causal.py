@@ -110,16 +110,14 @@ def test_the_front_door_evaluates_a_model_that_the_caller_holds(place: Path) -> 
         hebblm.evaluate(lm, text, ["lstm"], device="cpu", context=8)
 
 
-def test_the_memory_of_the_training_text_and_forgetting(place: Path) -> None:
-    lm = hebblm.load(place / "model", device="cpu", context=32, stride=16)
+def test_the_training_text_is_remembered_beside_the_stream(place: Path) -> None:
     options = {"source": f"text:{place / 'train.txt'}", "device": "cpu", "context": 32, "stride": 16}
     empty, filled = (
         hebblm.evaluate(place / "model", place / "text.txt", ["mixture"], memory_content=content, **options)
         for content in ("test", "both")
     )
     assert filled.methods["mixture"].nll != empty.methods["mixture"].nll
-    assert filled.memory["entries"] > empty.memory["entries"] + 500 if "entries" in filled.memory else True
-    assert len(lm.reader()) == 0
+    assert filled.memory["entries"] > empty.memory["entries"] + 500
 
 
 def test_reading_and_tuning_from_the_command_line(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -228,7 +228,7 @@ def test_merged_memories_hold_both_with_one_number_a_word(
     assert str(Path("read") / "memory") in told
 
 
-def test_a_memory_on_disk_is_built_merged_and_read_with(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_memory_on_disk_is_built_merged_and_read_with(place: Path) -> None:
     disk = ["--set", "memory.store=disk", "memory.index=IVF2,PQ8x4", "--device", "cpu"]
     for text in ("a.txt", "more"):
         assert main(["build", "--model", MODEL, "--text", f"texts/{text}", "--output-path", f"on-{text}", *disk]) == 0
@@ -238,6 +238,23 @@ def test_a_memory_on_disk_is_built_merged_and_read_with(place: Path, capsys: pyt
     assert torch.equal(keys[2], torch.cat(keys[:2]))
     reader = hebblm.load(MODEL, device="cpu").reader("mixture+hebb", memory="both")
     assert "frobnitz" in [word for word, _, _ in reader.suggest("Call", 3)]
+
+
+def test_info_tells_a_file_with_a_flipped_bit(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    build("texts", "known")
+    for path in sorted((place / "known").iterdir()):
+        whole = path.read_bytes()
+        middle = len(whole) // 2
+        path.write_bytes(whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :])
+        capsys.readouterr()
+        assert main(["info", "known"]) == 2
+        told = capsys.readouterr()
+        assert told.out == ""
+        [line] = told.err.splitlines()
+        assert line.startswith("hebblm-memory: error: ")
+        assert path.name in line
+        path.write_bytes(whole)
+    assert main(["info", "known"]) == 0
 
 
 def test_a_second_writer_is_refused_and_a_killed_one_holds_nobody_up(

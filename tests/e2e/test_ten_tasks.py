@@ -75,7 +75,6 @@ def test_own_file_without_training_tuning_of_two_methods_and_two_runs_side_by_si
         (evaluate, ["--checkpoint", "tiny-pydc", "--target", "numpy"], "did you mean tiny-pydoc-raw"),
         (evaluate, ["--checkpoint", MODEL, "--target", "nunpy"], "did you mean numpy"),
         (tune, ["--checkpoint", MODEL, "--target", "numpy", "--methods", "heb"], "did you mean hebb"),
-        (report, ["nowhere"], "nowhere"),
     ],
 )
 def test_wrong_input_is_one_line(main, arguments: list[str], told: str, capsys: Capture) -> None:  # type: ignore[no-untyped-def]

@@ -51,7 +51,7 @@ def trial(form: Format, folder: Path, right: Any, seed: int) -> tuple[str, str]:
     draw = random.Random(f"{form.name} {seed}")
     path = folder / draw.choice(form.files)
     content = path.read_bytes()
-    signal.signal(signal.SIGALRM, _stop)
+    former = signal.signal(signal.SIGALRM, _stop)
     try:
         path.write_bytes(damaged(content, draw))
         signal.alarm(LIMIT)
@@ -67,6 +67,7 @@ def trial(form: Format, folder: Path, right: Any, seed: int) -> tuple[str, str]:
         return TRACEBACK, f"{type(error).__name__}: {error}"
     finally:
         signal.alarm(0)
+        signal.signal(signal.SIGALRM, former)
         path.write_bytes(content)
 
 

@@ -28,7 +28,6 @@ MENDED: tuple[str, ...] = (
 STRANGER = 54321  # a user id without a home, a name or rights
 KEEP_CAPABILITIES, CAPABILITIES_3, READ_ALL = 8, 0x20080522, 1 << 2  # as Linux numbers them
 SIZES = (0, 1, 100, 2_000, 20_000, 200_000)  # bytes that a file may have, or pages that a file system has
-MOUNTED = Path("/proc/mounts")
 
 
 @dataclass

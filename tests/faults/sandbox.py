@@ -42,35 +42,33 @@ class Writer:
         name: for people.
         module: of ``hebblm.cli``.
         arguments: with ``{root}`` for the folder of what it reads, and ``{out}`` for what it writes.
-        cached: it also writes to the user's cache.
     """
 
     name: str
     module: str
     arguments: tuple[str, ...]
-    cached: bool = False
 
     @classmethod
-    def of(cls, name: str, line: str, *, cached: bool = False) -> Writer:
+    def of(cls, name: str, line: str) -> Writer:
         """Return a command from its line, the first word of which is the module."""
         module, *arguments = line.split()
-        return cls(name, module, tuple(arguments), cached)
+        return cls(name, module, tuple(arguments))
 
 
 EVALUATION = "--checkpoint {root}/model --text {root}/other.txt --device cpu --max-tokens 60 --methods lstm,mixture"
 WRITERS = (
     Writer.of("preprocess", "preprocess --text {root}/text.txt --output-path {out}"),
-    Writer.of("train", "train --corpus text:{root}/text.txt --preset tiny --epochs 1 --output-path {out}", cached=True),
-    Writer.of("eval", f"eval {EVALUATION} --log-samples --log-neighbors 20 --output-path {{out}}", cached=True),
+    Writer.of("train", "train --corpus text:{root}/text.txt --preset tiny --epochs 1 --output-path {out}"),
+    Writer.of("eval", f"eval {EVALUATION} --log-samples --log-neighbors 20 --output-path {{out}}"),
     Writer.of("eval --readings", f"eval {EVALUATION} --readings --source text:{{root}}/text.txt"
-              " --output-path {out}", cached=True),
+              " --output-path {out}"),
     Writer.of("tune", "tune --checkpoint {root}/model --text {root}/other.txt --device cpu --max-tokens 40"
-              " --methods knn --skip-dynamic --output-path {out}", cached=True),
+              " --methods knn --skip-dynamic --output-path {out}"),
     Writer.of("read --save", "read {root}/model {root}/short.txt --device cpu --save {out}"),
     Writer.of("report", "report {root}/result --output-path {out}"),
     Writer.of("report inspect", "report inspect {root}/result --output-path {out}/page.html"),
     Writer.of("bench", "bench adapt --scale smoke --json {out}/bench.json"),
-    Writer.of("vision", "vision online --scale smoke --seeds 1 --output-path {out}", cached=True),
+    Writer.of("vision", "vision online --scale smoke --seeds 1 --output-path {out}"),
     Writer.of(
         "memory build", "memory build --model {root}/model --text {root}/short.txt --device cpu --output-path {out}"
     ),

@@ -93,14 +93,18 @@ def soak(
     slower: float = SLOWER,
 ) -> Case:
     """Read so many tokens by some methods over one memory."""
-    torch.set_num_threads(1)
     base = toy.base_of(toy.tiny_model(), lr=1e-3 if moving else 0.0)
     stream = toy.stream_of(toy.tokens(0, total))
     context = toy.context_of(base, memory, stream, k=K)
     context.fixed = not moving
     rules = {name: METHODS[name].rule(toy.LEARNED) for name in names}
     watch, case = Watch(total), Case()
-    found = evaluate(base, [context], rules, stream, UnionVocabulary(), update_every=EVERY, progress=watch)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        found = evaluate(base, [context], rules, stream, UnionVocabulary(), update_every=EVERY, progress=watch)
+    finally:
+        torch.set_num_threads(threads)
     wrong = watch.defects(len(names), growing, slower)
     for name in names:
         finite = bool(np.isfinite(found.nll[name]).all())

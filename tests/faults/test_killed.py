@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from hebblm.cli.vision import main as vision
-
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -25,11 +23,3 @@ def test_a_command_that_is_killed_ends_with_the_same_files(name: str, tmp_path: 
     found = json.loads(done.stdout)
     assert (found["tried"], found["survived"], found["found"]) == (6, 6, [])
     assert found["resumed"] > 0
-
-
-def test_a_bad_request_leaves_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = tmp_path / "vision" / "online"
-    asked = ["online", "--scale", "smoke", "--seeds", "1", "--set", "old_classes=10", "--device", "cpu"]
-    assert vision([*asked, "--output-path", str(folder)]) == 2
-    assert "10 pre-training classes leave no new one" in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())

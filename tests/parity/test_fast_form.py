@@ -100,10 +100,10 @@ def test_queries_of_different_sizes_are_each_adapted_as_if_alone() -> None:
         torch.testing.assert_close(together[some], alone, rtol=1e-9, atol=1e-9)
 
 
-def test_keys_of_few_directions_are_factored_without_loss_and_lengths_always_kept() -> None:
+def test_keys_of_few_directions_are_factored_without_loss_others_nearly_and_lengths_always_kept() -> None:
     generator = torch.Generator().manual_seed(62)
     plane = torch.randn(fast.RANK - 4, 40, generator=generator, dtype=torch.float64) / 40**0.5
-    for noise, tolerance in ((0.0, 1e-3), (0.3, torch.inf)):
+    for noise, tolerance in ((0.0, 1e-3), (0.3, 0.05)):
         problem = as_problem(*make_problem(62, k=70, d=40), eps=10.0)
         keys = problem.keys[:, :, : fast.RANK - 4] @ plane + noise * problem.keys
         factor, query, own = fast.factored(replace(problem, keys=keys))

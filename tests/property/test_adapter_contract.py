@@ -26,6 +26,7 @@ from ..support.adapters import (
     every_form,
     every_memory,
     every_method,
+    every_method_in_each_of_its_forms,
     filled,
     queries,
 )
@@ -48,14 +49,17 @@ def assert_same_state(first: list[Tensor], second: list[Tensor]) -> None:
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
-@every_method
-def test_is_an_adapter(method: str) -> None:
-    assert isinstance(ContextAdapter(filled(MEMORIES["flat"]), METHODS[method].rule(toy.SETTINGS)), Adapter)
+def test_is_an_adapter() -> None:
+    assert isinstance(ContextAdapter(filled(MEMORIES["flat"]), METHODS["mixture"].rule(toy.SETTINGS)), Adapter)
 
 
-@every_method
+@pytest.mark.parametrize("config", [toy.SETTINGS, toy.LEARNED], ids=["numbers", "learned"])
+def test_best_over_dynamic_evaluation_has_the_rule_of_best(config: MethodSettings) -> None:
+    assert METHODS["dynamic+best"].rule(config) == METHODS["best"].rule(config)
+
+
+@every_method_in_each_of_its_forms
 @every_memory
-@every_form
 @both_dtypes
 def test_probabilities_sum_to_one_and_scores_are_gathered(
     method: str, make: MemoryMaker, form: str, dtype: torch.dtype
@@ -151,9 +155,8 @@ def test_reset_returns_to_the_marked_base_of_a_memory(make: MemoryMaker) -> None
     assert int(context.observed.sum()) == len(context.recent.latest(99)[1]) == 0
 
 
-@every_method
+@every_method_in_each_of_its_forms
 @every_memory
-@every_form
 def test_rows_scored_together_or_alone_are_the_same(method: str, make: MemoryMaker, form: str) -> None:
     context = filled(make)
     rule = METHODS[method].rule(configured(form))

@@ -65,7 +65,9 @@ def tempered(method: str, value: float) -> MethodSettings:
     return toy.SETTINGS.replaced(TemperedConfig(**{dotted(method): value}))
 
 
-@pytest.mark.parametrize("method", [name for name in RULES if hasattr(TemperedConfig(), dotted(name))])
+@pytest.mark.parametrize(
+    "method", [name for name in (*RULES, "dynamic+best") if hasattr(TemperedConfig(), dotted(name))]
+)
 @pytest.mark.parametrize("value", [0.7, 1.4])
 def test_a_tempered_method_is_a_power_of_its_distribution(method: str, value: float) -> None:
     context = filled(MEMORIES["flat"], torch.float64)

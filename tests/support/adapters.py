@@ -16,7 +16,8 @@ from hebblm.types import OutputHead
 
 from . import toy
 
-RULES = [name for name in METHODS if name != DYNAMIC]  # over whichever base; "dynamic" is that base itself
+# Over whichever base: "dynamic" is that base itself, "dynamic+best" has the rule of "best".
+RULES = [name for name in METHODS if name not in (DYNAMIC, "dynamic+best")]
 WIDE = 576  # classes; the fast form follows 255 of them
 MemoryMaker = Callable[[torch.dtype], AnyMemory]
 
@@ -30,6 +31,15 @@ MEMORIES: dict[str, MemoryMaker] = {
 every_method = pytest.mark.parametrize("method", RULES)
 every_memory = pytest.mark.parametrize("make", MEMORIES.values(), ids=MEMORIES.keys())
 every_form = pytest.mark.parametrize("form", ["fast", "exact"])
+every_method_in_each_of_its_forms = pytest.mark.parametrize(
+    ("method", "form"),
+    [
+        (name, form)
+        for name in RULES
+        for form in ("fast", "exact")
+        if form == "fast" or METHODS[name].rule(toy.SETTINGS).needs.descents
+    ],
+)
 both_dtypes = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["fp32", "fp64"])
 
 

@@ -102,7 +102,7 @@ def by_first_appearance(ids: np.ndarray, source: int = SOURCE) -> np.ndarray:
     return np.array([order.get(int(token), int(token)) for token in ids], dtype=np.int64)
 
 
-def stream_of(ids: np.ndarray, *, words: int = WORDS, source: int = SOURCE, policy: str = "union") -> EvaluationStream:
+def stream_of(ids: np.ndarray, *, words: int = WORDS, source: int = SOURCE) -> EvaluationStream:
     """Return a stream over ``ids`` with training counts that cover every frequency bucket."""
     counts = np.zeros(words, dtype=np.int64)
     counts[:source] = np.geomspace(2000, 3, source).astype(np.int64)
@@ -112,7 +112,6 @@ def stream_of(ids: np.ndarray, *, words: int = WORDS, source: int = SOURCE, poli
         eos=EOS,
         source_size=source,
         vocabulary_size=words,
-        policy=policy,  # type: ignore[arg-type]
         symbols=tuple(f"w{i}" for i in range(words)),
         train_counts=counts,
         lines=lines,

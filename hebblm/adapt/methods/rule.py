@@ -91,7 +91,6 @@ class Needs:
     shares: tuple[Learner[Any], ...] = ()
 
     def __or__(self, other: Needs) -> Needs:
-        """Return what both need together."""
         descents = dict.fromkeys((*self.descents, *other.descents))
         shares = dict.fromkeys((*self.shares, *other.shares))
         window = max(self.window, other.window)

@@ -39,6 +39,10 @@ def load_causal(name: str | Path, *, device: torch.device, dtype: str = "auto", 
     """
     if dtype not in DTYPES:
         raise UserError(f"dtype {dtype!r} must be one of {', '.join(DTYPES)}")
+    if options.get("trust_remote_code"):
+        raise UserError(
+            "trust_remote_code = True: no code beside a model is run here; give hebblm.load((model, tokenizer))"
+        )
     try:
         from transformers import AutoModelForCausalLM, AutoTokenizer
     except ImportError as error:
@@ -51,7 +55,11 @@ def load_causal(name: str | Path, *, device: torch.device, dtype: str = "auto", 
         raise UserError(f"{name} is no folder; name a folder of save_pretrained, or a model of the hub as OWNER/NAME")
     with _told(str(name)), quiet_hub(), _quiet():
         loaded: Any = AutoModelForCausalLM.from_pretrained(
-            str(name), dtype=dtype, use_safetensors=True, output_loading_info=True, **options
+            str(name),
+            dtype=dtype,
+            use_safetensors=True,
+            output_loading_info=True,
+            **{**options, "trust_remote_code": False},
         )
     model, found = loaded
     if missing := sorted(found["missing_keys"]):
@@ -63,7 +71,7 @@ def load_causal(name: str | Path, *, device: torch.device, dtype: str = "auto", 
         say(f"{name} holds {_some(unexpected)}, for which its config.json has no place: left out")
     try:
         with _told(f"the tokenizer of {name}"):
-            tokenizer = AutoTokenizer.from_pretrained(str(name))
+            tokenizer = AutoTokenizer.from_pretrained(str(name), trust_remote_code=False)
             tokenizer("a")  # some values are looked at only now
     except UserError as error:
         raise UserError(f"{error}; give hebblm.load((model, tokenizer)) where it lies elsewhere") from error
@@ -79,15 +87,12 @@ def _some(names: list[str]) -> str:
 
 
 def _check_weights(folder: Path) -> None:
-    """Refuse a folder without weights, or with pickled ones alone, or with fewer than its config.json has layers.
-
-    Raises:
-        UserError: naming it.
-    """
+    """Refuse a folder without weights, or with pickled ones alone, or with fewer than its config.json has layers."""
     from transformers import AutoConfig
 
     if files := list(folder.glob("*.safetensors")):
-        layers = getattr(AutoConfig.from_pretrained(folder).get_text_config(), "num_hidden_layers", 0)
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)  # None would ask whether to run its code
+        layers = getattr(config.get_text_config(), "num_hidden_layers", 0)
         weights = 0
         for path in files:
             if not path.is_file():  # a pipe would be waited for
@@ -125,11 +130,7 @@ def _quiet() -> Iterator[None]:
 
 @contextmanager
 def _told(name: str) -> Iterator[None]:
-    """Turn what ``transformers`` raises into one line.
-
-    Raises:
-        UserError: the model or tokenizer of this name cannot be had.
-    """
+    """Turn what ``transformers`` raises into one line."""
     try:
         yield
     except UserError:

@@ -143,11 +143,7 @@ def _has_gradients(opened: HuggingFaceModel) -> bool:
 
 
 def _window(config: Any, context: int | None, stride: int | None) -> tuple[int, int]:
-    """Return context and stride as asked for, within what a model can have.
-
-    Raises:
-        UserError: they are not.
-    """
+    """Return context and stride as asked for; refuse what the model cannot have."""
     longest = getattr(config.get_text_config(), "max_position_embeddings", None)
     limit = longest if isinstance(longest, int) and longest > 0 else None
     if context is None:
@@ -161,11 +157,7 @@ def _window(config: Any, context: int | None, stride: int | None) -> tuple[int, 
 
 
 def _learning(model: Any, found: FoundHead, asked: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the names of the weights that learn where a base moves.
-
-    Raises:
-        UserError: a part that no name has.
-    """
+    """Return the names of the weights that learn where a base moves."""
     weights = dict(model.named_parameters())
     floating = [name for name, weight in weights.items() if weight.is_floating_point()]
     if asked is None:

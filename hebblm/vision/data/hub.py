@@ -65,7 +65,6 @@ def load_hub(wanted: HubDataset) -> ImageDataset:
 
 
 def _images(rows: Any, wanted: HubDataset, part: str) -> Images:
-    """Return the pictures of one part."""
     source = f"{wanted.identifier}, {part}"
     for column in (wanted.picture, wanted.label):
         if column not in rows.column_names:

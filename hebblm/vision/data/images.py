@@ -26,7 +26,6 @@ class Images:
     white: int = 255
 
     def __len__(self) -> int:
-        """Return N."""
         return len(self.labels)
 
     @property

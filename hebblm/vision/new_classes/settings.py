@@ -39,7 +39,6 @@ class PretrainingSettings:
     flip: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse values out of range."""
         if len(self.epochs) != len(self.lr):
             raise UserError(f"pretraining.epochs = {self.epochs} and pretraining.lr = {self.lr} must be as many values")
         if self.schedule == "onecycle" and len(self.epochs) > 1:
@@ -79,7 +78,6 @@ class IncrementSettings:
     tested: int = 10_000
 
     def __post_init__(self) -> None:
-        """Refuse values out of range."""
         checks.at_least("increment.tested", self.tested, 1)
         grid("increment.ratios", self.ratios, 1)
         grid("increment.reported", self.reported, 1)
@@ -111,7 +109,6 @@ class OnlineSettings:
     streamed: int = 10_000
 
     def __post_init__(self) -> None:
-        """Refuse values out of range."""
         checks.at_least("online.interval", self.interval, 2)
         checks.at_least("online.streamed", self.streamed, 1)
         grid("online.lr", self.lr, 0)
@@ -148,7 +145,6 @@ class AdaptationSettings:
     rings: tuple[int, ...] = (250, 500)
 
     def __post_init__(self) -> None:
-        """Refuse values out of range."""
         checks.at_least("adaptation.k", self.k, 1)
         checks.above_zero("adaptation.eps", self.eps)
         for name in ("mixture_theta", "mbpa_lambda", "hebb_eta"):
@@ -173,7 +169,6 @@ class SensitivitySettings:
     eta: tuple[float, ...] = (0.5, 0.7, 0.9, 1.1, 1.3, 1.5)
 
     def __post_init__(self) -> None:
-        """Refuse values out of range."""
         grid("sensitivity.beta", self.beta, 0, checks.decay)
         grid("sensitivity.eta", self.eta, 0)
 
@@ -191,7 +186,6 @@ class TimingSettings:
     samples: int = 10_000
 
     def __post_init__(self) -> None:
-        """Refuse values out of range."""
         checks.at_least("timing.rounds", self.rounds, 1)
         checks.at_least("timing.samples", self.samples, 1)
 
@@ -231,11 +225,6 @@ class ClassSettings(Settings):
     timing: TimingSettings = field(default_factory=TimingSettings)
 
     def __post_init__(self) -> None:
-        """Refuse values out of range.
-
-        Raises:
-            UserError: naming the value and the remedy.
-        """
         check_backbone(self.backbone)
         checks.at_least("old_classes", self.old_classes, 1)
         grid("varied", self.varied, 1)

@@ -47,7 +47,6 @@ def _method(runs: Sequence[SeedRun], name: str, settings: PermutedSettings) -> d
 
 
 def _hyperparameters(values: Values, name: str, settings: PermutedSettings) -> dict[str, float]:
-    """Return the values that a method ran with."""
     kind, _, size = name.partition("-")
     if not size:
         return dict(values.get(name, {}))

@@ -68,11 +68,6 @@ class PermutedSettings(Settings):
     tune_samples: int = 200
 
     def __post_init__(self) -> None:
-        """Refuse values out of range.
-
-        Raises:
-            UserError: naming the value and the remedy.
-        """
         for name in ("tasks", "train_samples", "test_samples", "held_out", "hidden", "epochs", "batch_size"):
             checks.at_least(name, getattr(self, name), 1)
         for name in ("curve_samples", "k", "steps", "tune_tasks", "tune_samples"):

@@ -82,7 +82,7 @@ def test_a_search_by_codes(tmp_path: Path) -> None:
     assert floor["phases"]["retrieval"]["work"]["gathered"] == 50 * 16 * 4
 
 
-def test_a_whole_evaluation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_whole_evaluation(tmp_path: Path) -> None:
     (row,) = run(tmp_path, EVAL, "evaluation")
     floor = row["floors"]["all"]
     assert list(floor["phases"]) == list(floor["parts_ms_per_token"]) == ["base", "retrieval", "methods"]

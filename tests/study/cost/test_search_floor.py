@@ -66,7 +66,7 @@ def test_a_small_memory_compares_everything(index: str) -> None:
     assert index_call(made, 5) is None
 
 
-def test_a_search_asks_for_as_many_candidates_as_the_memory_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_asks_for_as_many_candidates_as_the_memory_does() -> None:
     made, queries = memory("PQ8x4fs")
     phase = search_phase(made, queries, 5)
     assert phase is not None

@@ -25,9 +25,10 @@ def test_cuts_change_nothing(bias: bool, rows: int, logits: int, monkeypatch: py
     assert log_normalizers(keys[:0], head).shape == (0,)
 
 
-@pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 30.0, 1e4])
-@pytest.mark.parametrize("offset", [-1e4, -95.0, 0.0, 95.0, 1e4])
+@pytest.mark.parametrize(
+    ("offset", "bias"), [(-1e4, True), (-95.0, True), (0.0, True), (95.0, True), (1e4, True), (0.0, False)]
+)
 def test_in_float32_it_is_that_of_float64(scale: float, offset: float, bias: bool) -> None:
     keys, weight = toy.randn(5, 1500, toy.DIM), toy.randn(6, 3001, toy.DIM) * scale
     head = OutputHead(weight, toy.randn(7, 3001) + offset if bias else None)

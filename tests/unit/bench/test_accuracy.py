@@ -44,7 +44,7 @@ def test_errors_are_those_of_the_fast_form(batch: Batch, monkeypatch: pytest.Mon
     found = accuracy.errors(batch, lr=2.0, steps=2)
     wide = batch.double()
     base = wide.head.logits(wide.hidden)
-    options: accuracy.MbpaOptions = {"lr": 2.0, "steps": 2, "eps": accuracy.EPS, "rate": "relative"}
+    options: dict[str, Any] = {"lr": 2.0, "steps": 2, "eps": accuracy.EPS, "rate": "relative"}
     exact = original(wide.hidden, wide.neighbors, wide.head, base, method="exact", **options)
     p = (base + exact.delta)[0].softmax(0)[batch.targets[0]].item()
     gain = raised - math.log(1 - p + p * math.exp(raised))  # what the raised logit adds to log p of the target

@@ -112,7 +112,7 @@ def test_later_sources_of_settings_win(tmp_path: Path) -> None:
     assert settings.base.lr == 0.0
 
 
-def test_the_base_moves_across_domains_unless_told_otherwise(tmp_path: Path) -> None:
+def test_the_base_moves_across_domains_unless_told_otherwise() -> None:
     assert resolved(CROSS, "paper").base.lr == 1e-4
     assert resolved(INTRA, "paper").base.lr == 0.0
     assert resolved(CROSS, "paper", base__lr="0").base.lr == 0.0

@@ -24,7 +24,7 @@ def scenario_of(policy: str) -> Scenario:
         model=AwdModel(toy.tiny_model(), Path("none"), "checkpoint", "0"),
         dictionary=Dictionary(),
         train=None,
-        stream=toy.stream_of(toy.by_first_appearance(toy.tokens(3, 60)), policy=policy),
+        stream=toy.stream_of(toy.by_first_appearance(toy.tokens(3, 60))),
         vocabulary=UnionVocabulary(),
         config=replace(config, vocabulary=policy),  # type: ignore[arg-type]
         normalization="raw",

@@ -77,7 +77,7 @@ def test_offsets_say_which_pair_it_is(kind: str, every: int, lr: float, write: b
 
 
 def test_the_open_vocabulary_is_logged_as_well() -> None:
-    stream = toy.stream_of(toy.by_first_appearance(toy.tokens(4, 60)), policy="open")
+    stream = toy.stream_of(toy.by_first_appearance(toy.tokens(4, 60)))
     base = toy.base_of(toy.tiny_model().double(), rows=0)
     context = toy.context_of(base, FlatMemory(toy.DIM, dtype=DTYPE), stream)
     vocabulary: VocabularyPolicy = OpenVocabulary(toy.UNK, toy.WORDS, 0.5)
@@ -89,11 +89,6 @@ def test_the_open_vocabulary_is_logged_as_well() -> None:
     distances = columns["distance"][near]
     assert len(distances) == context.k  # the default closeness is relative to their mean
     np.testing.assert_allclose(columns["closeness"][near], 1 / (3e-3 + distances / distances.mean()), rtol=1e-9)
-
-
-def test_an_empty_memory_leaves_no_rows() -> None:
-    columns = NeighborLog(5, MbpaConfig(), write=True).columns()
-    assert {name: len(column) for name, column in columns.items()} == dict.fromkeys(columns, 0)
 
 
 @pytest.mark.parametrize("total", [1, 255, 300, 2047, 2048, 5000])

@@ -113,7 +113,7 @@ def test_only_who_asks_for_neighbours_pays_for_retrieval(ticks: Ticks) -> None:
     assert sum(parts) + scores.base_seconds + scores.retrieval_seconds <= ticks.now
 
 
-def test_work_within_work_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_within_work_counts_once() -> None:
     readings = iter([0.0, 1.0, 4.0, 10.0])
     watch = Stopwatch(lambda: next(readings))
     with watch.time("outer") as outer:

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from hebblm.adapt.methods import METHODS, STATIC_METHODS
-from hebblm.errors import UserError
 from hebblm.evaluation.loop import evaluate
 from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary
 from hebblm.memory import FlatMemory
@@ -42,7 +41,7 @@ def checked_vocabulary(rows_seen: list[int]) -> OpenVocabulary:
 def test_a_row_appears_when_its_word_is_first_observed_and_all_sums_to_one(lr: float) -> None:
     ids = toy.by_first_appearance(toy.tokens(8, 260))
     assert len(np.unique(ids[ids >= toy.SOURCE])) >= 2
-    stream = toy.stream_of(ids, policy="open")
+    stream = toy.stream_of(ids)
     base = toy.base_of(toy.tiny_model(), rows=0, lr=lr)
     context = toy.context_of(base, FlatMemory(toy.DIM), stream, novel=True)
     rules = {name: METHODS[name].rule(toy.SETTINGS) for name in STATIC_METHODS}
@@ -63,7 +62,7 @@ def test_a_row_appears_when_its_word_is_first_observed_and_all_sums_to_one(lr: f
 def test_a_word_that_came_back_is_predicted_better_by_the_memory() -> None:
     ids = toy.by_first_appearance(toy.tokens(8, 260))
     base = toy.base_of(toy.tiny_model(), rows=0)
-    stream = toy.stream_of(ids, policy="open")
+    stream = toy.stream_of(ids)
     context = toy.context_of(base, FlatMemory(toy.DIM), stream)
     rules = {name: METHODS[name].rule(toy.SETTINGS) for name in ("lstm", "mixture")}
     nll = evaluate(base, [context], rules, stream, OpenVocabulary(toy.UNK, toy.WORDS), update_every=1).nll
@@ -86,7 +85,7 @@ def unk_log_prob(stream, position: int) -> Tensor:  # type: ignore[no-untyped-de
 
 def test_dynamic_evaluation_grows_too() -> None:
     ids = toy.by_first_appearance(toy.tokens(8, 200))
-    stream, rows = toy.stream_of(ids, policy="open"), []
+    stream, rows = toy.stream_of(ids), []
     model = toy.tiny_model()
     squares = [p.detach().square() + 0.1 for p in model.parameters()]
     for base in (
@@ -122,9 +121,3 @@ def test_union_charges_every_word_by_its_own_row() -> None:
     assert torch.allclose(losses, -batch.log_probs[torch.arange(5), targets])
     assert torch.equal(vocabulary.readable(targets, 4), targets)
     assert vocabulary.new_rows(targets, 7) == 0
-
-
-@pytest.mark.parametrize("share", [0.0, 1.0, -0.1, 1.5])
-def test_a_share_outside_the_open_interval_is_refused(share: float) -> None:
-    with pytest.raises(UserError, match="unk_share"):
-        OpenVocabulary(0, 10, share)

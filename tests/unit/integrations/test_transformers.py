@@ -78,6 +78,18 @@ def test_a_forbidden_token_stays_forbidden() -> None:
     assert word not in bound[0, 3:].tolist()
 
 
+@pytest.mark.parametrize("proposed", ["by a second model", "from the prompt"])
+def test_several_tokens_proposed_at_once_are_refused(proposed: str) -> None:
+    model, reader = opened("Llama", "mixture")
+    second = proposed == "by a second model"
+    options = {"assistant_model": random_model("Llama")} if second else {"prompt_lookup_num_tokens": 2}
+    prompt = torch.tensor([[5, 6, 7, 5, 6]])  # a token is looked up behind its earlier occurrence
+    with AdaptedLogitsProcessor(reader) as processor, pytest.raises(UserError, match="another model"):
+        model.generate(
+            prompt, logits_processor=[processor], max_new_tokens=8, do_sample=False, pad_token_id=0, **options
+        )
+
+
 def test_another_model_and_a_wrong_weight_are_refused() -> None:
     _, reader = opened("Llama", "mixture")
     with pytest.raises(UserError, match=r"weight = 1\.5"):

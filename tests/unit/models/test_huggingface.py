@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+import io
 import json
 import math
+import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +65,9 @@ def test_the_unadapted_reader_is_the_model_token_by_token(name: str) -> None:
     best = reader.suggest("the", 3)
     assert best == reader.suggest("the", 3)
     assert best[0].probability >= best[1].probability > 0
-    assert len(reader.generate("the", max_new_tokens=4, temperature=0)) >= 0
+    drawn = [reader.generate("the", max_new_tokens=most, seed=3) for most in (4, 4, 8)]
+    assert drawn[0] == drawn[1]
+    assert drawn[2].startswith(drawn[0])
     assert all(torch.equal(before[key], value) for key, value in reader._base.state().items())
 
 
@@ -269,6 +274,25 @@ def test_weights_without_a_place_are_told_and_nothing_else(tmp_path: Path, capfd
     hebblm.load(folder, device="cpu")
     (line,) = capfd.readouterr().err.splitlines()
     assert "holds 9 weights (model.layers.1." in line
+
+
+@pytest.mark.parametrize(("kind", "answer"), [("llama", "y"), ("of-its-own", "n"), ("of-its-own", "y")])
+def test_code_beside_a_model_is_never_run(
+    kind: str, answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, ran = changed(saved(tmp_path / "model"), "config.json", "model_type", kind), tmp_path / "ran"
+    (folder / "theirs.py").write_text(f"open({str(ran)!r}, 'w')\n")
+    auto = dict.fromkeys(("AutoConfig", "AutoModelForCausalLM"), "theirs.Theirs")
+    changed(folder, "config.json", "auto_map", auto)
+    changed(folder, "tokenizer_config.json", "auto_map", {"AutoTokenizer": [None, "theirs.Theirs"]})
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.setattr("sys.path", [*sys.path])  # transformers adds that folder
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{answer}\n" * 9))
+    with nullcontext() if kind == "llama" else pytest.raises(UserError, match="model"):
+        hebblm.load(folder, device="cpu")
+    with pytest.raises(UserError, match="trust_remote_code = True"):
+        hebblm.load(folder, device="cpu", trust_remote_code=True)
+    assert not ran.exists()
 
 
 def test_a_folder_is_loaded_and_bad_ones_get_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

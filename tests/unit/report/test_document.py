@@ -215,20 +215,6 @@ def test_runs_side_by_side_have_a_verdict_each() -> None:
     assert not side_by_side(alike).notes
 
 
-def test_token_losses_fill_in_what_a_result_lacks(tmp_path: Path) -> None:
-    whole = sample_result(3000)
-    bare = replace(
-        whole,
-        methods={name: replace(item, gains=(), oov_occurrences=()) for name, item in whole.methods.items()},
-    )
-    for name, result, tokens in (("bare", bare, sample_tokens(3000)), ("whole", whole, None)):
-        write_report(result, tmp_path / name, formats=("csv", "tex"), tokens=tokens)
-    for name in ("gains.csv", "occurrences.csv"):
-        assert (tmp_path / "bare" / name).read_text() == (tmp_path / "whole" / name).read_text()
-    write_report(bare, tmp_path / "none", formats=("csv",))
-    assert not (tmp_path / "none" / "gains.csv").exists()
-
-
 def test_settings_are_flattened() -> None:
     values = {"a": {"b": 1, "c": None}, "d": [1, 2.5], "e": True, "f": 1e-4}
     assert flatten(values) == [("a.b", "1"), ("a.c", "none"), ("d", "1, 2.5"), ("e", "yes"), ("f", "0.0001")]

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hebblm.errors import UserError
-from hebblm.report.tokens import TokenLosses, completed, running_curve, with_edges, word_table
+from hebblm.report.tokens import TokenLosses, check_same_run, running_curve, with_edges, word_table
 
 from .samples import sample_result, sample_tokens
 
@@ -95,15 +95,6 @@ def test_bad_edges_are_refused_before_anything_is_counted() -> None:
             with_edges(sample_result(200), sample_tokens(200), edges)
 
 
-def test_parts_are_filled_in_by_the_edges_of_the_result_but_not_replaced() -> None:
-    whole = with_edges(sample_result(3000), sample_tokens(3000), [10, 1000])
-    bare = {name: replace(item, gains=(), oov_occurrences=()) for name, item in whole.methods.items()}
-    assert completed(replace(whole, methods=bare), sample_tokens(3000)) == whole
-    own = replace(whole.methods["hebb"], gains=whole.methods["mbpa"].gains)
-    kept = completed(replace(whole, methods={**whole.methods, "hebb": own}), sample_tokens(3000))
-    assert kept.methods["hebb"].gains == whole.methods["mbpa"].gains
-
-
 def test_tokens_of_another_run_are_refused() -> None:
     with pytest.raises(UserError, match="400 tokens"):
         with_edges(sample_result(500), sample_tokens(400), [50])
@@ -114,16 +105,7 @@ def test_tokens_of_another_run_are_refused() -> None:
     with pytest.raises(UserError, match="averages"):
         with_edges(sample_result(500), other, [50])
     with pytest.raises(UserError, match="'hebb'"):
-        completed(sample_result(500, methods=("lstm", "hebb")), sample_tokens(500, methods=("lstm",)))
-
-
-def test_running_curves_are_filled_in_but_not_replaced() -> None:
-    result = sample_result(500, methods=("lstm", "hebb"))
-    bare = replace(result.methods["lstm"], running=())
-    own = replace(result.methods["hebb"], running=((500, 1.0),))
-    filled = completed(replace(result, methods={"lstm": bare, "hebb": own}), sample_tokens(500))
-    assert filled.methods["lstm"].running == result.methods["lstm"].running
-    assert filled.methods["hebb"].running == ((500, 1.0),)
+        check_same_run(sample_result(500, methods=("lstm", "hebb")), sample_tokens(500, methods=("lstm",)))
 
 
 @settings(deadline=None)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,7 +36,7 @@ def test_the_whole_split_has_the_text_that_binarising_counts(
         measure_beginning(text, "test", meta.tokens + 1, "raw", KNOWN, TOLD_APART)
 
 
-def test_a_part_counts_the_share_of_its_last_line_and_what_is_never_spelled(tmp_path: Path) -> None:
+def test_a_part_counts_the_share_of_its_last_line_and_what_is_never_spelled() -> None:
     text = corpus(["a new rare", "new rare <unk> a", "bc"])
     found = measure_beginning(text, "test", 7, "raw", KNOWN, TOLD_APART)
     assert (found.lines, found.words) == (1, 3 + 3)
