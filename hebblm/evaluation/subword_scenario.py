@@ -55,7 +55,8 @@ def open_subwords(
     else:
         model, tokenizer = held[0], held[1].tokenizer
         for option in ("context", "stride", "dynamic_parameters", "dtype", "key", "device"):
-            if getattr(config, option) != getattr(ScenarioConfig, option):
+            kept = (getattr(ScenarioConfig, option), device.type if option == "device" else None)
+            if getattr(config, option) not in kept:
                 word = "learns" if option == "dynamic_parameters" else option
                 raise UserError(f"{option} is set where a model is loaded: hebblm.load(..., {word}=...)")
     rows = len(model.head.weight)

@@ -175,12 +175,13 @@ class HuggingFaceModel:
             announce: told behind the first step how many seconds all of them are going to take.
 
         Raises:
-            UserError: a segment longer than the model's window.
+            UserError: a segment longer than what the model can read at once.
         """
-        warm = segment if self.recurrent else min(segment, self.context - segment)
+        most = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+        warm = segment if self.recurrent or not most else min(segment, most - segment)
         if warm < 0:
             raise UserError(
-                f"dynamic.segment = {segment} must be at most the {self.context} tokens of the model's window"
+                f"dynamic.segment = {segment} must be at most the {most} tokens that the model can read at once"
             )
         rows = min(STREAMS, max(1, len(train) // (2 * segment + 1)))
         width = len(train) // rows

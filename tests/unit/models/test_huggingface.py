@@ -128,7 +128,7 @@ def test_the_window_is_checked_and_the_model_s_own_where_none_is_asked_for() -> 
 def test_what_is_set_where_a_model_is_loaded_is_refused_later(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(TEXT)
     lm = opened("Llama")
-    for option, value in (("key", "ffn-input"), ("dtype", "float16"), ("device", "cpu"), ("context", 8)):
+    for option, value in (("key", "ffn-input"), ("dtype", "float16"), ("context", 8)):
         with pytest.raises(UserError, match=rf"{option} is set where a model is loaded: hebblm.load\(..., {option}="):
             hebblm.evaluate(lm, tmp_path / "a.txt", ["knn"], **{option: value})
 
