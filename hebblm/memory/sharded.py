@@ -44,9 +44,9 @@ class ShardedMemory(AnyMemory):
         self._own = own
         self._ranks = ranks
         self._counts = torch.zeros(0, dtype=torch.int64, device=own.parts()[0].values.device)
+        self._base: tuple[Tensor, _Places] | None = None
         self._places = _Places(ranks, self._counts.device)
         self.note(ranks.gather(torch.cat([part.values for part in own.parts()])))
-        self.mark_base()
 
     @property
     def dim(self) -> int:
@@ -133,7 +133,11 @@ class ShardedMemory(AnyMemory):
     def reset(self) -> None:
         """Drop every entry added since the last :meth:`mark_base`, or since construction."""
         self._own.reset()
-        self._counts, self._places = self._base[0].clone(), self._base[1].copy()
+        if self._base is None:
+            self._counts = self._counts[:0]
+            self._places = _Places(self._ranks, self._counts.device)
+        else:
+            self._counts, self._places = self._base[0].clone(), self._base[1].copy()
 
     def counts(self, classes: int) -> Tensor:
         """Return the number of entries of each of ``classes`` labels on all ranks, (V,) int64."""
