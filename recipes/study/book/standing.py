@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +14,8 @@ from hebblm.report.result import Result
 
 RULE = (
     "Of the runs of a scenario one counts: with other values than the paper's, with the policies that are the "
-    "default, with the share of OOV words nearest to the paper's, of the paper's methods and of the tokens the most. "
+    "default, with the share of OOV words nearest to the paper's, of the paper's methods and of the tokens the most, "
+    "with the base of the lowest validation perplexity. "
     "What the others give is told apart."
 )
 
@@ -67,6 +69,7 @@ def _rank(result: Result) -> tuple[float, ...]:
         abs(scenario.oov_rate - printed.oov_rate) if printed and printed.oov_rate else 0.0,
         -covered,
         -scenario.tokens,
+        float(result.model.get("valid_perplexity", math.inf)),
         -len(result.methods),
         float(seed) if isinstance(seed, int) else 0.0,
     )

@@ -29,16 +29,18 @@ def by_text(result: Result) -> dict[str, Claim]:
 def test_orders_are_those_of_the_papers_numbers() -> None:
     claims = by_text(within(**PAPER_ORDER))
     orders = {text: claim for text, claim in claims.items() if "rare" not in text}
-    assert len(orders) == 10
+    assert len(orders) == 9
     assert all(claim.here > 0 for claim in orders.values())
     hebb = claims["Hebb better than MbPA, ptb test"]
     assert hebb.paper == pytest.approx(math.log(56.68 / 56.39))
     assert hebb.here == pytest.approx(0.1)
     # On Penn Treebank's test text the paper has Mixture behind MbPA, on WikiText-2's before it.
     assert claims["MbPA better than Mixture, ptb test"].here == pytest.approx(0.1)
-    best = claims["Mixture+Hebb best of the paper's methods, ptb test"]
-    assert best.paper == pytest.approx(math.log(55.58 / 55.13))
-    assert best.here == pytest.approx(0.1)
+    best = "Mixture+Hebb best of the paper's methods, ptb test"
+    assert best not in claims, "Mixture+MbPA is next, with which it is compared already"
+    beside_hebb = by_text(within(**{**PAPER_ORDER, "hebb": 4.05}))[best]
+    assert beside_hebb.paper == pytest.approx(math.log(55.58 / 55.13))
+    assert beside_hebb.here == pytest.approx(0.05)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +99,7 @@ def test_where_hebb_gains_within_a_domain(rare: float) -> None:
 def test_across_domains_new_words_are_claims_of_their_own() -> None:
     result = across()
     claims = by_text(result)
-    assert len(claims) == 21
+    assert len(claims) == 19
     oov = claims["Hebb better than MbPA, wt2-to-ptb test, OOV words"]
     assert oov.paper == pytest.approx(12.04 - 10.36)
     mbpa, hebb = result.methods["mbpa"], result.methods["hebb"]
