@@ -6,19 +6,28 @@ Importing this module registers the model; the command is that of ``lm_eval``, w
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
+from jinja2 import TemplateError
 from lm_eval.api.instance import Instance
 from lm_eval.api.model import CacheHook, TemplateLM
 from lm_eval.api.registry import register_model
 from torch import Tensor
 
 from hebblm.errors import UserError
-from hebblm.language_model import load
-from hebblm.progress import track
+from hebblm.expected import draw
+from hebblm.language_model import LanguageModel, load
+from hebblm.models.base import device_of
+from hebblm.models.huggingface.model import HuggingFaceModel, longest
+from hebblm.progress import say, track
+from hebblm.reading import Text
 
 GENERATED = 256  # tokens of an answer, where the task does not say
+LONGEST = 8192
+"""Tokens of a window where none are asked for; keys and values of more may not fit beside the weights."""
 
 
 @register_model("hebblm")
@@ -37,6 +46,8 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
         dtype: of the weights.
         batch_size: taken and not used, as the harness always names one.
         max_batch_size: likewise.
+        options: more for :func:`hebblm.load`, e.g. ``context``, ``stride`` or ``device_map``. Without ``context`` the
+            window is as long as the model allows, as that of ``hf`` is, but at most 8,192 tokens.
     """
 
     def __init__(
@@ -51,10 +62,14 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
         dtype: str = "auto",
         batch_size: int | str | None = 1,
         max_batch_size: int | None = None,
+        **options: Any,
     ) -> None:
         super().__init__()
-        lm = load(pretrained, device=device or "auto", dtype=dtype)
+        lm = load(pretrained, device=device or "auto", dtype=dtype, **options)
+        if options.get("context") is None:
+            lm = widened(lm, options.get("stride"))
         self.learn = learn
+        self.tokenizer: Any = None if lm.pieces is None else lm.pieces.tokenizer
         self.reader = lm.reader(method, memory=memory, k=k, update_every=update_every)
         self.vocabulary = self.reader.vocabulary
 
@@ -78,17 +93,49 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
             raise UserError("learn=True: a document whose score is kept is not learned from; leave --use_cache out")
         super().set_cache_hook(cache_hook)
 
+    @property
+    def tokenizer_name(self) -> str:
+        """Name under which the harness keeps prompts."""
+        return str(getattr(self.tokenizer, "name_or_path", "")).replace("/", "__")
+
+    def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
+        """Return a conversation as one prompt; as in ``hf``, a template that takes no system role goes without.
+
+        Raises:
+            UserError: the model has no template.
+        """
+        if getattr(self.tokenizer, "chat_template", None) is None:
+            raise UserError("the model has no chat template; leave --apply_chat_template out")
+        render = partial(
+            self.tokenizer.apply_chat_template,
+            tokenize=False,
+            add_generation_prompt=add_generation_prompt,
+            continue_final_message=not add_generation_prompt,
+        )
+        try:
+            return str(render(chat_history))
+        except TemplateError as error:
+            say(f"the chat template refuses the conversation ({error}); the system's part is left out")
+            return str(render([message for message in chat_history if message["role"] != "system"]))
+
     def tok_encode(self, string: str, add_special_tokens: bool | None = None, **_: Any) -> list[int]:
-        """Return the ids of a string, without special ones around it."""
-        return list(self.vocabulary.encode(string, include=False).ids)
+        """Return the ids of a string, by None with the special ones around it that the tokenizer adds by itself."""
+        if self.tokenizer is None:
+            return list(self.vocabulary.encode(string, include=False).ids)
+        if add_special_tokens is None:  # a chat template may have written the first of them already
+            add_special_tokens = not string.startswith(self.tokenizer.decode(self.prefix_token_id))
+        return list(self.tokenizer.encode(string, add_special_tokens=add_special_tokens, verbose=False))
 
     def loglikelihood_rolling(self, requests: Sequence[Instance], disable_tqdm: bool = False) -> list[float]:
         """Return the log-probability of whole documents, nats; they are learned from as they are read if asked for."""
         found = []
         for request in track(requests, "documents", len(requests), "documents"):
+            begun, rest = self._document(request.args[0])
             self.reader.begin()
-            found.append(-float(self.reader.read(request.args[0], learn=self.learn).nll.double().sum()))
+            scores = self.reader.read(begun, learn=False), self.reader.read(rest, learn=self.learn)
+            found.append(-sum(float(part.nll.double().sum()) for part in scores))
             self.cache_hook.add_partial("loglikelihood_rolling", request.args, found[-1])
+        self.reader.begin()  # a long document's keys and values would be copied with each request that follows
         return found
 
     def generate_until(self, requests: Sequence[Instance], disable_tqdm: bool = False) -> list[str]:
@@ -98,17 +145,48 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
             prompt, options = request.args
             until = options.get("until") or []
             temperature = options.get("temperature", 1.0) if options.get("do_sample") else 0.0
-            self.reader.begin()
             found.append(
-                self.reader.generate(
-                    prompt,
-                    max_new_tokens=options.get("max_gen_toks", GENERATED),
+                self._answer(
+                    self.tok_encode(prompt) or [self.prefix_token_id],
+                    most=options.get("max_gen_toks", GENERATED),
                     temperature=temperature,
-                    until=[until] if isinstance(until, str) else until,
+                    until=[*([until] if isinstance(until, str) else until), *self._ends()],
                 )
             )
             self.cache_hook.add_partial("generate_until", request.args, found[-1])
         return found
+
+    def _document(self, text: str) -> tuple[Tensor, Text]:
+        """Return a special id before a document (at most 1,), which ``hf`` scores and none learns from, and the rest.
+
+        It stands behind the one that every document begins with, and would be known after the first of them.
+        """
+        ids = torch.tensor([] if self.tokenizer is None else self.tok_encode(text), dtype=torch.int64)
+        special = int(ids[:1].tolist() == [self.prefix_token_id])
+        return ids[:special], text if self.tokenizer is None else ids[special:]
+
+    def _answer(self, ids: list[int], *, most: int, temperature: float, until: Sequence[str]) -> str:
+        """Return what follows ids (T,), before which nothing stands: ``Reader.generate`` would put ``start`` there."""
+        base = self.reader._base
+        with base.aside():
+            base.restore(self.reader._beginning)
+            return draw(
+                lambda more: self.reader.predict(base.read(more)[-1:])[0][0],
+                torch.tensor(ids, device=device_of(self.reader.model)),
+                self.vocabulary,
+                most=most,
+                temperature=temperature,
+                seed=0,
+                until=until,
+            )
+
+    def _ends(self) -> list[str]:
+        """Return the texts of the tokens that end an answer by the model's own configuration, such as a turn's end."""
+        if not isinstance(self.reader.model, HuggingFaceModel):
+            return []
+        ends = self.reader.model.model.generation_config.eos_token_id
+        ends = ends if isinstance(ends, list) else [ends]
+        return [self.tokenizer.decode(end) for end in ends if end is not None]
 
     def _loglikelihood_tokens(
         self,
@@ -124,6 +202,19 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
             found.append(scored(scores, ids[len(context) :]))
             self.cache_hook.add_partial("loglikelihood", words, found[-1])
         return found
+
+
+def widened(lm: LanguageModel, stride: int | None) -> LanguageModel:
+    """Return a model that reads in windows as long as it allows, at most ``LONGEST`` tokens; one of words as it is.
+
+    Args:
+        lm: as :func:`hebblm.load` gives it where no context is asked for.
+        stride: tokens by which the window moves on; None for half of it.
+    """
+    if not isinstance(lm.model, HuggingFaceModel):
+        return lm
+    context = max(lm.model.context, min(LONGEST, longest(lm.model.model.config) or 0))
+    return replace(lm, model=replace(lm.model, context=context, stride=stride or max(1, context // 2)))
 
 
 def scored(log_probs: Tensor, targets: Tensor) -> tuple[float, bool]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+import weakref
 from types import TracebackType
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import LogitsProcessor
 
 from hebblm.errors import UserError
@@ -19,15 +22,15 @@ class AdaptedLogitsProcessor(LogitsProcessor):
     ``log((1 - w) P_base + w P_adapted)`` takes the place of ``log P_base`` in what comes in: the difference is added,
     so that whatever other processors did stays, and a token that they forbade remains forbidden. Every row of a batch
     and every beam is adapted from the same memory, which stays as it is. The hidden states are those that the model
-    hands to its output layer; they are noted until :meth:`close`, or the end of the ``with`` block.
+    hands to its output layer; they are noted until :meth:`close`, or the end of the ``with`` block or the processor.
 
     Args:
         reader: of the very model that generates, as ``hebblm.load((model, tokenizer)).reader(...)`` gives it.
         weight: w, share of the adapted distribution; 0 changes nothing.
 
     Raises:
-        UserError: a weight outside [0, 1], a reader of a model that is none of ``transformers``, or one whose weights
-            move.
+        UserError: a weight outside [0, 1], a reader of a model that is none of ``transformers``, one whose weights
+            move, or one whose memory keeps another layer's states.
     """
 
     def __init__(self, reader: Reader, *, weight: float = 1.0) -> None:
@@ -37,10 +40,17 @@ class AdaptedLogitsProcessor(LogitsProcessor):
             raise UserError("the reader's model is none of transformers, and has no generate of its own")
         if reader.moving:
             raise UserError(f"the model generates as trained, and the weights of {reader.method!r} move")
+        if reader.model.keyed:  # only the states that enter the output layer are noted
+            raise UserError(f"the memory keeps states of key={reader.model.key.name!r}; load the model with key='last'")
         self.reader = reader
         self.weight = weight
-        self._hidden: Tensor | None = None
-        self._hook = reader.model.found.module.register_forward_pre_hook(self._note)
+        noted = self._noted = threading.local()  # of several threads that generate each has states of its own
+
+        def note(_: object, inputs: tuple[Any, ...]) -> None:  # holds no reader, which would live as long as the model
+            noted.hidden = inputs[0][:, -1].detach()  # (B, D)
+
+        hook = reader.model.found.module.register_forward_pre_hook(note)
+        self._open = weakref.finalize(self, hook.remove)
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         """Return adapted scores (B, V).
@@ -50,11 +60,13 @@ class AdaptedLogitsProcessor(LogitsProcessor):
             scores: (B, V) logits or log-probabilities of the next token, as they come in.
 
         Raises:
-            UserError: they are not those of the reader's model.
+            UserError: they are not those of the reader's model, or it was closed.
         """
         if self.weight == 0:
             return scores
-        hidden, self._hidden = self._hidden, None
+        if not self._open.alive:
+            raise UserError("this processor was closed; generate inside its with block, or make another one")
+        hidden, self._noted.hidden = getattr(self._noted, "hidden", None), None
         if hidden is None or len(hidden) != len(scores):
             raise UserError("these scores are of another model than the reader's; load (model, tokenizer) as they are")
         adapted, base = self.reader.predict(hidden)
@@ -65,7 +77,7 @@ class AdaptedLogitsProcessor(LogitsProcessor):
 
     def close(self) -> None:
         """Note no further states."""
-        self._hook.remove()
+        self._open()
 
     def __enter__(self) -> AdaptedLogitsProcessor:
         return self
@@ -75,6 +87,3 @@ class AdaptedLogitsProcessor(LogitsProcessor):
     ) -> None:
         """Note no further states."""
         self.close()
-
-    def _note(self, _: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        self._hidden = inputs[0][:, -1].detach()  # (B, D)

@@ -41,7 +41,7 @@ class DynamicBase:
         # One average for all parameters: a new row, which takes the mean of the trained ones, does not move it.
         self._average = 0.0
         if mean_squares is not None:
-            self._average = float(torch.stack([squares.sqrt().mean() for squares in mean_squares]).mean())
+            self._average = float(torch.stack([squares.sqrt().mean().cpu() for squares in mean_squares]).mean())
         self._scales: list[_Scales] = []
         self._start()
 
@@ -138,7 +138,7 @@ class DynamicBase:
             return
         self._scales = []
         for p, mean_squares in zip(self.parameters().values(), self._mean_squares, strict=True):
-            rms = _fit(mean_squares, p.shape[0]).sqrt()
+            rms = _fit(mean_squares.to(p.device), p.shape[0]).sqrt()
             pull = (rms * (self.config.decay / self._average)).clamp_(max=1.0)
             self._scales.append(_Scales(pull, rms.add_(self.config.epsilon)))
 
@@ -161,7 +161,7 @@ def with_rate(config: DynamicConfig, mean_squares: Sequence[Tensor] | None) -> D
     gains = (
         squares if config.rule == "sgd" else squares / (squares.sqrt() + config.epsilon) for squares in mean_squares
     )
-    gain = float(sum(part.sum(dtype=torch.float64) for part in gains))
+    gain = sum(float(part.sum(dtype=torch.float64)) for part in gains)
     return replace(config, lr=float(f"{PREDICTED_GAIN / gain:.1e}") if gain > 0 else 0.0)
 
 

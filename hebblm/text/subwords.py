@@ -34,11 +34,13 @@ class Subwords(Vocabulary):
             raise UserError(
                 f"{type(tokenizer).__name__} does not say where its pieces stand in a text; use a fast tokenizer"
             )
-        if (last := max(tokenizer.get_vocab().values(), default=-1)) >= rows:
+        begin = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id
+        added = tokenizer.get_added_vocab()  # of which models may lack rows, as Gemma 3's of one for images
+        own = (index for piece, index in tokenizer.get_vocab().items() if piece not in added)
+        if (last := max([*own, begin or 0])) >= rows:
             raise UserError(
                 f"the tokenizer has a piece of id {last:,} and the model {rows:,} rows: it is of another model"
             )
-        begin = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id
         if begin is None:
             raise UserError("the tokenizer has neither bos_token nor eos_token for a text to begin with; set one")
         self.tokenizer = tokenizer
@@ -71,8 +73,17 @@ class Subwords(Vocabulary):
         return self
 
     def encode(self, text: str, *, include: bool = False) -> Encoded:
-        """Return the pieces of a text, without special ones around it."""
+        """Return the pieces of a text, without special ones around it; the name of a special one is that piece.
+
+        Raises:
+            UserError: there is a piece for which the model has no row.
+        """
         found = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+        if (last := max(found["input_ids"], default=0)) >= self.known:
+            raise UserError(
+                f"{self.tokenizer.convert_ids_to_tokens(last)!r} in the text is piece {last:,} of the tokenizer, and "
+                f"the model has {self.known:,} rows; leave it out of the text"
+            )
         pieces, end = [], 0
         for _, stop in found["offset_mapping"]:
             pieces.append(text[end : max(end, stop)])  # blanks that no piece covers go with the next one
@@ -83,6 +94,16 @@ class Subwords(Vocabulary):
         """Return the text that ids stand for."""
         text: str = self.tokenizer.decode(list(ids), clean_up_tokenization_spaces=False)
         return text
+
+
+def token_before(tokenizer: Any) -> int | None:
+    """Return the token ``bos_token`` if a tokenizer puts it before every text by itself, else None.
+
+    Args:
+        tokenizer: of ``transformers``.
+    """
+    begin = getattr(tokenizer, "bos_token_id", None)
+    return begin if begin is not None and tokenizer("a")["input_ids"][:1] == [begin] else None
 
 
 def words_of(text: str, pieces: Sequence[str]) -> tuple[int, ...]:

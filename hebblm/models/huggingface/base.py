@@ -27,10 +27,12 @@ class HuggingFaceBase(GradientBase):
     """Causal language model of ``transformers`` that reads one stream, or several side by side.
 
     A model with attention reads in windows: when ``context`` tokens lie behind it, it goes on from the last
-    ``context - stride`` of them, read anew, so that each token is predicted once, with at least that many before it. A
-    model whose state does not grow carries it on from the beginning of the stream.
+    ``context - stride`` of them, read anew, so that each token is predicted once, with at least that many before it;
+    where a tokenizer puts a token before every text, it stands for the first of them. A model whose state does not grow
+    carries it on from the beginning of the stream.
 
-    The weights are the trained model's own; a base that moves has copies of those that learn.
+    The weights are the trained model's own; a base that moves has copies of those that learn, in float32 where the
+    model's are of half precision, which would swallow most steps.
 
     Args:
         model: as trained; it is never changed.
@@ -63,16 +65,19 @@ class HuggingFaceBase(GradientBase):
     @property
     def head(self) -> OutputHead:
         """The softmax layer as it is now."""
-        if not self._own:
-            return self._trained.head
-        head = self._live_head()
+        head = self._trained.head_with(self._own)
+        if head is self._trained.head:
+            return head
         return OutputHead(head.weight.detach(), None if head.bias is None else head.bias.detach(), head.cap)
 
     def parameters(self) -> dict[str, nn.Parameter]:
         """Return the weights that may learn, by name; from then on they are this base's own."""
         if not self._own:
             trained = self._trained.parameters
-            self._own = {name: nn.Parameter(trained[name].clone()) for name in self._trained.learns}
+            self._own = {
+                name: nn.Parameter(trained[name].to(torch.promote_types(trained[name].dtype, torch.float32), copy=True))
+                for name in self._trained.learns
+            }
         return self._own
 
     def read(self, inputs: Tensor) -> Tensor:
@@ -101,7 +106,7 @@ class HuggingFaceBase(GradientBase):
         """Return the mean loss () of the labels (N,) of the tokens read last, nats, with its graph; once a segment."""
         assert self._hidden is not None, "a loss follows a reading that keeps its graph"
         hidden, self._hidden = self._hidden, None
-        return F.cross_entropy(self._live_head().logits(hidden), targets)
+        return F.cross_entropy(self._trained.head_with(self._own).logits(hidden), targets)
 
     def grow(self, rows: int) -> None:
         """Refuse rows: every text is made of the pieces that the tokenizer has."""
@@ -170,14 +175,12 @@ class HuggingFaceBase(GradientBase):
         """Whether a state is carried from the beginning of the stream, and no window kept."""
         return self._trained.recurrent and not self._anew
 
-    def _live_head(self) -> OutputHead:
-        return self._trained.found.of({**self._trained.parameters, **self._own})
-
     def _advance(self, ids: Tensor) -> Tensor:
         """Return the states (B, N, D) after tokens (B, N) that fit into the window, or begin the next one."""
         trained, held = self._trained, self._window
+        ids = ids.to(held.device)
         if held.shape[1] == trained.context:
-            held, self._cache = held[:, trained.stride :], None
+            held, self._cache = trained.begun(held[:, trained.stride :]), None
         fed = ids if self._cache is not None else torch.cat([held, ids], 1)
         if not self._anew and trained.steps == "one" and self._cache is not None:
             states = torch.cat([self._forward(token) for token in torch.split(fed, 1, 1)], 1)

@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import get_ident
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from hebblm.errors import UserError
+from hebblm.models.huggingface.probe import arithmetic
 from hebblm.types import OutputHead
 
-CAPS = ("final_logit_softcapping", "logits_soft_cap")
+CAPS = ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap")
 """Names in configurations of the bound of a soft cap on the logits."""
 EXACT = 1e-4  # of the largest logit, in float32
 CLEAR = 0.9  # of a cap; nearer to it, what stood before it cannot be told
-ROUNDING = 16  # units of rounding that half precision may be off by
+ROUNDING = 4  # units of rounding that half precision may be off by, where it is all that there is
+ROWS = 1024  # of the output layer whose logits are compared at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +47,14 @@ class FoundHead:
         return OutputHead(self._scaled(weight), None if bias is None else self._scaled(bias), self.cap)
 
     def _scaled(self, tensor: Tensor) -> Tensor:
-        tensor = tensor.float() if tensor.dtype.itemsize < 4 else tensor
+        if tensor.dtype.itemsize < 4:
+            return tensor.float().mul_(self.scale)  # a copy already
         return tensor if self.scale == 1 else tensor * self.scale
 
 
 @contextmanager
 def states_of(module: nn.Module, *, entering: bool = True, last_only: bool = False) -> Iterator[list[Tensor]]:
-    """Note the hidden states that enter or leave a layer.
+    """Note the hidden states that enter or leave a layer in this thread; passes of others stay as they are.
 
     Args:
         module: the layer.
@@ -61,14 +65,19 @@ def states_of(module: nn.Module, *, entering: bool = True, last_only: bool = Fal
         A list that receives the states (B, T, D) of each forward pass.
     """
     found: list[Tensor] = []
+    own = get_ident()
 
-    def before(_: nn.Module, inputs: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, Any] | None:
-        states = inputs[0] if inputs else options["hidden_states"]
+    # A pass of another thread gives no options where it comes upon a hook that is just put in or taken out.
+    def before(_: nn.Module, inputs: tuple[Any, ...], options: dict[str, Any] | None = None) -> tuple[Any, Any] | None:
+        if get_ident() != own:
+            return None
+        states = inputs[0] if inputs else (options or {})["hidden_states"]
         found.append(states)
         return ((states[..., -1:, :], *inputs[1:]), options) if last_only else None
 
     def behind(_: nn.Module, inputs: tuple[Any, ...], out: Any) -> None:
-        found.append(out if isinstance(out, Tensor) else out[0])
+        if get_ident() == own:
+            found.append(out if isinstance(out, Tensor) else out[0])
 
     if entering:
         handle = module.register_forward_pre_hook(before, with_kwargs=True)
@@ -81,12 +90,13 @@ def states_of(module: nn.Module, *, entering: bool = True, last_only: bool = Fal
 
 
 @torch.no_grad()
-def find_head(model: Any, ids: Tensor) -> FoundHead:
+def find_head(model: Any, ids: Tensor, exact: bool) -> FoundHead:
     """Return the softmax layer of a model whose logits are those of the layer, scaled by a constant or softly capped.
 
     Args:
         model: a causal language model of ``transformers``, in evaluation mode.
         ids: (1, T) a few tokens, on which logits are compared.
+        exact: whether they can be computed in float32, whatever the weights are kept in.
 
     Raises:
         UserError: the model has no such layer, or its logits are computed otherwise.
@@ -105,14 +115,16 @@ def find_head(model: Any, ids: Tensor) -> FoundHead:
     plain = FoundHead(module, names[id(weight)], None if bias is None else names[id(bias)])
     with states_of(module) as states:
         try:
-            logits = model(ids).logits[0].double()  # (T, V)
+            with arithmetic(exact):
+                logits = model(ids).logits[0].double()  # (T, V)
         except Exception as error:  # of any kind: architectures check their configuration as they compute
             raise UserError(f"{type(model).__name__} cannot read a text: {_line(error)}") from error
     if len(states) != 1 or states[0].shape[-1] != weight.shape[1]:
         raise UserError(f"{type(model).__name__} does not compute its logits with its output layer")
     named = (getattr(model.config.get_text_config(), name, None) for name in CAPS)
     caps = [float(value) for value in named if value]
-    return fitted(plain, weight, bias, states[0][0], logits, caps, type(model).__name__)
+    rounding = 0.0 if exact else ROUNDING * torch.finfo(weight.dtype).eps
+    return fitted(plain, weight, bias, states[0][0], logits, caps, max(EXACT, rounding), type(model).__name__)
 
 
 def fitted(
@@ -122,6 +134,7 @@ def fitted(
     hidden: Tensor,
     logits: Tensor,
     caps: list[float],
+    tolerance: float,
     name: str,
 ) -> FoundHead:
     """Return the head with the scale and the cap under which it gives the model's logits.
@@ -133,16 +146,16 @@ def fitted(
         hidden: (T, D) states.
         logits: (T, V) float64, of the model itself.
         caps: bounds that the model's configuration names.
+        tolerance: share of the largest logit by which logits may differ.
         name: of the model, for the message.
 
     Raises:
         UserError: there is none.
     """
-    head = OutputHead(weight.double(), None if bias is None else bias.double())
-    product = head.logits(hidden.double().to(weight.device))
+    hidden = hidden.double().to(weight.device)
+    product = torch.cat([hidden @ rows.double().t() for rows in torch.split(weight, ROWS)], -1)  # (T, V)
+    product = product if bias is None else product + bias.double()
     logits = logits.to(product.device)
-    rounding = torch.finfo(weight.dtype).eps
-    tolerance = max(EXACT, ROUNDING * rounding) if rounding > torch.finfo(torch.float32).eps else EXACT
     size = float(logits.abs().max())
     for cap in (*caps, None):
         clear = torch.ones_like(logits) if cap is None else (logits.abs() < CLEAR * cap).double()

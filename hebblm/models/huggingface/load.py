@@ -15,8 +15,10 @@ from hebblm.errors import UserError
 from hebblm.files import lack
 from hebblm.progress import say
 
+PLACE = ("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token")
+"""Options that say where a model lies, as its tokenizer does."""
 DTYPES = ("auto", "float32", "bfloat16", "float16")
-INSTALL = "models of transformers need more to be installed: pip install 'hebblm[hf]'"
+INSTALL = "models of transformers need more to be installed: pip install -e '.[hf]' in the checkout"
 CONVERT = (
     "convert them in a place that you trust: AutoModelForCausalLM.from_pretrained(..., use_safetensors=False)"
     ".save_pretrained(FOLDER)"
@@ -31,7 +33,8 @@ def load_causal(name: str | Path, *, device: torch.device, dtype: str = "auto", 
         device: where to compute, unless ``options`` have a ``device_map``.
         dtype: of the weights: auto (as they are stored, but float32 for float16 on a CPU, which has no arithmetic of
             that type: products would be slow, and gradients overflow), float32, bfloat16 or float16.
-        options: more for ``AutoModelForCausalLM.from_pretrained``, e.g. ``device_map`` or ``quantization_config``.
+        options: more for ``AutoModelForCausalLM.from_pretrained``, e.g. ``device_map`` or ``quantization_config``, and,
+            where they say where a model lies, as ``token``, ``revision`` or ``subfolder``, for its tokenizer.
 
     Raises:
         UserError: ``transformers`` is not installed, or there is no such model, it is not causal, its weights are
@@ -50,7 +53,7 @@ def load_causal(name: str | Path, *, device: torch.device, dtype: str = "auto", 
     folder = Path(name)
     if folder.is_dir():
         with _told(str(name)):
-            _check_weights(folder)
+            _check_weights(folder / options.get("subfolder", ""))
     elif folder.is_absolute() or str(name).startswith((".", "~")) or len(folder.parts) > 2:
         raise UserError(f"{name} is no folder; name a folder of save_pretrained, or a model of the hub as OWNER/NAME")
     with _told(str(name)), quiet_hub(), _quiet():
@@ -71,7 +74,8 @@ def load_causal(name: str | Path, *, device: torch.device, dtype: str = "auto", 
         say(f"{name} holds {_some(unexpected)}, for which its config.json has no place: left out")
     try:
         with _told(f"the tokenizer of {name}"):
-            tokenizer = AutoTokenizer.from_pretrained(str(name), trust_remote_code=False)
+            place = {key: options[key] for key in PLACE if key in options}
+            tokenizer = AutoTokenizer.from_pretrained(str(name), **place, trust_remote_code=False)
             tokenizer("a")  # some values are looked at only now
     except UserError as error:
         raise UserError(f"{error}; give hebblm.load((model, tokenizer)) where it lies elsewhere") from error

@@ -18,6 +18,9 @@ from hebblm.models.base import Ids, NewRows, Segment, State
 from hebblm.models.huggingface.base import HuggingFaceBase
 from hebblm.models.huggingface.head import FoundHead, states_of
 from hebblm.models.huggingface.key import Key
+from hebblm.models.huggingface.probe import agree, arithmetic, is_exact
+from hebblm.models.huggingface.turns import turn
+from hebblm.models.huggingface.weights import Weights
 from hebblm.models.update import BaseUpdate
 from hebblm.progress import track
 from hebblm.ranks import share
@@ -34,13 +37,14 @@ class HuggingFaceModel:
     """A causal language model and how it is read; see :func:`hebblm.models.huggingface.open.open_causal`.
 
     Args:
-        model: of ``transformers``, in evaluation mode.
+        model: of ``transformers``; in evaluation mode while it is read.
         found: its softmax layer.
         head: the same as tensors.
         parameters: all its weights by name, without their gradients.
         learns: names of those that learn where a base moves.
         context: tokens of a window.
         stride: tokens by which it moves on.
+        begin: token that each window begins with, None if it begins with any.
         carries: what the forward pass calls what it carries from token to token, None if it carries nothing.
         recurrent: whether what it carries does not grow, so that no window is needed.
         steps: how many tokens can be read behind what is carried: many, one, or none, so that all is read anew.
@@ -49,7 +53,7 @@ class HuggingFaceModel:
         key: whose states memories keep.
         key_width: width of these states.
         origin: ``hub``, ``folder`` or ``held`` (by the caller).
-        sha256: what tells the weights from others.
+        weights: as they were when it was opened.
     """
 
     model: Any
@@ -59,6 +63,7 @@ class HuggingFaceModel:
     learns: tuple[str, ...]
     context: int
     stride: int
+    begin: int | None
     carries: str | None
     recurrent: bool
     steps: Steps
@@ -67,7 +72,12 @@ class HuggingFaceModel:
     key: Key
     key_width: int
     origin: str
-    sha256: str
+    weights: Weights
+
+    @property
+    def sha256(self) -> str:
+        """What tells the weights from others; refused where they changed."""
+        return self.weights.sha256()
 
     @property
     def keyed(self) -> bool:
@@ -97,6 +107,18 @@ class HuggingFaceModel:
         base.grow(rows)
         return base
 
+    def head_with(self, own: Mapping[str, Tensor]) -> OutputHead:
+        """Return the softmax layer with weights in place of the model's, by name; as trained where it has none."""
+        if self.found.weight not in own and self.found.bias not in own:
+            return self.head
+        return self.found.of({**self.parameters, **own})
+
+    def begun(self, window: Tensor) -> Tensor:
+        """Return a window (B, T) with what the tokenizer puts before every text, if anything, for its first token."""
+        if self.begin is None:
+            return window
+        return torch.cat([window.new_full((len(window), 1), self.begin), window[:, 1:]], 1)
+
     def states(
         self, ids: Tensor, carried: object, own: Mapping[str, Tensor], *, carry: bool = True
     ) -> tuple[Tensor, object]:
@@ -107,14 +129,17 @@ class HuggingFaceModel:
         Args:
             ids: (B, T) tokens.
             carried: behind the tokens before them, None at the beginning.
-            own: weights in place of the model's, by name.
+            own: weights in place of the model's, by name; they may be of higher precision.
             carry: whether anything is to be carried on.
         """
         ids = ids.to(self.model.get_input_embeddings().weight.device)
         options = {} if self.carries is None else {self.carries: carried, "use_cache": carry}
-        with states_of(self.found.module, last_only=True) as found, self.key.states() as keys:
+        with turn(self.model), states_of(self.found.module, last_only=True) as found, self.key.states() as keys:
             if own:
-                out = functional_call(self.model, {**self.parameters, **own}, (ids,), options)
+                # Quantised weights are more than their numbers: they stay in their places.
+                weights = {name: weight for name, weight in self.parameters.items() if weight.is_floating_point()}
+                weights |= {name: weight.to(self.parameters[name].dtype) for name, weight in own.items()}
+                out = functional_call(self.model, weights, (ids,), options)
             else:
                 out = self.model(ids, **options)
         head = self.head.weight
@@ -130,12 +155,13 @@ class HuggingFaceModel:
     ) -> Iterator[Segment]:
         """Read a training stream in windows, several at a time; its segments hold every label but the first, once.
 
-        Each window begins with the ``context - stride`` tokens before it, whose states are thrown away. Several
-        processes divide a segment's windows in their order.
+        Each window begins with the ``context - stride`` tokens before it, whose states are thrown away; where windows
+        begin with a certain token, that is one of them. Several processes divide a segment's windows in their order.
         """
         total, device = len(ids) - 1, self.head.weight.device
         stream = torch.from_numpy(np.asarray(ids, dtype=np.int64))
-        warm = self.context - self.stride
+        begins = self.begin is not None
+        warm = self.context - self.stride - begins
         for segment in range(done, self.segment_count(total)):
             starts = range(
                 segment * self._together * self.stride,
@@ -152,8 +178,10 @@ class HuggingFaceModel:
             labels = []
             for row, start in enumerate(starts):
                 first, stop = max(0, start - warm), min(start + self.stride, total)
-                block[row, : stop - first] = stream[first:stop]
-                keep[row, start - first : stop - first] = True
+                place = int(begins and (first > 0 or int(stream[0]) != self.begin))  # of the text in the window
+                block[row, :place] = self.begin or 0
+                block[row, place : place + stop - first] = stream[first:stop]
+                keep[row, place + start - first : place + stop - first] = True
                 labels.append(stream[start + 1 : stop + 1])
             hidden, _ = self.states(block, None, {}, carry=False)
             yield Segment(hidden[keep.to(device)][:, -self.key_width :], torch.cat(labels).to(device), {})
@@ -177,7 +205,7 @@ class HuggingFaceModel:
         Raises:
             UserError: a segment longer than what the model can read at once.
         """
-        most = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+        most = longest(self.model.config)
         warm = segment if self.recurrent or not most else min(segment, most - segment)
         if warm < 0:
             raise UserError(
@@ -191,8 +219,9 @@ class HuggingFaceModel:
         starts = range(segment, max(width - 1, segment + 1), segment)
         for start in track(starts, "gradient statistics", len(starts), "segments", announce):
             stop = min(start + segment, width - 1)
-            hidden, _ = self.states(block[:, start - warm : stop], None, parameters, carry=False)
-            head = self.found.of({**self.parameters, **parameters})
+            window = block[:, start - warm : stop]
+            hidden, _ = self.states(self.begun(window) if warm else window, None, parameters, carry=False)
+            head = self.head_with(parameters)
             logits = head.logits(hidden[:, warm:, : head.weight.shape[1]])
             targets = block[:, start + 1 : stop + 1].to(logits.device)
             loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
@@ -202,7 +231,11 @@ class HuggingFaceModel:
 
     def reading(self) -> dict[str, int]:
         """Return the window, in which a training text is read by recurrent models too."""
-        return {"context": self.context, "stride": self.stride}
+        return {
+            "context": self.context,
+            "stride": self.stride,
+            **({} if self.begin is None else {"begin": self.begin}),
+        }
 
     def describe(self) -> dict[str, Any]:
         """Return what a result records about the model."""
@@ -214,6 +247,8 @@ class HuggingFaceModel:
             "dtype": str(self.model.dtype).removeprefix("torch."),
             "context": None if self.recurrent else self.context,
             "stride": None if self.recurrent else self.stride,
+            "begin": self.begin,
+            "steps": self.steps,
             "key": self.key.name,
             "logit_scale": self.found.scale,
             "logit_cap": self.found.cap,
@@ -227,18 +262,41 @@ class HuggingFaceModel:
         """Say whether two streams side by side, read on by a single token, have the states that each has alone."""
         rows = torch.stack([self.probe_ids, self.probe_ids.flip(0)])  # (2, T)
         beside, alone = HuggingFaceBase(self, streams=2), [HuggingFaceBase(self) for _ in rows]
-        for part in (slice(0, -1), slice(-1, None)):
-            expected = torch.stack([base.read(row[part]) for base, row in zip(alone, rows, strict=True)])
-            try:
-                found = beside.read(rows[:, part])
-            except (RuntimeError, ValueError, IndexError):
-                return False
-            tolerance = 64 * torch.finfo(self.model.dtype).eps * max(1.0, float(expected.abs().max()))
-            if found.shape != expected.shape or float((found - expected).abs().max()) > tolerance:
-                return False
+        with turn(self.model):
+            exact = is_exact(self.model, self.probe_ids)
+        with arithmetic(exact):
+            for part in (slice(0, -1), slice(-1, None)):
+                expected = torch.stack([base.read(row[part]) for base, row in zip(alone, rows, strict=True)])
+                try:
+                    found = beside.read(rows[:, part])
+                except (RuntimeError, ValueError, IndexError):
+                    return False
+                if found.shape != expected.shape or not agree(found, expected, exact):
+                    return False
         return True
 
     @property
     def _together(self) -> int:
         """Windows read at once."""
         return max(1, TOGETHER // self.context)
+
+
+def longest(config: Any) -> int | None:
+    """Return how many tokens a model reads at once, None for any number.
+
+    Positions of type longrope change where a text grows beyond a certain length, also those of the tokens before, of
+    which what is carried would keep the former ones.
+
+    Args:
+        config: the model's.
+    """
+    text = config.get_text_config()
+    most = getattr(text, "max_position_embeddings", None)
+    rotary = getattr(text, "rope_parameters", None) or getattr(text, "rope_scaling", None) or {}
+    kinds = [kind for kind in (rotary, *rotary.values()) if isinstance(kind, dict)]  # some have one a kind of layer
+    short = [
+        kind.get("original_max_position_embeddings", getattr(text, "original_max_position_embeddings", None))
+        for kind in kinds
+        if kind.get("rope_type", kind.get("type")) == "longrope"
+    ]
+    return min((length for length in (most, *short) if isinstance(length, int) and length > 0), default=None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +15,12 @@ from hebblm.models.huggingface.cache import ARGUMENTS, replace_tensors, tensors_
 from hebblm.models.huggingface.head import FoundHead, find_head
 from hebblm.models.huggingface.key import LAST, find_key
 from hebblm.models.huggingface.load import load_causal
-from hebblm.models.huggingface.model import HuggingFaceModel, Steps
+from hebblm.models.huggingface.model import HuggingFaceModel, Steps, longest
+from hebblm.models.huggingface.probe import agree, arithmetic, is_exact
+from hebblm.models.huggingface.turns import turn
+from hebblm.models.huggingface.weights import Weights
+from hebblm.progress import say
+from hebblm.text.subwords import token_before
 
 CONTEXT = 1024
 """Tokens of a window where none are asked for; less where the model was trained with less."""
@@ -26,7 +30,6 @@ LEARNS = ("lm_head", "norm", "bias")
 """Which of a large model's do; the output layer, whatever its name, counts as ``lm_head``."""
 PROBE = 12  # tokens that show how a model is read
 BEHIND = 7  # of them that are read behind what the others left
-SAMPLE = 512  # numbers of a parameter that tell it from another
 
 
 def open_causal(
@@ -36,43 +39,62 @@ def open_causal(
     stride: int | None = None,
     learns: Sequence[str] | None = None,
     key: str | int = LAST,
+    begin: int | None = None,
     origin: str = "held",
 ) -> HuggingFaceModel:
     """Return a causal language model as hebblm reads it, after a few tokens have shown how.
 
     Args:
-        model: of ``transformers``; it is set to evaluation mode.
+        model: of ``transformers``, compiled or not; it is read in evaluation mode, and stays in its own.
         context: tokens of a window, at most what the model was trained with; None for that, but at most 1,024.
         stride: tokens by which the window moves on; None for half of it.
         learns: parts of the names of those weights that learn in dynamic evaluation; None for all, or of a model above
             100 million parameters for lm_head, norm and bias.
         key: whose states memories keep: last (those that enter the output layer), ffn-input (those that enter the last
             feed-forward layer), or the number of a layer whose output it is.
+        begin: token that each window begins with, None for any.
         origin: where it comes from.
 
     Raises:
-        UserError: the model is none, or has no such layer, or computes its logits in a way that cannot be adapted, or
-            cannot have that context, or no weight has such a name.
+        UserError: the model is none, or some of its weights are elsewhere, or it has no such layer, or computes its
+            logits in a way that cannot be adapted, or cannot have that context, or no weight has such a name.
     """
+    model = getattr(model, "_orig_mod", model)  # that torch.compile took: of its own call nothing tells the arguments
     if not hasattr(model, "get_output_embeddings") or not hasattr(model, "config"):
         raise UserError(f"{type(model).__name__} is no language model of transformers; give (model, tokenizer)")
-    model.eval()
     context, stride = _window(model.config, context, stride)
-    parameters = {name: weight.detach() for name, weight in model.named_parameters()}
+    with turn(model):
+        parameters = {name: weight.detach() for name, weight in model.named_parameters()}
+    if away := [name for name, weight in parameters.items() if weight.is_meta]:
+        raise UserError(
+            f"{len(away):,} weights of {type(model).__name__} ({away[0]}, ...) are kept off its devices, where nothing "
+            "can be computed with them; load it with a device_map that has room for all of them, as device_map='cpu'"
+        )
     size = model.get_input_embeddings().weight.shape[0]
     ids = (torch.arange(PROBE) * 7919 + 3) % size
     pad = getattr(model.config, "pad_token_id", None)
     ids = torch.where(ids == pad, (ids + 1) % size, ids) if pad is not None else ids
     ids = ids[: min(PROBE, context)].to(model.get_input_embeddings().weight.device)
-    found = find_head(model, ids[None])
-    head = found.of(parameters)
     chosen = find_key(model, str(key))
     carries = next((n for n in ARGUMENTS if n in inspect.signature(model.forward).parameters), None)
+    with turn(model):
+        exact = is_exact(model, ids)
+        found = find_head(model, ids[None], exact)
+    # Of the layer no row yet: a large one in float32 would lie beside the copy that the probes make of its weights.
+    head = found.of({name: parameters[name][:0] for name in (found.weight, found.bias) if name})
     opened = HuggingFaceModel(
-        model, found, head, parameters, _learning(model, found, learns), context, stride, carries,
-        False, "none", True, ids, chosen, head.weight.shape[1], origin, fingerprint(model, chosen.name),
+        model, found, head, parameters, _learning(model, found, learns), context, stride, begin, carries,
+        False, "none", True, ids, chosen, head.weight.shape[1], origin, Weights(model, chosen.name),
     )  # fmt: skip
-    return _probed(opened)
+    with torch.no_grad(), arithmetic(exact):
+        opened = _probed(opened, exact)
+    if opened.steps == "none":
+        say(
+            f"{type(model).__name__} cannot go on from what it has read, so its window is read anew for each interval: "
+            "long ones (update_every) take less time"
+        )
+    opened = replace(opened, head=found.of(parameters))
+    return replace(opened, differentiable=_has_gradients(opened)) if opened.recurrent else opened
 
 
 def load_and_open(
@@ -86,18 +108,17 @@ def load_and_open(
         device: this and the others are those of :func:`hebblm.models.huggingface.load.load_causal`.
     """
     model, tokenizer = load_causal(name, device=device, dtype=dtype, **options)
-    return open_causal(model, **reading, origin="folder" if Path(name).is_dir() else "hub"), tokenizer
+    origin = "folder" if Path(name).is_dir() else "hub"
+    return open_causal(model, **reading, begin=token_before(tokenizer), origin=origin), tokenizer
 
 
-@torch.no_grad()
-def _probed(opened: HuggingFaceModel) -> HuggingFaceModel:
+def _probed(opened: HuggingFaceModel, exact: bool) -> HuggingFaceModel:
     """Return the model with what reading a few tokens shows: that it is causal, and how its state goes on."""
     ids = opened.probe_ids
     whole, behind_all = opened.states(ids[None], None, {})
-    tolerance = 64 * torch.finfo(opened.model.dtype).eps * max(1.0, float(whole.abs().max()))
     first = len(ids) - min(BEHIND, len(ids) - 1)
     begun, carried = opened.states(ids[None, :first], None, {})
-    if float((begun - whole[:, :first]).abs().max()) > tolerance:
+    if not agree(torch.cat([begun, whole[:, first:]], 1), whole, exact):
         raise UserError(
             f"{type(opened.model).__name__} lets later tokens change what comes before them: it is no causal "
             "language model"
@@ -117,9 +138,8 @@ def _probed(opened: HuggingFaceModel) -> HuggingFaceModel:
                 parts.append(hidden)
         except (RuntimeError, ValueError, IndexError):  # it reads one token at a time, or none
             continue
-        if float((torch.cat(parts, 1) - whole[:, first:]).abs().max()) <= tolerance:
-            ready = replace(opened, recurrent=recurrent, steps=steps)
-            return replace(ready, differentiable=_has_gradients(ready)) if recurrent else ready
+        if agree(torch.cat([begun, *parts], 1), whole, exact):
+            return replace(opened, recurrent=recurrent, steps=steps)
     return replace(opened, carries=None)
 
 
@@ -144,12 +164,13 @@ def _has_gradients(opened: HuggingFaceModel) -> bool:
 
 def _window(config: Any, context: int | None, stride: int | None) -> tuple[int, int]:
     """Return context and stride as asked for; refuse what the model cannot have."""
-    longest = getattr(config.get_text_config(), "max_position_embeddings", None)
-    limit = longest if isinstance(longest, int) and longest > 0 else None
+    limit = longest(config)
     if context is None:
         context = CONTEXT if limit is None else min(CONTEXT, limit)
     if context < 2 or (limit is not None and context > limit):
-        raise UserError(f"context = {context} must lie between 2 and the model's {limit or 'memory'} tokens")
+        most = getattr(config.get_text_config(), "max_position_embeddings", None)
+        why = "" if limit is None or limit == most else ", behind which its positions change (longrope)"
+        raise UserError(f"context = {context} must lie between 2 and the model's {limit or 'memory'} tokens{why}")
     stride = max(1, context // 2) if stride is None else stride
     if not 1 <= stride < context:
         raise UserError(f"stride = {stride} must lie between 1 and {context - 1}, one less than the context")
@@ -175,21 +196,3 @@ def _learning(model: Any, found: FoundHead, asked: Sequence[str] | None) -> tupl
             raise UserError(f"no weight of {type(model).__name__} has {part!r} in its name")
     chosen = {name for names in kinds.values() for name in names}
     return tuple(name for name in floating if name in chosen)
-
-
-def fingerprint(model: Any, key: str) -> str:
-    """Return what tells a model's weights, and their type, from others: a hash of shapes and of some of the numbers.
-
-    Args:
-        model: of ``transformers``.
-        key: whose states memories keep.
-    """
-    digest = hashlib.sha256(b"" if key == LAST else key.encode())
-    for name, weight in model.named_parameters():
-        flat = weight.detach().flatten()
-        some = flat[:: max(1, len(flat) // SAMPLE)][:SAMPLE]
-        digest.update(f"{name} {tuple(weight.shape)} {weight.dtype}".encode())
-        digest.update(
-            some.double().cpu().numpy().tobytes() if some.is_floating_point() else some.cpu().numpy().tobytes()
-        )
-    return digest.hexdigest()

@@ -1,6 +1,7 @@
 # ruff: noqa: E402  (what follows importorskip needs what it asks for)
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ from lm_eval.api.instance import Instance
 from lm_eval.api.model import CachingLM
 from lm_eval.models.huggingface import HFLM
 from lm_eval.tasks import TaskManager
+from tokenizers.processors import TemplateProcessing
 
 from hebblm.errors import UserError
-from hebblm.integrations.lm_eval import AdaptedLM
+from hebblm.integrations.lm_eval import LONGEST, AdaptedLM
 
 from ..models.architectures import random_model, tokenizer
 
@@ -49,19 +51,107 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def beginning(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a model whose tokenizer puts a special token before each text, and has a chat template."""
+    path = tmp_path_factory.mktemp("beginning")
+    random_model("Llama").save_pretrained(path)
+    special = copy.deepcopy(tokenizer())
+    special.backend_tokenizer.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    special.chat_template = (
+        "<s>{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
+        "{{ m.content }}. {% endfor %}{% if add_generation_prompt %}A. {% endif %}"
+    )
+    special.save_pretrained(path)
+    return path
+
+
+def long(path: Path, positions: int) -> Path:
+    """Write a model that reads so many tokens at once."""
+    model = random_model("Llama")
+    model.config.max_position_embeddings = positions
+    model.save_pretrained(path)
+    tokenizer().save_pretrained(path)
+    return path
+
+
 def requests(kind: str, *arguments: tuple[Any, ...]) -> list[Instance]:
     return [Instance(kind, {}, given, index) for index, given in enumerate(arguments)]
 
 
-def test_the_unadapted_method_is_the_harness_own_model(folder: Path) -> None:
-    theirs = HFLM(str(folder), device="cpu", dtype="float32", batch_size=1)
-    ours = AdaptedLM(str(folder), method="lstm", device="cpu", dtype="float32")
-    pairs = requests("loglikelihood", ("the cat", " in a hat."), ("", "The fin"), ("a fan. ", "the fog"))
+@pytest.mark.parametrize("name", ["folder", "beginning"])
+def test_the_unadapted_method_is_the_harness_own_model(name: str, request: pytest.FixtureRequest) -> None:
+    folder = str(request.getfixturevalue(name))
+    theirs = HFLM(folder, device="cpu", dtype="float32", batch_size=1)
+    ours = AdaptedLM(folder, method="lstm", device="cpu", dtype="float32")
+    assert (theirs.tok_encode("the")[0] == theirs.prefix_token_id) == (name == "beginning")
+    given = [("the cat", " in a hat."), ("", "The fin"), ("a fan. ", "the fog"), ("<s>the cat", " in a hat.")]
+    pairs = requests("loglikelihood", *given)
     for (mine, greedy), (other, chosen) in zip(ours.loglikelihood(pairs), theirs.loglikelihood(pairs), strict=True):
         assert mine == pytest.approx(other, abs=1e-4)
         assert greedy == chosen
-    whole = requests("loglikelihood_rolling", *[(text,) for text in TEXTS])
+    whole = requests("loglikelihood_rolling", *[(text,) for text in [*TEXTS, "<s>a fan"]])
     assert ours.loglikelihood_rolling(whole) == pytest.approx(theirs.loglikelihood_rolling(whole), abs=1e-4)
+    asked = [(prompt, {"until": ["Q"], "max_gen_toks": 8}) for prompt in ("the cat in", "a fan", "<s>the fog")]
+    answers = requests("generate_until", *asked)
+    assert ours.generate_until(answers) == theirs.generate_until(copy.deepcopy(answers))
+
+
+def test_a_special_token_before_a_document_is_not_learned_from(beginning: Path) -> None:
+    learning = AdaptedLM(str(beginning), method="mixture", learn=True)
+    learning.loglikelihood_rolling(requests("loglikelihood_rolling", (TEXTS[0],)))
+    assert len(learning.reader) == len(learning.tok_encode(TEXTS[0], add_special_tokens=False))
+
+
+def test_a_prompt_of_any_length_that_the_model_allows_is_read_whole(tmp_path: Path) -> None:
+    folder = str(long(tmp_path, 1500))
+    pair = requests("loglikelihood", ("the cat in a hat, a fan. " * 70, "the fog"))
+    ours, theirs = AdaptedLM(folder, method="lstm", device="cpu", dtype="float32"), HFLM(folder, device="cpu")
+    assert 1024 < len(ours.tok_encode(pair[0].args[0])) < 1500
+    assert ours.loglikelihood(pair)[0][0] == pytest.approx(theirs.loglikelihood(pair)[0][0], abs=1e-4)
+
+
+def test_the_window_is_bounded_and_options_of_loading_are_passed_on(tmp_path: Path) -> None:
+    folder = str(long(tmp_path, 2 * LONGEST))
+    model = AdaptedLM(folder, device_map="cpu").reader.model
+    assert (model.context, model.stride) == (LONGEST, LONGEST // 2)
+    model = AdaptedLM(folder, stride=100).reader.model
+    assert (model.context, model.stride) == (LONGEST, 100)
+    model = AdaptedLM(folder, context=32, stride=8, key="ffn-input", method="mixture").reader.model
+    assert (model.context, model.stride, model.keyed) == (32, 8, True)
+
+
+def test_a_chat_template_is_the_harness_own(beginning: Path, folder: Path) -> None:
+    ours, theirs = AdaptedLM(str(beginning)), HFLM(str(beginning), device="cpu")
+    talk = [{"role": "system", "content": "a hat"}, {"role": "user", "content": "the cat"}]
+    assert ours.tokenizer_name == theirs.tokenizer_name
+    assert ours.chat_template(True) == theirs.chat_template(True)
+    for prompted in (True, False):
+        text = ours.apply_chat_template(talk, add_generation_prompt=prompted)
+        assert text == theirs.apply_chat_template(talk, add_generation_prompt=prompted)
+        assert ours.tok_encode(text) == theirs.tok_encode(text)
+    for plain in (str(folder), "tiny-pydoc-raw"):
+        with pytest.raises(UserError, match=r"no chat template.*--apply_chat_template"):
+            AdaptedLM(plain).apply_chat_template(talk)
+
+
+def test_an_answer_ends_where_the_models_configuration_says(folder: Path) -> None:
+    ours = AdaptedLM(str(folder), method="lstm")
+    ask = requests("generate_until", ("a cat, a", {"until": [], "max_gen_toks": 6}))
+    (text,) = ours.generate_until(ask)
+    middle = ours.tok_encode(text)[2]
+    ours.reader.model.model.generation_config.eos_token_id = [2, middle]
+    assert ours.generate_until(ask) == [text[: text.index(ours.tokenizer.decode(middle))]]
+
+
+def test_a_model_of_words_answers_what_it_scores_best() -> None:
+    ours = AdaptedLM("tiny-pydoc-raw", method="mixture")
+    whole = requests("loglikelihood_rolling", ("return the number of items",))
+    assert ours.loglikelihood_rolling(whole)[0] < 0
+    (answer,) = ours.generate_until(requests("generate_until", ("return the", {"max_gen_toks": 1})))
+    (_, greedy), *_ = ours.loglikelihood(requests("loglikelihood", ("return the", f" {answer}")))
+    assert answer
+    assert greedy
 
 
 def test_documents_are_learned_from_in_order_only_where_that_is_asked_for(folder: Path) -> None:

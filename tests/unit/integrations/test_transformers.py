@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import gc
+import weakref
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -22,7 +26,7 @@ WAYS: dict[str, dict[str, Any]] = {
 TEXT = "the cat in a hat.\nThe fin the the Abc in the fog, a fan.\n" * 4
 
 
-def generated(model: Any, *processors: AdaptedLogitsProcessor, **options: Any) -> torch.Tensor:
+def generated(model: Any, *processors: Callable[..., torch.Tensor], **options: Any) -> torch.Tensor:
     prompts = torch.tensor([[5, 6, 7], [8, 9, 10]])
     torch.manual_seed(1)
     found: torch.Tensor = model.generate(
@@ -90,6 +94,32 @@ def test_several_tokens_proposed_at_once_are_refused(proposed: str) -> None:
         )
 
 
+def test_a_closed_processor_says_so_and_a_forgotten_one_lets_its_reader_go() -> None:
+    model, reader = opened("Llama", "mixture")
+    with AdaptedLogitsProcessor(reader) as processor:
+        pass
+    with pytest.raises(UserError, match="was closed"):
+        generated(model, processor, **WAYS["greedy"])
+    forgotten, held = AdaptedLogitsProcessor(reader), weakref.ref(reader)
+    del processor, reader, forgotten
+    gc.collect()
+    assert held() is None
+    assert not model.lm_head._forward_pre_hooks
+
+
+def test_passes_of_another_thread_are_not_taken_for_those_that_generate() -> None:
+    model, reader = opened("Llama", "mixture")
+    with AdaptedLogitsProcessor(reader) as processor, ThreadPoolExecutor(1) as pool:
+
+        def meanwhile(_: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+            pool.submit(model, torch.tensor([[9, 9], [3, 4]])).result()
+            return scores
+
+        expected = generated(model, processor, **WAYS["greedy"])
+        assert torch.equal(generated(model, meanwhile, processor, **WAYS["greedy"]), expected)
+        assert torch.equal(pool.submit(generated, model, processor, **WAYS["greedy"]).result(), expected)
+
+
 def test_another_model_and_a_wrong_weight_are_refused() -> None:
     _, reader = opened("Llama", "mixture")
     with pytest.raises(UserError, match=r"weight = 1\.5"):
@@ -102,5 +132,9 @@ def test_another_model_and_a_wrong_weight_are_refused() -> None:
     lm = hebblm.load((random_model("Llama"), tokenizer()))
     with pytest.raises(UserError, match="the weights of 'dynamic' move"):
         AdaptedLogitsProcessor(lm.reader("dynamic", settings={"dynamic.rule": "sgd", "dynamic.lr": 0.01}))
+    for key in ("ffn-input", 0):
+        lm = hebblm.load((random_model("Llama"), tokenizer()), key=key)
+        with pytest.raises(UserError, match=f"key='{key}'.*key='last'"):
+            AdaptedLogitsProcessor(lm.reader("mixture"))
     with pytest.raises(UserError, match="none of transformers"):
         AdaptedLogitsProcessor(hebblm.load("tiny-pydoc-raw").reader("mixture"))

@@ -48,15 +48,23 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
     "GptOss": {**MOE, "head_dim": 8, "sliding_window": 8},
     "Cohere": {"logit_scale": 0.25},
 }
+OTHERS: dict[str, dict[str, Any]] = {  # that go on token by token, or not at all, or are capped by another name
+    "Jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "mamba_d_state": 8, "num_experts": 2, "pad_token_id": 0},
+    "Bamba": {"mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_state": 8, "mamba_n_groups": 1, "mamba_chunk_size": 4,
+              "attn_layer_indices": [1]},
+    "xLSTM": {"hidden_size": 64, "embedding_dim": 64, "num_heads": 2, "num_blocks": 2, "chunk_size": 4,
+              "qk_dim_factor": 1.0, "output_logit_soft_cap": 1.5},
+}  # fmt: skip
 
 
-def random_model(name: str) -> Any:
+def random_model(name: str, **values: Any) -> Any:
     """Return a random tiny model whose logits are large enough to tell scales and caps apart."""
     import transformers
 
     torch.manual_seed(0)
-    config = getattr(transformers, f"{name}Config")(**{**SHAPE, **ARCHITECTURES[name]})
-    config.pad_token_id = ARCHITECTURES[name].get("pad_token_id")
+    own = {**ARCHITECTURES, **OTHERS}[name]
+    config = getattr(transformers, f"{name}Config")(**{**SHAPE, **own, **values})
+    config.pad_token_id = own.get("pad_token_id")
     model = transformers.AutoModelForCausalLM.from_config(config).eval()
     head = model.get_output_embeddings()
     with torch.no_grad():
@@ -65,9 +73,9 @@ def random_model(name: str) -> Any:
 
 
 @functools.cache
-def tokenizer() -> Any:
-    """Return a byte-level BPE of a few pieces."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+def tokenizer(*, begins: bool = False) -> Any:
+    """Return a byte-level BPE of a few pieces; one that puts ``<s>`` before every text, or not."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
     letters = [*"abcdefghijklmnopqrstuvwxyzABCDEFGHT.,", "Ġ", "Ċ"]
@@ -76,4 +84,6 @@ def tokenizer() -> Any:
     made = Tokenizer(models.BPE({piece: index for index, piece in enumerate(pieces)}, merges))
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = decoders.ByteLevel()
+    if begins:
+        made.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
     return PreTrainedTokenizerFast(tokenizer_object=made, bos_token="<s>", eos_token="</s>")

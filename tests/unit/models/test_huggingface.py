@@ -6,7 +6,10 @@ import copy
 import io
 import json
 import math
+import pickle
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -15,13 +18,16 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import hebblm
 from hebblm.errors import UserError
+from hebblm.models.huggingface.load import load_causal
 from hebblm.models.huggingface.model import HuggingFaceModel
 from hebblm.models.huggingface.open import open_causal
+from hebblm.models.update import BaseUpdate
 
-from .architectures import ARCHITECTURES, random_model, tokenizer
+from .architectures import ARCHITECTURES, OTHERS, random_model, tokenizer
 
 transformers = pytest.importorskip("transformers")
 
@@ -29,18 +35,21 @@ TEXT = "the cat in a hat.\nThe fin the the Abc in the fog, a fan.\n"
 CONTEXT, STRIDE = 16, 6
 
 
-def opened(name: str, **options: Any) -> hebblm.LanguageModel:
+def opened(name: str, *, begins: bool = False, **options: Any) -> hebblm.LanguageModel:
     if not hasattr(transformers, f"{name}Config"):
         pytest.skip(f"this transformers has no {name}")
-    return hebblm.load((random_model(name), tokenizer()), **{"context": CONTEXT, "stride": STRIDE, **options})
+    pieces = tokenizer(begins=begins)
+    return hebblm.load((random_model(name), pieces), **{"context": CONTEXT, "stride": STRIDE, **options})
 
 
-def windows(model: Any, ids: Tensor) -> Tensor:
-    """Return log-probabilities (T, V) after each of the ids (T,), from windows read whole."""
+def windows(model: Any, ids: Tensor, begins: bool = False) -> Tensor:
+    """Return log-probabilities (T, V) after each of the ids (T,), from windows read whole, each from ``<s>`` or not."""
     parts, done = [model(ids[None, :CONTEXT]).logits[0]], CONTEXT
     while done < len(ids):
         begin = done - (CONTEXT - STRIDE)
-        parts.append(model(ids[None, begin : done + STRIDE]).logits[0, CONTEXT - STRIDE :])
+        window = ids[None, begin : done + STRIDE].clone()
+        window[0, 0] = 1 if begins else window[0, 0]
+        parts.append(model(window).logits[0, CONTEXT - STRIDE :])
         done += STRIDE
     return torch.cat(parts)[: len(ids)].log_softmax(-1)
 
@@ -69,6 +78,47 @@ def test_the_unadapted_reader_is_the_model_token_by_token(name: str) -> None:
     assert drawn[0] == drawn[1]
     assert drawn[2].startswith(drawn[0])
     assert all(torch.equal(before[key], value) for key, value in reader._base.state().items())
+
+
+@pytest.mark.parametrize("name", ["Llama", "Gemma2", "Mamba"])
+@torch.no_grad()
+def test_each_window_begins_as_the_tokenizer_lets_a_text_begin(name: str) -> None:
+    lm = opened(name, begins=True)
+    model = lm.model
+    assert isinstance(model, HuggingFaceModel)
+    assert (model.begin, model.reading()["begin"], opened(name).model.reading().get("begin")) == (1, 1, None)
+    ids = torch.tensor(tokenizer()(TEXT, add_special_tokens=False)["input_ids"])
+    inputs = torch.cat([torch.tensor([1]), ids[:-1]])
+    whole = model.model(inputs[None]).logits[0].log_softmax(-1)
+    expected = whole if model.recurrent else windows(model.model, inputs, begins=True)
+    scores = lm.reader("lstm", update_every=7).read(TEXT)
+    torch.testing.assert_close(scores.nll, -expected.gather(1, ids[:, None])[:, 0], atol=2e-5, rtol=1e-5)
+    # A training text is read in windows of its own, whatever is carried, and has such a token in front itself or not.
+    for text in (ids, inputs):
+        keys = torch.cat([segment.keys for segment in model.segments(text.numpy())])
+        for start in range(0, len(text) - 1, STRIDE):
+            first, stop = max(0, start - (CONTEXT - STRIDE - 1)), min(start + STRIDE, len(text) - 1)
+            begun = [] if first == 0 and int(text[0]) == 1 else [1]
+            window = torch.tensor([*begun, *text[first:stop].tolist()])
+            states = model.states(window[None], None, {})[0][0, len(begun) + start - first :]
+            torch.testing.assert_close(keys[start:stop], states, atol=1e-5, rtol=1e-4)
+
+
+def test_gradients_are_those_of_windows_that_begin_as_the_tokenizer_lets_them() -> None:
+    model, ids = opened("Llama", begins=True).model, np.arange(3, 63)
+    rows = torch.from_numpy(ids.reshape(3, 20))
+    parameters = model.base().parameters()
+    sums = [torch.zeros_like(weight) for weight in parameters.values()]
+    for start in (8, 16):
+        window = rows[:, start - 8 : start + 8].clone()
+        window[:, 0] = 1
+        stop = min(start + 8, 19)
+        states, _ = model.states(window[:, : 8 + stop - start], None, parameters)  # type: ignore[attr-defined]
+        logits = states[:, 8:] @ parameters["lm_head.weight"].t()
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), rows[:, start + 1 : stop + 1].flatten())
+        for total, gradient in zip(sums, torch.autograd.grad(loss, list(parameters.values())), strict=True):
+            total += gradient.square() / 2
+    torch.testing.assert_close(model.mean_squares(ids, 8), sums)
 
 
 @pytest.mark.parametrize("name", ["Gemma2", "Granite", "Mamba", "Rwkv", "Bloom"])
@@ -104,6 +154,7 @@ def test_the_caller_s_model_stays_as_it_is_and_its_losses_add_up_by_word() -> No
     lm = hebblm.load((model, tokenizer()))
     scores = lm.reader("mbpa").read(TEXT)
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    assert all(module.training for module in model.modules())
     words = scores.by_word()
     assert words.tokens == tuple(word for line in TEXT.splitlines() for word in (*line.split(), "\n"))
     assert float(words.nll.sum()) == pytest.approx(float(scores.nll.sum()), rel=1e-6)
@@ -112,6 +163,99 @@ def test_the_caller_s_model_stays_as_it_is_and_its_losses_add_up_by_word() -> No
     assert scores.bits_per_byte == pytest.approx(bits / len(TEXT.encode()))
     assert words.unadapted is not None
     assert scores.word_perplexity == words.perplexity != scores.perplexity
+
+
+def test_a_model_back_in_train_mode_is_read_without_dropout_and_left_so() -> None:
+    model = random_model("GPT2")
+    lm = hebblm.load((model, tokenizer()))
+    expected = lm.reader("mixture").read(TEXT).nll
+    model.train()
+    model.transformer.h[0].eval()  # as of layers that do not learn
+    modes = [module.training for module in model.modules()]
+    assert torch.equal(lm.reader("mixture").read(TEXT).nll, expected)
+    assert [module.training for module in model.modules()] == modes
+
+
+def test_readers_of_one_model_and_its_owner_compute_beside_each_other_in_threads() -> None:
+    model = random_model("Llama")
+    lm = hebblm.load((model, tokenizer()))
+    settings = {"dynamic.rule": "sgd", "dynamic.lr": 0.5}
+    methods = ("mixture", "dynamic", "cache")
+    expected = [lm.reader(method, settings=settings, update_every=5).read(TEXT).nll for method in methods]
+    started = threading.Barrier(len(methods))
+
+    def read(method: str) -> Tensor:
+        started.wait()
+        again = hebblm.load((model, tokenizer()))  # reads a few tokens, of the same module
+        return again.reader(method, settings=settings, update_every=5).read(TEXT).nll
+
+    with ThreadPoolExecutor(len(methods)) as pool:
+        for nll, plain in zip(pool.map(read, methods), expected, strict=True):
+            assert torch.equal(nll, plain)
+
+
+def test_only_passes_of_the_reader_s_own_thread_are_cut_and_noted() -> None:
+    model, ids = random_model("Llama"), torch.arange(3, 13)[None]
+    lm = opened("Llama")
+    expected, found = model(ids).logits, []
+    layer = lm.model.model.model.layers[0]  # type: ignore[attr-defined]
+
+    def meanwhile(*_: object) -> None:  # in the midst of the reader's pass
+        hook.remove()
+        other = threading.Thread(target=lambda: found.append(lm.model.model(ids).logits))  # type: ignore[attr-defined]
+        other.start()
+        other.join()
+
+    hook = layer.register_forward_pre_hook(meanwhile)
+    states, _ = lm.model.states(ids[:, :4], None, {})  # type: ignore[attr-defined]
+    assert torch.equal(found[0], expected)
+    assert states.shape[:2] == (1, 4)
+
+
+@pytest.mark.parametrize("way", ["one number", "load_state_dict", "data", "fused", "replaced"])
+def test_weights_that_changed_since_are_refused(way: str, tmp_path: Path) -> None:
+    model = random_model("Llama")
+    lm = hebblm.load((model, tokenizer()))
+    reader = lm.reader("mixture")
+    reader.read(TEXT)
+    reader.save(tmp_path / "before")
+    weight = model.lm_head.weight
+    if way == "one number":
+        with torch.no_grad():
+            weight[3, 5] += 1
+    elif way == "load_state_dict":
+        model.load_state_dict({name: 2 * value for name, value in model.state_dict().items()})
+    elif way == "data":
+        weight.data = 2 * weight.data
+    elif way == "fused":  # counts no change
+        optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+        model(torch.arange(3, 13)[None], labels=torch.arange(3, 13)[None]).loss.backward()
+        optimizer.step()
+    else:
+        model.resize_token_embeddings(80)
+    for call in (lambda: lm.reader("mixture"), lambda: reader.save(tmp_path / "after")):
+        with pytest.raises(UserError, match=r"the weights changed since hebblm\.load; load the model anew"):
+            call()
+    assert not (tmp_path / "after").exists()
+    hebblm.load((model, tokenizer())).reader("mixture")
+
+
+def test_a_reader_is_copied_with_its_model() -> None:
+    lm = opened("Llama")
+    expected = lm.reader("mixture").read(TEXT).nll
+    for again in (copy.deepcopy(lm.model), pickle.loads(pickle.dumps(lm.model))):
+        assert again.sha256 == lm.model.sha256
+        reader = hebblm.Reader(again, lm.vocabulary.fresh("auto"), "mixture")  # type: ignore[attr-defined]
+        assert torch.equal(reader.read(TEXT).nll, expected)
+
+
+def test_a_compiled_model_is_read_as_the_model_that_it_is() -> None:
+    model = random_model("Llama")
+    plain = hebblm.load((model, tokenizer()))
+    compiled = hebblm.load((torch.compile(model), tokenizer()))
+    assert (compiled.name, compiled.model.sha256) == (plain.name, plain.model.sha256)
+    assert compiled.model.describe()["steps"] == "many"
+    assert torch.equal(compiled.reader("mixture").read(TEXT).nll, plain.reader("mixture").read(TEXT).nll)
 
 
 def test_the_window_is_checked_and_the_model_s_own_where_none_is_asked_for() -> None:
@@ -226,24 +370,88 @@ def test_half_precision_comes_in_and_float32_matters() -> None:
     assert lm.model.sha256 != opened("Llama").model.sha256
 
 
-def test_what_cannot_be_adapted_is_refused() -> None:
-    bert = transformers.BertConfig(
-        vocab_size=70, hidden_size=32, num_hidden_layers=1, num_attention_heads=4, intermediate_size=48
+@pytest.mark.parametrize("name", [*ARCHITECTURES, *OTHERS])
+def test_half_precision_opens_as_float32_does(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    if not hasattr(transformers, f"{name}Config"):
+        pytest.skip(f"this transformers has no {name}")
+    full, *halves = (
+        open_causal(random_model(name).to(dtype)) for dtype in (torch.float32, torch.bfloat16, torch.float16)
     )
-    both_ways = transformers.BertLMHeadModel(bert)
+    for half in halves:
+        assert (half.steps, half.carries, half.recurrent) == (full.steps, full.carries, full.recurrent)
+        assert half.differentiable == full.differentiable
+        assert (half.found.cap, half.head.weight.dtype) == (full.found.cap, torch.float32)
+        assert half.found.scale == pytest.approx(full.found.scale, rel=1e-4)
+    assert full.describe()["steps"] == {"Mamba": "one", "Jamba": "one", "Bamba": "none"}.get(name, "many")
+    assert capfd.readouterr().err.count("window is read anew for each interval") == 3 * (full.steps == "none")
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_alone_is_enough_for_large_faults(dtype: torch.dtype) -> None:
+    def refuse(_: Any, inputs: tuple[Tensor, ...]) -> None:
+        assert inputs[0].dtype == dtype
+
+    model = random_model("Llama").to(dtype)
+    model.model.norm.register_forward_pre_hook(refuse)
+    assert open_causal(model).describe()["steps"] == "many"
+    capped = random_model("Gemma2").to(dtype)
+    capped.model.norm.register_forward_pre_hook(refuse)
+    assert open_causal(capped).found.cap == 1.5
+    bert = both_ways().to(dtype)
+    bert.bert.encoder.layer[0].register_forward_pre_hook(refuse)
+    with torch.no_grad():
+        bert.bert.encoder.layer[0].attention.self.value.weight.mul_(50)
     with pytest.raises(UserError, match="no causal language model"):
-        hebblm.load((both_ways, tokenizer()))
-    odd = random_model("Llama")
-    plain = odd.forward
+        open_causal(bert)
 
-    def squared(*args: Any, **options: Any) -> Any:
-        out = plain(*args, **options)
-        out.logits = out.logits.square()
-        return out
 
-    odd.forward = squared
-    with pytest.raises(UserError, match="not its output layer's"):
-        hebblm.load((odd, tokenizer()))
+@pytest.mark.parametrize("scale", [0.9, 1.1])
+def test_a_scale_near_1_is_one_in_half_precision_too(scale: float) -> None:
+    model = open_causal(random_model("Cohere", logit_scale=scale).to(torch.bfloat16))
+    assert model.found.scale == pytest.approx(scale, rel=1e-4)
+    torch.testing.assert_close(model.head.weight, model.parameters[model.found.weight].float() * model.found.scale)
+
+
+def test_a_large_layer_is_compared_some_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    class Noted(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            out = func(*args, **(kwargs or {}))
+            sizes.append(out.numel() if isinstance(out, Tensor) and out.dtype == torch.float64 else 0)
+            return out
+
+    monkeypatch.setattr("hebblm.models.huggingface.head.ROWS", 16)
+    with Noted():
+        found = open_causal(random_model("Granite"), context=4)
+    assert 0 < max(sizes) <= 16 * 32 < 70 * 32
+    assert found.found.scale == pytest.approx(0.25)
+
+
+def both_ways() -> Any:
+    """Return a model in which later tokens change what comes before them."""
+    torch.manual_seed(0)
+    shape = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 48}
+    return transformers.BertLMHeadModel(transformers.BertConfig(vocab_size=70, **shape))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_what_cannot_be_adapted_is_refused(dtype: torch.dtype) -> None:
+    with pytest.raises(UserError, match="no causal language model"):
+        hebblm.load((both_ways().to(dtype), tokenizer()))
+    for change in (torch.square, lambda logits: 30 * (logits / 30).tanh()):
+        odd = random_model("Llama").to(dtype)
+
+        def forward(*args: Any, plain: Any = odd.forward, change: Any = change, **options: Any) -> Any:
+            out = plain(*args, **options)
+            out.logits = change(out.logits)
+            return out
+
+        odd.forward = forward
+        with pytest.raises(UserError, match="not its output layer's"):
+            hebblm.load((odd, tokenizer()))
+    with pytest.raises(UserError, match=r"21 weights of LlamaForCausalLM .*device_map='cpu'"):
+        hebblm.load((random_model("Llama").to("meta"), tokenizer()))
     small = transformers.LlamaConfig(
         vocab_size=40, hidden_size=32, num_hidden_layers=1, num_attention_heads=4, intermediate_size=48
     )
@@ -253,6 +461,84 @@ def test_what_cannot_be_adapted_is_refused() -> None:
         hebblm.load((torch.nn.Linear(2, 2), tokenizer()))
     with pytest.raises(UserError, match="fast tokenizer"):
         hebblm.load((random_model("Llama"), object()))
+
+
+def test_small_steps_reach_weights_of_half_precision() -> None:
+    model = open_causal(random_model("Llama").to(torch.bfloat16), context=CONTEXT, stride=STRIDE)
+    kept = {name: weight.clone() for name, weight in model.parameters.items()}
+    base, ids = model.base(update=BaseUpdate(lr=1e-4)), torch.arange(3, 33)
+    for start in range(0, 20, 10):
+        base.read(ids[start : start + 10])
+        base.learn(ids[start + 1 : start + 11])
+    for name, weight in base.parameters().items():
+        assert weight.dtype == torch.float32
+        assert (weight != kept[name]).float().mean() > 0.5 or "_proj" not in name
+        assert torch.equal(model.parameters[name], kept[name])
+    assert base.head.weight.data_ptr() == base.parameters()[model.found.weight].data_ptr()
+    again = model.base(update=BaseUpdate(lr=1e-4))
+    again.go_on(base.position())
+    assert torch.equal(again.head.weight, base.head.weight)
+    assert {squares.dtype for squares in model.mean_squares(ids.numpy(), 5)} == {torch.float32}
+    some = open_causal(random_model("Llama").to(torch.bfloat16), learns=("norm",)).base(update=BaseUpdate(lr=1e-4))
+    some.read(ids)
+    assert some.head is some.head
+
+
+def test_weights_that_are_no_numbers_stay_in_their_places() -> None:
+    class Eight(torch.nn.Module):
+        def __init__(self, plain: torch.nn.Linear) -> None:
+            super().__init__()
+            scale = float(plain.weight.detach().abs().max()) / 127
+            weight = (plain.weight.detach() / scale).round().to(torch.int8)
+            self.weight = torch.nn.Parameter(weight, requires_grad=False)
+            self.weight.scale = scale  # type: ignore[attr-defined]
+
+        def forward(self, states: Tensor) -> Tensor:
+            return states @ (self.weight.float() * self.weight.scale).t()  # type: ignore[operator]
+
+    model = random_model("Llama")
+    for layer in model.model.layers:
+        layer.mlp.down_proj = Eight(layer.mlp.down_proj)
+    base, ids = open_causal(model).base(update=BaseUpdate(lr=0.1)), torch.arange(3, 23)
+    before = base.head.weight.clone()
+    base.read(ids[:-1])
+    base.learn(ids[1:])
+    assert not torch.equal(base.head.weight, before)
+
+
+def test_positions_that_change_with_the_length_limit_the_window() -> None:
+    rope = {"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0] * 4, "long_factor": [4.0] * 4}
+    model = random_model("Phi3", rope_parameters=rope, original_max_position_embeddings=16)
+    assert open_causal(model).context == 16
+    with pytest.raises(UserError, match=r"context = 17 must lie between 2 and the model's 16 tokens, behind which"):
+        open_causal(model, context=17)
+    with pytest.raises(UserError, match="at most the 16 tokens"):
+        open_causal(model).mean_squares(np.arange(240) % 20, 17)
+
+
+def test_pieces_that_the_model_has_no_row_for_are_refused_where_they_occur() -> None:
+    pieces = copy.deepcopy(tokenizer())
+    pieces.add_tokens([f"[{index}]" for index in range(70)])
+    reader = hebblm.load((random_model("Llama"), pieces)).reader("mixture")
+    assert reader.read("the cat [0]").nll.isfinite().all()
+    with pytest.raises(
+        UserError, match=r"'\[69\]' in the text is piece \d+ of the tokenizer, and the model has 70 rows"
+    ):
+        reader.read("the cat [69]")
+
+
+def test_where_a_model_lies_its_tokenizer_lies_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved(tmp_path / "inner")
+    options, load = {}, transformers.AutoTokenizer.from_pretrained
+
+    def noted(*args: Any, **given: Any) -> Any:
+        options.update(given)
+        return load(*args, **given)
+
+    monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", noted)
+    where = {"subfolder": "inner", "revision": "main", "token": False, "cache_dir": str(tmp_path / "cache")}
+    load_causal(tmp_path, device=torch.device("cpu"), attn_implementation="eager", **where)
+    assert options == {**where, "trust_remote_code": False}
 
 
 def saved(folder: Path, **options: Any) -> Path:
@@ -339,7 +625,7 @@ def test_a_folder_is_loaded_and_bad_ones_get_one_line(tmp_path: Path, monkeypatc
     with pytest.raises(UserError, match="context = 16"):
         hebblm.load("tiny-pydoc-raw", context=16)
     monkeypatch.setitem(__import__("sys").modules, "transformers", None)
-    with pytest.raises(UserError, match=r"hebblm\[hf\]"):
+    with pytest.raises(UserError, match=r"\.\[hf\]"):
         hebblm.load(folder)
 
 
