@@ -24,6 +24,7 @@ class _Corpus(TypedDict, total=False):
     tokenizer: dict[str, Any]
     train_tokens: int
     dictionary_file_sha256: str
+    text_sha256: dict[str, str]
 
 
 class _Training(TypedDict, total=False):

@@ -30,7 +30,9 @@ def save_state(path: Path, tensors: dict[str, Tensor], record: dict[str, Any]) -
 
 
 def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read what :func:`save_state` wrote.
+    """Read what :func:`save_state` wrote, the tensors where torch puts its own.
+
+    In a file they begin anywhere, and on some processors the last bit of a product depends on that.
 
     Raises:
         CheckpointError: truncated or changed file, or another format.
@@ -43,7 +45,7 @@ def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         record = msgspec.json.decode(header["record"], type=dict[str, Any])
     except (KeyError, msgspec.DecodeError) as error:
         raise CheckpointError(f"{path} has no record of its run; {remedy}") from error
-    return tensors, record
+    return {name: value.clone() for name, value in tensors.items()}, record
 
 
 def pack_optimizer(optimizer: Optimizer) -> dict[str, Tensor]:

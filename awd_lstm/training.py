@@ -47,6 +47,7 @@ class Record:
     model: dict[str, Any]
     training: dict[str, Any]
     dictionary_sha256: str
+    text_sha256: dict[str, str] = field(default_factory=dict)
     epoch: int = 0
     position: int = 0
     segments: int = 0
@@ -87,12 +88,13 @@ class Trainer:
         valid: (T,) token ids.
         folder: where state and checkpoint go.
         dictionary_sha256: hash of the dictionary that made the ids.
+        text_sha256: hashes of the ids by split, where the caller has them; a run goes on with no others.
         device: where to compute.
         provenance: JSON object written into the checkpoint, e.g. command and versions.
         ranks: the processes that train together, all of which see the folder; the first of them writes there.
 
     Raises:
-        CheckpointError: the folder holds a run with other settings or another dictionary.
+        CheckpointError: the folder holds a run with other settings, another dictionary or another text.
         ValueError: the text is too short for the batch, or the batch has fewer streams than there are processes.
     """
 
@@ -105,6 +107,7 @@ class Trainer:
         folder: Path,
         *,
         dictionary_sha256: str,
+        text_sha256: dict[str, str] | None = None,
         device: torch.device | None = None,
         provenance: dict[str, Any] | None = None,
         ranks: TrainingRanks | None = None,
@@ -122,7 +125,8 @@ class Trainer:
         count = min(VALID_STREAMS, max(1, len(valid) // 2))
         self.valid_streams = ParallelStreams(valid, count, self.ranks.share(count))
         self.stopped = False
-        self.record = Record(model_config.to_dict(), config.to_dict(), dictionary_sha256)
+        self.record = Record(model_config.to_dict(), config.to_dict(), dictionary_sha256, text_sha256 or {})
+        self._counted = time.monotonic()  # record.seconds end here
         torch.manual_seed(config.seed)
         self.generator = torch.Generator().manual_seed(config.seed)
         self.model = AWDLSTM(model_config).to(self.device)
@@ -154,7 +158,7 @@ class Trainer:
         if not self.record.segments:
             # A model without a state is taken for another run's, so the state comes first.
             self._save()
-        began = saved = time.monotonic()
+        began = self._counted = time.monotonic()
         tokens = 0
         while not self.finished:
             loss, count = self.step()
@@ -164,10 +168,10 @@ class Trainer:
             if report is not None:
                 report(Event(self.record.epoch, self.progress, loss, valid, tokens / (now - began)))
             stopped = self.stopped  # asked once, so that all processes are told the same
-            if self.ranks.any(stopped or valid is not None or now - saved >= save_every, self.device):
-                self.record.seconds += now - saved
+            if self.ranks.any(stopped or valid is not None or now - self._counted >= save_every, self.device):
+                self.record.seconds += now - self._counted
                 self._save()
-                saved = now
+                self._counted = now
                 if self.ranks.any(stopped, self.device):
                     raise KeyboardInterrupt
 
@@ -258,7 +262,7 @@ class Trainer:
             "valid_perplexity": math.exp(valid),
             "valid_losses": [*record.valid, valid],
             "curve": record.curve,
-            "seconds": record.seconds,
+            "seconds": record.seconds + time.monotonic() - self._counted,
             "threads": torch.get_num_threads(),
             "processes": self.ranks.count,
         }
@@ -314,7 +318,8 @@ class Trainer:
                 raise CheckpointError(f"{self.folder} already holds a model; choose another folder or delete it")
             return
         tensors, stored = load_state(path)
-        for name in ("model", "training", "dictionary_sha256"):
+        stored = {"text_sha256": self.record.text_sha256, **stored}  # an earlier version wrote none
+        for name in ("model", "training", "dictionary_sha256", "text_sha256"):
             if stored[name] != getattr(self.record, name):
                 raise CheckpointError(
                     f"{self.folder} holds a run whose {name} differs; choose another folder or delete it"
@@ -330,7 +335,7 @@ class Trainer:
         )
         torch.set_rng_state(tensors["rng.torch"])
         self.generator.set_state(tensors["rng.segments"])
-        if self.device.type == "cuda":
+        if self.device.type == "cuda" and "rng.cuda" in tensors:  # not in a run that was begun on a CPU
             torch.cuda.set_rng_state(tensors["rng.cuda"], self.device)
 
 

@@ -41,13 +41,13 @@ class Grid:
     mbpa_pull: Values = (0.001, 0.0015, 0.0025, 0.0035, 0.005, 0.007, 0.01, 0.02)
     mbpa_lr: Values = (6.0, 8.0, 10.0)
     mbpa_steps: tuple[int, ...] = (5, 10, 15)
-    absolute_lr: Values = (0.1, 1.0, 5.0)
+    absolute_lr: Values = (0.01, 0.1, 1.0, 5.0, 25.0)
     beta: Values = (0.0, 0.15, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999)
     eta: Values = (0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 15.0)
     closeness: tuple[Literal["raw", "sum", "max"], ...] = ("raw", "sum", "max")
     weight: tuple[Share, ...] = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, ONLINE)
-    dynamic_lr: Values = (0.25, 0.5, 1.0, 2.0)
-    dynamic_decay: Values = (0.001, 0.005, 0.02, 0.1)
+    dynamic_lr: Values = (0.25, 0.5, 1.0, 2.0, 4.0)
+    dynamic_decay: Values = (0.0002, 0.001, 0.005, 0.02, 0.1, 0.5)
 
     @property
     def fixed_theta(self) -> Values:

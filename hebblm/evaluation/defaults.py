@@ -91,15 +91,39 @@ def _start(config: ScenarioConfig, start: str) -> tuple[dict[str, Any], str]:
             if file.is_file():
                 lender = "" if scenario == name else f"those of {scenario} (none were tuned for {name})"
                 lender = lender if config.model is None else f"those that an LSTM has for {scenario}"
-                return TunedFile.read(file).values, lender
+                tuned = TunedFile.read(file)
+                return tuned.values, _lent(config, tuned, lender, f"those of {scenario}")
         return {}, "the default ones, since none were tuned"
     if not Path(start).is_file():
         remedy = f"{start!r} is neither default, tuned, paper nor a file of hebblm-tune"
         raise unknown("hyperparameters", start, STARTS, remedy)
     tuned = TunedFile.read(Path(start))
     theirs = (tuned.scenario.get("source"), tuned.scenario.get("target"))
-    own = theirs in ((source, target), (None, None))
-    return tuned.values, "" if own else f"those of {theirs[0]} read by {theirs[1]}"
+    own, lender = theirs in ((source, target), (None, None)), f"those of {theirs[0]} read by {theirs[1]}"
+    return tuned.values, _lent(config, tuned, "" if own else lender, f"those of {start}")
+
+
+def _lent(config: ScenarioConfig, tuned: TunedFile, lender: str, otherwise: str) -> str:
+    """Return whose a file's values are, with what was another way where they were found; empty where nothing was.
+
+    Args:
+        config: the scenario they are taken for.
+        tuned: the file.
+        lender: whose they are, empty where they are the scenario's own.
+        otherwise: what to call them then.
+    """
+    source, target = config.corpora()
+    # As the scenario is opened: only then is it known whether the text is that of a checkpoint named by its folder.
+    content = None if source is None else "both" if source == target else "test"
+    read = {
+        "update_every": config.update_every,
+        "k": config.k,
+        "memory_content": config.memory_content or content,
+        "normalization": config.normalization or ("lower" if {source, target} == {"wt2", "ptb"} else "raw"),
+    }
+    found = {name: tuned.scenario.get(name, value) for name, value in read.items()}
+    differ = [f"{name} = {found[name]}" for name, value in read.items() if value not in (None, found[name])]
+    return f"{lender or otherwise}, found with {', '.join(differ)}" if differ else lender
 
 
 def paper_values(source: str, target: str) -> dict[str, Any]:

@@ -152,9 +152,9 @@ def checkpoint_dictionary(folder: Path) -> Dictionary:
 
 
 def cached_folder(prepared: PreparedCorpus, preset: Preset) -> Path:
-    """Return the cache folder of the model that a preset gives on a corpus, one for each recipe and dictionary."""
-    text = prepared.split("train").sha256
-    digest = hash_of([preset.model.to_dict(), preset.training.to_dict(), prepared.meta.dictionary_hash, text])
+    """Return the cache folder of the model that a preset gives on a corpus: one a recipe, dictionary and text."""
+    texts = [prepared.split(split).sha256 for split in ("train", "valid")]  # the latter decides which epoch is kept
+    digest = hash_of([preset.model.to_dict(), preset.training.to_dict(), prepared.meta.dictionary_hash, *texts])
     return cache_dir() / "models" / f"{slug(prepared.meta.name)}-{prepared.meta.normalization}-{digest}"
 
 

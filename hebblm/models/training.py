@@ -67,11 +67,13 @@ def _is_done(prepared: PreparedCorpus, preset: Preset, folder: Path) -> bool:
     """Say whether a folder holds the model of a training that came to its end; refuse that of another one."""
     document = read_config(folder)
     if document and not (folder / STATE).exists():
-        wanted = (preset.model.to_dict(), preset.training.to_dict(), prepared.meta.dictionary_hash)
+        training, text = document.get("training", {}), _text_sha256(prepared)
+        wanted = (preset.model.to_dict(), preset.training.to_dict(), prepared.meta.dictionary_hash, text)
         found = (
             document.get("config"),
-            document.get("training", {}).get("config"),
+            training.get("config"),
             document.get("dictionary_sha256"),
+            training.get("corpus", {}).get("text_sha256", text),  # an earlier version wrote none
         )
         if found != wanted:
             raise UserError(f"{folder} already holds another model; choose another --output-path or delete it")
@@ -92,8 +94,6 @@ def _train(
     try:
         if ranks.leads:
             folder.mkdir(parents=True, exist_ok=True)
-            prepared.dictionary.save(folder / DICTIONARY_FILE)
-            prepared.tokenizer().save(folder)
         keep_freed_memory()
         begun = ranks.told((folder / STATE).exists())[0]
         if not begun:
@@ -105,10 +105,14 @@ def _train(
             prepared.tokens("valid"),
             folder,
             dictionary_sha256=prepared.meta.dictionary_hash,
+            text_sha256=_text_sha256(prepared),
             device=device,
-            provenance={**provenance, "corpus": _describe(prepared, sha256(folder / DICTIONARY_FILE))},
             ranks=together,
         )
+        if ranks.leads:  # only now is it known that the folder holds no other run, whose words these are not
+            prepared.dictionary.save(folder / DICTIONARY_FILE)
+            prepared.tokenizer().save(folder)
+            trainer.provenance = {**provenance, "corpus": _describe(prepared, sha256(folder / DICTIONARY_FILE))}
         if trainer.record.segments:
             say(
                 f"the run that was interrupted goes on in {folder}: {trainer.record.epoch} of {preset.training.epochs} "
@@ -134,8 +138,14 @@ def _describe(prepared: PreparedCorpus, dictionary: str) -> dict[str, Any]:
         "tokenizer": meta.tokenizer,
         "train_tokens": prepared.split("train").tokens,
         "dictionary_file_sha256": dictionary,
+        "text_sha256": _text_sha256(prepared),
         "provenance": meta.provenance,
     }
+
+
+def _text_sha256(prepared: PreparedCorpus) -> dict[str, str]:
+    """Return the hashes of the ids that a training reads; that of the dictionary says nothing of their order."""
+    return {split: prepared.split(split).sha256 for split in ("train", "valid")}
 
 
 def _announce(prepared: PreparedCorpus, preset: Preset, device: torch.device, together: awd_lstm.TrainingRanks) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from hebblm.adapt.grid import Grid
 from hebblm.adapt.methods import METHODS, with_parts
 from hebblm.adapt.methods.cache import CacheConfig
+from hebblm.adapt.methods.hebb import RANGES
 from hebblm.adapt.methods.rule import Rule, dotted
 from hebblm.errors import UserError
 from hebblm.evaluation.defaults import TUNED_SCHEMA
@@ -22,6 +23,11 @@ from hebblm.report.record import encode
 from hebblm.tuning.best import BestPoint, Losses
 from hebblm.tuning.grid import Point
 from hebblm.tuning.replay import describe
+
+LEARNED = {f"hebb_learned.{name}" for name in RANGES} | {
+    f"mixture_gated.{name}" for name in ("bias", "distance", "entropy", "peak")
+}
+"""Values that stand among those of a point and are not tried."""
 
 
 @dataclass(slots=True)
@@ -63,6 +69,17 @@ class Search:
     def settings(self) -> Hyperparameters:
         """Hyper-parameters with the best values where they are tuned."""
         return self.start.changed(self.values)
+
+    @property
+    def at_end(self) -> list[str]:
+        """The best values, by dotted name, that are the least or the largest tried: better ones may lie beyond."""
+        found = []
+        for best in self.best.values():
+            for name in best.values.keys() - LEARNED - self.fixed.keys():
+                tried = {value for point in best.tried if isinstance(value := point[name], int | float)}
+                if len(tried) > 1 and best.values[name] in (min(tried), max(tried)):
+                    found.append(name)
+        return sorted(found)
 
     def default_loss(self, method: str) -> float | None:
         """Return what a method's default values cost on the same text, nats a token; None where they were not tried.
@@ -134,6 +151,7 @@ def write_tuned(found: Search, scenario: Scenario, provenance: Mapping[str, Any]
         "scenario": describe(scenario),
         "model": scenario.model.describe(),
         "provenance": {**provenance, "data_sha256": scenario.data_sha256},
+        "at_end": found.at_end,
         "nll": {name: best.loss for name, best in found.best.items()},
         "tried": {name: encode(best.tried, f"tried.{name}") for name, best in found.best.items() if best.tried},
     }

@@ -124,6 +124,23 @@ def spread(values: Sequence[float | None]) -> Spread | None:
     return {"mean": float(tensor.mean()), "std": float(tensor.std()) if len(known) > 1 else None}
 
 
+def at_end(tuning: Mapping[str, Mapping[str, list[dict[str, float]]] | None]) -> list[str]:
+    """Return the best values that are the least or the largest tried, as ``hebb.eta (50)``: better may lie beyond.
+
+    Args:
+        tuning: by condition and method every point tried, None where nothing was left to choose.
+    """
+    found = []
+    for condition, tried in tuning.items():
+        for method, points in (tried or {}).items():
+            score = next(name for name in ("harmonic_mean_reached", "harmonic_mean", "accuracy") if name in points[0])
+            for name, value in best(points, score).items():
+                values = {point[name] for point in points}
+                if len(values) > 1 and value in (min(values), max(values)):
+                    found.append(f"{method}.{name} ({condition})" if condition else f"{method}.{name}")
+    return found
+
+
 def best(tried: list[dict[str, float]], score: str = "accuracy") -> dict[str, float]:
     """Return the point with the best score, of several the one with the smallest ``loss``, without its scores."""
     winner = max(tried, key=lambda point: (point[score], -point["loss"]))

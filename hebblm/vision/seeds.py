@@ -24,9 +24,9 @@ def generator(seed: int, purpose: str) -> torch.Generator:
 
 
 def check_seeds(seeds: Sequence[int]) -> None:
-    """Raise UserError for a seed twice, or none at all."""
-    if not seeds or len(set(seeds)) < len(seeds):
-        raise UserError(f"seeds {list(seeds)} must be at least one, each once")
+    """Raise UserError for a seed twice or below 0, or none at all."""
+    if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0:
+        raise UserError(f"seeds {list(seeds)} must be at least one, each once and none below 0")
 
 
 def divided(runs: Sequence[Callable[[], R]]) -> list[R]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -16,6 +18,9 @@ from hebblm.vision.data.images import ImageDataset
 
 S = TypeVar("S")
 STATE = "state"
+PACKAGE = Path(__file__).parents[1]
+NUMBERS = ("adapt", "memory", "types.py", "vision/data", "vision/result.py", "vision/seeds.py")
+"""Parts of the program that the numbers of every image experiment depend on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,16 @@ class Setup(Generic[S]):
     def clear(self) -> None:
         """Remove the state of a run whose result is written."""
         shutil.rmtree(self.state, ignore_errors=True)
+
+
+@cache
+def program(*parts: str) -> str:
+    """Return a hash of torch's version and of parts of this package, by their paths: what they gave may be kept."""
+    found = hashlib.sha256(torch.__version__.encode())
+    for place in (PACKAGE / part for part in parts):
+        for path in sorted(place.rglob("*.py")) or [place]:
+            found.update(path.read_bytes())
+    return found.hexdigest()
 
 
 @contextmanager

@@ -118,7 +118,7 @@ def load_state(
         raise UserError(f"{path} is not the state of an image experiment; {remedy}")
     record = json.loads(header["record"])
     if record.get("run") != run:
-        raise UserError(f"{path} belongs to a run with other settings, data or seeds; {remedy}")
+        raise UserError(f"{path} belongs to a run with other settings, data, seeds or program; {remedy}")
     return tensors, record
 
 

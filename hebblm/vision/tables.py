@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any, Literal
 
@@ -26,7 +27,15 @@ Accuracy = tuple[Mapping[str, float | None] | None, float | None]
 
 
 def tables(document: Mapping[str, Any]) -> list[Table]:
-    """Return the tables of a result, in their order."""
+    """Return the tables of a result, in their order; the last one says which values were best at an end of a grid."""
+    found = _tables(document)
+    if ends := document.get("at_end"):
+        note = f"Best at the least or the largest value tried, so that a better one may lie beyond: {', '.join(ends)}."
+        found[-1] = replace(found[-1], notes=(*found[-1].notes, note))
+    return found
+
+
+def _tables(document: Mapping[str, Any]) -> list[Table]:
     match document["experiment"]:
         case "permuted-mnist":
             return [_permuted(document)]

@@ -24,8 +24,8 @@ class Backbone(nn.Module):
         self.width = width
 
     def forward(self, pictures: Tensor) -> Tensor:
-        """Return the maps of pictures (N, 3, H, W), averaged over their places, as (N, D)."""
-        return cast(Tensor, self.layers(pictures)).mean((2, 3))
+        """Return the maps of pictures (N, 3, H, W), averaged over their places, as (N, D) float32."""
+        return cast(Tensor, self.layers(pictures)).mean((2, 3), dtype=torch.float32)
 
 
 class Classifier(nn.Module):
@@ -52,8 +52,7 @@ class Classifier(nn.Module):
     def features(self, pictures: Tensor) -> Tensor:
         """Return what the head multiplies (N, D) and the memory keeps as keys, for pictures (N, 3, H, W)."""
         with torch.autocast(pictures.device.type, dtype=torch.bfloat16, enabled=self.reduced):
-            found = cast(Tensor, self.backbone(pictures))
-        return found.float()
+            return cast(Tensor, self.backbone(pictures))
 
     def head(self) -> OutputHead:
         """Return the softmax layer as every adapter takes it; it shares the module's storage."""

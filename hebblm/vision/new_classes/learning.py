@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from hebblm.errors import UserError
 from hebblm.types import OutputHead
 from hebblm.vision.backbones.classifier import Classifier
+from hebblm.vision.errors import DivergedError
 from hebblm.vision.new_classes.pictures import Pictures
 from hebblm.vision.new_classes.settings import PretrainingSettings
 
@@ -82,7 +82,7 @@ class Training:
             progress: told how many pictures were seen.
 
         Raises:
-            UserError: the loss ceased to be finite.
+            DivergedError: the loss ceased to be finite.
         """
         labels, crops = self.pictures.labels, self.settings
         order = samples[torch.randperm(len(samples), generator=generator)]
@@ -95,7 +95,7 @@ class Training:
             total += learn(self.classifier, self.optimizer, varied, labels[index.to(labels.device)])
             progress(len(index))
         if not bool(total.isfinite()):
-            raise UserError(f"training diverged with lr = {self.optimizer.param_groups[0]['lr']:g}; lower it")
+            raise DivergedError(f"training diverged with lr = {self.optimizer.param_groups[0]['lr']:g}; lower it")
 
     def tensors(self) -> dict[str, Tensor]:
         """Return everything by which training goes on: weights, norms' statistics, what the optimizer remembers."""

@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +22,21 @@ from hebblm.vision.backbones.classifier import Classifier
 from hebblm.vision.data.images import ImageDataset
 from hebblm.vision.new_classes.learning import Training, batches, features_of
 from hebblm.vision.new_classes.pictures import Pictures, statistics
-from hebblm.vision.new_classes.settings import ClassSettings, PretrainingSettings
+from hebblm.vision.new_classes.settings import ClassSettings, Precision, PretrainingSettings
 from hebblm.vision.new_classes.split import Split, split
 from hebblm.vision.seeds import generator
-from hebblm.vision.setup import stage
+from hebblm.vision.setup import program, stage
 from hebblm.vision.state import KIND, load_state, save_state
 
 FOLDER = "vision"
 MODEL_FILE, RECORD_FILE = "model.safetensors", "pretraining.json"
 SAVE_SECONDS = 60.0
 SHARED_SEED = 1
+PROGRAM = (
+    "vision/backbones", "vision/data", "vision/seeds.py",
+    *(f"vision/new_classes/{name}.py" for name in ("learning", "pictures", "pretraining", "split")),
+)  # fmt: skip
+"""Parts of the program that a pre-training depends on."""
 WARM_UP = 0.25  # share of onecycle's steps in which the rate rises
 START = 0.04  # of the peak, where onecycle begins
 
@@ -75,8 +80,15 @@ class Pretraining:
                 "train": hash_of(self.parts.train.tolist()),
                 "seed": self.seed,
                 "data": dict(self.dataset.sha256),
+                "program": program(*PROGRAM),
             }
         )
+
+    def on(self, device: torch.device) -> Pretraining:
+        """Return the same with the precision that ``auto`` means on a device."""
+        kind: Precision = "bfloat16" if device.type == "cuda" else "float32"
+        auto = self.settings.precision == "auto"
+        return replace(self, settings=replace(self.settings, precision=kind)) if auto else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +136,13 @@ def pretrained(
     Args:
         wanted: which.
         cache: folder of all caches.
-        device: where to train; a network trained elsewhere is taken as it is.
+        device: where to train; a network of the same precision that was trained elsewhere is taken as it is.
         save_seconds: least time between two states on disk.
 
     Raises:
         UserError: training diverged, or what the cache has is damaged.
     """
+    wanted = wanted.on(device)
     name = f"{wanted.settings.backbone}-{len(wanted.parts.old_classes)}-{wanted.run}"
     folder, state = cache / FOLDER / name, cache / FOLDER / f"{name}.state.safetensors"
     if not folder.exists():
@@ -248,7 +261,5 @@ def _untrained(wanted: Pretraining, device: torch.device) -> Classifier:
     """
     classifier = build_classifier(wanted.settings.backbone, wanted.dataset.classes, wanted.seed)
     placed: Classifier = classifier.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-    placed.reduced = wanted.settings.precision == "bfloat16" or (
-        wanted.settings.precision == "auto" and device.type == "cuda"
-    )
+    placed.reduced = wanted.settings.precision == "bfloat16"
     return placed

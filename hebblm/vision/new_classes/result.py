@@ -4,6 +4,7 @@ Beside what every result begins with (:mod:`hebblm.vision.experiments`)::
 
     "tuning":  {condition: {method: [{hyper-parameters, "old", "new", "harmonic_mean", "loss"}, ...]} or null}
                    of the network's rates "harmonic_mean_reached" as well, by it or by Mixture over it
+    "at_end":  [tuned values that are the least or the largest tried, as "hebb.eta (condition)", ...]
     "seeds":   [{"condition", "seed", "file", "file_sha256", "sha256", "old_classes", "pretraining"}, ...]
     "methods": {method: {"conditions": {condition: {
                    "hyperparameters", "new", "old", "overall": {"mean", "std"},
@@ -27,7 +28,7 @@ from hebblm.vision.new_classes.methods import values_of
 from hebblm.vision.new_classes.online import points
 from hebblm.vision.new_classes.reading import top1
 from hebblm.vision.new_classes.setup import ClassSetup
-from hebblm.vision.result import Outcome, SeedRun, over_seeds, summary
+from hebblm.vision.result import Outcome, SeedRun, at_end, over_seeds, summary
 
 POINTS = 100  # of a curve
 
@@ -41,6 +42,7 @@ def outcome_of(experiment: str, outcome: Outcome, setup: ClassSetup) -> dict[str
         conditions.setdefault(run.condition, []).append(run)
     document = {
         "tuning": dict(outcome.tuning),
+        "at_end": at_end(outcome.tuning),
         "seeds": [run.write(experiment, setup.folder) for run in outcome.runs],
         "methods": {
             name: {"conditions": {condition: _method(runs, name, interval) for condition, runs in conditions.items()}}

@@ -9,12 +9,13 @@ from typing import Any
 import torch
 
 from hebblm.files import hash_of
+from hebblm.vision.errors import DivergedError
 from hebblm.vision.new_classes.learning import features_of
 from hebblm.vision.new_classes.methods import ImageMethod
 from hebblm.vision.new_classes.pretraining import Pretrained, Pretraining, pretrained
 from hebblm.vision.new_classes.reading import Predicted, Remembered, Snapshot, read
 from hebblm.vision.new_classes.settings import ClassSettings
-from hebblm.vision.setup import Setup, stage
+from hebblm.vision.setup import NUMBERS, Setup, program, stage
 from hebblm.vision.state import Step
 
 
@@ -37,7 +38,13 @@ class ClassSetup(Setup[ClassSettings]):
     def read(
         self, snapshot: Snapshot, methods: Mapping[str, ImageMethod], title: str, *, observes: bool
     ) -> dict[str, Predicted]:
-        """Let methods predict the pictures of a snapshot; see :func:`hebblm.vision.new_classes.reading.read`."""
+        """Let methods predict the pictures of a snapshot; see :func:`hebblm.vision.new_classes.reading.read`.
+
+        Raises:
+            DivergedError: the network's own predictions are no numbers.
+        """
+        if not all(bool(block.head.logits(block.hidden).isfinite().all()) for block in snapshot.blocks):
+            raise DivergedError(f"{title}: training diverged; lower the learning rate")
         with stage(f"{title}: adapt", len(snapshot.labels)) as progress:
             return read(
                 snapshot.blocks,
@@ -60,6 +67,7 @@ class ClassSetup(Setup[ClassSettings]):
                 "held_out": self.settings.held_out,
                 "seed": seed,
                 "device": self.device.type,
+                "program": program(*NUMBERS, "vision/backbones", "vision/new_classes"),
                 **further,
             }
         )

@@ -13,6 +13,7 @@ from hebblm.vision.new_classes.online import online_values, stream
 from hebblm.vision.new_classes.reading import read
 from hebblm.vision.new_classes.setup import ClassSetup, old_memory
 from hebblm.vision.new_classes.split import predicted_order
+from hebblm.vision.result import at_end
 from hebblm.vision.state import Step, take_steps
 
 WARM_UP_BLOCKS = 2
@@ -65,6 +66,7 @@ def run_timing(setup: ClassSetup) -> dict[str, Any]:
     seconds = {name: [each[name]["seconds"] for each in rounds] for name in METHODS}
     return {
         "tuning": {str(settings.old_classes): tuning},
+        "at_end": at_end({str(settings.old_classes): tuning}),
         "seeds": [{"seed": seed, "pretraining": dict(start.record)}],
         "methods": {
             name: {

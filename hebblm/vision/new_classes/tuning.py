@@ -9,6 +9,7 @@ it need, and Mixture tells for the price of a search.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from hebblm.files import read_json, write_json
 from hebblm.locks import held
 from hebblm.ranks import current
 from hebblm.report.record import decode, encode
+from hebblm.vision.errors import DivergedError
 from hebblm.vision.new_classes.methods import VARIANTS, ImageMethod, given_values, grids, method_of
 from hebblm.vision.new_classes.pretraining import FOLDER, Pretrained
 from hebblm.vision.new_classes.reading import Snapshot
@@ -105,10 +107,14 @@ def _tune(
     for at, point in enumerate(_points(grids(lr, settings)["mixture"])):
         unadapted[f"mixture/{at}"] = method_of("mixture", {"mixture": point}, settings)
     for rate in lr[len(rates) :]:
-        snapshots = learn(rate)
-        found = scores(snapshots, unadapted)
-        reached = max(each[BALANCE] for each in found.values())
-        rates.append({"lr": rate, **found["parametric"], REACHED: reached})
+        snapshots: list[Snapshot] = []
+        try:
+            snapshots = learn(rate)
+            found = scores(snapshots, unadapted)
+            reached = {**found["parametric"], REACHED: max(each[BALANCE] for each in found.values())}
+        except DivergedError:
+            reached = {"old": 0.0, "new": 0.0, BALANCE: 0.0, "loss": math.inf, REACHED: 0.0}
+        rates.append({"lr": rate, **reached})
         write_json(part, encode(tried, "tuning"), seal=True)
         kept = snapshots if best(rates, REACHED)["lr"] == rate else kept
     chosen = best(rates, REACHED)["lr"]

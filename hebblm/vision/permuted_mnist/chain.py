@@ -9,7 +9,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from hebblm.errors import UserError
+from hebblm.tensors import placed
+from hebblm.vision.errors import DivergedError
 from hebblm.vision.permuted_mnist.ewc import Penalty, fisher_diagonal
 from hebblm.vision.permuted_mnist.mlp import MLP
 from hebblm.vision.permuted_mnist.settings import PermutedSettings
@@ -47,7 +48,7 @@ class Chain:
         """Learn a task, counted from 0.
 
         Raises:
-            UserError: training diverged.
+            DivergedError: training diverged.
         """
         settings, (pixels, labels) = self._stream.settings, self._stream.train(task)
         self.model = train_task(
@@ -78,7 +79,7 @@ class Chain:
         """Undo :meth:`tensors`."""
 
         def group(prefix: str) -> tuple[Tensor, ...]:
-            return tuple(tensors[f"{prefix}.{name}"].to(self._stream.device) for name in PARAMETERS)
+            return tuple(placed(tensors[f"{prefix}.{name}"], self._stream.device) for name in PARAMETERS)
 
         self.model = MLP.of(group("model"))
         if self._penalty is not None:
@@ -145,7 +146,7 @@ def train_task(
         The network after the task.
 
     Raises:
-        UserError: the loss ceased to be finite.
+        DivergedError: the loss ceased to be finite.
     """
     parameters = tuple(parameter.clone().requires_grad_() for parameter in model.parameters())
     trained = MLP.of(parameters)
@@ -162,7 +163,7 @@ def train_task(
             optimizer.step()
             total += loss.detach()
         if not bool(total.isfinite()):
-            raise UserError(
+            raise DivergedError(
                 f"training diverged with lr = {settings.lr:g} and penalty strength {strength:g}; lower one of them"
             )
     return MLP.of(tuple(parameter.detach() for parameter in parameters))

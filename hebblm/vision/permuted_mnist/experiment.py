@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -11,6 +12,7 @@ from torch import Tensor
 from hebblm.files import hash_of, read_json, write_json
 from hebblm.ranks import current
 from hebblm.report.record import decode, encode
+from hebblm.vision.errors import DivergedError
 from hebblm.vision.permuted_mnist.chain import TRAINING, Chain
 from hebblm.vision.permuted_mnist.measure import (
     Tried,
@@ -24,7 +26,7 @@ from hebblm.vision.permuted_mnist.settings import PermutedSettings
 from hebblm.vision.permuted_mnist.tasks import TaskStream
 from hebblm.vision.result import Outcome, SeedRun, Values, best
 from hebblm.vision.seeds import divided
-from hebblm.vision.setup import Setup
+from hebblm.vision.setup import NUMBERS, Setup, program
 
 PermutedSetup = Setup[PermutedSettings]
 
@@ -50,6 +52,7 @@ def _decisive(setup: PermutedSetup) -> dict[str, Any]:
         "settings": asdict(setup.settings),
         "data": dict(setup.dataset.sha256),
         "device": setup.device.type,
+        "program": program(*NUMBERS, "vision/permuted_mnist"),
         "tuned_with": setup.seeds[0] if setup.settings.tuned else None,
     }
 
@@ -69,8 +72,11 @@ def _tune(setup: PermutedSetup, stream: TaskStream) -> Tried:
 
     tried: Tried = {"ewc": []}
     for strength in settings.ewc_lambda:
-        model = learnt(f"ewc-{strength:g}", f"EWC, lambda {strength:g}", strength)
-        tried["ewc"].append({"lambda": strength, **held_out_scores(stream, model)})
+        try:
+            scores = held_out_scores(stream, learnt(f"ewc-{strength:g}", f"EWC, lambda {strength:g}", strength))
+        except DivergedError:
+            scores = {"accuracy": 0.0, "loss": math.inf}
+        tried["ewc"].append({"lambda": strength, **scores})
     model = learnt("mlp", "MbPA and Hebb", None)
     for size in settings.stored:
         tried |= tune_adaptation(stream, model, size)

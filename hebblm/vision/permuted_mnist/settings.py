@@ -19,7 +19,8 @@ class PermutedSettings(Settings):
         tasks: number of permutations learnt one after the other.
         train_samples: samples of a task.
         test_samples: samples of each task that every method is tested on after the last task.
-        curve_samples: how many of them after each earlier task, for the curve and for forgetting.
+        curve_samples: how many of them after each earlier task; the curve, forgetting and backward transfer are
+            measured on these alone, after the last task too.
         held_out: training samples that no task trains on and tuning evaluates on.
         hidden: hidden units.
         epochs: passes over a task.

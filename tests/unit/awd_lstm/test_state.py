@@ -73,6 +73,11 @@ def test_tensors_and_record_come_back_exactly(tmp_path: Path) -> None:
         assert loaded[name].dtype == value.dtype
 
 
+def test_tensors_are_placed_as_torch_places_its_own(tmp_path: Path) -> None:
+    save_state(tmp_path / "state", {name: torch.ones(3) for name in "abc"}, {})
+    assert {value.data_ptr() % 64 for value in load_state(tmp_path / "state")[0].values()} == {0}
+
+
 def test_a_nan_that_could_not_be_read_back_is_not_written(tmp_path: Path) -> None:
     save_state(tmp_path / "state", {"a": torch.ones(2)}, {"loss": 1.0})
     with pytest.raises(ValueError, match="JSON"):

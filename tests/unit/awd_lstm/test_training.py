@@ -31,7 +31,7 @@ from awd_lstm import (
     training,
     validation_loss,
 )
-from awd_lstm.state import load_state
+from awd_lstm.state import load_state, save_state
 from awd_lstm.streams import ParallelStreams
 from awd_lstm.training import _unigram
 
@@ -292,6 +292,7 @@ def test_a_run_stopped_in_its_first_epoch_goes_on_even_with_a_checkpoint(
         ("model", {"model": dataclasses.replace(MODEL, hidden_dim=8)}),
         ("training", {"config": dataclasses.replace(ADAMW, lr=0.02)}),
         ("dictionary_sha256", {"dictionary_sha256": "e" * 64}),
+        ("text_sha256", {"text_sha256": {"train": "f" * 64}}),
     ],
 )
 def test_the_folder_of_another_run_is_refused(tmp_path: Path, named: str, change: dict[str, Any]) -> None:
@@ -300,6 +301,29 @@ def test_the_folder_of_another_run_is_refused(tmp_path: Path, named: str, change
     with pytest.raises(CheckpointError, match=f"holds a run whose {named} differs; choose another folder"):
         trainer(tmp_path, **{"config": ADAMW, **change})
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_state_that_does_not_say_its_text_goes_on(tmp_path: Path) -> None:
+    trainer(tmp_path, ADAMW).run()
+    tensors, record = load_state(tmp_path / "training.safetensors")
+    del record["text_sha256"]
+    save_state(tmp_path / "training.safetensors", tensors, record)
+    assert trainer(tmp_path, ADAMW, text_sha256={"train": "f" * 64}).record.text_sha256 == {"train": "f" * 64}
+
+
+def test_a_run_begun_on_a_cpu_goes_on_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer(tmp_path, ADAMW).run()
+    moved = trainer(tmp_path, ADAMW)
+    moved.device = torch.device("cuda")
+    monkeypatch.setattr(Tensor, "to", lambda self, *_, **__: self)  # there need be no such device
+    moved._resume()
+    assert moved.finished
+
+
+def test_a_checkpoint_counts_the_seconds_up_to_its_own_moment(tmp_path: Path) -> None:
+    run = trainer(tmp_path, dataclasses.replace(ADAMW, epochs=1))
+    run.run(save_every=1e9)
+    assert 0 < read_config(tmp_path)["training"]["seconds"] <= run.record.seconds
 
 
 def test_a_model_without_its_run_is_not_overwritten(tmp_path: Path) -> None:

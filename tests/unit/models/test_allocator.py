@@ -7,9 +7,13 @@ import os
 import platform
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+import hebblm
+from hebblm.cli.eval import main
 from hebblm.models import allocator
 
 # Left alone, glibc learns from what is freed, and may come to the same.
@@ -55,3 +59,16 @@ def test_pages_of_a_step_serve_the_next_one() -> None:
 def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
     assert not allocator.keep_freed_memory()
+
+
+def test_only_a_command_asks_for_it_not_an_evaluation_from_python(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "a.txt").write_text("Call frobnitz with two arguments .\n" * 3)
+    asked: list[tuple[int, int]] = []
+    told = SimpleNamespace(mallopt=lambda *values: asked.append(values) is None)
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: told)
+    hebblm.evaluate("tiny-pydoc-raw", tmp_path / "a.txt", methods="lstm")
+    assert not asked
+    assert main(["--checkpoint", "tiny-pydoc-raw", "--text", str(tmp_path / "a.txt"), "--methods", "lstm"]) == 0
+    assert len(asked) == 2

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import signal
 from dataclasses import replace
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from awd_lstm import AWDLSTMConfig, CheckpointError, Event, Trainer, TrainingConfig, read_config
+from awd_lstm.document import CONFIG
 from awd_lstm.state import STATE, load_state
 from hebblm.errors import UserError
 from hebblm.models import shipped, training
@@ -144,6 +146,40 @@ def test_a_finished_run_is_used_as_it_is_and_another_is_refused(
         train(toy.corpus(tmp_path / "other", seed=9, words=12), tmp_path / "model")
 
 
+def other_validation(prepared: PreparedCorpus) -> PreparedCorpus:
+    splits = {**prepared.meta.splits, "valid": replace(prepared.split("valid"), sha256="0" * 64)}
+    return replace(prepared, meta=replace(prepared.meta, splits=splits))
+
+
+def test_a_finished_run_on_another_text_is_refused_if_it_says_so(prepared: PreparedCorpus, tmp_path: Path) -> None:
+    train(prepared, tmp_path / "model")
+    with pytest.raises(UserError, match="already holds another model"):
+        train(other_validation(prepared), tmp_path / "model")
+    document = read_config(tmp_path / "model")
+    del document["training"]["corpus"]["text_sha256"]  # as an earlier version
+    (tmp_path / "model" / CONFIG).write_text(json.dumps(document))
+    train(other_validation(prepared), tmp_path / "model")
+
+
+def test_a_run_is_refused_for_another_text_and_left_as_it_is(
+    prepared: PreparedCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "_run", lambda trainer, name: trainer.run(interrupt, save_every=0.0))
+        with pytest.raises(KeyboardInterrupt):
+            train(prepared, tmp_path / "model")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()}
+    for other in (other_validation(prepared), toy.corpus(tmp_path / "other", seed=9, words=12)):
+        with pytest.raises(UserError, match=r"holds a run whose .* differs"):
+            train(other, tmp_path / "model")
+        assert {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()} == before
+
+
+def interrupt(event: Event) -> None:
+    if event.epoch:
+        raise KeyboardInterrupt
+
+
 def test_text_too_short_for_the_batch_is_a_users_mistake(prepared: PreparedCorpus, tmp_path: Path) -> None:
     preset = recipe(prepared)
     wide = replace(preset, training=replace(preset.training, batch_size=10_000))
@@ -207,8 +243,9 @@ def test_another_recipe_or_text_is_another_folder(prepared: PreparedCorpus, tmp_
         cached_folder(prepared, recipe(prepared)),
         cached_folder(prepared, recipe(prepared, epochs=3)),
         cached_folder(other, recipe(other)),
+        cached_folder(other_validation(prepared), recipe(prepared)),
     }
-    assert len(folders) == 3
+    assert len(folders) == 4
     assert cached_folder(prepared, recipe(prepared)) in folders
     assert all("toy-raw-" in folder.name for folder in folders)
 

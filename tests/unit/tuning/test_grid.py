@@ -243,6 +243,22 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str, scale: str) -> No
     compare(spaces, dynamic_loss)
 
 
+def test_a_best_number_at_an_end_of_what_was_tried_is_told() -> None:
+    search = Search(Hyperparameters(), Grid(), {"mixture", "hebb-learned"}, {"mbpa.pull": 0.01})
+    theta, gamma = (0.2, 1.0, "online"), (0.1, 0.5)
+    tried = [{"mixture.theta": t, "mixture.gamma": g, "mixture.scale": "relative"} for t in theta for g in gamma]
+    search.take("mixture", [(point, np.array([abs(at - 3.0)])) for at, point in enumerate(tried)])
+    assert search.at_end == ["mixture.gamma", "mixture.theta"]
+    search.take("mixture", [(point, np.array([abs(at - 5.0)])) for at, point in enumerate(tried)])
+    assert search.at_end == ["mixture.gamma"], "words have no ends"
+    learned = [{"hebb_learned.eta": eta, "hebb_learned.n1": eta / 10} for eta in (0.1, 0.2, 0.3)]
+    search.take("hebb-learned", [(point, np.array([loss])) for point, loss in zip(learned, (2, 1, 2), strict=True)])
+    search.take("mbpa", [({"mbpa.pull": pull}, np.array([1.0])) for pull in (0.01, 0.02)])
+    assert search.at_end == ["mixture.gamma"], "neither learned nor fixed values have ends"
+    search.take("hebb-learned", [(point, np.array([loss])) for point, loss in zip(learned, (3, 2, 1), strict=True)])
+    assert search.at_end == ["hebb_learned.eta", "mixture.gamma"]
+
+
 def test_a_fixed_value_is_taken_and_the_others_are_tried_all_the_same() -> None:
     best = BestPoint(fixed={"mbpa.lr": 4.0, "hebb.eta": 9.0})
     for nll, lr, steps in ((1.0, 8.0, 5), (3.0, 4.0, 5), (2.0, 4.0, 10)):

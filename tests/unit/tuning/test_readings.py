@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -110,6 +111,17 @@ def test_the_content_of_the_memory_is_a_reading_of_every_method(monkeypatch: pyt
         assert {e.method for e in found.effects if e.reading == reading} == set(CHOSEN)
         assert {e.method for e in found.effects if e.reading == tuned(reading)} == {"mbpa", "hebb"}
         assert found.settings[reading] == {"memory_content": content}
+
+
+def test_a_nan_is_never_the_best_of_what_a_reading_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = [{"mbpa.pull": pull} for pull in (0.1, 0.2, 0.3)]
+    monkeypatch.setattr(module, "OWN", {"mbpa": tried})
+    replay = SimpleNamespace(
+        scenario=scenario(),
+        score=lambda rules, title: {name: np.full(2, loss) for name, loss in zip(rules, (np.nan, 2, 1), strict=True)},
+    )
+    best = module._tuned(replay, SETTINGS, {(DEFAULT, "mbpa"): {}})  # type: ignore[arg-type]
+    assert best[DEFAULT, "mbpa"][0] == {"mbpa.pull": 0.3}
 
 
 def test_intervals_are_those_of_the_difference() -> None:

@@ -98,6 +98,14 @@ def test_reduced_precision_leaves_head_and_features_in_float32() -> None:
     torch.testing.assert_close(reduced.head().logits(rounded), logits)
 
 
+def test_features_of_reduced_maps_are_not_rounded() -> None:
+    classifier = build_classifier("cnn2-w16", 10, 1).eval()
+    classifier.reduced = True
+    with torch.no_grad():
+        features = classifier.features(torch.rand(4, 3, 8, 8, generator=torch.Generator().manual_seed(1)))
+    assert not torch.equal(features, features.bfloat16().float())
+
+
 def test_a_seed_decides() -> None:
     first, again, other = (build_classifier("densenet40-k12", 10, seed) for seed in (1, 1, 2))
     for name, value in first.state_dict().items():

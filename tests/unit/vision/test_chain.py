@@ -12,7 +12,7 @@ from hebblm.vision.permuted_mnist import chain as chain_module
 from hebblm.vision.permuted_mnist.chain import MISSING, TRAINING, Chain, train_task
 from hebblm.vision.permuted_mnist.mlp import MLP
 from hebblm.vision.permuted_mnist.tasks import TaskStream
-from hebblm.vision.state import Step
+from hebblm.vision.state import Step, load_state
 
 from .samples import TINY, after, patterns
 
@@ -65,6 +65,15 @@ def test_goes_on_bit_for_bit(
     assert same(whole, parted)
     assert parted.numbers["net"] == {"rose": 6}
     assert parted.numbers[TRAINING]["seconds"] > 0
+
+
+def test_a_network_is_placed_as_torch_places_its_own(tmp_path: Path) -> None:
+    run(tmp_path / "state", strength=100.0)
+    found = load_state(tmp_path / "state", "a")
+    assert found is not None
+    chain = Chain(STREAM, 100.0)
+    chain.restore(found[0])
+    assert {value.data_ptr() % 64 for value in chain.tensors().values()} == {0}
 
 
 def test_predictions_stand_below_the_diagonal(tmp_path: Path) -> None:

@@ -123,6 +123,13 @@ def test_sensitivity_table_has_the_grid() -> None:
     ]
 
 
+def test_values_at_an_end_of_their_grid_are_told_below_the_last_table() -> None:
+    plain = document("online", ("50",))
+    (table,) = tables({**plain, "at_end": ["hebb.eta (50)"]})
+    assert table.notes[:-1] == tables({**plain, "at_end": []})[0].notes == tables(plain)[0].notes
+    assert table.notes[-1].endswith("may lie beyond: hebb.eta (50).")
+
+
 @pytest.mark.parametrize("changes", [{"backbone": "cnn2-w16"}, {"seeds": 1}])
 def test_what_there_is_none_of_is_a_dash(changes: dict[str, Any]) -> None:
     (table,) = tables(document("online", ("50",), **changes))

@@ -90,6 +90,24 @@ def test_a_tuning_goes_on_behind_what_it_has_tried(
     assert not list(tmp_path.rglob("*.part.json"))
 
 
+@pytest.mark.parametrize("name", RUNS)
+def test_a_rate_that_diverges_is_tried_like_any_other(name: str, tmp_path: Path) -> None:
+    settings = TINY.changed({"online.lr": "1e30,1e-3", "increment.lr": "1e30,1e-3"})
+    outcome = RUNS[name](setup(tmp_path, settings))
+    first, second = next(iter(outcome.tuning.values()))["parametric"]
+    assert (first["lr"], first["harmonic_mean_reached"], first["loss"]) == (1e30, 0.0, math.inf)
+    assert second["loss"] < math.inf
+    assert outcome.runs[0].values["parametric"] == {"lr": 1e-3}
+
+
+def test_another_program_tunes_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = setup(tmp_path, FIXED)
+    start = own.start(1, 3)
+    run = own.run_of(start, 1)
+    monkeypatch.setattr(set_up, "program", lambda *_: "other")
+    assert own.run_of(start, 1) != run
+
+
 def test_what_another_process_has_tuned_meanwhile_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = setup(tmp_path)
     first = run_online(own)

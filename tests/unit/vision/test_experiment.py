@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from hebblm.errors import UserError
 from hebblm.vision.permuted_mnist import chain as chain_module
+from hebblm.vision.permuted_mnist import experiment
 from hebblm.vision.permuted_mnist.chain import train_task
+from hebblm.vision.permuted_mnist.ewc import Penalty
 from hebblm.vision.permuted_mnist.experiment import PermutedSetup, run_permuted
 from hebblm.vision.permuted_mnist.settings import PermutedSettings
 from hebblm.vision.permuted_mnist.tasks import TaskStream
@@ -106,7 +110,26 @@ def test_refuses_the_state_of_other_settings(tmp_path: Path) -> None:
         run(tmp_path, replace(TINY, epochs=4))
 
 
-@pytest.mark.parametrize("seeds", [(), (1, 2, 1)])
+def test_a_strength_that_diverges_is_tried_like_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    penalty = Penalty.add_gradient
+
+    def diverging(self: Penalty, parameters: Any, strength: float) -> None:
+        penalty(self, parameters, math.nan if strength == 100.0 else strength)
+
+    monkeypatch.setattr(Penalty, "add_gradient", diverging)
+    outcome = run(tmp_path)
+    assert outcome.tuning["ewc"][1] == {"lambda": 100.0, "accuracy": 0.0, "loss": math.inf}
+    assert outcome.runs[0].values["ewc"] == {"lambda": 10.0}
+
+
+def test_another_program_does_not_go_on_with_a_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(tmp_path)
+    monkeypatch.setattr(experiment, "program", lambda *_: "other")
+    with pytest.raises(UserError, match="belongs to a run with other settings, data, seeds or program"):
+        run(tmp_path)
+
+
+@pytest.mark.parametrize("seeds", [(), (1, 2, 1), (1, -1)])
 def test_refuses_seeds(seeds: tuple[int, ...]) -> None:
     with pytest.raises(UserError, match="at least one, each once"):
         check_seeds(seeds)

@@ -7,8 +7,11 @@ import pytest
 import torch
 
 from hebblm.errors import UserError
+from hebblm.vision import setup as set_up
+from hebblm.vision.new_classes import pretraining
 from hebblm.vision.new_classes.learning import Training
 from hebblm.vision.new_classes.pretraining import Pretrained, Pretraining, pretrained
+from hebblm.vision.setup import program
 
 from .class_samples import CPU, TINY, classes
 from .samples import after
@@ -114,7 +117,7 @@ def test_precision_is_that_of_the_settings(precision: str, tmp_path: Path) -> No
     assert found.record["held_out_top1"] > 0.8
 
 
-def test_whatever_decides_about_the_numbers_makes_another_network() -> None:
+def test_whatever_decides_about_the_numbers_makes_another_network(monkeypatch: pytest.MonkeyPatch) -> None:
     longer = replace(TINY.pretraining, epochs=(2, 2))
     changes = (
         {"precision": "bfloat16"},
@@ -125,6 +128,24 @@ def test_whatever_decides_about_the_numbers_makes_another_network() -> None:
     runs = {wanted().run, *(wanted(**change).run for change in changes)}
     assert len(runs) == len(changes) + 1
     assert wanted(adaptation=replace(TINY.adaptation, k=3)).run == wanted().run
+    cpu, gpu = (wanted(precision="auto").on(torch.device(name)) for name in ("cpu", "cuda"))
+    assert cpu.run == wanted(precision="float32").run != gpu.run == wanted(precision="bfloat16").run
+    plain = wanted().run
+    monkeypatch.setattr(pretraining, "program", lambda *_: "other")
+    assert wanted().run != plain
+
+
+def test_a_program_is_the_text_of_its_parts_and_the_version_of_torch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "part").mkdir()
+    monkeypatch.setattr(set_up, "PACKAGE", tmp_path)
+    found = set()
+    for name, text in (("part/a.py", "1"), ("part/a.py", "2"), ("b.py", "3")):
+        (tmp_path / name).write_text(text)
+        found.add(program.__wrapped__("part", "b.py") if (tmp_path / "b.py").exists() else program.__wrapped__("part"))
+    monkeypatch.setattr(torch, "__version__", "0")
+    assert len({*found, program.__wrapped__("part", "b.py")}) == 4
 
 
 def test_seeds_share_a_network_only_if_they_are_told_to() -> None:
