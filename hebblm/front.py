@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from functools import wraps
+from os.path import isfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from hebblm.adapt.methods import DEFAULT_METHODS, TUNABLE, check_methods, unaliased, with_parts
 from hebblm.errors import UserError
 from hebblm.evaluation.defaults import resolve_settings
 from hebblm.evaluation.hyperparameters import Hyperparameters, plain_name
-from hebblm.evaluation.scenario_config import ScenarioConfig
+from hebblm.evaluation.scenario_config import ScenarioConfig, several, whole
 from hebblm.files import check_writable, write_json
 from hebblm.progress import say
 from hebblm.provenance import provenance
 from hebblm.ranks import current, leads
 from hebblm.report.parts import DEFAULT_EDGES, validate_edges
 from hebblm.suggest import unknown
+from hebblm.text.manifest import load_manifest
 
 if TYPE_CHECKING:  # they load torch
     from hebblm.evaluation.scenario import Scenario
@@ -35,11 +39,31 @@ if TYPE_CHECKING:  # they load torch
 FEW_TOKENS = 5000
 """Below this, the best of some hundred points is often the luckiest one, and worse than the default on other text."""
 
+P = ParamSpec("P")
+T = TypeVar("T")
+_OPTION = re.compile(r"(?<![^\s(])(?<!hebblm-eval )(?<!hebblm-preprocess )--([a-z-]+)")
 
+
+def _worded(function: Callable[P, T]) -> Callable[P, T]:
+    """Let errors name arguments, ``max_tokens`` for ``--max-tokens``, where no command stands behind a call."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except UserError as error:
+            if kwargs.get("command") is None:
+                error.args = (_OPTION.sub(lambda found: found[1].replace("-", "_"), str(error)),)
+            raise
+
+    return call
+
+
+@_worded
 def evaluate(
     model: Model = None,
     target: Target = None,
-    methods: Sequence[str] = DEFAULT_METHODS,
+    methods: str | Sequence[str] = DEFAULT_METHODS,
     *,
     hyperparameters: str = "default",
     values: Mapping[str, Any] | None = None,
@@ -75,20 +99,20 @@ def evaluate(
     Raises:
         UserError: an unknown name or value, or a corpus that cannot be had.
     """
-    methods = [unaliased(name) for name in methods]
+    methods = [unaliased(name) for name in several("methods", methods)]
     check_methods(methods)
     edges = validate_edges(frequency_edges)
     request = _Request.of(model, target, hyperparameters, values, settings, output_path, **options)
     if log_samples and output_path is None:
         raise UserError("--log-samples needs --output-path DIR to write to")
-    if log_neighbors < 0 or (log_neighbors and not log_samples):
-        raise UserError(f"--log-neighbors {log_neighbors} must be at least 0, and needs --log-samples beside it")
+    log_neighbors = whole("log_neighbors", log_neighbors, 0)
+    if log_neighbors and not log_samples:
+        raise UserError(f"--log-neighbors {log_neighbors} needs --log-samples beside it")
     source, read = request.config.corpora()
     if forgetting is not None or log_neighbors:
         option = "--forgetting" if log_neighbors == 0 else "--log-neighbors"
         _one_stream(request.config, f"{option} follows a single stream")
-    if forgetting is not None and forgetting < 1:
-        raise UserError(f"forgetting = {forgetting} must be at least 1 token")
+    forgetting = None if forgetting is None else whole("forgetting", forgetting)
     if forgetting is not None and source == read:
         raise UserError(f"--forgetting compares two domains, and {read} is the only one; use --cross-domain A-to-B")
     ranks = current()
@@ -125,10 +149,11 @@ def evaluate(
     return found.result
 
 
+@_worded
 def compare_readings(
     model: Model = None,
     target: Target = None,
-    methods: Sequence[str] = DEFAULT_METHODS,
+    methods: str | Sequence[str] = DEFAULT_METHODS,
     *,
     output_path: str | Path | None = None,
     command: str | None = None,
@@ -142,7 +167,7 @@ def compare_readings(
     Raises:
         UserError: an unknown name or value, or no method that retrieves.
     """
-    methods = [unaliased(name) for name in methods]
+    methods = [unaliased(name) for name in several("methods", methods)]
     check_methods(methods)
     request = _Request.of(model, target, output_path=output_path, **options)
     _one_stream(request.config, "readings are compared on a single stream")
@@ -158,10 +183,11 @@ def compare_readings(
     return found
 
 
+@_worded
 def tune(
     model: Model = None,
     target: Target = None,
-    methods: Sequence[str] = TUNABLE,
+    methods: str | Sequence[str] = TUNABLE,
     *,
     settings: Mapping[str, Any] | None = None,
     dynamic: bool = True,
@@ -192,7 +218,7 @@ def tune(
         raise UserError(f"split {options['split']!r} must not be tuned on; use --split valid")
     if options.get("vocabulary") == "open":
         raise UserError("vocabulary 'open' cannot be tuned; tune with union, whose values serve both")
-    methods = tuple(unaliased(name) for name in methods)
+    methods = tuple(unaliased(name) for name in several("methods", methods))
     with_parts(methods)
     request = _Request.of(model, target, "tune", None, settings, output_path, **options)
     _one_stream(request.config, "values are tuned on a single stream and serve any number")
@@ -263,14 +289,26 @@ class _Request:
         **options: Any,
     ) -> _Request:
         """Check names, values and folder; the arguments are those of :func:`evaluate`."""
-        named: dict[str, Any] = {"text": target} if isinstance(target, Path) else {"target": target}
+        if target is not None and not isinstance(target, str | Path):
+            raise UserError(f"target = {target!r:.60} is no text; name a corpus or the path of a text")
+        own = isinstance(target, Path) or (target not in load_manifest() and isfile(target or ""))
+        named: dict[str, Any] = {"text": Path(target or "")} if own else {"target": target}
         held: tuple[TrainedModel, Subwords] | None = None
         if isinstance(model, str | Path):
             named["model"] = str(model)
-        elif model is not None and model.pieces is not None:
-            named["model"], held = model.name, (model.model, model.pieces)
         elif model is not None:
-            named["checkpoint"] = Path(model.name)
+            from hebblm.language_model import LanguageModel
+            from hebblm.models.base import device_of
+
+            if not isinstance(model, LanguageModel):
+                raise UserError(
+                    f"a {type(model).__name__} is no model to evaluate; name one or its folder, or give what "
+                    "hebblm.load((model, tokenizer)) returns"
+                )
+            if model.pieces is not None:
+                named["model"], held = model.name, (model.model, model.pieces)
+            else:
+                named["checkpoint"], named["device"] = Path(model.name), device_of(model.model).type
         known = [field.name for field in fields(ScenarioConfig)]
         for name in options:
             if name not in known:
@@ -284,7 +322,7 @@ class _Request:
         place = None if output_path is None else Path(output_path)
         if place is not None and leads():
             check_writable(place)
-        tuning = shlex.join(["hebblm-tune", *plain.arguments()])
+        tuning = shlex.join(["hebblm-tune", *replace(plain, vocabulary="union").arguments()])  # open is not tuned
         note = f"hyper-parameters: {lender}; find this model's own with {tuning}"
         return cls(config, chosen, note if lender else "", place, held)
 

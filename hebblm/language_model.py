@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from hebblm.errors import UserError
-from hebblm.models.base import Ids, TrainedModel
+from hebblm.evaluation.scenario_config import several
+from hebblm.models.base import Ids, TrainedModel, device_of
 from hebblm.models.catalog import (
     check_configured,
     checkpoint_words,
@@ -22,12 +25,13 @@ from hebblm.models.huggingface.open import load_and_open, open_causal
 from hebblm.models.shipped import open_model
 from hebblm.models.update import TRANSFORMERS
 from hebblm.reader import Reader
+from hebblm.suggest import did_you_mean
 from hebblm.text import resolve
 from hebblm.text.binarize import prepared_corpus
 from hebblm.text.fitting import Splitting
 from hebblm.text.growing import GrowingVocabulary, is_cased
 from hebblm.text.subword_corpus import SubwordCorpus
-from hebblm.text.subwords import Subwords
+from hebblm.text.subwords import Subwords, token_before
 from hebblm.text.vocabulary import Vocabulary
 
 
@@ -106,14 +110,15 @@ class LanguageModel:
         return f"LanguageModel({self.name!r}, {self.vocabulary.known:,} words)"
 
 
+@torch.inference_mode(False)
 def load(
     name: str | Path | tuple[Any, Any],
     *,
-    device: str = "auto",
-    dtype: str = "auto",
+    device: str | torch.device = "auto",
+    dtype: str | torch.dtype = "auto",
     context: int | None = None,
     stride: int | None = None,
-    learns: Sequence[str] | None = None,
+    learns: str | Sequence[str] | None = None,
     key: str | int = "last",
     **options: Any,
 ) -> LanguageModel:
@@ -122,8 +127,9 @@ def load(
     Args:
         name: a model that ships, as ``hebblm-eval --models`` lists them; the folder of a checkpoint with its
             ``dict.txt``; a causal language model of ``transformers``, by folder or hub id; or such a model and its
-            tokenizer, which are used as they are.
-        device: auto, cpu or cuda.
+            tokenizer, which are used and left as they are; it is read in evaluation mode, and loaded anew where its
+            weights changed.
+        device: auto, cpu, cuda, or one of several as cuda:1.
         dtype: of the weights of a model of ``transformers``: auto, float32, bfloat16 or float16.
         context: tokens of the window that such a model reads in; None for what it was trained with, at most 1,024.
         stride: tokens by which the window moves on; None for half of it.
@@ -134,33 +140,58 @@ def load(
         options: more for ``AutoModelForCausalLM.from_pretrained``, e.g. ``device_map``.
 
     Raises:
-        UserError: no such model, or one of its files is missing, truncated or altered, or it cannot be adapted.
+        UserError: no such model, or one of its files is missing, truncated or altered, or it cannot be adapted, or an
+            option that means nothing for it.
     """
-    chosen = pick_device(device)
+    chosen, dtype = _picked(device), str(dtype).removeprefix("torch.")
+    learns = None if learns is None else several("learns", learns)
     reading: dict[str, Any] = {"context": context, "stride": stride, "learns": learns, "key": key}
-    if isinstance(name, tuple):
+    asked = {**options, "dtype": None if dtype == "auto" else dtype}
+    if not isinstance(name, str | Path):
+        if not isinstance(name, tuple | list) or len(name) != 2:
+            raise UserError(
+                f"a {type(name).__name__} cannot be loaded; name a model that ships, a folder or a hub id, or give "
+                "(model, tokenizer)"
+            )
+        _refuse(asked, "changes nothing of a model that is open already", reading)
         held, tokenizer = name
-        return _of_pieces(type(held).__name__, open_causal(held, **reading), tokenizer, None)
+        opened = open_causal(held, **reading, begin=token_before(tokenizer))
+        place = device_of(opened)
+        if device != "auto" and (chosen.type != place.type or chosen.index not in (None, place.index or 0)):
+            raise UserError(f"device = {device} is not {place}, where the model is; move it there, or leave device out")
+        return _of_pieces(type(opened.model).__name__, opened, tokenizer, None)
     folder = model_folder(Path(name))
     if folder is not None:
         check_configured(folder)
+        if folder == Path(name):  # it stays the same where the working folder is another
+            name = folder = folder.absolute()
     if folder is None or is_causal(folder):
-        opened = load_and_open(folder or name, reading, device=chosen, dtype=dtype, **options)
-        return _of_pieces(str(name), *opened, folder)
-    asked = {
-        **reading,
-        **options,
-        "dtype": None if dtype == "auto" else dtype,
-        "key": None if key == "last" else key,
-    }
-    for option, value in asked.items():
-        if value is not None:
-            raise UserError(f"{option} = {value!r} is for models of transformers, which {name} is not; leave it out")
+        loaded = load_and_open(folder or name, reading, device=chosen, dtype=dtype, **options)
+        return _of_pieces(str(name), *loaded, folder)
+    asked |= {**reading, "key": None if key == "last" else key}
+    _refuse(asked, f"is for models of transformers, which {name} is not")
     corpus = trained_on(folder)
     dictionary, words = checkpoint_words(folder)
     trained = open_model(folder, dictionary.hash(), chosen)
     lower = corpus.get("normalization") == "lower" or not is_cased(dictionary)
     return LanguageModel(str(name), trained, GrowingVocabulary(dictionary, words, lower=lower), folder)
+
+
+def _picked(device: str | torch.device) -> torch.device:
+    """Return a device by its name, which may have a number."""
+    kind, _, number = str(device).partition(":")
+    chosen = pick_device(kind)
+    count = torch.cuda.device_count() if chosen.type == "cuda" else 1
+    if number and not (number.isdecimal() and int(number) < count):
+        raise UserError(f"device = {device} is none of the {count} of its kind here; leave the number out")
+    return torch.device(chosen.type, int(number)) if number else chosen
+
+
+def _refuse(asked: Mapping[str, Any], why: str, known: Iterable[str] = ()) -> None:
+    """Refuse options that were given, all of which are None otherwise; one of the ``known`` may have been meant."""
+    for option, value in asked.items():
+        if value is not None:
+            raise UserError(f"{option} = {value!r} {why};{did_you_mean(option, known)} leave it out")
 
 
 def _of_pieces(name: str, model: HuggingFaceModel, tokenizer: Any, folder: Path | None) -> LanguageModel:

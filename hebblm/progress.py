@@ -80,9 +80,14 @@ class Display(Progress):
         self.console.print(words, soft_wrap=True, highlight=False, markup=False)
 
 
+def told() -> bool:
+    """Say whether this process tells how far it is: the first of several, and none where ``HEBBLM_QUIET`` is 1."""
+    return leads() and os.environ.get("HEBBLM_QUIET") != "1"
+
+
 def say(line: str) -> None:
-    """Print a line beside the bars, on standard error; of several processes the first one does."""
-    if leads():
+    """Print a line beside the bars, on standard error; a warning of the first process even where it is quiet."""
+    if told() or (leads() and line.startswith("warning:")):
         write(line, Console(stderr=True))
 
 
@@ -101,7 +106,7 @@ def _wrapped(line: str, width: int) -> str:
 
 def bar() -> Display:
     """Return a progress display to be used as a context manager; of several processes the first one shows it."""
-    console = Console(stderr=True, quiet=not leads())
+    console = Console(stderr=True, quiet=not told())
 
     def whole() -> Column:
         return Column(no_wrap=True)
@@ -116,7 +121,7 @@ def bar() -> Display:
         TimeRemainingColumn(table_column=whole()),
         console=console,
         transient=False,
-        disable=not leads(),
+        disable=not told(),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from inspect import isfunction
 from pathlib import Path
 from typing import Any, cast, overload
 
@@ -15,6 +16,7 @@ from hebblm.adapt.methods import METHODS, check_methods, unaliased
 from hebblm.errors import UserError
 from hebblm.evaluation import gradients
 from hebblm.evaluation.hyperparameters import Hyperparameters
+from hebblm.evaluation.scenario_config import several, whole
 from hebblm.expected import Suggestion, draw, most_probable
 from hebblm.memory import AnyMemory, build_memory
 from hebblm.memory.manifest import Owner
@@ -22,11 +24,23 @@ from hebblm.models.base import Ids, TrainedModel, device_of
 from hebblm.models.dynamic import DynamicBase
 from hebblm.reader_base import ReaderBase
 from hebblm.reader_state import ReaderState, open_reader, save_reader
-from hebblm.reading import Reading, Text, are_documents, encoded_text
+from hebblm.reading import Reading, Text, are_documents, encoded_text, known_ids
 from hebblm.scores import Scores
 from hebblm.text.vocabulary import Encoded, Vocabulary
 
+Progress = Callable[[int, int], None] | None
+"""What is called with the tokens done and all of them after each interval, or nothing."""
 
+
+def _learnable(kind: type[Reader]) -> type[Reader]:
+    """Let a class compute outside ``torch.inference_mode``, of whose tensors no later call could learn."""
+    for name, each in [*vars(kind).items()]:
+        if isfunction(each) and (name == "__init__" or not name.startswith("_")):
+            setattr(kind, name, torch.inference_mode(False)(each))
+    return kind
+
+
+@_learnable
 class Reader:
     """Reader of a text, once and in order, that remembers it.
 
@@ -64,19 +78,17 @@ class Reader:
         settings: Mapping[str, Any] | None = None,
         training: Callable[[], Ids] | None = None,
     ) -> None:
-        method = unaliased(method)
+        method = unaliased(*several("method", [method]))
         check_methods([method])
         values = Hyperparameters().changed(settings or {})
         self.moving = METHODS[method].moving
         if update_every is None:
             update_every = values.dynamic.segment if self.moving else 10
-        if update_every < 1:
-            raise UserError(f"update_every = {update_every} must be at least 1 token")
         if values.base.lr:
             raise UserError(f"a reader's base stays as trained, not base.lr={values.base.lr}; use hebblm.evaluate")
         self.model = model
         self.method = method
-        self.update_every = update_every
+        self.update_every = whole("update_every", update_every)
         self.vocabulary = vocabulary
         self._owner = Owner(model_hash=model.sha256, dictionary_hash=vocabulary.hash())
         self._rule = METHODS[method].rule(values.methods)
@@ -111,7 +123,7 @@ class Reader:
         self._context = Context(
             self._base.head,
             self._memory,
-            k=k,
+            k=whole("k", k),
             train_counts=torch.tensor([*vocabulary.counts, *[0] * len(vocabulary.words)], device=device),
             new_classes=self._new_words(device),
             window=self._rule.needs.window,
@@ -127,20 +139,18 @@ class Reader:
 
     @overload
     def read(  # type: ignore[overload-overlap]
-        self, text: Text, *, learn: bool = True, progress: Callable[[int, int], None] = ...
+        self, text: Text, *, learn: bool = True, progress: Progress = ...
     ) -> Scores: ...
 
     @overload
-    def read(
-        self, text: Sequence[Text], *, learn: bool = True, progress: Callable[[int, int], None] = ...
-    ) -> list[Scores]: ...
+    def read(self, text: Sequence[Text], *, learn: bool = True, progress: Progress = ...) -> list[Scores]: ...
 
     def read(
         self,
         text: Text | Sequence[Text],
         *,
         learn: bool = True,
-        progress: Callable[[int, int], None] = lambda done, total: None,
+        progress: Progress = None,
     ) -> Scores | list[Scores]:
         """Predict, score, then learn a text, going on from the last call, or several documents side by side.
 
@@ -159,18 +169,20 @@ class Reader:
             The loss of each token in nats, adapted and not; of documents a list, in their order.
 
         Raises:
-            UserError: no text, an id that the vocabulary does not have, or several documents for dynamic evaluation.
+            UserError: no text, an id that the vocabulary does not have, several documents for dynamic evaluation, or a
+                progress that cannot be called.
         """
+        told = _told(progress)
         if are_documents(text):
-            return self._read_documents(cast(Sequence[Text], text), learn, progress)
-        return self._read_on(*encoded_text(self.vocabulary, cast(Text, text), include=learn), learn, progress)
+            return self._read_documents(cast(Sequence[Text], text), learn, told)
+        return self._read_on(*encoded_text(self.vocabulary, cast(Text, text), include=learn), learn, told)
 
     def read_pieces(
         self,
         pieces: Iterable[str],
         *,
         learn: bool = True,
-        progress: Callable[[int, int], None] = lambda done, total: None,
+        progress: Progress = None,
     ) -> Iterator[Scores]:
         """Read a text that comes in pieces, of which few are held at once, as :meth:`read` would read all in one call.
 
@@ -185,7 +197,13 @@ class Reader:
 
         Yields:
             The scores of the text's parts, in order.
+
+        Raises:
+            UserError: as of :meth:`read`, or one string, whose letters are no pieces.
         """
+        told = _told(progress)
+        if isinstance(pieces, str):
+            raise UserError(f"{pieces!r:.60} is a text in one piece; give [text], or read it")
         held, size = Encoded((), (), ()), 0
         for piece in pieces:
             encoded, more = encoded_text(self.vocabulary, piece, include=learn)
@@ -194,10 +212,10 @@ class Reader:
             )
             size += more
             if now.ids:
-                yield self._read_on(now, size, learn, progress)
+                yield self._read_on(now, size, learn, told)
                 size = 0
         if held.ids or size:
-            yield self._read_on(held, size, learn, progress)
+            yield self._read_on(held, size, learn, told)
 
     def _read_on(self, encoded: Encoded, size: int, learn: bool, progress: Callable[[int, int], None]) -> Scores:
         """Read a text of so many bytes; see :meth:`read`."""
@@ -210,6 +228,8 @@ class Reader:
 
     def _read_documents(self, texts: Sequence[Text], learn: bool, progress: Callable[[int, int], None]) -> list[Scores]:
         """Read documents side by side; see :meth:`read`."""
+        if not len(texts):
+            return []
         if self.moving and len(texts) > 1:
             raise UserError(
                 f"{self.method} learns from one text at a time, not from {len(texts)} documents side by side; "
@@ -262,13 +282,14 @@ class Reader:
             (N, V) adapted log-probabilities, nats.
 
         Raises:
-            UserError: ``last`` below 0, or more than there are tokens.
+            UserError: no ids, one that the vocabulary does not have, or ``last`` below 0 or above their number.
         """
-        if not 0 <= last <= len(ids):
-            raise UserError(f"last = {last} must be between 0 and the text's {len(ids)} tokens")
+        found = known_ids(self.vocabulary, ids, "row of ids; reader.vocabulary.encode(TEXT, include=False).ids are one")
+        if not found or whole("last", last, 0) > len(found):
+            raise UserError(f"last = {last} must be at most the number of ids, {len(found)}, and that at least 1")
         with self._base.aside():
             self._base.restore(self._beginning)
-            hidden = self._base.read(torch.as_tensor(ids, dtype=torch.int64, device=self._last.device))
+            hidden = self._base.read(self._known(self._last.new_tensor(found)))
         return torch.cat(
             [self.predict(part)[0] for part in torch.split(hidden[len(hidden) - last :], self.update_every)]
         )
@@ -300,7 +321,7 @@ class Reader:
         max_new_tokens: int = 20,
         temperature: float = 1.0,
         seed: int = 0,
-        until: Sequence[str] = (),
+        until: str | Sequence[str] = (),
     ) -> str:
         """Return words drawn one after the other behind a prompt, which goes on from what was read; learns nothing.
 
@@ -312,29 +333,31 @@ class Reader:
             until: strings before which the answer ends.
 
         Raises:
-            UserError: a temperature that is negative or infinite, or a prompt that is no string.
+            UserError: a temperature that is negative or infinite, a number of words or a seed that is negative or no
+                whole number, or a prompt that is no string.
         """
         with self._base.aside():
             return draw(
                 lambda ids: self.predict(self._base.read(ids)[-1:])[0][0],
                 self._ids(prompt),
                 self.vocabulary,
-                most=max_new_tokens,
+                most=whole("max_new_tokens", max_new_tokens, 0),
                 temperature=temperature,
-                seed=seed,
-                until=until,
+                seed=whole("seed", seed, 0),
+                until=several("until", until),
             )
 
     def save(self, folder: str | Path) -> None:
         """Write memory, new words and place to a folder, whole or not at all; ``reader(memory=folder)`` goes on there.
 
         Raises:
-            UserError: the folder holds something else, or cannot be written.
+            UserError: the folder holds something else, or cannot be written, or the weights changed since the model was
+                loaded.
         """
         observed, recent = self._context.observed, self._context.recent.latest(self._context.window)
         save_reader(
             Path(folder),
-            self._owner,
+            {**self._owner, "model_hash": self.model.sha256},  # refused where the weights changed since
             ReaderState(
                 self._memory,
                 tuple(self.vocabulary.words[: len(self._base.head.weight) - self.vocabulary.known]),
@@ -371,14 +394,28 @@ class Reader:
         if not isinstance(text, str):
             raise UserError(f"{text!r:.60} is no text; name a string")
         ids = self._last.new_tensor(self.vocabulary.encode(text, include=False).ids)
-        # A word whose reading was broken off has an id, but no row yet.
-        return torch.cat([self._last, self._reading(self._base, False).known(ids, len(self._base.head.weight))])
+        return torch.cat([self._last, self._known(ids)])
+
+    def _known(self, ids: Tensor) -> Tensor:
+        """Return ids (N,) with ``<unk>`` for words whose reading was broken off: they have an id, but no row yet."""
+        return self._reading(self._base, False).known(ids, len(self._base.head.weight))
 
     def _new_words(self, device: torch.device) -> Tensor | None:
         """Return which classes (V,) were not there in training; None where every text is made of those that were."""
         if self.vocabulary.unknown is None:
             return None
         return torch.arange(len(self.vocabulary), device=device) >= self.vocabulary.known
+
+
+def _told(progress: Progress) -> Callable[[int, int], None]:
+    """Return what is called after each interval; refuse what cannot be."""
+    if progress is None:
+        return lambda done, total: None
+    if not callable(progress):
+        raise UserError(
+            f"progress = {progress!r:.60} cannot be called; give a function of (done, total), or leave it out"
+        )
+    return progress
 
 
 def _check_labels(memory: AnyMemory | None, classes: int, place: object) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -66,30 +68,31 @@ class Reading:
         layout = Layout(tuple(accumulate([0, *lengths[:-1]])), tuple(lengths))
         ids = last.new_tensor([index for text in texts for index in text.ids])  # (T,)
         inputs = torch.cat([torch.cat([last, own])[:-1] for own in torch.split(ids, lengths)])  # (T,)
-        adapted, base = torch.zeros(total), torch.zeros(total)
+        adapted, base = (torch.zeros(total, dtype=torch.float32, device="cpu") for _ in range(2))
         # Where nothing is learned a new word has no id of its own, and stands in the text beside that of `<unk>`.
         unnamed = (
             i == self.unknown and token != UNK for text in texts for token, i in zip(text.tokens, text.ids, strict=True)
         )
-        new = torch.tensor([*unnamed], dtype=torch.bool)  # (T,)
+        new = torch.tensor([*unnamed], dtype=torch.bool, device="cpu")  # (T,)
         for start in range(0, layout.longest, self.every):
             stop = min(start + self.every, layout.longest)
-            rows = len(self.base.head.weight)
-            states = self.base.read(self.known(layout.cut(inputs, start, stop), rows))
-            states = states if layout.streams > 1 else states[None]  # (B, n, D)
-            scored = []
-            for group in layout.groups(start, stop, self.every):
-                labels = layout.labels(group, ids)  # (N,)
-                targets = self.known(labels, rows)
-                block = layout.block(group, labels, self.every, written=self.learn) if layout.streams > 1 else None
-                batch = self.context.batch(layout.states(group, states, start), block)
-                places = torch.from_numpy(layout.places(group))
-                adapted[places] = self.rule.score(batch, targets).float().cpu()
-                base[places] = self.base.trained_losses(batch, targets).float().cpu()
-                new[places] |= (labels >= rows).cpu()
-                scored.append((batch, labels))
-            if self.learn:
-                self._learn(scored, rows)
+            with self._whole():
+                rows = len(self.base.head.weight)
+                states = self.base.read(self.known(layout.cut(inputs, start, stop), rows))
+                states = states if layout.streams > 1 else states[None]  # (B, n, D)
+                scored = []
+                for group in layout.groups(start, stop, self.every):
+                    labels = layout.labels(group, ids)  # (N,)
+                    targets = self.known(labels, rows)
+                    block = layout.block(group, labels, self.every, written=self.learn) if layout.streams > 1 else None
+                    batch = self.context.batch(layout.states(group, states, start), block)
+                    places = torch.from_numpy(layout.places(group))
+                    adapted[places] = self.rule.score(batch, targets).float().cpu()
+                    base[places] = self.base.trained_losses(batch, targets).float().cpu()
+                    new[places] |= (labels >= rows).cpu()
+                    scored.append((batch, labels))
+                if self.learn:
+                    self._learn(scored, rows)
             progress(sum(min(stop, length) for length in lengths), total)
         parts = (torch.split(each, lengths) for each in (adapted, base, new))
         return [
@@ -100,6 +103,17 @@ class Reading:
     def known(self, ids: Tensor, rows: int) -> Tensor:
         """Return ids with ``<unk>`` in place of words that have no row yet."""
         return ids if self.unknown is None else torch.where(ids < rows, ids, self.unknown)
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """Let the base stand where it stood before an interval that is broken off."""
+        before = self.base.state()
+        try:
+            yield
+        except BaseException:
+            self.base.restore(before)
+            self.context.set_head(self.base.head)
+            raise
 
     def _learn(self, scored: Sequence[tuple[EvalBatch, Tensor]], rows: int) -> None:
         """Take a scored interval, batches and what came (N,) of each, into weights, memory and counts.
@@ -123,28 +137,36 @@ def encoded_text(vocabulary: Vocabulary, text: Text, *, include: bool) -> tuple[
     if isinstance(text, str):
         vocabulary.fit(text)
         return vocabulary.encode(text, include=include), len(text.encode())
-    ids = _whole_numbers(text)
-    for index in ids:
-        if not 0 <= index < len(vocabulary):
-            raise UserError(f"id {index} is none of the vocabulary's 0 to {len(vocabulary) - 1}")
+    ids = known_ids(vocabulary, text, "text; name a string, ids in one row, or a list of such documents")
     tokens = tuple(vocabulary[index] for index in ids)
     return Encoded(tokens, tuple(ids), tuple(range(len(ids)))), len(vocabulary.join(ids).encode())
 
 
 def are_documents(text: Text | Sequence[Text]) -> bool:
-    """Say whether a text is a list of several, not a string or the ids of one."""
-    if isinstance(text, str | Tensor | Mapping) or not hasattr(text, "__getitem__") or not len(text):
+    """Say whether a text is a list of several, or of none, not a string or the ids of one."""
+    if isinstance(text, str | Tensor | Mapping) or hasattr(text, "columns") or getattr(text, "ndim", 1) == 0:
         return False
-    return isinstance(text[0], Sequence) or getattr(text[0], "ndim", 0) > 0
+    if not hasattr(text, "__getitem__"):
+        return False
+    for first in text:  # a column of a table has its first one anywhere
+        return isinstance(first, Sequence) or getattr(first, "ndim", 0) > 0
+    return isinstance(text, list | tuple)
 
 
-def _whole_numbers(text: Sequence[int] | Tensor) -> list[int]:
-    """Return the ids (T,) of a text; refuse what is something else."""
+def known_ids(vocabulary: Vocabulary, text: Sequence[int] | Tensor, wanted: str) -> list[int]:
+    """Return the ids (T,) of a text.
+
+    Raises:
+        UserError: they are none, but something else than is ``wanted``, or one of them is none of the vocabulary's.
+    """
     try:
-        found = torch.as_tensor(text)
+        found = np.asarray(text.cpu() if isinstance(text, Tensor) else text)
     except (TypeError, ValueError, RuntimeError):
-        found = torch.zeros(())
-    if found.dim() != 1 or (len(found) and found.is_floating_point()):
-        raise UserError(f"{text!r:.60} is no text; name a string, ids in one row, or a list of such documents")
+        found = np.empty(())
+    if found.ndim != 1 or (len(found) and found.dtype.kind not in "iu"):
+        raise UserError(f"{text!r:.60} is no {wanted}")
     ids: list[int] = found.tolist()
+    for index in ids:
+        if not 0 <= index < len(vocabulary):
+            raise UserError(f"id {index} is none of the vocabulary's 0 to {len(vocabulary) - 1}")
     return ids

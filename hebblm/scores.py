@@ -61,8 +61,8 @@ class Scores:
         for token, at in zip(self.tokens, place.tolist(), strict=True):
             texts[at] += token
         index = torch.from_numpy(place)
-        nll = torch.zeros(len(texts)).index_add_(0, index, self.nll)
-        new = torch.zeros(len(texts)).index_add_(0, index, self.new.float()) > 0
+        nll = self.nll.new_zeros(len(texts)).index_add_(0, index, self.nll)
+        new = self.nll.new_zeros(len(texts)).index_add_(0, index, self.new.float()) > 0
         beside = None if self.unadapted is None else self.unadapted.by_word()
         return Scores(tuple(text.strip() or text for text in texts), nll, new, self.bytes, None, beside)
 

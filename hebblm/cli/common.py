@@ -48,7 +48,8 @@ class _Formatter(RawDescriptionHelpFormatter, DefaultHelpFormatter):
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         lines = text.splitlines()
-        return "\n".join(line if line.startswith(" ") else textwrap.fill(line, width) for line in lines)
+        fill = functools.partial(textwrap.fill, width=width, initial_indent=indent, subsequent_indent=indent)
+        return "\n".join(line if line.startswith(" ") else fill(line) for line in lines)
 
 
 class _Parser(ArgumentParser):
@@ -62,8 +63,9 @@ def parse(config: type[C], argv: list[str] | None, *, prog: str, description: st
     """Turn a command line, and the file named by ``--config``, into an instance of a frozen dataclass.
 
     Every field becomes an option with the field's type and default; its help is the field's line under ``Args`` in the
-    class's docstring, or ``help`` of its metadata. A field whose metadata says ``positional`` is an argument. Keys that
-    the dataclass does not have are refused, on the command line and in the file.
+    class's docstring, or ``help`` of its metadata. A field whose metadata says ``positional`` is an argument.
+    ``GROUPS`` of the class are headings of the help: of each its title, what is said below it, and its fields. Keys
+    that the dataclass does not have are refused, on the command line and in the file.
 
     Args:
         config: the dataclass; nested dataclasses become dotted options.
@@ -85,6 +87,9 @@ def parse(config: type[C], argv: list[str] | None, *, prog: str, description: st
     parser.add_argument("--config", action=ConfigFile, help="file with any of the options below (YAML or JSON)")
     hints, docs = get_type_hints(config), _field_docs(config)
     fields = dataclasses.fields(config)  # type: ignore[arg-type]
+    headed: dict[str, Any] = {}
+    for title, said, names in getattr(config, "GROUPS", ()):
+        headed |= dict.fromkeys(names.split(), parser.add_argument_group(title, said))
     for field in fields:
         positional = bool(field.metadata.get("positional"))
         name = field.name if positional else f"--{field.name.replace('_', '-')}"
@@ -102,7 +107,7 @@ def parse(config: type[C], argv: list[str] | None, *, prog: str, description: st
             options["default"] = field.default_factory()
         elif not positional:
             options["required"] = True
-        parser.add_argument(name, **options)
+        headed.get(field.name, parser).add_argument(name, **options)
     arguments = sys.argv[1:] if argv is None else argv
     try:
         namespace = parser.instantiate(parser.parse_args(arguments))

@@ -18,6 +18,7 @@ from hebblm.evaluation.hyperparameters import parse_settings
 from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.front import compare_readings, evaluate
 from hebblm.interrupts import GOES_ON, interrupted
+from hebblm.models.allocator import keep_freed_memory
 from hebblm.provenance import command_line
 from hebblm.ranks import opened
 
@@ -34,7 +35,8 @@ class EvalConfig(ScenarioConfig):
             file of hebblm-tune.
         values: hyper-parameters by dotted name, as hebblm-tune writes them.
         set: hyper-parameters, e.g. --set hebb.beta=0.5 mbpa.lr=0.1.
-        method: form of MbPA and Hebb: fast (the default) or exact; short for --set mbpa.method=...
+        method: form of MbPA and Hebb: fast (the default) or exact; short for --set mbpa.method=... To choose methods
+            use --methods.
         output_path: folder for result.json, reports and plots.
         log_samples: also write tokens.parquet, one row a token.
         log_neighbors: also write neighbors.parquet, what the first so many tokens retrieved.
@@ -52,7 +54,8 @@ class EvalConfig(ScenarioConfig):
         default=",".join(DEFAULT_METHODS),
         metadata={
             "help": f"comma-separated: {', '.join(name for name in METHODS if name not in OUR_METHODS)}; beyond the "
-            f"paper: {', '.join(OUR_METHODS)}; or all, for the default ones and those beyond the paper."
+            f"paper: {', '.join(OUR_METHODS)}; or all, for the default ones and those beyond the paper. lstm, also "
+            "written base, is the unadapted model; name it, or there is nothing to compare with."
         },
     )
     hyperparameters: str = "default"
@@ -86,12 +89,13 @@ class EvalConfig(ScenarioConfig):
 @command(PROG, EvalConfig, "hebblm-eval --cross-domain wt2-to-ptb --output-path results/wt2-to-ptb")
 @interrupted(GOES_ON)
 def main(config: EvalConfig, argv: list[str]) -> int:
-    """Read a text with a base model and every adaptation method, and say who predicts it best."""
+    """Read a text with a base model and every adaptation method, and say who predicts it best; name one scenario."""
     if config.models or config.settings:
         (print_models if config.models else print_settings)()
         return 0
     if (status := spread(config.processes, PROG, "hebblm.cli.eval", argv)) is not None:
         return status
+    keep_freed_memory()
     with opened(config.device):
         _evaluate(config, argv)
     return 0

@@ -35,7 +35,8 @@ class BuildConfig:
             that one came tokenised and the first text did not), whitespace or moses.
         context: tokens of the window that a model of transformers reads in.
         stride: tokens by which that window moves on.
-        dtype: of the weights of such a model: auto, float32, bfloat16 or float16.
+        dtype: number type of a transformers model's weights: auto (as they are stored, but float32 for float16 on a
+            CPU), float32, bfloat16 or float16.
         device: auto, cpu or cuda.
         processes: start so many on this machine, which divide the texts among them; or start the command by torchrun.
     """

@@ -45,8 +45,8 @@ class ReadConfig:
         generate: a prompt: words drawn behind it before and after reading.
         words: how many words are suggested.
         new_tokens: how many words are generated.
-        temperature: of generation; 0 takes the most probable word each time.
-        memory: what --save wrote before, to go on from there, or of hebblm-memory.
+        temperature: of --generate; 0 takes the most probable word each time.
+        memory: folder of an earlier --save, to go on from there, or of hebblm-memory.
         read_only: score the texts without learning from them.
         save: folder for memory, new words and place.
         update_every: tokens between two updates; by default 10, and dynamic.segment by methods of dynamic evaluation.
@@ -56,9 +56,10 @@ class ReadConfig:
             that one came tokenised and the first one read did not; as before with --memory), whitespace or moses.
         context: tokens of the window that a model of transformers reads in.
         stride: tokens by which that window moves on.
-        dtype: of the weights of such a model: auto, float32, bfloat16 or float16.
+        dtype: number type of a transformers model's weights: auto (as they are stored, but float32 for float16 on a
+            CPU), float32, bfloat16 or float16.
         device: auto, cpu or cuda.
-        seed: of generation.
+        seed: of the words that --generate draws.
     """
 
     model: Path = field(metadata={"positional": True})

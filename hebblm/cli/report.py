@@ -30,7 +30,8 @@ class ReportConfig:
         results: folders that hebblm-eval wrote, or their result.json.
         format: what to write, separated by commas: md, csv, tex, html, png, svg.
         output_path: folder for the files; for a single result its own folder if not given.
-        edges: training counts that part the frequency report, such as 10,100,1000; needs tokens.parquet.
+        edges: training counts between the ranges of the report by training count, such as 10,100,1000; needs
+            tokens.parquet, which hebblm-eval --log-samples writes.
         plotted: methods that a plot shows, the base and the best ones; 0 for all. The tables have all.
     """
 

@@ -17,6 +17,7 @@ from hebblm.evaluation.hyperparameters import parse_settings, plain_name
 from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.front import tune
 from hebblm.interrupts import GOES_ON, interrupted
+from hebblm.models.allocator import keep_freed_memory
 from hebblm.provenance import command_line
 from hebblm.ranks import opened
 from hebblm.report.console import print_table
@@ -56,13 +57,17 @@ class TuneConfig(ScenarioConfig):
 @command(PROG, TuneConfig, "hebblm-tune --cross-domain wt2-to-ptb --output-path results/tuned")
 @interrupted(GOES_ON)
 def main(config: TuneConfig, argv: list[str]) -> int:
-    """Find every method's hyper-parameters on validation text: three passes at most, one a point of a moving base."""
+    """Find every method's hyper-parameters on the validation text of one scenario, which has to be named.
+
+    A base that stays as trained reads the text once for all values that are tried; a base that learns, once for each.
+    """
     check_processes(config.processes)
     settings = parse_settings(config.set)
     methods = TUNABLE if config.methods is None else named(config.methods)
     status = spread(config.processes, PROG, "hebblm.cli.tune", argv)
     if status is not None:
         return status
+    keep_freed_memory()
     with opened(config.device):
         found = tune(
             **config.scenario(),
@@ -99,17 +104,19 @@ def tuned_table(found: Search) -> Table:
         Column("Perplexity", "perplexity"),
         Column("Values", wide=True),
     )
+    ends = found.at_end
     rows = tuple(
         (
             name_of(name),
             best.loss,
             found.default_loss(name) if name in TUNABLE else None,
             perplexity(best.loss),
-            ", ".join(f"{key}={_short(value)}" for key, value in best.values.items()),
+            ", ".join(f"{key}={_short(value)}{'*' * (key in ends)}" for key, value in best.values.items()),
         )
         for name, best in found.best.items()
     )
-    return Table("tuned", "Best on validation", columns, rows)
+    note = "* the least or the largest value tried: a better one may lie beyond"
+    return Table("tuned", "Best on validation", columns, rows, (note,) if ends else ())
 
 
 def _short(value: float | str) -> str:

@@ -93,6 +93,11 @@ def parse_settings(items: list[str]) -> dict[str, str]:
     return pairs
 
 
+def scalar(value: Any) -> Any:
+    """Return what a scalar of NumPy or torch holds, and anything else as it is."""
+    return value.item() if getattr(value, "ndim", None) == 0 and hasattr(value, "item") else value
+
+
 def plain_name(name: str) -> str:
     """Return a dotted name as it is kept: ``mixture+hebb.weight`` is ``mixture_hebb.weight``."""
     return name.replace("+", "_")
@@ -119,6 +124,7 @@ def _unknown(name: str, section: str | None, key: str) -> UserError:
 
 def _convert(name: str, value: Any, hint: Any) -> Any:
     """Return ``value`` as the type ``hint``; text becomes a number where one is meant."""
+    value = scalar(value)
     if type(None) in get_args(hint) and value in ("none", ""):
         value = None
     try:

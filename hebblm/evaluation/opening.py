@@ -18,7 +18,6 @@ from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.evaluation.subword_scenario import open_subwords
 from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary, VocabularyPolicy
 from hebblm.files import hash_of, lack
-from hebblm.models.allocator import keep_freed_memory
 from hebblm.models.base import TrainedModel
 from hebblm.models.catalog import checkpoint_words, trained_on
 from hebblm.models.shipped import obtain_model, open_model
@@ -66,7 +65,6 @@ def open_scenario(
     Raises:
         UserError: anything missing, altered, or not fitting together.
     """
-    keep_freed_memory()
     config = config.completed()
     source, target = config.corpora()
     if config.model is not None:

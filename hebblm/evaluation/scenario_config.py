@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal, Self, get_type_hints
+from typing import Any, Literal, Self, get_args, get_type_hints
 
 from hebblm.adapt import checks
 from hebblm.adapt.section import words_of
 from hebblm.errors import MOST, UserError
+from hebblm.evaluation.hyperparameters import scalar
 from hebblm.models.catalog import check_configured, is_causal, model_folder, trained_on
 from hebblm.models.device import check_device
 from hebblm.models.presets import check_preset
@@ -22,6 +24,36 @@ MemoryScope = Literal["shared", "stream"]
 
 
 MOST_NEIGHBORS = 100_000
+SCENARIOS = (
+    "--cross-domain A-to-B, --intra-domain A, --source A --target B, --checkpoint DIR --text FILE, or "
+    "--model HUB_ID_OR_FOLDER --target B"
+)
+"""The ways to name one."""
+
+
+def whole(name: str, value: Any, low: int = 1) -> int:
+    """Return a whole number of at least ``low``, whichever library it is of.
+
+    Raises:
+        UserError: it is none, or too small, or beyond what is exact.
+    """
+    number = scalar(value)
+    if type(number) is int and low <= number <= MOST:
+        return number
+    raise UserError(f"{name} = {value!r:.60} must be at least {low}, and a whole number of at most {MOST}")
+
+
+def several(name: str, words: str | Iterable[str]) -> tuple[str, ...]:
+    """Return words as a tuple; a string is one of them, not its letters.
+
+    Raises:
+        UserError: one of them is no string.
+    """
+    found = tuple(words) if isinstance(words, Iterable) and not isinstance(words, str) else (words,)
+    for word in found:
+        if not isinstance(word, str):
+            raise UserError(f"{name} = {word!r:.60} is no string; write it as one")
+    return found
 
 
 @dataclass(frozen=True)
@@ -40,7 +72,7 @@ class ScenarioConfig:
             the text that its words are counted in, where the model does not say on what it was trained.
         text: UTF-8 file to read; short for --target text:FILE.
         split: test or valid; by default test, and all of a text file that the model was not trained on.
-        tokenizer: how such a file becomes tokens: auto (like the model's own text; at punctuation as well where that
+        tokenizer: how a text file becomes tokens: auto (like the model's own text; at punctuation as well where that
             one came tokenised and this one did not), whitespace or moses.
         preset: tiny, small, medium or paper; by default small for ptb and wt2, tiny otherwise.
         normalization: raw or lower; by default the model's own, or else lower for wt2-to-ptb and ptb-to-wt2 and raw
@@ -53,8 +85,8 @@ class ScenarioConfig:
         training_entries: at most so many of the training text's last tokens are remembered, so that the memory of a
             long text stays bounded.
         k: neighbours a query.
-        update_every: tokens between two updates of memory and base, the same for all methods; 1 is the reference. The
-            paper's is 100.
+        update_every: tokens between two updates of memory and base, the same for all methods; 1 learns after every
+            token. The paper's is 100.
         streams: contiguous parts of the text that are read side by side, cut between documents where it has enough of
             them; each has its own state and window. Dynamic evaluation reads one all the same.
         memory_scope: whether the streams remember together (shared) or each for itself (stream), counts included.
@@ -62,14 +94,38 @@ class ScenarioConfig:
         context: tokens of the window that a model of transformers reads in; by default what it was trained with, at
             most 1,024.
         stride: tokens by which that window moves on; by default half of it.
-        dtype: of the weights of such a model: auto (as they are stored), float32, bfloat16 or float16.
+        dtype: number type of a transformers model's weights: auto (as they are stored, but float32 for float16 on a
+            CPU), float32, bfloat16 or float16.
         dynamic_parameters: comma-separated parts of the names of those of its weights that learn in dynamic evaluation;
             by default all, or of a model above 100 million parameters lm_head,norm,bias.
         key: whose states memories keep for such a model: last (those that enter its output layer), ffn-input (those
             that enter its last feed-forward layer) or the number of a layer; methods that adapt the head need last.
         device: auto, cpu or cuda.
-        seed: of training and of uniform rows.
+        seed: of a training, of uniform rows and of the resamples behind intervals.
     """
+
+    # Headings of a command's help, what is said below them, and what stands there: these options and those beside them.
+    GROUPS = (
+        (
+            "scenario",
+            f"name one: {SCENARIOS}",
+            "cross_domain intra_domain source target checkpoint model text split tokenizer preset normalization "
+            "vocabulary new_rows unk_share",
+        ),
+        (
+            "reading",
+            None,
+            "memory_content training_entries k update_every streams memory_scope max_tokens device seed processes",
+        ),
+        ("models of transformers", None, "context stride dtype dynamic_parameters key"),
+        ("methods", None, "methods hyperparameters values set method skip_dynamic"),
+        (
+            "output",
+            None,
+            "output_path log_samples log_neighbors frequency_edges forgetting forgetting_tokens readings models "
+            "settings",
+        ),
+    )
 
     cross_domain: str | None = None
     intra_domain: str | None = None
@@ -101,18 +157,17 @@ class ScenarioConfig:
     seed: int = 1111
 
     def __post_init__(self) -> None:
+        for name in ("device", "dtype"):  # torch's own are taken by their names
+            object.__setattr__(self, name, str(getattr(self, name)).removeprefix("torch."))
         for name, hint in get_type_hints(ScenarioConfig).items():
-            if (words := words_of(hint)) and getattr(self, name) is not None:
-                checks.one_of(name, getattr(self, name), words)
-        for name in ("training_entries", "k", "update_every", "max_tokens", "streams"):
             value = getattr(self, name)
-            if value is not None and not 1 <= value <= MOST:
-                raise UserError(f"{name} = {value} must be at least 1 and at most {MOST}")
+            if (words := words_of(hint)) and value is not None:
+                checks.one_of(name, value, words)
+            elif int in (hint, *get_args(hint)) and (value is not None or hint is int):
+                object.__setattr__(self, name, whole(name, value, 0 if name == "seed" else 1))
         if self.k > MOST_NEIGHBORS:
             raise UserError(f"k = {self.k} must be at most {MOST_NEIGHBORS:,}, so that a query's neighbours fit")
-        if not 0 <= self.seed <= MOST:
-            raise UserError(f"seed = {self.seed} must be at least 0 and at most {MOST}")
-        if not 0 < self.unk_share < 1:
+        if not isinstance(self.unk_share, int | float) or not 0 < self.unk_share < 1:
             raise UserError(f"unk_share = {self.unk_share} must lie in (0, 1)")
         if self.streams > 1 and self.vocabulary == "open":
             raise UserError(
@@ -128,10 +183,7 @@ class ScenarioConfig:
         """
         named = [self.cross_domain, self.intra_domain, self.target, self.text]
         if sum(value is not None for value in named) != 1:
-            raise UserError(
-                "name one scenario: --cross-domain A-to-B, --intra-domain A, --source A --target B, "
-                "--checkpoint DIR --text FILE, or --model HUB_ID_OR_FOLDER --target B"
-            )
+            raise UserError(f"name one scenario: {SCENARIOS}")
         if self.cross_domain is not None:
             source, joint, target = self.cross_domain.partition("-to-")
             if not joint or not source or not target:

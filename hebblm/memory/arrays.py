@@ -6,7 +6,7 @@ import math
 import mmap
 import tempfile
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import torch
 from torch import Tensor
@@ -115,6 +115,10 @@ class MappedArray:
         """Let go of the pages that were read; what is read again comes from the system's cache, or from the disk."""
         if self._mapped is not None:
             self._mapped.madvise(mmap.MADV_DONTNEED)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let a copy have a temporary file of its own."""
+        return MappedArray, (self._view,)
 
     def _map(self, length: int) -> None:
         self._length, self._mapped = length, None

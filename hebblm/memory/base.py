@@ -79,6 +79,10 @@ class AnyMemory(ABC):
     def __len__(self) -> int:
         return sum(map(len, self.parts()))
 
+    def __repr__(self) -> str:
+        """Say how much it holds."""
+        return f"{type(self).__name__}({len(self):,} entries of width {self.dim})"
+
     def search(self, queries: Tensor, k: int) -> Neighbors:
         """Return the ``k`` nearest entries of each query (N, D); fewer are masked out.
 

@@ -63,7 +63,7 @@ def load_faiss(what: str = "a trained index") -> Any:
         return importlib.import_module("faiss")
     except ImportError as error:
         raise UserError(
-            f"{what} needs FAISS, which is not installed: pip install 'hebblm[cpu]' (or hebblm[gpu]), "
+            f"{what} needs FAISS, which is not installed: pip install -e '.[cpu]' (or '.[gpu]') in the checkout, "
             "or use memory.index=exact with memory.store=ram"
         ) from error
 
@@ -172,7 +172,7 @@ def placed(index: Any, device: torch.device) -> Any:
         return index
     faiss = load_faiss()
     if not hasattr(faiss, "StandardGpuResources"):
-        raise UserError("this FAISS knows no GPU: pip install 'hebblm[gpu]', or use memory.index=exact")
+        raise UserError("this FAISS knows no GPU: pip install -e '.[gpu]' in the checkout, or use memory.index=exact")
     importlib.import_module("faiss.contrib.torch_utils")  # lets an index take tensors that are on its GPU
     there, reason = None, "it would stay on the CPU"
     try:

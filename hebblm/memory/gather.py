@@ -8,7 +8,7 @@ from torch import Tensor
 from hebblm.blocks import side_by_side
 from hebblm.errors import UserError
 from hebblm.memory.nearest import Ranked, parts
-from hebblm.memory.store import Entries
+from hebblm.memory.store import Entries, check_tensors
 from hebblm.types import Neighbors
 
 
@@ -19,9 +19,10 @@ def checked(queries: Tensor, entries: Entries, k: int) -> Tensor:
         (N, D) the queries.
 
     Raises:
-        UserError: ``k`` below 1, or a query that is not finite.
+        UserError: ``k`` below 1, or queries that are no tensor or not finite.
         ValueError: queries whose shape is not (N, D).
     """
+    check_tensors(queries=queries)
     dim = entries.keys.shape[1]
     if k < 1:
         raise UserError(f"the number of neighbours K is {k}; it must be at least 1")

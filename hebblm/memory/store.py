@@ -124,7 +124,8 @@ class EntryStore:
 
         Raises:
             ValueError: shapes that do not fit together.
-            UserError: a key that is not finite, or not representable in the memory's dtype.
+            UserError: no tensors, a label that is no whole number from 0 on, or a key that is not finite, or not
+                representable in the memory's dtype.
         """
         self._check(keys, values, log_normalizers)
         if self._device is None:
@@ -140,11 +141,16 @@ class EntryStore:
         else:
             logs = log_normalizers.detach().to(device=self._device, dtype=torch.float32)
         self._spill_if_large(len(keys))
-        self._keys.append(stored)
-        self._values.append(values.detach().to(device=self._device, dtype=torch.int64))
-        self._norms.append(norms)
+        labels, before = values.detach().to(device=self._device, dtype=torch.int64), len(self)
+        try:
+            self._keys.append(stored)
+            self._values.append(labels)
+            self._norms.append(norms)
+            self._logs.append(logs)
+        except BaseException:  # a full disk, or Ctrl-C: keys and labels stay side by side
+            self.truncate(before)
+            raise
         self._note(norms)
-        self._logs.append(logs)
         self._lacking += int(logs.isnan().sum())
 
     def truncate(self, length: int) -> None:
@@ -183,11 +189,14 @@ class EntryStore:
             self._largest = largest if self._largest is None else torch.maximum(largest, self._largest)
 
     def _check(self, keys: Tensor, values: Tensor, log_normalizers: Tensor | None) -> None:
+        check_tensors(keys=keys, values=values, log_normalizers=log_normalizers)
         if keys.ndim != 2 or keys.shape[1] != self.dim:
             raise ValueError(f"keys of shape {tuple(keys.shape)} do not fit a memory of width {self.dim}")
         for name, array in (("values", values), ("log_normalizers", log_normalizers)):
             if array is not None and array.shape != keys.shape[:1]:
                 raise ValueError(f"{name} of shape {tuple(array.shape)} for {len(keys)} keys")
+        if not torch.can_cast(values.dtype, torch.int64) or bool((values < 0).any()):
+            raise UserError(f"the labels {values.tolist()!s:.60} of a memory must be whole numbers of at least 0")
 
     def _move(self, device: torch.device) -> None:
         """Settle on the device of the first keys; the arrays are still empty."""
@@ -206,6 +215,17 @@ class EntryStore:
                 MappedArray(array.view()) for array in (self._keys, self._values, self._norms, self._logs)
             )
             self._saved = False
+
+
+def check_tensors(**arrays: object) -> None:
+    """Refuse arrays that are no tensors; None is none at all.
+
+    Raises:
+        UserError: naming it.
+    """
+    for name, array in arrays.items():
+        if array is not None and not isinstance(array, Tensor):
+            raise UserError(f"{name} of type {type(array).__name__} are no tensor; give torch.as_tensor of them")
 
 
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:

@@ -96,7 +96,9 @@ def frame(result: Result) -> pd.DataFrame:
     try:
         import pandas as pd
     except ImportError as error:
-        raise UserError("to_pandas() needs pandas, which is not installed: pip install 'hebblm[pandas]'") from error
+        raise UserError(
+            "to_pandas() needs pandas, which is not installed: pip install -e '.[pandas]' in the checkout"
+        ) from error
     rows = {}
     for name in by_loss(result):
         item, gain = result.methods[name], gain_of(result, name)

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import hebblm
 from hebblm.errors import UserError
+from hebblm.front import _Request
+from hebblm.installation import models_path
 
 
 @pytest.mark.parametrize(
@@ -16,8 +20,17 @@ from hebblm.errors import UserError
         (hebblm.evaluate, {"methods": ["heb"]}, "did you mean hebb"),
         (hebblm.evaluate, {"settings": {"hebb.bta": 1}}, "did you mean hebb.beta"),
         (hebblm.evaluate, {"max_token": 3}, "unknown option 'max_token'; did you mean max_tokens?"),
-        (hebblm.evaluate, {"log_samples": True}, "--log-samples needs --output-path"),
-        (hebblm.evaluate, {"log_neighbors": 3}, "needs --log-samples"),
+        (hebblm.evaluate, {"log_samples": True}, "log_samples needs output_path"),
+        (hebblm.evaluate, {"log_samples": True, "command": "hebblm-eval"}, "--log-samples needs --output-path"),
+        (hebblm.evaluate, {"log_neighbors": 3}, "needs log_samples"),
+        (hebblm.evaluate, {"intra_domain": None}, "name one scenario: cross_domain A-to-B"),
+        (hebblm.evaluate, {"intra_domain": None, "target": 3}, "target = 3 is no text"),
+        (hebblm.evaluate, {"max_tokens": "1000"}, "max_tokens = '1000' must be at least 1, and a whole number"),
+        (hebblm.evaluate, {"max_tokens": 1.5}, "max_tokens = 1.5 must be"),
+        (hebblm.evaluate, {"seed": None}, "seed = None must be at least 0"),
+        (hebblm.evaluate, {"methods": "mixtur"}, "unknown method 'mixtur'; did you mean mixture"),
+        (hebblm.evaluate, {"methods": [None]}, "methods = None is no string"),
+        (hebblm.evaluate, {"model": (1, 2)}, "a tuple is no model to evaluate; .*hebblm.load"),
         (hebblm.evaluate, {"forgetting": 10}, "ptb is the only one"),
         (hebblm.evaluate, {"forgetting": 0}, "forgetting = 0 must be at least 1"),
         (hebblm.evaluate, {"memory_content": "tests"}, "memory_content = 'tests'.*did you mean test"),
@@ -33,7 +46,12 @@ def test_a_mistake_is_told_before_anything_is_opened(
     function: Callable[..., Any], options: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(UserError, match=words):
-        function(intra_domain="ptb", **options)
+        function(**{"intra_domain": "ptb", **options})
+
+
+def test_the_tuning_that_is_suggested_can_be_run() -> None:
+    request = _Request.of(None, "ptb", source="pydoc", vocabulary="open", k=50)
+    assert request.note.endswith("with hebblm-tune --source pydoc --target ptb --k 50")
 
 
 def test_a_folder_is_scored_by_document_and_a_result_that_will_be_replaced_is_told(
@@ -51,9 +69,17 @@ def test_a_folder_is_scored_by_document_and_a_result_that_will_be_replaced_is_to
     assert "out holds a finished result; it is replaced when this run ends" in capsys.readouterr().err
 
 
-def test_a_model_that_ships_is_told_of_by_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = tmp_path / "notes.txt"
-    text.write_text("Call the function with two arguments .\n" * 10)
-    lm = hebblm.load("tiny-pydoc-raw", device="cpu")
-    hebblm.evaluate(lm, text, ["lstm"], memory_content="test", device="cpu")
-    assert "with hebblm-tune --checkpoint tiny-pydoc-raw --text" in capsys.readouterr().err
+@pytest.mark.parametrize("name", ["tiny-pydoc-raw", "copy"])
+def test_a_model_is_read_where_it_was_loaded_and_told_of_by_its_name(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "notes.txt").write_text("Call the function with two arguments .\n" * 10)
+    shutil.copytree(models_path() / "tiny-pydoc-raw", tmp_path / "copy")
+    monkeypatch.chdir(tmp_path)
+    lm = hebblm.load(name, device="cpu")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    hebblm.evaluate(lm, str(tmp_path / "notes.txt"), "lstm", memory_content="test", max_tokens=np.int64(40))
+    told = capsys.readouterr().err
+    assert f"with hebblm-tune --checkpoint {'' if name != 'copy' else f'{tmp_path}/'}{name} --text" in told
+    assert "--device cpu" in told

@@ -154,6 +154,16 @@ def test_a_model_of_transformers_learns_at_a_rate_measured_on_it(monkeypatch: py
     torch.testing.assert_close(fixed.nll, scores.unadapted.nll)
 
 
+def test_a_held_model_is_used_where_it_is_and_one_name_is_no_row_of_letters(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("transformers")
+    held = (random_model("Llama"), tokenizer())
+    named, listed = (hebblm.load(held, learns=asked).model.learns for asked in ("norm", ["norm"]))
+    assert named == listed
+    monkeypatch.setattr("hebblm.language_model.pick_device", torch.device)
+    with pytest.raises(UserError, match="device = meta is not cpu, where the model is"):
+        hebblm.load(held, device="meta")
+
+
 def test_the_rms_rule_asks_for_the_training_text(lm: hebblm.LanguageModel) -> None:
     with pytest.raises(UserError, match=r"dynamic\.rule=rms and .* need the training text; use dynamic\.rule=sgd"):
         hebblm.Reader(lm.model, lm.vocabulary.fresh(), "dynamic")

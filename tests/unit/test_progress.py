@@ -5,7 +5,7 @@ import re
 import pytest
 
 from hebblm import progress
-from hebblm.progress import QUIET, bar, duration, say
+from hebblm.progress import QUIET, bar, duration, say, track
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,16 @@ def test_a_line_is_broken_between_words_where_the_columns_are_known_and_stays_wh
     assert told.split() == line.split()
     assert [len(part) > 80 for part in told.splitlines()] == [False, False, True, False]
     assert all(part.startswith("    ") for part in told.splitlines()[1:])
+
+
+def test_who_asks_for_quiet_is_told_warnings_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HEBBLM_QUIET", "1")
+    say("a model is loaded")
+    say("warning: it fits badly")
+    assert list(track([1, 2], "count", 2)) == [1, 2]
+    assert capsys.readouterr().err == "warning: it fits badly\n"
 
 
 class Clock:

@@ -7,7 +7,9 @@ import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -16,6 +18,7 @@ from hebblm.errors import UserError
 from hebblm.files import read_json, write_json
 from hebblm.locks import held
 from hebblm.memory import FlatMemory, save_memory
+from hebblm.reader_base import ReaderBase
 from hebblm.scores import Totals
 
 MODEL = "tiny-pydoc-raw"
@@ -29,7 +32,7 @@ METHODS = ["lstm", "cache", "knn", "mixture", "mbpa", "hebb", "mixture+hebb"]
 
 @pytest.fixture(scope="module")
 def lm() -> hebblm.LanguageModel:
-    return hebblm.load(MODEL, device="cpu")
+    return hebblm.load(MODEL, device=torch.device("cpu"))
 
 
 def test_unadapted_losses_are_those_of_the_model_with_new_words_as_unk(lm: hebblm.LanguageModel) -> None:
@@ -204,6 +207,53 @@ def test_a_reading_that_is_broken_off_leaves_a_whole_reader(lm: hebblm.LanguageM
     assert torch.equal(again.read("the frobnitz").nll, reader.read("the frobnitz").nll)
 
 
+@pytest.mark.parametrize("method", ["mixture+hebb", "dynamic+mixture"])
+def test_of_a_reading_that_is_broken_off_finished_intervals_stay_and_the_rest_is_taken_back(
+    lm: hebblm.LanguageModel, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, other = (lm.reader(method, update_every=10, settings={"dynamic.rule": "sgd"}) for _ in range(2))
+    plain, calls = ReaderBase.trained_losses, itertools.count()
+
+    def stop(*args: Any) -> torch.Tensor:
+        if next(calls) == 1:
+            raise KeyboardInterrupt
+        return plain(*args)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(ReaderBase, "trained_losses", stop)
+        with pytest.raises(KeyboardInterrupt):
+            reader.read(TEXT)
+    other.read("The function frobnitz returns a list .\nCall frobnitz")
+    found, expected = reader.read("with two arguments"), other.read("with two arguments")
+    assert torch.equal(found.nll, expected.nll)
+    assert torch.equal(found.unadapted.nll, expected.unadapted.nll)
+
+
+@pytest.mark.parametrize("method", ["mixture+hebb", "dynamic+mixture"])
+def test_what_is_set_of_torch_changes_nothing(lm: hebblm.LanguageModel, method: str) -> None:
+    def losses(reader: hebblm.Reader) -> torch.Tensor:
+        return torch.cat([each.nll for each in (reader.read(TEXT), reader.read(TEXT).by_word())])
+
+    def opened() -> hebblm.Reader:
+        return lm.reader(method, settings={"dynamic.rule": "sgd"})
+
+    expected = losses(opened())
+    with torch.inference_mode():
+        reader = opened()
+        reader.read("the function")
+        reader.begin()
+    with torch.inference_mode():
+        assert torch.equal(losses(opened()), expected)
+    assert reader.read(TEXT).nll.isfinite().all(), "a later call learns from what was made inside"
+    try:
+        torch.set_default_dtype(torch.float64)
+        torch.set_default_device("meta")
+        assert torch.equal(losses(opened()), expected)
+    finally:
+        torch.set_default_dtype(torch.float32)
+        torch.set_default_device(None)
+
+
 def test_ids_are_read_as_words_are(lm: hebblm.LanguageModel) -> None:
     words = ["the", "function", "returns", "a", "list"]
     by_id = lm.reader().read([lm.vocabulary.dictionary.index(word) for word in words])
@@ -212,6 +262,21 @@ def test_ids_are_read_as_words_are(lm: hebblm.LanguageModel) -> None:
     assert torch.equal(by_id.nll, by_text.nll)
     assert by_id.bytes == by_text.bytes
     assert len(lm.reader().read("")) == 0
+
+
+def test_documents_are_taken_from_whatever_holds_them_in_a_row(lm: hebblm.LanguageModel) -> None:
+    pandas = pytest.importorskip("pandas")
+    texts = ["the function", "a list", "an error"]
+    column = pandas.Series(texts, index=[5, 6, 7])
+    expected = lm.reader().read(texts[1:])
+    for several in (column[column != texts[0]], np.array(texts[1:]), tuple(texts[1:])):
+        assert [each.tokens for each in lm.reader().read(several)] == [each.tokens for each in expected]
+    assert len(lm.reader().read(pandas.Series([1, 2, 3], index=[5, 6, 7]))) == 3
+    assert lm.reader().read([]) == []
+    assert lm.reader().generate("the", until="a") == lm.reader().generate("the", until=["a"])
+    for wrong in (pandas.DataFrame({"text": texts}), np.array("the list")):
+        with pytest.raises(UserError, match="is no text; name a string"):
+            lm.reader().read(wrong)
 
 
 def test_what_does_not_fit_is_refused(lm: hebblm.LanguageModel, tmp_path: Path) -> None:
@@ -234,6 +299,24 @@ def test_what_does_not_fit_is_refused(lm: hebblm.LanguageModel, tmp_path: Path) 
         (lambda: lm.reader().generate(temperature=-1.0), "temperature = -1.0"),
         (lambda: lm.reader().generate(temperature=math.inf), "temperature = inf"),
         (lambda: lm.reader().log_probs([1, 2], last=3), "last = 3"),
+        (lambda: lm.reader().log_probs([]), "number of ids, 0, and that at least 1"),
+        (lambda: lm.reader().log_probs([-1]), "id -1"),
+        (lambda: lm.reader().log_probs([10_000]), "id 10000"),
+        (lambda: lm.reader().log_probs([0.5]), "[0.5] is no row of ids"),
+        (lambda: lm.reader().log_probs(torch.ones(2, 3, dtype=torch.int64)), "is no row of ids"),
+        (lambda: lm.reader().log_probs("the list"), "'the list' is no row of ids"),
+        (lambda: lm.reader().read("the list", progress=True), "progress = True cannot be called"),
+        (lambda: list(lm.reader().read_pieces("the list")), "'the list' is a text in one piece"),
+        (lambda: lm.reader().generate(seed=None), "seed = None must be"),
+        (lambda: lm.reader().generate(max_new_tokens=-1), "max_new_tokens = -1 must be at least 0"),
+        (lambda: lm.reader(None), "method = None is no string"),
+        (lambda: lm.reader(hebblm.METHODS["mixture"]), "is no string"),
+        (lambda: lm.reader(k="5"), "k = '5' must be"),
+        (lambda: hebblm.load(None), "a NoneType cannot be loaded"),
+        (lambda: hebblm.load(torch.nn.Linear(2, 2)), "or give (model, tokenizer)"),
+        (lambda: hebblm.load((1, 2), dtype="banana"), "dtype = 'banana' changes nothing of a model that is open"),
+        (lambda: hebblm.load((1, 2), contxt=5), "did you mean context?"),
+        (lambda: hebblm.load(MODEL, device="cpu:7"), "device = cpu:7 is none of the 1"),
         (lambda: lm.reader(memory=tmp_path / "m", settings={"memory.capacity": 3}), "memory.capacity is set beside"),
         (lambda: lm.reader().suggest(n=0), "n = 0"),
         (lambda: lm.reader(memory=tmp_path / "none"), str(tmp_path / "none")),

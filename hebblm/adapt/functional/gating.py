@@ -82,7 +82,7 @@ class LearnedGate:
             evidence: of each token its losses under the parts, nats, and its features, (n, C + F); a token that says
                 nothing is nan, and one that every part gave nothing is left out as well.
         """
-        rows = torch.tensor(evidence, dtype=torch.float64)
+        rows = self.weights.new_tensor(evidence)
         losses, features = rows[:, : len(self.weights)], rows[:, len(self.weights) :]
         told = losses.isfinite().any(1) & features.isfinite().all(1)
         if not told.any():
@@ -100,4 +100,4 @@ class LearnedGate:
 
     def recalled(self, numbers: Sequence[float]) -> LearnedGate:
         """Return the gate that was known when :attr:`numbers` were kept."""
-        return replace(self, weights=torch.tensor(numbers, dtype=torch.float64).view_as(self.weights))
+        return replace(self, weights=self.weights.new_tensor(numbers).view_as(self.weights))

@@ -23,6 +23,13 @@ def test_methods_are_called_by_their_labels() -> None:
     assert "lstm" not in stream.getvalue()
 
 
+def test_a_best_value_at_an_end_is_marked() -> None:
+    best = BestPoint(loss=4.0, values={"mbpa.lr": 8.0}, tried=[{"mbpa.lr": lr, "nll": 4.0} for lr in (6.0, 8.0)])
+    table = tuned_table(Search(Hyperparameters(), Grid(), set(), {}, {"mbpa": best}))
+    assert table.rows[0][-1] == "mbpa.lr=8*"
+    assert table.notes == ("* the least or the largest value tried: a better one may lie beyond",)
+
+
 def test_the_command_for_the_values_found_changes_none_of_them() -> None:
     best = {
         "base": BestPoint(values={"base.lr": 0.01}),

@@ -135,6 +135,25 @@ def test_tuned_values_are_those_of_the_scenario_or_the_nearest_one(
     assert resolved(INTRA, "tuned").methods[HebbConfig].beta == 0.33
 
 
+@pytest.mark.parametrize("start", ["tuned", "file"])
+def test_values_found_at_another_interval_say_so(start: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(defaults, "models_path", lambda: tmp_path)
+    file = tmp_path / "tuned" / "wt2.json"
+    found = {"source": "wt2", "target": "wt2", "k": 200, "update_every": 100, "normalization": "raw"}
+    write_json(file, {"schema": TUNED_SCHEMA, "values": {}, "scenario": {**found, "memory_content": "both"}})
+    start, whose = (start, "wt2") if start == "tuned" else (str(file), str(file))
+
+    def note(**options: Any) -> str:
+        return resolve_settings(ScenarioConfig(**options), start, {}, {})[1]
+
+    assert note(intra_domain="wt2", update_every=100) == ""
+    assert note(intra_domain="wt2") == f"those of {whose}, found with update_every = 100"
+    other: dict[str, Any] = {"update_every": 100, "k": 50, "memory_content": "test", "normalization": "lower"}
+    assert note(intra_domain="wt2", **other) == (
+        f"those of {whose}, found with k = 200, memory_content = both, normalization = raw"
+    )
+
+
 def test_the_defaults_can_be_asked_for_and_are_relative() -> None:
     settings = resolved(INTRA, "default")
     assert settings == Hyperparameters()

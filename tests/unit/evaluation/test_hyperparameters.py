@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
+import torch
 
 from hebblm.adapt.methods.combine import MixtureHebbConfig
 from hebblm.adapt.methods.mixture import MixtureConfig
@@ -27,6 +29,9 @@ def test_every_known_name_can_be_set_to_what_it_is() -> None:
         ("mbpa.lr", "2", 2.0),
         ("mbpa.steps", "3", 3),
         ("mbpa.steps", 4.0, 4),
+        ("mbpa.steps", np.int64(4), 4),
+        ("mbpa.lr", torch.tensor(0.5), 0.5),
+        ("memory.capacity", np.array(250), 250),
         ("mbpa.method", "exact", "exact"),
         ("mbpa.rate", "guarded", "guarded"),
         ("memory.capacity", "250", 250),

@@ -186,7 +186,7 @@ def test_missing_faiss_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> 
         return original(name, package)
 
     monkeypatch.setattr(importlib, "import_module", without)
-    install = r" needs FAISS, which is not installed: pip install 'hebblm\[cpu\]'"
+    install = r" needs FAISS, which is not installed: pip install -e '\.\[cpu\]'"
     with pytest.raises(UserError, match=f"^memory.index=auto{install}"):
         FaissMemory(16)
     with pytest.raises(UserError, match=f"^memory.store=disk{install}"):

@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+import copy
 import errno
+import pickle
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -11,6 +16,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from hebblm.errors import UserError
+from hebblm.memory import FlatMemory
 from hebblm.memory.arrays import GrowingArray, MappedArray, RowArray
 from hebblm.memory.store import EntryStore, squared_norms
 
@@ -103,6 +109,49 @@ def test_keys_that_cannot_be_compared_are_refused(keys: Tensor, dtype: torch.dty
     assert len(store) == 0
 
 
+@pytest.mark.parametrize(
+    ("keys", "values", "match"),
+    [
+        (torch.ones(1, 2), torch.tensor([1.5]), r"labels \[1\.5\] of a memory must be whole numbers"),
+        (torch.ones(1, 2), torch.tensor([-1]), r"labels \[-1\]"),
+        (torch.ones(1, 2), np.array([1]), "values of type ndarray are no tensor"),
+        (np.ones((1, 2)), torch.tensor([1]), "keys of type ndarray are no tensor; give torch.as_tensor"),
+    ],
+)
+def test_what_are_no_entries_is_refused(keys: Any, values: Any, match: str) -> None:
+    memory = FlatMemory(2)
+    with pytest.raises(UserError, match=match):
+        memory.add(keys, values)
+    with pytest.raises(UserError, match="queries of type ndarray are no tensor"):
+        memory.search(np.ones((1, 2)), 1)  # type: ignore[arg-type]
+    assert repr(memory) == "FlatMemory(0 entries of width 2)"
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda memory: pickle.loads(pickle.dumps(memory))])
+def test_a_copy_of_a_memory_on_disk_has_a_file_of_its_own(copied: Callable[[FlatMemory], FlatMemory]) -> None:
+    memory = FlatMemory(2, spill_bytes=10)
+    memory.add(torch.ones(9, 2), torch.arange(9))
+    other = copied(memory)
+    for number, each in enumerate((memory, other)):
+        each.add(torch.zeros(1, 2), torch.tensor([number]))
+    assert [each.entries().values.tolist() for each in (memory, other)] == [[*range(9), 0], [*range(9), 1]]
+
+
+def test_keys_and_labels_stay_side_by_side_where_an_entry_is_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise UserError("no space left")
+
+    store = EntryStore(2)
+    store.append(torch.ones(1, 2), torch.tensor([1]))
+    with monkeypatch.context() as broken:
+        broken.setattr(store._norms, "append", full)
+        with pytest.raises(UserError, match="no space"):
+            store.append(torch.ones(1, 2), torch.tensor([2]))
+    store.append(torch.zeros(1, 2), torch.tensor([3]))
+    entries = store.entries()
+    assert (entries.keys.tolist(), entries.values.tolist()) == ([[1, 1], [0, 0]], [1, 3])
+
+
 def test_wrong_shapes_are_refused() -> None:
     store = EntryStore(3)
     with pytest.raises(ValueError, match="width 3"):
@@ -122,11 +171,11 @@ def test_a_copy_keeps_the_latest_and_which_of_them_lack_a_normaliser() -> None:
     store = EntryStore(1)
     store.append(torch.tensor([[1.0], [2.0]]), torch.tensor([1, 2]))
     store.append(torch.tensor([[3.0]]), torch.tensor([3]), torch.tensor([0.5]))
-    copy = store.copy(2)
-    assert copy.entries().values.tolist() == [2, 3]
-    assert copy.entries().log_normalizers is None
-    logs = copy.entries(latest=1).log_normalizers
+    copied = store.copy(2)
+    assert copied.entries().values.tolist() == [2, 3]
+    assert copied.entries().log_normalizers is None
+    logs = copied.entries(latest=1).log_normalizers
     assert logs is not None
     assert logs.tolist() == [0.5]
-    copy.entries().keys[0] = 9
+    copied.entries().keys[0] = 9
     assert store.entries().keys[1] == 2

@@ -195,7 +195,7 @@ def test_a_data_frame_has_a_row_a_method() -> None:
 
 def test_without_pandas_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(UserError, match=r"pip install 'hebblm\[pandas\]'"):
+    with pytest.raises(UserError, match=r"pip install -e '\.\[pandas\]'"):
         sample_result(100).to_pandas()
 
 
