@@ -75,7 +75,7 @@ def small(corpus: str, vocabulary_size: int, seed: int) -> Preset:
 
 
 def medium(corpus: str, vocabulary_size: int, seed: int) -> Preset:
-    """The published architecture in one cycle of AdamW: about two hours of two CPU cores for PTB, resumable.
+    """The published architecture in one cycle of AdamW: two to three hours of two CPU cores for PTB, resumable.
 
     A wide batch takes the time off: fewer passes over the matrices. With less dropout, which learns faster at first,
     the training loss of PTB falls below that of validation within seven epochs.
