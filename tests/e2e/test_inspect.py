@@ -82,7 +82,7 @@ def test_logging_changes_no_number(world: World, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["--log-neighbors", "-1", "--log-samples"], "--log-neighbors -1"),
+        (["--log-neighbors", "-1", "--log-samples"], "log_neighbors = -1"),
         (["--log-neighbors", "5"], "--log-samples"),
         (["--log-neighbors", "5", "--log-samples", "--methods", "lstm"], "retrieves"),
     ],

@@ -64,7 +64,7 @@ OFTEN = (
     ("hebblm.evaluation.pace", "BLOCK", 20),
     ("hebblm.evaluation.pace", "READ_AHEAD", 20),
     ("hebblm.tuning.sweep", "PART", 100),
-    ("hebblm.corpus_memory", "PIECE", 200),
+    ("hebblm.corpus_memory", "PIECE", 20),
     ("hebblm.memory.disk", "SHARD", 50),
 )
 """So that a small text is saved as often as a large one."""
@@ -96,7 +96,8 @@ JOBS = {
         "--device", "cpu",
     )),
     "memory build on disk": Job("memory", (
-        "build", "--model", "{root}/model", "--text", "{root}/other.txt", "--output-path", "{root}/out",
+        "build", "--model", "{root}/model", "--text", "{root}/other.txt", "{root}/text.txt",
+        "--output-path", "{root}/out",
         "--device", "cpu", "--set", "memory.store=disk", "memory.index=IVF4,SQ8",
     )),
     "vision": Job("vision", (
