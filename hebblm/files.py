@@ -213,6 +213,15 @@ def hash_of(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
+def hash_of_code(*places: Path) -> str:
+    """Return a hash of programs, Python files or folders of them; a commit says less, beside a changed checkout."""
+    found = hashlib.sha256()
+    for place in places:
+        for path in sorted(place.rglob("*.py")) or [place]:
+            found.update(path.read_bytes())
+    return found.hexdigest()
+
+
 def check_writable(folder: Path) -> None:
     """Try to write to ``folder``, so that a long run does not fail at its end; a folder made for that is removed again.
 

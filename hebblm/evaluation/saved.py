@@ -20,7 +20,7 @@ from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.notes import KeptObserver
 from hebblm.evaluation.position import SCHEMA, STATE, Position
 from hebblm.evaluation.scenario import Scenario
-from hebblm.files import hash_of
+from hebblm.files import hash_of, hash_of_code
 from hebblm.interrupts import handled
 from hebblm.locks import held
 from hebblm.models.base import StreamBase
@@ -99,7 +99,7 @@ def going_on(
     identity = {
         "schema": SCHEMA,
         **{name: value for name, value in provenance.items() if name not in ("command", "commit")},
-        "code": _code(),
+        "code": hash_of_code(*PACKAGES),
         "scenario": {name: str(value) for name, value in asdict(scenario.config).items()},
         "model": [scenario.model.sha256, scenario.model.reading()],
         "dictionary": scenario.dictionary.hash(),
@@ -127,14 +127,6 @@ def going_on(
         saved.clear()
     with contextlib.suppress(OSError):  # it holds those of other runs
         folder.parent.rmdir()
-
-
-def _code() -> str:
-    """Return a hash of the programs, whose commit says less: a checkout may have changed beside it."""
-    found = hashlib.sha256()
-    for path in sorted(file for package in PACKAGES for file in package.rglob("*.py")):
-        found.update(path.read_bytes())
-    return found.hexdigest()
 
 
 def _forget(folder: Path) -> None:

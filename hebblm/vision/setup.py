@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from typing import Generic, TypeVar
 
 import torch
 
+from hebblm.files import hash_of_code
 from hebblm.progress import bar
 from hebblm.vision.data.images import ImageDataset
 
@@ -55,12 +55,8 @@ class Setup(Generic[S]):
 
 @cache
 def program(*parts: str) -> str:
-    """Return a hash of torch's version and of parts of this package, by their paths: what they gave may be kept."""
-    found = hashlib.sha256(torch.__version__.encode())
-    for place in (PACKAGE / part for part in parts):
-        for path in sorted(place.rglob("*.py")) or [place]:
-            found.update(path.read_bytes())
-    return found.hexdigest()
+    """Return torch's version and a hash of parts of this package, by their paths: what they gave may be kept."""
+    return f"{torch.__version__} {hash_of_code(*(PACKAGE / part for part in parts))}"
 
 
 @contextmanager

@@ -53,22 +53,22 @@ def log_softmax_shares(features: Tensor, weights: Tensor) -> Tensor:
 
     Args:
         features: (N, F) x.
-        weights: (N, C, F) W.
+        weights: (N, C, F) G.
     """
     return (weights * features[:, None]).sum(2).log_softmax(1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LearnedGate:
-    """The weights W of a gate whose shares are ``w = softmax(W x)``, learned online by the loss of their mixture.
+    """The weights G of a gate whose shares are ``w = softmax(G x)``, learned online by the loss of their mixture.
 
     A token y is part c's with probability ``r_c = w_c p_c(y) / sum_j w_j p_j(y)``, and the gradient of the loss in the
     logits of the shares is ``w - r``. After each interval, every share of which was as before it::
 
-        W <- W + rate sum_t (r_t - w_t) x_t^T
+        G <- G + rate sum_t (r_t - w_t) x_t^T
 
     Args:
-        weights: (C, F) float64 W.
+        weights: (C, F) float64 G.
         rate: of a token's step.
     """
 

@@ -63,15 +63,15 @@ class BestConfig(Section):
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """``sum_c w_c P_c`` with ``w = softmax(W x)``: shares of the components that depend on the query.
+    """``sum_c w_c P_c`` with ``w = softmax(G x)``: shares of the components that depend on the query.
 
-    x (F) are those of :data:`hebblm.adapt.features.NAMES`, none of which depends on the answer. W starts from
+    x (F) are those of :data:`hebblm.adapt.features.NAMES`, none of which depends on the answer. G starts from
     weights fitted on validation text and goes on learning from the tokens already scored, see
     :class:`hebblm.adapt.functional.LearnedGate`.
 
     Args:
         config: components and rate.
-        rules: of each row of W, by its name there.
+        rules: of each row of G, by its name there.
     """
 
     config: BestConfig

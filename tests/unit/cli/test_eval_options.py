@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 
 import pytest
 
 from hebblm.adapt.methods import METHODS
 from hebblm.cli import eval as module
-from hebblm.cli.eval import main
+from hebblm.cli.eval import EvalConfig, main
+from hebblm.cli.tune import TuneConfig
 from hebblm.errors import UserError
+from hebblm.evaluation.scenario_config import ScenarioConfig
 
 
 @pytest.mark.parametrize(
@@ -57,3 +60,8 @@ def test_the_help_names_every_method(monkeypatch: pytest.MonkeyPatch, capsys: py
         main(["--help"])
     [line] = re.findall(r"--methods METHODS\s+comma-separated: (.*); or all", capsys.readouterr().out)
     assert set(re.split("[,;:] ", line)) - {"beyond the paper"} == set(METHODS)
+
+
+def test_every_option_stands_under_one_heading_of_the_help() -> None:
+    headed = [name for _, _, names in ScenarioConfig.GROUPS for name in names.split()]
+    assert sorted(headed) == sorted({field.name for config in (EvalConfig, TuneConfig) for field in fields(config)})
