@@ -19,6 +19,7 @@ import torch
 import hebblm
 from awd_lstm import read_config
 from awd_lstm.document import CONFIG
+from awd_lstm.state import STATE, load_state
 from hebblm.cli import train, tune, vision
 
 from .conftest import World
@@ -81,7 +82,7 @@ def test_a_training_in_two_processes_survives_a_kill_and_ends_in_the_model_of_on
     arguments = ["--corpus", world.prepared, "--preset", "tiny", "--epochs", "3"]
     two, one = tmp_path / "two", tmp_path / "one"
     running = started("train", *arguments, "--output-path", two)
-    while not (two / CONFIG).exists():  # after an epoch
+    while not ((two / CONFIG).exists() and load_state(two / STATE)[1]["epoch"]):  # which is saved behind the model
         assert running.poll() is None
         time.sleep(0.1)
     ranks = subprocess.run(
