@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 from collections.abc import Iterator
 from types import SimpleNamespace
 
@@ -12,6 +13,8 @@ from hypothesis import settings
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # a process a core: one thread each, said before torch is loaded
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Ignored in what a shell runs in the background; the commands that tests interrupt would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 # How long an example takes says nothing about the code on a busy machine.
 settings.register_profile("hebblm", deadline=None)
 settings.load_profile("hebblm")

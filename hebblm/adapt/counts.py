@@ -9,6 +9,7 @@ from torch import Tensor
 
 from hebblm.adapt import functional as F
 from hebblm.adapt.batch import EvalBatch
+from hebblm.adapt.functional.hebbian import looked_up
 from hebblm.adapt.methods.hebb import HebbConfig
 from hebblm.memory.causal import dropped_counts, occurrences
 
@@ -30,7 +31,7 @@ def entry_weights(batch: EvalBatch, config: HebbConfig, labels: Tensor, steps: S
 
 def entry_counts(batch: EvalBatch, config: HebbConfig, labels: Tensor) -> Tensor:
     """Return n_i (N, K) int64 of some classes of each query; the arguments are those of :func:`entry_weights`."""
-    return _counts_before(batch, config)[labels] + _counts_within(batch, config, labels)
+    return looked_up(_counts_before(batch, config), labels) + _counts_within(batch, config, labels)
 
 
 def class_weights(batch: EvalBatch, config: HebbConfig, steps: Sequence[float] | None = None) -> Tensor:

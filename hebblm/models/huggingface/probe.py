@@ -10,6 +10,8 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
+from hebblm.progress import say
+
 HALF = (torch.float16, torch.bfloat16)
 LOOSE = 64  # units of rounding, of the largest state, that two ways of reading may differ by
 NOISE = 1 / 16  # of a state's norm, where half precision is all that there is
@@ -53,6 +55,9 @@ def is_exact(model: Any, ids: Tensor) -> bool:
     try:
         with Float32():
             model(ids[None])
+    except torch.OutOfMemoryError:  # says nothing about the model's functions
+        say("no room to compute this model in float32 once: whether it can be read is told to half precision alone")
+        return False
     except Exception:  # of any kind; what has nothing to do with precision comes again
         return False
     return True

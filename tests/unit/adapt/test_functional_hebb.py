@@ -74,6 +74,14 @@ def test_weights_equal_exact_arithmetic(n: int, thousandths: int) -> None:
     assert functional.hebb_weights(torch.tensor([n]), thousandths / 1000).item() == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.parametrize("beta", [0.0, 1e-9, 0.5, 0.9, 0.99])
+def test_weights_of_many_counts_are_those_of_each(beta: float) -> None:
+    counts = torch.randint(0, 5000, (3, 2000), generator=torch.Generator().manual_seed(0))
+    counts[0, :400] = torch.arange(400)
+    each = torch.cat([functional.hebb_weights(some, beta) for some in counts.flatten().split(1)]).view(counts.shape)
+    assert torch.equal(functional.hebb_weights(counts, beta), each)
+
+
 def test_weights_at_the_ends() -> None:
     counts = torch.tensor([0, 1, 10**9])
     assert functional.hebb_weights(counts, 0.0).tolist() == [0, 1, 1]

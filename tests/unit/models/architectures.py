@@ -5,8 +5,13 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import pytest
 import torch
 
+import hebblm
+
+TEXT = "the cat in a hat.\nThe fin the the Abc in the fog, a fan.\n"
+CONTEXT, STRIDE = 16, 6
 SHAPE = {
     "vocab_size": 70, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
     "intermediate_size": 48, "max_position_embeddings": 64, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None,
@@ -87,3 +92,13 @@ def tokenizer(*, begins: bool = False) -> Any:
     if begins:
         made.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
     return PreTrainedTokenizerFast(tokenizer_object=made, bos_token="<s>", eos_token="</s>")
+
+
+def opened(name: str, *, begins: bool = False, **options: Any) -> hebblm.LanguageModel:
+    """Return a random tiny model behind the front door, or skip the test where this transformers has no such one."""
+    import transformers
+
+    if not hasattr(transformers, f"{name}Config"):
+        pytest.skip(f"this transformers has no {name}")
+    pieces = tokenizer(begins=begins)
+    return hebblm.load((random_model(name), pieces), **{"context": CONTEXT, "stride": STRIDE, **options})

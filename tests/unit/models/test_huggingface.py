@@ -3,14 +3,6 @@
 from __future__ import annotations
 
 import copy
-import io
-import json
-import math
-import pickle
-import sys
-import threading
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,28 +10,15 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import hebblm
 from hebblm.errors import UserError
-from hebblm.models.huggingface.load import load_causal
 from hebblm.models.huggingface.model import HuggingFaceModel
 from hebblm.models.huggingface.open import open_causal
-from hebblm.models.update import BaseUpdate
 
-from .architectures import ARCHITECTURES, OTHERS, random_model, tokenizer
+from .architectures import ARCHITECTURES, CONTEXT, STRIDE, TEXT, opened, random_model, tokenizer
 
-transformers = pytest.importorskip("transformers")
-
-TEXT = "the cat in a hat.\nThe fin the the Abc in the fog, a fan.\n"
-CONTEXT, STRIDE = 16, 6
-
-
-def opened(name: str, *, begins: bool = False, **options: Any) -> hebblm.LanguageModel:
-    if not hasattr(transformers, f"{name}Config"):
-        pytest.skip(f"this transformers has no {name}")
-    pieces = tokenizer(begins=begins)
-    return hebblm.load((random_model(name), pieces), **{"context": CONTEXT, "stride": STRIDE, **options})
+pytest.importorskip("transformers")
 
 
 def windows(model: Any, ids: Tensor, begins: bool = False) -> Tensor:
@@ -148,116 +127,6 @@ def test_greedy_text_at_weight_0_is_that_of_the_model() -> None:
     assert found == tokenizer().decode(expected, clean_up_tokenization_spaces=False)
 
 
-def test_the_caller_s_model_stays_as_it_is_and_its_losses_add_up_by_word() -> None:
-    model = random_model("GPT2").train()
-    before = copy.deepcopy(model.state_dict())
-    lm = hebblm.load((model, tokenizer()))
-    scores = lm.reader("mbpa").read(TEXT)
-    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
-    assert all(module.training for module in model.modules())
-    words = scores.by_word()
-    assert words.tokens == tuple(word for line in TEXT.splitlines() for word in (*line.split(), "\n"))
-    assert float(words.nll.sum()) == pytest.approx(float(scores.nll.sum()), rel=1e-6)
-    assert "".join(scores.tokens) == TEXT
-    bits = float(scores.nll.double().sum()) / math.log(2)
-    assert scores.bits_per_byte == pytest.approx(bits / len(TEXT.encode()))
-    assert words.unadapted is not None
-    assert scores.word_perplexity == words.perplexity != scores.perplexity
-
-
-def test_a_model_back_in_train_mode_is_read_without_dropout_and_left_so() -> None:
-    model = random_model("GPT2")
-    lm = hebblm.load((model, tokenizer()))
-    expected = lm.reader("mixture").read(TEXT).nll
-    model.train()
-    model.transformer.h[0].eval()  # as of layers that do not learn
-    modes = [module.training for module in model.modules()]
-    assert torch.equal(lm.reader("mixture").read(TEXT).nll, expected)
-    assert [module.training for module in model.modules()] == modes
-
-
-def test_readers_of_one_model_and_its_owner_compute_beside_each_other_in_threads() -> None:
-    model = random_model("Llama")
-    lm = hebblm.load((model, tokenizer()))
-    settings = {"dynamic.rule": "sgd", "dynamic.lr": 0.5}
-    methods = ("mixture", "dynamic", "cache")
-    expected = [lm.reader(method, settings=settings, update_every=5).read(TEXT).nll for method in methods]
-    started = threading.Barrier(len(methods))
-
-    def read(method: str) -> Tensor:
-        started.wait()
-        again = hebblm.load((model, tokenizer()))  # reads a few tokens, of the same module
-        return again.reader(method, settings=settings, update_every=5).read(TEXT).nll
-
-    with ThreadPoolExecutor(len(methods)) as pool:
-        for nll, plain in zip(pool.map(read, methods), expected, strict=True):
-            assert torch.equal(nll, plain)
-
-
-def test_only_passes_of_the_reader_s_own_thread_are_cut_and_noted() -> None:
-    model, ids = random_model("Llama"), torch.arange(3, 13)[None]
-    lm = opened("Llama")
-    expected, found = model(ids).logits, []
-    layer = lm.model.model.model.layers[0]  # type: ignore[attr-defined]
-
-    def meanwhile(*_: object) -> None:  # in the midst of the reader's pass
-        hook.remove()
-        other = threading.Thread(target=lambda: found.append(lm.model.model(ids).logits))  # type: ignore[attr-defined]
-        other.start()
-        other.join()
-
-    hook = layer.register_forward_pre_hook(meanwhile)
-    states, _ = lm.model.states(ids[:, :4], None, {})  # type: ignore[attr-defined]
-    assert torch.equal(found[0], expected)
-    assert states.shape[:2] == (1, 4)
-
-
-@pytest.mark.parametrize("way", ["one number", "load_state_dict", "data", "fused", "replaced"])
-def test_weights_that_changed_since_are_refused(way: str, tmp_path: Path) -> None:
-    model = random_model("Llama")
-    lm = hebblm.load((model, tokenizer()))
-    reader = lm.reader("mixture")
-    reader.read(TEXT)
-    reader.save(tmp_path / "before")
-    weight = model.lm_head.weight
-    if way == "one number":
-        with torch.no_grad():
-            weight[3, 5] += 1
-    elif way == "load_state_dict":
-        model.load_state_dict({name: 2 * value for name, value in model.state_dict().items()})
-    elif way == "data":
-        weight.data = 2 * weight.data
-    elif way == "fused":  # counts no change
-        optimizer = torch.optim.AdamW(model.parameters(), fused=True)
-        model(torch.arange(3, 13)[None], labels=torch.arange(3, 13)[None]).loss.backward()
-        optimizer.step()
-    else:
-        model.resize_token_embeddings(80)
-    for call in (lambda: lm.reader("mixture"), lambda: reader.save(tmp_path / "after")):
-        with pytest.raises(UserError, match=r"the weights changed since hebblm\.load; load the model anew"):
-            call()
-    assert not (tmp_path / "after").exists()
-    hebblm.load((model, tokenizer())).reader("mixture")
-
-
-def test_a_reader_is_copied_with_its_model() -> None:
-    lm = opened("Llama")
-    expected = lm.reader("mixture").read(TEXT).nll
-    for again in (copy.deepcopy(lm.model), pickle.loads(pickle.dumps(lm.model))):
-        assert again.sha256 == lm.model.sha256
-        reader = hebblm.Reader(again, lm.vocabulary.fresh("auto"), "mixture")  # type: ignore[attr-defined]
-        assert torch.equal(reader.read(TEXT).nll, expected)
-
-
-def test_a_compiled_model_is_read_as_the_model_that_it_is() -> None:
-    model = random_model("Llama")
-    plain = hebblm.load((model, tokenizer()))
-    compiled = hebblm.load((torch.compile(model), tokenizer()))
-    assert (compiled.name, compiled.model.sha256) == (plain.name, plain.model.sha256)
-    assert compiled.model.describe()["steps"] == "many"
-    assert torch.equal(compiled.reader("mixture").read(TEXT).nll, plain.reader("mixture").read(TEXT).nll)
-
-
 def test_the_window_is_checked_and_the_model_s_own_where_none_is_asked_for() -> None:
     model = random_model("Llama")
     assert (open_causal(model).context, open_causal(model).stride) == (64, 32)
@@ -267,14 +136,6 @@ def test_the_window_is_checked_and_the_model_s_own_where_none_is_asked_for() -> 
     for context, stride, told in ((65, None, "64"), (1, None, "context = 1"), (8, 8, "stride = 8")):
         with pytest.raises(UserError, match=told):
             open_causal(model, context=context, stride=stride)
-
-
-def test_what_is_set_where_a_model_is_loaded_is_refused_later(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text(TEXT)
-    lm = opened("Llama")
-    for option, value in (("key", "ffn-input"), ("dtype", "float16"), ("context", 8)):
-        with pytest.raises(UserError, match=rf"{option} is set where a model is loaded: hebblm.load\(..., {option}="):
-            hebblm.evaluate(lm, tmp_path / "a.txt", ["knn"], **{option: value})
 
 
 def test_gradient_statistics_stay_within_the_window() -> None:
@@ -361,151 +222,6 @@ def test_only_named_weights_of_a_large_model_learn(monkeypatch: pytest.MonkeyPat
         open_causal(model, learns=("nothing",))
 
 
-def test_half_precision_comes_in_and_float32_matters() -> None:
-    lm = hebblm.load((random_model("Llama").to(torch.bfloat16), tokenizer()))
-    assert lm.model.head.weight.dtype == torch.float32
-    scores, full = lm.reader("mbpa").read(TEXT), opened("Llama", context=64).reader("mbpa").read(TEXT)
-    assert scores.nll.dtype == torch.float32
-    assert scores.loss == pytest.approx(full.loss, rel=0.05)
-    assert lm.model.sha256 != opened("Llama").model.sha256
-
-
-@pytest.mark.parametrize("name", [*ARCHITECTURES, *OTHERS])
-def test_half_precision_opens_as_float32_does(name: str, capfd: pytest.CaptureFixture[str]) -> None:
-    if not hasattr(transformers, f"{name}Config"):
-        pytest.skip(f"this transformers has no {name}")
-    full, *halves = (
-        open_causal(random_model(name).to(dtype)) for dtype in (torch.float32, torch.bfloat16, torch.float16)
-    )
-    for half in halves:
-        assert (half.steps, half.carries, half.recurrent) == (full.steps, full.carries, full.recurrent)
-        assert half.differentiable == full.differentiable
-        assert (half.found.cap, half.head.weight.dtype) == (full.found.cap, torch.float32)
-        assert half.found.scale == pytest.approx(full.found.scale, rel=1e-4)
-    assert full.describe()["steps"] == {"Mamba": "one", "Jamba": "one", "Bamba": "none"}.get(name, "many")
-    assert capfd.readouterr().err.count("window is read anew for each interval") == 3 * (full.steps == "none")
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_alone_is_enough_for_large_faults(dtype: torch.dtype) -> None:
-    def refuse(_: Any, inputs: tuple[Tensor, ...]) -> None:
-        assert inputs[0].dtype == dtype
-
-    model = random_model("Llama").to(dtype)
-    model.model.norm.register_forward_pre_hook(refuse)
-    assert open_causal(model).describe()["steps"] == "many"
-    capped = random_model("Gemma2").to(dtype)
-    capped.model.norm.register_forward_pre_hook(refuse)
-    assert open_causal(capped).found.cap == 1.5
-    bert = both_ways().to(dtype)
-    bert.bert.encoder.layer[0].register_forward_pre_hook(refuse)
-    with torch.no_grad():
-        bert.bert.encoder.layer[0].attention.self.value.weight.mul_(50)
-    with pytest.raises(UserError, match="no causal language model"):
-        open_causal(bert)
-
-
-@pytest.mark.parametrize("scale", [0.9, 1.1])
-def test_a_scale_near_1_is_one_in_half_precision_too(scale: float) -> None:
-    model = open_causal(random_model("Cohere", logit_scale=scale).to(torch.bfloat16))
-    assert model.found.scale == pytest.approx(scale, rel=1e-4)
-    torch.testing.assert_close(model.head.weight, model.parameters[model.found.weight].float() * model.found.scale)
-
-
-def test_a_large_layer_is_compared_some_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes: list[int] = []
-
-    class Noted(TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            out = func(*args, **(kwargs or {}))
-            sizes.append(out.numel() if isinstance(out, Tensor) and out.dtype == torch.float64 else 0)
-            return out
-
-    monkeypatch.setattr("hebblm.models.huggingface.head.ROWS", 16)
-    with Noted():
-        found = open_causal(random_model("Granite"), context=4)
-    assert 0 < max(sizes) <= 16 * 32 < 70 * 32
-    assert found.found.scale == pytest.approx(0.25)
-
-
-def both_ways() -> Any:
-    """Return a model in which later tokens change what comes before them."""
-    torch.manual_seed(0)
-    shape = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 48}
-    return transformers.BertLMHeadModel(transformers.BertConfig(vocab_size=70, **shape))
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_what_cannot_be_adapted_is_refused(dtype: torch.dtype) -> None:
-    with pytest.raises(UserError, match="no causal language model"):
-        hebblm.load((both_ways().to(dtype), tokenizer()))
-    for change in (torch.square, lambda logits: 30 * (logits / 30).tanh()):
-        odd = random_model("Llama").to(dtype)
-
-        def forward(*args: Any, plain: Any = odd.forward, change: Any = change, **options: Any) -> Any:
-            out = plain(*args, **options)
-            out.logits = change(out.logits)
-            return out
-
-        odd.forward = forward
-        with pytest.raises(UserError, match="not its output layer's"):
-            hebblm.load((odd, tokenizer()))
-    with pytest.raises(UserError, match=r"21 weights of LlamaForCausalLM .*device_map='cpu'"):
-        hebblm.load((random_model("Llama").to("meta"), tokenizer()))
-    small = transformers.LlamaConfig(
-        vocab_size=40, hidden_size=32, num_hidden_layers=1, num_attention_heads=4, intermediate_size=48
-    )
-    with pytest.raises(UserError, match="another model"):
-        hebblm.load((transformers.LlamaForCausalLM(small), tokenizer()))
-    with pytest.raises(UserError, match="no language model"):
-        hebblm.load((torch.nn.Linear(2, 2), tokenizer()))
-    with pytest.raises(UserError, match="fast tokenizer"):
-        hebblm.load((random_model("Llama"), object()))
-
-
-def test_small_steps_reach_weights_of_half_precision() -> None:
-    model = open_causal(random_model("Llama").to(torch.bfloat16), context=CONTEXT, stride=STRIDE)
-    kept = {name: weight.clone() for name, weight in model.parameters.items()}
-    base, ids = model.base(update=BaseUpdate(lr=1e-4)), torch.arange(3, 33)
-    for start in range(0, 20, 10):
-        base.read(ids[start : start + 10])
-        base.learn(ids[start + 1 : start + 11])
-    for name, weight in base.parameters().items():
-        assert weight.dtype == torch.float32
-        assert (weight != kept[name]).float().mean() > 0.5 or "_proj" not in name
-        assert torch.equal(model.parameters[name], kept[name])
-    assert base.head.weight.data_ptr() == base.parameters()[model.found.weight].data_ptr()
-    again = model.base(update=BaseUpdate(lr=1e-4))
-    again.go_on(base.position())
-    assert torch.equal(again.head.weight, base.head.weight)
-    assert {squares.dtype for squares in model.mean_squares(ids.numpy(), 5)} == {torch.float32}
-    some = open_causal(random_model("Llama").to(torch.bfloat16), learns=("norm",)).base(update=BaseUpdate(lr=1e-4))
-    some.read(ids)
-    assert some.head is some.head
-
-
-def test_weights_that_are_no_numbers_stay_in_their_places() -> None:
-    class Eight(torch.nn.Module):
-        def __init__(self, plain: torch.nn.Linear) -> None:
-            super().__init__()
-            scale = float(plain.weight.detach().abs().max()) / 127
-            weight = (plain.weight.detach() / scale).round().to(torch.int8)
-            self.weight = torch.nn.Parameter(weight, requires_grad=False)
-            self.weight.scale = scale  # type: ignore[attr-defined]
-
-        def forward(self, states: Tensor) -> Tensor:
-            return states @ (self.weight.float() * self.weight.scale).t()  # type: ignore[operator]
-
-    model = random_model("Llama")
-    for layer in model.model.layers:
-        layer.mlp.down_proj = Eight(layer.mlp.down_proj)
-    base, ids = open_causal(model).base(update=BaseUpdate(lr=0.1)), torch.arange(3, 23)
-    before = base.head.weight.clone()
-    base.read(ids[:-1])
-    base.learn(ids[1:])
-    assert not torch.equal(base.head.weight, before)
-
-
 def test_positions_that_change_with_the_length_limit_the_window() -> None:
     rope = {"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0] * 4, "long_factor": [4.0] * 4}
     model = random_model("Phi3", rope_parameters=rope, original_max_position_embeddings=16)
@@ -525,108 +241,6 @@ def test_pieces_that_the_model_has_no_row_for_are_refused_where_they_occur() -> 
         UserError, match=r"'\[69\]' in the text is piece \d+ of the tokenizer, and the model has 70 rows"
     ):
         reader.read("the cat [69]")
-
-
-def test_where_a_model_lies_its_tokenizer_lies_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    saved(tmp_path / "inner")
-    options, load = {}, transformers.AutoTokenizer.from_pretrained
-
-    def noted(*args: Any, **given: Any) -> Any:
-        options.update(given)
-        return load(*args, **given)
-
-    monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", noted)
-    where = {"subfolder": "inner", "revision": "main", "token": False, "cache_dir": str(tmp_path / "cache")}
-    load_causal(tmp_path, device=torch.device("cpu"), attn_implementation="eager", **where)
-    assert options == {**where, "trust_remote_code": False}
-
-
-def saved(folder: Path, **options: Any) -> Path:
-    random_model("Llama").save_pretrained(folder, **options)
-    tokenizer().save_pretrained(folder)
-    return folder
-
-
-def changed(folder: Path, file: str, key: str, value: Any) -> Path:
-    """Change a value of a saved model."""
-    document = json.loads((folder / file).read_text())
-    (folder / file).write_text(json.dumps({**document, key: value}))
-    return folder
-
-
-def test_weights_without_a_place_are_told_and_nothing_else(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    folder = changed(saved(tmp_path / "model"), "config.json", "num_hidden_layers", 1)
-    capfd.readouterr()
-    hebblm.load(folder, device="cpu")
-    (line,) = capfd.readouterr().err.splitlines()
-    assert "holds 9 weights (model.layers.1." in line
-
-
-@pytest.mark.parametrize(("kind", "answer"), [("llama", "y"), ("of-its-own", "n"), ("of-its-own", "y")])
-def test_code_beside_a_model_is_never_run(
-    kind: str, answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder, ran = changed(saved(tmp_path / "model"), "config.json", "model_type", kind), tmp_path / "ran"
-    (folder / "theirs.py").write_text(f"open({str(ran)!r}, 'w')\n")
-    auto = dict.fromkeys(("AutoConfig", "AutoModelForCausalLM"), "theirs.Theirs")
-    changed(folder, "config.json", "auto_map", auto)
-    changed(folder, "tokenizer_config.json", "auto_map", {"AutoTokenizer": [None, "theirs.Theirs"]})
-    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
-    monkeypatch.setattr("sys.path", [*sys.path])  # transformers adds that folder
-    monkeypatch.setattr("sys.stdin", io.StringIO(f"{answer}\n" * 9))
-    with nullcontext() if kind == "llama" else pytest.raises(UserError, match="model"):
-        hebblm.load(folder, device="cpu")
-    with pytest.raises(UserError, match="trust_remote_code = True"):
-        hebblm.load(folder, device="cpu", trust_remote_code=True)
-    assert not ran.exists()
-
-
-def test_a_folder_is_loaded_and_bad_ones_get_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = saved(tmp_path / "model")
-    lm = hebblm.load(folder, device="cpu", dtype="float32", context=CONTEXT, stride=STRIDE)
-    found, expected = lm.reader("mixture").read(TEXT), opened("Llama").reader("mixture").read(TEXT)
-    torch.testing.assert_close(found.nll, expected.nll)
-    assert repr(lm).endswith("70 words)")
-    pickled = saved(tmp_path / "pickled")
-    (pickled / "model.safetensors").unlink()
-    torch.save({}, pickled / "pytorch_model.bin")
-    empty = saved(tmp_path / "empty")
-    (empty / "model.safetensors").unlink()
-    cut = saved(tmp_path / "cut")
-    (cut / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:100])
-    other = tmp_path / "other"
-    transformers.T5Config(d_model=8).save_pretrained(other)
-    (other / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
-    bare = saved(tmp_path / "bare")
-    (bare / "config.json").unlink()
-    speechless, damaged = saved(tmp_path / "speechless"), saved(tmp_path / "damaged")
-    for path in speechless.glob("tokenizer*"):
-        path.unlink()
-    (damaged / "tokenizer.json").write_text("{}")
-    deeper = changed(saved(tmp_path / "deeper"), "config.json", "num_hidden_layers", 3)
-    endless = changed(saved(tmp_path / "endless"), "config.json", "num_hidden_layers", 10**30)
-    inverted = changed(saved(tmp_path / "inverted"), "config.json", "num_hidden_layers", -1)
-    lengthy = changed(saved(tmp_path / "lengthy"), "tokenizer_config.json", "model_max_length", "x")
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    for name, told in (
-        (pickled, "pickled.*save_pretrained"), (empty, "no weights"), (cut, "cut short or damaged"),
-        (other, "not a causal"), (bare, "no config.json"), (speechless, "none that is fast"), (damaged, "is damaged"),
-        (deeper, "lacks 9 weights .*which would be random"), (inverted, "cannot read a text"),
-        (endless, "is more than the 21 weights"),
-        (lengthy, "cannot load the tokenizer"),
-        ("./nowhere", "is no folder"), ("a/b/c", "a/b/c"),
-        ("someone/nothing-there", "someone/nothing-there"),
-    ):  # fmt: skip
-        with pytest.raises(UserError, match=told) as error:
-            hebblm.load(name, device="cpu")
-        assert "\n" not in str(error.value)
-    with pytest.raises(UserError, match="float8"):
-        hebblm.load(folder, dtype="float8")
-    with pytest.raises(UserError, match="context = 16"):
-        hebblm.load("tiny-pydoc-raw", context=16)
-    monkeypatch.setitem(__import__("sys").modules, "transformers", None)
-    with pytest.raises(UserError, match=r"\.\[hf\]"):
-        hebblm.load(folder)
 
 
 @pytest.mark.parametrize("key", ["ffn-input", "0", -1])
