@@ -143,7 +143,7 @@ def load(
         UserError: no such model, or one of its files is missing, truncated or altered, or it cannot be adapted, or an
             option that means nothing for it.
     """
-    chosen, dtype = _picked(device), str(dtype).removeprefix("torch.")
+    chosen, dtype = pick_device(str(device)), str(dtype).removeprefix("torch.")
     learns = None if learns is None else several("learns", learns)
     reading: dict[str, Any] = {"context": context, "stride": stride, "learns": learns, "key": key}
     asked = {**options, "dtype": None if dtype == "auto" else dtype}
@@ -175,16 +175,6 @@ def load(
     trained = open_model(folder, dictionary.hash(), chosen)
     lower = corpus.get("normalization") == "lower" or not is_cased(dictionary)
     return LanguageModel(str(name), trained, GrowingVocabulary(dictionary, words, lower=lower), folder)
-
-
-def _picked(device: str | torch.device) -> torch.device:
-    """Return a device by its name, which may have a number."""
-    kind, _, number = str(device).partition(":")
-    chosen = pick_device(kind)
-    count = torch.cuda.device_count() if chosen.type == "cuda" else 1
-    if number and not (number.isdecimal() and int(number) < count):
-        raise UserError(f"device = {device} is none of the {count} of its kind here; leave the number out")
-    return torch.device(chosen.type, int(number)) if number else chosen
 
 
 def _refuse(asked: Mapping[str, Any], why: str, known: Iterable[str] = ()) -> None:

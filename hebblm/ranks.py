@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
+from hebblm.errors import UserError
+
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
@@ -252,12 +254,15 @@ def opened(device: str = "cpu") -> Iterator[Ranks]:
         device: cpu, cuda, or auto.
 
     Raises:
+        UserError: all of several processes are to use one GPU.
         LostRankError: the others cannot be reached.
     """
     global _current
     if size() == 1:
         yield ALONE
         return
+    if ":" in device:
+        raise UserError(f"device = {device}: each of {size()} processes takes a GPU of its own; leave the number out")
     import torch
     from torch import distributed
     from torch._C._distributed_c10d import PrefixStore

@@ -58,7 +58,7 @@ class ReadConfig:
         stride: tokens by which that window moves on.
         dtype: number type of a transformers model's weights: auto (as they are stored, but float32 for float16 on a
             CPU), float32, bfloat16 or float16.
-        device: auto, cpu or cuda.
+        device: auto, cpu, cuda, or one of several as cuda:1.
         seed: of the words that --generate draws.
     """
 

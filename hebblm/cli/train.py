@@ -40,7 +40,7 @@ class TrainConfig:
         precision: float32 or bfloat16 for the products of training, instead of the preset's; some processors multiply
             bfloat16 at twice float32's speed and others at half of it.
         output_path: folder of the model; by default in $HEBBLM_CACHE, where hebblm-eval finds it.
-        device: auto, cpu or cuda.
+        device: auto, cpu, cuda, or one of several as cuda:1.
         seed: of weights, segment lengths and dropout.
         processes: how many of this machine divide the streams of a batch, each with its share of the cores or a GPU of
             its own; their number decides about nothing but rounding.

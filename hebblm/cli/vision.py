@@ -56,7 +56,7 @@ class VisionConfig:
         set: settings of the scale, several values of a hyper-parameter separated by commas, e.g. --set epochs=5
             mbpa_lambda=0.05,1, or --set pretraining.epochs=3 adaptation.k=100.
         data: files (in HEBBLM_DATA, data/ or the cache, else downloaded) or hf (from the Hugging Face hub).
-        device: auto, cpu or cuda.
+        device: auto, cpu, cuda, or one of several as cuda:1.
         output_path: folder for result.json, report, plot and the state of an interrupted run; by default
             results/vision/EXPERIMENT-SCALE.
         processes: how many of this machine divide the seeds, at most one a seed; their number changes no prediction.

@@ -100,7 +100,7 @@ class ScenarioConfig:
             by default all, or of a model above 100 million parameters lm_head,norm,bias.
         key: whose states memories keep for such a model: last (those that enter its output layer), ffn-input (those
             that enter its last feed-forward layer) or the number of a layer; methods that adapt the head need last.
-        device: auto, cpu or cuda.
+        device: auto, cpu, cuda, or one of several as cuda:1.
         seed: of a training, of uniform rows and of the resamples behind intervals.
     """
 

@@ -42,7 +42,7 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
             each of these after it was scored.
         k: neighbours a query.
         update_every: most tokens between two updates, and of a document that are scored at a time.
-        device: auto, cpu or cuda; the harness's None means auto.
+        device: auto, cpu, cuda, or one of several as cuda:1; the harness's None means auto.
         dtype: of the weights.
         batch_size: taken and not used, as the harness always names one.
         max_batch_size: likewise.

@@ -133,7 +133,7 @@ def train(index: Any, keys: Tensor, release: Callable[[], None] = lambda: None) 
     lists = 0 if inverted is None else int(inverted.nlist)
     size = min(len(keys), max(TRAINING_POINTS, POINTS_PER_LIST * lists, training_minimum(index)))
     chosen = np.sort(np.random.default_rng(SEED).choice(len(keys), size, replace=False))
-    sample = torch.empty(size, keys.shape[1])
+    sample = torch.empty(size, keys.shape[1], dtype=torch.float32)
     places = torch.from_numpy(chosen).to(keys.device)
     for rows, some in zip(torch.split(sample, SOME), torch.split(places, SOME), strict=True):
         rows.copy_(keys.index_select(0, some))

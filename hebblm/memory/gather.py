@@ -77,7 +77,7 @@ def _take(entries: Entries, ids: Tensor, dtype: torch.dtype) -> tuple[Tensor, Te
     """Return keys (N, K, D), values (N, K) and log-normalisers (N, K); what stands at -1 is unspecified."""
     dim = entries.keys.shape[1]
     if not len(entries):
-        logs = None if entries.log_normalizers is None else torch.zeros(ids.shape, device=ids.device)
+        logs = None if entries.log_normalizers is None else torch.zeros_like(ids, dtype=torch.float32)
         return torch.zeros(*ids.shape, dim, dtype=dtype, device=ids.device), torch.zeros_like(ids), logs
     keys = torch.empty(*ids.shape, dim, dtype=dtype, device=ids.device)
     flat = ids.clamp_min(0).flatten()  # (N K,)

@@ -72,7 +72,7 @@ def save_memory(
         if len(logs) == len(parts):
             _write_parts(temporary / "log_normalizers.bin", logs)
         elif store == "disk":
-            lacking = torch.full((1,), float("nan"))
+            lacking = torch.full((1,), float("nan"), dtype=torch.float32)
             _write_parts(temporary / "log_normalizers.bin", [lacking.expand(len(part)) for part in parts])
         trained = memory.write_index(temporary)
         if about is not None:

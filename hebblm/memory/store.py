@@ -137,7 +137,7 @@ class EntryStore:
             remedy = "use memory.dtype=float32" if self.dtype == torch.float16 else "look at the model that made it"
             raise UserError(f"a memory key is not finite as {name}; {remedy}")
         if log_normalizers is None:
-            logs = torch.full((len(keys),), float("nan"), device=self._device)
+            logs = torch.full((len(keys),), float("nan"), dtype=torch.float32, device=self._device)
         else:
             logs = log_normalizers.detach().to(device=self._device, dtype=torch.float32)
         self._spill_if_large(len(keys))

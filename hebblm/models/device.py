@@ -19,21 +19,26 @@ def check_device(name: str) -> None:
     Raises:
         UserError: naming those there are.
     """
-    if name not in DEVICES:
-        raise unknown("device", name, DEVICES, "choose auto, cpu or cuda")
+    kind, colon, number = name.partition(":")
+    if kind not in DEVICES or (colon and (kind == "auto" or not number.isdecimal())):
+        raise unknown("device", name, DEVICES, "choose auto, cpu, cuda, or one of several as cuda:1")
 
 
 def pick_device(name: str) -> torch.device:
-    """Return the device called ``auto``, ``cpu`` or ``cuda``.
+    """Return the device called ``auto``, ``cpu`` or ``cuda``, the latter two also with a number, as ``cuda:1``.
 
     Raises:
-        UserError: an unknown name, or CUDA where there is none.
+        UserError: an unknown name, CUDA where there is none, or a number that none of its kind has.
     """
     import torch  # takes seconds, which a mistyped name need not wait for
 
     check_device(name)
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise UserError("device 'cuda' was asked for, but torch sees no CUDA device; use --device cpu")
-    return torch.device(name)
+    kind, _, number = name.partition(":")
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise UserError(f"device {name!r} was asked for, but torch sees no CUDA device; use --device cpu")
+    count = torch.cuda.device_count() if kind == "cuda" else 1
+    if number and int(number) >= count:
+        raise UserError(f"device = {name} is none of the {count} of its kind here; leave the number out")
+    return torch.device(kind, int(number)) if number else torch.device(kind)

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from hebblm import ranks
+from hebblm.errors import UserError
 from hebblm.memory import FlatMemory, ShardedMemory
 from hebblm.ranks import ALONE, Ranks
 
@@ -33,6 +34,8 @@ def test_who_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", "1234")
     assert (ranks.rank(), ranks.size(), ranks.leads()) == (3, 4, False)
+    with pytest.raises(UserError, match="cuda:1: each of 4 processes takes a GPU of its own"), ranks.opened("cuda:1"):
+        pass
 
 
 def test_one_that_is_alone_keeps_what_it_has() -> None:

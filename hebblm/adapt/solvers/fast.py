@@ -228,7 +228,7 @@ def _estimated_normalizers(problem: Problem, logits: Tensor, shape: Tensor) -> T
     """
     cumulative = shape.cumsum(1)  # (n, V)
     total = cumulative[:, -1:]  # 1, or less for a query with next to no tail
-    middles = (torch.arange(SAMPLED, device=shape.device) + 0.5) / SAMPLED  # (M,)
+    middles = (torch.arange(SAMPLED, dtype=shape.dtype, device=shape.device) + 0.5) / SAMPLED  # (M,)
     drawn = torch.searchsorted(cumulative, total * middles).clamp_max_(shape.shape[1] - 1)  # (n, M)
     shares = shape.gather(1, drawn).unsqueeze(1)  # q_v (n, 1, M)
     ratios = (_logits_on(problem, drawn) - shares.log()).masked_fill_(shares == 0, -torch.inf)  # (n, K, M)

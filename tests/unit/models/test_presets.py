@@ -50,3 +50,14 @@ def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
         pick_device("tpu")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert pick_device("cuda") == pick_device("auto") == torch.device("cuda")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert pick_device("cuda:1") == torch.device("cuda", 1)
+    for name, words in (
+        ("cuda:2", "cuda:2 is none of the 2"),
+        ("cpu:1", "cpu:1 is none of the 1"),
+        ("cuda:x", "unknown device 'cuda:x'"),
+        ("cuda:", "unknown device 'cuda:'"),
+        ("auto:0", "unknown device 'auto:0'"),
+    ):
+        with pytest.raises(UserError, match=words):
+            pick_device(name)
