@@ -1,4 +1,7 @@
-"""Losses of an interrupted training, as JSON: ``python recipes/training_progress.py FOLDER --output FILE``."""
+"""Losses of a training, as JSON: ``python recipes/training_progress.py FOLDER --output FILE``.
+
+Of one that has ended they go as far as its best epoch, whose model the folder holds.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import json
 import math
 from pathlib import Path
 
+from awd_lstm import read_config
 from awd_lstm.state import STATE, load_state
 from hebblm.files import write_json
 from hebblm.provenance import provenance
@@ -18,7 +22,13 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
-    _, record = load_state(options.folder / STATE)
+    if (options.folder / STATE).exists():
+        _, record = load_state(options.folder / STATE)
+    else:
+        held = read_config(options.folder)
+        ended = held["training"]
+        record = ended | {"model": held["config"], "training": ended["config"], "valid": ended["valid_losses"]}
+        record |= {"segments": ended["curve"][-1][1]}
     document = {
         "schema": "hebblm-training-progress/1",
         "model": record["model"],
