@@ -18,9 +18,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from awd_lstm.checkpoint import save_checkpoint
+from awd_lstm.checkpoint import WEIGHTS, load_checkpoint, save_checkpoint
 from awd_lstm.config import AWDLSTMConfig
 from awd_lstm.document import CheckpointError, read_config
+from awd_lstm.files import file_sha256
 from awd_lstm.loss import linear_cross_entropy, sampled_cross_entropy
 from awd_lstm.model import AWDLSTM, State, detach
 from awd_lstm.ranks import TrainingRanks
@@ -48,6 +49,7 @@ class Record:
     training: dict[str, Any]
     dictionary_sha256: str
     text_sha256: dict[str, str] = field(default_factory=dict)
+    initial_sha256: str = ""
     epoch: int = 0
     position: int = 0
     segments: int = 0
@@ -91,10 +93,13 @@ class Trainer:
         text_sha256: hashes of the ids by split, where the caller has them; a run goes on with no others.
         device: where to compute.
         provenance: JSON object written into the checkpoint, e.g. command and versions.
+        initial: folder of a checkpoint whose weights the run begins with instead of random ones; SGD then averages from
+            its first step, as AWD-LSTM's fine-tuning does.
         ranks: the processes that train together, all of which see the folder; the first of them writes there.
 
     Raises:
-        CheckpointError: the folder holds a run with other settings, another dictionary or another text.
+        CheckpointError: the folder holds a run with other settings, another dictionary, text or beginning, or
+            ``initial`` no model of this shape and dictionary.
         ValueError: the text is too short for the batch, or the batch has fewer streams than there are processes.
     """
 
@@ -110,6 +115,7 @@ class Trainer:
         text_sha256: dict[str, str] | None = None,
         device: torch.device | None = None,
         provenance: dict[str, Any] | None = None,
+        initial: Path | None = None,
         ranks: TrainingRanks | None = None,
     ) -> None:
         self.config = config
@@ -130,18 +136,32 @@ class Trainer:
         torch.manual_seed(config.seed)
         self.generator = torch.Generator().manual_seed(config.seed)
         self.model = AWDLSTM(model_config).to(self.device)
+        if initial is not None:
+            self._begin_with(initial)
         self.model.share = self.streams.share
         self.products = product_type(config.precision, self.device)
         if product_type(config.recurrent, self.device) == torch.bfloat16:
             self.model.train_in(torch.bfloat16)
         self.hidden: State = self.model.initial_state(len(self.streams.share))
-        self.optimizer = self._new_optimizer(averaging=False)
+        self.optimizer = self._new_optimizer(averaging=self.record.averaging)
         self.proposal = _unigram(train, model_config.vocabulary_size).to(self.device)
         self._resume()
         segments = self.record.segments
         if self.ranks.sum(segments, self.device) != segments * self.ranks.count:
             raise CheckpointError(f"the processes see different states in {folder}; use a folder they all see")
         self.parallel = self.ranks.parallel(self.model)
+
+    def _begin_with(self, initial: Path) -> None:
+        """Take the weights of a checkpoint."""
+        found = load_checkpoint(initial, dictionary_sha256=self.record.dictionary_sha256)
+        if found.config.layer_sizes() != self.model.config.layer_sizes():
+            sizes = f"layers of {found.config.layer_sizes()}, not {self.model.config.layer_sizes()}"
+            raise CheckpointError(
+                f"the model in {initial} has {sizes}; choose the preset and arch that it was trained with"
+            )
+        self.model.load_state_dict(found.state_dict())
+        self.record.initial_sha256 = file_sha256(initial / WEIGHTS)
+        self.record.averaging = self.config.optimizer == "sgd"
 
     @property
     def finished(self) -> bool:
@@ -257,6 +277,7 @@ class Trainer:
         training = {
             **self.provenance,
             "config": record.training,
+            "initial_sha256": record.initial_sha256,
             "epoch": record.epoch + 1,
             "valid_loss": valid,
             "valid_perplexity": math.exp(valid),
@@ -318,8 +339,8 @@ class Trainer:
                 raise CheckpointError(f"{self.folder} already holds a model; choose another folder or delete it")
             return
         tensors, stored = load_state(path)
-        stored = {"text_sha256": self.record.text_sha256, **stored}  # an earlier version wrote none
-        for name in ("model", "training", "dictionary_sha256", "text_sha256"):
+        stored = {"text_sha256": self.record.text_sha256, "initial_sha256": "", **stored}  # not in older ones
+        for name in ("model", "training", "dictionary_sha256", "text_sha256", "initial_sha256"):
             if stored[name] != getattr(self.record, name):
                 raise CheckpointError(
                     f"{self.folder} holds a run whose {name} differs; choose another folder or delete it"

@@ -14,7 +14,7 @@ from hebblm.cli.common import command
 from hebblm.cli.processes import check_processes, spread
 from hebblm.errors import UserError
 from hebblm.interrupts import GOES_ON, interrupted
-from hebblm.models.catalog import cached_folder
+from hebblm.models.catalog import cached_folder, check_configured, is_causal, model_folder
 from hebblm.models.device import check_device, pick_device
 from hebblm.models.presets import check_preset, get_preset
 from hebblm.progress import say
@@ -36,7 +36,10 @@ class TrainConfig:
         preset: tiny, small, medium or paper.
         arch: architecture to train instead of the preset's, e.g. awd_lstm_1200.
         normalization: raw or lower; a prepared folder has its own.
+        finetune_from_model: model whose weights to begin with instead of random ones: a folder of hebblm-train or a
+            shipped model; of the preset's shape and the corpus's words.
         epochs: passes over the corpus instead of the preset's.
+        lr: learning rate instead of the preset's.
         precision: float32 or bfloat16 for the products of training, instead of the preset's; some processors multiply
             bfloat16 at twice float32's speed and others at half of it.
         output_path: folder of the model; by default in $HEBBLM_CACHE, where hebblm-eval finds it.
@@ -50,7 +53,9 @@ class TrainConfig:
     preset: str = "small"
     arch: str | None = None
     normalization: Literal["raw", "lower"] | None = None
+    finetune_from_model: Path | None = None
     epochs: int | None = None
+    lr: float | None = None
     precision: Literal["float32", "bfloat16"] | None = None
     output_path: Path | None = None
     device: str = "auto"
@@ -70,6 +75,9 @@ def main(config: TrainConfig, argv: list[str]) -> int:
         raise unknown("arch", config.arch, ARCHITECTURES, f"choose from {', '.join(ARCHITECTURES)}")
     if config.epochs is not None and config.epochs < 1:
         raise UserError(f"epochs = {config.epochs} must be at least 1")
+    if config.lr is not None and not 0 < config.lr < math.inf:
+        raise UserError(f"lr = {config.lr} must be positive")
+    initial = _initial(config)
     status = spread(config.processes, PROG, "hebblm.cli.train", argv)
     if status is not None:
         return status
@@ -80,6 +88,8 @@ def main(config: TrainConfig, argv: list[str]) -> int:
         preset = replace(preset, model=ARCHITECTURES[config.arch](len(prepared.dictionary)))
     if config.epochs is not None:
         preset = replace(preset, training=replace(preset.training, epochs=config.epochs))
+    if config.lr is not None:
+        preset = replace(preset, training=replace(preset.training, lr=config.lr))
     if config.precision is not None:
         products = replace(preset.training, precision=config.precision, recurrent=config.precision)
         preset = replace(preset, training=products)
@@ -90,7 +100,7 @@ def main(config: TrainConfig, argv: list[str]) -> int:
     done = (folder / CONFIG).exists() and not (folder / STATE).exists()
     with opened(config.device) as ranks:
         record = provenance(command_line(PROG, argv), device=str(device), seed=config.seed)
-        train_model(prepared, preset, folder, device=device, provenance=record, ranks=ranks)
+        train_model(prepared, preset, folder, device=device, provenance=record, initial=initial, ranks=ranks)
     found = read_config(folder).get("training", {})
     reached = (
         f"epochs 1 to {preset.training.epochs}, of which {found.get('epoch')} was best with validation perplexity "
@@ -98,6 +108,21 @@ def main(config: TrainConfig, argv: list[str]) -> int:
     )
     say(f"the training in {folder} is done already: {reached}" if done else f"model in {folder}")
     return 0
+
+
+def _initial(config: TrainConfig) -> Path | None:
+    """Return the folder of the model to begin with, None for random weights."""
+    if config.finetune_from_model is None:
+        return None
+    if config.output_path is None:
+        raise UserError("--finetune-from-model needs --output-path, the folder of the new model")
+    folder = model_folder(config.finetune_from_model)
+    if folder is None or is_causal(folder):
+        raise UserError(
+            f"--finetune-from-model {config.finetune_from_model} is no AWD-LSTM; name a folder of hebblm-train"
+        )
+    check_configured(folder)
+    return folder
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ def train_model(
     *,
     device: torch.device,
     provenance: dict[str, Any],
+    initial: Path | None = None,
     ranks: Ranks = ALONE,
 ) -> AWDLSTM:
     """Train to the end, or finish the run that was interrupted in ``folder``, and return the best model.
@@ -44,6 +45,7 @@ def train_model(
         folder: receives the checkpoint and, while training, the state of the run.
         device: where to compute.
         provenance: JSON object written into the checkpoint.
+        initial: folder of a model whose weights the run begins with instead of random ones.
         ranks: the processes that divide the streams of a batch; all of them call this.
 
     Raises:
@@ -52,28 +54,30 @@ def train_model(
         LostRankError: another process is gone.
     """
     with ExitStack() as stack, ranks.connected():
-        done = ranks.leads and _is_done(prepared, preset, folder)
+        done = ranks.leads and _is_done(prepared, preset, folder, initial)
         if ranks.leads and not done:
             stack.enter_context(held(folder / CONFIG, f"the training on {prepared.meta.name}"))
-            done = _is_done(prepared, preset, folder)  # another process may have ended it meanwhile
+            done = _is_done(prepared, preset, folder, initial)  # another process may have ended it meanwhile
         elif ranks.leads:
             remove_left(folder / CONFIG)
         if not ranks.told(done)[0]:
-            _train(prepared, preset, folder, device, provenance, ranks)
+            _train(prepared, preset, folder, device, provenance, initial, ranks)
     return load_checkpoint(folder, dictionary_sha256=prepared.meta.dictionary_hash)
 
 
-def _is_done(prepared: PreparedCorpus, preset: Preset, folder: Path) -> bool:
+def _is_done(prepared: PreparedCorpus, preset: Preset, folder: Path, initial: Path | None) -> bool:
     """Say whether a folder holds the model of a training that came to its end; refuse that of another one."""
     document = read_config(folder)
     if document and not (folder / STATE).exists():
         training, text = document.get("training", {}), _text_sha256(prepared)
-        wanted = (preset.model.to_dict(), preset.training.to_dict(), prepared.meta.dictionary_hash, text)
+        beginning = "" if initial is None else read_config(initial).get("weights_sha256", "")
+        wanted = (preset.model.to_dict(), preset.training.to_dict(), prepared.meta.dictionary_hash, text, beginning)
         found = (
             document.get("config"),
             training.get("config"),
             document.get("dictionary_sha256"),
             training.get("corpus", {}).get("text_sha256", text),  # an earlier version wrote none
+            training.get("initial_sha256", ""),
         )
         if found != wanted:
             raise UserError(f"{folder} already holds another model; choose another --output-path or delete it")
@@ -87,6 +91,7 @@ def _train(
     folder: Path,
     device: torch.device,
     provenance: dict[str, Any],
+    initial: Path | None,
     ranks: Ranks,
 ) -> None:
     """Train to the end; see :func:`train_model`."""
@@ -107,6 +112,7 @@ def _train(
             dictionary_sha256=prepared.meta.dictionary_hash,
             text_sha256=_text_sha256(prepared),
             device=device,
+            initial=initial,
             ranks=together,
         )
         if ranks.leads:  # only now is it known that the folder holds no other run, whose words these are not

@@ -116,6 +116,42 @@ def test_after_the_trigger_the_plain_mean_of_the_iterates_is_validated(tmp_path:
     assert len(averaged) > 40
 
 
+def test_a_run_begins_with_the_weights_of_a_checkpoint_and_says_which(tmp_path: Path) -> None:
+    trainer(tmp_path / "first", ADAMW).run()
+    first = load_checkpoint(tmp_path / "first")
+    run = trainer(tmp_path / "second", ADAMW, initial=tmp_path / "first")
+    for value, expected in zip(weights(run.model), weights(first), strict=True):
+        assert torch.equal(value, expected)
+    assert not run.record.averaging
+    run.run()
+    told = read_config(tmp_path / "first")["weights_sha256"]
+    assert read_config(tmp_path / "second")["training"]["initial_sha256"] == told
+    assert read_config(tmp_path / "first")["training"]["initial_sha256"] == ""
+    with pytest.raises(CheckpointError, match="whose initial_sha256 differs"):
+        trainer(tmp_path / "second", ADAMW)
+
+
+def test_sgd_that_begins_with_a_model_averages_from_its_first_step(tmp_path: Path) -> None:
+    trainer(tmp_path / "first", ADAMW).run()
+    run = trainer(tmp_path / "second", dataclasses.replace(SGD, epochs=1), initial=tmp_path / "first")
+    with recorded_iterates() as seen:
+        run.run()
+    assert {name for name, _ in seen} == {"ASGD", "validation"}
+    parts = zip(*[values for name, values in seen if name == "ASGD"][1:], strict=True)
+    for value, same in zip(seen[-1][1], parts, strict=True):
+        assert_close(value.double(), torch.stack([part.double() for part in same]).mean(0), rtol=1e-4, atol=1e-6)
+
+
+def test_a_run_does_not_begin_with_a_model_of_another_shape_or_dictionary(tmp_path: Path) -> None:
+    trainer(tmp_path / "first", ADAMW).run()
+    with pytest.raises(CheckpointError, match="choose the preset and arch that it was trained with"):
+        trainer(tmp_path / "second", initial=tmp_path / "first", model=dataclasses.replace(MODEL, hidden_dim=8))
+    with pytest.raises(CheckpointError, match="trained with dictionary"):
+        trainer(tmp_path / "second", initial=tmp_path / "first", dictionary_sha256="e" * 64)
+    less = dataclasses.replace(MODEL, dropout=0.1)  # no shape
+    trainer(tmp_path / "second", initial=tmp_path / "first", model=less)
+
+
 def test_the_checkpoint_holds_the_weights_of_the_best_validation(tmp_path: Path) -> None:
     run = trainer(tmp_path)
     with recorded_iterates() as seen:
@@ -303,10 +339,10 @@ def test_the_folder_of_another_run_is_refused(tmp_path: Path, named: str, change
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_a_state_that_does_not_say_its_text_goes_on(tmp_path: Path) -> None:
+def test_a_state_that_does_not_say_its_text_or_beginning_goes_on(tmp_path: Path) -> None:
     trainer(tmp_path, ADAMW).run()
     tensors, record = load_state(tmp_path / "training.safetensors")
-    del record["text_sha256"]
+    del record["text_sha256"], record["initial_sha256"]
     save_state(tmp_path / "training.safetensors", tensors, record)
     assert trainer(tmp_path, ADAMW, text_sha256={"train": "f" * 64}).record.text_sha256 == {"train": "f" * 64}
 

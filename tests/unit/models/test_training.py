@@ -146,6 +146,20 @@ def test_a_finished_run_is_used_as_it_is_and_another_is_refused(
         train(toy.corpus(tmp_path / "other", seed=9, words=12), tmp_path / "model")
 
 
+def test_a_model_fine_tuned_from_another_one_is_another_model(prepared: PreparedCorpus, tmp_path: Path) -> None:
+    train(prepared, tmp_path / "first")
+    tune = lambda initial: train_model(  # noqa: E731
+        prepared, recipe(prepared), tmp_path / "second", device=CPU, provenance={}, initial=initial
+    )
+    tuned = tune(tmp_path / "first")
+    valid = [read_config(tmp_path / name)["training"]["valid_losses"] for name in ("first", "second")]
+    assert valid[1][0] < valid[0][0], "what was learned is there from the start"
+    assert torch.equal(tune(tmp_path / "first").embedding, tuned.embedding)
+    for beginning in (None, tmp_path / "second"):
+        with pytest.raises(UserError, match="already holds another model"):
+            tune(beginning)
+
+
 def other_validation(prepared: PreparedCorpus) -> PreparedCorpus:
     splits = {**prepared.meta.splits, "valid": replace(prepared.split("valid"), sha256="0" * 64)}
     return replace(prepared, meta=replace(prepared.meta, splits=splits))
