@@ -244,6 +244,18 @@ def all_threads() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+def check_divided(device: str, processes: int) -> None:
+    """Refuse one GPU for several processes.
+
+    Raises:
+        UserError: the device has a number.
+    """
+    if processes > 1 and ":" in device:
+        raise UserError(
+            f"device = {device}: each of {processes} processes takes a GPU of its own; leave the number out"
+        )
+
+
 @contextlib.contextmanager
 def opened(device: str = "cpu") -> Iterator[Ranks]:
     """Connect the ranks while the block computes; a process that is alone connects nothing and imports no torch.
@@ -261,8 +273,7 @@ def opened(device: str = "cpu") -> Iterator[Ranks]:
     if size() == 1:
         yield ALONE
         return
-    if ":" in device:
-        raise UserError(f"device = {device}: each of {size()} processes takes a GPU of its own; leave the number out")
+    check_divided(device, size())
     import torch
     from torch import distributed
     from torch._C._distributed_c10d import PrefixStore

@@ -93,7 +93,7 @@ def main(config: EvalConfig, argv: list[str]) -> int:
     if config.models or config.settings:
         (print_models if config.models else print_settings)()
         return 0
-    if (status := spread(config.processes, PROG, "hebblm.cli.eval", argv)) is not None:
+    if (status := spread(config.processes, config.device, PROG, "hebblm.cli.eval", argv)) is not None:
         return status
     keep_freed_memory()
     with opened(config.device):

@@ -96,7 +96,7 @@ def _build(config: BuildConfig, argv: list[str]) -> int:
 
     for path in config.text:
         texts_below(path)
-    if (status := spread(config.processes, PROG, "hebblm.cli.memory", ["build", *argv])) is not None:
+    if (status := spread(config.processes, config.device, PROG, "hebblm.cli.memory", ["build", *argv])) is not None:
         return status
     with opened(config.device) as ranks:
         lm = load(

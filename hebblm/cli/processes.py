@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hebblm.errors import MOST, UserError
-from hebblm.ranks import THREADS, size
+from hebblm.ranks import THREADS, check_divided, size
 
 ENDING = 10  # seconds that processes have to end once another one has failed
 LOOK = 1.0  # seconds between two looks at whether whoever started this process is there
@@ -38,18 +38,23 @@ def check_processes(processes: int, most: int = MOST, what: str = "streams") -> 
         raise UserError(f"{max(processes, size())} processes are more than --{what} {most}; use as many {what} or more")
 
 
-def spread(processes: int, prog: str, module: str, argv: list[str] | None) -> int | None:
+def spread(processes: int, device: str, prog: str, module: str, argv: list[str] | None) -> int | None:
     """Run a command in so many processes of this machine, unless this is one of several already.
 
     Args:
         processes: P, as the command line has it; 1 where torchrun has started several.
+        device: that each is to use.
         prog: name of the command.
         module: that runs it.
         argv: its arguments, None for those of the process.
 
     Returns:
         The exit status; None where this process has the work, or its part of it, to do.
+
+    Raises:
+        UserError: all are to use one GPU.
     """
+    check_divided(device, processes)
     if size() > 1:
         _end_with_parent()
         return None

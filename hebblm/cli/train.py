@@ -78,7 +78,7 @@ def main(config: TrainConfig, argv: list[str]) -> int:
     if config.lr is not None and not 0 < config.lr < math.inf:
         raise UserError(f"lr = {config.lr} must be positive")
     initial = _initial(config)
-    status = spread(config.processes, PROG, "hebblm.cli.train", argv)
+    status = spread(config.processes, config.device, PROG, "hebblm.cli.train", argv)
     if status is not None:
         return status
     device = pick_device(config.device)

@@ -64,7 +64,7 @@ def main(config: TuneConfig, argv: list[str]) -> int:
     check_processes(config.processes)
     settings = parse_settings(config.set)
     methods = TUNABLE if config.methods is None else named(config.methods)
-    status = spread(config.processes, PROG, "hebblm.cli.tune", argv)
+    status = spread(config.processes, config.device, PROG, "hebblm.cli.tune", argv)
     if status is not None:
         return status
     keep_freed_memory()

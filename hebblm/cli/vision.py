@@ -97,7 +97,7 @@ def main(config: VisionConfig, argv: list[str]) -> int:
     check_processes(config.processes, len(config.seeds), "seeds")
     folder = config.output_path or Path("results/vision") / f"{config.experiment}-{config.scale}"
     settings = _settings(config)
-    status = spread(config.processes, PROG, "hebblm.cli.vision", argv)
+    status = spread(config.processes, config.device, PROG, "hebblm.cli.vision", argv)
     if status is not None:
         return status
     with opened(config.device):

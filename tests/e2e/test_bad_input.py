@@ -111,6 +111,11 @@ def test_evaluation_says_what_is_wrong(arguments: list[str], told: str, tmp_path
         (train, ["--corpus", "klingon"], "unknown corpus 'klingon'"),
         (train, ["--corpus", "text:empty.txt"], "empty.txt is empty"),
         (train, [], "corpus"),
+        (
+            train,
+            ["--corpus", "pydoc", "--processes", "2", "--device", "cpu:0"],
+            "each of 2 processes takes a GPU of its own",
+        ),
         (train, ["--corpus", "pydoc", "--lr", "0"], "lr = 0.0 must be positive"),
         (train, ["--corpus", "pydoc", "--finetune-from-model", "tiny-pydoc-raw"], "needs --output-path"),
         (train, ["--corpus", "pydoc", "--finetune-from-model", ".", "--output-path", "m"], "has no config.json"),
