@@ -12,7 +12,7 @@ import torch
 
 from awd_lstm import load_checkpoint, read_config, save_checkpoint
 
-LIMIT = 20_000_000  # bytes; models travel with the source
+LIMIT = 50_000_000  # bytes; models travel with the source
 
 
 def main(source: Path, destination: Path) -> None:
