@@ -155,15 +155,15 @@ class EvalBatch:
         """(N, K) int64 numbers of the neighbours' labels, equal where these are."""
         return self.shared("groups", lambda: group_ids(self.neighbors.values))
 
-    def learned_share(self, blend: Blend) -> Tensor:
-        """Return the share (N,) of a blend's first part, float64: for each query what was learned before it."""
+    def learned_share(self, learner: Learner[Any]) -> Tensor:
+        """Return a learner's share (N,), float64: for each query what was learned before it."""
 
         def compute() -> Tensor:
-            shares, rows = self.learned(blend)
+            shares, rows = self.learned(learner)
             values = [share.value for share in shares]
             return torch.tensor(values, dtype=torch.float64, device=self.hidden.device)[rows]
 
-        return self.shared(("share", blend), compute)
+        return self.shared(("share", learner), compute)
 
     def learned(self, learner: Learner[L]) -> tuple[list[L], Tensor]:
         """Return what was learned before the queries, and which of it holds for each, (N,) int64."""

@@ -23,6 +23,7 @@ class Grid:
         temperature: of kNN-LM's weights.
         gamma: share of the memory in Mixture, cache and kNN-LM.
         mbpa_pull: pull of MbPA toward the base head.
+        mbpa_weight: of its change.
         mbpa_lr: rate of MbPA where it descends by sgd, relative to curvature.
         mbpa_steps: its steps.
         absolute_lr: lambda of MbPA at an absolute rate, plain and guarded.
@@ -39,6 +40,7 @@ class Grid:
     temperature: tuple[Temperature, ...] = (0.1, 0.3, 0.6, 0.8, 1.0, 1.2, 1.5, 3.0, 10.0, ONLINE)
     gamma: tuple[Share, ...] = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, ONLINE)
     mbpa_pull: Values = (0.001, 0.0015, 0.0025, 0.0035, 0.005, 0.007, 0.01, 0.02)
+    mbpa_weight: tuple[Share, ...] = (0.5, 0.75, 1.0, ONLINE)
     mbpa_lr: Values = (6.0, 8.0, 10.0)
     mbpa_steps: tuple[int, ...] = (5, 10, 15)
     absolute_lr: Values = (0.01, 0.1, 1.0, 5.0, 25.0)

@@ -13,7 +13,7 @@ from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.counts import entry_weights
 from hebblm.adapt.grid import Grid
 from hebblm.adapt.methods.hebb import HebbConfig, hebbian_term
-from hebblm.adapt.methods.mbpa import MbpaConfig, adapted_logits, mbpa_result
+from hebblm.adapt.methods.mbpa import MbpaConfig, adapted_logits, mbpa_change
 from hebblm.evaluation.notes import Notes
 from hebblm.ranks import current
 from hebblm.tuning.best import Losses
@@ -59,7 +59,7 @@ class LabelTerms(NamedTuple):
             labels=term.labels,
             mine=term.chosen,
             base=batch.logits.gather(1, term.labels),
-            delta=mbpa_result(batch, mbpa).delta.gather(1, term.labels),
+            delta=mbpa_change(batch, mbpa).gather(1, term.labels),
             adapted=adapted,
             summed=term.values,
             hit=term.chosen & (term.labels == targets[:, None]),

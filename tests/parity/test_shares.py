@@ -8,11 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from hebblm.adapt.functional.shares import LearnedShare
+from hebblm.adapt import functional
+from hebblm.adapt.counts import class_weights
+from hebblm.adapt.functional.shares import LearnedShare, LearnedWeight
 from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.cache import CacheConfig
+from hebblm.adapt.methods.hebb import HebbConfig, hebbian_term
 from hebblm.adapt.methods.knn import KnnConfig
 from hebblm.adapt.methods.lstm import Unadapted
+from hebblm.adapt.methods.mbpa import Mbpa, MbpaConfig, mbpa_result
 from hebblm.adapt.methods.memory_mixture import Interpolated
 from hebblm.adapt.methods.mixture import MixtureConfig
 from hebblm.adapt.methods.rule import Needs, Rule
@@ -97,6 +101,70 @@ def test_a_sharpness_that_is_learned_mixes_two_memories() -> None:
     memory[np.isinf(found["0.6"])] = np.inf
     expected = -np.log(0.4 * np.exp(-memory) + 0.6 * np.exp(-found["base"]))
     np.testing.assert_allclose(found["online"], expected, atol=2e-6)
+
+
+def weights(base: np.ndarray, half: np.ndarray, whole: np.ndarray, every: int) -> np.ndarray:
+    """Return the weight at each token: where a parabola through the summed losses at 0, 1/2 and 1 is lowest."""
+    found = np.empty(len(base))
+    for start in range(0, len(base), every):
+        kept = 0.998 ** np.arange(start - 1, -1, -1)
+        sums = [kept @ losses[:start] for losses in (base, half, whole)]
+        # What is known beforehand: 10 (s - 0.8)^2, by its own values at the three places.
+        a, b, _ = np.polyfit(
+            [0, 0.5, 1], [total + 10 * (s - 0.8) ** 2 for total, s in zip(sums, (0, 0.5, 1), strict=True)], 2
+        )
+        found[start : start + every] = np.clip(-b / (2 * a), 0, 1)
+    return found
+
+
+@pytest.mark.parametrize("ahead", [True, False], ids=["blocks", "intervals"])
+@pytest.mark.parametrize("every", [1, 7, 100])
+def test_the_weight_of_mbpa_is_that_of_the_formula(every: int, ahead: bool) -> None:
+    at = {w: MbpaConfig(method="exact", weight=w) for w in (ONLINE, 0.5, 1.0)}
+    found = scored({"base": Unadapted(), **{str(w): Mbpa(config) for w, config in at.items()}}, every, ahead=ahead)
+    expected = weights(found["base"], found["0.5"], found["1.0"], every)
+    stream = toy.stream_of(np.concatenate([toy.tokens(1, 40), toy.tokens(1, 40)]))
+    fixed = {str(w): Mbpa(replace(at[1.0], weight=float(w))) for w in sorted(set(expected))}
+    alone = scored(fixed, every, ahead=ahead)
+    losses = [alone[str(w)][t] for t, w in enumerate(expected)]
+    np.testing.assert_allclose(found["online"], losses, atol=1e-5)
+    assert len(stream) == len(losses)
+    assert len(set(expected)) > (1 if every < len(losses) else 0)
+
+
+def test_hebb_takes_the_weighted_change() -> None:
+    stream = toy.stream_of(toy.tokens(1, 60))
+    base = toy.base_of(toy.tiny_model().double())
+    context = toy.context_of(base, FlatMemory(toy.DIM, dtype=torch.float64), stream, novel=False)
+    mbpa, hebb = MbpaConfig(method="exact", weight=ONLINE), HebbConfig()
+    rule = METHODS["hebb"].rule(MethodSettings(mbpa, hebb))
+    assert rule.needs == Mbpa(mbpa).needs
+    context.learn_shares([rule])
+    hidden = base.read(torch.from_numpy(stream.inputs))
+    for rows in (slice(20), slice(20, 40)):
+        context.observe(hidden[rows], torch.from_numpy(stream.targets[rows]))
+    batch = context.batch(hidden[40:])
+    (weight,) = {share.value for share in context.shares.values()}
+    assert 0 < weight < 1
+    assert weight != pytest.approx(0.8)
+    expected = functional.hebb_combine(
+        batch.logits,
+        weight * mbpa_result(batch, mbpa).delta,
+        hebbian_term(batch, mbpa, hebb, None),
+        class_weights(batch, hebb)[0],
+        eta=hebb.eta,
+    )
+    torch.testing.assert_close(rule.log_probs(batch), expected.log_softmax(1))
+
+
+def test_a_weight_stays_within_its_bounds_and_nothing_infinite_counts() -> None:
+    weight = LearnedWeight()
+    assert weight.value == pytest.approx(0.8)
+    assert weight.after([(1.0, 5.0, 9.0)] * 500).value == 0.0
+    assert weight.after([(9.0, 5.0, 1.0)] * 500).value == 1.0
+    assert weight.after([(2.0, 1.0, 2.0)] * 500).value == pytest.approx(0.5, abs=0.01)
+    assert weight.after([(np.inf, 3.0, 9.0), (np.nan,) * 3, (1.0, 1.0, np.inf)]) == weight
+    assert LearnedWeight().recalled(weight.after([(2.0, 1.0, 2.0)]).numbers) == weight.after([(2.0, 1.0, 2.0)])
 
 
 def test_a_share_follows_what_predicts_and_stays_within_its_bounds() -> None:

@@ -1,4 +1,4 @@
-"""Shares of two distributions in their mixture: given, or learned from what was scored."""
+"""Shares of two distributions in their mixture, linear or log-linear: given, or learned from what was scored."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from hebblm.adapt import checks
 START = 0.3  # the share before anything was scored
 PRIOR = 10.0  # tokens that it counts for
 KEPT = 0.996  # what a token counts after the next one: the last 250 decide
+WEIGHT_START = 0.8  # the log-linear weight before anything was scored
+WEIGHT_PRIOR = 10.0  # nats of curvature that it counts for
+WEIGHT_KEPT = 0.998  # the last 500 tokens decide
 
 
 def is_zero(weight: float | Tensor) -> bool:
@@ -122,3 +125,54 @@ class LearnedShare:
     def recalled(self, numbers: Sequence[float]) -> LearnedShare:
         """Return the share that was known when :attr:`numbers` were kept."""
         return LearnedShare(*numbers)
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedWeight:
+    """The weight s of a change d of logits f, by what it would have cost the tokens already scored.
+
+    ``softmax(f + s d)`` is the log-linear interpolation of the distributions without and with the change (Klakow 1998).
+    Its loss is convex in s. Of a token y it is known at three places, ``L(0), L(1/2), L(1)``; the parabola through them
+    has the curvature ``2 a`` with ``a = 2 (L(0) - 2 L(1/2) + L(1))``, and is lowest where ``2 a s = a + L(0) - L(1)``.
+    Of tokens 1 .. T, the later ones counting more::
+
+        s = (10 * 0.8 + sum_t 0.998^(T - t) (a_t + L_t(0) - L_t(1)) / 2) / (10 + sum_t 0.998^(T - t) a_t)
+
+    within 0 and 1.
+
+    Args:
+        lowest: sum of the discounted ``(a + L(0) - L(1)) / 2``, nats.
+        curvature: sum of the discounted a, nats.
+    """
+
+    lowest: float = 0.0
+    curvature: float = 0.0
+
+    @property
+    def value(self) -> float:
+        """The weight, within 0 and 1."""
+        found = (WEIGHT_PRIOR * WEIGHT_START + self.lowest) / (WEIGHT_PRIOR + self.curvature)
+        return min(1.0, max(0.0, found))
+
+    def after(self, evidence: Iterable[Sequence[float]]) -> LearnedWeight:
+        """Return the weight once more tokens were scored.
+
+        Args:
+            evidence: of each token, ``L(0), L(1/2), L(1)`` in nats; one that is not finite says nothing.
+        """
+        lowest, curvature = self.lowest, self.curvature
+        for none, half, whole in evidence:
+            bend = max(0.0, 2 * (none - 2 * half + whole))  # rounding may turn a line
+            if math.isfinite(bend + none - whole):
+                lowest = WEIGHT_KEPT * lowest + (bend + none - whole) / 2
+                curvature = WEIGHT_KEPT * curvature + bend
+        return LearnedWeight(lowest, curvature)
+
+    @property
+    def numbers(self) -> tuple[float, float]:
+        """All that is known, as :meth:`recalled` takes it over."""
+        return self.lowest, self.curvature
+
+    def recalled(self, numbers: Sequence[float]) -> LearnedWeight:
+        """Return the weight that was known when :attr:`numbers` were kept."""
+        return LearnedWeight(*numbers)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from hebblm.adapt import functional as F
 from hebblm.adapt.checks import Scale
-from hebblm.adapt.methods.mbpa import MbpaConfig, adapted_logits, mbpa_result
+from hebblm.adapt.methods.mbpa import MbpaConfig, adaptation, adapted_logits, mbpa_change
 from hebblm.adapt.methods.rule import Method, Needs, Rule
 from hebblm.adapt.section import Decay, Fraction, NonNegative, Section
 
@@ -152,7 +152,7 @@ class Hebb:
     @property
     def needs(self) -> Needs:
         """Neighbours, and the adaptation to them, which v1 leaves out."""
-        return Needs(retrieval=True, descents=() if self.variant == "v1" else (self.mbpa,))
+        return Needs(retrieval=True) if self.variant == "v1" else adaptation(self.mbpa)
 
     def _adapted(self, batch: EvalBatch) -> HebbianLogits:
         """Return ``f_i + (1 - E_i) MbPA_i + E_i eta D_i . h`` (Eq. 7) for the labels, and what the others have."""
@@ -169,7 +169,7 @@ class Hebb:
             dense, normalizers = batch.logits, batch.log_normalizers
             values = base + config.eta * term.values
         else:
-            delta = mbpa_result(batch, self.mbpa).delta  # (N, V)
+            delta = mbpa_change(batch, self.mbpa)  # (N, V)
             constant = base.new_full(base.shape, config.constant) if self.variant == "v3" else None
             weights = constant  # (N, K)
             if weights is None:

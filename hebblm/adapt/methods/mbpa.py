@@ -10,13 +10,14 @@ from hebblm.adapt import checks
 from hebblm.adapt import functional as F
 from hebblm.adapt.checks import Rate, Scale
 from hebblm.adapt.methods.rule import Method, Needs
-from hebblm.adapt.section import NonNegative, Positive, Section, Whole
+from hebblm.adapt.section import NonNegative, Positive, Section, Share, Whole
 from hebblm.errors import UserError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from hebblm.adapt.batch import EvalBatch
+    from hebblm.adapt.functional.shares import LearnedWeight
     from hebblm.adapt.grid import Axes, Grid
     from hebblm.adapt.settings import MethodSettings
 
@@ -41,6 +42,7 @@ class MbpaConfig(Section):
         closeness: raw as printed, or scaled to sum 1 or max 1; a relative rate makes all three the same.
         pull: pull back to the base head, in units of the largest eigenvalue; a step of sgd takes lr * pull of the
             change back.
+        weight: s of the change d of the logits f, which become f + s d: a number, or learned online. 1 is MbPA itself.
     """
 
     section: ClassVar[str] = "mbpa"
@@ -54,6 +56,7 @@ class MbpaConfig(Section):
     scale: Scale = "relative"
     closeness: Literal["raw", "sum", "max"] = "raw"
     pull: NonNegative = 0.0025
+    weight: Share = 1.0
 
     def __post_init__(self) -> None:
         if self.rate != "guarded" and self.optimizer != "newton" and self.lr * self.pull > 1:
@@ -100,6 +103,7 @@ class MbpaAbsoluteConfig(Section):
             rate=self.rate,
             scale="absolute",
             closeness="raw",
+            weight=1.0,
         )
 
 
@@ -131,13 +135,61 @@ class Mbpa:
     @property
     def needs(self) -> Needs:
         """Neighbours, and the adaptation to them."""
-        return Needs(retrieval=True, descents=(self.config,))
+        return adaptation(self.config)
+
+
+@dataclass(frozen=True, slots=True)
+class MbpaWeight:
+    """The weight of MbPA's change, learned from the tokens already scored."""
+
+    config: MbpaConfig
+
+    @property
+    def initial(self) -> LearnedWeight:
+        """The weight before anything was scored."""
+        from hebblm.adapt.functional.shares import LearnedWeight  # it loads torch
+
+        return LearnedWeight()
+
+    def evidence(self, batch: EvalBatch, targets: Tensor) -> Tensor:
+        """Return the losses of each target at the weights 0, 1/2 and 1, (N, 3) float64, nats."""
+        import torch
+
+        half, whole = (Mbpa(replace(self.config, weight=weight)).score(batch, targets) for weight in (0.5, 1.0))
+        return torch.stack([batch.base_losses(targets), half, whole], 1).double()
+
+
+def adaptation(config: MbpaConfig) -> Needs:
+    """Return what a rule over MbPA needs."""
+    learned = (MbpaWeight(_whole(config)),) if isinstance(config.weight, str) else ()
+    return Needs(retrieval=True, descents=(_whole(config),), shares=learned)
+
+
+def _whole(config: MbpaConfig) -> MbpaConfig:
+    """Return the settings at weight 1: what is solved, whatever becomes of it."""
+    return replace(config, weight=1.0)
 
 
 def mbpa_result(batch: EvalBatch, config: MbpaConfig) -> F.MbpaResult:
-    """Return the change of the logits by MbPA, computed once a mini-batch and configuration."""
+    """Return the change of the logits by MbPA at weight 1, computed once a mini-batch and configuration."""
     batch.check_keys("MbPA")
-    return batch.shared(config, lambda: _mbpa(batch, config, slice(None)))
+    return batch.shared(_whole(config), lambda: _mbpa(batch, config, slice(None)))
+
+
+def mbpa_change(batch: EvalBatch, config: MbpaConfig) -> Tensor:
+    """Return ``s d`` (N, V), the weighted change of the logits by MbPA, computed once."""
+
+    def compute() -> Tensor:
+        return _weighted(batch, config, mbpa_result(batch, config).delta, slice(None))
+
+    return batch.shared(("change", config), compute)
+
+
+def _weighted(batch: EvalBatch, config: MbpaConfig, change: Tensor, rows: slice | list[int]) -> Tensor:
+    """Return ``s d`` for the change d (n, V) of some queries of a mini-batch."""
+    if not isinstance(config.weight, str):
+        return change if config.weight == 1 else config.weight * change
+    return batch.learned_share(MbpaWeight(_whole(config)))[rows, None].to(change.dtype) * change
 
 
 def _mbpa(batch: EvalBatch, config: MbpaConfig, rows: slice | list[int]) -> F.MbpaResult:
@@ -165,7 +217,7 @@ def adapted_logits(batch: EvalBatch, config: MbpaConfig) -> tuple[Tensor, Tensor
     """Return the logits after MbPA (N, V) and their logsumexp (N,), computed once a mini-batch and configuration."""
 
     def compute() -> tuple[Tensor, Tensor]:
-        logits = batch.logits + mbpa_result(batch, config).delta
+        logits = batch.logits + mbpa_change(batch, config)
         return logits, logits.logsumexp(1)
 
     return batch.shared(("adapted", config), compute)
@@ -184,8 +236,9 @@ def fast_errors(batch: EvalBatch, config: MbpaConfig) -> Tensor:
         rows = [row for row in range(len(batch.hidden)) if _measured(start + row)]
         if config.method == "exact" or not rows:
             return batch.hidden.new_zeros(0)
-        exact = (batch.logits[rows] + _mbpa(batch, replace(config, method="exact"), rows).delta).log_softmax(1)
-        fast = (batch.logits[rows] + mbpa_result(batch, config).delta[rows]).log_softmax(1)
+        exact = _weighted(batch, config, _mbpa(batch, replace(config, method="exact"), rows).delta, rows)
+        exact = (batch.logits[rows] + exact).log_softmax(1)
+        fast = (batch.logits[rows] + mbpa_change(batch, config)[rows]).log_softmax(1)
         return (exact.exp() * (fast - exact).abs()).sum(1)
 
     return batch.shared(("fast errors", config), compute)
@@ -198,9 +251,9 @@ def _measured(position: int) -> bool:
 
 
 def _tried(settings: MethodSettings, grid: Grid) -> Axes:
-    """Return the values that are tried: of Newton's steps the pull, of others rate and number."""
+    """Return the values that are tried: of Newton's steps pull and weight, of others rate and number."""
     if settings[MbpaConfig].optimizer == "newton":
-        return {"pull": grid.mbpa_pull}
+        return {"pull": grid.mbpa_pull, "weight": grid.mbpa_weight}
     return {"lr": grid.mbpa_lr, "steps": grid.mbpa_steps}
 
 

@@ -37,7 +37,7 @@ class Rule(Protocol):
 
 
 class Learner(Protocol[L_co]):
-    """A rule that learns from the tokens already scored how to mix what it is made of."""
+    """Part of a rule that learns from the tokens already scored how to mix what it is made of."""
 
     @property
     def initial(self) -> L_co:
