@@ -51,6 +51,9 @@ for seed in 1111 2 3; do # of the base's weights, dropout and order of training
     evaluated "seed-$seed" "${stream[@]}" --checkpoint "runs/tiny-ptb-seed$seed" \
         --methods "$nine"
 done
+evaluated base-medium --intra-domain ptb --checkpoint medium-ptb-raw --methods "$nine,best,dynamic+best"
+mkdir -p recipes/strength
+cp results/conclusions/base-medium/result.json recipes/strength/intra-ptb-medium.json
 over_all=(--cross-domain wt2-to-ptb --methods lstm,mbpa,hebb --set hebb.classes=all)
 evaluated classes-all "${over_all[@]}"
 evaluated classes-all-tuned "${over_all[@]}" hebb.eta=1 hebb.beta=0.9 # the best of recipes/best/forms-wt2-to-ptb.json

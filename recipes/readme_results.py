@@ -20,7 +20,7 @@ from hebblm.bench.tables import training_table
 from hebblm.files import read_json
 from hebblm.report import Result
 from hebblm.report.methods import BASE, name_of, ordered
-from hebblm.report.part_tables import gain_table, occurrence_table
+from hebblm.report.part_tables import gain_table, interval_text, occurrence_table
 from hebblm.report.plots import occurrence_figure, save
 from hebblm.report.render import to_markdown
 from hebblm.report.sections import scenario_line
@@ -43,6 +43,10 @@ DEMO = ROOT / "recipes" / "demo"
 WITHIN, LARGER, ACROSS = (RESULTS / name / "result.json" for name in ("intra-ptb", "intra-wt2", "wt2-to-ptb"))
 ORDER = ("wt2-to-ptb", "wt2-to-ptb-raw", "intra-ptb", "intra-wt2")
 FIRST = "wt2-to-ptb"  # shown with its picture and its ranges; those of the others are in the book
+STRENGTHS = {
+    "small base": RESULTS / "intra-ptb" / "result.json",
+    "published shape": RESULTS.parent / "strength" / "intra-ptb-medium.json",
+}
 BESIDE_THE_PAPER = (FIRST, "intra-ptb", "intra-wt2")
 NEEDS = (
     ("a new word to be expected again as soon as it was seen, for next to nothing", ("cache",)),
@@ -159,6 +163,24 @@ def cost() -> str:
     return _headed(map(to_markdown, present(goal_table(measured), training_table(measured))))
 
 
+def strength() -> str:
+    """Return what every method gains over a small base and over one of the published shape, on the same text."""
+    found = {title: Result.load(path) for title, path in STRENGTHS.items()}
+    columns = [Column("Method")]
+    for title in found:
+        columns += [Column(f"{title}: perplexity", "perplexity", "min"), Column("gain, nats", "signed")]
+    rows = []
+    both = set.intersection(*(set(result.methods) for result in found.values()))
+    for name in ordered(both):
+        row: list[Cell] = [name_of(name)]
+        for result in found.values():
+            gain = None if name == BASE else result.gain(name)
+            row += [result.methods[name].perplexity, None if gain is None else interval_text(gain, mark="*")]
+        rows.append(tuple(row))
+    made = [f"- {origin_of(title, path, found[title], '../')}" for title, path in STRENGTHS.items()]
+    return "\n".join([body(Table("strength", "", tuple(columns), tuple(rows))), *made])
+
+
 def vision() -> str:
     """Return the tables of the image experiments, balanced where there are several proportions."""
     documents = {
@@ -199,6 +221,7 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
         "regimes": conclusions.regimes,
         "rows": conclusions.rows,
         "seeds": conclusions.seeds,
+        "strength": strength,
         "classes": conclusions.classes,
         "new-words": conclusions.new_words,
     },
