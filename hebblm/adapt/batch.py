@@ -24,7 +24,7 @@ from hebblm.types import Neighbors
 
 if TYPE_CHECKING:
     from hebblm.adapt.context import Context
-    from hebblm.adapt.methods.rule import Blend, Learner
+    from hebblm.adapt.methods.rule import Learner
 
 T = TypeVar("T")
 L = TypeVar("L", bound=Learned)
@@ -156,7 +156,7 @@ class EvalBatch:
         return self.shared("groups", lambda: group_ids(self.neighbors.values))
 
     def learned_share(self, learner: Learner[Any]) -> Tensor:
-        """Return a learner's share (N,), float64: for each query what was learned before it."""
+        """Return a learner's share (N,), or shares (N, C), float64: for each query what was learned before it."""
 
         def compute() -> Tensor:
             shares, rows = self.learned(learner)
@@ -222,10 +222,6 @@ class EvalBatch:
         found = learner.evidence(self, targets)
         found[~known] = torch.nan
         return found
-
-    def parts(self, blend: Blend, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the losses (N,) of ``targets`` (N,) under both parts of a blend, computed once; nats."""
-        return self.scored(("parts", blend), targets, lambda: blend.parts(self, targets))
 
     def observation(self, targets: Tensor) -> Observation:
         """Return what is to be learned of the batch, whose labels (N,) are scored.

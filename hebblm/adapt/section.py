@@ -19,9 +19,11 @@ Decay = Annotated[float, checks.decay]
 Share = Annotated[float | Literal["online"], checks.share]
 """Share of one of two distributions: a number, or learned from the tokens already scored."""
 Sharpness = Annotated[float | Literal["online"], partial(checks.at_least, low=0)]
-"""Sharpness of weights: a number, or two of them with shares learned from the tokens already scored."""
+"""Sharpness of weights: a number, or three of them with shares learned from the tokens already scored."""
 Temperature = Annotated[float | Literal["online"], checks.above_zero]
 """Its inverse."""
+Weight = Annotated[float | Literal["online"], partial(checks.at_least, low=0)]
+"""Weight of a change: a number, or learned from the tokens already scored."""
 
 
 @dataclass(frozen=True, slots=True)

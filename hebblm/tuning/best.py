@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from hebblm.adapt.functional.shares import LearnedShare
+from hebblm.adapt.functional.shares import LearnedShares
 from hebblm.ranks import current
 from hebblm.tuning.grid import Point
 
@@ -73,32 +73,31 @@ class BestPoint:
 
 
 def mixed(memory: Losses, base: Losses, weight: float | str, every: int) -> Losses:
-    """Return the loss of ``weight`` memory and ``1 - weight`` base from the two losses (T,), nats.
+    """Return the loss (T,) of memories of share ``weight`` and a base that has the rest, from their losses, nats.
 
     Args:
-        memory: of the memory.
-        base: of what it lies over.
+        memory: (C, T) of memories whose shares among each other are learned, or (T,) of one.
+        base: (T,) of what they lie over.
         weight: a number, or learned online as a context learns it.
         every: tokens between two updates.
     """
-    shares: float | Losses
-    if isinstance(weight, str):
-        learned = LearnedShare()
-        shares = np.empty(len(base))
-        for start in range(0, len(base), every):
-            now = slice(start, start + every)
-            shares[now] = learned.value
-            learned = learned.after((base[now] - memory[now]).tolist())
-    else:
-        shares = weight
-    losses: Losses = -np.logaddexp(np.log(shares) - memory, np.log1p(-shares) - base)
+    parts = np.stack([*np.atleast_2d(memory), base], 1)  # (T, C + 1)
+    learned = LearnedShares((0.0,) * (parts.shape[1] - 1), total=None if isinstance(weight, str) else weight)
+    shares = np.empty_like(parts)
+    for start in range(0, len(base), every):
+        now = slice(start, start + every)
+        shares[now] = learned.value
+        if isinstance(weight, str) or len(learned.owned) > 1:
+            learned = learned.after(parts[now].tolist())
+    with np.errstate(divide="ignore"):  # a share of 0
+        losses: Losses = -np.logaddexp.reduce(np.log(shares) - parts, axis=1)
     return losses
 
 
 def with_shares(
     found: Iterable[tuple[Point, Losses]], base: Losses, name: str, shares: Iterable[float | str], every: int
 ) -> Iterator[tuple[Point, Losses]]:
-    """Yield each point once a share ``name`` of its distribution, with the losses (T,) where the base has the rest."""
+    """Yield each point once a share ``name`` of its memories, with the losses (T,) where the base has the rest."""
     for point, losses in found:
         for share in shares:
             yield {**point, name: share}, mixed(losses, base, share, every)

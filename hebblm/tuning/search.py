@@ -11,7 +11,9 @@ from hebblm.adapt.grid import Grid
 from hebblm.adapt.methods import METHODS, with_parts
 from hebblm.adapt.methods.cache import CacheConfig
 from hebblm.adapt.methods.hebb import RANGES
+from hebblm.adapt.methods.memory_mixture import ONLINE_VALUES
 from hebblm.adapt.methods.rule import Rule, dotted
+from hebblm.adapt.section import ONLINE
 from hebblm.errors import UserError
 from hebblm.evaluation.defaults import TUNED_SCHEMA
 from hebblm.evaluation.hyperparameters import Hyperparameters, defaults
@@ -133,12 +135,25 @@ class Search:
             raise UserError(f"{wanted} is not among the values that are tried for {method}; fix one that is")
 
     def rules(self, method: str, tried: Iterable[Point], **whole: float) -> dict[str, Rule]:
-        """Return a rule a point, named by method and the point's number; ``whole``: values of all of them."""
+        """Return a rule a point, named by method and the point's number; ``whole``: values of all of them.
+
+        Of a point whose sharpness is online they are those of its memories, numbered as well.
+        """
         changes = {f"{dotted(method)}.{name}": value for name, value in whole.items()}
         return {
-            f"{method} {index}": METHODS[method].build(self.settings.changed({**point, **changes}).methods)
+            name: METHODS[method].build(self.settings.changed({**point, **changes}).methods)
             for index, point in enumerate(tried)
+            for name, point in named(f"{method} {index}", point).items()
         }
+
+
+def named(name: str, point: Point) -> dict[str, Point]:
+    """Return a point by its name; where its sharpness is online, those of the memories that are mixed then."""
+    for setting, value in point.items():
+        values = ONLINE_VALUES.get(setting.rpartition(".")[2], ())
+        if value == ONLINE and values:
+            return {f"{name}.{index}": {**point, setting: number} for index, number in enumerate(values)}
+    return {name: point}
 
 
 def write_tuned(found: Search, scenario: Scenario, provenance: Mapping[str, Any], folder: Path) -> None:

@@ -25,7 +25,7 @@ from hebblm.tuning.gate import GateFeatures, learn_gate
 from hebblm.tuning.grid import Point, points
 from hebblm.tuning.hebbian import HebbGrid, HebbLosses
 from hebblm.tuning.replay import Replay
-from hebblm.tuning.search import Search
+from hebblm.tuning.search import Search, named
 
 
 def tune(
@@ -196,9 +196,10 @@ def _with_gamma(
 
 
 def _found(losses: Mapping[str, Losses], method: str, tried: Iterable[Point]) -> Iterator[tuple[Point, Losses]]:
-    """Yield the points whose rules :meth:`Search.rules` made, with their losses (T,)."""
+    """Yield the points whose rules :meth:`Search.rules` made, with their losses (T,), or (C, T) of C memories."""
     for index, point in enumerate(tried):
-        yield point, losses[f"{method} {index}"]
+        rows = [losses[name] for name in named(f"{method} {index}", point)]
+        yield point, np.stack(rows) if len(rows) > 1 else rows[0]
 
 
 def _take_weight(search: Search, method: str, other: Losses, every: int) -> None:
@@ -215,7 +216,8 @@ def _take_cache(search: Search, method: str, losses: Mapping[str, Losses], every
     mixture = search.best[method.removesuffix("+cache")].losses
     tried, shares = _space(search, method)
     past = (
-        (point, np.concatenate([mixture[:every], alone[every:]])) for point, alone in _found(losses, "cache", tried)
+        (point, np.where(np.arange(len(mixture)) < every, mixture, alone))
+        for point, alone in _found(losses, "cache", tried)
     )
     search.take(method, _with_gamma(method, past, mixture, shares, every))
 

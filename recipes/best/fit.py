@@ -19,13 +19,12 @@ from torch import Tensor
 from hebblm.adapt import functional as F
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.features import NAMES
-from hebblm.adapt.methods.best import Best, BestConfig, best_rule
+from hebblm.adapt.methods.best import PAIR, Best, BestConfig, best_rule
 from hebblm.adapt.methods.cache import Cache, CacheConfig
 from hebblm.adapt.methods.hebb import hebb_rule
 from hebblm.adapt.methods.knn import KnnConfig, KnnLM
 from hebblm.adapt.methods.lstm import Unadapted
 from hebblm.adapt.methods.mbpa import Mbpa, MbpaConfig
-from hebblm.adapt.methods.memory_mixture import PAIR
 from hebblm.adapt.methods.mixture import Mixture, MixtureConfig
 from hebblm.adapt.methods.rule import Rule
 from hebblm.adapt.settings import MethodSettings

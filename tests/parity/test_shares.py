@@ -10,14 +10,14 @@ import torch
 
 from hebblm.adapt import functional
 from hebblm.adapt.counts import class_weights
-from hebblm.adapt.functional.shares import LearnedShare, LearnedWeight
+from hebblm.adapt.functional.shares import LearnedShares, LearnedWeight
 from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.cache import CacheConfig
 from hebblm.adapt.methods.hebb import HebbConfig, hebbian_term
 from hebblm.adapt.methods.knn import KnnConfig
 from hebblm.adapt.methods.lstm import Unadapted
 from hebblm.adapt.methods.mbpa import Mbpa, MbpaConfig, mbpa_result
-from hebblm.adapt.methods.memory_mixture import Interpolated
+from hebblm.adapt.methods.memory_mixture import SHARPNESS, Mixed
 from hebblm.adapt.methods.mixture import MixtureConfig
 from hebblm.adapt.methods.rule import Needs, Rule
 from hebblm.adapt.section import ONLINE, Section
@@ -45,19 +45,24 @@ def scored(rules: dict[str, Rule], every: int, *, ahead: bool) -> dict[str, np.n
     return {name: losses.astype(np.float64) for name, losses in nll.items()}
 
 
-def reference(first: np.ndarray, second: np.ndarray, every: int) -> np.ndarray:
-    """Return the loss of the mixture of two distributions, each share summed anew over all tokens before."""
-    losses = np.empty(len(first))
-    owned: list[float] = []  # r_t of each token that either knew
-    for start in range(0, len(first), every):
+def reference(parts: list[np.ndarray], every: int, total: float | None = None) -> np.ndarray:
+    """Return the loss of the mixture of distributions, the shares summed anew over all tokens before."""
+    given = np.exp(-np.stack(parts, 1))  # (T, C)
+    mixture = np.empty(len(given))
+    owned = [np.zeros(len(parts))] * 0  # r_t of each token that any part knew
+    for start in range(0, len(given), every):
         discounts = 0.996 ** np.arange(len(owned) - 1, -1, -1)
-        share = (10 * 0.3 + discounts @ np.array(owned)) / (10 + discounts.sum())
-        for t in range(start, min(start + every, len(first))):
-            p, q = np.exp(-first[t]), np.exp(-second[t])
-            losses[t] = -np.log(share * p + (1 - share) * q) if p + q else np.inf
-            if p + q:
-                owned.append(share * p / (share * p + (1 - share) * q))
-    return losses
+        sums = discounts @ np.array(owned).reshape(-1, len(parts))
+        shares = (10 * 0.3 / (len(parts) - 1) + sums[:-1]) / (10 + discounts.sum())
+        if total is not None:
+            shares *= total / shares.sum()
+        shares = np.append(shares, 1 - shares.sum())
+        for t in range(start, min(start + every, len(given))):
+            mixture[t] = shares @ given[t]
+            if mixture[t]:
+                owned.append(shares * given[t] / mixture[t])
+    with np.errstate(divide="ignore"):
+        return -np.log(mixture)
 
 
 @pytest.mark.parametrize("ahead", [True, False], ids=["blocks", "intervals"])
@@ -68,7 +73,7 @@ def test_losses_are_those_of_the_formula(every: int, ahead: bool) -> None:
         section: METHODS[section].rule(LEARNED.replaced(replace(LEARNED[kind], gamma=1.0)))
         for section, kind in WHOLE.items()
     }
-    both = Interpolated(rules["mixture"], alone["knn"], ONLINE)
+    both = Mixed((rules["mixture"], alone["knn"]), ONLINE)
     found = scored(
         {
             "base": Unadapted(),
@@ -80,49 +85,49 @@ def test_losses_are_those_of_the_formula(every: int, ahead: bool) -> None:
         ahead=ahead,
     )
     for name in WHOLE:
-        expected = reference(found[f"{name} alone"], found["base"], every)
+        expected = reference([found[f"{name} alone"], found["base"]], every)
         np.testing.assert_allclose(found[name], expected, atol=2e-6, err_msg=name)
         if every == 1:
             assert np.abs(found[name] - found["base"]).max() > 0.1, name
-    expected = reference(found["mixture"], found["knn alone"], every)
+    expected = reference([found["mixture"], found["knn alone"]], every)
     np.testing.assert_allclose(found["both"], expected, atol=2e-6)
 
 
-def test_a_sharpness_that_is_learned_mixes_two_memories() -> None:
-    online = LEARNED.replaced(replace(LEARNED[MixtureConfig], theta=ONLINE, gamma=0.4))
-    rules = {
-        f"{theta}": METHODS["mixture"].rule(online.replaced(replace(online[MixtureConfig], theta=theta, gamma=1.0)))
-        for theta in (2.0, 0.6)
-    }
-    rules |= {"base": Unadapted(), "online": METHODS["mixture"].rule(online)}
-    found = scored(rules, 5, ahead=True)
-    with np.errstate(invalid="ignore"):
-        memory = reference(found["2.0"], found["0.6"], 5)
-    memory[np.isinf(found["0.6"])] = np.inf
-    expected = -np.log(0.4 * np.exp(-memory) + 0.6 * np.exp(-found["base"]))
+@pytest.mark.parametrize("gamma", [ONLINE, 0.4])
+@pytest.mark.parametrize("every", [1, 5])
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_sharpness_that_is_learned_mixes_memories(name: str, every: int, gamma: float | str) -> None:
+    sharpness = "temperature" if name == "knn" else "theta"
+
+    def rule(value: float | str, share: float | str) -> Rule:
+        config = replace(LEARNED[WHOLE[name]], **{sharpness: value, "gamma": share})
+        return METHODS[name].rule(LEARNED.replaced(config))
+
+    rules = {f"{s}": rule(1 / s if name == "knn" else s, 1.0) for s in SHARPNESS}
+    found = scored(rules | {"base": Unadapted(), "online": rule(ONLINE, gamma)}, every, ahead=True)
+    total = None if isinstance(gamma, str) else gamma
+    expected = reference([*(found[f"{s}"] for s in SHARPNESS), found["base"]], every, total)
     np.testing.assert_allclose(found["online"], expected, atol=2e-6)
 
 
-def weights(base: np.ndarray, half: np.ndarray, whole: np.ndarray, every: int) -> np.ndarray:
-    """Return the weight at each token: where a parabola through the summed losses at 0, 1/2 and 1 is lowest."""
-    found = np.empty(len(base))
-    for start in range(0, len(base), every):
+def weights(losses: list[np.ndarray], every: int) -> np.ndarray:
+    """Return the weight at each token: where a parabola through the summed losses at 1/2, 1 and 3/2 is lowest."""
+    found, places = np.empty(len(losses[0])), (0.5, 1.0, 1.5)
+    for start in range(0, len(found), every):
         kept = 0.998 ** np.arange(start - 1, -1, -1)
-        sums = [kept @ losses[:start] for losses in (base, half, whole)]
-        # What is known beforehand: 10 (s - 0.8)^2, by its own values at the three places.
-        a, b, _ = np.polyfit(
-            [0, 0.5, 1], [total + 10 * (s - 0.8) ** 2 for total, s in zip(sums, (0, 0.5, 1), strict=True)], 2
-        )
-        found[start : start + every] = np.clip(-b / (2 * a), 0, 1)
+        sums = [kept @ at[:start] for at in losses]
+        # What is known beforehand: 20 (s - 1)^2, by its own values at the three places.
+        a, b, _ = np.polyfit(places, [total + 20 * (s - 1) ** 2 for total, s in zip(sums, places, strict=True)], 2)
+        found[start : start + every] = np.clip(-b / (2 * a), 0, 1.5)
     return found
 
 
 @pytest.mark.parametrize("ahead", [True, False], ids=["blocks", "intervals"])
 @pytest.mark.parametrize("every", [1, 7, 100])
 def test_the_weight_of_mbpa_is_that_of_the_formula(every: int, ahead: bool) -> None:
-    at = {w: MbpaConfig(method="exact", weight=w) for w in (ONLINE, 0.5, 1.0)}
-    found = scored({"base": Unadapted(), **{str(w): Mbpa(config) for w, config in at.items()}}, every, ahead=ahead)
-    expected = weights(found["base"], found["0.5"], found["1.0"], every)
+    at = {w: MbpaConfig(method="exact", weight=w) for w in (ONLINE, 0.5, 1.0, 1.5)}
+    found = scored({str(w): Mbpa(config) for w, config in at.items()}, every, ahead=ahead)
+    expected = weights([found["0.5"], found["1.0"], found["1.5"]], every)
     stream = toy.stream_of(np.concatenate([toy.tokens(1, 40), toy.tokens(1, 40)]))
     fixed = {str(w): Mbpa(replace(at[1.0], weight=float(w))) for w in sorted(set(expected))}
     alone = scored(fixed, every, ahead=ahead)
@@ -145,8 +150,8 @@ def test_hebb_takes_the_weighted_change() -> None:
         context.observe(hidden[rows], torch.from_numpy(stream.targets[rows]))
     batch = context.batch(hidden[40:])
     (weight,) = {share.value for share in context.shares.values()}
-    assert 0 < weight < 1
-    assert weight != pytest.approx(0.8)
+    assert 0 < weight < 1.5
+    assert weight != pytest.approx(1.0)
     expected = functional.hebb_combine(
         batch.logits,
         weight * mbpa_result(batch, mbpa).delta,
@@ -159,24 +164,36 @@ def test_hebb_takes_the_weighted_change() -> None:
 
 def test_a_weight_stays_within_its_bounds_and_nothing_infinite_counts() -> None:
     weight = LearnedWeight()
-    assert weight.value == pytest.approx(0.8)
+    assert weight.value == pytest.approx(1.0)
     assert weight.after([(1.0, 5.0, 9.0)] * 500).value == 0.0
-    assert weight.after([(9.0, 5.0, 1.0)] * 500).value == 1.0
-    assert weight.after([(2.0, 1.0, 2.0)] * 500).value == pytest.approx(0.5, abs=0.01)
+    assert weight.after([(9.0, 5.0, 1.0)] * 500).value == 1.5
+    assert weight.after([(2.0, 1.0, 1.5)] * 500).value == pytest.approx(7 / 6, abs=0.01)
     assert weight.after([(np.inf, 3.0, 9.0), (np.nan,) * 3, (1.0, 1.0, np.inf)]) == weight
     assert LearnedWeight().recalled(weight.after([(2.0, 1.0, 2.0)]).numbers) == weight.after([(2.0, 1.0, 2.0)])
 
 
 def test_a_share_follows_what_predicts_and_stays_within_its_bounds() -> None:
-    share = LearnedShare()
-    assert share.value == pytest.approx(0.3)
-    sure = share.after([np.inf] * 2000)
-    never = share.after([-np.inf] * 2000)
-    assert 0 < never.value < 0.02
-    assert 0.95 < sure.value < 1
-    assert sure.after([-np.inf] * 300).value < 0.4, "the past is forgotten"
-    assert share.after([np.nan] * 5) == share
-    assert share.after([-1e300, 1e300]).value == pytest.approx((3 + 1) / (10 + 0.996 + 1), rel=1e-12)
+    shares = LearnedShares((0.0,))
+    assert shares.value == pytest.approx((0.3, 0.7))
+    sure = shares.after([(1.0, np.inf)] * 2000)
+    never = shares.after([(np.inf, 1.0)] * 2000)
+    assert 0 < never.value[0] < 0.02
+    assert 0.95 < sure.value[0] < 1
+    assert sure.after([(np.inf, 1.0)] * 300).value[0] < 0.4, "the past is forgotten"
+    assert shares.after([(np.nan, np.nan), (np.inf, np.inf)]) == shares
+    assert shares.after([(1e300, 0.0), (0.0, 1e300)]).value[0] == pytest.approx((3 + 1) / (10 + 0.996 + 1), rel=1e-12)
+    assert shares.recalled(sure.numbers) == sure
+
+
+def test_of_several_memories_that_one_is_learned_which_predicts_where_the_base_does_not() -> None:
+    # Where the base is sure, the first is better than the second; that does not matter there.
+    evidence = [(3.0, 9.0, 0.0), (9.0, 0.1, 9.0)] * 500
+    first, second, base = LearnedShares((0.0, 0.0)).after(evidence).value
+    assert first < 0.05 < 0.4 < second < base
+    half = LearnedShares((0.0, 0.0), total=0.5).after(evidence)
+    assert half.value == pytest.approx((0.5 - half.value[1], half.value[1], 0.5))
+    assert half.value[1] > 0.4
+    assert LearnedShares((0.0, 0.0), total=0.0).after(evidence).value == (0.0, 0.0, 1.0)
 
 
 def test_a_context_refuses_a_share_that_it_does_not_learn() -> None:

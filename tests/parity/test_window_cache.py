@@ -10,6 +10,8 @@ from hebblm.adapt.block import Block
 from hebblm.adapt.context import Context
 from hebblm.adapt.functional import Scale
 from hebblm.adapt.methods.cache import Cache, CacheConfig
+from hebblm.adapt.methods.lstm import Unadapted
+from hebblm.adapt.methods.memory_mixture import memory_mixture
 from hebblm.memory import FlatMemory
 from hebblm.types import OutputHead
 
@@ -54,8 +56,9 @@ def test_blocks_equal_the_classic_loop(window: int, every: int, size: int, dtype
     for begin in range(0, len(hidden), size // every * every):
         some = slice(begin, begin + size // every * every)
         batch = context.batch(hidden[some], Block.of(labels[some], every, written=False))
-        found.append(Cache(config).score(batch, labels[some]))
-        gathered.append(-Cache(config).log_probs(batch).gather(1, labels[some, None]).squeeze(1))
+        rule = memory_mixture(Cache, config, Unadapted())
+        found.append(rule.score(batch, labels[some]))
+        gathered.append(-rule.log_probs(batch).gather(1, labels[some, None]).squeeze(1))
         context.observe(hidden[some], labels[some], write=False)
     tolerance = 1e-5 if dtype is torch.float32 else 1e-12
     torch.testing.assert_close(torch.cat(found), expected, rtol=tolerance, atol=tolerance)

@@ -48,7 +48,7 @@ SETTINGS = MethodSettings(
     CacheConfig(window=30, theta=0.7, gamma=0.2),
     KnnConfig(temperature=0.5, gamma=0.3),
     MixtureConfig(theta=0.8, gamma=0.25),
-    MbpaConfig(optimizer="sgd", lr=0.3, steps=3, pull=0.0),
+    MbpaConfig(optimizer="sgd", lr=0.3, steps=3, pull=0.0, weight=1.0),
     HebbConfig(beta=0.6, eta=0.4, closeness="raw"),
     MixtureMbpaConfig(0.35),
     MixtureHebbConfig(0.45),

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     )
     from hebblm.adapt.functional.kernel import closeness
     from hebblm.adapt.functional.losses import (
-        interpolated_losses,
         logit_sum_losses,
         mixture_losses,
         replaced_losses,
@@ -42,11 +41,13 @@ if TYPE_CHECKING:
     )
     from hebblm.adapt.functional.normalizers import log_normalizers, with_rows
     from hebblm.adapt.functional.scales import log_weights, relative_distances
+    from hebblm.adapt.functional.shares import LearnedShares, log_mixture
     from hebblm.adapt.solvers.problem import key_products
 
 __all__ = [
     "HebbianTerm",
     "LearnedGate",
+    "LearnedShares",
     "MbpaResult",
     "Scale",
     "cache_log_probs",
@@ -58,11 +59,11 @@ __all__ = [
     "hebb_weights",
     "hebbian_term",
     "interpolate_log_probs",
-    "interpolated_losses",
     "key_products",
     "knn_log_probs",
     "label_entropy",
     "label_sums",
+    "log_mixture",
     "log_normalizers",
     "log_softmax_shares",
     "log_weights",
@@ -82,5 +83,5 @@ __all__ = [
 if not TYPE_CHECKING:  # a name that is none stays an error for the type checker
     __getattr__ = lazily(
         __name__,
-        *("gating", "grouping", "hebbian", "kernel", "losses", "mbpa", "mixtures", "normalizers", "scales"),
+        *("gating", "grouping", "hebbian", "kernel", "losses", "mbpa", "mixtures", "normalizers", "scales", "shares"),
     )

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from hebblm.adapt import checks
-from hebblm.adapt.functional.shares import is_zero, mixed
+from hebblm.adapt.functional.shares import mixed
 
 # Below this share of the old normaliser, the new one would be a difference of nearly equal numbers.
 DOUBTFUL = math.log(0.25)
@@ -38,7 +38,7 @@ def memory_losses(scores: Tensor, labels: Tensor, mask: Tensor, targets: Tensor)
 
 
 def mixture_losses(
-    base: Tensor, scores: Tensor, labels: Tensor, mask: Tensor, weight: float | Tensor, targets: Tensor
+    base: Tensor, scores: Tensor, labels: Tensor, mask: Tensor, weight: float, targets: Tensor
 ) -> Tensor:
     """Return the loss of ``(1 - w) p + w q``, as :func:`memory_mixture` forms it, for each query's target.
 
@@ -47,7 +47,7 @@ def mixture_losses(
         scores: (N, K) unnormalised log-weights of the entries.
         labels: (N, K) int64, or (1, K).
         mask: (N, K) bool, the entries a query sees.
-        weight: share w of the memory, within [0, 1]; (N,) for one a query.
+        weight: share w of the memory, within [0, 1].
         targets: (N,) int64.
 
     Returns:
@@ -56,10 +56,10 @@ def mixture_losses(
     Raises:
         UserError: weight outside [0, 1].
     """
-    if is_zero(weight) or scores.shape[1] == 0:
+    if scores.shape[1] == 0:
         return base
-    mixed = interpolated_losses(memory_losses(scores, labels, mask, targets), base, weight)
-    return torch.where(mask.any(1), mixed, base)
+    found = -mixed(-memory_losses(scores, labels, mask, targets), -base, weight)
+    return torch.where(mask.any(1), found, base)
 
 
 def logit_sum_losses(
@@ -106,15 +106,6 @@ def _matching(scores: Tensor, labels: Tensor, targets: Tensor) -> Tensor:
     safe = peaks.clamp_min(torch.finfo(peaks.dtype).min)  # an entry out of sight is -inf, and so may be the peak
     sums = torch.zeros_like(peaks).scatter_add_(0, row, (found - safe[row]).exp())
     return safe + sums.log()
-
-
-def interpolated_losses(first: Tensor, second: Tensor, weight: float | Tensor) -> Tensor:
-    """Return the loss of ``w P_first + (1 - w) P_second`` from the two losses (N,), nats; w may be (N,).
-
-    Raises:
-        UserError: weight outside [0, 1].
-    """
-    return -mixed(-first, -second, weight)
 
 
 def replaced_losses(

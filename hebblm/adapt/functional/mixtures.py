@@ -12,19 +12,19 @@ from hebblm.adapt import checks
 from hebblm.adapt.checks import Scale
 from hebblm.adapt.functional.grouping import group_logsumexp
 from hebblm.adapt.functional.scales import log_weights
-from hebblm.adapt.functional.shares import is_zero, log_shares, mixed
+from hebblm.adapt.functional.shares import mixed
 from hebblm.types import Neighbors, OutputHead
 
 Form = Literal["linear", "logit-sum"]
 
 
-def interpolate_log_probs(log_p: Tensor, log_q: Tensor, weight: float | Tensor) -> Tensor:
+def interpolate_log_probs(log_p: Tensor, log_q: Tensor, weight: float) -> Tensor:
     """Return ``log(w p + (1 - w) q)``; w = 0 returns log_q and w = 1 returns log_p unchanged.
 
     Args:
         log_p: (..., V) log-probabilities in nats.
         log_q: (..., V) log-probabilities in nats.
-        weight: share w of p, within [0, 1]; (N,) for one a query.
+        weight: share w of p, within [0, 1].
 
     Returns:
         (..., V) log-probabilities in nats.
@@ -35,9 +35,7 @@ def interpolate_log_probs(log_p: Tensor, log_q: Tensor, weight: float | Tensor) 
     return mixed(log_p, log_q, weight)
 
 
-def memory_mixture(
-    base_log_probs: Tensor, scores: Tensor, labels: Tensor, mask: Tensor, weight: float | Tensor
-) -> Tensor:
+def memory_mixture(base_log_probs: Tensor, scores: Tensor, labels: Tensor, mask: Tensor, weight: float) -> Tensor:
     """Return ``log((1 - w) p + w q)`` with ``q(y) = sum_k 1[y_k = y] softmax(s)_k`` over remembered entries.
 
     Mixture, kNN-LM and the continuous cache differ in the scores s and in which entries they see.
@@ -47,7 +45,7 @@ def memory_mixture(
         scores: (N, K) unnormalised log-weights of the entries.
         labels: (N, K) int64, or (1, K) where every query sees the same entries.
         mask: (N, K) bool, the entries a query sees.
-        weight: share w of the memory, within [0, 1]; (N,) for one a query.
+        weight: share w of the memory, within [0, 1].
 
     Returns:
         (N, V) log-probabilities in nats: the base's for w = 0 and for a query that sees no entry.
@@ -55,17 +53,14 @@ def memory_mixture(
     Raises:
         UserError: weight outside [0, 1].
     """
-    if is_zero(weight) or scores.shape[1] == 0:
+    if scores.shape[1] == 0:
         return base_log_probs
     empty = ~mask.any(1, keepdim=True)  # (N, 1)
     hidden_entries = ~mask & ~empty  # a row of nothing but -inf would normalise to nan
     log_weights = scores.masked_fill(empty, 0.0).masked_fill(hidden_entries, -torch.inf).log_softmax(1)
     log_q = group_logsumexp(log_weights, labels)  # (N, K) log q of each entry's label
-    where = labels.expand(scores.shape)
-    own, rest = log_shares(weight, log_q)
-    either = torch.logaddexp(base_log_probs.gather(1, where) + rest, log_q + own)  # (N, K)
-    result = (base_log_probs + rest).scatter_(1, where, either)
-    return torch.where(empty, base_log_probs, result)
+    memory = torch.full_like(base_log_probs, -torch.inf).scatter_(1, labels.expand(scores.shape), log_q)  # (N, V)
+    return torch.where(empty, base_log_probs, mixed(memory, base_log_probs, weight))
 
 
 def mixture_from(

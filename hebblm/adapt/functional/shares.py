@@ -1,10 +1,11 @@
-"""Shares of two distributions in their mixture, linear or log-linear: given, or learned from what was scored."""
+"""Shares of distributions in their mixture, linear or log-linear: given, or learned from what was scored."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any, Protocol, Self
 
 import torch
@@ -12,54 +13,44 @@ from torch import Tensor
 
 from hebblm.adapt import checks
 
-START = 0.3  # the share before anything was scored
+START = 0.3  # the share of all parts but the last, before anything was scored
 PRIOR = 10.0  # tokens that it counts for
 KEPT = 0.996  # what a token counts after the next one: the last 250 decide
-WEIGHT_START = 0.8  # the log-linear weight before anything was scored
-WEIGHT_PRIOR = 10.0  # nats of curvature that it counts for
+WEIGHT_START = 1.0  # the log-linear weight before anything was scored
+WEIGHT_PRIOR = 20.0  # nats of curvature that it counts for
+MOST_WEIGHT = 1.5
 WEIGHT_KEPT = 0.998  # the last 500 tokens decide
 
 
-def is_zero(weight: float | Tensor) -> bool:
-    """Say whether a share is the number 0; shares (N,) never are, all together.
-
-    Raises:
-        UserError: a number outside [0, 1].
-    """
-    if isinstance(weight, Tensor):
-        return False
-    checks.share("weight", weight)
-    return weight == 0
-
-
-def log_shares(weight: float | Tensor, like: Tensor) -> tuple[float | Tensor, float | Tensor]:
-    """Return ``log w`` and ``log(1 - w)`` in a shape that goes with ``like`` (N, ...) where w is (N,)."""
-    if isinstance(weight, Tensor):
-        weight = weight.to(like.dtype).view(-1, *[1] * (like.dim() - 1))
-        return weight.log(), torch.log1p(-weight)
-    return (
-        math.log(weight) if weight > 0 else -math.inf,
-        math.log1p(-weight) if weight < 1 else -math.inf,
-    )
-
-
-def mixed(first: Tensor, second: Tensor, weight: float | Tensor) -> Tensor:
+def mixed(first: Tensor, second: Tensor, weight: float) -> Tensor:
     """Return ``log(w exp(first) + (1 - w) exp(second))``; the ends return one of them unchanged.
 
     Args:
-        first: (N,) or (N, V), nats.
+        first: (..., V) log-probabilities in nats, or (N,) of one class a query.
         second: of the same shape.
-        weight: w within [0, 1], or (N,).
+        weight: w within [0, 1].
 
     Raises:
         UserError: a number outside [0, 1].
     """
-    if is_zero(weight):
-        return second
-    if not isinstance(weight, Tensor) and weight == 1:
-        return first
-    own, rest = log_shares(weight, first)
-    return torch.logaddexp(first + own, second + rest)
+    checks.share("weight", weight)
+    if weight in {0, 1}:
+        return first if weight else second
+    return torch.logaddexp(first + math.log(weight), second + math.log1p(-weight))
+
+
+def log_mixture(parts: Iterable[Tensor], log_shares: Tensor) -> Tensor:
+    """Return ``log sum_c w_c exp(f_c)``, a class and a query by itself, so that its bits do not depend on the others.
+
+    Args:
+        parts: C of (N, V) log-probabilities f_c in nats, or (N,) of one class a query.
+        log_shares: (N, C) log w, or (1, C) for all queries.
+    """
+    weighted = (
+        part + share.to(part.dtype).view(-1, *[1] * (part.dim() - 1))
+        for part, share in zip(parts, log_shares.unbind(1), strict=True)
+    )
+    return reduce(torch.logaddexp, weighted)
 
 
 class Learned(Protocol):
@@ -81,67 +72,81 @@ class Learned(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class LearnedShare:
-    """The share w of one of two distributions p and q, by what they gave to the tokens already scored.
+class LearnedShares:
+    """The shares w of some distributions in their mixture, by what they gave to the tokens already scored.
 
-    Expectation maximisation, online and with forgetting (Cappe and Moulines 2009): a token y is p's with probability
-    ``r = w p(y) / (w p(y) + (1 - w) q(y))``, w as it was when the token was scored, and of tokens 1 .. T::
+    Expectation maximisation, online and with forgetting (Cappe and Moulines 2009): a token y is part c's with
+    probability ``r_c = w_c p_c(y) / sum_j w_j p_j(y)``, w as it was when the token was scored. Of tokens 1 .. T, for
+    each of the C parts before the last::
 
-        w = (10 * 0.3 + sum_t 0.996^(T - t) r_t) / (10 + sum_t 0.996^(T - t))
+        w_c = (10 * 0.3 / C + sum_t 0.996^(T - t) r_tc) / (10 + sum_t 0.996^(T - t))
+
+    The last one has the rest. Where a ``total`` is given, that of the others is scaled to it.
 
     Args:
-        owned: sum of the discounted r.
+        owned: C sums of the discounted r.
         tokens: sum of the discounts.
+        total: share of all but the last together; None where it is learned.
     """
 
-    owned: float = 0.0
+    owned: tuple[float, ...]
     tokens: float = 0.0
+    total: float | None = None
 
     @property
-    def value(self) -> float:
-        """The share, strictly within 0 and 1."""
-        return (PRIOR * START + self.owned) / (PRIOR + self.tokens)
+    def value(self) -> tuple[float, ...]:
+        """The C + 1 shares, of sum 1."""
+        prior = PRIOR * START / len(self.owned)
+        found = [(prior + owned) / (PRIOR + self.tokens) for owned in self.owned]
+        if self.total is not None:
+            found = [share * self.total / sum(found) for share in found]
+        return *found, 1 - (sum(found) if self.total is None else self.total)
 
-    def after(self, evidence: Iterable[float]) -> LearnedShare:
-        """Return the share once more tokens were scored, all of them with the share as it is.
+    def after(self, evidence: Iterable[Sequence[float]]) -> LearnedShares:
+        """Return the shares once more tokens were scored, all of them with the shares as they are.
 
         Args:
-            evidence: of each token, ``log p(y) - log q(y)`` in nats; infinite where one gave it nothing, nan where
-                neither did.
+            evidence: of each token, its C + 1 losses in nats; +inf where a part gave it nothing. One that no part gave
+                anything, or nan, says nothing.
         """
-        odds = math.log(self.value) - math.log1p(-self.value)
+        logs = [math.log(share) if share else -math.inf for share in self.value]
         owned, tokens = self.owned, self.tokens
-        for nats in evidence:
-            if not math.isnan(nats):
-                owned = KEPT * owned + 1 / (1 + math.exp(min(700.0, -odds - nats)))
+        for losses in evidence:
+            joint = [log - loss for log, loss in zip(logs, losses, strict=True)]
+            most = max(joint)
+            if math.isfinite(most):
+                given = [math.exp(log - most) for log in joint]
+                total = sum(given)
+                owned = tuple(KEPT * old + new / total for old, new in zip(owned, given, strict=False))
                 tokens = KEPT * tokens + 1
-        return LearnedShare(owned, tokens)
+        return replace(self, owned=owned, tokens=tokens)
 
     @property
-    def numbers(self) -> tuple[float, float]:
+    def numbers(self) -> tuple[float, ...]:
         """Evidence and tokens so far, as :meth:`recalled` takes them over."""
-        return self.owned, self.tokens
+        return *self.owned, self.tokens
 
-    def recalled(self, numbers: Sequence[float]) -> LearnedShare:
-        """Return the share that was known when :attr:`numbers` were kept."""
-        return LearnedShare(*numbers)
+    def recalled(self, numbers: Sequence[float]) -> LearnedShares:
+        """Return the shares that were known when :attr:`numbers` were kept."""
+        return replace(self, owned=tuple(numbers[:-1]), tokens=numbers[-1])
 
 
 @dataclass(frozen=True, slots=True)
 class LearnedWeight:
     """The weight s of a change d of logits f, by what it would have cost the tokens already scored.
 
-    ``softmax(f + s d)`` is the log-linear interpolation of the distributions without and with the change (Klakow 1998).
-    Its loss is convex in s. Of a token y it is known at three places, ``L(0), L(1/2), L(1)``; the parabola through them
-    has the curvature ``2 a`` with ``a = 2 (L(0) - 2 L(1/2) + L(1))``, and is lowest where ``2 a s = a + L(0) - L(1)``.
-    Of tokens 1 .. T, the later ones counting more::
+    ``softmax(f + s d)`` is the log-linear interpolation of the distributions without and with the change (Klakow 1998),
+    and beyond s = 1 its extrapolation. Its loss is convex in s. Of a token y it is known at three places,
+    ``L(1/2), L(1), L(3/2)``; the parabola through them has the curvature ``2 a`` with
+    ``a = 2 (L(1/2) - 2 L(1) + L(3/2))``, and is lowest where ``2 a (s - 1) = L(1/2) - L(3/2)``. Of tokens 1 .. T, the
+    later ones counting more::
 
-        s = (10 * 0.8 + sum_t 0.998^(T - t) (a_t + L_t(0) - L_t(1)) / 2) / (10 + sum_t 0.998^(T - t) a_t)
+        s = (20 + sum_t 0.998^(T - t) (a_t + (L_t(1/2) - L_t(3/2)) / 2)) / (20 + sum_t 0.998^(T - t) a_t)
 
-    within 0 and 1.
+    within 0 and 3/2.
 
     Args:
-        lowest: sum of the discounted ``(a + L(0) - L(1)) / 2``, nats.
+        lowest: sum of the discounted ``a + (L(1/2) - L(3/2)) / 2``, nats.
         curvature: sum of the discounted a, nats.
     """
 
@@ -150,21 +155,21 @@ class LearnedWeight:
 
     @property
     def value(self) -> float:
-        """The weight, within 0 and 1."""
+        """The weight, within 0 and 3/2."""
         found = (WEIGHT_PRIOR * WEIGHT_START + self.lowest) / (WEIGHT_PRIOR + self.curvature)
-        return min(1.0, max(0.0, found))
+        return min(MOST_WEIGHT, max(0.0, found))
 
     def after(self, evidence: Iterable[Sequence[float]]) -> LearnedWeight:
         """Return the weight once more tokens were scored.
 
         Args:
-            evidence: of each token, ``L(0), L(1/2), L(1)`` in nats; one that is not finite says nothing.
+            evidence: of each token, ``L(1/2), L(1), L(3/2)`` in nats; one that is not finite says nothing.
         """
         lowest, curvature = self.lowest, self.curvature
-        for none, half, whole in evidence:
-            bend = max(0.0, 2 * (none - 2 * half + whole))  # rounding may turn a line
-            if math.isfinite(bend + none - whole):
-                lowest = WEIGHT_KEPT * lowest + (bend + none - whole) / 2
+        for less, whole, more in evidence:
+            bend = max(0.0, 2 * (less - 2 * whole + more))  # rounding may turn a line
+            if math.isfinite(bend + less - more):
+                lowest = WEIGHT_KEPT * lowest + bend + (less - more) / 2
                 curvature = WEIGHT_KEPT * curvature + bend
         return LearnedWeight(lowest, curvature)
 

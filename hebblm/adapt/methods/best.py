@@ -11,7 +11,6 @@ from hebblm.adapt.methods.cache import Cache, CacheConfig
 from hebblm.adapt.methods.knn import KnnConfig, KnnLM
 from hebblm.adapt.methods.lstm import Unadapted
 from hebblm.adapt.methods.mbpa import Mbpa, MbpaConfig
-from hebblm.adapt.methods.memory_mixture import PAIR
 from hebblm.adapt.methods.rule import Method, Needs, Rule
 from hebblm.adapt.section import Count, NonNegative, Section
 from hebblm.errors import UserError
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from hebblm.adapt.settings import MethodSettings
 
 
+PAIR = (0.6, 2.0)  # sharpness of the caches; a weight was fitted for each
 COMPONENTS = ("base", "short", "medium", "long", "knn", "mbpa")
 
 
@@ -81,11 +81,7 @@ class Best:
         """Return (N, V), nats."""
 
         def compute() -> Tensor:
-            shares = self._log_shares(batch).to(batch.logits.dtype)  # (N, C)
-            total = self.rules[0][1].log_probs(batch) + shares[:, :1]
-            for at, (_, rule) in enumerate(self.rules[1:], 1):
-                total = total.logaddexp(rule.log_probs(batch) + shares[:, at : at + 1])
-            return total
+            return F.log_mixture((rule.log_probs(batch) for _, rule in self.rules), self._log_shares(batch))
 
         return batch.shared(self, compute)
 

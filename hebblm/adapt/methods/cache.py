@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, ClassVar
 from hebblm.adapt import functional as F
 from hebblm.adapt.checks import Scale
 from hebblm.adapt.methods.lstm import Unadapted
-from hebblm.adapt.methods.memory_mixture import MemoryMixture, memory_mixture
+from hebblm.adapt.methods.memory_mixture import RememberedLabels, memory_mixture
 from hebblm.adapt.methods.mixture import MixtureConfig, mixture_rule
-from hebblm.adapt.methods.rule import Method, Needs, Rule, learned
+from hebblm.adapt.methods.rule import Method, Needs, Rule
 from hebblm.adapt.section import Count, Section, Share, Sharpness
 
 if TYPE_CHECKING:
@@ -27,9 +27,8 @@ class CacheConfig(Section):
 
     Args:
         window: number of most recent tokens it remembers; 500 (PTB) and 3785 (WikiText-2) were published for AWD-LSTM.
-        theta: sharpness of the weights exp(theta h_k . h), a number or online: 2 and 0.6, their shares learned as
-            gamma is; absolute ones of 1.0 (PTB) and 0.662 (WikiText-2) were
-            published.
+        theta: sharpness of the weights exp(theta h_k . h), a number or online: 4, 1.5 and 0.8, each with a share of
+            its own that is learned; absolute ones of 1.0 (PTB) and 0.662 (WikiText-2) were published.
         gamma: share of the cache, learned online or a number; published 0.1 (PTB) and 0.1279 (WikiText-2).
         scale: h_k . h relative to its standard deviation over what a query sees, or absolute as published.
     """
@@ -50,12 +49,12 @@ class MixtureCacheConfig(CacheConfig):
 
 
 @dataclass(frozen=True, slots=True)
-class Cache(MemoryMixture):
+class Cache(RememberedLabels):
     """Continuous cache: every pair in a window of the recent past (Grave et al. 2017).
 
     Args:
-        config: window, sharpness, share.
-        over: what the rest of the probability is predicted by.
+        config: window and sharpness.
+        over: what predicts for a query that sees no pair.
     """
 
     config: CacheConfig
@@ -69,7 +68,7 @@ class Cache(MemoryMixture):
     @property
     def needs(self) -> Needs:
         """The recent past, and what the cache lies over."""
-        return self.over.needs | Needs(window=self.config.window, shares=learned(self))
+        return self.over.needs | Needs(window=self.config.window)
 
 
 def cache_over_mixture(settings: MethodSettings) -> Rule:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hebblm.adapt.methods.hebb import HebbConfig, HebbLearnedConfig, hebb_rule, learned_rule
 from hebblm.adapt.methods.mbpa import Mbpa, MbpaConfig
-from hebblm.adapt.methods.memory_mixture import Interpolated
+from hebblm.adapt.methods.memory_mixture import Mixed
 from hebblm.adapt.methods.mixture import MixtureConfig, mixture_rule
 from hebblm.adapt.methods.rule import Method, Needs, Rule
 from hebblm.adapt.section import Section, Share
@@ -77,7 +77,7 @@ class MixtureHebbLearnedConfig(BesideMixtureConfig):
 
 def beside_mixture(settings: MethodSettings, other: Rule, weight: Share) -> Rule:
     """Return Mixture and another rule, interpolated."""
-    return Interpolated(mixture_rule(settings), other, weight)
+    return Mixed((mixture_rule(settings), other), weight)
 
 
 MIXTURE_MBPA = Method(

@@ -24,8 +24,8 @@ class DynamicMixtureConfig(Section):
     """Mixture over the moving states of dynamic evaluation.
 
     Args:
-        theta: sharpness of the weights exp(theta h_k . h), a number or online: 2 and 0.6, their shares learned as
-            gamma is.
+        theta: sharpness of the weights exp(theta h_k . h), a number or online: 4, 1.5 and 0.8, each with a share of
+            its own that is learned.
         gamma: share of the neighbours: learned online from the tokens already scored, or a number.
         scale: of h_k . h, as for mixture.
     """

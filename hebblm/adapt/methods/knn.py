@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from hebblm.adapt import functional as F
 from hebblm.adapt.checks import Scale
 from hebblm.adapt.methods.lstm import Unadapted
-from hebblm.adapt.methods.memory_mixture import MemoryMixture, memory_mixture
+from hebblm.adapt.methods.memory_mixture import RememberedLabels, memory_mixture
 from hebblm.adapt.methods.rule import Method
 from hebblm.adapt.section import Section, Share, Temperature
 
@@ -23,7 +23,8 @@ class KnnConfig(Section):
     """kNN-LM (Khandelwal et al. 2020).
 
     Args:
-        temperature: T of the weights exp(-d^2 / T), a number or online: 0.6 and 2, their shares learned as gamma is.
+        temperature: T of the weights exp(-d^2 / T), a number or online: 1/4, 2/3 and 5/4, each with a share of its own
+            that is learned.
         gamma: share of the neighbours: learned online from the tokens already scored, or a number.
         scale: d^2 relative to its standard deviation over the neighbours, or absolute as published.
     """
@@ -36,7 +37,7 @@ class KnnConfig(Section):
 
 
 @dataclass(frozen=True, slots=True)
-class KnnLM(MemoryMixture):
+class KnnLM(RememberedLabels):
     """kNN-LM: neighbours weighted by distance (Khandelwal et al. 2020)."""
 
     sharpness: ClassVar[str] = "temperature"

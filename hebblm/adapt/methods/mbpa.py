@@ -10,7 +10,7 @@ from hebblm.adapt import checks
 from hebblm.adapt import functional as F
 from hebblm.adapt.checks import Rate, Scale
 from hebblm.adapt.methods.rule import Method, Needs
-from hebblm.adapt.section import NonNegative, Positive, Section, Share, Whole
+from hebblm.adapt.section import NonNegative, Positive, Section, Weight, Whole
 from hebblm.errors import UserError
 
 if TYPE_CHECKING:
@@ -42,7 +42,8 @@ class MbpaConfig(Section):
         closeness: raw as printed, or scaled to sum 1 or max 1; a relative rate makes all three the same.
         pull: pull back to the base head, in units of the largest eigenvalue; a step of sgd takes lr * pull of the
             change back.
-        weight: s of the change d of the logits f, which become f + s d: a number, or learned online. 1 is MbPA itself.
+        weight: s of the change d of the logits f, which become f + s d: a number, or learned online
+            within 0 and 3/2. 1 is MbPA itself.
     """
 
     section: ClassVar[str] = "mbpa"
@@ -55,8 +56,8 @@ class MbpaConfig(Section):
     eps: Positive = 3e-3
     scale: Scale = "relative"
     closeness: Literal["raw", "sum", "max"] = "raw"
-    pull: NonNegative = 0.0025
-    weight: Share = 1.0
+    pull: NonNegative = 0.003
+    weight: Weight = "online"
 
     def __post_init__(self) -> None:
         if self.rate != "guarded" and self.optimizer != "newton" and self.lr * self.pull > 1:
@@ -152,11 +153,14 @@ class MbpaWeight:
         return LearnedWeight()
 
     def evidence(self, batch: EvalBatch, targets: Tensor) -> Tensor:
-        """Return the losses of each target at the weights 0, 1/2 and 1, (N, 3) float64, nats."""
+        """Return the losses of each target at the weights 1/2, 1 and 3/2, (N, 3) float64, nats."""
         import torch
 
-        half, whole = (Mbpa(replace(self.config, weight=weight)).score(batch, targets) for weight in (0.5, 1.0))
-        return torch.stack([batch.base_losses(targets), half, whole], 1).double()
+        change, losses = mbpa_result(batch, self.config).delta, []
+        for weight in (0.5, 1.0, 1.5):
+            logits = torch.add(batch.logits, change, alpha=weight)  # (N, V)
+            losses.append(logits.logsumexp(1) - logits.gather(1, targets[:, None]).squeeze(1))
+        return torch.stack(losses, 1).double()
 
 
 def adaptation(config: MbpaConfig) -> Needs:

@@ -8,24 +8,26 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from hebblm.adapt import functional as F
 from hebblm.adapt.methods.lstm import Unadapted
-from hebblm.adapt.methods.rule import Blend, Needs, Rule, learned, weight_of
-from hebblm.adapt.section import ONLINE, Share
+from hebblm.adapt.methods.rule import Needs, Rule
+from hebblm.adapt.section import Share
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from hebblm.adapt.batch import EvalBatch
 
-PAIR = (0.6, 2.0)  # of sharpness, or temperature, where it is online
+SHARPNESS = (4.0, 1.5, 0.8)
+ONLINE_VALUES = {"theta": SHARPNESS, "temperature": tuple(1 / sharpness for sharpness in SHARPNESS)}
+"""By the name of a setting of the sharpness, what is mixed where it is online."""
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryMixture(Blend):
-    """``gamma q + (1 - gamma) p``: labels of remembered entries, weighted by a score, beside another rule's p.
+class RememberedLabels:
+    """``q(y) = sum_k 1[y_k = y] w_k``: labels of remembered entries, weighted by a score.
 
     Args:
-        config: settings with a share ``gamma`` and the sharpness, each a number or ``online``.
-        over: what the rest of the probability is predicted by.
+        config: settings with a sharpness that is a number.
+        over: what predicts for a query that sees no entry.
     """
 
     sharpness: ClassVar[str] = "theta"
@@ -34,15 +36,9 @@ class MemoryMixture(Blend):
     over: Rule = field(default_factory=Unadapted)
 
     @property
-    def share(self) -> Share:
-        """gamma."""
-        gamma: Share = self.config.gamma
-        return gamma
-
-    @property
     def needs(self) -> Needs:
-        """Neighbours, and what the rest is predicted by."""
-        return self.over.needs | Needs(retrieval=True, shares=learned(self))
+        """Neighbours, and what predicts without any."""
+        return self.over.needs | Needs(retrieval=True)
 
     @abstractmethod
     def entries(self, batch: EvalBatch) -> tuple[Tensor, Tensor, Tensor]:
@@ -50,10 +46,36 @@ class MemoryMixture(Blend):
 
     def log_probs(self, batch: EvalBatch) -> Tensor:
         """Return (N, V), nats; see :func:`hebblm.adapt.functional.memory_mixture`."""
+        return batch.shared(
+            self, lambda: F.memory_mixture(self.over.log_probs(batch), *self.entries(batch), weight=1.0)
+        )
+
+    def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
+        """Return the loss (N,), nats; +inf for a label that no entry carries."""
 
         def compute() -> Tensor:
-            base = self.over.log_probs(batch)
-            return F.memory_mixture(base, *self.entries(batch), weight_of(self, batch))
+            return F.mixture_losses(self.over.score(batch, targets), *self.entries(batch), 1.0, targets)
+
+        return batch.scored(self, targets, compute)
+
+
+@dataclass(frozen=True, slots=True)
+class Mixed:
+    """``sum_c w_c P_c`` of some rules, with shares that are learned from the tokens already scored.
+
+    Args:
+        rules: those mixed; the last one has the rest.
+        share: of all but the last together, a number or online; of two rules it is the share of the first.
+    """
+
+    rules: tuple[Rule, ...]
+    share: Share
+
+    def log_probs(self, batch: EvalBatch) -> Tensor:
+        """Return (N, V), nats."""
+
+        def compute() -> Tensor:
+            return F.log_mixture((rule.log_probs(batch) for rule in self.rules), self._log_shares(batch))
 
         return batch.shared(self, compute)
 
@@ -61,55 +83,59 @@ class MemoryMixture(Blend):
         """Return the loss (N,), nats."""
 
         def compute() -> Tensor:
-            weight = weight_of(self, batch)
-            if not isinstance(weight, int | float):
-                return F.interpolated_losses(*batch.parts(self, targets), weight)
-            return F.mixture_losses(self.over.score(batch, targets), *self.entries(batch), weight, targets)
+            return -F.log_mixture((-losses for losses in self._losses(batch, targets)), self._log_shares(batch))
 
         return batch.scored(self, targets, compute)
 
-    def parts(self, batch: EvalBatch, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the losses (N,) of memory and other rule, equal for a query that sees no entry; nats."""
-        base = self.over.score(batch, targets)
-        return F.mixture_losses(base, *self.entries(batch), 1.0, targets), base
-
-
-@dataclass(frozen=True, slots=True)
-class Interpolated(Blend):
-    """``w P_first + (1 - w) P_second``, e.g. Mixture+Hebb."""
-
-    first: Rule
-    second: Rule
-    share: Share
-
-    def log_probs(self, batch: EvalBatch) -> Tensor:
-        """Return (N, V), nats."""
-        weight = weight_of(self, batch)
-        return F.interpolate_log_probs(self.first.log_probs(batch), self.second.log_probs(batch), weight)
-
-    def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
-        """Return the loss (N,), nats."""
-        return F.interpolated_losses(*batch.parts(self, targets), weight_of(self, batch))
-
-    def parts(self, batch: EvalBatch, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the losses (N,) of both, nats."""
-        return self.first.score(batch, targets), self.second.score(batch, targets)
-
     @property
     def needs(self) -> Needs:
-        """Requirements of both parts."""
-        return self.first.needs | self.second.needs | Needs(shares=learned(self))
+        """Requirements of the rules, and their shares where these are learned."""
+        found = Needs(shares=(self,) if self._learns else ())
+        for rule in reversed(self.rules):
+            found = rule.needs | found
+        return found
+
+    @property
+    def initial(self) -> F.LearnedShares:
+        """The shares before anything was scored."""
+        total = None if isinstance(self.share, str) else self.share
+        return F.LearnedShares((0.0,) * (len(self.rules) - 1), total=total)
+
+    def evidence(self, batch: EvalBatch, targets: Tensor) -> Tensor:
+        """Return the losses of each target under the rules, (N, C) float64, nats."""
+        import torch
+
+        return torch.stack(self._losses(batch, targets), 1).double()
+
+    @property
+    def _learns(self) -> bool:
+        """Whether a share is learned."""
+        return isinstance(self.share, str) or len(self.rules) > 2
+
+    def _losses(self, batch: EvalBatch, targets: Tensor) -> list[Tensor]:
+        """Return the losses (N,) under each rule, computed once; nats."""
+        return batch.scored(("parts", self), targets, lambda: [rule.score(batch, targets) for rule in self.rules])
+
+    def _log_shares(self, batch: EvalBatch) -> Tensor:
+        """Return log w, (N, C) or (1, C) float64."""
+        import torch
+
+        if self._learns:
+            return batch.learned_share(self).log()
+        return torch.tensor(
+            [[self.share, 1 - float(self.share)]], dtype=torch.float64, device=batch.hidden.device
+        ).log()
 
 
-def memory_mixture(kind: type[MemoryMixture], config: Any, over: Rule) -> Rule:
-    """Return the rule of some settings; where their sharpness is online, two memories of one sharpness each, mixed.
+def memory_mixture(kind: type[RememberedLabels], config: Any, over: Rule) -> Mixed:
+    """Return a memory beside another rule; where its sharpness is online, as many memories as there are values of it.
 
     Args:
-        kind: the rule of settings whose sharpness is a number.
-        config: its settings.
-        over: what the rest of the probability is predicted by.
+        kind: the rule of the memory.
+        config: its settings, and its share ``gamma``.
+        over: what has the rest.
     """
-    if not isinstance(getattr(config, kind.sharpness), str):
-        return kind(config, over)
-    flat, sharp = (kind(replace(config, **{kind.sharpness: value, "gamma": 1.0}), over) for value in PAIR)
-    return Interpolated(Interpolated(sharp, flat, ONLINE), over, config.gamma)
+    sharpness = getattr(config, kind.sharpness)
+    values = ONLINE_VALUES[kind.sharpness] if isinstance(sharpness, str) else (sharpness,)
+    memories = (kind(replace(config, **{kind.sharpness: value, "gamma": 1.0}), over) for value in values)
+    return Mixed((*memories, over), config.gamma)

@@ -9,7 +9,7 @@ from hebblm.adapt import checks
 from hebblm.adapt import functional as F
 from hebblm.adapt.checks import Scale
 from hebblm.adapt.methods.lstm import Unadapted
-from hebblm.adapt.methods.memory_mixture import MemoryMixture, memory_mixture
+from hebblm.adapt.methods.memory_mixture import RememberedLabels, memory_mixture
 from hebblm.adapt.methods.rule import Method, Needs, Rule
 from hebblm.adapt.section import Section, Share, Sharpness
 
@@ -25,8 +25,8 @@ class MixtureConfig(Section):
     """Mixture over the retrieved neighbours.
 
     Args:
-        theta: sharpness of the weights exp(theta h_k . h), a number or online: 2 and 0.6, their shares learned as
-            gamma is.
+        theta: sharpness of the weights exp(theta h_k . h), a number or online: 4, 1.5 and 0.8, each with a share of
+            its own that is learned.
         gamma: share of the neighbours: learned online from the tokens already scored, or a number.
         form: linear (both sides normalised) or logit-sum (as the paper prints it; absolute, gamma a number).
         scale: h_k . h relative to its standard deviation over the neighbours, or absolute as printed.
@@ -45,7 +45,7 @@ class MixtureConfig(Section):
 
 
 @dataclass(frozen=True, slots=True)
-class Mixture(MemoryMixture):
+class Mixture(RememberedLabels):
     """Mixture: neighbours weighted by inner product (paper, section 4.2)."""
 
     config: MixtureConfig

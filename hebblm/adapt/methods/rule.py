@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
-from hebblm.adapt.section import Section, Share
+from hebblm.adapt.section import Section
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from hebblm.adapt.batch import EvalBatch
-    from hebblm.adapt.functional.shares import LearnedShare
     from hebblm.adapt.grid import Axes, Grid
     from hebblm.adapt.methods.mbpa import MbpaConfig
     from hebblm.adapt.settings import MethodSettings
@@ -47,33 +45,6 @@ class Learner(Protocol[L_co]):
         """Return what each of ``targets`` (N,) says of the shares, (N,) or (N, E) float64."""
 
 
-class Blend(ABC):
-    """A rule that mixes two distributions, with a share that may be learned."""
-
-    __slots__ = ()
-
-    @property
-    @abstractmethod
-    def share(self) -> Share:
-        """Share of the first: a number, or learned online."""
-
-    @abstractmethod
-    def parts(self, batch: EvalBatch, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the losses (N,) of ``targets`` (N,) under the first and the second, nats."""
-
-    @property
-    def initial(self) -> LearnedShare:
-        """The share before anything was scored."""
-        from hebblm.adapt.functional.shares import LearnedShare  # it loads torch
-
-        return LearnedShare()
-
-    def evidence(self, batch: EvalBatch, targets: Tensor) -> Tensor:
-        """Return the nats (N,) by which the first predicted each target better, float64."""
-        first, second = batch.parts(self, targets)
-        return (second - first).double()
-
-
 @dataclass(frozen=True, slots=True)
 class Needs:
     """Requirements of a rule: what is at hand, or counted, because of it; of a combination, ``a | b``.
@@ -95,16 +66,6 @@ class Needs:
         shares = dict.fromkeys((*self.shares, *other.shares))
         window = max(self.window, other.window)
         return Needs(self.retrieval or other.retrieval, window, tuple(descents), tuple(shares))
-
-
-def learned(blend: Blend) -> tuple[Blend, ...]:
-    """Return the blend where its share is learned, else nothing."""
-    return (blend,) if isinstance(blend.share, str) else ()
-
-
-def weight_of(blend: Blend, batch: EvalBatch) -> float | Tensor:
-    """Return the share of a blend's first part: the number it is, or (N,) what was learned before each query."""
-    return batch.learned_share(blend) if isinstance(blend.share, str) else blend.share
 
 
 @dataclass(frozen=True, slots=True)

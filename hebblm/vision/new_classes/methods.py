@@ -9,6 +9,7 @@ from typing import Any
 from hebblm.adapt.methods.hebb import Hebb, HebbConfig
 from hebblm.adapt.methods.lstm import Unadapted
 from hebblm.adapt.methods.mbpa import Mbpa, MbpaConfig
+from hebblm.adapt.methods.memory_mixture import memory_mixture
 from hebblm.adapt.methods.mixture import Mixture, MixtureConfig
 from hebblm.adapt.methods.rule import Rule
 from hebblm.vision.new_classes.settings import AdaptationSettings
@@ -74,7 +75,8 @@ def method_of(name: str, values: Values, settings: AdaptationSettings) -> ImageM
         return ImageMethod(Unadapted(), 0)
     if name == "mixture":  # both sides normalised
         mixture = values[name]
-        return ImageMethod(Mixture(MixtureConfig(theta=mixture["theta"], gamma=mixture["gamma"], scale="absolute")))
+        config = MixtureConfig(theta=mixture["theta"], gamma=mixture["gamma"], scale="absolute")
+        return ImageMethod(memory_mixture(Mixture, config, Unadapted()))
     mbpa = MbpaConfig(  # exact RMSprop with a fresh state for each query
         lr=values["mbpa"]["rate"],
         rate="guarded",
@@ -83,6 +85,7 @@ def method_of(name: str, values: Values, settings: AdaptationSettings) -> ImageM
         method="exact",
         eps=settings.eps,
         scale="absolute",
+        weight=1.0,
     )
     if name == "mbpa":
         return ImageMethod(Mbpa(mbpa))

@@ -29,11 +29,12 @@ _GRIDS = {
     "mixture_hebb.weight": "weight",
 }
 """The hyper-parameters that are tuned, with their field of the grid."""
-_PRINTED = {
+_PRINTED: dict[str, float | str] = {
     "mixture.form": "linear",
     "mixture.scale": "absolute",
     "mbpa.closeness": "raw",
     "mbpa.optimizer": "sgd",
+    "mbpa.weight": 1.0,
     "hebb.gate": "gated",
     "hebb.counts": "observed",
     "hebb.closeness": "raw",

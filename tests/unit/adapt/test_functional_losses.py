@@ -10,7 +10,6 @@ from hebblm.adapt import functional as F
 from hebblm.adapt.block import Block
 from hebblm.adapt.functional.grouping import group_ids
 from hebblm.adapt.functional.losses import (
-    interpolated_losses,
     memory_losses,
     mixture_losses,
     replaced_losses,
@@ -85,7 +84,7 @@ def test_shares_out_of_range_are_named() -> None:
     with pytest.raises(UserError, match=r"weight = 1.5"):
         mixture_losses(scores[:, 0], scores, labels, mask, 1.5, targets)
     with pytest.raises(UserError, match=r"weight = -1"):
-        interpolated_losses(scores[:, 0], scores[:, 0], -1)
+        mixture_losses(scores[:, 0], scores, labels, mask, -1, targets)
 
 
 @pytest.mark.parametrize("make", [lambda: FlatMemory(toy.DIM), lambda: RingMemory(toy.DIM, 9)], ids=["flat", "ring"])

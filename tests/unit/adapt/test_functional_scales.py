@@ -11,7 +11,7 @@ from torch import Tensor
 from hebblm.adapt import functional as F
 from hebblm.adapt.block import Block
 from hebblm.adapt.context import Context
-from hebblm.adapt.functional.shares import LearnedShare
+from hebblm.adapt.functional.shares import LearnedShares
 from hebblm.adapt.methods import METHODS, STATIC_METHODS
 from hebblm.adapt.methods.cache import CacheConfig
 from hebblm.adapt.methods.gated import MixtureGatedConfig
@@ -132,7 +132,7 @@ def test_entries_that_are_all_the_querys_own_state_stay_finite(method: str) -> N
     assert not log_probs.isnan().any()
     torch.testing.assert_close(log_probs.exp().sum(1), torch.ones(6, dtype=torch.float64))
     if method in ("knn", "mixture"):
-        gamma = LearnedShare().value  # nothing was scored before
+        gamma = sum(LearnedShares((0.0,) * 3).value[:-1])  # nothing was scored before
         shares = log_probs.exp()[0] - (1 - gamma) * batch.log_probs.exp()[0]
         counts = torch.bincount(context.memory.search(batch.hidden[:1], K).values[0], minlength=CLASSES)
         torch.testing.assert_close(shares, gamma * counts.double() / K, rtol=1e-9, atol=1e-9)

@@ -10,7 +10,7 @@ from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods import mbpa as mbpa_module
 from hebblm.adapt.methods.lstm import Unadapted
 from hebblm.adapt.methods.mbpa import Mbpa, MbpaAbsoluteConfig, MbpaConfig, MbpaGuardedConfig
-from hebblm.adapt.methods.memory_mixture import Interpolated
+from hebblm.adapt.methods.memory_mixture import Mixed
 from hebblm.adapt.safeguards import Safeguards
 from hebblm.adapt.settings import MethodSettings
 from hebblm.evaluation.loop import EvaluationScores
@@ -20,7 +20,7 @@ from hebblm.types import OutputHead
 from ...support import toy
 
 CLASSES = 1100  # more than twice what the fast form follows
-FAR = MbpaConfig(optimizer="sgd", lr=300.0, steps=4, pull=0.0)  # a relative rate that climbs
+FAR = MbpaConfig(optimizer="sgd", lr=300.0, steps=4, pull=0.0, weight=1.0)  # a relative rate that climbs
 
 
 def observed(fixed: bool = True, entries: int = 40) -> Context:
@@ -75,7 +75,7 @@ def test_what_has_no_gradient_steps_counts_nothing() -> None:
 
 def test_either_part_of_a_combination_counts() -> None:
     batch = observed().batch(queries())
-    alone, joined = Mbpa(FAR), Interpolated(Unadapted(), Mbpa(FAR), 0.5)
+    alone, joined = Mbpa(FAR), Mixed((Unadapted(), Mbpa(FAR)), 0.5)
     assert Safeguards.of(alone, batch).rose.any()
     assert torch.equal(Safeguards.of(joined, batch).rose, Safeguards.of(alone, batch).rose)
 
@@ -99,7 +99,7 @@ def test_which_queries_are_measured_depends_on_their_place_in_the_stream_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(mbpa_module, "MEASURED", 4)
-    hidden, config = queries(12), MbpaConfig()
+    hidden, config = queries(12), MbpaConfig(weight=1.0)
     context, found = observed(), []
     whole = mbpa_module.fast_errors(context.batch(hidden), config)
     assert len(whole) == 3
@@ -119,7 +119,7 @@ def test_which_queries_are_measured_depends_on_their_place_in_the_stream_alone(
 
 def test_normalizers_bring_the_fast_form_closer() -> None:
     hidden = queries(20)
-    config = MbpaConfig(lr=1.0, steps=3)
+    config = MbpaConfig(lr=1.0, steps=3, weight=1.0)
     errors = {}
     for fixed in (True, False):
         context = observed(fixed)

@@ -127,4 +127,4 @@ def test_work_within_work_counts_once() -> None:
 def test_pieces_have_plain_names() -> None:
     mbpa, mixture = toy.SETTINGS[MbpaConfig], METHODS["mixture"].rule(toy.SETTINGS)
     names = [name_of(key) for key in ("products", ("window", 500), mbpa, ("adapted", mbpa), (mixture, "losses", 7))]
-    assert names == ["products", "window", "mbpa", "adapted mbpa", "mixture losses"]
+    assert names == ["products", "window", "mbpa", "adapted mbpa", "mixed losses"]

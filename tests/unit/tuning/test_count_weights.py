@@ -13,7 +13,7 @@ from hebblm.tuning.count_weights import TermObserver, Terms, learn_weights
 
 from ...support import toy
 
-MBPA = MbpaConfig("sgd", lr=0.3, steps=2, rate="guarded", eps=1e-3, scale="absolute", pull=0.0)
+MBPA = MbpaConfig("sgd", lr=0.3, steps=2, rate="guarded", eps=1e-3, scale="absolute", pull=0.0, weight=1.0)
 HEBB = HebbConfig(closeness="max", counts="memory", scale="absolute")
 ETA = 0.8
 

@@ -55,7 +55,7 @@ def test_every_point_is_the_loss_of_hebb(masked: bool, entries: int, lr: float, 
     hidden[0] = keys[0]
     batch = context.batch(hidden)
     classes = context.new_classes if masked else None
-    mbpa = MbpaConfig("sgd", lr=lr, steps=steps, method="exact", pull=0.0)
+    mbpa = MbpaConfig("sgd", lr=lr, steps=steps, method="exact", pull=0.0, weight=1.0)
     config = HebbConfig(classes="new" if masked else "all")
     grid = HebbGrid.of(mbpa, config, Grid(closeness=("raw",), beta=BETAS, eta=ETAS))
     found = grid.losses(batch, targets)
