@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from hebblm.models.base import State, StreamBase
 from hebblm.models.learning import GradientBase
-from hebblm.models.update import MEASURED, PREDICTED_GAIN
+from hebblm.models.update import MEASURED
 from hebblm.models.update import DynamicConfig as DynamicConfig
 from hebblm.types import OutputHead
 
@@ -148,7 +148,7 @@ def with_rate(config: DynamicConfig, mean_squares: Sequence[Tensor] | None) -> D
 
     To first order a step of rate eta lowers the loss of the segment whose gradient is g by eta g . s, with s the step
     at rate 1: g itself, or g / (RMS + epsilon). On training text that is eta times the sum of RMS^2, or of
-    RMS^2 / (RMS + epsilon), in nats whatever the model; the rate is measured by choosing it.
+    RMS^2 / (RMS + epsilon), in nats whatever the model; the rate is measured by choosing it, ``config.gain``.
 
     Args:
         config: rule and rates.
@@ -162,7 +162,7 @@ def with_rate(config: DynamicConfig, mean_squares: Sequence[Tensor] | None) -> D
         squares if config.rule == "sgd" else squares / (squares.sqrt() + config.epsilon) for squares in mean_squares
     )
     gain = sum(float(part.sum(dtype=torch.float64)) for part in gains)
-    return replace(config, lr=float(f"{PREDICTED_GAIN / gain:.1e}") if gain > 0 else 0.0)
+    return replace(config, lr=float(f"{config.gain / gain:.1e}") if gain > 0 else 0.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,9 @@ from hebblm.adapt import checks
 from hebblm.adapt.section import Count, NonNegative, Positive, Section
 
 MEASURED: Literal["measured"] = "measured"
-PREDICTED_GAIN = 0.1
-"""Nats by which a step of dynamic evaluation is to lower a training segment's loss, to first order. For the Llama that
-ships this is a rate between its best ones on its own text (1e-4) and on others (2e-4); for the AWD-LSTMs the default,
-found on three validation texts (recipes/defaults/dynamic-texts.json), means 0.065."""
-
-TRANSFORMERS = {"dynamic.lr": MEASURED, "dynamic.decay": 0.001, "dynamic.epsilon": 0.001}
-"""Defaults of dynamic evaluation of a model of ``transformers``. The decay, beside 0, 0.0025, 0.005 and 0.02 on 10,000
+TRANSFORMERS = {"dynamic.lr": MEASURED, "dynamic.gain": 0.1, "dynamic.decay": 0.001, "dynamic.epsilon": 0.001}
+"""Defaults of dynamic evaluation of a model of ``transformers``. The gain means a rate between the best ones of the
+Llama that ships on its own text (1e-4) and on others (2e-4). The decay, beside 0, 0.0025, 0.005 and 0.02 on 10,000
 pieces of validation text, loses least on the worst of three texts that the Llama reads, its own among them."""
 
 
@@ -44,7 +40,9 @@ class DynamicConfig(Section):
     Args:
         rule: sgd, or rms (each parameter's step divided by the size of its gradients on training text).
         lr: learning rate eta, or measured: the one, to two digits, at which a step lowers the loss of training text by
-            0.1 nats to first order; the default for models of transformers.
+            gain to first order.
+        gain: nats of a measured rate; 0.1 is the default for models of transformers. That of the others is what a rate
+            of 8e-4, found on three validation texts (recipes/defaults/dynamic-texts.json), means there.
         decay: rate lambda of the pull back to the trained weights; 0.001 is the default for models of transformers.
         epsilon: added to the root mean squares of the rms rule.
         segment: tokens of a step that lr, decay and the statistics are for. How many are read between two steps is the
@@ -55,7 +53,8 @@ class DynamicConfig(Section):
     section: ClassVar[str] = "dynamic"
 
     rule: Literal["sgd", "rms"] = "rms"
-    lr: Annotated[float | Literal["measured"], partial(checks.at_least, low=0)] = 8e-4
+    lr: Annotated[float | Literal["measured"], partial(checks.at_least, low=0)] = MEASURED
+    gain: Positive = 0.065
     decay: Annotated[float, checks.share] = 0.02
     epsilon: Positive = 1e-4
     segment: Count = 50

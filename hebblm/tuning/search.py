@@ -53,7 +53,7 @@ class Search:
     usual: dict[str, Any] = field(default_factory=defaults)
 
     def __post_init__(self) -> None:
-        if self.start.dynamic.lr == MEASURED:  # as models of transformers have it
+        if self.start.dynamic.gain == TRANSFORMERS["dynamic.gain"]:
             self.usual |= TRANSFORMERS
 
     def note_rate(self, lr: float) -> None:

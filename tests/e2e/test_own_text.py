@@ -215,12 +215,12 @@ def test_other_tokenizers(world: World, tmp_path: Path, tokenizer: str) -> None:
 
 def test_tuned_values_serve_an_evaluation(world: World, tmp_path: Path) -> None:
     scenario = ["--intra-domain", str(world.prepared), "--checkpoint", str(world.model), *CPU]
-    quick = ["--max-tokens", "40", "--set", "dynamic.rule=sgd"]
+    quick = ["--max-tokens", "40", "--set", "dynamic.rule=sgd", "dynamic.lr=8e-4"]
     assert tune([*scenario, *quick, "--output-path", str(tmp_path / "tuned")]) == 0
     tuned = json.loads((tmp_path / "tuned" / "tuned.json").read_text())
     assert tuned["schema"] == "hebblm-tuned/1"
     assert tuned["scenario"]["memory_content"] == "both"
-    few = ["--max-tokens", "30", "--set", "dynamic.rule=sgd"]
+    few = ["--max-tokens", "30", "--set", "dynamic.rule=sgd", "dynamic.lr=8e-4"]
     small = [*scenario, *few, "--methods", ",".join(["mixture", "hebb", *OUR_METHODS])]
     given: dict[str, Callable[[], list[str]]] = {
         "config": lambda: ["--config", str(tmp_path / "tuned" / "config.json")],

@@ -31,7 +31,7 @@ def test_documents_are_read_side_by_side(world: World, tmp_path: Path, capsys: p
         (folder / f"{index:02d}.txt").write_text("\n".join(sentences(6, index, 600, offset=150)) + "\n")
     methods = "lstm,dynamic,cache,mixture,mbpa"
     chosen = ["--checkpoint", str(world.model), "--target", f"text:{folder}", "--methods", methods, *SMALL]
-    chosen += ["--set", "dynamic.rule=sgd", "--log-samples", "--split", "test"]
+    chosen += ["--set", "dynamic.rule=sgd", "dynamic.lr=8e-4", "--log-samples", "--split", "test"]
     for name, more in {
         "plain": [],
         "one": ["--streams", "1"],

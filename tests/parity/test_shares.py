@@ -167,7 +167,7 @@ def test_a_weight_stays_within_its_bounds_and_nothing_infinite_counts() -> None:
     assert weight.value == pytest.approx(1.0)
     assert weight.after([(1.0, 5.0, 9.0)] * 500).value == 0.0
     assert weight.after([(9.0, 5.0, 1.0)] * 500).value == 1.5
-    assert weight.after([(2.0, 1.0, 1.5)] * 500).value == pytest.approx(7 / 6, abs=0.01)
+    assert weight.after([(2.0, 1.0, 1.5)] * 500).value == pytest.approx(13 / 12, abs=0.01)
     assert weight.after([(np.inf, 3.0, 9.0), (np.nan,) * 3, (1.0, 1.0, np.inf)]) == weight
     assert LearnedWeight().recalled(weight.after([(2.0, 1.0, 2.0)]).numbers) == weight.after([(2.0, 1.0, 2.0)])
 

@@ -77,7 +77,9 @@ def test_a_text_in_pieces_has_the_scores_of_one_reading_to_the_bit_and_is_not_he
     lm: hebblm.LanguageModel, method: str, learn: bool
 ) -> None:
     text, ahead = TEXT * 6, 0
-    whole, reader = (lm.reader(method, update_every=20, settings={"dynamic.rule": "sgd"}) for _ in range(2))
+    whole, reader = (
+        lm.reader(method, update_every=20, settings={"dynamic.rule": "sgd", "dynamic.lr": 8e-4}) for _ in range(2)
+    )
     whole.read(TEXT)
     reader.read(TEXT)
     expected = whole.read(text, learn=learn)
@@ -211,7 +213,9 @@ def test_a_reading_that_is_broken_off_leaves_a_whole_reader(lm: hebblm.LanguageM
 def test_of_a_reading_that_is_broken_off_finished_intervals_stay_and_the_rest_is_taken_back(
     lm: hebblm.LanguageModel, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reader, other = (lm.reader(method, update_every=10, settings={"dynamic.rule": "sgd"}) for _ in range(2))
+    reader, other = (
+        lm.reader(method, update_every=10, settings={"dynamic.rule": "sgd", "dynamic.lr": 8e-4}) for _ in range(2)
+    )
     plain, calls = ReaderBase.trained_losses, itertools.count()
 
     def stop(*args: Any) -> torch.Tensor:
@@ -235,7 +239,7 @@ def test_what_is_set_of_torch_changes_nothing(lm: hebblm.LanguageModel, method: 
         return torch.cat([each.nll for each in (reader.read(TEXT), reader.read(TEXT).by_word())])
 
     def opened() -> hebblm.Reader:
-        return lm.reader(method, settings={"dynamic.rule": "sgd"})
+        return lm.reader(method, settings={"dynamic.rule": "sgd", "dynamic.lr": 8e-4})
 
     expected = losses(opened())
     with torch.inference_mode():

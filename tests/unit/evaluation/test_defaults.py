@@ -33,13 +33,12 @@ def test_dynamic_evaluation_of_a_model_of_transformers_has_a_measured_rate_and_a
     tmp_path: Path,
 ) -> None:
     causal, own = ScenarioConfig(model="someone/model", target="ptb"), tmp_path / "own.json"
-    assert resolved(CROSS, "default").dynamic.lr == 8e-4
+    usual = resolved(CROSS, "default").dynamic
+    assert (usual.lr, usual.gain) == ("measured", 0.065)
     assert resolved(CROSS, "tuned").dynamic != resolved(CROSS, "default").dynamic
     for start in ("default", "tuned", "paper", "tune"):  # no rate that was found for an LSTM
-        assert (resolved(causal, start).dynamic.lr, resolved(causal, start).dynamic.decay) == (
-            "measured",
-            0.001,
-        )
+        found = resolved(causal, start).dynamic
+        assert (found.lr, found.gain, found.decay) == ("measured", 0.1, 0.001)
     assert resolved(causal, "default", dynamic__lr="1e-4").dynamic.lr == 1e-4
     write_json(own, {"schema": TUNED_SCHEMA, "values": {"dynamic.lr": 3e-4}})
     assert (resolved(causal, str(own)).dynamic.lr, resolved(causal, str(own)).dynamic.decay) == (3e-4, 0.001)
