@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -22,7 +22,7 @@ ONLINE_VALUES = {"theta": SHARPNESS, "temperature": tuple(1 / sharpness for shar
 
 
 @dataclass(frozen=True, slots=True)
-class RememberedLabels:
+class RememberedLabels(ABC):
     """``q(y) = sum_k 1[y_k = y] w_k``: labels of remembered entries, weighted by a score.
 
     Args:
