@@ -148,7 +148,7 @@ def _streams(config: EvalBenchConfig, bench: Harness, unadapted: dict[str, Rule]
 
 def _dynamic(config: EvalBenchConfig, bench: Harness, unadapted: dict[str, Rule], rounds: Rounds) -> Row:
     """Time dynamic evaluation, which moves a base of its own, beside the unadapted model."""
-    tokens, settings = config.currency_tokens, DynamicConfig(rule="sgd")
+    tokens, settings = config.currency_tokens, DynamicConfig(rule="sgd", lr=8e-4)
 
     def moving() -> None:
         bench.rewind(tokens)
