@@ -176,7 +176,11 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str, scale: str) -> No
     def compare(spaces: dict[str, dict[str, Any]], loss: Callable[[str, dict[str, float | str]], float]) -> None:
         for method, space in spaces.items():
             points = [dict(zip(space, values, strict=True)) for values in product(*space.values())]
-            best = min((loss(method, {**chosen, **point}), i) for i, point in enumerate(points))
+            losses = [loss(method, {**chosen, **point}) for point in points]
+            for point, expected in zip(points if space else [], losses, strict=False):
+                nll = next(tried["nll"] for tried in tuned.best[method].tried if point.items() <= tried.items())
+                assert nll == pytest.approx(expected, abs=1e-5), (method, point)
+            best = min((nll, i) for i, nll in enumerate(losses))
             assert tuned.best[method].loss == pytest.approx(best[0], abs=1e-5), method
             assert tuned.best[method].values == points[best[1]], method
             chosen.update(points[best[1]])
