@@ -10,7 +10,7 @@ choices of components, it says what each choice loses on the second half of ever
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -69,7 +69,7 @@ class Noted:
 
 def components(settings: MethodSettings) -> dict[str, Rule]:
     """Return everything that was tried as a component, by name."""
-    base, (flat, sharp) = Unadapted(), PAIR
+    settings, base, (flat, sharp) = settings.replaced(replace(settings[MbpaConfig], weight=1.0)), Unadapted(), PAIR
     found: dict[str, Rule] = {"base": base, "mbpa": Mbpa(settings[MbpaConfig]), "hebb": hebb_rule(settings)}
     for name, value in (("flat", flat), ("sharp", sharp)):
         found |= {f"cache {name} {size}": Cache(CacheConfig(size, value, 1.0), base) for size in WINDOWS}

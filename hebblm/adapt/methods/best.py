@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from hebblm.adapt import functional as F
@@ -29,7 +29,7 @@ COMPONENTS = ("base", "short", "medium", "long", "knn", "mbpa")
 
 @dataclass(frozen=True, slots=True)
 class BestConfig(Section):
-    """The mixture of base, caches of three windows, kNN-LM and MbPA, which is that of its own settings.
+    """The mixture of base, caches of three windows, kNN-LM and MbPA, which is that of its own settings at weight 1.
 
     Args:
         parts: comma-separated components; a gate without some has the weights of the others.
@@ -165,7 +165,7 @@ def best_rule(settings: MethodSettings) -> Rule:
         "medium": caches("medium", config.medium),
         "long": caches("long", config.long),
         "knn": (("knn", KnnLM(KnnConfig(min(PAIR), 1.0))),),
-        "mbpa": (("mbpa", Mbpa(settings[MbpaConfig])),),
+        "mbpa": (("mbpa", Mbpa(replace(settings[MbpaConfig], weight=1.0))),),
     }
     return Best(config, tuple(row for name in config.names for row in every[name]))
 
