@@ -9,10 +9,18 @@ import torch
 
 from hebblm.adapt import functional
 from hebblm.adapt.solvers import fast
-from hebblm.adapt.solvers.newton import solve_newton
+from hebblm.adapt.solvers.newton import rest, solve_newton
 from hebblm.adapt.solvers.problem import Problem, relative_weights
 
 from .problems import as_problem, language_like, make_problem
+
+
+def differing(problem: Problem, row: int) -> torch.Tensor:
+    """Return the sum of a query's curvatures but the largest, in units of that, from the eigenvalues."""
+    roots = relative_weights(problem)[row].sqrt()
+    gram = problem.keys[row] @ problem.keys[row].t() + problem.one
+    curvatures = torch.linalg.eigvalsh(roots[:, None] * gram * roots)
+    return (curvatures.sum() - 1).clamp_min(0.01)
 
 
 def optimum(problem: Problem, row: int, pull: float) -> torch.Tensor:
@@ -22,6 +30,7 @@ def optimum(problem: Problem, row: int, pull: float) -> torch.Tensor:
     db = torch.zeros(len(weight), dtype=weight.dtype, requires_grad=bias is not None)
     free = [dw] if bias is None else [dw, db]
     sizes = relative_weights(problem)[row]
+    pull = pull * float(differing(problem, row)) ** 0.5
     descent = torch.optim.LBFGS(
         free, max_iter=2000, tolerance_grad=1e-12, tolerance_change=1e-15, line_search_fn="strong_wolfe"
     )
@@ -43,11 +52,20 @@ def optimum(problem: Problem, row: int, pull: float) -> torch.Tensor:
 @pytest.mark.parametrize("classes", [13, 4])
 def test_many_steps_reach_the_optimum(pull: float, bias: bool, classes: int) -> None:
     problem = as_problem(*make_problem(5, k=9, v=classes, bias=bias), eps=1.0)
-    found = solve_newton(problem, steps=400, pull=pull, exact=True)
+    found = solve_newton(problem, steps=6000, pull=pull, exact=True)
     for row in range(5):
         torch.testing.assert_close(found.delta[row], optimum(problem, row, pull), rtol=0, atol=1e-6)
     assert (found.delta[2] == 0).all()  # no neighbours
     assert not found.rose.any()
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_rest_is_what_the_other_curvatures_sum_to(bias: bool) -> None:
+    problem = as_problem(*make_problem(5, k=9, bias=bias), eps=1.0)
+    found = rest(problem, relative_weights(problem))
+    torch.testing.assert_close(found, torch.stack([differing(problem, row) for row in range(5)]))
+    twins = replace(problem, keys=problem.keys[:, :1].expand_as(problem.keys))
+    torch.testing.assert_close(rest(twins, relative_weights(twins)), torch.full_like(found, 0.01))
 
 
 def test_three_steps_come_near_the_optimum() -> None:

@@ -128,7 +128,7 @@ def mbpa_logits(
         optimizer: ``newton`` goes to the optimum with a pull and knows no rate, see :func:`solve_newton`; ``sgd`` is
             plain descent; ``rmsprop`` has a fresh state for each query and is slow.
         pull: pull back to the base head: of descent a step takes ``lr pull`` of the change back, in the unit of the
-            rate; of newton, above 0 and in units of lambda_max.
+            rate; of newton, above 0 and in units of ``(lambda_max (trace - lambda_max))^1/2``.
         closeness_normalization: ``raw`` c_k, or scaled to ``sum`` 1 or ``max`` 1.
         scale: of distances and eps in c_k, see :func:`closeness`.
 

@@ -40,8 +40,8 @@ class MbpaConfig(Section):
         eps: constant in the closeness 1 / (eps + squared distance).
         scale: of distances and eps: relative to the mean squared distance of a query's neighbours, or absolute.
         closeness: raw as printed, or scaled to sum 1 or max 1; a relative rate makes all three the same.
-        pull: pull back to the base head, in units of the largest eigenvalue; a step of sgd takes lr * pull of the
-            change back.
+        pull: pull back to the base head: of newton in units of the geometric mean of the largest eigenvalue and the
+            sum of all others, of sgd in units of the largest; a step of sgd takes lr * pull of the change back.
         weight: s of the change d of the logits f, which become f + s d: a number, or learned online
             within 0 and 3/2. 1 is MbPA itself.
     """
@@ -56,7 +56,7 @@ class MbpaConfig(Section):
     eps: Positive = 3e-3
     scale: Scale = "relative"
     closeness: Literal["raw", "sum", "max"] = "raw"
-    pull: NonNegative = 0.003
+    pull: NonNegative = 0.004
     weight: Weight = "online"
 
     def __post_init__(self) -> None:

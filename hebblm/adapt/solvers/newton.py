@@ -24,6 +24,7 @@ SMALL = 1e-9  # a direction of so much less curvature than the first is not foll
 DAMPED = 0.5  # what is done of a step that turns back
 LEVEL = 1.01  # shares that rise by a smaller factor have their arithmetic mean for the logarithmic one
 CLASSES = 2048  # a step takes so many at once, whose directions stay in a processor's caches
+DUPLICATES = 0.01  # what keys count as differing by at the least
 OWN = 0.25  # curvature taken in each key's own direction: the most that a probability's p (1 - p) can be
 
 
@@ -49,12 +50,13 @@ class Directions:
 def solve_newton(problem: Problem, *, steps: int, pull: float, exact: bool) -> Solution:
     """Minimise the neighbours' loss with a pull toward the base head (Eq. 5; Sprechmann et al. 2018)::
 
-        sum_k a_k CE(y_k; W h_k + b) + pull / 2 (|dW|^2 + |db|^2),    a_k = w_k / lambda_max
+        sum_k a_k CE(y_k; W h_k + b) + p / 2 (|dW|^2 + |db|^2),    a_k = w_k / lambda_max,  p = pull rest^1/2
 
-    The minimum lies in the span of the keys. In the directions i of :class:`Directions` a class v has the coordinate
-    theta_iv and the gradient ``sum_k a_k u_ki (p_kv - y_kv) + pull theta_iv``. Each has a step of its own::
+    The pull p of a query is the smaller the nearer its neighbours are to each other, see :func:`rest`. The minimum lies
+    in the span of the keys. In the directions i of :class:`Directions` a class v has the coordinate theta_iv and the
+    gradient ``sum_k a_k u_ki (p_kv - y_kv) + p theta_iv``. Each has a step of its own::
 
-        theta_iv <- theta_iv - gradient_iv / (lambda_i c_iv + pull)
+        theta_iv <- theta_iv - gradient_iv / (lambda_i c_iv + p)
 
     Its curvature is c times lambda_i, with c the share of the class among the neighbours, ``sum_k a_k u_ki^2 p_kv /
     lambda_i``: cross-entropy's Hessian ``diag(p) - p p^T`` is at most ``diag(p)``. As the share is on its way to that
@@ -64,7 +66,7 @@ def solve_newton(problem: Problem, *, steps: int, pull: float, exact: bool) -> S
     Args:
         problem: the queries and their neighbours.
         steps: number S of steps, at least 1; on states of a language model three come near the optimum.
-        pull: above 0, in units of the largest curvature.
+        pull: above 0, in units of the geometric mean of the largest curvature and the sum of all others.
         exact: follow all classes in all directions of the keys, not a few hundred classes in 16 directions and, with a
             curvature of 1/4, each key's own.
 
@@ -74,12 +76,22 @@ def solve_newton(problem: Problem, *, steps: int, pull: float, exact: bool) -> S
     sizes = relative_weights(problem)
     followed = follow(problem, sizes > 0, whole=exact or narrow(problem))
     along = _all_directions(problem, sizes) if exact else _few_directions(problem, sizes)
-    change, rises = _descend(along, sizes, followed, steps, pull)
+    change, rises = _descend(along, sizes, followed, steps, pull * rest(problem, sizes).sqrt())
     return Solution(followed.spread(change), rises)
 
 
-def _descend(along: Directions, sizes: Tensor, followed: Followed, steps: int, pull: float) -> tuple[Tensor, Tensor]:
+def rest(problem: Problem, sizes: Tensor) -> Tensor:
+    """Return what the directions of the keys but the first have of its curvature: ``sum_i>1 lambda_i / lambda_1`` (n,).
+
+    It is what the keys differ by: ``sum_k a_k (|h_k|^2 + 1) - 1``, near 0 for duplicates, for which it is 0.01.
+    """
+    lengths = torch.linalg.vector_norm(problem.keys, dim=2).square_() + problem.one  # (n, K)
+    return ((sizes * lengths).sum(1) - 1).clamp_min(DUPLICATES)
+
+
+def _descend(along: Directions, sizes: Tensor, followed: Followed, steps: int, pulls: Tensor) -> tuple[Tensor, Tensor]:
     """Return the change of the query's logits on the classes followed (n, C), and whether the loss rose (n,)."""
+    pull = pulls.view(-1, 1, 1)
     labels, overlap = followed.labels.unsqueeze(2), followed.overlap
     curvatures = along.curvatures.unsqueeze(2)  # lambda (n, r, 1)
     weighted = (along.keys * sizes.unsqueeze(2)).transpose(1, 2)  # U^T diag(a) (n, r, K)
@@ -101,7 +113,7 @@ def _descend(along: Directions, sizes: Tensor, followed: Followed, steps: int, p
         products = torch.baddbmm(observed[some], scaled, shares[some], alpha=-1)  # rows (Y - P)
         gradients, missing = products.chunk(2, 1)
         share = _mean(wanted[some] - missing, wanted[some])
-        to = gradients.sub_(theta[some], alpha=pull).div_(share.mul_(curvatures).add_(pull))
+        to = gradients.addcmul_(theta[some], pull, value=-1).div_(share.mul_(curvatures).add_(pull))
         # Where it turns back it went too far.
         to = torch.where(to * moved[some] < 0, DAMPED * to, to)
         moved[some] = to
