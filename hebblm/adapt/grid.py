@@ -39,7 +39,7 @@ class Grid:
     theta: tuple[Sharpness, ...] = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0, ONLINE)
     temperature: tuple[Temperature, ...] = (0.1, 0.3, 0.6, 0.8, 1.0, 1.2, 1.5, 3.0, 10.0, ONLINE)
     gamma: tuple[Share, ...] = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, ONLINE)
-    mbpa_pull: Values = (0.001, 0.0015, 0.002, 0.003, 0.004, 0.006, 0.01, 0.02)
+    mbpa_pull: Values = (0.001, 0.0015, 0.0025, 0.0035, 0.005, 0.007, 0.01, 0.02)
     mbpa_weight: tuple[Weight, ...] = (0.5, 0.75, 1.0, 1.25, ONLINE)
     mbpa_lr: Values = (6.0, 8.0, 10.0)
     mbpa_steps: tuple[int, ...] = (5, 10, 15)

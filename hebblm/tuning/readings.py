@@ -43,7 +43,7 @@ CHOICES: dict[str, dict[str, Any]] = {
 
 OWN: dict[str, list[Point]] = {
     "mixture": points("mixture", theta=(0.2, 0.4, 0.8, 1.5, 3.0), gamma=(0.02, 0.05, 0.1, 0.2, 0.3)),
-    "mbpa": points("mbpa", pull=(0.003, 0.005, 0.01)),
+    "mbpa": points("mbpa", pull=(0.0025, 0.0035, 0.007)),
     "hebb": points("hebb", beta=(0.9, 0.99), eta=[4.0**power for power in range(-4, 5)]),
 }
 """Values of its own that each method tries under each reading; a Mixture that learns them online has none to try."""

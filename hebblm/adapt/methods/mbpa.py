@@ -56,7 +56,7 @@ class MbpaConfig(Section):
     eps: Positive = 3e-3
     scale: Scale = "relative"
     closeness: Literal["raw", "sum", "max"] = "raw"
-    pull: NonNegative = 0.004
+    pull: NonNegative = 0.0035
     weight: Weight = "online"
 
     def __post_init__(self) -> None:
