@@ -111,7 +111,7 @@ def test_every_method_is_that_of_one_picture_at_a_time(observes: bool) -> None:
     for name, predicted in fast.items():
         made, losses = slow(name, stream, observes)
         assert predicted.classes.tolist() == made, name
-        assert predicted.losses.tolist() == pytest.approx(losses, abs=2e-5), name
+        assert predicted.losses.tolist() == pytest.approx(losses, abs=5e-5), name
     if observes:
         assert len({tuple(predicted.losses.tolist()) for predicted in fast.values()}) == len(NAMES)
 
