@@ -20,7 +20,7 @@ from hebblm.evaluation.hyperparameters import Hyperparameters, defaults
 from hebblm.evaluation.scenario import Scenario
 from hebblm.files import write_json
 from hebblm.locks import held
-from hebblm.models.update import MEASURED, TRANSFORMERS
+from hebblm.models.update import MEASURED
 from hebblm.report.record import encode
 from hebblm.tuning.best import BestPoint, Losses
 from hebblm.tuning.grid import Point
@@ -51,10 +51,6 @@ class Search:
     fixed: Mapping[str, float | str]
     best: dict[str, BestPoint] = field(default_factory=dict)
     usual: dict[str, Any] = field(default_factory=defaults)
-
-    def __post_init__(self) -> None:
-        if self.start.dynamic.gain == TRANSFORMERS["dynamic.gain"]:
-            self.usual |= TRANSFORMERS
 
     def note_rate(self, lr: float) -> None:
         """Take the rate of dynamic evaluation that was measured on the model for its default one."""

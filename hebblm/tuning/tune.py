@@ -14,11 +14,12 @@ from hebblm.adapt.methods.mbpa import Mbpa, MbpaConfig
 from hebblm.adapt.methods.mixture import MixtureConfig
 from hebblm.adapt.methods.rule import Rule, dotted
 from hebblm.errors import UserError
-from hebblm.evaluation.hyperparameters import Hyperparameters
+from hebblm.evaluation.hyperparameters import Hyperparameters, defaults
 from hebblm.evaluation.passes import dynamic_base, gradient_statistics
 from hebblm.evaluation.scenario import Scenario
 from hebblm.models.base import StreamBase
 from hebblm.models.dynamic import with_rate
+from hebblm.models.update import TRANSFORMERS
 from hebblm.tuning.best import BestPoint, Losses, divided, with_shares
 from hebblm.tuning.count_weights import TermObserver, Terms, learn_weights
 from hebblm.tuning.gate import GateFeatures, learn_gate
@@ -63,7 +64,8 @@ def tune(
     if settings.methods[HebbConfig].gate != "gated":
         raise UserError(f"hebb.gate={settings.methods[HebbConfig].gate} cannot be tuned; tune with gated")
     kept = {name: value for name, value in (fixed or {}).items() if name != "base.lr"}  # above 0, it is tuned
-    search = Search(settings, grid, with_parts(methods), kept)
+    usual = defaults() | (TRANSFORMERS if scenario.config.model is not None else {})
+    search = Search(settings, grid, with_parts(methods), kept, usual=usual)
     if scenario.kind == "cross-domain" and settings.base.lr > 0:
         search.take("base", _alone(search, scenario, points("base", lr=grid.base_lr), scenario.base))
     tune_static(search, Replay.of(scenario, search.settings))

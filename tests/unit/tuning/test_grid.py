@@ -18,7 +18,7 @@ from hebblm.adapt.methods.cache import CacheConfig
 from hebblm.adapt.methods.hebb import HebbConfig
 from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.errors import UserError
-from hebblm.evaluation.hyperparameters import Hyperparameters
+from hebblm.evaluation.hyperparameters import Hyperparameters, defaults
 from hebblm.evaluation.loop import evaluate
 from hebblm.evaluation.passes import dynamic_pass
 from hebblm.evaluation.scenario import Scenario, ScenarioConfig
@@ -281,7 +281,7 @@ def test_a_fixed_value_that_is_not_tried_is_refused() -> None:
 
 
 def test_a_rate_that_is_measured_counts_as_the_default_one() -> None:
-    search = Search(Hyperparameters().changed(TRANSFORMERS), Grid(), {"dynamic"}, {})
+    search = Search(Hyperparameters().changed(TRANSFORMERS), Grid(), {"dynamic"}, {}, usual=defaults() | TRANSFORMERS)
     search.note_rate(5e-5)
     assert search.start.dynamic.lr == search.usual["dynamic.lr"] == 5e-5
     search.take("dynamic", [({"dynamic.lr": 1e-4, "dynamic.decay": 0.001}, np.ones(3))])
@@ -294,7 +294,7 @@ def test_a_rate_that_is_measured_counts_as_the_default_one() -> None:
 
 def test_a_loss_is_the_default_one_whatever_values_that_its_method_does_not_read_are_changed() -> None:
     start = Hyperparameters().changed({**TRANSFORMERS, "cache.window": 3785, "memory.index": "exact"})
-    search = Search(start, Grid(), {"dynamic"}, {})
+    search = Search(start, Grid(), {"dynamic"}, {}, usual=defaults() | TRANSFORMERS)
     search.note_rate(5e-5)
     search.take("dynamic", [({"dynamic.lr": 5e-5, "dynamic.decay": 0.001, "dynamic.epsilon": 0.001}, np.full(3, 2.0))])
     assert search.default_loss("dynamic") == 2.0
