@@ -133,11 +133,9 @@ def carried() -> str:
     """Return what the default values lose to a text's own best point, by method and text."""
     document = read_json(DEFAULTS / "defaults.json")
     texts = {**document["chosen_on"], **document["transfer"]}
-    columns = (Column("Method"), *(Column(text, "nll", decimals=3) for text in texts))
-    rows = tuple(
-        (name_of(name), *(losses.get(name, {}).get("lost") for losses in texts.values()))
-        for name in ordered(texts["ptb"])
-    )
+    methods = ordered(texts["ptb"])
+    columns = (Column("Text"), *(Column(name_of(name), "nll", decimals=3) for name in methods))
+    rows = tuple((text, *(losses.get(name, {}).get("lost") for name in methods)) for text, losses in texts.items())
     return body(Table("carried", "", columns, rows))
 
 
