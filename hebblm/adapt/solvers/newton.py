@@ -86,7 +86,8 @@ def rest(problem: Problem, sizes: Tensor) -> Tensor:
     It is what the keys differ by: ``sum_k a_k (|h_k|^2 + 1) - 1``, near 0 for duplicates, for which it is 0.01.
     """
     lengths = torch.linalg.vector_norm(problem.keys, dim=2).square_() + problem.one  # (n, K)
-    return ((sizes * lengths).sum(1) - 1).clamp_min(DUPLICATES)
+    found: Tensor = (sizes * lengths).sum(1) - 1
+    return found.clamp_min(DUPLICATES)
 
 
 def _descend(along: Directions, sizes: Tensor, followed: Followed, steps: int, pulls: Tensor) -> tuple[Tensor, Tensor]:
