@@ -12,14 +12,21 @@ import pytest
 import torch
 
 import hebblm
+from hebblm.adapt.grid import Grid
 from hebblm.cli.eval import main as evaluate
 from hebblm.cli.read import main as read
 from hebblm.cli.tune import main as tune
 from hebblm.errors import UserError
+from hebblm.evaluation.defaults import resolve_settings
+from hebblm.evaluation.hyperparameters import defaults
 from hebblm.evaluation.neighbors import KEPT
+from hebblm.evaluation.opening import open_scenario
+from hebblm.evaluation.scenario_config import ScenarioConfig
+from hebblm.models.update import TRANSFORMERS
 from hebblm.report.inspect_data import Inspection
 from hebblm.report.inspect_page import inspect_page
 from hebblm.report.tokens import with_edges
+from hebblm.tuning.tune import tune as tuned
 
 from ..unit.models.architectures import random_model, tokenizer
 from .conftest import sentences
@@ -128,6 +135,15 @@ def test_reading_and_tuning_from_the_command_line(place: Path, capsys: pytest.Ca
     assert tune([*arguments, "--output-path", str(place / "tuned")]) == 0
     assert evaluate([*arguments, "--config", str(place / "tuned" / "config.json")]) == 0
     assert "Mixture" in capsys.readouterr().out
+
+
+def test_a_search_compares_with_the_defaults_of_its_kind_of_model(place: Path) -> None:
+    options = {"target": f"text:{place / 'text.txt'}", "split": "valid", "context": 32, "stride": 16, "max_tokens": 60}
+    config = ScenarioConfig(model=str(place / "model"), **options)  # type: ignore[arg-type]
+    scenario = open_scenario(config, torch.device("cpu"), {})
+    settings, _ = resolve_settings(config, "tune", {}, {})
+    search = tuned(scenario, settings, Grid(), dynamic=False, methods={"cache"})
+    assert search.usual == defaults() | TRANSFORMERS
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,8 @@ from hebblm.adapt.features import NAMES, gate_features
 from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.best import COMPONENTS, Best, BestConfig, best_rule
 from hebblm.adapt.methods.best_weights import WEIGHTS
+from hebblm.adapt.methods.mbpa import MbpaConfig
+from hebblm.adapt.section import ONLINE
 from hebblm.adapt.settings import MethodSettings
 from hebblm.errors import UserError
 from hebblm.evaluation.loop import evaluate
@@ -104,6 +107,13 @@ class Noted:
 
     def watch(self, batch, targets: Tensor) -> None:  # type: ignore[no-untyped-def]
         self.rows.append(self.rule.evidence(batch, targets))
+
+
+@pytest.mark.parametrize("weight", [0.5, ONLINE])
+def test_mbpa_is_followed_as_far_as_the_gate_says_whatever_its_own_weight(weight: float | str) -> None:
+    settings = settings_of()
+    changed = settings.replaced(replace(settings[MbpaConfig], weight=weight))
+    assert best_rule(changed) == best_rule(settings)
 
 
 @pytest.mark.parametrize("ahead", [True, False], ids=["blocks", "intervals"])

@@ -50,13 +50,14 @@ class Directions:
 def solve_newton(problem: Problem, *, steps: int, pull: float, exact: bool) -> Solution:
     """Minimise the neighbours' loss with a pull toward the base head (Eq. 5; Sprechmann et al. 2018)::
 
-        sum_k a_k CE(y_k; W h_k + b) + p / 2 (|dW|^2 + |db|^2),    a_k = w_k / lambda_max,  p = pull rest^1/2
+        sum_k a_k CE(y_k; W h_k + b) + mu / 2 (|dW|^2 + |db|^2),    a_k = w_k / lambda_max
 
-    The pull p of a query is the smaller the nearer its neighbours are to each other, see :func:`rest`. The minimum lies
-    in the span of the keys. In the directions i of :class:`Directions` a class v has the coordinate theta_iv and the
-    gradient ``sum_k a_k u_ki (p_kv - y_kv) + p theta_iv``. Each has a step of its own::
+    with ``mu = pull (lambda_2 + lambda_3 + ...)^1/2``, the smaller the more alike a query's neighbours are, see
+    :func:`other_curvatures`. The minimum lies in the span of the keys. In the directions i of :class:`Directions` a
+    class v has the coordinate theta_iv and the gradient ``sum_k a_k u_ki (p_kv - y_kv) + mu theta_iv``. Each has a step
+    of its own::
 
-        theta_iv <- theta_iv - gradient_iv / (lambda_i c_iv + p)
+        theta_iv <- theta_iv - gradient_iv / (lambda_i c_iv + mu)
 
     Its curvature is c times lambda_i, with c the share of the class among the neighbours, ``sum_k a_k u_ki^2 p_kv /
     lambda_i``: cross-entropy's Hessian ``diag(p) - p p^T`` is at most ``diag(p)``. As the share is on its way to that
@@ -76,14 +77,15 @@ def solve_newton(problem: Problem, *, steps: int, pull: float, exact: bool) -> S
     sizes = relative_weights(problem)
     followed = follow(problem, sizes > 0, whole=exact or narrow(problem))
     along = _all_directions(problem, sizes) if exact else _few_directions(problem, sizes)
-    change, rises = _descend(along, sizes, followed, steps, pull * rest(problem, sizes).sqrt())
+    change, rises = _descend(along, sizes, followed, steps, pull * other_curvatures(problem, sizes).sqrt())
     return Solution(followed.spread(change), rises)
 
 
-def rest(problem: Problem, sizes: Tensor) -> Tensor:
-    """Return what the directions of the keys but the first have of its curvature: ``sum_i>1 lambda_i / lambda_1`` (n,).
+def other_curvatures(problem: Problem, sizes: Tensor) -> Tensor:
+    """Return the sum of a query's curvatures but the largest, in units of that (n,).
 
-    It is what the keys differ by: ``sum_k a_k (|h_k|^2 + 1) - 1``, near 0 for duplicates, for which it is 0.01.
+    It is what the keys differ by, ``lambda_2 + lambda_3 + ... = sum_k a_k (|h_k|^2 + 1) - 1``: near 0 for duplicates,
+    for which it is 0.01.
     """
     lengths = torch.linalg.vector_norm(problem.keys, dim=2).square_() + problem.one  # (n, K)
     found: Tensor = (sizes * lengths).sum(1) - 1
