@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The paper's Table "time": what each method costs, online; leave the machine to itself meanwhile.
-# Small is meant for two cores: the first of these experiments pre-trains the network for all. Smoke takes seconds.
+# Small is meant for two cores and starts from the network that ships. Smoke takes seconds.
 set -euo pipefail
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"

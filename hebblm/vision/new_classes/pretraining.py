@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import time
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from hebblm.errors import UserError
 from hebblm.files import atomic_path, hash_of, read_json, sha256, write_json
+from hebblm.installation import models_path
 from hebblm.locks import held
 from hebblm.tensors import read_tensors, write_tensors
 from hebblm.vision.backbones.catalogue import build_classifier
@@ -71,18 +73,27 @@ class Pretraining:
     @property
     def run(self) -> str:
         """Return a hash of it."""
-        return hash_of(
-            {
-                "backbone": self.settings.backbone,
-                "precision": self.settings.precision,
-                "settings": asdict(self.settings.pretraining),
-                "old": self.parts.old_classes,
-                "train": hash_of(self.parts.train.tolist()),
-                "seed": self.seed,
-                "data": dict(self.dataset.sha256),
-                "program": program(*PROGRAM),
-            }
-        )
+        data = {"train": hash_of(self.parts.train.tolist()), "data": dict(self.dataset.sha256)}
+        return hash_of({**self._asked, **data, "program": program(*PROGRAM)})
+
+    @property
+    def shipped(self) -> Path:
+        """Return where it is if it comes with hebblm, whatever archive the pictures and program the weights are of."""
+        train, learned = self.dataset.train, hashlib.sha256()
+        for values in (train.pixels[self.parts.train], train.labels[self.parts.train]):
+            learned.update(values.contiguous().numpy().tobytes())
+        own = hash_of({**self._asked, "learned": learned.hexdigest()})
+        return models_path() / FOLDER / f"{self.settings.backbone}-{len(self.parts.old_classes)}-{own}"
+
+    @property
+    def _asked(self) -> dict[str, Any]:
+        return {
+            "backbone": self.settings.backbone,
+            "precision": self.settings.precision,
+            "settings": asdict(self.settings.pretraining),
+            "old": self.parts.old_classes,
+            "seed": self.seed,
+        }
 
     def on(self, device: torch.device) -> Pretraining:
         """Return the same with the precision that ``auto`` means on a device."""
@@ -131,7 +142,7 @@ class Pretrained:
 def pretrained(
     wanted: Pretraining, cache: Path, device: torch.device, *, save_seconds: float = SAVE_SECONDS
 ) -> Pretrained:
-    """Return a pre-trained network from the cache, trained first if it is not there, or to its end.
+    """Return a pre-trained network that ships, or from the cache, trained first if it is not there, or to its end.
 
     Args:
         wanted: which.
@@ -143,6 +154,8 @@ def pretrained(
         UserError: training diverged, or what the cache has is damaged.
     """
     wanted = wanted.on(device)
+    if wanted.shipped.exists():
+        return _load(wanted, wanted.shipped, device, "install hebblm again")
     name = f"{wanted.settings.backbone}-{len(wanted.parts.old_classes)}-{wanted.run}"
     folder, state = cache / FOLDER / name, cache / FOLDER / f"{name}.state.safetensors"
     if not folder.exists():
@@ -154,16 +167,16 @@ def pretrained(
                     record["file_sha256"] = sha256(temporary / MODEL_FILE)
                     write_json(temporary / RECORD_FILE, record, seal=True)
     state.unlink(missing_ok=True)
-    return _load(wanted, folder, device)
+    return _load(wanted, folder, device, f"delete {folder} to pre-train anew")
 
 
-def _load(wanted: Pretraining, folder: Path, device: torch.device) -> Pretrained:
+def _load(wanted: Pretraining, folder: Path, device: torch.device, remedy: str) -> Pretrained:
     """Read a network and check that it is the one that was written."""
     record = read_json(folder / RECORD_FILE)
     path = folder / MODEL_FILE
     if not path.exists() or not isinstance(record, dict) or record.get("file_sha256") != sha256(path):
-        raise UserError(f"{path} is missing or was altered; delete {folder} to pre-train anew")
-    tensors, _ = read_tensors(path, KIND, f"delete {folder} to pre-train anew")
+        raise UserError(f"{path} is missing or was altered; {remedy}")
+    tensors, _ = read_tensors(path, KIND, remedy)
     mean, deviation = tensors.pop("mean"), tensors.pop("deviation")
     classifier = _untrained(wanted, device)
     classifier.load_state_dict(tensors)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,9 +9,11 @@ import torch
 
 from hebblm.errors import UserError
 from hebblm.vision import setup as set_up
+from hebblm.vision.data.cifar import load_cifar100
 from hebblm.vision.new_classes import pretraining
-from hebblm.vision.new_classes.learning import Training
+from hebblm.vision.new_classes.learning import Training, features_of
 from hebblm.vision.new_classes.pretraining import Pretrained, Pretraining, pretrained
+from hebblm.vision.new_classes.settings import SCALES
 from hebblm.vision.setup import program
 
 from .class_samples import CPU, TINY, classes
@@ -73,6 +76,33 @@ def test_trains_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert again.record == first.record
     with pytest.raises(AssertionError, match="trained again"):
         train(tmp_path, wanted(held_out=5))
+
+
+def test_takes_the_network_that_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = train(tmp_path)
+    monkeypatch.setattr(pretraining, "models_path", lambda: tmp_path)
+    monkeypatch.setattr(pretraining, "program", lambda *_: "a later one")
+    next(tmp_path.glob("vision/*-3-*")).rename(wanted().on(CPU).shipped)
+    assert same(first, train(tmp_path / "elsewhere"))
+    assert not (tmp_path / "elsewhere").exists()
+    longer = wanted(pretraining=replace(TINY.pretraining, epochs=(2, 2)))
+    assert not longer.on(CPU).shipped.exists()
+    (wanted().on(CPU).shipped / "model.safetensors").write_bytes(b"")
+    with pytest.raises(UserError, match=r"model.safetensors is missing or was altered; install hebblm again"):
+        train(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.real_data
+@pytest.mark.skipif("HEBBLM_DATA" not in os.environ, reason="HEBBLM_DATA is not set")
+def test_the_network_of_the_small_scale_ships(tmp_path: Path) -> None:
+    dataset = load_cifar100([Path(os.environ["HEBBLM_DATA"])])
+    found = pretrained(Pretraining.of(dataset, SCALES["small"], 50, 1), tmp_path, CPU)
+    assert not list(tmp_path.iterdir())
+    labels = found.pretraining.dataset.test.labels
+    old = (~found.pretraining.parts.new[labels]).nonzero()[:200, 0]
+    predicted = found.classifier.head().logits(features_of(found.classifier, found.pictures("test"), old)).argmax(1)
+    assert (predicted == labels[old]).double().mean() > 0.5
 
 
 def test_a_copy_may_be_changed(tmp_path: Path) -> None:
