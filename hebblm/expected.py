@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from hebblm.errors import UserError
+from hebblm.evaluation.scenario_config import whole
 from hebblm.text.vocabulary import Vocabulary
 
 
@@ -19,7 +20,7 @@ class Suggestion(NamedTuple):
     Args:
         word: itself.
         probability: after adaptation.
-        unadapted: of the base as it was trained.
+        unadapted: of the base with the weights of training, and rows of zeros for new words.
     """
 
     word: str
@@ -37,10 +38,9 @@ def most_probable(adapted: Tensor, unadapted: Tensor, vocabulary: Vocabulary, n:
         n: number of words.
 
     Raises:
-        UserError: n below 1.
+        UserError: n is no whole number of at least 1.
     """
-    if n < 1:
-        raise UserError(f"n = {n} must be at least 1 word")
+    n = whole("n", n)
     if vocabulary.unknown is not None:
         adapted[vocabulary.unknown] = -1.0
     best = adapted.topk(min(n, int((adapted >= 0).sum()))).indices.tolist()
@@ -71,8 +71,8 @@ def draw(
     Raises:
         UserError: a temperature that is negative or infinite.
     """
-    if not 0 <= temperature < math.inf:
-        raise UserError(f"temperature = {temperature} must be a number of at least 0")
+    if not isinstance(temperature, float | int) or not 0 <= temperature < math.inf:
+        raise UserError(f"temperature = {temperature!r:.60} must be a number of at least 0")
     generator = torch.Generator().manual_seed(seed)
     drawn: list[int] = []
     while len(drawn) < most:
@@ -82,7 +82,7 @@ def draw(
         if temperature == 0:
             chosen = int(scores.argmax())
         else:
-            shares = (scores.double() / temperature).softmax(0)
+            shares = ((scores.double() - scores.max()) / temperature).softmax(0)  # of 1e-320, too
             chosen = int(torch.multinomial(shares, 1, generator=generator))
         if chosen == vocabulary.end:
             break

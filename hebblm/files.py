@@ -43,6 +43,7 @@ def atomic_path(path: Path, *, directory: bool = False) -> Iterator[Path]:
         UserError: the place cannot be written to (no permission, no space left).
     """
     temporary: Path | None = None
+    path = Path(os.path.realpath(path)) if path.is_symlink() else path
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _sweep(path)
@@ -56,11 +57,7 @@ def atomic_path(path: Path, *, directory: bool = False) -> Iterator[Path]:
         # mkstemp gives 0600; a result should be as readable as any other new file.
         temporary.chmod((0o777 if directory else 0o666) & ~umask())
         yield temporary
-        former = temporary.with_name(f"{temporary.name}{_FORMER}")
-        if directory and path.is_dir():
-            os.replace(path, former)
-        os.replace(temporary, path)
-        _remove(former)
+        _take_place(temporary, path, directory=directory)
     except OSError as error:
         _remove(temporary)
         if error.filename2 is None and error.filename is not None and not _concerns(error.filename, path, temporary):
@@ -69,6 +66,26 @@ def atomic_path(path: Path, *, directory: bool = False) -> Iterator[Path]:
     except BaseException:
         _remove(temporary)
         raise
+
+
+def _take_place(temporary: Path, path: Path, *, directory: bool) -> None:
+    """Rename to ``path``; a folder that stands there goes when the new one does, and comes back if that fails."""
+    former = temporary.with_name(f"{temporary.name}{_FORMER}")
+    try:
+        if directory and path.is_dir():
+            os.replace(path, former)
+        os.replace(temporary, path)
+    except BaseException:
+        if former.exists() and not path.exists():
+            os.replace(former, path)
+        raise
+    _remove(former)
+
+
+def recover(path: Path) -> None:
+    """Put back a folder that a killed process left aside while a new one was to take its place."""
+    with contextlib.suppress(OSError):  # where nothing may be written nothing was
+        _sweep(path)
 
 
 def umask() -> int:
@@ -130,7 +147,12 @@ def write_json(path: Path, value: Any, *, seal: bool = False) -> None:
     """
     if seal:
         value = {**value, SEAL: _seal_of(value)}
-    write_text(path, json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False) + "\n")
+    data = (json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False) + "\n").encode()
+    if len(data) > _LONGEST:
+        raise UserError(
+            f"{path} would have {len(data):,} bytes, more than the {_LONGEST:,} that can be read; leave some of it out"
+        )
+    write_bytes(path, data)
 
 
 def read_json(path: Path) -> Any:

@@ -78,7 +78,7 @@ class LanguageModel:
             memory=memory,
             k=k,
             update_every=update_every,
-            settings={**defaults, **(settings or {})},
+            settings={**defaults, **settings} if isinstance(settings, Mapping) else settings or defaults,
             training=self.training_ids,
         )
 

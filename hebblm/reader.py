@@ -16,7 +16,7 @@ from hebblm.adapt.methods import METHODS, check_methods, unaliased
 from hebblm.errors import UserError
 from hebblm.evaluation import gradients
 from hebblm.evaluation.hyperparameters import Hyperparameters
-from hebblm.evaluation.scenario_config import several, whole
+from hebblm.evaluation.scenario_config import number_of_neighbors, several, whole
 from hebblm.expected import Suggestion, draw, most_probable
 from hebblm.memory import AnyMemory, build_memory
 from hebblm.memory.manifest import Owner
@@ -24,7 +24,7 @@ from hebblm.models.base import Ids, TrainedModel, device_of
 from hebblm.models.dynamic import DynamicBase
 from hebblm.reader_base import ReaderBase
 from hebblm.reader_state import ReaderState, open_reader, save_reader
-from hebblm.reading import Reading, Text, are_documents, encoded_text, known_ids
+from hebblm.reading import Reading, Text, are_documents, bytes_of, encoded_text, known_ids
 from hebblm.scores import Scores
 from hebblm.text.vocabulary import Encoded, Vocabulary
 
@@ -123,7 +123,7 @@ class Reader:
         self._context = Context(
             self._base.head,
             self._memory,
-            k=whole("k", k),
+            k=number_of_neighbors(k),
             train_counts=torch.tensor([*vocabulary.counts, *[0] * len(vocabulary.words)], device=device),
             new_classes=self._new_words(device),
             window=self._rule.needs.window,
@@ -204,6 +204,8 @@ class Reader:
         told = _told(progress)
         if isinstance(pieces, str):
             raise UserError(f"{pieces!r:.60} is a text in one piece; give [text], or read it")
+        if not isinstance(pieces, Iterable):
+            raise UserError(f"{pieces!r:.60} is no row of pieces of a text")
         held, size = Encoded((), (), ()), 0
         for piece in pieces:
             encoded, more = encoded_text(self.vocabulary, piece, include=learn)
@@ -267,7 +269,14 @@ class Reader:
 
     @torch.no_grad()
     def predict(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        """Return log-probabilities (N, V) in nats, adapted and of the base as it is, behind hidden states (N, D)."""
+        """Return log-probabilities (N, V) in nats, adapted and of the base as it is, behind hidden states (N, D).
+
+        Raises:
+            UserError: states of another width; where the memory has keys of another layer, these stand behind them.
+        """
+        width = self._base.head.weight.shape[1] + (self.model.key_width if self.model.keyed else 0)
+        if hidden.ndim != 2 or hidden.shape[1] != width:
+            raise UserError(f"states of shape {tuple(hidden.shape)} are not (N, {width}), as this model gives them")
         batch = self._batch(hidden)
         return self._rule.log_probs(batch), batch.log_probs
 
@@ -393,6 +402,7 @@ class Reader:
         """Return the last token read and those of a text behind it (N,); new words read ``<unk>``."""
         if not isinstance(text, str):
             raise UserError(f"{text!r:.60} is no text; name a string")
+        bytes_of(text)
         ids = self._last.new_tensor(self.vocabulary.encode(text, include=False).ids)
         return torch.cat([self._last, self._known(ids)])
 

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from hebblm.errors import UserError
-from hebblm.files import atomic_path, read_record, sha256, write_json
+from hebblm.files import atomic_path, read_record, recover, sha256, write_json
 from hebblm.locks import held
 from hebblm.memory import AnyMemory, load_memory, save_memory
+from hebblm.memory.manifest import NAME as MANIFEST
 from hebblm.memory.manifest import Owner
 from hebblm.memory.persistence import read_about
 from hebblm.models.base import State
@@ -34,6 +35,7 @@ class _ReaderRecord(msgspec.Struct):
 
     words: list[str]
     place_sha256: str
+    memory_sha256: str = ""  # a reader of an earlier version knew it not
     shares: dict[str, tuple[float, ...]] = {}  # a reader of an earlier version learned none
     tokenizer: Chosen | None = "own"  # one of an earlier version knew no other
 
@@ -110,6 +112,7 @@ def save_reader(folder: Path, owner: Owner, known: ReaderState, made: dict[str, 
                 "words": list(known.words),
                 "tokenizer": known.splitting,
                 "place_sha256": sha256(temporary / PLACE),
+                "memory_sha256": sha256(temporary / MEMORY / MANIFEST),
             },
             seal=True,
         )
@@ -125,13 +128,18 @@ def open_reader(folder: Path, owner: Owner, device: torch.device) -> ReaderState
     def remembered(where: Path) -> AnyMemory:
         return load_memory(where, **owner, device=device)
 
+    recover(folder)
     if not (folder / READER).is_file():
         about = read_about(folder)
         return ReaderState(remembered(folder), tuple(about.get("words", ())), splitting=about.get("tokenizer", "own"))
     document = read_record(_ReaderRecord, folder / READER, "read the text anew", SCHEMA)
     tensors, _ = read_tensors(folder / PLACE, KIND, "read the text anew")
-    if sha256(folder / PLACE) != document.place_sha256:
-        raise UserError(f"{folder / PLACE} was changed since it was written; read the text anew")
+    for path, written in (
+        (folder / PLACE, document.place_sha256),
+        (folder / MEMORY / MANIFEST, document.memory_sha256),
+    ):
+        if written and path.is_file() and sha256(path) != written:
+            raise UserError(f"{path} was changed since it was written; read the text anew")
     place = {name: value.to(device) for name, value in tensors.items()}
     state = {name.replace(".", " "): tensor for name, tensor in under("state.", place).items()}
     return ReaderState(

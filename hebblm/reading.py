@@ -132,14 +132,30 @@ def encoded_text(vocabulary: Vocabulary, text: Text, *, include: bool) -> tuple[
     """Return tokens and ids of a text, and its bytes; words met for the first time get ids if they are included.
 
     Raises:
-        UserError: no text, or an id that the vocabulary does not have.
+        UserError: no text, one with half a character, or an id that the vocabulary does not have.
     """
     if isinstance(text, str):
+        size = bytes_of(text)
         vocabulary.fit(text)
-        return vocabulary.encode(text, include=include), len(text.encode())
+        return vocabulary.encode(text, include=include), size
     ids = known_ids(vocabulary, text, "text; name a string, ids in one row, or a list of such documents")
     tokens = tuple(vocabulary[index] for index in ids)
     return Encoded(tokens, tuple(ids), tuple(range(len(ids)))), len(vocabulary.join(ids).encode())
+
+
+def bytes_of(text: str) -> int:
+    """Return the length of a text in bytes of UTF-8.
+
+    Raises:
+        UserError: one of its characters is half a surrogate pair, which no file holds.
+    """
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError as error:
+        half = text[error.start]
+        raise UserError(
+            f"character {error.start} of the text, {half!r}, is half a surrogate pair; decode the text anew"
+        ) from error
 
 
 def are_documents(text: Text | Sequence[Text]) -> bool:

@@ -23,7 +23,8 @@ class Scores:
         new: (T,) bool, words that had no row yet.
         bytes: UTF-8 bytes of the text.
         words: T, which word of the text each token belongs to, ascending; every token its own where not given.
-        unadapted: the same tokens under the base as it was trained; None in these scores themselves.
+        unadapted: the same tokens under the base with the weights of training, and a row of zeros for each word learned
+            since, which takes a share of every probability; None in these scores themselves.
     """
 
     tokens: tuple[str, ...]

@@ -47,6 +47,8 @@ class Hyperparameters:
         Raises:
             UserError: an unknown name, or a value of the wrong type or out of range.
         """
+        if not isinstance(values, Mapping):
+            raise UserError(f"{values!r:.60} are no values by dotted name, such as {{'hebb.beta': 0.9}}")
         found: dict[str, dict[str, Any]] = {}  # a section at once, since some values only go together
         for name, value in values.items():
             section, _, key = plain_name(name).partition(".")

@@ -43,6 +43,17 @@ def whole(name: str, value: Any, low: int = 1) -> int:
     raise UserError(f"{name} = {value!r:.60} must be at least {low}, and a whole number of at most {MOST}")
 
 
+def number_of_neighbors(k: Any) -> int:
+    """Return K, a whole number whose neighbours fit into memory.
+
+    Raises:
+        UserError: it is none.
+    """
+    if (number := whole("k", k)) > MOST_NEIGHBORS:
+        raise UserError(f"k = {number} must be at most {MOST_NEIGHBORS:,}, so that a query's neighbours fit")
+    return number
+
+
 def several(name: str, words: str | Iterable[str]) -> tuple[str, ...]:
     """Return words as a tuple; a string is one of them, not its letters.
 
@@ -165,8 +176,7 @@ class ScenarioConfig:
                 checks.one_of(name, value, words)
             elif int in (hint, *get_args(hint)) and (value is not None or hint is int):
                 object.__setattr__(self, name, whole(name, value, 0 if name == "seed" else 1))
-        if self.k > MOST_NEIGHBORS:
-            raise UserError(f"k = {self.k} must be at most {MOST_NEIGHBORS:,}, so that a query's neighbours fit")
+        number_of_neighbors(self.k)
         if not isinstance(self.unk_share, int | float) or not 0 < self.unk_share < 1:
             raise UserError(f"unk_share = {self.unk_share} must lie in (0, 1)")
         if self.streams > 1 and self.vocabulary == "open":

@@ -104,8 +104,9 @@ class MappedArray:
         self._map(self._length + len(rows))
 
     def truncate(self, length: int) -> None:
-        """Keep the first ``length`` rows; later ones are overwritten by the next append."""
-        self._map(min(self._length, length))
+        """Keep the first ``length`` rows, as they are in memory; later ones are overwritten by the next append."""
+        self._length = min(self._length, length)
+        self._view = self._view[: self._length]
 
     def view(self) -> Tensor:
         """Return all rows, mapped."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hebblm import files
 from hebblm.errors import UserError
 from hebblm.files import (
     atomic_path,
@@ -131,6 +132,45 @@ def test_a_folder_that_a_killed_process_had_put_aside_comes_back(tmp_path: Path)
         raise ZeroDivisionError
     assert [p.name for p in tmp_path.iterdir()] == ["folder"]
     assert [p.name for p in path.iterdir()] == ["old"]
+
+
+def test_a_folder_that_cannot_be_replaced_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, replace = tmp_path / "folder", os.replace
+    with atomic_path(path, directory=True) as temporary:
+        (temporary / "old").write_text("x")
+
+    def interrupted(source: Path, target: Path) -> None:
+        if target == path and not source.name.endswith(".former"):
+            raise KeyboardInterrupt
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt), atomic_path(path, directory=True):
+        pass
+    assert [p.name for p in tmp_path.iterdir()] == ["folder"]
+    assert [p.name for p in path.iterdir()] == ["old"]
+
+
+def test_what_a_link_names_is_replaced_and_the_link_stays(tmp_path: Path) -> None:
+    (tmp_path / "disk" / "real").mkdir(parents=True)
+    for name, directory in (("real", True), ("real.json", False)):
+        link = tmp_path / name
+        link.symlink_to(tmp_path / "disk" / name)
+        with atomic_path(link, directory=directory) as temporary:
+            (temporary / "new" if directory else temporary).write_text("x")
+        assert link.is_symlink()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["disk", "real", "real.json"]
+    assert sorted(p.name for p in (tmp_path / "disk").rglob("*")) == ["new", "real", "real.json"]
+
+
+def test_a_document_too_long_to_be_read_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_LONGEST", 20)
+    write_json(tmp_path / "x.json", {"a": 1})
+    with pytest.raises(
+        UserError, match=r"x.json would have 30 bytes, more than the 20 that can be read; leave some of it out"
+    ):
+        write_json(tmp_path / "x.json", {"a": "1234567890123456"})
+    assert read_json(tmp_path / "x.json") == {"a": 1}
 
 
 def test_a_sealed_document_that_was_edited_is_refused(tmp_path: Path) -> None:

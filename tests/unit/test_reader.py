@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ import torch
 
 import hebblm
 from hebblm.errors import UserError
-from hebblm.files import read_json, write_json
+from hebblm.files import atomic_path, read_json, write_json
 from hebblm.locks import held
 from hebblm.memory import FlatMemory, save_memory
 from hebblm.reader_base import ReaderBase
@@ -323,6 +325,13 @@ def test_what_does_not_fit_is_refused(lm: hebblm.LanguageModel, tmp_path: Path) 
         (lambda: hebblm.load(MODEL, device="cpu:7"), "device = cpu:7 is none of the 1"),
         (lambda: lm.reader(memory=tmp_path / "m", settings={"memory.capacity": 3}), "memory.capacity is set beside"),
         (lambda: lm.reader().suggest(n=0), "n = 0"),
+        (lambda: lm.reader().suggest(n=2.5), "n = 2.5"),
+        (lambda: lm.reader().suggest("a \ud83d b"), "character 2 of the text, '\\ud83d', is half a surrogate pair"),
+        (lambda: lm.reader().generate(temperature="1"), "temperature = '1'"),
+        (lambda: lm.reader(settings=["a=1"]), "['a=1'] are no values by dotted name"),
+        (lambda: lm.reader(k=100_001), "k = 100001 must be at most 100,000"),
+        (lambda: list(lm.reader().read_pieces(None)), "None is no row of pieces"),
+        (lambda: lm.reader().predict(torch.zeros(2, 3)), "states of shape (2, 3) are not (N, "),
         (lambda: lm.reader(memory=tmp_path / "none"), str(tmp_path / "none")),
     ):
         with pytest.raises(UserError, match=re.escape(words)):
@@ -338,6 +347,39 @@ def test_what_does_not_fit_is_refused(lm: hebblm.LanguageModel, tmp_path: Path) 
     place.write_bytes(place.read_bytes()[:-1] + b"x")
     with pytest.raises(UserError, match="was changed"):
         lm.reader(memory=tmp_path / "known")
+
+
+def test_a_text_that_no_file_holds_leaves_a_reader_that_can_be_saved(lm: hebblm.LanguageModel, tmp_path: Path) -> None:
+    reader = lm.reader("cache")
+    reader.read("the list")
+    for text in ("the \ud83d list", ["a list", "the \ud83d list"]):
+        with pytest.raises(UserError, match="half a surrogate pair"):
+            reader.read(text)
+    reader.read("the Frobnitz list")
+    reader.save(tmp_path / "known")
+    assert lm.reader("cache", memory=tmp_path / "known").vocabulary.words == ["Frobnitz"]
+
+
+def test_a_memory_of_another_reader_is_refused(lm: hebblm.LanguageModel, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        reader = lm.reader("knn")
+        reader.read(f"the {name} list returns another {name}")
+        reader.save(tmp_path / name)
+    shutil.rmtree(tmp_path / "one" / "memory")
+    shutil.copytree(tmp_path / "two" / "memory", tmp_path / "one" / "memory")
+    with pytest.raises(UserError, match=r"one/memory/manifest.json was changed since it was written; read the text"):
+        lm.reader("knn", memory=tmp_path / "one")
+
+
+def test_a_reader_that_was_put_aside_by_a_killed_save_is_found(lm: hebblm.LanguageModel, tmp_path: Path) -> None:
+    reader, folder = lm.reader("knn"), tmp_path / "known"
+    reader.read("the Frobnitz list")
+    with atomic_path(folder) as temporary:
+        pass
+    folder.unlink()
+    reader.save(folder)
+    folder.rename(tmp_path / f"{temporary.name.replace(f'-{os.getpid()}.', f'-{2**22 + 1}.')}.former")
+    assert lm.reader("knn", memory=folder).vocabulary.words == ["Frobnitz"]
 
 
 def test_labels_that_are_no_words_are_refused(lm: hebblm.LanguageModel, tmp_path: Path) -> None:

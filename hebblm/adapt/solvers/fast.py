@@ -242,9 +242,12 @@ def factored(problem: Problem) -> tuple[Tensor, Tensor, Tensor]:
     U and u hold the keys and the query on the span of some keys after one round of subspace iteration (Halko et al.
     2011), and the bias's share: ``U = H X^T L^-T`` with ``X X^T = L L^T``.
     """
-    keys, count = problem.keys, problem.keys.shape[1]
-    some = torch.linspace(0, count - 1, min(RANK, count), device=keys.device).long()
-    main = torch.bmm(keys[:, some], keys.transpose(1, 2)) * problem.weights.unsqueeze(1)  # (n, r, K)
+    keys = problem.keys
+    rank = min(RANK, keys.shape[1])
+    present = (problem.weights > 0).sum(1, keepdim=True)  # of each query, ahead of what fills its row (n, 1)
+    evenly = torch.arange(rank, device=keys.device) * (present - 1).clamp_min(0)
+    some = evenly.floor_divide(max(rank - 1, 1)).unsqueeze(2).expand(-1, -1, keys.shape[2])  # (n, r, D)
+    main = torch.bmm(keys.gather(1, some), keys.transpose(1, 2)) * problem.weights.unsqueeze(1)  # (n, r, K)
     tiny = torch.finfo(main.dtype).tiny
     main = main / main.abs().amax(2, keepdim=True).clamp_min(tiny)
     main = torch.nn.functional.normalize(torch.bmm(main, keys), dim=2, eps=tiny)  # X (n, r, D)

@@ -284,9 +284,9 @@ SCALES: dict[Scale, ClassSettings] = {
     ),
     "paper": ClassSettings(),
 }
-"""``smoke``: seconds on scikit-learn's digits. ``small``: an evening for all experiments on two CPU cores; the network for
-50 classes ships, another takes 20 to 25 minutes; one cycle of the learning rate, because 15 epochs are too few for the
-paper's phases. ``paper``: its sizes, for a GPU."""
+"""``smoke``: seconds on scikit-learn's digits. ``small``: an evening for all experiments on two CPU cores; the network
+for 50 classes ships, another takes 20 to 25 minutes; one cycle of the learning rate, because 15 epochs are too few for
+the paper's phases. ``paper``: its sizes, for a GPU."""
 
 _FAMILIES = {"resnet50": "ResnetV1", "densenet": "Densenet", "mobilenetv2": "MobilenetV2"}
 _ADAPTED = (

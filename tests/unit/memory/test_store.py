@@ -39,6 +39,16 @@ def test_arrays_behave_like_a_list(
         assert array.view().tolist() == expected
 
 
+def test_what_was_written_into_a_mapped_array_stays_where_rows_behind_it_go(tmp_path: Path) -> None:
+    (tmp_path / "rows.bin").write_bytes(torch.arange(6.0).numpy().tobytes())
+    array = MappedArray.open(tmp_path / "rows.bin", torch.float32, (6,))
+    array.view().add_(1)
+    array.truncate(6)
+    array.truncate(4)
+    assert array.view().tolist() == [1, 2, 3, 4]
+    assert (tmp_path / "rows.bin").read_bytes() == torch.arange(6.0).numpy().tobytes()
+
+
 def test_growth_is_amortised() -> None:
     array = GrowingArray(torch.empty(0, 3))
     places = set()
