@@ -124,6 +124,10 @@ def spread(values: Sequence[float | None]) -> Spread | None:
     return {"mean": float(tensor.mean()), "std": float(tensor.std()) if len(known) > 1 else None}
 
 
+LIMITS = {("gamma", 1.0)}
+"""Values of hyper-parameters beyond which there is none: a share is 1 at most."""
+
+
 def at_end(tuning: Mapping[str, Mapping[str, list[dict[str, float]]] | None]) -> list[str]:
     """Return the best values that are the least or the largest tried, as ``hebb.eta (50)``: better may lie beyond.
 
@@ -136,7 +140,7 @@ def at_end(tuning: Mapping[str, Mapping[str, list[dict[str, float]]] | None]) ->
             score = next(name for name in ("harmonic_mean_reached", "harmonic_mean", "accuracy") if name in points[0])
             for name, value in best(points, score).items():
                 values = {point[name] for point in points}
-                if len(values) > 1 and value in (min(values), max(values)):
+                if len(values) > 1 and value in (min(values), max(values)) and (name, value) not in LIMITS:
                     found.append(f"{method}.{name} ({condition})" if condition else f"{method}.{name}")
     return found
 
