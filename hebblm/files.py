@@ -11,7 +11,7 @@ import shutil
 import socket
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -86,6 +86,17 @@ def recover(path: Path) -> None:
     """Put back a folder that a killed process left aside while a new one was to take its place."""
     with contextlib.suppress(OSError):  # where nothing may be written nothing was
         _sweep(path)
+
+
+def check_own(folder: Path, own: Collection[str]) -> None:
+    """Refuse to replace a folder in which more stands than the files that are written there.
+
+    Raises:
+        UserError: it holds something else, which would be lost.
+    """
+    others = sorted(path.name for path in folder.iterdir() if path.name not in own) if folder.is_dir() else []
+    if others:
+        raise UserError(f"{folder} holds other files ({others[0]}), which would be lost; choose another folder")
 
 
 def umask() -> int:

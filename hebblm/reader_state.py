@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from hebblm.errors import UserError
-from hebblm.files import atomic_path, read_record, recover, sha256, write_json
+from hebblm.files import atomic_path, check_own, read_record, recover, sha256, write_json
 from hebblm.locks import held
 from hebblm.memory import AnyMemory, load_memory, save_memory
 from hebblm.memory.manifest import NAME as MANIFEST
@@ -75,6 +75,7 @@ def check_free(folder: Path) -> None:
     """
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not (folder / READER).is_file()):
         raise UserError(f"{folder} holds something else than a reader; choose another folder")
+    check_own(folder, {READER, PLACE, MEMORY})
 
 
 def save_reader(folder: Path, owner: Owner, known: ReaderState, made: dict[str, Any]) -> None:

@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 from hebblm.errors import UserError
-from hebblm.files import Count, atomic_path, read_record, write_json
+from hebblm.files import Count, atomic_path, check_own, read_record, write_json
 from hebblm.memory.arrays import CHUNK, write_rows
 from hebblm.memory.base import AnyMemory
 from hebblm.memory.disk import INDEX, open_lists, saved_entries
 from hebblm.memory.faiss_index import TrainedIndex, load_faiss
 from hebblm.memory.manifest import (
+    NAME,
     SCHEMA,
     Dtype,
     IndexManifest,
@@ -103,9 +104,10 @@ def check_replaceable(folder: Path) -> None:
         raise UserError(f"{folder} is a file; name a folder for the memory")
     if folder.exists() and any(folder.iterdir()):
         try:
-            read_manifest(folder)
+            manifest = read_manifest(folder)
         except UserError as error:
             raise UserError(f"{folder} holds something else than a memory; choose another folder") from error
+        check_own(folder, {NAME, *manifest.files})
 
 
 def read_about(folder: Path, name: str = ABOUT) -> dict[str, Any]:

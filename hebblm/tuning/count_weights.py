@@ -120,7 +120,9 @@ def _objective(terms: Terms, gain: Numbers, weights: Numbers) -> tuple[float, Nu
     The loss's own gradient is the labels' mass less what was theirs to have, times the gain.
     """
     losses, shares = _losses_and_shares(terms, gain, weights)
-    slope = np.bincount(terms.range, weights=(shares - terms.hit) * gain, minlength=RANGES)
+    slope = np.bincount(terms.range, weights=(shares - terms.hit) * gain, minlength=RANGES).astype(
+        float
+    )  # of none, int
     jumps = np.diff(weights) / STEP**2
     slope += np.concatenate([[0.0], jumps]) - np.concatenate([jumps, [0.0]])
     total = losses.sum() + (STEP * jumps) @ (STEP * jumps) / 2

@@ -360,6 +360,23 @@ def test_a_text_that_no_file_holds_leaves_a_reader_that_can_be_saved(lm: hebblm.
     assert lm.reader("cache", memory=tmp_path / "known").vocabulary.words == ["Frobnitz"]
 
 
+def test_what_else_stands_in_a_folder_is_not_lost(lm: hebblm.LanguageModel, tmp_path: Path) -> None:
+    folder, memory = tmp_path / "known", FlatMemory(lm.model.key_width)
+    reader = lm.reader("knn")
+    save_memory(memory, tmp_path / "memory", model_hash="a", dictionary_hash="b")
+    save_memory(memory, tmp_path / "memory", model_hash="a", dictionary_hash="b")
+    for _ in range(2):
+        reader.save(folder)
+    for place, save in (
+        (folder, reader.save),
+        (tmp_path / "memory", lambda place: save_memory(memory, place, model_hash="a", dictionary_hash="b")),
+    ):
+        (place / "chapter.txt").write_text("mine")
+        with pytest.raises(UserError, match=r"holds other files \(chapter.txt\), which would be lost"):
+            save(place)
+        assert (place / "chapter.txt").read_text() == "mine"
+
+
 def test_a_memory_of_another_reader_is_refused(lm: hebblm.LanguageModel, tmp_path: Path) -> None:
     for name in ("one", "two"):
         reader = lm.reader("knn")

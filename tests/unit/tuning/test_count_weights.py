@@ -127,3 +127,11 @@ def test_what_was_learned_is_what_the_method_scores() -> None:
     np.testing.assert_allclose(found["learned"], losses, atol=1e-5)
     assert found["learned"].mean() < min(found[name].mean() for name in betas)
     assert found["learned"].mean() < nll["mbpa"].mean()
+
+
+def test_tokens_without_a_label_leave_the_weights_where_they_begin() -> None:
+    some, none = problem(tokens=3), np.zeros(0)
+    terms = Terms(none.astype(int), none, none, none, none.astype(int), none.astype(bool), some.rest, some.target)
+    weights, losses = learn_weights(terms, ETA)
+    assert len(weights) == module.RANGES
+    np.testing.assert_allclose(losses, some.rest - some.target)
