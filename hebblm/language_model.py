@@ -18,6 +18,7 @@ from hebblm.models.catalog import (
     is_causal,
     model_folder,
     trained_on,
+    training_corpus,
 )
 from hebblm.models.device import pick_device
 from hebblm.models.huggingface.model import HuggingFaceModel
@@ -27,7 +28,6 @@ from hebblm.models.update import TRANSFORMERS
 from hebblm.reader import Reader
 from hebblm.suggest import did_you_mean
 from hebblm.text import resolve
-from hebblm.text.binarize import prepared_corpus
 from hebblm.text.fitting import Splitting
 from hebblm.text.growing import GrowingVocabulary, is_cased
 from hebblm.text.subword_corpus import SubwordCorpus
@@ -88,17 +88,13 @@ class LanguageModel:
         Raises:
             UserError: the model does not say which it was, or it cannot be had.
         """
-        corpus = {} if self.folder is None else trained_on(self.folder)
         try:
+            if self.pieces is None:
+                return training_corpus(self.folder, self.vocabulary.hash()).tokens("train")
+            corpus = {} if self.folder is None else trained_on(self.folder)
             if "name" not in corpus:
                 raise UserError("its checkpoint names none")
-            name, policy = corpus["name"], corpus.get("normalization", "raw")
-            if self.pieces is not None:
-                return SubwordCorpus(resolve(name), self.pieces, policy).tokens("train")
-            prepared = prepared_corpus(name, policy)
-            if prepared.dictionary.hash() != self.vocabulary.hash():
-                raise UserError(f"{name} has another dictionary")
-            return prepared.tokens("train")
+            return SubwordCorpus(resolve(corpus["name"]), self.pieces, corpus["normalization"]).tokens("train")
         except UserError as error:
             raise UserError(
                 f"the training text of {self.name} is needed, but {error}; dynamic.rule=sgd and a number for "

@@ -119,6 +119,8 @@ def run_scenario(
     built = {name: METHODS[name].rule(settings.methods) for name in methods}
     rules = {name: rule for name, rule in built.items() if not METHODS[name].moving}
     moving = {name: rule for name, rule in built.items() if METHODS[name].moving}
+    if moving:
+        scenario.check_statistics(settings.dynamic)
     probe = None if forgetting is None else Probe.of(scenario, forgetting)
     log = None
     if log_neighbors:

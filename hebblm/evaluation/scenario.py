@@ -18,6 +18,8 @@ from hebblm.evaluation.training_memory import training_memory
 from hebblm.evaluation.vocabulary import VocabularyPolicy
 from hebblm.memory import AnyMemory, HybridMemory, ShardedMemory, build_memory
 from hebblm.models.base import Ids, StreamBase, TrainedModel
+from hebblm.models.catalog import training_corpus
+from hebblm.models.dynamic import DynamicConfig
 from hebblm.models.learning import GradientBase
 from hebblm.progress import say
 from hebblm.ranks import ALONE, Ranks
@@ -159,7 +161,7 @@ class Scenario(ModelAndText):
 
     def _training_memory(self, settings: Hyperparameters, ranks: Ranks) -> AnyMemory:
         """Return the memory of the training text, or this rank's share of it."""
-        ids = self.training_ids()
+        ids = self.training_ids("use --memory-content test")
         if len(ids) - 1 > self.config.training_entries:
             say(
                 f"the memory holds the last {self.config.training_entries:,} of {len(ids) - 1:,} training tokens; "
@@ -183,18 +185,33 @@ class Scenario(ModelAndText):
         """Return a memory without entries."""
         return build_memory(self.model.key_width, settings.memory, self.device)
 
-    def training_ids(self) -> Ids:
-        """Return the source's training stream (T,).
+    def training_ids(self, *otherwise: str) -> Ids:
+        """Return the source's training stream (T,), which a checkpoint that came with its words names by itself.
+
+        Args:
+            otherwise: what a user can do who has no such text.
 
         Raises:
-            UserError: the model came as a checkpoint without its text.
+            UserError: it names none, or the text cannot be had.
         """
-        if self.train is None:
-            raise UserError(
-                f"the training text of {self.source} is needed; name it with --source, or use --memory-content test "
-                "and leave dynamic evaluation out, or --set dynamic.rule=sgd dynamic.lr=0.01"
-            )
-        return self.train.tokens("train")
+        if self.train is not None:
+            return self.train.tokens("train")
+        try:
+            if isinstance(self.dictionary, Subwords):
+                raise UserError("it is not known")
+            return training_corpus(self.config.checkpoint, self.dictionary.hash()).tokens("train")
+        except UserError as error:
+            remedy = " or ".join(("name it with --source", *otherwise))
+            raise UserError(f"the training text of {self.source} is needed, but {error}; {remedy}") from error
+
+    def check_statistics(self, config: DynamicConfig) -> None:
+        """Refuse dynamic evaluation whose training text cannot be had, before any other method has read the text.
+
+        Raises:
+            UserError: see :meth:`training_ids`.
+        """
+        if config.needs_statistics:
+            self.training_ids("leave dynamic evaluation out of --methods", "--set dynamic.rule=sgd dynamic.lr=0.01")
 
     def context(self, base: StreamBase, memory: AnyMemory, window: int, *, streams: int = 1) -> Context:
         """Return the shared state of all methods at the start of the streams that share it."""

@@ -137,6 +137,25 @@ def checkpoint_words(folder: Path) -> tuple[Dictionary, Tokenizer]:
     return prepared.dictionary, prepared.tokenizer()
 
 
+def training_corpus(folder: Path | None, dictionary_hash: str) -> PreparedCorpus:
+    """Return the text that a model of words was trained on, the corpus that its checkpoint names.
+
+    Args:
+        folder: of the checkpoint, None for none.
+        dictionary_hash: of the model's dictionary, which must be the corpus' own.
+
+    Raises:
+        UserError: the checkpoint names no corpus, or it cannot be had, or it has other words by now.
+    """
+    corpus = {} if folder is None else trained_on(folder)
+    if "name" not in corpus:
+        raise UserError("its checkpoint names none")
+    prepared = prepared_corpus(corpus["name"], corpus.get("normalization", "raw"))
+    if prepared.dictionary.hash() != dictionary_hash:
+        raise UserError(f"{corpus['name']} has other words here than the model")
+    return prepared
+
+
 def checkpoint_dictionary(folder: Path) -> Dictionary:
     """Return the dictionary beside a model, whose counts are those of the text that the model was trained on.
 

@@ -73,6 +73,7 @@ def compare_readings(
         raise UserError("no method that retrieves was named; readings differ in what is done with neighbours")
     if scenario.config.vocabulary != "union":
         raise UserError(f"vocabulary {scenario.config.vocabulary!r} has no readings; compare them with union")
+    scenario.training_ids()  # a reading with a memory of it comes last
     chosen: dict[str, dict[str, Any]] = {DEFAULT: {}, **CHOICES}
     rules: dict[tuple[str, str], Rule] = {}
     for reading, values in chosen.items():

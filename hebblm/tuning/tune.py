@@ -68,8 +68,11 @@ def tune(
     search = Search(settings, grid, with_parts(methods), kept, usual=usual)
     if scenario.kind == "cross-domain" and settings.base.lr > 0:
         search.take("base", _alone(search, scenario, points("base", lr=grid.base_lr), scenario.base))
+    moving = dynamic and not search.wanted.isdisjoint(DYNAMIC_METHODS)
+    if moving:
+        scenario.check_statistics(settings.dynamic)
     tune_static(search, Replay.of(scenario, search.settings))
-    if dynamic and not search.wanted.isdisjoint(DYNAMIC_METHODS):
+    if moving:
         tune_dynamic(search, scenario)
     return search
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from hebblm.cli.train import main as train
 from hebblm.cli.tune import main as tune
 from hebblm.report.numbers import perplexity
 from hebblm.report.readings import Readings
+from hebblm.text.binarize import prepared_corpus
 
 from .conftest import World
 
@@ -371,3 +373,30 @@ def test_much_outside_the_vocabulary_is_warned_of(
     warned = " ".join(capsys.readouterr().err.split())
     assert "warning: 60.0 % of the tokens of" in warned
     assert "besides, 20.0 % are <unk>" in warned
+
+
+def test_a_checkpoint_finds_the_text_it_was_trained_on(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    moving = ["--text", str(world.other), "--methods", "lstm,dynamic", *LITTLE]
+    for name, source in (("named", ["--source", str(world.prepared)]), ("found", [])):
+        asked = ["--checkpoint", str(world.model), *source, *moving, "--output-path", str(tmp_path / name)]
+        assert evaluate(asked) == 0
+    assert losses(tmp_path / "found") == losses(tmp_path / "named")
+    for module in ("run.shared_pass", "passes.dynamic_pass"):
+        monkeypatch.setattr(f"hebblm.evaluation.{module}", lambda *_, **__: pytest.fail("read before it was refused"))
+    monkeypatch.setattr("hebblm.tuning.tune.tune_static", lambda *_: pytest.fail("tuned before it was refused"))
+    capsys.readouterr()
+    for corpus, why in ((tmp_path / "gone", "unknown corpus"), (world.other_prepared, "has other words here")):
+        # As if the folder that the checkpoint names were not there by now, or held another text.
+        monkeypatch.setattr(
+            "hebblm.models.catalog.prepared_corpus", lambda _, *rest, c=corpus: prepared_corpus(str(c), *rest)
+        )
+        for command in (evaluate, tune):
+            assert command(["--checkpoint", str(world.model), *moving]) == 2
+            said = capsys.readouterr().err
+            assert "is needed, but " in said
+            assert why in said
+            assert "leave dynamic evaluation out of --methods" in said
+        assert evaluate(["--checkpoint", str(world.model), *moving, "--methods", "knn", "--readings"]) == 2
+        assert why in capsys.readouterr().err

@@ -30,6 +30,7 @@ SETTINGS = Hyperparameters(methods=toy.exact(toy.SETTINGS), memory=MemoryConfig(
 @pytest.fixture(autouse=True)
 def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HEBBLM_CACHE", str(tmp_path))
+    monkeypatch.setattr(Scenario, "training_ids", lambda *_: toy.tokens(7, 100))
 
 
 def scenario(tokens: int = 60) -> Scenario:
@@ -103,7 +104,6 @@ def test_the_content_of_the_memory_is_a_reading_of_every_method(monkeypatch: pyt
         return opened(replace(self, config=replace(self.config, memory_content="test")), settings)
 
     monkeypatch.setattr(Scenario, "memory", memory)
-    monkeypatch.setattr(Scenario, "training_ids", lambda _: toy.tokens(7, 100))
     found = compare_readings(scenario(), CHOSEN, SETTINGS, {})
     assert asked == ["test", "both", "train"]
     for content in ("both", "train"):
