@@ -21,6 +21,7 @@ from hebblm.files import hash_of, sha256
 from hebblm.locks import held, remove_left
 from hebblm.memory import AnyMemory, MemoryConfig, build_memory, load_memory, save_memory
 from hebblm.memory.arrays import CHUNK
+from hebblm.memory.manifest import NAME as MANIFEST
 from hebblm.memory.manifest import Manifest, check_files, read_manifest
 from hebblm.memory.persistence import check_replaceable, read_about
 from hebblm.models.base import TrainedModel, device_of
@@ -93,6 +94,8 @@ def build(
         if ranks.told(read_about(folder).get("identity"))[0] == identity:
             say(f"{folder} holds this memory already")
             return there()
+        if ranks.leads and (folder / MANIFEST).is_file():
+            say(f"{folder} holds a memory of other texts or settings; it is replaced when this one is built")
         count = _read(model, vocabulary, files, parts, memory.dtype, ranks)
         if not ranks.leads:
             ranks.wait()

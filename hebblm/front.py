@@ -222,12 +222,15 @@ def tune(
     with_parts(methods)
     request = _Request.of(model, target, "tune", None, settings, output_path, **options)
     _one_stream(request.config, "values are tuned on a single stream and serve any number")
+    from hebblm.adapt.grid import Grid
+    from hebblm.evaluation.saved import going_on
+    from hebblm.tuning.search import TUNED_FILE, write_tuned
+
+    if request.folder is not None and (request.folder / TUNED_FILE).is_file():
+        say(f"{request.folder} holds tuned values; they are replaced when this run ends")
     ranks = current()
     with ranks.in_turn():
         scenario, record = request.open("tune", command)
-    from hebblm.adapt.grid import Grid
-    from hebblm.evaluation.saved import going_on
-    from hebblm.tuning.search import write_tuned
     from hebblm.tuning.tune import tune
 
     if len(scenario.stream) < FEW_TOKENS:

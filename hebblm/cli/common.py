@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import math
 import os
 import re
 import sys
@@ -110,7 +111,7 @@ def parse(config: type[C], argv: list[str] | None, *, prog: str, description: st
         headed.get(field.name, parser).add_argument(name, **options)
     arguments = sys.argv[1:] if argv is None else argv
     try:
-        namespace = parser.instantiate(parser.parse_args(arguments))
+        namespace = parser.instantiate(parser.parse_args(_arguments_last(parser, arguments)))
         values = {field.name: namespace[field.name] for field in fields}
         for name, value in values.items():
             check_values(f"--{name.replace('_', '-')}", value)
@@ -129,6 +130,29 @@ def parse(config: type[C], argv: list[str] | None, *, prog: str, description: st
                     raise UserError(f"unknown option {option!r}; did you mean {FORMER[option]}? {remedy}") from error
                 raise unknown("option", option, known, remedy) from error
         raise _misfit(str(error), hints) or UserError(f"{_innermost(error)} (see {prog} --help)") from error
+
+
+def _arguments_last(parser: ArgumentParser, words: list[str]) -> list[str]:
+    """Return a command line with its arguments behind its options, where the parser finds all of several."""
+    if not any(action.nargs in ("*", "+") and not action.option_strings for action in parser._actions):
+        return words
+    options: list[str] = []
+    arguments: list[str] = []
+    open_to = 0.0  # so many more words are the option's
+    for at, word in enumerate(words):
+        if word == "--":
+            arguments += words[at + 1 :]
+            break
+        if word.startswith("-") and not re.fullmatch(r"-[\d.e-]*", word):  # a negative number is a value
+            nargs = getattr(parser._option_string_actions.get(word), "nargs", None)
+            open_to = 0 if "=" in word or nargs == 0 else 1 if nargs is None else math.inf
+            options.append(word)
+        elif open_to:
+            options.append(word)
+            open_to -= 1
+        else:
+            arguments.append(word)
+    return [*options, "--", *arguments] if arguments else options
 
 
 def options(prog: str, config: type[C], example: str) -> Callable[[Body[C]], Main]:

@@ -19,7 +19,7 @@ from hebblm.files import check_writable
 from hebblm.interrupts import interrupted
 from hebblm.models.catalog import model_folder
 from hebblm.models.device import check_device
-from hebblm.progress import bar
+from hebblm.progress import bar, say
 from hebblm.text.fitting import Splitting
 from hebblm.text.sources import pieces
 from hebblm.text.vocabulary import warn_of_new
@@ -86,6 +86,8 @@ class ReadConfig:
     def __post_init__(self) -> None:
         if self.words < 1 or self.new_tokens < 1:
             raise UserError(f"words = {self.words} and new_tokens = {self.new_tokens} must be at least 1")
+        if self.read_only and self.save is not None:
+            raise UserError(f"--read-only learns nothing that --save {self.save} could keep; leave one of them out")
 
 
 @command(PROG, ReadConfig, f'{PROG} tiny-pydoc-raw notes.txt --suggest "The function"')
@@ -99,13 +101,16 @@ def main(config: ReadConfig, argv: list[str]) -> None:
     for path in config.files:
         _check_text(path)
     from hebblm.language_model import load
-    from hebblm.reader_state import check_free
+    from hebblm.reader_state import READER, check_free
     from hebblm.report.console import print_table
     from hebblm.report.table import Column, Table
 
     if config.save is not None:  # hours of reading should not end at a folder that was taken from the first
         check_free(config.save)
         check_writable(config.save.absolute().parent)
+        going_on = config.memory is not None and config.save.resolve() == config.memory.resolve()
+        if not going_on and (config.save / READER).is_file():
+            say(f"{config.save} holds another reader; it is replaced when the texts are read")
     model = load(config.model, device=config.device, dtype=config.dtype, context=config.context, stride=config.stride)
     reader = model.reader(
         config.method,
@@ -147,6 +152,8 @@ def main(config: ReadConfig, argv: list[str]) -> None:
     if config.save is not None:
         reader.save(config.save)
         tell(f"what was read is in {config.save}; go on with --memory {config.save}")
+    elif texts and not config.read_only:
+        tell("what was read is not kept; --save DIR keeps it")
 
 
 def _read(reader: Reader, path: Path, text: Iterator[str], *, learn: bool) -> Totals:

@@ -31,6 +31,8 @@ LEARNED = {f"hebb_learned.{name}" for name in RANGES} | {
 }
 """Values that stand among those of a point and are not tried."""
 
+TUNED_FILE = "tuned.json"
+
 
 @dataclass(slots=True)
 class Search:
@@ -166,6 +168,6 @@ def write_tuned(found: Search, scenario: Scenario, provenance: Mapping[str, Any]
         "nll": {name: best.loss for name, best in found.best.items()},
         "tried": {name: encode(best.tried, f"tried.{name}") for name, best in found.best.items() if best.tried},
     }
-    with held(folder / "tuned.json", "tuned values"):
-        write_json(folder / "tuned.json", document)
+    with held(folder / TUNED_FILE, "tuned values"):
+        write_json(folder / TUNED_FILE, document)
         write_json(folder / "config.json", {"values": values})

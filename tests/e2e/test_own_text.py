@@ -215,10 +215,15 @@ def test_other_tokenizers(world: World, tmp_path: Path, tokenizer: str) -> None:
         assert (method["words_perplexity"] > method["perplexity"] * 1.01) == (tokenizer == "sentencepiece")
 
 
-def test_tuned_values_serve_an_evaluation(world: World, tmp_path: Path) -> None:
+def test_tuned_values_serve_an_evaluation(world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     scenario = ["--intra-domain", str(world.prepared), "--checkpoint", str(world.model), *CPU]
     quick = ["--max-tokens", "40", "--set", "dynamic.rule=sgd", "dynamic.lr=8e-4"]
     assert tune([*scenario, *quick, "--output-path", str(tmp_path / "tuned")]) == 0
+    assert "are replaced" not in capsys.readouterr().err
+    again = [*scenario, *quick, "--methods", "cache", "--skip-dynamic"]
+    shutil.copytree(tmp_path / "tuned", tmp_path / "before")
+    assert tune([*again, "--output-path", str(tmp_path / "before")]) == 0
+    assert "before holds tuned values; they are replaced" in capsys.readouterr().err
     tuned = json.loads((tmp_path / "tuned" / "tuned.json").read_text())
     assert tuned["schema"] == "hebblm-tuned/1"
     assert tuned["scenario"]["memory_content"] == "both"

@@ -22,7 +22,15 @@ def test_a_text_is_read_and_gone_on_from(tmp_path: Path, capsys: pytest.CaptureF
     assert "1 new words" in printed
     assert "frobnitz" in after
     assert main(["tiny-pydoc-raw", "--memory", known, "--suggest", "Call", "--words", "1"]) == 0
-    assert "frobnitz" in capsys.readouterr().out
+    captured = capsys.readouterr()
+    assert "frobnitz" in captured.out
+    assert "--save" not in captured.out, "nothing was read"
+    assert main(["--memory", known, "--save", known, "tiny-pydoc-raw", str(notes)]) == 0
+    assert "is replaced" not in capsys.readouterr().err
+    assert main(["tiny-pydoc-raw", "--save", known, str(notes)]) == 0
+    assert f"{known} holds another reader; it is replaced" in capsys.readouterr().err
+    assert main(["tiny-pydoc-raw", str(notes)]) == 0
+    assert "what was read is not kept; --save DIR keeps it" in capsys.readouterr().out
 
 
 def test_a_text_is_the_same_in_any_pieces(
@@ -64,6 +72,7 @@ def test_prose_is_split_at_punctuation_and_many_new_words_are_told_of(
         (["tiny-pydoc-raw", "--words", "0"], "words = 0"),
         (["tiny-pydoc-raw", "--memory", "nowhere"], "nowhere"),
         (["tiny-pydoc-raw", "--set", "hebb.bta=1"], "hebb.beta"),
+        (["tiny-pydoc-raw", "--read-only", "--save", "x"], "--read-only learns nothing that --save x could keep"),
     ],
 )
 def test_bad_input_gets_one_line(arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -214,3 +214,46 @@ def test_output_that_cannot_be_written_is_no_traceback(words: str, status: int, 
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, len(done.stderr.splitlines())) == (status, lines), done.stderr
     assert not done.stdout
+
+
+@dataclass(frozen=True)
+class Files:
+    """What is done with files.
+
+    Args:
+        name: the first.
+        files: the others.
+        words: any number.
+        rate: of learning.
+        quick: leave things out.
+    """
+
+    name: str = field(metadata={"positional": True})
+    files: list[Path] = field(default_factory=list, metadata={"positional": True, "nargs": "*"})
+    words: list[str] = field(default_factory=list, metadata={"nargs": "+"})
+    rate: float = 0.5
+    quick: bool = False
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        "m a --rate -2 --words x y --quick -- -b",
+        "m --rate -2 a --words x y --quick -- -b",
+        "--rate=-2 m --words x y --quick a -- -b",
+        "--quick m a --words x y --rate -2 -- -b",
+        "--rate -2 --words x y --quick -- m a -b",
+    ],
+)
+def test_options_may_stand_before_between_and_behind_arguments(argv: str) -> None:
+    found = parse(Files, argv.split(), prog="try", description="Try it.", example="try m")
+    assert found == Files("m", [Path("a"), Path("-b")], ["x", "y"], -2.0, True)
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [("--rate 1", "name"), ("m --rate", "rate"), ("m --rtae 1 a", "did you mean --rate"), ("m --rate x a", "rate = x")],
+)
+def test_what_arguments_lack_is_told_wherever_they_stand(argv: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        parse(Files, argv.split(), prog="try", description="Try it.", example="try m")
