@@ -361,7 +361,7 @@ class Reader:
 
         Raises:
             UserError: the folder holds something else, or cannot be written, or the weights changed since the model was
-                loaded.
+                loaded, or what was learned is not finite.
         """
         observed, recent = self._context.observed, self._context.recent.latest(self._context.window)
         save_reader(

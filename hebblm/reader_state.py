@@ -88,11 +88,19 @@ def save_reader(folder: Path, owner: Owner, known: ReaderState, made: dict[str, 
         made: method and settings, for people.
 
     Raises:
-        UserError: the folder holds something else, is written by another process, or cannot be written.
+        UserError: the folder holds something else, is written by another process, or cannot be written; or what was
+            learned is not finite.
     """
     check_free(folder)
     assert known.memory is not None, "a reader has a memory"
     assert known.state is not None, "a reader has a place"
+    shares = torch.tensor([share for kept in known.shares.values() for share in kept])
+    for learned in (shares, *known.weights.values(), *known.state.values(), known.recent[0]):
+        if learned.is_floating_point() and not learned.isfinite().all():
+            raise UserError(
+                f"what {made['method']} learned is no longer finite, so that no reader could go on from {folder}; read "
+                "the text anew, with lower learning rates"
+            )
     place = {
         "last": known.last,
         "observed": known.observed,

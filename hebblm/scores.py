@@ -111,13 +111,18 @@ class Totals:
         self.bits += part.bits
         self.bytes += part.bytes
 
+    @property
+    def perplexity(self) -> float:
+        """``exp`` of the mean loss a token; inf beyond what can be written, nan without tokens."""
+        return _perplexity(self.nats / self.tokens if self.tokens else math.nan)
+
     def __str__(self) -> str:
         """Say how much was read, and how well."""
-        adapted, base = (
-            _perplexity(nats / self.tokens if self.tokens else math.nan) for nats in (self.nats, self.unadapted)
-        )
+        base = _perplexity(self.unadapted / self.tokens if self.tokens else math.nan)
         a_byte = self.bits / self.bytes if self.bytes else math.nan
-        return f"{self.tokens:,} tokens, perplexity {adapted:.1f} (unadapted {base:.1f}), {a_byte:.2f} bits a byte"
+        return (
+            f"{self.tokens:,} tokens, perplexity {self.perplexity:.1f} (unadapted {base:.1f}), {a_byte:.2f} bits a byte"
+        )
 
 
 def _perplexity(loss: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from hebblm.adapt.methods import check_methods, unaliased
+from hebblm.adapt.methods import METHODS, check_methods, unaliased
 from hebblm.cli.common import command, tell
 from hebblm.errors import UserError
-from hebblm.evaluation.hyperparameters import parse_settings
+from hebblm.evaluation.hyperparameters import Hyperparameters, parse_settings
 from hebblm.files import check_writable
 from hebblm.interrupts import interrupted
 from hebblm.models.catalog import model_folder
@@ -148,6 +149,9 @@ def main(config: ReadConfig, argv: list[str]) -> None:
         known = len(reader.vocabulary.words)
         totals = _read(reader, path, text, learn=not config.read_only)
         tell(f"{path}: {totals}, {len(reader.vocabulary.words) - known:,} new words")
+        if totals.tokens and not math.isfinite(totals.perplexity):
+            rates = METHODS[reader.method].rates(Hyperparameters().changed(settings).methods)
+            raise UserError(f"{reader.method} diverged on {path}, and nothing is saved; lower {rates} (--set)")
     ask("after reading" if config.files else "now")
     if config.save is not None:
         reader.save(config.save)
@@ -183,9 +187,8 @@ def _read(reader: Reader, path: Path, text: Iterator[str], *, learn: bool) -> To
 
 def _check_text(path: Path) -> None:
     """Refuse a text before anything is read of it, unless it can be read only once."""
-    if not (path.is_fifo() or path.is_char_device()):
-        for _ in pieces(path, PIECE):
-            pass
+    if not (path.is_fifo() or path.is_char_device()) and not sum(len(piece) for piece in pieces(path, PIECE)):
+        raise UserError(f"{path} is empty; put text into it")
 
 
 if __name__ == "__main__":

@@ -113,7 +113,8 @@ def run_scenario(
         What was found; None for another rank than the first.
 
     Raises:
-        UserError: neighbours are to be noted and no method retrieves any; forgetting within one domain.
+        UserError: neighbours are to be noted and no method retrieves any; forgetting within one domain; a method that
+            diverged until its losses are no numbers.
     """
     started = time.perf_counter()
     built = {name: METHODS[name].rule(settings.methods) for name in methods}
@@ -138,6 +139,10 @@ def run_scenario(
         settings = replace(settings, dynamic=dynamic.dynamic or settings.dynamic)
     passes = {name: dynamic if name in moving else shared for name in methods}
     nll = {name: found.scores.nll[name] for name, found in passes.items()}
+    for name, losses in nll.items():
+        if lost := int(np.isnan(losses).sum()):
+            rates = METHODS[name].rates(settings.methods)
+            raise UserError(f"{name}: {lost:,} of {len(losses):,} losses are nan; lower {rates} (--set)")
     stream, config = scenario.stream.reported, scenario.config
     bootstrap = Bootstrap(seed=config.seed)
     seen = occurrences_so_far(stream.targets)

@@ -123,11 +123,10 @@ class Search:
         if not found.values:
             for point in found.tried:
                 if all(point.get(name, value) == value for name, value in self.fixed.items()):
-                    rates = [name for name in point if name.endswith(".lr")]
-                    rates = rates or ["dynamic.lr" if METHODS[method].moving else "base.lr"]
+                    rates = METHODS[method].rates(self.start.methods) if method in METHODS else f"{method}.lr"
                     raise UserError(
-                        f"{method}: no point that was tried has a finite loss; lower {', '.join(rates)} (--set), or "
-                        "leave the method out (--methods)"
+                        f"{method}: no point that was tried has a finite loss; lower {rates} (--set), or leave the "
+                        "method out (--methods)"
                     )
             wanted = ", ".join(f"{key}={value}" for key, value in self.fixed.items() if key in found.tried[0])
             raise UserError(f"{wanted} is not among the values that are tried for {method}; fix one that is")

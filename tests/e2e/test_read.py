@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -70,12 +71,17 @@ def test_prose_is_split_at_punctuation_and_many_new_words_are_told_of(
         (["tiny-pydoc-raw", "nowhere.txt"], "nowhere.txt does not exist"),
         (["tiny-pydoc-raw", "--method", "mxture"], "did you mean mixture"),
         (["tiny-pydoc-raw", "--words", "0"], "words = 0"),
+        (["tiny-pydoc-raw", os.devnull, "empty.txt"], "empty.txt is empty; put text into it"),
         (["tiny-pydoc-raw", "--memory", "nowhere"], "nowhere"),
         (["tiny-pydoc-raw", "--set", "hebb.bta=1"], "hebb.beta"),
         (["tiny-pydoc-raw", "--read-only", "--save", "x"], "--read-only learns nothing that --save x could keep"),
     ],
 )
-def test_bad_input_gets_one_line(arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_gets_one_line(
+    arguments: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("empty.txt").touch()
     assert main(arguments) == 2
     captured = capsys.readouterr()
     assert told in captured.err
@@ -90,3 +96,14 @@ def test_a_folder_of_something_else_is_refused_before_anything_is_read(
     monkeypatch.setattr("hebblm.language_model.load", lambda *args, **options: pytest.fail("a model was loaded"))
     assert main(["tiny-pydoc-raw", str(tmp_path / "letters" / "a.txt"), "--save", str(tmp_path / "letters")]) == 2
     assert "holds something else than a reader" in capsys.readouterr().err
+
+
+def test_what_diverged_is_not_saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    notes, out = tmp_path / "notes.txt", tmp_path / "out"
+    notes.write_text("The function returns a list .\nIf it fails , the method prints an error .\n" * 20)
+    rate = ["--set", "mbpa_absolute.lr=1e15", "--method", "mbpa-absolute"]
+    assert main(["tiny-pydoc-raw", str(notes), *rate, "--save", str(out)]) == 2
+    said = capsys.readouterr()
+    assert f"mbpa-absolute diverged on {notes}, and nothing is saved; lower mbpa_absolute.lr (--set)" in said.err
+    assert "--save" not in said.out
+    assert not out.exists()

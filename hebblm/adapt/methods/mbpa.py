@@ -10,7 +10,7 @@ from hebblm.adapt import checks
 from hebblm.adapt import functional as F
 from hebblm.adapt.checks import Rate, Scale
 from hebblm.adapt.methods.rule import Method, Needs
-from hebblm.adapt.section import NonNegative, Positive, Section, Weight, Whole
+from hebblm.adapt.section import NonNegative, Positive, Section, Steps, Weight
 from hebblm.errors import UserError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class MbpaConfig(Section):
     optimizer: Literal["newton", "sgd", "rmsprop"] = "newton"
     lr: NonNegative = 8.0
     rate: Rate = "relative"
-    steps: Whole = 3
+    steps: Steps = 3
     method: Literal["fast", "exact"] = "fast"
     eps: Positive = 3e-3
     scale: Scale = "relative"
@@ -65,9 +65,9 @@ class MbpaConfig(Section):
                 f"mbpa.lr = {self.lr} and mbpa.pull = {self.pull} take back more than was changed; "
                 "choose them so that their product is at most 1"
             )
-        Section.__post_init__(self)
         if self.optimizer == "newton":
             checks.above_zero("mbpa.pull", self.pull)
+        Section.__post_init__(self)
         if self.optimizer == "rmsprop" and (self.method == "fast" or self.rate == "relative"):
             raise UserError(
                 "mbpa.optimizer = 'rmsprop' follows all classes at a rate of its own; set mbpa.method=exact and "
@@ -89,7 +89,7 @@ class MbpaAbsoluteConfig(Section):
     rate: ClassVar[Rate] = "absolute"
 
     lr: NonNegative = 1.0
-    steps: Whole = 5
+    steps: Steps = 5
     eps: Positive = 1e-3
 
     def over(self, mbpa: MbpaConfig) -> MbpaConfig:

@@ -108,6 +108,14 @@ class Method:
         rule, temperature = self.build(settings), settings.temperature(self.name)
         return rule if temperature == 1 else Tempered(rule, temperature)
 
+    def rates(self, settings: MethodSettings) -> str:
+        """Return the learning rates by which it diverges where they are too large, by dotted name."""
+        found = ["dynamic.lr"] if self.moving else []
+        for values in map(settings.__getitem__, self.settings):
+            if hasattr(values, "lr") and getattr(values, "optimizer", "sgd") != "newton":
+                found.append(f"{values.section}.lr")
+        return ", ".join(found) or "base.lr"
+
     def hyperparameters(self, settings: MethodSettings) -> dict[str, Any]:
         """Return the settings that it depends on, as JSON."""
         values = {kind.section: asdict(settings[kind]) for kind in self.settings}

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from hebblm.adapt.methods.dynamic import DynamicMixtureCacheConfig, DynamicMixtu
 from hebblm.adapt.methods.hebb import HebbConfig
 from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.errors import UserError
+from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.passes import dynamic_base, dynamic_pass, shared_pass
 from hebblm.evaluation.run import run_scenario
 from hebblm.types import Neighbors
@@ -112,3 +114,35 @@ def test_the_rms_rule_needs_the_training_text(tmp_path: Path) -> None:
     assert np.isfinite(dynamic_pass(scenario, rules, settings).scores.nll["dynamic"]).all()
     with pytest.raises(UserError, match="--source"):
         dynamic_pass(replace(scenario, train=None), rules, settings)
+
+
+def test_a_method_that_diverged_into_nan_is_named_with_its_rates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario, settings = scenario_of(tmp_path), settings_of(0.0)
+
+    def diverged(*args: Any, **options: Any) -> Any:
+        found = dynamic_pass(*args, **options)
+        found.scores.nll["dynamic"][3:5] = np.nan
+        return found
+
+    monkeypatch.setattr("hebblm.evaluation.run.dynamic_pass", diverged)
+    lost = len(scenario.stream)
+    with pytest.raises(UserError, match=rf"^dynamic: 2 of {lost} losses are nan; lower dynamic\.lr \(--set\)$"):
+        run_scenario(scenario, ["lstm", "dynamic"], settings, {}, (50,))
+
+
+@pytest.mark.parametrize(
+    ("name", "rates"),
+    [
+        ("dynamic+mixture", "dynamic.lr"),
+        ("mbpa", "base.lr"),
+        ("mbpa-absolute", "mbpa_absolute.lr"),
+        ("lstm", "base.lr"),
+    ],
+)
+def test_rates_by_which_a_method_can_diverge(name: str, rates: str) -> None:
+    settings = Hyperparameters()
+    assert METHODS[name].rates(settings.methods) == rates
+    if name == "mbpa":
+        assert METHODS[name].rates(settings.changed({"mbpa.optimizer": "sgd"}).methods) == "mbpa.lr"
