@@ -5,6 +5,7 @@ Importing this module registers the model; the command is that of ``lm_eval``, w
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -26,6 +27,8 @@ from hebblm.progress import say, track
 from hebblm.reading import Text
 
 GENERATED = 256  # tokens of an answer, where the task does not say
+HARNESS_DEVICE = "cuda:0"
+"""Device of the harness's command where none is named."""
 LONGEST = 8192
 """Tokens of a window where none are asked for; keys and values of more may not fit beside the weights."""
 
@@ -42,7 +45,8 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
             each of these after it was scored.
         k: neighbours a query.
         update_every: most tokens between two updates, and of a document that are scored at a time.
-        device: auto, cpu, cuda, or one of several as cuda:1; the harness's None means auto.
+        device: auto, cpu, cuda, or one of several as cuda:1; None means auto, and so does the cuda:0 that the harness's
+            command names where nobody did, which is told.
         dtype: of the weights.
         batch_size: taken and not used, as the harness always names one.
         max_batch_size: likewise.
@@ -52,7 +56,7 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
 
     def __init__(
         self,
-        pretrained: str,
+        pretrained: str = "",
         method: str = "mixture+hebb",
         memory: str | None = None,
         learn: bool = False,
@@ -65,6 +69,11 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
         **options: Any,
     ) -> None:
         super().__init__()
+        if not pretrained:
+            raise UserError("no model is named; say which with --model_args pretrained=NAME")
+        if device == HARNESS_DEVICE and not torch.cuda.is_available():
+            say(f"torch sees no CUDA device; {pretrained} is read on the CPU instead of the harness's {device}")
+            device = "cpu"
         lm = load(pretrained, device=device or "auto", dtype=dtype, **options)
         if options.get("context") is None:
             lm = widened(lm, options.get("stride"))
@@ -231,4 +240,8 @@ def scored(log_probs: Tensor, targets: Tensor) -> tuple[float, bool]:
 if __name__ == "__main__":
     from lm_eval.__main__ import cli_evaluate
 
-    cli_evaluate()
+    try:
+        cli_evaluate()
+    except UserError as error:
+        print(f"hebblm: error: {error}", file=sys.stderr)
+        sys.exit(2)

@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import copy
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +17,14 @@ lm_eval = pytest.importorskip("lm_eval")
 
 from lm_eval.api.instance import Instance
 from lm_eval.api.model import CachingLM
+from lm_eval.config.evaluate_config import EvaluatorConfig
 from lm_eval.models.huggingface import HFLM
 from lm_eval.tasks import TaskManager
 from tokenizers.processors import TemplateProcessing
 
 from hebblm.errors import UserError
 from hebblm.integrations.lm_eval import LONGEST, AdaptedLM
+from hebblm.models.base import device_of
 
 from ..models.architectures import random_model, tokenizer
 
@@ -165,6 +169,36 @@ def test_documents_are_learned_from_in_order_only_where_that_is_asked_for(folder
         reader.begin()
         assert -float(reader.read(text).nll.double().sum()) == pytest.approx(score, abs=1e-4)
     assert found[3:] != pytest.approx(plain[3:], abs=1e-2)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the harness's default device is there")
+def test_the_harness_default_device_is_the_one_there_is(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert device_of(AdaptedLM(str(folder), method="lstm", device=EvaluatorConfig().device).reader.model).type == "cpu"
+    assert f"torch sees no CUDA device; {folder} is read on the CPU" in capsys.readouterr().err
+    with pytest.raises(UserError, match="'cuda' was asked for"):
+        AdaptedLM(str(folder), method="lstm", device="cuda")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("pretrained=tiny-pydc", "did you mean tiny-pydoc-raw?"),
+        ("pretrained=tiny-pydoc-raw,method=mxture", "did you mean mixture?"),
+        ("method=lstm", "no model is named; say which with --model_args pretrained=NAME"),
+    ],
+)
+def test_bad_arguments_end_the_command_with_one_line(arguments: str, said: str, tmp_path: Path) -> None:
+    task = TASK.format(data=tmp_path / "data.json", kind="multiple_choice", more=CHOICES)
+    (tmp_path / "fog.yaml").write_text(task, encoding="utf-8")
+    command = [sys.executable, "-m", "hebblm.integrations.lm_eval", "--model", "hebblm", "--model_args", arguments]
+    ended = subprocess.run(
+        [*command, "--tasks", "fog", "--include_path", str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 2
+    last = ended.stderr.splitlines()[-1]
+    assert last.startswith("hebblm: error: ")
+    assert said in last
 
 
 def test_scores_that_the_harness_keeps_go_with_no_learning(folder: Path, tmp_path: Path) -> None:
