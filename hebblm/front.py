@@ -11,7 +11,7 @@ from os.path import isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from hebblm.adapt.methods import DEFAULT_METHODS, TUNABLE, check_methods, unaliased, with_parts
+from hebblm.adapt.methods import DEFAULT_METHODS, METHODS, TUNABLE, check_methods, unaliased, with_parts
 from hebblm.errors import UserError
 from hebblm.evaluation.defaults import resolve_settings
 from hebblm.evaluation.hyperparameters import Hyperparameters, plain_name
@@ -103,6 +103,7 @@ def evaluate(
     check_methods(methods)
     edges = validate_edges(frequency_edges)
     request = _Request.of(model, target, hyperparameters, values, settings, output_path, **options)
+    request.check_keys(methods)
     if log_samples and output_path is None:
         raise UserError("--log-samples needs --output-path DIR to write to")
     log_neighbors = whole("log_neighbors", log_neighbors, 0)
@@ -170,6 +171,7 @@ def compare_readings(
     methods = [unaliased(name) for name in several("methods", methods)]
     check_methods(methods)
     request = _Request.of(model, target, output_path=output_path, **options)
+    request.check_keys(methods)
     _one_stream(request.config, "readings are compared on a single stream")
     scenario, record = request.open("front.compare_readings", command)
     from hebblm.evaluation.saved import going_on
@@ -221,6 +223,7 @@ def tune(
     methods = tuple(unaliased(name) for name in several("methods", methods))
     with_parts(methods)
     request = _Request.of(model, target, "tune", None, settings, output_path, **options)
+    request.check_keys(methods)
     _one_stream(request.config, "values are tuned on a single stream and serve any number")
     from hebblm.adapt.grid import Grid
     from hebblm.evaluation.saved import going_on
@@ -325,9 +328,16 @@ class _Request:
         place = None if output_path is None else Path(output_path)
         if place is not None and leads():
             check_writable(place)
-        tuning = shlex.join(["hebblm-tune", *replace(plain, vocabulary="union").arguments()])  # open is not tuned
+        union = replace(plain, vocabulary="union", unk_share=ScenarioConfig.unk_share)  # open is not tuned
+        tuning = shlex.join(["hebblm-tune", *union.arguments()])
         note = f"hyper-parameters: {lender}; find this model's own with {tuning}"
         return cls(config, chosen, note if lender else "", place, held)
+
+    def check_keys(self, methods: Sequence[str]) -> None:
+        """Refuse methods that adapt the head where memories keep the states of another layer."""
+        if self.config.key != ScenarioConfig.key if self.held is None else self.held[0].keyed:
+            for name in methods:
+                METHODS[name].check_keys(self.settings.methods)
 
     def open(self, function: str, command: str | None) -> tuple[Scenario, dict[str, Any]]:
         """Return the opened scenario and the record of provenance."""

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from hebblm.errors import UserError
-from hebblm.evaluation.scenario_config import several
+from hebblm.evaluation.scenario_config import several, whole
 from hebblm.models.base import Ids, TrainedModel, device_of
 from hebblm.models.catalog import (
     check_configured,
@@ -141,6 +141,9 @@ def load(
     """
     chosen, dtype = pick_device(str(device)), str(dtype).removeprefix("torch.")
     learns = None if learns is None else several("learns", learns)
+    context, stride = (
+        None if value is None else whole(option, value) for option, value in (("context", context), ("stride", stride))
+    )
     reading: dict[str, Any] = {"context": context, "stride": stride, "learns": learns, "key": key}
     asked = {**options, "dtype": None if dtype == "auto" else dtype}
     if not isinstance(name, str | Path):

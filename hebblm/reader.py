@@ -79,7 +79,7 @@ class Reader:
         training: Callable[[], Ids] | None = None,
     ) -> None:
         method = unaliased(*several("method", [method]))
-        check_methods([method])
+        check_methods([method], "")
         values = Hyperparameters().changed(settings or {})
         self.moving = METHODS[method].moving
         if update_every is None:
@@ -91,6 +91,8 @@ class Reader:
         self.update_every = whole("update_every", update_every)
         self.vocabulary = vocabulary
         self._owner = Owner(model_hash=model.sha256, dictionary_hash=vocabulary.hash())
+        if model.keyed:
+            METHODS[method].check_keys(values.methods)
         self._rule = METHODS[method].rule(values.methods)
         self._base = ReaderBase(model.base())
         if self.moving:
@@ -363,6 +365,8 @@ class Reader:
             UserError: the folder holds something else, or cannot be written, or the weights changed since the model was
                 loaded, or what was learned is not finite.
         """
+        if not isinstance(folder, str | Path):
+            raise UserError(f"{folder!r:.60} is no folder; name one to save to")
         observed, recent = self._context.observed, self._context.recent.latest(self._context.window)
         save_reader(
             Path(folder),

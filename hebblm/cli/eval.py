@@ -21,6 +21,7 @@ from hebblm.interrupts import GOES_ON, interrupted
 from hebblm.models.allocator import keep_freed_memory
 from hebblm.provenance import command_line
 from hebblm.ranks import opened
+from hebblm.report.parts import DEFAULT_EDGES, parse_edges
 
 PROG = "hebblm-eval"
 
@@ -40,7 +41,7 @@ class EvalConfig(ScenarioConfig):
         output_path: folder for result.json, reports and plots.
         log_samples: also write tokens.parquet, one row a token.
         log_neighbors: also write neighbors.parquet, what the first so many tokens retrieved.
-        frequency_edges: bounds of the frequency buckets.
+        frequency_edges: bounds of the frequency buckets, such as 50,100,500.
         forgetting: across domains, also score the source's own text before and after the target was read.
         forgetting_tokens: so many tokens of the source's text, from its beginning.
         readings: instead of a result, compare what the paper leaves open, one reading at a time, by the methods that
@@ -65,7 +66,7 @@ class EvalConfig(ScenarioConfig):
     output_path: Path | None = None
     log_samples: bool = False
     log_neighbors: int = 0
-    frequency_edges: list[int] = field(default_factory=lambda: [50, 100, 500], metadata={"nargs": "+"})
+    frequency_edges: list[int | str] = field(default_factory=lambda: [*DEFAULT_EDGES], metadata={"nargs": "+"})
     forgetting: bool = False
     forgetting_tokens: int = 10_000
     readings: bool = False
@@ -122,7 +123,7 @@ def _evaluate(config: EvalConfig, argv: list[str]) -> None:
     else:
         result = evaluate(
             **asked,
-            frequency_edges=config.frequency_edges,
+            frequency_edges=parse_edges(config.frequency_edges),
             forgetting=config.forgetting_tokens if config.forgetting else None,
             log_samples=config.log_samples,
             log_neighbors=config.log_neighbors,

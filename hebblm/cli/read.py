@@ -95,7 +95,7 @@ class ReadConfig:
 @interrupted("nothing was saved")
 def main(config: ReadConfig, argv: list[str]) -> None:
     """Read a text with an adapting model, and see what it expects before and after."""
-    check_methods([unaliased(config.method)])
+    check_methods([unaliased(config.method)], "")
     check_device(config.device)
     model_folder(config.model)
     settings = parse_settings(config.set)
@@ -187,6 +187,8 @@ def _read(reader: Reader, path: Path, text: Iterator[str], *, learn: bool) -> To
 
 def _check_text(path: Path) -> None:
     """Refuse a text before anything is read of it, unless it can be read only once."""
+    if path.is_dir():
+        raise UserError(f"{path} is a folder; name its files, as {path}/*.txt")
     if not (path.is_fifo() or path.is_char_device()) and not sum(len(piece) for piece in pieces(path, PIECE)):
         raise UserError(f"{path} is empty; put text into it")
 

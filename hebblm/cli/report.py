@@ -14,6 +14,7 @@ from hebblm.cli.common import guarded, options, tell
 from hebblm.errors import UserError
 from hebblm.files import write_text
 from hebblm.report.methods import PLOTTED, check_plotted
+from hebblm.report.parts import parse_edges
 from hebblm.suggest import closest, unknown
 
 if TYPE_CHECKING:  # they load matplotlib, and are imported once the command line is known to make sense
@@ -87,7 +88,7 @@ def _report(config: ReportConfig, argv: list[str]) -> None:
     if config.output_path is None and len(paths) > 1:
         raise UserError(f"{len(paths)} results need a common place for their report; add --output-path DIR")
     directory = _folder(paths[0]) if config.output_path is None else config.output_path
-    edges = _edges(config.edges)
+    edges = None if config.edges is None else parse_edges([config.edges])
     loaded = [_load(path, edges) for path in paths]
     console = Console()
     if len(loaded) == 1:
@@ -128,7 +129,7 @@ def unique_labels(results: list[Result], paths: list[Path]) -> list[str]:
     ]
 
 
-def _load(path: Path, edges: list[int] | None) -> tuple[Result, TokenLosses | None]:
+def _load(path: Path, edges: tuple[int, ...] | None) -> tuple[Result, TokenLosses | None]:
     """Return a result and, where they were logged, its losses token by token."""
     from hebblm.report import Result, TokenLosses, tokens
 
@@ -138,15 +139,6 @@ def _load(path: Path, edges: list[int] | None) -> tuple[Result, TokenLosses | No
         return result, None
     losses = TokenLosses.load(file, result)
     return (result if edges is None else tokens.with_edges(result, losses, edges)), losses
-
-
-def _edges(text: str | None) -> list[int] | None:
-    if text is None:
-        return None
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError as error:
-        raise UserError(f"--edges {text!r} must be whole numbers separated by commas, such as 50,100,500") from error
 
 
 def _folder(path: Path) -> Path:

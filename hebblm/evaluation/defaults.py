@@ -41,7 +41,9 @@ class TunedFile(msgspec.Struct):
         Raises:
             UserError: no such file, or it is something else.
         """
-        return read_record(cls, path, "name a file of hebblm-tune", TUNED_SCHEMA)
+        return read_record(
+            cls, path, "name the tuned.json of hebblm-tune; its config.json is for --config", TUNED_SCHEMA
+        )
 
 
 def resolve_settings(

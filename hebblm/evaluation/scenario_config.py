@@ -179,6 +179,8 @@ class ScenarioConfig:
         number_of_neighbors(self.k)
         if not isinstance(self.unk_share, int | float) or not 0 < self.unk_share < 1:
             raise UserError(f"unk_share = {self.unk_share} must lie in (0, 1)")
+        if self.unk_share != ScenarioConfig.unk_share and self.vocabulary != "open":
+            raise UserError(f"unk_share = {self.unk_share} changes nothing of vocabulary union; use --vocabulary open")
         if self.streams > 1 and self.vocabulary == "open":
             raise UserError(
                 f"streams = {self.streams} do not go with vocabulary open, which numbers words by their first "

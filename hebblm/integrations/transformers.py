@@ -34,8 +34,8 @@ class AdaptedLogitsProcessor(LogitsProcessor):
     """
 
     def __init__(self, reader: Reader, *, weight: float = 1.0) -> None:
-        if not 0 <= weight <= 1:
-            raise UserError(f"weight = {weight} must lie between 0 and 1")
+        if not isinstance(weight, int | float) or not 0 <= weight <= 1:
+            raise UserError(f"weight = {weight!r:.60} must be a number between 0 and 1")
         if not isinstance(reader.model, HuggingFaceModel):
             raise UserError("the reader's model is none of transformers, and has no generate of its own")
         if reader.moving:

@@ -21,17 +21,27 @@ ALL, OOV, KNOWN = "All", "OOV", "Known"
 OOV_BY_OCCURRENCE = tuple(f"{OOV} {name}" for name in OCCURRENCES)
 
 
-def validate_edges(edges: Sequence[int]) -> tuple[int, ...]:
+def validate_edges(edges: Sequence[int | str]) -> tuple[int, ...]:
     """Return ``edges`` as a tuple.
 
     Raises:
         UserError: they are not strictly increasing positive whole numbers, or there are none.
     """
-    whole = all(isinstance(edge, (int, np.integer)) and not isinstance(edge, bool) for edge in edges)
-    rising = all(low < high for low, high in pairwise(edges))
-    if not edges or not whole or edges[0] <= 0 or not rising:
+    numbers = [int(edge) for edge in edges if isinstance(edge, int | np.integer) and not isinstance(edge, bool)]
+    rising = all(low < high for low, high in pairwise(numbers))
+    if not numbers or len(numbers) < len(edges) or numbers[0] <= 0 or not rising:
         raise UserError(f"frequency edges {list(edges)} must be increasing positive whole numbers, such as 50,100,500")
-    return tuple(int(edge) for edge in edges)
+    return tuple(numbers)
+
+
+def parse_edges(words: Iterable[int | str]) -> tuple[int, ...]:
+    """Return edges that are written with commas or apart.
+
+    Raises:
+        UserError: as of :func:`validate_edges`.
+    """
+    parts = ",".join(map(str, words)).split(",")
+    return validate_edges([int(part) if part.strip().isdecimal() else part for part in parts])
 
 
 def bucket_labels(edges: Sequence[int]) -> list[str]:

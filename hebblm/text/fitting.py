@@ -80,7 +80,7 @@ def warn_of_unknown(name: str, beyond: Counter[str], tokens: int, unknown: int, 
     share = beyond.total() / max(1, tokens)
     if share <= MUCH_UNKNOWN:
         return
-    words = " ".join(word for word, _ in beyond.most_common(5))
+    words = " ".join(word if len(word) <= 30 else f"{word[:30]}..." for word, _ in beyond.most_common(5))
     besides = f"; besides, {100 * unknown / tokens:.1f} % are <unk>" if unknown else ""
     say(
         f"warning: {100 * share:.1f} % of the tokens of {name} are outside the model's vocabulary, most often {words}"

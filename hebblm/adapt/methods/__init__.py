@@ -62,15 +62,19 @@ def unaliased(name: str) -> str:
     return ALIASES.get(name, name)
 
 
-def check_methods(names: list[str]) -> None:
+def check_methods(names: list[str], among: str = f", or {EVERY} alone") -> None:
     """Refuse an unknown or repeated method.
+
+    Args:
+        names: of the methods.
+        among: what can be named besides them.
 
     Raises:
         UserError: naming it and the known ones.
     """
     for name in names:
         if name not in METHODS:
-            raise unknown("method", name, METHODS, f"choose from {', '.join(METHODS)}, or {EVERY} alone")
+            raise unknown("method", name, METHODS, f"choose from {', '.join(METHODS)}{among}")
     if len(set(names)) < len(names) or not names:
         raise UserError(f"methods {','.join(names)!r} must name each method once, at least one")
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from hebblm.adapt.section import Section
+from hebblm.errors import UserError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -115,6 +116,15 @@ class Method:
             if hasattr(values, "lr") and getattr(values, "optimizer", "sgd") != "newton":
                 found.append(f"{values.section}.lr")
         return ", ".join(found) or "base.lr"
+
+    def check_keys(self, settings: MethodSettings) -> None:
+        """Refuse a method that adapts the head where memories keep the states of another layer.
+
+        Raises:
+            UserError: naming it.
+        """
+        if self.build(settings).needs.descents:
+            raise UserError(f"{self.name} adapts the head with what enters it; use --key last, or knn or mixture")
 
     def hyperparameters(self, settings: MethodSettings) -> dict[str, Any]:
         """Return the settings that it depends on, as JSON."""

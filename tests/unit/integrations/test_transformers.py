@@ -122,6 +122,8 @@ def test_passes_of_another_thread_are_not_taken_for_those_that_generate() -> Non
 
 def test_another_model_and_a_wrong_weight_are_refused() -> None:
     _, reader = opened("Llama", "mixture")
+    with pytest.raises(UserError, match="weight = 'a' must be a number"):
+        AdaptedLogitsProcessor(hebblm.load("tiny-pydoc-raw").reader("mixture"), weight="a")  # type: ignore[arg-type]
     with pytest.raises(UserError, match=r"weight = 1\.5"):
         AdaptedLogitsProcessor(reader, weight=1.5)
     with (

@@ -53,7 +53,7 @@ def test_several_results_need_a_common_place(tmp_path: Path, capsys: pytest.Capt
         ([], "no result given"),
         (["absent"], "absent"),
         (["{result}", "--format", "pdf"], "'pdf'"),
-        (["{result}", "--edges", "5,x"], "'5,x'"),
+        (["{result}", "--edges", "5,x"], "frequency edges [5, 'x'] must be"),
         (["{result}", "--edges", "50,10"], "50, 10"),
         (["{result}", "--colour", "red"], "colour"),
         (["{result}", "--plotted", "-1"], "--plotted -1"),

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hebblm.errors import UserError
+from hebblm.report.parts import parse_edges
 from hebblm.report.tokens import TokenLosses, check_same_run, running_curve, with_edges, word_table
 
 from .samples import sample_result, sample_tokens
@@ -90,7 +91,8 @@ def test_other_edges_recombine_to_the_same_loss() -> None:
 
 
 def test_bad_edges_are_refused_before_anything_is_counted() -> None:
-    for edges in ([], [50, 10], [0]):
+    assert parse_edges(["50,100", 500]) == parse_edges([50, 100, 500]) == (50, 100, 500)
+    for edges in ([], [50, 10], [0], [5, "x"]):
         with pytest.raises(UserError, match="frequency edges"):
             with_edges(sample_result(200), sample_tokens(200), edges)
 
