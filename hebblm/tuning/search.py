@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hebblm.adapt.grid import Grid
+from hebblm.adapt.grid import Axes, Grid
 from hebblm.adapt.methods import METHODS, with_parts
 from hebblm.adapt.methods.cache import CacheConfig
 from hebblm.adapt.methods.hebb import RANGES
@@ -130,6 +130,28 @@ class Search:
                     )
             wanted = ", ".join(f"{key}={value}" for key, value in self.fixed.items() if key in found.tried[0])
             raise UserError(f"{wanted} is not among the values that are tried for {method}; fix one that is")
+
+    def check_fixed(self) -> None:
+        """Refuse fixed values that no point of a method will have, before anything is read.
+
+        Raises:
+            UserError: naming one, and those that are tried.
+        """
+        grid = self.grid
+        beside: dict[str, Axes] = {
+            "hebb": {"closeness": grid.closeness, "beta": grid.beta, "eta": grid.eta},
+            "dynamic": {"decay": grid.dynamic_decay},
+        }
+        for method in self.wanted:
+            tried = METHODS[method].tried
+            axes = beside.get(method, {"weight": grid.weight}) if tried is None else tried(self.settings.methods, grid)
+            for name, some in axes.items():
+                values, key = list(some), f"{dotted(method)}.{name}"
+                if self.fixed.get(key, values[0]) not in values:
+                    raise UserError(
+                        f"{key}={self.fixed[key]} is not among the values that are tried for {method}; fix one of "
+                        f"{', '.join(map(str, values))}"
+                    )
 
     def rules(self, method: str, tried: Iterable[Point], **whole: float) -> dict[str, Rule]:
         """Return a rule a point, named by method and the point's number; ``whole``: values of all of them.

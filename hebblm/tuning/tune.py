@@ -66,6 +66,7 @@ def tune(
     kept = {name: value for name, value in (fixed or {}).items() if name != "base.lr"}  # above 0, it is tuned
     usual = defaults() | (TRANSFORMERS if scenario.config.model is not None else {})
     search = Search(settings, grid, with_parts(methods), kept, usual=usual)
+    search.check_fixed()
     if scenario.kind == "cross-domain" and settings.base.lr > 0:
         search.take("base", _alone(search, scenario, points("base", lr=grid.base_lr), scenario.base))
     moving = dynamic and not search.wanted.isdisjoint(DYNAMIC_METHODS)

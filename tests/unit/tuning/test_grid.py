@@ -280,6 +280,20 @@ def test_a_fixed_value_that_is_not_tried_is_refused() -> None:
         tune(scenario, start, narrow, dynamic=False, fixed={"mbpa.lr": 0.7})
 
 
+@pytest.mark.parametrize(
+    "fixed",
+    ["cache.theta=0.7", "mixture.gamma=0.7", "hebb.beta=0.7", "mixture_hebb.weight=0.7", "dynamic.decay=0.7"],
+)
+def test_a_fixed_value_that_no_point_will_have_is_refused_before_anything_is_read(
+    fixed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hebblm.tuning.tune.tune_static", lambda *_: pytest.fail("read before it was refused"))
+    narrow = Grid(theta=(0.5,), gamma=(0.3,), beta=(0.5,), weight=(0.5,), dynamic_decay=(0.1,))
+    name, _, value = fixed.partition("=")
+    with pytest.raises(UserError, match=rf"^{fixed} is not among the values .*; fix one of 0\.[135]$"):
+        tune(scenario_of("intra-domain", 40), Hyperparameters(), narrow, fixed={name: float(value)})
+
+
 def test_a_rate_that_is_measured_counts_as_the_default_one() -> None:
     search = Search(Hyperparameters().changed(TRANSFORMERS), Grid(), {"dynamic"}, {}, usual=defaults() | TRANSFORMERS)
     search.note_rate(5e-5)
