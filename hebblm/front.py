@@ -122,6 +122,8 @@ def evaluate(
 
     if request.folder is not None and (request.folder / FILE_NAME).is_file():
         say(f"{request.folder} holds a finished result; it is replaced when this run ends")
+    elif request.folder is not None and (own := request.folder / "report.md").exists():
+        raise UserError(f"{own} is of no result there, and would be replaced; choose another folder")
     scenario, record = request.open("evaluate", command)
     from hebblm.evaluation.run import run_scenario
     from hebblm.evaluation.saved import going_on

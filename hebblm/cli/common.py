@@ -13,7 +13,8 @@ import textwrap
 import time
 from argparse import ArgumentError, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterator, Mapping
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
+from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, TextIO, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -110,6 +111,11 @@ def parse(config: type[C], argv: list[str] | None, *, prog: str, description: st
             options["required"] = True
         headed.get(field.name, parser).add_argument(name, **options)
     arguments = sys.argv[1:] if argv is None else argv
+    for option, word in pairwise(["", *arguments]):  # of a shell's variable that is not set; an empty path is "."
+        name, given, value = word.partition("=")
+        name, value = (name, value) if given else (option, word)
+        if not value and Path in _kinds(hints.get(name.removeprefix("--").replace("-", "_"))):
+            raise UserError(f"{name} is empty; name a path")
     try:
         namespace = parser.instantiate(parser.parse_args(_arguments_last(parser, arguments)))
         values = {field.name: namespace[field.name] for field in fields}

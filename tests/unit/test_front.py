@@ -69,6 +69,14 @@ def test_a_folder_is_scored_by_document_and_a_result_that_will_be_replaced_is_to
     assert "out holds a finished result; it is replaced when this run ends" in capsys.readouterr().err
 
 
+def test_a_page_of_ones_own_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("The function returns a list .\n")
+    (tmp_path / "report.md").write_text("mine")
+    with pytest.raises(UserError, match=r"report\.md is of no result there"):
+        hebblm.evaluate("tiny-pydoc-raw", tmp_path / "text.txt", ["lstm"], output_path=tmp_path)
+    assert (tmp_path / "report.md").read_text() == "mine"
+
+
 @pytest.mark.parametrize("name", ["tiny-pydoc-raw", "copy"])
 def test_a_model_is_read_where_it_was_loaded_and_told_of_by_its_name(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

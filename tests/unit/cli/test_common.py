@@ -216,6 +216,13 @@ def test_output_that_cannot_be_written_is_no_traceback(words: str, status: int, 
     assert not done.stdout
 
 
+@pytest.mark.parametrize("argv", [["--output-path", ""], ["--output-path="]])
+def test_an_empty_path_is_not_the_working_folder(argv: list[str]) -> None:
+    with pytest.raises(UserError, match="--output-path is empty; name a path"):
+        parsed("--corpus", "ptb", *argv)
+    assert parsed("--corpus", "", "--names", "").corpus == ""
+
+
 @dataclass(frozen=True)
 class Files:
     """What is done with files.
