@@ -9,9 +9,11 @@ from typing import Any, Literal
 
 from hebblm.report import paper
 from hebblm.report.methods import name_of
+from hebblm.report.record import decode
 from hebblm.report.table import Cell, Column, Table
 from hebblm.vision.new_classes.reading import KEYS
 from hebblm.vision.new_classes.settings import family_of
+from hebblm.vision.result import at_end
 
 SOURCE = f"Paper: {paper.SOURCE}."
 PAPER_ORDER = {"hebb": 1, "mbpa": 2, "ewc": 3, "mlp": 4}
@@ -29,7 +31,9 @@ Accuracy = tuple[Mapping[str, float | None] | None, float | None]
 def tables(document: Mapping[str, Any]) -> list[Table]:
     """Return the tables of a result, in their order; the last one says which values were best at an end of a grid."""
     found = _tables(document)
-    if ends := document.get("at_end"):
+    # Made anew of what was tried, as it is read today; results of before it was noted were tuned by another score.
+    tuning = decode(document.get("tuning") or {}, "tuning") if "at_end" in document else {}
+    if ends := at_end({"": tuning["tried"]} if "tried" in tuning else tuning):
         note = f"Best at the least or the largest value tried, so that a better one may lie beyond: {', '.join(ends)}."
         found[-1] = replace(found[-1], notes=(*found[-1].notes, note))
     return found

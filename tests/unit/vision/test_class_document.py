@@ -124,9 +124,11 @@ def test_sensitivity_table_has_the_grid() -> None:
 
 
 def test_values_at_an_end_of_their_grid_are_told_below_the_last_table() -> None:
-    plain = document("online", ("50",))
-    (table,) = tables({**plain, "at_end": ["hebb.eta (50)"]})
-    assert table.notes[:-1] == tables({**plain, "at_end": []})[0].notes == tables(plain)[0].notes
+    plain = {**document("online", ("50",)), "at_end": ["as an earlier version had it"]}
+    tried = [{"eta": eta, "harmonic_mean": eta, "loss": "inf"} for eta in (1.0, 2.0)]
+    (table,) = tables({**plain, "tuning": {"50": {"hebb": tried}}})
+    inside = [*tried, {"eta": 3.0, "harmonic_mean": 0.0, "loss": 0.1}]
+    assert table.notes[:-1] == tables({**plain, "tuning": {"50": {"hebb": inside}}})[0].notes
     assert table.notes[-1].endswith("may lie beyond: hebb.eta (50).")
 
 
