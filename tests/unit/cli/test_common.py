@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -264,3 +265,11 @@ def test_options_may_stand_before_between_and_behind_arguments(argv: str) -> Non
 def test_what_arguments_lack_is_told_wherever_they_stand(argv: str, said: str) -> None:
     with pytest.raises(UserError, match=said):
         parse(Files, argv.split(), prog="try", description="Try it.", example="try m")
+
+
+def test_a_ctrl_c_while_a_command_is_being_imported_is_one_line() -> None:
+    for error, status, lines in (("KeyboardInterrupt", -signal.SIGINT, 1), ("ValueError(3)", 1, 3)):
+        command = [sys.executable, "-c", f"import hebblm.cli; raise {error}"]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert ended.returncode == status
+        assert len(ended.stderr.splitlines()) == lines
