@@ -199,10 +199,12 @@ class Scenario(ModelAndText):
         try:
             if isinstance(self.dictionary, Subwords):
                 raise UserError("it is not known")
-            return training_corpus(self.config.checkpoint, self.dictionary.hash()).tokens("train")
+            corpus = training_corpus(self.config.checkpoint, self.dictionary.hash())
         except UserError as error:
             remedy = " or ".join(("name it with --source", *otherwise))
             raise UserError(f"the training text of {self.source} is needed, but {error}; {remedy}") from error
+        self.data_sha256[self.source] = corpus.meta.provenance.get("sha256", {})
+        return corpus.tokens("train")
 
     def check_statistics(self, config: DynamicConfig) -> None:
         """Refuse dynamic evaluation whose training text cannot be had, before any other method has read the text.

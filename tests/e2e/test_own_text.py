@@ -387,7 +387,11 @@ def test_a_checkpoint_finds_the_text_it_was_trained_on(
     for name, source in (("named", ["--source", str(world.prepared)]), ("found", [])):
         asked = ["--checkpoint", str(world.model), *source, *moving, "--output-path", str(tmp_path / name)]
         assert evaluate(asked) == 0
+    found, named = (read(tmp_path / name) for name in ("found", "named"))
     assert losses(tmp_path / "found") == losses(tmp_path / "named")
+    hashes = [sorted(map(str, each["provenance"]["data_sha256"].values())) for each in (found, named)]
+    assert hashes[0] == hashes[1]
+    assert len(hashes[0]) == 2, "of the text that was read, and of that which the model was trained on"
     for module in ("run.shared_pass", "passes.dynamic_pass"):
         monkeypatch.setattr(f"hebblm.evaluation.{module}", lambda *_, **__: pytest.fail("read before it was refused"))
     monkeypatch.setattr("hebblm.tuning.tune.tune_static", lambda *_: pytest.fail("tuned before it was refused"))
