@@ -11,7 +11,7 @@ from os.path import isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from hebblm.adapt.methods import DEFAULT_METHODS, METHODS, TUNABLE, check_methods, unaliased, with_parts
+from hebblm.adapt.methods import DEFAULT_METHODS, DYNAMIC, METHODS, TUNABLE, check_methods, unaliased, with_parts
 from hebblm.errors import UserError
 from hebblm.evaluation.defaults import resolve_settings
 from hebblm.evaluation.hyperparameters import Hyperparameters, plain_name
@@ -125,6 +125,8 @@ def evaluate(
     elif request.folder is not None and (own := request.folder / "report.md").exists():
         raise UserError(f"{own} is of no result there, and would be replaced; choose another folder")
     scenario, record = request.open("evaluate", command)
+    if methods == [*DEFAULT_METHODS] and not _has_statistics(scenario, request.settings):
+        methods.remove(DYNAMIC)
     from hebblm.evaluation.run import run_scenario
     from hebblm.evaluation.saved import going_on
     from hebblm.report import Result
@@ -244,6 +246,8 @@ def tune(
             "on other text than the default ones (see --max-tokens)"
         )
     fixed = {name: request.settings.of(name) for name in map(plain_name, settings or {})}
+    if dynamic and methods == TUNABLE:
+        dynamic = _has_statistics(scenario, request.settings)
     grid, tuned = Grid(), {"dynamic": dynamic, "fixed": fixed, "methods": sorted(methods)}
     with going_on(scenario, request.settings, record, {"tune": tuned, "grid": asdict(grid)}):
         found = tune(scenario, request.settings, grid, dynamic=dynamic, fixed=fixed, methods=methods)
@@ -251,6 +255,16 @@ def tune(
             write_tuned(found, scenario, record, request.folder)
         ranks.wait()  # what is saved is kept until the first one has ended
     return found
+
+
+def _has_statistics(scenario: Scenario, settings: Hyperparameters) -> bool:
+    """Say whether dynamic evaluation, which nobody asked for by name, can be had; tell why where it cannot."""
+    try:
+        scenario.check_statistics(settings.dynamic)
+    except UserError as error:
+        say(f"dynamic evaluation is left out: {error}")
+        return False
+    return True
 
 
 def _check_ranks(request: _Request, processes: int) -> None:

@@ -392,6 +392,16 @@ def test_a_checkpoint_finds_the_text_it_was_trained_on(
     hashes = [sorted(map(str, each["provenance"]["data_sha256"].values())) for each in (found, named)]
     assert hashes[0] == hashes[1]
     assert len(hashes[0]) == 2, "of the text that was read, and of that which the model was trained on"
+    # Of the default methods it is left out, which is told.
+    quick = ["--text", str(world.other), "--max-tokens", "20", *CPU]
+    absent = tmp_path / "gone"
+    monkeypatch.setattr("hebblm.models.catalog.prepared_corpus", lambda *_, **__: prepared_corpus(str(absent), None))
+    assert evaluate(["--checkpoint", str(world.model), *quick, "--output-path", str(tmp_path / "left")]) == 0
+    assert "dynamic evaluation is left out: the training text of" in capsys.readouterr().err
+    assert list(losses(tmp_path / "left")) == [name for name in DEFAULT_METHODS if name != "dynamic"]
+    assert tune(["--checkpoint", str(world.model), *quick, "--output-path", str(tmp_path / "tuned")]) == 0
+    assert "dynamic evaluation is left out: the training text of" in capsys.readouterr().err
+    assert "dynamic.lr" not in json.loads((tmp_path / "tuned" / "tuned.json").read_text())["values"]
     for module in ("run.shared_pass", "passes.dynamic_pass"):
         monkeypatch.setattr(f"hebblm.evaluation.{module}", lambda *_, **__: pytest.fail("read before it was refused"))
     monkeypatch.setattr("hebblm.tuning.tune.tune_static", lambda *_: pytest.fail("tuned before it was refused"))
