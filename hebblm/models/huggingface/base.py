@@ -15,6 +15,7 @@ from hebblm.models.base import State
 from hebblm.models.huggingface.cache import replace_tensors, tensors_of
 from hebblm.models.learning import GradientBase
 from hebblm.models.update import BaseUpdate
+from hebblm.tensors import prefixed, under
 from hebblm.types import OutputHead
 
 if TYPE_CHECKING:
@@ -114,8 +115,13 @@ class HuggingFaceBase(GradientBase):
             raise ValueError(f"a closed vocabulary was given {rows} more rows")
 
     def state(self) -> State:
-        """Return the tokens of the window, which are read anew on return; of a recurrent model what it carries."""
-        carried = {} if not self._recurrent or self._cache is None else dict(tensors_of(self._cache))
+        """Return the tokens of the window, which are read anew on return; of a recurrent model what it carries.
+
+        Of a model that moves also keys and values of the window: read anew, by weights that may have learned since, it
+        would have others.
+        """
+        kept = self._cache is not None and (self._recurrent or self.tracked)
+        carried = dict(tensors_of(self._cache)) if kept else {}
         window = self._window if self._streams > 1 else self._window[0]
         return {TOKENS: window.clone(), **{name: tensor.clone() for name, tensor in carried.items()}}
 
@@ -124,25 +130,27 @@ class HuggingFaceBase(GradientBase):
         self._begin()
         carried = {name: tensor for name, tensor in state.items() if name != TOKENS}
         window = state[TOKENS].view(self._streams, -1)
+        if window.shape[1] > self._trained.context:  # it was saved by a model with a longer one
+            window, carried = window[:, -self._trained.context :], {}
         with torch.no_grad():
-            if carried:
-                self._advance(self._trained.probe_ids[:1].expand(self._streams, 1))  # makes what holds the tensors
-                replace_tensors(self._cache, lambda name, _: carried[name].clone())
-            elif window.shape[1]:
+            if window.shape[1]:
                 self._advance(window)
+            elif carried:
+                self._advance(self._trained.probe_ids[:1].expand(self._streams, 1))  # makes what holds the tensors
+            if carried:
+                self._carry(carried)
         self._window = window.clone()
 
     def position(self) -> State:
         """Return where it stands and what it learned, with keys and values of the window as they were computed."""
-        carried = {} if self._recurrent or self._cache is None else dict(tensors_of(self._cache))
-        return {**super().position(), **{f"cache {name}": tensor for name, tensor in carried.items()}}
+        carried = {} if self._cache is None or self._recurrent or self.tracked else dict(tensors_of(self._cache))
+        return {**super().position(), **prefixed("cache ", carried)}
 
     def go_on(self, position: State) -> None:
         """Go on, to the bit, where :meth:`position` was asked for."""
         super().go_on(position)
-        if any(name.startswith("cache ") for name in position):
-            # Read anew at once, by weights that may have learned since, the window has others.
-            self._cache = replace_tensors(self._cache, lambda name, _: position[f"cache {name}"])
+        if carried := under("cache ", position):
+            self._carry(carried)
 
     def frozen(self) -> HuggingFaceBase:
         """Return a base with the weights as they are now, which learns nothing, at the beginning of a stream."""
@@ -164,6 +172,10 @@ class HuggingFaceBase(GradientBase):
         device = self._trained.head.weight.device
         self._window = torch.zeros(self._streams, 0, dtype=torch.int64, device=device)
         self._cache = None
+
+    def _carry(self, carried: State) -> None:
+        """Take over the tensors of a cache, by name, in place of those behind the same tokens."""
+        self._cache = replace_tensors(self._cache, lambda name, _: carried[name].clone())
 
     @property
     def _anew(self) -> bool:
