@@ -3,38 +3,28 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict
 from functools import wraps
-from os.path import isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from hebblm.adapt.methods import DEFAULT_METHODS, DYNAMIC, METHODS, TUNABLE, check_methods, unaliased, with_parts
+from hebblm.adapt.methods import DEFAULT_METHODS, DYNAMIC, TUNABLE, check_methods, unaliased, with_parts
 from hebblm.errors import UserError
-from hebblm.evaluation.defaults import resolve_settings
 from hebblm.evaluation.hyperparameters import Hyperparameters, plain_name
-from hebblm.evaluation.scenario_config import ScenarioConfig, several, whole
-from hebblm.files import check_writable, write_json
+from hebblm.evaluation.scenario_config import several, whole
+from hebblm.files import write_json
 from hebblm.progress import say
-from hebblm.provenance import provenance
-from hebblm.ranks import current, leads
+from hebblm.ranks import current
 from hebblm.report.parts import DEFAULT_EDGES, validate_edges
-from hebblm.suggest import unknown
-from hebblm.text.manifest import load_manifest
+from hebblm.request import Request
 
 if TYPE_CHECKING:  # they load torch
     from hebblm.evaluation.scenario import Scenario
-    from hebblm.language_model import LanguageModel
-    from hebblm.models.base import TrainedModel
     from hebblm.report.readings import Readings
     from hebblm.report.result import Result
-    from hebblm.text.subwords import Subwords
+    from hebblm.request import Model, Target
     from hebblm.tuning.search import Search
-
-    Model = LanguageModel | str | Path | None
-    Target = str | Path | None
 
 FEW_TOKENS = 5000
 """Below this, the best of some hundred points is often the luckiest one, and worse than the default on other text."""
@@ -102,7 +92,7 @@ def evaluate(
     methods = [unaliased(name) for name in several("methods", methods)]
     check_methods(methods)
     edges = validate_edges(frequency_edges)
-    request = _Request.of(model, target, hyperparameters, values, settings, output_path, **options)
+    request = Request.of(model, target, hyperparameters, values, settings, output_path, **options)
     request.check_keys(methods)
     if log_samples and output_path is None:
         raise UserError("--log-samples needs --output-path DIR to write to")
@@ -112,12 +102,12 @@ def evaluate(
     source, read = request.config.corpora()
     if forgetting is not None or log_neighbors:
         option = "--forgetting" if log_neighbors == 0 else "--log-neighbors"
-        _one_stream(request.config, f"{option} follows a single stream")
+        request.check_one_stream(f"{option} follows a single stream")
     forgetting = None if forgetting is None else whole("forgetting", forgetting)
     if forgetting is not None and source == read:
         raise UserError(f"--forgetting compares two domains, and {read} is the only one; use --cross-domain A-to-B")
     ranks = current()
-    _check_ranks(request, ranks.size)
+    request.check_ranks(ranks.size)
     from hebblm.report.result import FILE_NAME
 
     if request.folder is not None and (request.folder / FILE_NAME).is_file():
@@ -174,9 +164,9 @@ def compare_readings(
     """
     methods = [unaliased(name) for name in several("methods", methods)]
     check_methods(methods)
-    request = _Request.of(model, target, output_path=output_path, **options)
+    request = Request.of(model, target, output_path=output_path, **options)
     request.check_keys(methods)
-    _one_stream(request.config, "readings are compared on a single stream")
+    request.check_one_stream("readings are compared on a single stream")
     scenario, record = request.open("front.compare_readings", command)
     from hebblm.evaluation.saved import going_on
     from hebblm.report.readings import FILE_NAME
@@ -226,9 +216,9 @@ def tune(
         raise UserError("vocabulary 'open' cannot be tuned; tune with union, whose values serve both")
     methods = tuple(unaliased(name) for name in several("methods", methods))
     with_parts(methods)
-    request = _Request.of(model, target, "tune", None, settings, output_path, **options)
+    request = Request.of(model, target, "tune", None, settings, output_path, **options)
     request.check_keys(methods)
-    _one_stream(request.config, "values are tuned on a single stream and serve any number")
+    request.check_one_stream("values are tuned on a single stream and serve any number")
     from hebblm.adapt.grid import Grid
     from hebblm.evaluation.saved import going_on
     from hebblm.tuning.search import TUNED_FILE, write_tuned
@@ -265,109 +255,3 @@ def _has_statistics(scenario: Scenario, settings: Hyperparameters) -> bool:
         say(f"dynamic evaluation is left out: {error}")
         return False
     return True
-
-
-def _check_ranks(request: _Request, processes: int) -> None:
-    """Refuse what several processes cannot do together."""
-    config, memory = request.config, request.settings.memory
-    if processes == 1:
-        return
-    if processes > config.streams:
-        raise UserError(
-            f"{processes} processes are more than streams = {config.streams}; use --streams {processes} or more"
-        )
-    if config.memory_scope == "shared" and memory.capacity is not None:
-        raise UserError(
-            f"memory.capacity={memory.capacity} is not divided over {processes} processes; leave it unset, or use "
-            "--memory-scope stream or one process"
-        )
-
-
-def _one_stream(config: ScenarioConfig, why: str) -> None:
-    """Refuse several streams."""
-    if config.streams > 1:
-        raise UserError(f"streams = {config.streams} cannot be had here: {why}; leave --streams out")
-
-
-@dataclass(frozen=True, slots=True)
-class _Request:
-    """Arguments of a front-door call, checked without loading torch."""
-
-    config: ScenarioConfig
-    settings: Hyperparameters
-    note: str  # whose they are, where they are not the model's own, and how to find these
-    folder: Path | None  # for what is written
-    held: tuple[TrainedModel, Subwords] | None  # a model of ``transformers`` that is open already, with its pieces
-
-    @classmethod
-    def of(
-        cls,
-        model: Model,
-        target: Target,
-        hyperparameters: str = "default",
-        values: Mapping[str, Any] | None = None,
-        settings: Mapping[str, Any] | None = None,
-        output_path: str | Path | None = None,
-        **options: Any,
-    ) -> _Request:
-        """Check names, values and folder; the arguments are those of :func:`evaluate`."""
-        if target is not None and not isinstance(target, str | Path):
-            raise UserError(f"target = {target!r:.60} is no text; name a corpus or the path of a text")
-        own = isinstance(target, Path) or (target not in load_manifest() and isfile(target or ""))
-        named: dict[str, Any] = {"text": Path(target or "")} if own else {"target": target}
-        held: tuple[TrainedModel, Subwords] | None = None
-        if isinstance(model, str | Path):
-            named["model"] = str(model)
-        elif model is not None:
-            from hebblm.language_model import LanguageModel
-            from hebblm.models.base import device_of
-
-            if not isinstance(model, LanguageModel):
-                raise UserError(
-                    f"a {type(model).__name__} is no model to evaluate; name one or its folder, or give what "
-                    "hebblm.load((model, tokenizer)) returns"
-                )
-            if model.pieces is not None:
-                named["model"], held = model.name, (model.model, model.pieces)
-            else:
-                named["checkpoint"], named["device"] = Path(model.name), device_of(model.model).type
-        known = [field.name for field in fields(ScenarioConfig)]
-        for name in options:
-            if name not in known:
-                raise unknown("option", name, known, f"choose from {', '.join(known)}")
-        plain = ScenarioConfig(**{**named, **options})
-        config = plain.completed()
-        config.check()
-        chosen, lender = resolve_settings(config, hyperparameters, values or {}, settings or {})
-        if chosen.base.lr:
-            _one_stream(config, f"base.lr={chosen.base.lr} lets the base follow a single stream")
-        place = None if output_path is None else Path(output_path)
-        if place is not None and leads():
-            check_writable(place)
-        union = replace(plain, vocabulary="union", unk_share=ScenarioConfig.unk_share)  # open is not tuned
-        tuning = shlex.join(["hebblm-tune", *union.arguments()])
-        note = f"hyper-parameters: {lender}; find this model's own with {tuning}"
-        return cls(config, chosen, note if lender else "", place, held)
-
-    def check_keys(self, methods: Sequence[str]) -> None:
-        """Refuse methods that adapt the head where memories keep the states of another layer."""
-        if self.config.key != ScenarioConfig.key if self.held is None else self.held[0].keyed:
-            for name in methods:
-                METHODS[name].check_keys(self.settings.methods)
-
-    def open(self, function: str, command: str | None) -> tuple[Scenario, dict[str, Any]]:
-        """Return the opened scenario and the record of provenance."""
-        from hebblm.evaluation.opening import open_scenario
-        from hebblm.models.base import device_of
-        from hebblm.models.device import pick_device
-
-        config = self.config
-        device = pick_device(config.device) if self.held is None else device_of(self.held[0])
-        source, target = config.corpora()
-        name = Path(config.model or config.checkpoint or source or "").name
-        call = f"hebblm.{function}({name!r}, {target!r})"
-        record = provenance(command or call, device=str(device), seed=config.seed)
-        scenario = open_scenario(config, device, record, self.held)
-        if self.note:
-            say(self.note)
-        return scenario, record

@@ -23,7 +23,6 @@ from hebblm.cli.train import main as train
 from hebblm.cli.tune import main as tune
 from hebblm.report.numbers import perplexity
 from hebblm.report.readings import Readings
-from hebblm.text.binarize import prepared_corpus
 
 from .conftest import World
 
@@ -378,44 +377,3 @@ def test_much_outside_the_vocabulary_is_warned_of(
     warned = " ".join(capsys.readouterr().err.split())
     assert "warning: 60.0 % of the tokens of" in warned
     assert "besides, 20.0 % are <unk>" in warned
-
-
-def test_a_checkpoint_finds_the_text_it_was_trained_on(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    moving = ["--text", str(world.other), "--methods", "lstm,dynamic", *LITTLE]
-    for name, source in (("named", ["--source", str(world.prepared)]), ("found", [])):
-        asked = ["--checkpoint", str(world.model), *source, *moving, "--output-path", str(tmp_path / name)]
-        assert evaluate(asked) == 0
-    found, named = (read(tmp_path / name) for name in ("found", "named"))
-    assert losses(tmp_path / "found") == losses(tmp_path / "named")
-    hashes = [sorted(map(str, each["provenance"]["data_sha256"].values())) for each in (found, named)]
-    assert hashes[0] == hashes[1]
-    assert len(hashes[0]) == 2, "of the text that was read, and of that which the model was trained on"
-    # Of the default methods it is left out, which is told.
-    quick = ["--text", str(world.other), "--max-tokens", "20", *CPU]
-    absent = tmp_path / "gone"
-    monkeypatch.setattr("hebblm.models.catalog.prepared_corpus", lambda *_, **__: prepared_corpus(str(absent), None))
-    assert evaluate(["--checkpoint", str(world.model), *quick, "--output-path", str(tmp_path / "left")]) == 0
-    assert "dynamic evaluation is left out: the training text of" in capsys.readouterr().err
-    assert list(losses(tmp_path / "left")) == [name for name in DEFAULT_METHODS if name != "dynamic"]
-    assert tune(["--checkpoint", str(world.model), *quick, "--output-path", str(tmp_path / "tuned")]) == 0
-    assert "dynamic evaluation is left out: the training text of" in capsys.readouterr().err
-    assert "dynamic.lr" not in json.loads((tmp_path / "tuned" / "tuned.json").read_text())["values"]
-    for module in ("run.shared_pass", "passes.dynamic_pass"):
-        monkeypatch.setattr(f"hebblm.evaluation.{module}", lambda *_, **__: pytest.fail("read before it was refused"))
-    monkeypatch.setattr("hebblm.tuning.tune.tune_static", lambda *_: pytest.fail("tuned before it was refused"))
-    capsys.readouterr()
-    for corpus, why in ((tmp_path / "gone", "unknown corpus"), (world.other_prepared, "has other words here")):
-        # As if the folder that the checkpoint names were not there by now, or held another text.
-        monkeypatch.setattr(
-            "hebblm.models.catalog.prepared_corpus", lambda _, *rest, c=corpus: prepared_corpus(str(c), *rest)
-        )
-        for command in (evaluate, tune):
-            assert command(["--checkpoint", str(world.model), *moving]) == 2
-            said = capsys.readouterr().err
-            assert "is needed, but " in said
-            assert why in said
-            assert "leave dynamic evaluation out of --methods" in said
-        assert evaluate(["--checkpoint", str(world.model), *moving, "--methods", "knn", "--readings"]) == 2
-        assert why in capsys.readouterr().err

@@ -10,8 +10,8 @@ import pytest
 
 import hebblm
 from hebblm.errors import UserError
-from hebblm.front import _Request
 from hebblm.installation import models_path
+from hebblm.request import Request
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_mistake_is_told_before_anything_is_opened(
 
 
 def test_the_tuning_that_is_suggested_can_be_run() -> None:
-    request = _Request.of(None, "ptb", source="pydoc", vocabulary="open", unk_share=0.3, k=50)
+    request = Request.of(None, "ptb", source="pydoc", vocabulary="open", unk_share=0.3, k=50)
     assert request.note.endswith("with hebblm-tune --source pydoc --target ptb --k 50")
 
 
