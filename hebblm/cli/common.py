@@ -114,7 +114,7 @@ def parse(config: type[C], argv: list[str] | None, *, prog: str, description: st
     for option, word in pairwise(["", *arguments]):  # of a shell's variable that is not set; an empty path is "."
         name, given, value = word.partition("=")
         name, value = (name, value) if given else (option, word)
-        if not value and Path in _kinds(hints.get(name.removeprefix("--").replace("-", "_"))):
+        if not value and name.startswith("--") and Path in _kinds(hints.get(name[2:].replace("-", "_"))):
             raise UserError(f"{name} is empty; name a path")
     try:
         namespace = parser.instantiate(parser.parse_args(_arguments_last(parser, arguments)))
@@ -149,7 +149,7 @@ def _arguments_last(parser: ArgumentParser, words: list[str]) -> list[str]:
         if word == "--":
             arguments += words[at + 1 :]
             break
-        if word.startswith("-") and not re.fullmatch(r"-[\d.e-]*", word):  # a negative number is a value
+        if word.startswith("-") and not re.fullmatch(r"-(\d+|\d*\.\d+)?", word):  # a negative number is a value
             nargs = getattr(parser._option_string_actions.get(word), "nargs", None)
             open_to = 0 if "=" in word or nargs == 0 else 1 if nargs is None else math.inf
             options.append(word)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -91,3 +92,9 @@ def test_a_model_is_read_where_it_was_loaded_and_told_of_by_its_name(
     told = capsys.readouterr().err
     assert f"with hebblm-tune --checkpoint {'' if name != 'copy' else f'{tmp_path}/'}{name} --text" in told
     assert "--device cpu" in told
+
+
+@pytest.mark.parametrize("name", ["mbpa", "hebb-v1", "mixture+hebb", "best"])
+def test_methods_that_adapt_the_head_are_refused_another_layers_keys_before_anything_is_loaded(name: str) -> None:
+    with pytest.raises(UserError, match=f"^{re.escape(name)} adapts the head .*key last"):
+        hebblm.evaluate("llama-wt2-small", "ptb", ["knn", name], key="ffn-input")

@@ -123,7 +123,7 @@ class Method:
         Raises:
             UserError: naming it.
         """
-        if self.build(settings).needs.descents:
+        if self.build(settings).needs.descents or self.origin == "variant":
             raise UserError(f"{self.name} adapts the head with what enters it; use --key last, or knn or mixture")
 
     def hyperparameters(self, settings: MethodSettings) -> dict[str, Any]:

@@ -221,7 +221,7 @@ def test_output_that_cannot_be_written_is_no_traceback(words: str, status: int, 
 def test_an_empty_path_is_not_the_working_folder(argv: list[str]) -> None:
     with pytest.raises(UserError, match="--output-path is empty; name a path"):
         parsed("--corpus", "ptb", *argv)
-    assert parsed("--corpus", "", "--names", "").corpus == ""
+    assert parsed("--corpus", "", "--names", "output_path=", "output_path", "").corpus == ""
 
 
 @dataclass(frozen=True)
@@ -251,6 +251,7 @@ class Files:
         "--rate=-2 m --words x y --quick a -- -b",
         "--quick m a --words x y --rate -2 -- -b",
         "--rate -2 --words x y --quick -- m a -b",
+        "m --rate -2.0 --quick --words x y -- a -b",
     ],
 )
 def test_options_may_stand_before_between_and_behind_arguments(argv: str) -> None:
@@ -260,7 +261,13 @@ def test_options_may_stand_before_between_and_behind_arguments(argv: str) -> Non
 
 @pytest.mark.parametrize(
     ("argv", "said"),
-    [("--rate 1", "name"), ("m --rate", "rate"), ("m --rtae 1 a", "did you mean --rate"), ("m --rate x a", "rate = x")],
+    [
+        ("--rate 1", "name"),
+        ("m a --e", "unknown option '--e'"),
+        ("m --rate", "rate"),
+        ("m --rtae 1 a", "did you mean --rate"),
+        ("m --rate x a", "rate = x"),
+    ],
 )
 def test_what_arguments_lack_is_told_wherever_they_stand(argv: str, said: str) -> None:
     with pytest.raises(UserError, match=said):
