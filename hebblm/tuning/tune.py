@@ -67,11 +67,11 @@ def tune(
     usual = defaults() | (TRANSFORMERS if scenario.config.model is not None else {})
     search = Search(settings, grid, with_parts(methods), kept, usual=usual)
     search.check_fixed()
-    if scenario.kind == "cross-domain" and settings.base.lr > 0:
-        search.take("base", _alone(search, scenario, points("base", lr=grid.base_lr), scenario.base))
     moving = dynamic and not search.wanted.isdisjoint(DYNAMIC_METHODS)
     if moving:
         scenario.check_statistics(settings.dynamic)
+    if scenario.kind == "cross-domain" and settings.base.lr > 0:
+        search.take("base", _alone(search, scenario, points("base", lr=grid.base_lr), scenario.base))
     tune_static(search, Replay.of(scenario, search.settings))
     if moving:
         tune_dynamic(search, scenario)
