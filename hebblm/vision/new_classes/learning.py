@@ -14,7 +14,7 @@ from hebblm.vision.errors import DivergedError
 from hebblm.vision.new_classes.pictures import Pictures
 from hebblm.vision.new_classes.settings import PretrainingSettings
 
-READ = 500  # pictures read at a time
+READ = 100  # pictures read at a time; more are slower, the maps of a layer no longer fit a cache
 MODEL = "model."
 
 

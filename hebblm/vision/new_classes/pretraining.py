@@ -102,7 +102,7 @@ class Pretraining:
         return replace(self, settings=replace(self.settings, precision=kind)) if auto else self
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Pretrained:
     """A trained network and where it comes from.
 

@@ -265,7 +265,7 @@ SCALES: dict[Scale, ClassSettings] = {
         # The fastest of the narrow networks where there is bfloat16; without it, use fewer epochs or float32.
         precision="bfloat16",
         pretraining=PretrainingSettings(epochs=(15,), lr=(0.1,), schedule="onecycle"),
-        increment=IncrementSettings(samples=25, lr=(3e-5, 1e-4, 5e-4, 1e-3, 3e-3, 1e-2), tested=1_000),
+        increment=IncrementSettings(samples=25, lr=(1e-6, 1e-5, 3e-5, 1e-4, 5e-4, 1e-3, 3e-3), tested=1_000),
         # From nearly standing still to rates at which it forgets all. In narrower grids of the methods best values lay
         # at an end.
         online=OnlineSettings(lr=(1e-6, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3)),
@@ -274,8 +274,8 @@ SCALES: dict[Scale, ClassSettings] = {
             mixture_gamma=(0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.98, 1.0),
             mbpa_lambda=(1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0),
             mbpa_steps=(5,),
-            hebb_beta=(0.1, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.95, 0.99, 0.998),
-            hebb_eta=(0.02, 0.05, 0.1, 0.2, 0.5, 0.9, 1.5, 3.0, 6.0, 12.0, 25.0, 50.0),
+            hebb_beta=(0.1, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.95, 0.99, 0.998, 0.9995),
+            hebb_eta=(0.02, 0.05, 0.1, 0.2, 0.5, 0.9, 1.5, 3.0, 6.0, 12.0, 25.0, 50.0, 100.0),
             hebb_constant=(0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6),
         ),
         # The paper's and two more: over a network that alone learns no new class, the paper's change next to nothing.

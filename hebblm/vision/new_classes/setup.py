@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -73,6 +74,7 @@ class ClassSetup(Setup[ClassSettings]):
         )
 
 
+@lru_cache(maxsize=1)  # read once for all rates of a tuning
 def old_memory(start: Pretrained) -> Remembered:
     """Return the pairs of pre-training, keys as the pre-trained network gives them."""
     samples, pictures = start.pretraining.parts.train, start.pictures("train")
