@@ -18,7 +18,8 @@ RUNS = {
     "valid-0.0004": "best-ptb-valid-0.0004",
     "valid-0.0008": "best-ptb-valid-0.0008",
     "test-0.0004": "best-ptb-lr",
-    "across-tuned": "best-across-tuned",
+    "across-tuned-50": "best-across-50",
+    "across-tuned-10": "best-across-10",
 }
 
 
@@ -28,7 +29,13 @@ def told(result: Result) -> dict[str, Any]:
         name: {"nll": item.nll, "perplexity": item.perplexity, "oov_nll": item.oov_nll}
         for name, item in result.methods.items()
     }
-    return {"provenance": dict(result.provenance), "tokens": result.scenario.tokens, "methods": losses}
+    every = result.scenario.extra["update_every"]
+    return {
+        "provenance": dict(result.provenance),
+        "tokens": result.scenario.tokens,
+        "update_every": every,
+        "methods": losses,
+    }
 
 
 def main(folder: Path) -> None:
