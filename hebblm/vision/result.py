@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,8 @@ LIMITS = {("gamma", 1.0)}
 def at_end(tuning: Mapping[str, Mapping[str, list[dict[str, float]]] | None]) -> list[str]:
     """Return the best values that are the least or the largest tried, as ``hebb.eta (50)``: better may lie beyond.
 
+    A value between them that does as well says that there is none.
+
     Args:
         tuning: by condition and method every point tried, None where nothing was left to choose.
     """
@@ -138,14 +141,22 @@ def at_end(tuning: Mapping[str, Mapping[str, list[dict[str, float]]] | None]) ->
     for condition, tried in tuning.items():
         for method, points in (tried or {}).items():
             score = next(name for name in ("harmonic_mean_reached", "harmonic_mean", "accuracy") if name in points[0])
+            winner = max(map(partial(_rank, score), points))
+            tied = [point for point in points if _rank(score, point) == winner]
             for name, value in best(points, score).items():
                 values = {point[name] for point in points}
-                if len(values) > 1 and value in (min(values), max(values)) and (name, value) not in LIMITS:
+                at_ends = {point[name] for point in tied} <= {min(values), max(values)}
+                if len(values) > 1 and at_ends and (name, value) not in LIMITS:
                     found.append(f"{method}.{name} ({condition})" if condition else f"{method}.{name}")
     return found
 
 
+def _rank(score: str, point: Mapping[str, float]) -> tuple[float, float]:
+    """Return what the best point has the most of: its score, and the less loss."""
+    return point[score], -point["loss"]
+
+
 def best(tried: list[dict[str, float]], score: str = "accuracy") -> dict[str, float]:
     """Return the point with the best score, of several the one with the smallest ``loss``, without its scores."""
-    winner = max(tried, key=lambda point: (point[score], -point["loss"]))
+    winner = max(tried, key=partial(_rank, score))
     return {name: value for name, value in winner.items() if name not in SCORES}

@@ -52,6 +52,9 @@ def test_a_best_value_at_an_end_is_told_with_its_condition() -> None:
     }
     assert at_end({"50": tried, "70": None}) == ["parametric.lr (50)", "hebb.beta (50)"]
     assert at_end({"": {"ewc": [{"lambda": 1.0, "accuracy": 0.5, "loss": 1.0}]}}) == []
+    flat = [{"theta": theta, "accuracy": min(theta, 2.0), "loss": 1.0} for theta in (1.0, 2.0, 3.0)]
+    assert at_end({"": {"mixture": flat[:2]}}) == ["mixture.theta"]
+    assert at_end({"": {"mixture": flat[::-1]}}) == [], "the value before the end does as well"
     for value, ends in ((0.9, ["mixture.gamma"]), (1.0, [])):  # nothing lies beyond a share of 1
         points = [{"gamma": gamma, "accuracy": gamma, "loss": 1.0} for gamma in (0.5, value)]
         assert at_end({"": {"mixture": points}}) == ends
