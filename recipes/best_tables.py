@@ -54,15 +54,26 @@ def rates() -> str:
     columns = (
         Column("dynamic.lr"),
         Column("Read", wide=True),
+        Column("Update every", "count"),
         *(Column(f"{name}: perplexity", "perplexity") for name in ("Dynamic eval.", "Dynamic+Best")),
         *(Column(f"Dynamic+Best: {what}", "nll", decimals=3) for what in ("nats", "on new words")),
     )
     rows, made = [], []
     for name, run in read_json(FOLDER / "rates.json").items():
-        split, _, lr = name.partition("-")
+        split, lr = name.split("-")[:2]
         alone, whole = (run["methods"].get(method, {}) for method in ("dynamic", "dynamic+best"))
         text = SPLITS[split]
-        rows.append((lr, text, alone.get("perplexity"), whole["perplexity"], whole["nll"], whole["oov_nll"]))
+        rows.append(
+            (
+                lr,
+                text,
+                run["update_every"],
+                alone.get("perplexity"),
+                whole["perplexity"],
+                whole["nll"],
+                whole["oov_nll"],
+            )
+        )
         made.append(f"- `{run['provenance']['command']}`, commit `{run['provenance']['commit'][:12]}`")
     return "\n".join([body(Table("rates", "", columns, tuple(rows))), *made, ""])
 
