@@ -62,18 +62,8 @@ def rates() -> str:
     for name, run in read_json(FOLDER / "rates.json").items():
         split, lr = name.split("-")[:2]
         alone, whole = (run["methods"].get(method, {}) for method in ("dynamic", "dynamic+best"))
-        text = SPLITS[split]
-        rows.append(
-            (
-                lr,
-                text,
-                run["update_every"],
-                alone.get("perplexity"),
-                whole["perplexity"],
-                whole["nll"],
-                whole["oov_nll"],
-            )
-        )
+        losses = (alone.get("perplexity"), *(whole[key] for key in ("perplexity", "nll", "oov_nll")))
+        rows.append((lr, SPLITS[split], run["update_every"], *losses))
         made.append(f"- `{run['provenance']['command']}`, commit `{run['provenance']['commit'][:12]}`")
     return "\n".join([body(Table("rates", "", columns, tuple(rows))), *made, ""])
 

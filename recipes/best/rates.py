@@ -29,13 +29,8 @@ def told(result: Result) -> dict[str, Any]:
         name: {"nll": item.nll, "perplexity": item.perplexity, "oov_nll": item.oov_nll}
         for name, item in result.methods.items()
     }
-    every = result.scenario.extra["update_every"]
-    return {
-        "provenance": dict(result.provenance),
-        "tokens": result.scenario.tokens,
-        "update_every": every,
-        "methods": losses,
-    }
+    read = {"tokens": result.scenario.tokens, "update_every": result.scenario.extra["update_every"]}
+    return {"provenance": dict(result.provenance), **read, "methods": losses}
 
 
 def main(folder: Path) -> None:
