@@ -79,12 +79,13 @@ def build(
         ]
     )
     there = partial(load_memory, folder, model_hash=owner[0], dictionary_hash=owner[1])
+    parts = Parts(folder.with_name(f".{folder.name}.{identity[:12]}.parts"))
     if ranks.told(read_about(folder).get("identity"))[0] == identity:
         say(f"{folder} holds this memory already")
         if ranks.leads:
             remove_left(folder)
+            remove_left(parts.folder)
         return there()
-    parts = Parts(folder.with_name(f".{folder.name}.{identity[:12]}.parts"))
     work = parts.folder if ranks.leads else None
     memory = build_memory(model.key_width, config, device_of(model), work=work)
     with ExitStack() as stack:

@@ -17,6 +17,7 @@ from hebblm import corpus_memory
 from hebblm.cli.memory import main
 from hebblm.cli.read import main as read
 from hebblm.memory import load_memory, save_memory
+from hebblm.memory.persistence import read_about
 from hebblm.models import awd_segments
 from hebblm.models.base import Segment
 
@@ -89,7 +90,12 @@ def test_what_was_remembered_is_expected_and_stays_as_it_is_when_only_read(
 ) -> None:
     build("texts", "known")
     before = {path.name: path.read_bytes() for path in (place / "known").iterdir()}
+    identity = str(read_about(place / "known")["identity"])
+    left = [place / f".{name}.lock" for name in ("known", f".known.{identity[:12]}.parts")]
+    for lock in left:  # as of a process that was killed when all was written
+        lock.touch()
     build("texts", "known")
+    assert not any(lock.exists() for lock in left)
     assert "holds this memory already" in capsys.readouterr().err
     reader = hebblm.load(MODEL, device="cpu").reader("mixture+hebb", memory="known")
     assert reader.vocabulary.words == ["frobnitz", "quux"]
