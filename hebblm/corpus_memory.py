@@ -85,6 +85,7 @@ def build(
         if ranks.leads:
             remove_left(folder)
             remove_left(parts.folder)
+            shutil.rmtree(parts.folder, ignore_errors=True)  # of a build that was killed when all was written
         return there()
     work = parts.folder if ranks.leads else None
     memory = build_memory(model.key_width, config, device_of(model), work=work)
@@ -115,7 +116,7 @@ def build(
             "identity": identity,
         }
         save_memory(memory, folder, model_hash=owner[0], dictionary_hash=owner[1], about=about)
-        shutil.rmtree(parts.folder)
+        shutil.rmtree(parts.folder, ignore_errors=True)
         ranks.wait()
     return memory
 
