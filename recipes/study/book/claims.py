@@ -170,7 +170,7 @@ def other_settings_tables(counted: Iterable[Claim], others: Iterable[Claim]) -> 
 
 
 def base_lines(runs: Mapping[str, Result]) -> tuple[str, ...]:
-    """Return how strong the base models are beside the paper's, a line each."""
+    """Return how strong the base models of some runs are beside the paper's, a line each."""
     lines = []
     for result in runs.values():
         source, policy = result.scenario.source, result.scenario.normalization

@@ -60,7 +60,7 @@ def _claims(sources: Sources) -> list[Section]:
     tables = [table for found, unit in kinds for table in claim_tables(found, unit)]
     others = {name: result for name, result in runs.items() if name not in counting}
     tables += other_settings_tables(language, language_claims(others))
-    lines = (line, *((RULE,) if others else ()), *base_lines(runs))
+    lines = (line, *((RULE,) if others else ()), *base_lines(counting))
     return [Section("The paper's claims", lines, tuple(tables))]
 
 
