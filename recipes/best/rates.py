@@ -20,6 +20,7 @@ RUNS = {
     "test-0.0004": "best-ptb-lr",
     "across-tuned-50": "best-across-50",
     "across-tuned-10": "best-across-10",
+    "across-tuned-5": "best-across-5",
 }
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `best` over a base that moves, at other rates than dynamic evaluation alone is best at: which one, on Penn Treebank's
 # validation text, and what it then gives on test text; and at the values tuned across domains, learning as often as by default and
-# sooner. Half an hour on two cores.
+# sooner. An hour on two cores.
 set -euo pipefail
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
@@ -12,7 +12,7 @@ for lr in 0.0002 0.0004 0.0008; do
 done
 run results/best-ptb-lr/result.json hebblm-eval --intra-domain ptb --methods lstm,dynamic,best,dynamic+best \
     --set dynamic.lr=0.0004 --output-path results/best-ptb-lr
-for every in 50 10; do
+for every in 50 10 5; do
     run "results/best-across-$every/result.json" hebblm-eval --cross-domain wt2-to-ptb --hyperparameters tuned \
         --update-every "$every" --methods lstm,dynamic,best,dynamic+best --output-path "results/best-across-$every"
 done
