@@ -94,9 +94,9 @@ def test_what_was_remembered_is_expected_and_stays_as_it_is_when_only_read(
     left = [place / f".{name}.lock" for name in ("known", f".known.{identity[:12]}.parts")]
     for lock in left:  # as of a process that was killed when all was written
         lock.touch()
-    parts = left[1].with_name(f".known.{identity[:12]}.parts")
-    parts.mkdir()
-    left.append(parts)
+    left.append(place / f".known.{identity[:12]}.parts")
+    left[-1].mkdir()
+    (left[-1] / "part-00000.safetensors").touch()
     build("texts", "known")
     assert not any(path.exists() for path in left)
     assert "holds this memory already" in capsys.readouterr().err
