@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 from hebblm.adapt import checks
@@ -38,7 +38,8 @@ class Section:
     section: ClassVar[str]
 
     def __post_init__(self) -> None:
-        for name, hint in get_type_hints(type(self), include_extras=True).items():
+        own: type = type(self)
+        for name, hint in _hints(own).items():
             value, dotted = getattr(self, name), f"{self.section}.{name}"
             if isinstance(value, str):
                 if words := words_of(hint):
@@ -46,6 +47,12 @@ class Section:
                 continue
             for check in getattr(hint, "__metadata__", ()):
                 check(dotted, value)
+
+
+@cache
+def _hints(section: type) -> dict[str, Any]:
+    """Return the types of a section's values; to work them out takes longer than all checks."""
+    return get_type_hints(section, include_extras=True)
 
 
 def words_of(hint: Any) -> list[str]:

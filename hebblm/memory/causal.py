@@ -122,11 +122,12 @@ def occurrences(wanted: Tensor, values: Tensor, last: Tensor) -> Tensor:
     Returns:
         (N, K) int64.
     """
-    if not len(values):
+    if not len(values) or not wanted.numel():
         return torch.zeros_like(wanted)
-    distinct, column = torch.unique(values, return_inverse=True)  # (U,), (B,)
-    running = torch.zeros(len(values) + 1, len(distinct), dtype=torch.int64, device=values.device)
-    running[1:].scatter_(1, column[:, None], 1)
-    table = running.cumsum(0)[last]  # (N, U)
-    place = torch.searchsorted(distinct, wanted.contiguous()).clamp_max_(len(distinct) - 1)  # (N, K)
-    return torch.where(distinct[place] == wanted, table.gather(1, place), 0)
+    # Each label is known by the position of one of its places in the run, and a label that is not there by the last.
+    places = values.new_full((int(torch.maximum(wanted.max(), values.max())) + 1,), len(values))
+    places[values] = torch.arange(len(values), device=values.device)
+    running = values.new_zeros(len(values) + 1, len(values) + 1)
+    running[1:].scatter_(1, places.index_select(0, values)[:, None], 1)
+    found = places.index_select(0, wanted.flatten()).view(wanted.shape)  # (N, K)
+    return running.cumsum(0).index_select(0, last).gather(1, found)

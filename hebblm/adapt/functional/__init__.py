@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     )
     from hebblm.adapt.functional.kernel import closeness
     from hebblm.adapt.functional.losses import (
+        changed_losses,
         logit_sum_losses,
         mixture_losses,
-        replaced_losses,
     )
     from hebblm.adapt.functional.mbpa import MbpaResult, mbpa_delta, mbpa_logits
     from hebblm.adapt.functional.mixtures import (
@@ -51,6 +51,7 @@ __all__ = [
     "MbpaResult",
     "Scale",
     "cache_log_probs",
+    "changed_losses",
     "closeness",
     "gated",
     "gated_losses",
@@ -75,7 +76,6 @@ __all__ = [
     "mixture_log_probs",
     "mixture_losses",
     "relative_distances",
-    "replaced_losses",
     "stepped_weights",
     "with_rows",
 ]

@@ -7,16 +7,14 @@ counterpart up to rounding.
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
 from hebblm.adapt import checks
 from hebblm.adapt.functional.shares import mixed
 
-# Below this share of the old normaliser, the new one would be a difference of nearly equal numbers.
-DOUBTFUL = math.log(0.25)
+# With more of the old normaliser gone, the new one would be a difference of nearly equal numbers.
+DOUBTFUL = -0.75
 
 
 def memory_losses(scores: Tensor, labels: Tensor, mask: Tensor, targets: Tensor) -> Tensor:
@@ -108,36 +106,33 @@ def _matching(scores: Tensor, labels: Tensor, targets: Tensor) -> Tensor:
     return safe + sums.log()
 
 
-def replaced_losses(
-    dense: Tensor, normalizer: Tensor, labels: Tensor, chosen: Tensor, values: Tensor, targets: Tensor
+def changed_losses(
+    dense: Tensor, normalizer: Tensor, labels: Tensor, chosen: Tensor, changes: Tensor, targets: Tensor
 ) -> Tensor:
-    """Return the loss under logits that equal ``dense`` except for some classes of each query.
+    """Return the loss under logits that equal ``dense`` except for some classes of each query, which change by c_i.
 
-    The new normaliser is the old one less what the classes held plus what they hold now. Where little would be left
-    by the subtraction, that query's normaliser is summed anew over all classes.
+    The new normaliser is ``1 + sum_i p_i (e^c_i - 1)`` times the old one, p the distribution under ``dense``. Where
+    little would be left, or a term overflows, that query's normaliser is summed anew over all classes.
 
     Args:
         dense: (N, V) logits.
         normalizer: (N,) their logsumexp.
         labels: (N, K) int64, classes that may change.
         chosen: (N, K) bool, one entry for each class that does change.
-        values: (N, K) the new logit of each entry's label.
+        changes: (N, K) c_i of each entry's label.
         targets: (N,) int64.
 
     Returns:
         (N,) nats.
     """
-    old = dense.gather(1, labels)  # (N, K)
-    held = torch.where(chosen, (old - normalizer[:, None]).double().exp(), 0).sum(1)  # (N,) share
-    new = values.masked_fill(~chosen, -torch.inf)
-    gained = (new.logsumexp(1) - normalizer).double()  # (N,)
-    change = torch.logaddexp((1 - held).clamp_min(0).log(), gained)  # (N,) log of new over old normaliser
-    total = normalizer + change.to(normalizer.dtype)
+    held = (dense.gather(1, labels) - normalizer[:, None]).exp()  # p_i (N, K)
+    moved = torch.where(chosen, held * changes.expm1(), 0).sum(1)  # (N,) new over old normaliser, less 1
+    grown = moved.double().log1p()
     # One query at a time: the bits of a sum may depend on how many are summed beside it.
-    for row in (~(change > DOUBTFUL)).nonzero().flatten().tolist():
+    for row in (~((moved > DOUBTFUL) & (moved < torch.inf))).nonzero().flatten().tolist():
         here = chosen[row]
-        total[row] = dense[row].scatter(0, labels[row, here], values[row, here]).logsumexp(0)
-    hit = chosen & (labels == targets[:, None])
-    plain = dense.gather(1, targets[:, None]).squeeze(1)
-    taken = torch.where(hit.any(1), torch.where(hit, values, 0).sum(1), plain)
-    return total - taken
+        logits = dense[row].double().index_add(0, labels[row, here], changes[row, here].double())
+        grown[row] = logits.logsumexp(0) - normalizer[row]
+    own = torch.where(chosen & (labels == targets[:, None]), changes, 0).sum(1)  # the target's change (N,)
+    plain = normalizer - dense.gather(1, targets[:, None]).squeeze(1)
+    return (plain + grown - own).to(dense.dtype)

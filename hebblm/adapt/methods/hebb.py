@@ -94,21 +94,21 @@ class HebbLearnedConfig(Section):
 
 @dataclass(frozen=True, slots=True)
 class HebbianLogits:
-    """Logits after adaptation: those of ``dense`` except for the labels that have a Hebbian term.
+    """Logits after adaptation: those of ``dense`` and what the Hebbian term changes in them.
 
     Args:
         dense: (N, V).
         normalizers: (N,) their logsumexp.
         labels: (N, K) of the neighbours.
         chosen: (N, K) bool, one entry for each label that has a Hebbian term.
-        values: (N, K) logit of each entry's label, where chosen.
+        changes: (N, K) of the logit of each entry's label, where chosen.
     """
 
     dense: Tensor
     normalizers: Tensor
     labels: Tensor
     chosen: Tensor
-    values: Tensor
+    changes: Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +134,7 @@ class Hebb:
 
         def compute() -> Tensor:
             found = self._adapted(batch)
-            change = found.values - found.dense.gather(1, found.labels)  # (N, K)
-            logits = found.dense.scatter_add(1, found.labels, change.where(found.chosen, 0))
+            logits = found.dense.scatter_add(1, found.labels, found.changes.where(found.chosen, 0))
             return logits.log_softmax(1)
 
         return batch.shared(self, compute)
@@ -145,7 +144,7 @@ class Hebb:
 
         def compute() -> Tensor:
             found = self._adapted(batch)
-            return F.replaced_losses(found.dense, found.normalizers, found.labels, found.chosen, found.values, targets)
+            return F.changed_losses(found.dense, found.normalizers, found.labels, found.chosen, found.changes, targets)
 
         return batch.scored(self, targets, compute)
 
@@ -164,24 +163,21 @@ class Hebb:
         config = self.config
         classes = self._classes(batch.context.new_classes)
         term = hebbian_term(batch, self.mbpa, config, classes)
-        base = batch.logits.gather(1, term.labels)  # (N, K)
+        changes = config.eta * term.values  # (N, K)
         if self.variant == "v1":
-            dense, normalizers = batch.logits, batch.log_normalizers
-            values = base + config.eta * term.values
+            return HebbianLogits(batch.logits, batch.log_normalizers, term.labels, term.chosen, changes)
+        delta = mbpa_change(batch, self.mbpa)  # (N, V)
+        constant = changes.new_full(changes.shape, config.constant) if self.variant == "v3" else None
+        weights = entry_weights(batch, config, term.labels, self.steps) if constant is None else constant  # (N, K)
+        if config.gate == "gated":
+            dense, normalizers = adapted_logits(batch, self.mbpa)
+            changes = weights * (changes - delta.gather(1, term.labels))
         else:
-            delta = mbpa_change(batch, self.mbpa)  # (N, V)
-            constant = base.new_full(base.shape, config.constant) if self.variant == "v3" else None
-            weights = constant  # (N, K)
-            if weights is None:
-                weights = entry_weights(batch, config, term.labels, self.steps)
-            values = base + (1 - weights) * delta.gather(1, term.labels) + config.eta * weights * term.values
-            if config.gate == "gated":
-                dense, normalizers = adapted_logits(batch, self.mbpa)
-            else:
-                every = class_weights(batch, config, self.steps) if constant is None else constant[:, :1]
-                dense = batch.logits + (1 - every) * delta
-                normalizers = dense.logsumexp(1)
-        return HebbianLogits(dense, normalizers, term.labels, term.chosen, values)
+            every = class_weights(batch, config, self.steps) if constant is None else constant[:, :1]
+            dense = batch.logits + (1 - every) * delta
+            normalizers = dense.logsumexp(1)
+            changes = weights * changes
+        return HebbianLogits(dense, normalizers, term.labels, term.chosen, changes)
 
     def _classes(self, new: Tensor | None) -> Tensor | None:
         """Return the classes of N^new, None for all."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from random import Random
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -169,6 +170,7 @@ def adaptation(config: MbpaConfig) -> Needs:
     return Needs(retrieval=True, descents=(_whole(config),), shares=learned)
 
 
+@cache  # every mini-batch asks, for every method
 def _whole(config: MbpaConfig) -> MbpaConfig:
     """Return the settings at weight 1: what is solved, whatever becomes of it."""
     return replace(config, weight=1.0)

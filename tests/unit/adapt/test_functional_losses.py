@@ -10,9 +10,9 @@ from hebblm.adapt import functional as F
 from hebblm.adapt.block import Block
 from hebblm.adapt.functional.grouping import group_ids
 from hebblm.adapt.functional.losses import (
+    changed_losses,
     memory_losses,
     mixture_losses,
-    replaced_losses,
 )
 from hebblm.adapt.methods import METHODS, STATIC_METHODS
 from hebblm.adapt.methods.mixture import Mixture, MixtureConfig
@@ -60,21 +60,21 @@ def test_a_target_that_no_entry_carries_has_no_probability() -> None:
 
 @given(seed=st.integers(0, 999), scale=st.sampled_from([0.0, 1.0, 30.0, 3000.0]), single=st.booleans())
 @settings(max_examples=80, deadline=None)
-def test_replaced_losses_are_those_of_the_replaced_logits(seed: int, scale: float, single: bool) -> None:
+def test_changed_losses_are_those_of_the_changed_logits(seed: int, scale: float, single: bool) -> None:
     """Also where the labels held nearly all the mass and lose it, or take all of it."""
     _, labels, mask, targets = entries(seed)
     dense = 2 * reals(seed, 5, CLASSES)
     dense[0] = dense[0].scatter(0, labels[0], 60.0)
     chosen = (group_ids(labels) == torch.arange(labels.shape[1])) & mask
-    values = dense.gather(1, labels) + scale * reals(seed + 2, 5, CLASSES).gather(1, labels)
-    values[0] = -3.0
+    changes = scale * reals(seed + 2, 5, CLASSES).gather(1, labels)
+    changes[0] = -63.0
     expected = dense.clone()
     for row in range(5):
-        expected[row, labels[row, chosen[row]]] = values[row, chosen[row]]
+        expected[row, labels[row, chosen[row]]] += changes[row, chosen[row]]
     losses = -expected.log_softmax(1).gather(1, targets[:, None]).squeeze(1)
     dtype = torch.float32 if single else torch.float64
-    dense, values = dense.to(dtype), values.to(dtype)
-    found = replaced_losses(dense, dense.logsumexp(1), labels, chosen, values, targets)
+    dense, changes = dense.to(dtype), changes.to(dtype)
+    found = changed_losses(dense, dense.logsumexp(1), labels, chosen, changes, targets)
     tolerance = 2e-5 if single else 1e-11
     torch.testing.assert_close(found.double(), losses, rtol=tolerance, atol=tolerance)
 
