@@ -111,7 +111,7 @@ def changed_losses(
 ) -> Tensor:
     """Return the loss under logits that equal ``dense`` except for some classes of each query, which change by c_i.
 
-    The new normaliser is ``1 + sum_i p_i (e^c_i - 1)`` times the old one, p the distribution under ``dense``. Where
+    The new normaliser is ``1 + sum_i (p_i e^c_i - p_i)`` times the old one, p the distribution under ``dense``. Where
     little would be left, or a term overflows, that query's normaliser is summed anew over all classes.
 
     Args:
@@ -125,8 +125,8 @@ def changed_losses(
     Returns:
         (N,) nats.
     """
-    held = (dense.gather(1, labels) - normalizer[:, None]).exp()  # p_i (N, K)
-    moved = torch.where(chosen, held * changes.expm1(), 0).sum(1)  # (N,) new over old normaliser, less 1
+    held = dense.gather(1, labels) - normalizer[:, None]  # log p_i (N, K)
+    moved = torch.where(chosen, (held + changes).exp() - held.exp(), 0).sum(1)  # (N,) new over old normaliser, less 1
     grown = moved.double().log1p()
     # One query at a time: the bits of a sum may depend on how many are summed beside it.
     for row in (~((moved > DOUBTFUL) & (moved < torch.inf))).nonzero().flatten().tolist():
