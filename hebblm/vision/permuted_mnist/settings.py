@@ -62,9 +62,9 @@ class PermutedSettings(Settings):
     ewc_anchor: Anchor = "latest"
     ewc_lambda: tuple[float, ...] = (1.0, 10.0, 100.0, 1e3, 1e4)
     mbpa_rate: Rate = "relative"
-    mbpa_lambda: tuple[float, ...] = (4.0, 8.0, 16.0, 32.0, 48.0, 64.0)
-    hebb_beta: tuple[float, ...] = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999)
-    hebb_eta: tuple[float, ...] = (0.02, 0.2, 1.0, 2.0, 5.0, 20.0, 50.0, 200.0, 1000.0, 5000.0)
+    mbpa_lambda: tuple[float, ...] = (4.0, 8.0, 16.0, 32.0, 48.0, 64.0, 96.0, 128.0)
+    hebb_beta: tuple[float, ...] = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)
+    hebb_eta: tuple[float, ...] = (0.02, 0.2, 1.0, 2.0, 5.0, 20.0, 50.0, 200.0, 1000.0, 5000.0, 20000.0)
     tune_tasks: int = 20
     tune_samples: int = 200
 
