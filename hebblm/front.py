@@ -187,6 +187,7 @@ def tune(
     *,
     settings: Mapping[str, Any] | None = None,
     dynamic: bool = True,
+    around: str | Path | None = None,
     output_path: str | Path | None = None,
     command: str | None = None,
     **options: Any,
@@ -199,6 +200,7 @@ def tune(
         methods: only these are tuned, and what they rest on.
         settings: hyper-parameters by dotted name that keep these values; across domains base.lr above 0 is tuned.
         dynamic: tune dynamic evaluation and its combinations as well, which reads the text once a point.
+        around: tuned.json of an earlier tuning, on less text; only values next to those found there are tried.
         output_path: folder for tuned.json (every point tried) and config.json (for ``hebblm-eval --config``).
         command: as it can be typed again, for provenance.
         options: as for :func:`evaluate`; by default the first 10,000 tokens of the validation split are read.
@@ -207,7 +209,8 @@ def tune(
         The best point of every method, ``.values`` by dotted name.
 
     Raises:
-        UserError: the test split, an open vocabulary, an unknown name or value, or a value that is not tried.
+        UserError: the test split, an open vocabulary, an unknown name or value, a value that is not tried, or
+            ``around`` is no file of a tuning.
     """
     options = {"split": "valid", "max_tokens": 10_000, **options}
     if options["split"] != "valid":
@@ -220,8 +223,11 @@ def tune(
     request.check_keys(methods)
     request.check_one_stream("values are tuned on a single stream and serve any number")
     from hebblm.adapt.grid import Grid
+    from hebblm.evaluation.defaults import TunedFile
     from hebblm.evaluation.saved import going_on
     from hebblm.tuning.search import TUNED_FILE, write_tuned
+
+    found_before = {} if around is None else TunedFile.read(Path(around)).values
 
     if request.folder is not None and (request.folder / TUNED_FILE).is_file():
         say(f"{request.folder} holds tuned values; they are replaced when this run ends")
@@ -238,9 +244,12 @@ def tune(
     fixed = {name: request.settings.of(name) for name in map(plain_name, settings or {})}
     if dynamic and methods == TUNABLE:
         dynamic = _has_statistics(scenario, request.settings)
-    grid, tuned = Grid(), {"dynamic": dynamic, "fixed": fixed, "methods": sorted(methods)}
+    grid = Grid()
+    tuned = {"dynamic": dynamic, "fixed": fixed, "around": found_before, "methods": sorted(methods)}
     with going_on(scenario, request.settings, record, {"tune": tuned, "grid": asdict(grid)}):
-        found = tune(scenario, request.settings, grid, dynamic=dynamic, fixed=fixed, methods=methods)
+        found = tune(
+            scenario, request.settings, grid, dynamic=dynamic, fixed=fixed, around=found_before, methods=methods
+        )
         if request.folder is not None and ranks.leads:
             write_tuned(found, scenario, record, request.folder)
         ranks.wait()  # what is saved is kept until the first one has ended

@@ -45,6 +45,7 @@ class Display(Progress):
     def __init__(self, *columns: Any, **options: Any) -> None:
         super().__init__(*columns, **options)
         self._begins: dict[TaskID, tuple[float, float]] = {}  # when a task was first heard of, and how far it was
+        self._firsts: dict[TaskID, tuple[float, float]] = {}  # when it had first advanced, and how far it was then
         self._written = time.monotonic()
 
     def add_task(self, *args: Any, **options: Any) -> TaskID:
@@ -66,17 +67,22 @@ class Display(Progress):
     def _log(self, task_id: TaskID) -> None:
         """Write how far a task is, unless a bar shows it or the last line is recent."""
         now, task = time.monotonic(), self._tasks[task_id]
+        start, done = self._begins[task_id]
+        if task.completed > done:
+            self._firsts.setdefault(task_id, (now, task.completed))
         if self.disable or self.console.is_terminal or not task.visible or task.finished or now - self._written < QUIET:
             return
         self._written = now
-        begin, before = self._begins[task_id]
         words = f"{task.description}: {task.completed:,.0f}"
         if task.total is not None:
             words += f" of {task.total:,.0f}"
-        words += f" {task.fields.get('unit', '')}, {duration(now - begin)}"
-        done = task.completed - before
-        if task.total is not None and done > 0:
-            words += f", {duration((now - begin) / done * (task.total - task.completed))} left"
+        words += f" {task.fields.get('unit', '')}, {duration(now - start)}"
+        if task.total is not None and task.completed > done:
+            # Where there are several, the first step is not paced by: it may be all that an earlier run had done.
+            first, after = self._firsts[task_id]
+            if task.completed > after:
+                start, done = first, after
+            words += f", {duration((now - start) / (task.completed - done) * (task.total - task.completed))} left"
         self.console.print(words, soft_wrap=True, highlight=False, markup=False)
 
 

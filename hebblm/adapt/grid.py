@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from hebblm.adapt.section import ONLINE, Share, Sharpness, Temperature, Weight
 
 Values = tuple[float, ...]
 Axes = Mapping[str, Iterable[float | str]]
 """Values that are tried, by the name of a setting."""
+
+COSTLY = {
+    "base_lr": ["base.lr"],
+    "mbpa_pull": ["mbpa.pull"],
+    "mbpa_weight": ["mbpa.weight"],
+    "mbpa_lr": ["mbpa.lr"],
+    "mbpa_steps": ["mbpa.steps"],
+    "absolute_lr": ["mbpa_absolute.lr", "mbpa_guarded.lr"],
+    "beta": ["hebb.beta"],
+    "eta": ["hebb.eta", "hebb_learned.eta"],
+    "closeness": ["hebb.closeness"],
+    "dynamic_decay": ["dynamic.decay"],
+}
+"""Axes every value of which costs an adaptation or a reading, and the settings that are tried along them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +69,24 @@ class Grid:
     def fixed_theta(self) -> Values:
         """The sharpness of Mixture and cache where it is a number."""
         return tuple(theta for theta in self.theta if not isinstance(theta, str))
+
+    def around(self, values: Mapping[str, Any]) -> Grid:
+        """Return the part of the grid around some values by dotted name; axes that cost little stay whole."""
+        axes = {axis: [values[name] for name in names if name in values] for axis, names in COSTLY.items()}
+        return replace(self, **{axis: near(getattr(self, axis), some) for axis, some in axes.items() if some})
+
+
+def near(tried: Sequence[Any], some: Iterable[Any]) -> tuple[Any, ...]:
+    """Return those of the values tried that are next to some: at a number the nearest, the one below and the one above.
+
+    A word has no neighbours. Next to a number every word is kept, since none is further than another.
+    """
+    numbers = sorted(value for value in tried if not isinstance(value, str))
+    kept: set[Any] = set()
+    for value in some:
+        if isinstance(value, str):
+            kept.add(value)
+            continue
+        place = min(range(len(numbers)), key=lambda at: abs(numbers[at] - value))
+        kept |= {*numbers[max(0, place - 1) : place + 2], *(word for word in tried if isinstance(word, str))}
+    return tuple(value for value in tried if value in kept)

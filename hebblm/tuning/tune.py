@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from hebblm.adapt.grid import Grid
+from hebblm.adapt.grid import Grid, near
 from hebblm.adapt.methods import DYNAMIC, DYNAMIC_METHODS, METHODS, TUNABLE, with_parts
 from hebblm.adapt.methods.hebb import RANGES, HebbConfig
 from hebblm.adapt.methods.lstm import Unadapted
@@ -36,6 +37,7 @@ def tune(
     *,
     dynamic: bool = True,
     fixed: Mapping[str, float | str] | None = None,
+    around: Mapping[str, Any] | None = None,
     methods: Iterable[str] = TUNABLE,
 ) -> Search:
     """Return the best hyper-parameters of every method on the scenario's stream.
@@ -55,6 +57,7 @@ def tune(
         grid: values that are tried.
         dynamic: tune dynamic evaluation and what reads its states as well, which reads the text once a point.
         fixed: values by dotted name that are taken as they are; the other points are tried all the same.
+        around: values by dotted name, found on less text; of the grid only what is next to them is tried.
         methods: only these are tuned, and what they rest on.
 
     Raises:
@@ -65,16 +68,17 @@ def tune(
         raise UserError(f"hebb.gate={settings.methods[HebbConfig].gate} cannot be tuned; tune with gated")
     kept = {name: value for name, value in (fixed or {}).items() if name != "base.lr"}  # above 0, it is tuned
     usual = defaults() | (TRANSFORMERS if scenario.config.model is not None else {})
-    search = Search(settings, grid, with_parts(methods), kept, usual=usual)
+    around = around or {}
+    search = Search(settings, grid.around(around), with_parts(methods), kept, usual=usual)
     search.check_fixed()
     moving = dynamic and not search.wanted.isdisjoint(DYNAMIC_METHODS)
     if moving:
         scenario.check_statistics(settings.dynamic)
     if scenario.kind == "cross-domain" and settings.base.lr > 0:
-        search.take("base", _alone(search, scenario, points("base", lr=grid.base_lr), scenario.base))
+        search.take("base", _alone(search, scenario, points("base", lr=search.grid.base_lr), scenario.base))
     tune_static(search, Replay.of(scenario, search.settings))
     if moving:
-        tune_dynamic(search, scenario)
+        tune_dynamic(search, scenario, around.get("dynamic.lr"))
     return search
 
 
@@ -127,15 +131,15 @@ def _tune_hebb(search: Search, replay: Replay) -> None:
         search.take("hebb-learned", _learned(search, terms.terms()))
 
 
-def tune_dynamic(search: Search, scenario: Scenario) -> None:
-    """Tune dynamic evaluation, and the methods that read its moving states."""
+def tune_dynamic(search: Search, scenario: Scenario, lr: float | None = None) -> None:
+    """Tune dynamic evaluation, at rates next to ``lr`` where it is given, and the methods that read its states."""
     grid, wanted, config = search.grid, search.wanted, search.settings.dynamic
     squares = gradient_statistics(scenario, config)
     search.note_rate(usual := float(with_rate(config, squares).lr))
     rates = points(
         "dynamic",
         epsilon=[config.epsilon],
-        lr=[usual * times for times in grid.dynamic_lr],
+        lr=[usual * times for times in (grid.dynamic_lr if lr is None else near(grid.dynamic_lr, [lr / usual]))],
         decay=grid.dynamic_decay,
     )
 

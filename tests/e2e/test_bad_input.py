@@ -125,6 +125,7 @@ def test_evaluation_says_what_is_wrong(arguments: list[str], told: str, tmp_path
         (tune, ["--intra-domain", "klingon", "--output-path", "out"], "unknown corpus 'klingon'"),
         (tune, ["--intra-domain", "ptb", "--split", "test"], "must not be tuned on"),
         (tune, ["--intra-domain", "ptb", "--k", "0"], "k = 0 must be at least 1"),
+        (tune, ["--intra-domain", "ptb", "--around", "nowhere.json"], "nowhere.json does not exist"),
         (report, ["empty.txt"], "empty.txt is not valid JSON"),
     ],
 )

@@ -78,6 +78,16 @@ def test_a_log_has_a_line_a_minute_with_an_estimate(clock: Clock, capsys: pytest
     ]
 
 
+def test_what_an_earlier_run_had_done_hastens_no_estimate(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    with bar() as shown:
+        task = shown.add_task("read", total=9000, unit="tokens")
+        for done in (5000, 1000):
+            shown.advance(task, done)
+            clock.now += QUIET
+        shown.advance(task, 1000)
+    assert "read: 7,000 of 9,000 tokens, 2 minutes, 2 minutes left\n" in capsys.readouterr().err
+
+
 def test_a_log_tells_how_far_work_of_unknown_length_is(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     with bar() as shown:
         task = shown.add_task("count", total=None, unit="kB")

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from hebblm.adapt import functional as F
-from hebblm.adapt.grid import Grid
+from hebblm.adapt.grid import Grid, near
 from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.cache import CacheConfig
 from hebblm.adapt.methods.hebb import HebbConfig
@@ -245,6 +245,40 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str, scale: str) -> No
         },
     }
     compare(spaces, dynamic_loss)
+
+
+@pytest.mark.parametrize(
+    ("some", "kept"),
+    [
+        ([2.0], (1.0, 2.0, 3.0, "online")),
+        ([1.0], (1.0, 2.0, "online")),
+        ([9.0], (3.0, 4.0, "online")),
+        (["online"], ("online",)),
+        (["online", 4.0], (3.0, 4.0, "online")),
+        ([1.0, 2.9], (1.0, 2.0, 3.0, 4.0, "online")),
+        ([], ()),
+    ],
+)
+def test_next_to_a_number_are_its_neighbours_and_all_words(some: list[float | str], kept: tuple[Any, ...]) -> None:
+    assert near((1.0, 2.0, 3.0, 4.0, "online"), some) == kept
+
+
+def test_around_values_their_neighbours_alone_are_tried_at_the_losses_of_the_whole_grid() -> None:
+    start = Hyperparameters(
+        methods=toy.exact(toy.SETTINGS), dynamic=DynamicConfig("sgd", lr=1.0, segment=20), memory=MemoryConfig("exact")
+    )
+    grid = Grid(theta=(0.5,), temperature=(1.0,), gamma=(0.3,), weight=(0.5,), dynamic_lr=(0.1, 0.2, 0.4, 0.8))
+    scenario = scenario_of("intra-domain", 60)
+    whole = tune(scenario, start, grid)
+    found = {"mbpa.lr": 6.0, "mbpa.steps": 10, "hebb.closeness": "max", "hebb.beta": 0.5, "dynamic.lr": 0.1}
+    narrow = tune(scenario, start, grid, around=found)
+    tried = {method: len(best.tried) for method, best in narrow.best.items()}
+    decays, etas = len(grid.dynamic_decay), len(grid.eta)
+    assert (tried["mbpa"], tried["hebb"], tried["dynamic"]) == (2 * 3, 1 * 3 * etas, 2 * decays)
+    assert {point["dynamic.lr"] for point in narrow.best["dynamic"].tried} == {0.1, 0.2}
+    assert tried["mbpa-absolute"] == len(grid.absolute_lr), "nothing was found for it"
+    for method in ("mbpa", "mbpa-absolute", "dynamic"):
+        assert all(point in whole.best[method].tried for point in narrow.best[method].tried), method
 
 
 def test_a_best_number_at_an_end_of_what_was_tried_is_told() -> None:
