@@ -67,27 +67,47 @@ class Replay:
         context = scenario.context(base, scenario.memory(settings), settings.methods[CacheConfig].window)
         return cls(scenario, base, context, scenario.config.update_every, scenario.writes)
 
-    def score(self, rules: Mapping[str, Rule], title: str, observers: Sequence[KeptObserver] = ()) -> dict[str, Losses]:
+    def score(
+        self,
+        rules: Mapping[str, Rule],
+        title: str,
+        observers: Sequence[KeptObserver] = (),
+        watched: Sequence[Rule] = (),
+    ) -> dict[str, Losses]:
         """Return the losses (T,) of some rules, from the beginning of the stream; nats.
 
         Several ranks divide the rules; every rank shows the observers all mini-batches.
+
+        Args:
+            rules: by name.
+            title: of the bar.
+            observers: are shown every mini-batch.
+            watched: rules that the observers ask a mini-batch for, whose shares may be learned.
         """
         names = list(rules)
 
         def compute(own: Sequence[int]) -> dict[int, Losses]:
             if not (own or observers):
                 return {}
-            found = self.read({names[index]: rules[names[index]] for index in own}, title, observers)
+            found = self.read({names[index]: rules[names[index]] for index in own}, title, observers, watched)
             return {index: found[names[index]] for index in own}
 
         return dict(zip(names, divided(len(names), compute), strict=True))
 
-    def read(self, rules: Mapping[str, Rule], title: str, observers: Sequence[KeptObserver] = ()) -> dict[str, Losses]:
+    def read(
+        self,
+        rules: Mapping[str, Rule],
+        title: str,
+        observers: Sequence[KeptObserver] = (),
+        watched: Sequence[Rule] = (),
+    ) -> dict[str, Losses]:
         """Return the losses (T,) of some rules as this rank alone reads them; see :meth:`score`."""
         saved = self.scenario.saved
         position = None if saved is None else saved.position(title, self.base, observers)
         self.base.reset()
+        self.context.learners = ()  # what an earlier reading learned would be solved for in vain
         self.context.reset()
+        self.context.learn_shares(watched)
         self.context.set_head(self.base.head)
         with bar() as progress:
             task = progress.add_task(title, total=len(self.scenario.stream), unit="tokens")

@@ -116,16 +116,14 @@ def _tune_hebb(search: Search, replay: Replay) -> None:
     """Tune Hebb over its grid; then read its losses at the best point and, where they are learned, its weights."""
     before = search.settings.methods
     grid = HebbGrid.of(before[MbpaConfig], before[HebbConfig], search.grid)
-    replay.context.learn_shares([Mbpa(before[MbpaConfig])])  # its weight, where that is learned
-    replay.score({}, f"tune {len(grid.points)} points of hebb", [grid])
+    replay.score({}, f"tune {len(grid.points)} points of hebb", [grid], [Mbpa(before[MbpaConfig])])
     search.best["hebb"] = best = BestPoint(fixed=search.fixed)
     best.offer_means(grid.points, grid.means())
     search.check("hebb")
     tuned, learns = search.settings.methods, "hebb-learned" in search.wanted
     losses, terms = HebbLosses(tuned[MbpaConfig], tuned[HebbConfig]), TermObserver(tuned[MbpaConfig], tuned[HebbConfig])
     title = "learn the weights of hebb" if learns else "hebb at its best values"
-    replay.context.learn_shares([Mbpa(tuned[MbpaConfig])])
-    replay.score({}, title, [losses, terms] if learns else [losses])
+    replay.score({}, title, [losses, terms] if learns else [losses], [Mbpa(tuned[MbpaConfig])])
     best.losses = losses.losses()
     if learns:
         search.take("hebb-learned", _learned(search, terms.terms()))

@@ -30,6 +30,7 @@ from hebblm.models.update import TRANSFORMERS
 from hebblm.text import Dictionary
 from hebblm.tuning.best import BestPoint, mixed
 from hebblm.tuning.hebbian import HebbGrid, HebbLosses
+from hebblm.tuning.replay import Replay
 from hebblm.tuning.search import Search
 from hebblm.tuning.tune import tune, tune_dynamic
 
@@ -279,6 +280,22 @@ def test_around_values_their_neighbours_alone_are_tried_at_the_losses_of_the_who
     assert tried["mbpa-absolute"] == len(grid.absolute_lr), "nothing was found for it"
     for method in ("mbpa", "mbpa-absolute", "dynamic"):
         assert all(point in whole.best[method].tried for point in narrow.best[method].tried), method
+
+
+def test_a_further_reading_solves_for_nothing_that_an_earlier_one_learned() -> None:
+    scenario = scenario_of("intra-domain", 40)
+    replay = Replay.of(scenario, Hyperparameters(memory=MemoryConfig("exact")))
+    settings = Hyperparameters().methods
+    learned = {name: METHODS[name].rule(settings) for name in ("mbpa", "cache")}
+    first = replay.score(learned, "first")
+    assert len(replay.context.learners) == 2
+    alone = replay.score({"cache": learned["cache"]}, "again")
+    assert replay.context.learners == learned["cache"].needs.shares
+    np.testing.assert_array_equal(alone["cache"], first["cache"])
+    observer = HebbLosses(settings[MbpaConfig], settings[HebbConfig])
+    replay.score({}, "watched", [observer], [learned["mbpa"]])
+    assert len(observer.losses()) == 40
+    assert replay.context.learners == learned["mbpa"].needs.shares
 
 
 def test_a_best_number_at_an_end_of_what_was_tried_is_told() -> None:
