@@ -18,7 +18,8 @@ COSTLY = {
     "mbpa_weight": ["mbpa.weight"],
     "mbpa_lr": ["mbpa.lr"],
     "mbpa_steps": ["mbpa.steps"],
-    "absolute_lr": ["mbpa_absolute.lr", "mbpa_guarded.lr"],
+    "absolute_lr": ["mbpa_absolute.lr"],
+    "guarded_lr": ["mbpa_guarded.lr"],
     "beta": ["hebb.beta"],
     "eta": ["hebb.eta", "hebb_learned.eta"],
     "closeness": ["hebb.closeness"],
@@ -40,7 +41,8 @@ class Grid:
         mbpa_weight: of its change.
         mbpa_lr: rate of MbPA where it descends by sgd, relative to curvature.
         mbpa_steps: its steps.
-        absolute_lr: lambda of MbPA at an absolute rate, plain and guarded.
+        absolute_lr: lambda of MbPA at an absolute rate.
+        guarded_lr: the same, where a query that diverges is run again.
         beta: decay of Hebb's weight.
         eta: scale of the Hebbian term.
         closeness: scaling of the Hebbian term's closeness.
@@ -58,6 +60,7 @@ class Grid:
     mbpa_lr: Values = (6.0, 8.0, 10.0)
     mbpa_steps: tuple[int, ...] = (5, 10, 15)
     absolute_lr: Values = (0.01, 0.1, 1.0, 5.0, 25.0)
+    guarded_lr: Values = absolute_lr
     beta: Values = (0.0, 0.15, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999)
     eta: Values = (0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 15.0)
     closeness: tuple[Literal["raw", "sum", "max"], ...] = ("raw", "sum", "max")

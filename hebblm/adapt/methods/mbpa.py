@@ -278,5 +278,5 @@ MBPA_GUARDED = Method(
     "ours",
     lambda s: Mbpa(s[MbpaGuardedConfig].over(s[MbpaConfig])),
     (MbpaGuardedConfig, MbpaConfig),
-    tried=lambda s, grid: {"lr": grid.absolute_lr, "steps": [s[MbpaGuardedConfig].steps]},
+    tried=lambda s, grid: {"lr": grid.guarded_lr, "steps": [s[MbpaGuardedConfig].steps]},
 )

@@ -245,7 +245,7 @@ def within(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_a_tuning_goes_on(tmp_path: Path, within: list[int]) -> None:
     grid = Grid(
         theta=(0.3, "online"), gamma=(0.2, "online"), mbpa_lr=(0.1, 0.3), mbpa_steps=(1, 2), beta=(0.3, 0.6),
-        eta=(0.1, 1.0), dynamic_lr=(0.5, 1.0), temperature=(1.0,), absolute_lr=(0.1,),
+        eta=(0.1, 1.0), dynamic_lr=(0.5, 1.0), temperature=(1.0,), absolute_lr=(0.1,), guarded_lr=(0.1,),
     )  # fmt: skip
     scenario, settings = scenario_of(tmp_path), settings_of(0.0)
     expected = tune(scenario, settings, grid)

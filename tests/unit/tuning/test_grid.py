@@ -193,7 +193,7 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str, scale: str) -> No
         "knn": {"knn.scale": (scale,), "knn.temperature": grid.temperature, "knn.gamma": grid.gamma},
         "mbpa": {"mbpa.lr": grid.mbpa_lr, "mbpa.steps": grid.mbpa_steps},
         "mbpa-absolute": {"mbpa_absolute.lr": grid.absolute_lr, "mbpa_absolute.steps": (5,)},
-        "mbpa-guarded": {"mbpa_guarded.lr": grid.absolute_lr, "mbpa_guarded.steps": (5,)},
+        "mbpa-guarded": {"mbpa_guarded.lr": grid.guarded_lr, "mbpa_guarded.steps": (5,)},
         "hebb": {
             "hebb.scale": (scale,),
             "hebb.closeness": grid.closeness,
@@ -271,13 +271,20 @@ def test_around_values_their_neighbours_alone_are_tried_at_the_losses_of_the_who
     grid = Grid(theta=(0.5,), temperature=(1.0,), gamma=(0.3,), weight=(0.5,), dynamic_lr=(0.1, 0.2, 0.4, 0.8))
     scenario = scenario_of("intra-domain", 60)
     whole = tune(scenario, start, grid)
-    found = {"mbpa.lr": 6.0, "mbpa.steps": 10, "hebb.closeness": "max", "hebb.beta": 0.5, "dynamic.lr": 0.1}
+    found = {
+        "mbpa.lr": 6.0,
+        "mbpa.steps": 10,
+        "mbpa_guarded.lr": 1.0,
+        "hebb.closeness": "max",
+        "hebb.beta": 0.5,
+        "dynamic.lr": 0.1,
+    }
     narrow = tune(scenario, start, grid, around=found)
     tried = {method: len(best.tried) for method, best in narrow.best.items()}
     decays, etas = len(grid.dynamic_decay), len(grid.eta)
     assert (tried["mbpa"], tried["hebb"], tried["dynamic"]) == (2 * 3, 1 * 3 * etas, 2 * decays)
     assert {point["dynamic.lr"] for point in narrow.best["dynamic"].tried} == {0.1, 0.2}
-    assert tried["mbpa-absolute"] == len(grid.absolute_lr), "nothing was found for it"
+    assert (tried["mbpa-guarded"], tried["mbpa-absolute"]) == (3, 5), "nothing was found for the latter"
     for method in ("mbpa", "mbpa-absolute", "dynamic"):
         assert all(point in whole.best[method].tried for point in narrow.best[method].tried), method
 
