@@ -13,7 +13,6 @@ Axes = Mapping[str, Iterable[float | str]]
 """Values that are tried, by the name of a setting."""
 
 COSTLY = {
-    "base_lr": ["base.lr"],
     "mbpa_pull": ["mbpa.pull"],
     "mbpa_weight": ["mbpa.weight"],
     "mbpa_lr": ["mbpa.lr"],
@@ -23,9 +22,8 @@ COSTLY = {
     "beta": ["hebb.beta"],
     "eta": ["hebb.eta", "hebb_learned.eta"],
     "closeness": ["hebb.closeness"],
-    "dynamic_decay": ["dynamic.decay"],
 }
-"""Axes every value of which costs an adaptation or a reading, and the settings that are tried along them."""
+"""Axes every value of which costs an adaptation, and the settings that are tried along them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +72,7 @@ class Grid:
         return tuple(theta for theta in self.theta if not isinstance(theta, str))
 
     def around(self, values: Mapping[str, Any]) -> Grid:
-        """Return the part of the grid around some values by dotted name; axes that cost little stay whole."""
+        """Return the part of the grid next to some values by dotted name; axes that cost little stay whole."""
         axes = {axis: [values[name] for name in names if name in values] for axis, names in COSTLY.items()}
         return replace(self, **{axis: near(getattr(self, axis), some) for axis, some in axes.items() if some})
 
@@ -84,7 +82,7 @@ def near(tried: Sequence[Any], some: Iterable[Any]) -> tuple[Any, ...]:
 
     A word has no neighbours. Next to a number every word is kept, since none is further than another.
     """
-    numbers = sorted(value for value in tried if not isinstance(value, str))
+    numbers = sorted({value for value in tried if not isinstance(value, str)})
     kept: set[Any] = set()
     for value in some:
         if isinstance(value, str):

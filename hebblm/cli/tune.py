@@ -40,8 +40,9 @@ class TuneConfig(ScenarioConfig):
         methods: comma-separated: only these are tuned, and what they rest on; by default all.
         set: hyper-parameters that are not tuned, e.g. --set cache.window=3785; one that is tuned otherwise keeps this
             value, which must be among those tried. Across domains base.lr > 0 has the base's own rate tuned as well.
-        around: tuned.json of an earlier tuning: only values next to those found there are tried, so that a whole text
-            (--max-tokens null) costs a third after its first tokens (--max-tokens 20000) were gone through.
+        around: tuned.json of an earlier tuning: only values next to those found there are tried, and on from the best
+            of them for dynamic evaluation, so that a whole text (--max-tokens null) costs a third after its first
+            tokens (--max-tokens 20000).
         output_path: folder for tuned.json (every point tried) and config.json (for hebblm-eval --config).
         skip_dynamic: leave dynamic evaluation and its combinations out; it reads the text once a point.
         processes: how many of this machine divide the points that are tried; their number changes no value.

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hebblm.adapt.grid import Grid, near
+from hebblm.adapt.grid import Grid
 from hebblm.adapt.methods import DYNAMIC, DYNAMIC_METHODS, METHODS, TUNABLE, with_parts
 from hebblm.adapt.methods.hebb import RANGES, HebbConfig
 from hebblm.adapt.methods.lstm import Unadapted
@@ -24,7 +24,7 @@ from hebblm.models.update import TRANSFORMERS
 from hebblm.tuning.best import BestPoint, Losses, divided, with_shares
 from hebblm.tuning.count_weights import TermObserver, Terms, learn_weights
 from hebblm.tuning.gate import GateFeatures, learn_gate
-from hebblm.tuning.grid import Point, points
+from hebblm.tuning.grid import Point, next_to, points
 from hebblm.tuning.hebbian import HebbGrid, HebbLosses
 from hebblm.tuning.replay import Replay
 from hebblm.tuning.search import Search, named
@@ -57,7 +57,8 @@ def tune(
         grid: values that are tried.
         dynamic: tune dynamic evaluation and what reads its states as well, which reads the text once a point.
         fixed: values by dotted name that are taken as they are; the other points are tried all the same.
-        around: values by dotted name, found on less text; of the grid only what is next to them is tried.
+        around: values by dotted name, found on less text. Of the grid only what is next to them is tried; of a base
+            that learns, then what is next to the best, until that is the best of those around it.
         methods: only these are tuned, and what they rest on.
 
     Raises:
@@ -75,10 +76,11 @@ def tune(
     if moving:
         scenario.check_statistics(settings.dynamic)
     if scenario.kind == "cross-domain" and settings.base.lr > 0:
-        search.take("base", _alone(search, scenario, points("base", lr=search.grid.base_lr), scenario.base))
+        rates = points("base", lr=grid.base_lr)
+        search.take("base", _alone(search, scenario, rates, scenario.base, around))
     tune_static(search, Replay.of(scenario, search.settings))
     if moving:
-        tune_dynamic(search, scenario, around.get("dynamic.lr"))
+        tune_dynamic(search, scenario, around)
     return search
 
 
@@ -129,22 +131,22 @@ def _tune_hebb(search: Search, replay: Replay) -> None:
         search.take("hebb-learned", _learned(search, terms.terms()))
 
 
-def tune_dynamic(search: Search, scenario: Scenario, lr: float | None = None) -> None:
-    """Tune dynamic evaluation, at rates next to ``lr`` where it is given, and the methods that read its states."""
+def tune_dynamic(search: Search, scenario: Scenario, around: Mapping[str, Any]) -> None:
+    """Tune dynamic evaluation, around some values by dotted name or on the whole grid, and what reads its states."""
     grid, wanted, config = search.grid, search.wanted, search.settings.dynamic
     squares = gradient_statistics(scenario, config)
     search.note_rate(usual := float(with_rate(config, squares).lr))
     rates = points(
         "dynamic",
         epsilon=[config.epsilon],
-        lr=[usual * times for times in (grid.dynamic_lr if lr is None else near(grid.dynamic_lr, [lr / usual]))],
+        lr=[usual * times for times in grid.dynamic_lr],
         decay=grid.dynamic_decay,
     )
 
     def base_of(settings: Hyperparameters) -> StreamBase:
         return dynamic_base(scenario, settings.dynamic, squares)
 
-    search.take(DYNAMIC, _alone(search, scenario, rates, base_of))
+    search.take(DYNAMIC, _alone(search, scenario, rates, base_of, around))
     if "dynamic+mixture" not in wanted:
         return
     mixtures, shares = _space(search, "dynamic+mixture")
@@ -167,14 +169,19 @@ def tune_dynamic(search: Search, scenario: Scenario, lr: float | None = None) ->
 def _alone(
     search: Search,
     scenario: Scenario,
-    tried: Iterable[Point],
+    tried: Sequence[Point],
     base_of: Callable[[Hyperparameters], StreamBase],
+    around: Mapping[str, Any],
 ) -> Iterator[tuple[Point, Losses]]:
-    """Yield points of a base that learns from the stream, with its losses (T,), reading the text once a point."""
-    some = list(tried)
+    """Yield points of a base that learns from the stream, with its losses (T,), reading the text once a point.
+
+    Where values for them are in ``around``, they are those next to these, then those next to the best so far.
+    """
+    start = {name: around[name] for name in tried[0] if name in around}
+    left, seen, least = (next_to(tried, start) if start else list(tried)), [], np.inf
 
     def compute(own: Sequence[int]) -> dict[int, Losses]:
-        return {index: losses_of(some[index]) for index in own}
+        return {index: losses_of(left[index]) for index in own}
 
     def losses_of(point: Point) -> Losses:
         settings = search.start.changed(point)
@@ -184,7 +191,13 @@ def _alone(
         title = "tune " + ", ".join(f"{name}={value}" for name, value in point.items())
         return replay.read({"base": Unadapted()}, title)["base"]
 
-    yield from zip(some, divided(len(some), compute), strict=True)
+    while left:
+        for point, losses in zip(left, divided(len(left), compute), strict=True):
+            yield point, losses
+            if losses.mean() < least:
+                least, start = losses.mean(), point
+        seen += left
+        left = [point for point in next_to(tried, start) if point not in seen]
 
 
 def _space(search: Search, method: str) -> tuple[list[Point], list[float | str]]:
