@@ -129,7 +129,7 @@ class ScenarioConfig:
             "memory_content training_entries k update_every streams memory_scope max_tokens device seed processes",
         ),
         ("models of transformers", None, "context stride dtype dynamic_parameters key"),
-        ("methods", None, "methods hyperparameters values set method skip_dynamic"),
+        ("methods", None, "methods hyperparameters values set method around skip_dynamic"),
         (
             "output",
             None,
