@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hebblm.adapt.methods.hebb import Hebb, HebbConfig
@@ -18,9 +18,9 @@ METHODS = ("parametric", "mixture", "mbpa", "hebb")
 VARIANTS = ("hebb-v1", "hebb-v2", "hebb-v3")
 
 Values = Mapping[str, Mapping[str, float]]
-"""Hyper-parameters by method: of ``parametric`` lr; ``mixture`` theta, gamma; ``mbpa`` rate, steps; ``hebb`` and
-``hebb-v2`` beta, eta; ``hebb-v1`` eta; ``hebb-v3`` constant, eta. Any further name is that of Hebb with values of its
-own; ``hebb-N`` without values is Hebb with those of ``hebb`` and a memory of N pairs."""
+"""Hyper-parameters by method: of ``parametric`` lr; ``mixture`` theta, gamma; ``mbpa`` rate, steps, or pull; ``hebb``
+and ``hebb-v2`` beta, eta; ``hebb-v1`` eta; ``hebb-v3`` constant, eta. Any further name is that of Hebb with values of
+its own; ``hebb-N`` without values is Hebb with those of ``hebb`` and a memory of N pairs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,13 @@ class ImageMethod:
 def grids(lr: tuple[float, ...], settings: AdaptationSettings) -> dict[str, dict[str, tuple[float, ...]]]:
     """Return the values to choose from by method and hyper-parameter; ``lr`` are those of training."""
     beta, eta = settings.hebb_beta, settings.hebb_eta
+    mbpa: dict[str, tuple[float, ...]] = {"rate": settings.mbpa_lambda, "steps": settings.mbpa_steps}
+    if settings.mbpa_optimizer == "newton":
+        mbpa = {"pull": settings.mbpa_pull}
     return {
         "parametric": {"lr": lr},
         "mixture": {"theta": settings.mixture_theta, "gamma": settings.mixture_gamma},
-        "mbpa": {"rate": settings.mbpa_lambda, "steps": settings.mbpa_steps},
+        "mbpa": mbpa,
         "hebb": {"beta": beta, "eta": eta},
         "hebb-v1": {"eta": eta},
         "hebb-v2": {"beta": beta, "eta": eta},
@@ -77,19 +80,15 @@ def method_of(name: str, values: Values, settings: AdaptationSettings) -> ImageM
         mixture = values[name]
         config = MixtureConfig(theta=mixture["theta"], gamma=mixture["gamma"], scale="absolute")
         return ImageMethod(memory_mixture(Mixture, config, Unadapted()))
-    mbpa = MbpaConfig(  # exact RMSprop with a fresh state for each query
-        lr=values["mbpa"]["rate"],
-        rate="guarded",
-        steps=int(values["mbpa"]["steps"]),
-        optimizer="rmsprop",
-        method="exact",
-        eps=settings.eps,
-        scale="absolute",
-        weight=1.0,
-    )
+    own: dict[str, Any] = {**values["mbpa"]}
+    mbpa = MbpaConfig(method="exact", eps=settings.eps, scale="absolute", weight=1.0)
+    if settings.mbpa_optimizer == "newton":
+        mbpa = replace(mbpa, pull=own["pull"])
+    else:  # with a fresh state for each query
+        mbpa = replace(mbpa, optimizer="rmsprop", rate="guarded", lr=own["rate"], steps=int(own["steps"]))
     if name == "mbpa":
         return ImageMethod(Mbpa(mbpa))
-    own: dict[str, Any] = {**values.get(name, values["hebb"])}
+    own = {**values.get(name, values["hebb"])}
     # A value that a variant has no use for keeps its default.
     hebb = HebbConfig(**own, classes="new", scale="absolute", closeness="raw")
     if name in VARIANTS:

@@ -125,8 +125,11 @@ class AdaptationSettings:
         eps: constant in the closeness 1 / (eps + squared distance).
         mixture_theta: sharpness of Mixture.
         mixture_gamma: share of the memory in Mixture.
-        mbpa_lambda: learning rate of MbPA, which follows RMSprop with a fresh state for each query.
+        mbpa_optimizer: of MbPA, and of Hebb over it: rmsprop, the paper's, with a fresh state for each query and a rate
+            that is quartered until its neighbours' loss does not rise; or newton, to that loss's optimum with a pull.
+        mbpa_lambda: learning rate of rmsprop.
         mbpa_steps: its steps.
+        mbpa_pull: pull of newton back to the network's own head.
         hebb_beta: decay of the Hebbian term's weight.
         hebb_eta: scale of the Hebbian term.
         hebb_constant: the weight in variant v3.
@@ -137,8 +140,10 @@ class AdaptationSettings:
     eps: float = 1e-3
     mixture_theta: tuple[float, ...] = (0.05, 0.2, 0.4, 0.6, 0.8, 1.0)
     mixture_gamma: tuple[float, ...] = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
+    mbpa_optimizer: Literal["rmsprop", "newton"] = "rmsprop"
     mbpa_lambda: tuple[float, ...] = (1e-4, 1e-3, 1e-2)
     mbpa_steps: tuple[int, ...] = (1, 5, 10)
+    mbpa_pull: tuple[float, ...] = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
     hebb_beta: tuple[float, ...] = (0.4, 0.5, 0.6, 0.7, 0.8, 0.95)
     hebb_eta: tuple[float, ...] = (0.05, 0.1, 0.2, 0.5, 0.7, 0.9, 1.1, 1.3, 1.5)
     hebb_constant: tuple[float, ...] = (0.2, 0.4, 0.6, 0.8)
@@ -147,9 +152,11 @@ class AdaptationSettings:
     def __post_init__(self) -> None:
         checks.at_least("adaptation.k", self.k, 1)
         checks.above_zero("adaptation.eps", self.eps)
+        checks.one_of("adaptation.mbpa_optimizer", self.mbpa_optimizer, ("rmsprop", "newton"))
         for name in ("mixture_theta", "mbpa_lambda", "hebb_eta"):
             grid(f"adaptation.{name}", getattr(self, name), 0)
         grid("adaptation.mbpa_steps", self.mbpa_steps, 1)
+        grid("adaptation.mbpa_pull", self.mbpa_pull, 0, checks.above_zero)
         grid("adaptation.rings", self.rings, 1)
         for name in ("mixture_gamma", "hebb_constant"):
             grid(f"adaptation.{name}", getattr(self, name), 0, checks.share)
