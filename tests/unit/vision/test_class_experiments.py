@@ -225,6 +225,25 @@ def test_without_rate_and_scale_adaptation_is_the_network(name: str, tmp_path: P
     assert set(outcome.tuning.values()) == {None}
 
 
+def test_by_newton_steps_no_query_is_run_again_and_the_pull_is_what_is_tuned(tmp_path: Path) -> None:
+    newton = TINY.changed({"adaptation.mbpa_optimizer": "newton", "adaptation.mbpa_pull": "1e-3,1e9"})
+    document = run_experiment("online", "smoke", setup(tmp_path, newton), {"command": "c"})
+    tried = document["tuning"]["3"]
+    assert [point["pull"] for point in tried["mbpa"]] == [1e-3, 1e9]
+    alone = next(point for point in tried["parametric"] if point["lr"] == values_of("parametric", document)["lr"])
+    for name in ("old", "new"):
+        assert tried["mbpa"][1][name] == alone[name], "held so fast that nothing is adapted"
+    assert tried["mbpa"][0] != {**tried["mbpa"][1], "pull": 1e-3}
+    assert set(values_of("hebb", document)) == {"pull", "beta", "eta"}
+    for method in ("mbpa", "hebb"):
+        assert [seed["stabilized"] for seed in document["methods"][method]["conditions"]["3"]["seeds"]] == [0]
+
+
+def values_of(method: str, document: dict[str, Any]) -> dict[str, float]:
+    found: dict[str, float] = document["methods"][method]["conditions"]["3"]["hyperparameters"]
+    return found
+
+
 def test_hebb_remembers_new_classes_that_the_network_does_not_know(tmp_path: Path) -> None:
     strong = FIXED.changed({"adaptation.hebb_eta": "20", "online.lr": "1e-6", "online.streamed": "48"})
     run = run_online(setup(tmp_path, strong)).runs[0]
