@@ -16,9 +16,9 @@ tune() { # NAME ARGUMENTS..., and those in "limits" last: of repeated options th
 }
 both() { # NAME ARGUMENTS...: on the first tokens, then on all of them
     limits=("${first[@]}")
-    tune "$1-first" "${@:2}"
-    limits=("${whole[@]}" --around "$RESULTS/tuned/$1-first/tuned.json")
     tune "$1" "${@:2}"
+    limits=("${whole[@]}" --around "$RESULTS/tuned/$1/tuned.json")
+    tune "$1-whole" "${@:2}"
 }
 across
 both "$pair" "${across[@]}"

@@ -125,8 +125,9 @@ class AdaptationSettings:
         eps: constant in the closeness 1 / (eps + squared distance).
         mixture_theta: sharpness of Mixture.
         mixture_gamma: share of the memory in Mixture.
-        mbpa_optimizer: of MbPA, and of Hebb over it: rmsprop, the paper's, with a fresh state for each query and a rate
-            that is quartered until its neighbours' loss does not rise; or newton, to that loss's optimum with a pull.
+        mbpa_optimizer: of MbPA, and of Hebb over it: newton, to the optimum of the neighbours' loss with a pull; or
+            rmsprop, the paper's, with a fresh state for each query, whose rate is quartered until that loss does not
+            rise.
         mbpa_lambda: learning rate of rmsprop.
         mbpa_steps: its steps.
         mbpa_pull: pull of newton back to the network's own head.
@@ -140,10 +141,10 @@ class AdaptationSettings:
     eps: float = 1e-3
     mixture_theta: tuple[float, ...] = (0.05, 0.2, 0.4, 0.6, 0.8, 1.0)
     mixture_gamma: tuple[float, ...] = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
-    mbpa_optimizer: Literal["rmsprop", "newton"] = "rmsprop"
+    mbpa_optimizer: Literal["newton", "rmsprop"] = "newton"
     mbpa_lambda: tuple[float, ...] = (1e-4, 1e-3, 1e-2)
     mbpa_steps: tuple[int, ...] = (1, 5, 10)
-    mbpa_pull: tuple[float, ...] = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
+    mbpa_pull: tuple[float, ...] = (1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
     hebb_beta: tuple[float, ...] = (0.4, 0.5, 0.6, 0.7, 0.8, 0.95)
     hebb_eta: tuple[float, ...] = (0.05, 0.1, 0.2, 0.5, 0.7, 0.9, 1.1, 1.3, 1.5)
     hebb_constant: tuple[float, ...] = (0.2, 0.4, 0.6, 0.8)
@@ -152,7 +153,7 @@ class AdaptationSettings:
     def __post_init__(self) -> None:
         checks.at_least("adaptation.k", self.k, 1)
         checks.above_zero("adaptation.eps", self.eps)
-        checks.one_of("adaptation.mbpa_optimizer", self.mbpa_optimizer, ("rmsprop", "newton"))
+        checks.one_of("adaptation.mbpa_optimizer", self.mbpa_optimizer, ("newton", "rmsprop"))
         for name in ("mixture_theta", "mbpa_lambda", "hebb_eta"):
             grid(f"adaptation.{name}", getattr(self, name), 0)
         grid("adaptation.mbpa_steps", self.mbpa_steps, 1)
@@ -258,6 +259,7 @@ SCALES: dict[Scale, ClassSettings] = {
             mixture_gamma=(0.1, 0.3),
             mbpa_lambda=(1e-3, 1e-2),
             mbpa_steps=(3,),
+            mbpa_pull=(1e-3, 1e-2),
             hebb_beta=(0.5, 0.8),
             hebb_eta=(0.1, 0.5, 1.5),
             hebb_constant=(0.3, 0.6),
@@ -331,4 +333,5 @@ def paper_values(backbone: str, experiment: str) -> dict[str, str]:
     section = "increment" if experiment == "incremental" else "online"
     lr, *values = _OPTIMA[section, family]
     own = zip(_ADAPTED, (*values, CONSTANT), strict=True)
-    return {f"{section}.lr": lr, **{f"adaptation.{name}": value for name, value in own}}
+    rmsprop = {"adaptation.mbpa_optimizer": "rmsprop"}
+    return {f"{section}.lr": lr, **rmsprop, **{f"adaptation.{name}": value for name, value in own}}

@@ -50,6 +50,7 @@ TINY = ClassSettings(
         mixture_gamma=(0.1, 0.3),
         mbpa_lambda=(1e-2,),
         mbpa_steps=(2,),
+        mbpa_pull=(1e-3,),
         hebb_beta=(0.5,),
         hebb_eta=(0.1, 1.0),
         hebb_constant=(0.5,),

@@ -217,7 +217,7 @@ def test_chooses_the_best_point(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", RUNS)
 def test_without_rate_and_scale_adaptation_is_the_network(name: str, tmp_path: Path) -> None:
-    none = FIXED.changed({"adaptation.mbpa_lambda": "0", "adaptation.hebb_eta": "0", "adaptation.mixture_gamma": "0"})
+    none = FIXED.changed({"adaptation.mbpa_pull": "1e9", "adaptation.hebb_eta": "0", "adaptation.mixture_gamma": "0"})
     outcome = RUNS[name](setup(tmp_path, none))
     for run in outcome.runs:
         for method in ("mixture", "mbpa", "hebb"):
@@ -226,7 +226,7 @@ def test_without_rate_and_scale_adaptation_is_the_network(name: str, tmp_path: P
 
 
 def test_by_newton_steps_no_query_is_run_again_and_the_pull_is_what_is_tuned(tmp_path: Path) -> None:
-    newton = TINY.changed({"adaptation.mbpa_optimizer": "newton", "adaptation.mbpa_pull": "1e-3,1e9"})
+    newton = TINY.changed({"adaptation.mbpa_pull": "1e-3,1e9"})
     document = run_experiment("online", "smoke", setup(tmp_path, newton), {"command": "c"})
     tried = document["tuning"]["3"]
     assert [point["pull"] for point in tried["mbpa"]] == [1e-3, 1e9]
@@ -237,6 +237,15 @@ def test_by_newton_steps_no_query_is_run_again_and_the_pull_is_what_is_tuned(tmp
     assert set(values_of("hebb", document)) == {"pull", "beta", "eta"}
     for method in ("mbpa", "hebb"):
         assert [seed["stabilized"] for seed in document["methods"][method]["conditions"]["3"]["seeds"]] == [0]
+
+
+def test_by_rmsprop_rate_and_steps_are_tuned_as_in_the_paper(tmp_path: Path) -> None:
+    rmsprop = TINY.changed({"adaptation.mbpa_optimizer": "rmsprop", "adaptation.mbpa_lambda": "0,1e-2"})
+    document = run_experiment("online", "smoke", setup(tmp_path, rmsprop), {"command": "c"})
+    tried = document["tuning"]["3"]
+    assert [(point["rate"], point["steps"]) for point in tried["mbpa"]] == [(0, 2), (1e-2, 2)]
+    assert tried["mbpa"][0]["loss"] != tried["mbpa"][1]["loss"]
+    assert set(values_of("hebb", document)) == {"rate", "steps", "beta", "eta"}
 
 
 def values_of(method: str, document: dict[str, Any]) -> dict[str, float]:
@@ -308,7 +317,7 @@ def test_sensitivity_holds_hebb_at_the_same_point(tmp_path: Path) -> None:
     file = load_file(tmp_path / "out" / document["seeds"][0]["file"])
     assert torch.equal(file["predictions.hebb beta=0.8 eta=0.2"], plain)
     point = document["methods"]["hebb beta=0.8 eta=0.2"]["conditions"]["3"]
-    assert point["hyperparameters"] == {"rate": 1e-2, "steps": 2, "beta": 0.8, "eta": 0.2}
+    assert point["hyperparameters"] == {"pull": 1e-3, "beta": 0.8, "eta": 0.2}
 
 
 def test_ablation_and_numbers_of_old_classes(tmp_path: Path) -> None:

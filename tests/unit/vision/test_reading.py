@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
@@ -16,7 +18,7 @@ SETTINGS = AdaptationSettings(k=5, rings=(4,))
 VALUES = {
     "parametric": {"lr": 1e-3},
     "mixture": {"theta": 0.3, "gamma": 0.4},
-    "mbpa": {"rate": 1e-2, "steps": 2},
+    "mbpa": {"rate": 1e-2, "steps": 2, "pull": 1e-2},
     "hebb": {"beta": 0.6, "eta": 0.7},
     "hebb-v1": {"eta": 0.5},
     "hebb-v2": {"beta": 0.3, "eta": 0.9},
@@ -51,8 +53,9 @@ def remembered() -> Remembered:
     )
 
 
-def run(stream: list[PictureBlock], *, observes: bool = True) -> dict[str, Predicted]:
-    return read(stream, remembered(), methods_of(NAMES, VALUES, SETTINGS), k=5, observes=observes)
+def run(stream: list[PictureBlock], *, observes: bool = True, optimizer: str = "newton") -> dict[str, Predicted]:
+    settings = replace(SETTINGS, mbpa_optimizer=optimizer)  # type: ignore[arg-type]
+    return read(stream, remembered(), methods_of(NAMES, VALUES, settings), k=5, observes=observes)
 
 
 def neighbors(query: Tensor, keys: list[Tensor], labels: list[int]) -> Neighbors:
@@ -61,13 +64,14 @@ def neighbors(query: Tensor, keys: list[Tensor], labels: list[int]) -> Neighbors
     return memory.search(query, 5)
 
 
-def slow(name: str, stream: list[PictureBlock], observes: bool) -> tuple[list[int], list[float]]:
+def slow(name: str, stream: list[PictureBlock], observes: bool, optimizer: str) -> tuple[list[int], list[float]]:
     """Predict one picture at a time from what was observed before its block."""
     start = remembered()
     keys, labels = list(start.keys), start.labels.tolist()
     seen: list[tuple[Tensor, int]] = []
     made, losses = [], []
-    mbpa = {"lr": 1e-2, "steps": 2, "eps": SETTINGS.eps, "optimizer": "rmsprop"}
+    how = {"lr": 1e-2, "steps": 2} if optimizer == "rmsprop" else {"lr": 0.0, "steps": 3, "pull": 1e-2}
+    mbpa = {**how, "eps": SETTINGS.eps, "optimizer": optimizer}
     for block in stream:
         everything = [(key, label) for key, label in zip(keys, labels, strict=True)] + seen
         counts = torch.bincount(torch.tensor([label for _, label in everything]), minlength=CLASSES)
@@ -103,13 +107,14 @@ def slow(name: str, stream: list[PictureBlock], observes: bool) -> tuple[list[in
     return made, losses
 
 
+@pytest.mark.parametrize("optimizer", ["newton", "rmsprop"])
 @pytest.mark.parametrize("observes", [True, False])
-def test_every_method_is_that_of_one_picture_at_a_time(observes: bool) -> None:
+def test_every_method_is_that_of_one_picture_at_a_time(observes: bool, optimizer: str) -> None:
     stream = blocks()
-    fast = run(stream, observes=observes)
+    fast = run(stream, observes=observes, optimizer=optimizer)
     assert list(fast) == list(NAMES)
     for name, predicted in fast.items():
-        made, losses = slow(name, stream, observes)
+        made, losses = slow(name, stream, observes, optimizer)
         assert predicted.classes.tolist() == made, name
         assert predicted.losses.tolist() == pytest.approx(losses, abs=5e-5), name
     if observes:
