@@ -181,11 +181,11 @@ def strength() -> str:
 
 def vision() -> str:
     """Return the tables of the image experiments, balanced where there are several proportions."""
-    documents = {
-        name: json.loads((RESULTS / name / "result.json").read_text(encoding="utf-8"))
-        for name in ("incremental", "online", "pretrain-classes", "ablation", "permuted-mnist")
-    }
-    return _headed([to_markdown(tables(document)[0]) for document in documents.values()])
+    names = ("incremental", "online", "pretrain-classes", "ablation", "permuted-mnist")
+    paths = [RESULTS / name / "result.json" for name in names]
+    paths.insert(2, ROOT / "recipes" / "vision" / "online-rmsprop.json")
+    documents = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    return _headed([to_markdown(tables(document)[0]) for document in documents])
 
 
 PAGES: dict[Path, dict[str, Callable[[], str]]] = {

@@ -22,6 +22,7 @@ PAPER_ORDER = {"hebb": 1, "mbpa": 2, "ewc": 3, "mlp": 4}
 _NETWORKS = {"parametric": "Parametric", "mlp": "MLP", "ewc": "EWC"}
 _TITLES = {"new": "New", "old": "Old", "overall": "Overall"}
 _PER_CENT = 100.0
+OPTIMIZERS = {"newton": "Newton steps", "rmsprop": "the paper's RMSprop"}
 _flat = chain.from_iterable
 
 Accuracy = tuple[Mapping[str, float | None] | None, float | None]
@@ -246,7 +247,8 @@ def _notes(document: Mapping[str, Any], printed: bool) -> tuple[str, str]:
     shared = " The seeds share the classes and the pre-trained network; they draw other pictures and orders."
     return (
         f"{document['data']['name']}, {settings['backbone']}; Top-1 in per cent; {_seeds(document)}. Pre-trained for "
-        f"{sum(settings['pretraining']['epochs'])} epochs: {held_out} of the held-out pictures right."
+        f"{sum(settings['pretraining']['epochs'])} epochs: {held_out} of the held-out pictures right. MbPA, and Hebb "
+        f"over it, by {OPTIMIZERS[settings['adaptation'].get('mbpa_optimizer', 'rmsprop')]}."
         + (shared if settings["pretrainings"] == "shared" and len(document["provenance"]["seeds"]) > 1 else ""),
         f"{SOURCE} Its networks are the full ones, pre-trained for 350 epochs."
         if printed

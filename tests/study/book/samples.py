@@ -118,7 +118,12 @@ def online(**right: float) -> dict[str, Any]:
         "experiment": "online",
         "scale": "small",
         "data": {"name": "CIFAR-100"},
-        "settings": {"backbone": "resnet50-w16", "pretrainings": "shared", "pretraining": {"epochs": [8]}},
+        "settings": {
+            "backbone": "resnet50-w16",
+            "pretrainings": "shared",
+            "pretraining": {"epochs": [8]},
+            "adaptation": {},
+        },
         "provenance": {**PROVENANCE, "command": "hebblm-vision online", "seeds": [1]},
         "seeds": [{"seed": 1, "pretraining": network}],
         "methods": {

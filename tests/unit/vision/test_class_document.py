@@ -48,6 +48,7 @@ def document(
             "backbone": backbone,
             "pretrainings": "shared",
             "pretraining": {"epochs": [8]},
+            "adaptation": {"mbpa_optimizer": "newton"},
             "increment": {"reported": [2, 3]},
             "timing": {"samples": 1000, "rounds": 5},
         },
@@ -78,6 +79,7 @@ def test_online_table_stands_beside_the_papers() -> None:
     assert (3, 1) in table.best_cells()
     assert "share the classes" in table.notes[0]
     assert "50.0 % on 50 classes" in table.notes[0]
+    assert "MbPA, and Hebb over it, by Newton steps." in table.notes[0]
 
 
 def test_incremental_tables_one_a_ratio() -> None:
