@@ -22,4 +22,5 @@ for backbone in densenet121 mobilenetv2; do
 done
 # What the paper's values skip: the choice among several, and pre-training anew for each seed.
 SEEDS="1 2" vision online online-tuned --backbone mobilenetv2 --set "${few[@]}" held_out=3 \
-    pretraining.epochs=1 pretraining.lr=0.1 online.lr=1e-5,1e-4 adaptation.mbpa_lambda=1e-4,1e-3 adaptation.mbpa_steps=5
+    pretraining.epochs=1 pretraining.lr=0.1 online.lr=1e-5,1e-4 adaptation.mbpa_optimizer=rmsprop \
+    adaptation.mbpa_lambda=1e-4,1e-3 adaptation.mbpa_steps=5

@@ -118,7 +118,15 @@ def _settings(config: VisionConfig) -> PermutedSettings | ClassSettings:
     backbone = changes.get("backbone", config.backbone)
     settings = CLASS_SCALES[config.scale].changed({} if backbone is None else {"backbone": backbone})
     fixed = paper_values(settings.backbone, config.experiment) if paper else {}
-    return settings.changed({**fixed, **changes})
+    settings = settings.changed({**fixed, **changes})
+    optimizer = settings.adaptation.mbpa_optimizer
+    for name, other in (("mbpa_pull", "newton"), ("mbpa_lambda", "rmsprop"), ("mbpa_steps", "rmsprop")):
+        if f"adaptation.{name}" in changes and other != optimizer:
+            raise UserError(
+                f"adaptation.{name} is of {other}, and MbPA goes by {optimizer}; leave it out, or set "
+                f"adaptation.mbpa_optimizer={other}"
+            )
+    return settings
 
 
 def _run(

@@ -177,7 +177,7 @@ def _alone(
 
     Where values for them are in ``around``, they are those next to these, then those next to the best so far.
     """
-    start = {name: around[name] for name in tried[0] if name in around}
+    start = {name: search.fixed.get(name, around[name]) for name in tried[0] if name in around}
     left, seen, least = (next_to(tried, start) if start else list(tried)), [], np.inf
 
     def compute(own: Sequence[int]) -> dict[int, Losses]:

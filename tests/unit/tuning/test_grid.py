@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 import torch
 
 from hebblm.adapt import functional as F
-from hebblm.adapt.grid import Grid, near
+from hebblm.adapt.grid import Grid
 from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.cache import CacheConfig
 from hebblm.adapt.methods.hebb import HebbConfig
@@ -21,13 +20,10 @@ from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, defaults
 from hebblm.evaluation.loop import evaluate
 from hebblm.evaluation.passes import dynamic_pass
-from hebblm.evaluation.scenario import Scenario, ScenarioConfig
-from hebblm.evaluation.vocabulary import UnionVocabulary
+from hebblm.evaluation.scenario import Scenario
 from hebblm.memory import FlatMemory, MemoryConfig
-from hebblm.models.awd import AwdModel
 from hebblm.models.dynamic import DynamicConfig
 from hebblm.models.update import TRANSFORMERS
-from hebblm.text import Dictionary
 from hebblm.tuning.best import BestPoint, mixed
 from hebblm.tuning.hebbian import HebbGrid, HebbLosses
 from hebblm.tuning.replay import Replay
@@ -35,6 +31,7 @@ from hebblm.tuning.search import Search
 from hebblm.tuning.tune import tune, tune_dynamic
 
 from ...support import toy
+from .scenarios import scenario_of
 
 BETAS, ETAS = (0.0, 0.6, 0.99), (0.0, 0.05, 2.0)
 
@@ -129,15 +126,6 @@ def test_losses_at_one_point_are_those_of_the_grid_there_whoever_went_on_with_it
     resumed = HebbGrid.of(mbpa, hebb, grid)
     resumed.restore(whole.noted())
     np.testing.assert_array_equal(resumed.means(), whole.means())
-
-
-def scenario_of(kind: str, tokens: int) -> Scenario:
-    return Scenario(
-        kind=kind, source="toy", target="toy", model=AwdModel(toy.tiny_model(), Path("none"), "checkpoint", "0"),
-        dictionary=Dictionary(), train=None, stream=toy.stream_of(toy.tokens(3, tokens)), vocabulary=UnionVocabulary(),
-        config=ScenarioConfig(intra_domain="toy", memory_content="test", k=9, update_every=20, new_rows="uniform"),
-        normalization="raw", device=torch.device("cpu"), data_sha256={}, whole=True,
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -246,67 +234,6 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str, scale: str) -> No
         },
     }
     compare(spaces, dynamic_loss)
-
-
-@pytest.mark.parametrize(
-    ("some", "kept"),
-    [
-        ([2.0], (1.0, 2.0, 3.0, "online")),
-        ([1.0], (1.0, 2.0, "online")),
-        ([9.0], (3.0, 4.0, "online")),
-        (["online"], ("online",)),
-        (["online", 4.0], (3.0, 4.0, "online")),
-        ([1.0, 2.9], (1.0, 2.0, 3.0, 4.0, "online")),
-        ([], ()),
-    ],
-)
-def test_next_to_a_number_are_its_neighbours_and_all_words(some: list[float | str], kept: tuple[Any, ...]) -> None:
-    assert near((1.0, 2.0, 3.0, 4.0, "online"), some) == kept
-
-
-def test_around_values_their_neighbours_alone_are_tried_at_the_losses_of_the_whole_grid() -> None:
-    start = Hyperparameters(
-        methods=toy.exact(toy.SETTINGS), dynamic=DynamicConfig("sgd", lr=1.0, segment=20), memory=MemoryConfig("exact")
-    )
-    grid = Grid(theta=(0.5,), temperature=(1.0,), gamma=(0.3,), weight=(0.5,), dynamic_lr=(0.1, 0.2, 0.4, 0.8))
-    scenario = scenario_of("intra-domain", 60)
-    whole = tune(scenario, start, grid)
-    found = {
-        "mbpa.lr": 6.0,
-        "mbpa.steps": 10,
-        "mbpa_guarded.lr": 1.0,
-        "hebb.closeness": "max",
-        "hebb.beta": 0.5,
-        "dynamic.lr": 0.1,
-    }
-    narrow = tune(scenario, start, grid, around=found)
-    tried = {method: len(best.tried) for method, best in narrow.best.items()}
-    assert (tried["mbpa"], tried["hebb"]) == (2 * 3, 1 * 3 * len(grid.eta))
-    assert (tried["mbpa-guarded"], tried["mbpa-absolute"]) == (3, 5), "nothing was found for the latter"
-    for method in ("mbpa", "mbpa-absolute", "dynamic"):
-        assert all(point in whole.best[method].tried for point in narrow.best[method].tried), method
-
-
-def test_a_base_that_learns_is_tried_around_values_and_on_toward_the_best_of_the_grid() -> None:
-    start = Hyperparameters(methods=toy.exact(toy.SETTINGS), dynamic=DynamicConfig("sgd", lr=1.0, segment=20))
-    grid = Grid(dynamic_lr=(0.001, 0.01, 0.1, 0.2, 0.4), dynamic_decay=(0.0, 0.01, 0.1))
-    scenario = scenario_of("intra-domain", 60)
-
-    def tuned(around: dict[str, float]) -> BestPoint:
-        search = Search(start, grid, {"dynamic"}, {})
-        tune_dynamic(search, scenario, around)
-        return search.best["dynamic"]
-
-    whole = tuned({})
-    assert len(whole.tried) == 15
-    assert whole.values["dynamic.lr"] >= 0.1, "else the climb is none"
-    climbed = tuned({"dynamic.lr": 0.0011, "dynamic.decay": 0.0, "mbpa.pull": 1.0})
-    assert (climbed.values, climbed.loss) == (whole.values, whole.loss)
-    assert all(point in whole.tried for point in climbed.tried)
-    assert len({tuple(point.items()) for point in climbed.tried}) == len(climbed.tried) < 15
-    beside = tuned({name: float(value) for name, value in whole.values.items()})
-    assert len(beside.tried) < len(climbed.tried)
-    assert beside.values == whole.values
 
 
 def test_a_further_reading_solves_for_nothing_that_an_earlier_one_learned() -> None:

@@ -216,7 +216,7 @@ def test_chooses_the_best_point(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_without_rate_and_scale_adaptation_is_the_network(name: str, tmp_path: Path) -> None:
+def test_held_fast_and_without_scale_adaptation_is_the_network(name: str, tmp_path: Path) -> None:
     none = FIXED.changed({"adaptation.mbpa_pull": "1e9", "adaptation.hebb_eta": "0", "adaptation.mixture_gamma": "0"})
     outcome = RUNS[name](setup(tmp_path, none))
     for run in outcome.runs:

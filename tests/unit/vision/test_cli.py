@@ -153,6 +153,22 @@ def test_the_papers_values_are_those_of_the_network_that_is_named(
     assert (found[0].backbone, found[0].adaptation.mbpa_steps) == ("densenet121", (10,))
 
 
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        (["adaptation.mbpa_steps=3"], "adaptation.mbpa_steps is of rmsprop, and MbPA goes by newton"),
+        (["adaptation.mbpa_lambda=0.1"], "or set adaptation.mbpa_optimizer=rmsprop"),
+        (["adaptation.mbpa_optimizer=rmsprop", "adaptation.mbpa_pull=0.1"], "adaptation.mbpa_pull is of newton"),
+    ],
+)
+def test_a_value_of_the_optimizer_that_is_not_followed_is_refused(
+    values: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["online", "--scale", "smoke", "--output-path", "out", "--set", *values]) == 2
+    assert told in capsys.readouterr().err
+    assert not Path("out").exists()
+
+
 def test_the_first_rank_alone_tries_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hebblm.vision.experiments.run_experiment", lambda *_: None)
     (tmp_path / "out").touch()  # where no folder can be made
