@@ -9,7 +9,7 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from hebblm.adapt.methods import DEFAULT_METHODS, DYNAMIC, TUNABLE, check_methods, unaliased, with_parts
+from hebblm.adapt.methods import DEFAULT_METHODS, DYNAMIC, TUNABLE, check_methods, named, unaliased, with_parts
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, plain_name
 from hebblm.evaluation.scenario_config import several, whole
@@ -71,7 +71,7 @@ def evaluate(
     Args:
         model: a language model, or the name or folder of one; None where ``options`` name a scenario.
         target: a corpus (ptb, wt2, pydoc, numpy, text:PATH, hf:ID) or the path of a text.
-        methods: in the order of the tables.
+        methods: in the order of the tables, one by one or in one text ("lstm,cache").
         hyperparameters: default, tuned, paper, or a file of hebblm-tune.
         values: hyper-parameters by dotted name, found for this scenario, over those.
         settings: single hyper-parameters by dotted name, over both.
@@ -89,11 +89,12 @@ def evaluate(
     Raises:
         UserError: an unknown name or value, or a corpus that cannot be had.
     """
-    methods = [unaliased(name) for name in several("methods", methods)]
-    check_methods(methods)
+    methods = _named(methods)
     edges = validate_edges(frequency_edges)
     request = Request.of(model, target, hyperparameters, values, settings, output_path, **options)
     request.check_keys(methods)
+    if unread := request.settings.unread(settings or {}, methods):
+        say(f"set for nothing, since none of {', '.join(methods)} reads it: {', '.join(unread)}")
     if log_samples and output_path is None:
         raise UserError("--log-samples needs --output-path DIR to write to")
     log_neighbors = whole("log_neighbors", log_neighbors, 0)
@@ -162,8 +163,7 @@ def compare_readings(
     Raises:
         UserError: an unknown name or value, or no method that retrieves.
     """
-    methods = [unaliased(name) for name in several("methods", methods)]
-    check_methods(methods)
+    methods = _named(methods)
     request = Request.of(model, target, output_path=output_path, **options)
     request.check_keys(methods)
     request.check_one_stream("readings are compared on a single stream")
@@ -217,7 +217,7 @@ def tune(
         raise UserError(f"split {options['split']!r} must not be tuned on; use --split valid")
     if options.get("vocabulary") == "open":
         raise UserError("vocabulary 'open' cannot be tuned; tune with union, whose values serve both")
-    methods = tuple(unaliased(name) for name in several("methods", methods))
+    methods = tuple(_named(methods))
     with_parts(methods)
     request = Request.of(model, target, "tune", None, settings, output_path, **options)
     request.check_keys(methods)
@@ -254,6 +254,15 @@ def tune(
             write_tuned(found, scenario, record, request.folder)
         ranks.wait()  # what is saved is kept until the first one has ended
     return found
+
+
+def _named(methods: str | Sequence[str]) -> list[str]:
+    """Return the methods that were asked for, in one text as on the command line or one by one."""
+    if isinstance(methods, str):
+        return named(methods)
+    names = [unaliased(name) for name in several("methods", methods)]
+    check_methods(names, "")
+    return names
 
 
 def _has_statistics(scenario: Scenario, settings: Hyperparameters) -> bool:

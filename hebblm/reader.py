@@ -81,6 +81,7 @@ class Reader:
         method = unaliased(*several("method", [method]))
         check_methods([method], "")
         values = Hyperparameters().changed(settings or {})
+        values.check_set(settings or {})
         self.moving = METHODS[method].moving
         if update_every is None:
             update_every = values.dynamic.segment if self.moving else 10

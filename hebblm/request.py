@@ -87,6 +87,7 @@ class Request:
         config = plain.completed()
         config.check()
         chosen, lender = resolve_settings(config, hyperparameters, values or {}, settings or {})
+        chosen.check_set(settings or {})
         if chosen.base.lr:
             _one_stream(config, f"base.lr={chosen.base.lr} lets the base follow a single stream")
         place = None if output_path is None else Path(output_path)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from hebblm.adapt.methods import METHODS
+from hebblm.adapt.methods.mbpa import MbpaConfig
+from hebblm.adapt.methods.rule import dotted
 from hebblm.adapt.section import words_of
-from hebblm.adapt.settings import SECTIONS, MethodSettings
+from hebblm.adapt.settings import SECTIONS, MethodSettings, TemperedConfig
 from hebblm.errors import MOST, UserError
 from hebblm.memory import MemoryConfig
 from hebblm.models.update import BaseUpdate, DynamicConfig
@@ -66,6 +69,30 @@ class Hyperparameters:
 
     def _section(self, name: str) -> Any:
         return getattr(self, name) if name in _OWN else self.methods[_METHODS[name]]
+
+    def check_set(self, names: Iterable[str]) -> None:
+        """Refuse values that were asked for and that MbPA's optimizer does not go by.
+
+        Args:
+            names: dotted.
+
+        Raises:
+            UserError: naming the first one.
+        """
+        for name in names:
+            if name in ("mbpa.lr", "mbpa.rate") and self.methods[MbpaConfig].optimizer == "newton":
+                raise UserError(
+                    f"{name} is of gradient descent, and MbPA takes Newton's steps; leave it out, or set "
+                    "mbpa.optimizer=sgd beside it"
+                )
+
+    def unread(self, names: Iterable[str], methods: Iterable[str]) -> list[str]:
+        """Return those of some dotted names whose values no method of a run reads."""
+        records = [METHODS[method] for method in methods]
+        read = {kind.section for record in records for kind in record.settings} | {"base", "memory"}
+        read |= {"dynamic"} if any(record.moving for record in records) else set()
+        warm = {f"{TemperedConfig.section}.{dotted(record.name)}" for record in records}
+        return [name for name in map(plain_name, names) if name.partition(".")[0] not in read and name not in warm]
 
     def document(self) -> dict[str, Any]:
         """Return the values by section, as JSON."""

@@ -32,6 +32,8 @@ from hebblm.request import Request
         (hebblm.evaluate, {"methods": "mixtur"}, "unknown method 'mixtur'; did you mean mixture"),
         (hebblm.evaluate, {"methods": [None]}, "methods = None is no string"),
         (hebblm.evaluate, {"model": (1, 2)}, "a tuple is no model to evaluate; .*hebblm.load"),
+        (hebblm.evaluate, {"methods": "lstm,mbpa", "settings": {"mbpa.lr": 2}}, "mbpa.lr is of gradient descent"),
+        (hebblm.tune, {"settings": {"mbpa.rate": "guarded"}}, "mbpa.rate is of gradient descent"),
         (hebblm.evaluate, {"forgetting": 10}, "ptb is the only one"),
         (hebblm.evaluate, {"forgetting": 0}, "forgetting = 0 must be at least 1"),
         (hebblm.evaluate, {"memory_content": "tests"}, "memory_content = 'tests'.*did you mean test"),
@@ -68,6 +70,15 @@ def test_a_folder_is_scored_by_document_and_a_result_that_will_be_replaced_is_to
     assert "is replaced when this run ends" not in capsys.readouterr().err
     hebblm.evaluate("tiny-pydoc-raw", target, ["lstm"], max_tokens=100, **options)
     assert "out holds a finished result; it is replaced when this run ends" in capsys.readouterr().err
+
+
+def test_values_that_are_set_for_nothing_are_told_and_methods_are_named_as_on_the_command_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    values = {"hebb.beta": 0.4, "cache.theta": 2.0}
+    result = hebblm.evaluate("tiny-pydoc-raw", Path(__file__), "base, cache", settings=values, max_tokens=50)
+    assert list(result.methods) == ["lstm", "cache"]
+    assert "set for nothing, since none of lstm, cache reads it: hebb.beta\n" in capsys.readouterr().err
 
 
 def test_a_page_of_ones_own_is_not_replaced(tmp_path: Path) -> None:

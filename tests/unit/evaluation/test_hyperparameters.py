@@ -105,6 +105,22 @@ def test_values_of_mbpa_that_do_not_go_together_are_refused(changes: dict[str, o
         Hyperparameters().changed(changes)
 
 
+@pytest.mark.parametrize("name", ["mbpa.lr", "mbpa.rate"])
+def test_a_value_that_was_asked_for_and_that_newton_s_steps_do_not_go_by_is_refused(name: str) -> None:
+    with pytest.raises(UserError, match=f"{name} is of gradient descent.*mbpa.optimizer=sgd"):
+        Hyperparameters().check_set([name])
+    Hyperparameters().changed({"mbpa.optimizer": "sgd"}).check_set([name])
+    Hyperparameters().check_set(["mbpa.pull", "mbpa.steps"])
+
+
+def test_values_that_no_method_of_a_run_reads_are_told_apart() -> None:
+    names = ["hebb.beta", "cache.theta", "mbpa.pull", "dynamic.lr", "memory.capacity", "tempered.mixture_mbpa"]
+    names += ["mixture+hebb.weight", "tempered.cache"]
+    unread = Hyperparameters().unread(names, ["lstm", "mixture+mbpa"])
+    assert unread == ["hebb.beta", "cache.theta", "dynamic.lr", "mixture_hebb.weight", "tempered.cache"]
+    assert Hyperparameters().unread(["dynamic.lr", "mixture.theta"], ["dynamic+mixture"]) == ["mixture.theta"]
+
+
 def test_single_changes_are_name_equals_value() -> None:
     assert parse_settings(["a.b=1", "c.d=x=y", "e.f="]) == {"a.b": "1", "c.d": "x=y", "e.f": ""}
     with pytest.raises(UserError, match=r"'hebb.beta' has no value.*hebb.beta=0.5"):
