@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from hebblm.adapt.methods import DEFAULT_METHODS, DYNAMIC, TUNABLE, check_methods, named, unaliased, with_parts
+from hebblm.adapt.methods import (
+    DEFAULT_METHODS,
+    DYNAMIC,
+    ENSEMBLES,
+    EVALUATED,
+    METHODS,
+    TUNABLE,
+    check_methods,
+    named,
+    unaliased,
+    with_ensembled,
+    with_parts,
+)
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, plain_name
 from hebblm.evaluation.scenario_config import several, whole
@@ -89,11 +101,14 @@ def evaluate(
     Raises:
         UserError: an unknown name or value, or a corpus that cannot be had.
     """
-    methods = _named(methods)
+    methods = with_ensembled(_named(methods, EVALUATED))
+    rules = [name for name in methods if name in METHODS]
     edges = validate_edges(frequency_edges)
     request = Request.of(model, target, hyperparameters, values, settings, output_path, **options)
-    request.check_keys(methods)
-    if unread := request.settings.unread(settings or {}, methods):
+    request.check_keys(rules)
+    for name in ENSEMBLES.keys() & methods:
+        request.check_one_stream(f"{name}, one of the methods, follows a single stream")
+    if unread := request.settings.unread(settings or {}, rules):
         say(f"set for nothing, since none of {', '.join(methods)} reads it: {', '.join(unread)}")
     if log_samples and output_path is None:
         raise UserError("--log-samples needs --output-path DIR to write to")
@@ -256,12 +271,12 @@ def tune(
     return found
 
 
-def _named(methods: str | Sequence[str]) -> list[str]:
+def _named(methods: str | Sequence[str], known: Collection[str] = METHODS) -> list[str]:
     """Return the methods that were asked for, in one text as on the command line or one by one."""
     if isinstance(methods, str):
-        return named(methods)
+        return named(methods, known)
     names = [unaliased(name) for name in several("methods", methods)]
-    check_methods(names, "")
+    check_methods(names, known)
     return names
 
 

@@ -79,7 +79,7 @@ class Reader:
         training: Callable[[], Ids] | None = None,
     ) -> None:
         method = unaliased(*several("method", [method]))
-        check_methods([method], "")
+        check_methods([method])
         values = Hyperparameters().changed(settings or {})
         values.check_set(settings or {})
         self.moving = METHODS[method].moving

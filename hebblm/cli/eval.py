@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from rich.console import Console
 
-from hebblm.adapt.methods import DEFAULT_METHODS, METHODS, OUR_METHODS, named
+from hebblm.adapt.methods import DEFAULT_METHODS, ENSEMBLES, METHODS, OUR_METHODS
 from hebblm.cli.common import command, tell
 from hebblm.cli.lists import print_models, print_settings
 from hebblm.cli.processes import check_processes, spread
@@ -55,8 +55,8 @@ class EvalConfig(ScenarioConfig):
         default=",".join(DEFAULT_METHODS),
         metadata={
             "help": f"comma-separated: {', '.join(name for name in METHODS if name not in OUR_METHODS)}; beyond the "
-            f"paper: {', '.join(OUR_METHODS)}; or all, for the default ones and those beyond the paper. lstm, also "
-            "written base, is the unadapted model; name it, or there is nothing to compare with."
+            f"paper: {', '.join((*OUR_METHODS, *ENSEMBLES))}; or all, for the default ones and those beyond the "
+            "paper. lstm, also written base, is the unadapted model; name it, or there is nothing to compare with."
         },
     )
     hyperparameters: str = "default"
@@ -107,7 +107,7 @@ def _evaluate(config: EvalConfig, argv: list[str]) -> None:
     form = {} if config.method is None else {"mbpa.method": config.method}
     asked: dict[str, Any] = {
         **config.scenario(),
-        "methods": named(config.methods),
+        "methods": config.methods,
         "hyperparameters": config.hyperparameters,
         "values": config.values,
         "settings": {**parse_settings(config.set), **form},

@@ -95,7 +95,7 @@ class ReadConfig:
 @interrupted("nothing was saved")
 def main(config: ReadConfig, argv: list[str]) -> None:
     """Read a text with an adapting model, and see what it expects before and after."""
-    check_methods([unaliased(config.method)], "")
+    check_methods([unaliased(config.method)])
     check_device(config.device)
     model_folder(config.model)
     settings = parse_settings(config.set)

@@ -13,10 +13,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hebblm.adapt.methods import DYNAMIC, METHODS
+from hebblm.adapt.methods import DYNAMIC, ENSEMBLES, METHODS
 from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.errors import UserError
 from hebblm.evaluation.documents import by_document
+from hebblm.evaluation.ensembles import ensemble_scores
 from hebblm.evaluation.forgetting import Probe
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import EvaluationScores
@@ -101,7 +102,7 @@ def run_scenario(
 
     Args:
         scenario: opened.
-        methods: by name, in the order of the tables.
+        methods: by name, in the order of the tables; an ensemble's parts are among them.
         settings: hyper-parameters.
         provenance: command, commit, versions, device, seed.
         edges: bounds of the frequency buckets.
@@ -116,8 +117,8 @@ def run_scenario(
         UserError: neighbours are to be noted and no method retrieves any; forgetting within one domain; a method that
             diverged until its losses are no numbers.
     """
-    started = time.perf_counter()
-    built = {name: METHODS[name].rule(settings.methods) for name in methods}
+    started, config = time.perf_counter(), scenario.config
+    built = {name: METHODS[name].rule(settings.methods) for name in methods if name in METHODS}
     rules = {name: rule for name, rule in built.items() if not METHODS[name].moving}
     moving = {name: rule for name, rule in built.items() if METHODS[name].moving}
     if moving:
@@ -137,13 +138,16 @@ def run_scenario(
         with all_threads():
             dynamic = dynamic_pass(scenario, moving, settings, probe=probe)
         settings = replace(settings, dynamic=dynamic.dynamic or settings.dynamic)
-    passes = {name: dynamic if name in moving else shared for name in methods}
-    nll = {name: found.scores.nll[name] for name, found in passes.items()}
+    passes = {name: dynamic if name in moving else shared for name in built}
+    ensembles = [name for name in methods if name in ENSEMBLES]
+    mixed = ensemble_scores(ensembles, {name: found.scores for name, found in passes.items()}, config.update_every)
+    passes |= dict.fromkeys(ensembles, Pass(mixed))
+    nll = {name: passes[name].scores.nll[name] for name in methods}
     for name, losses in nll.items():
         if lost := int(np.isnan(losses).sum()):
             rates = METHODS[name].rates(settings.methods)
             raise UserError(f"{name}: {lost:,} of {len(losses):,} losses are nan; lower {rates} (--set)")
-    stream, config = scenario.stream.reported, scenario.config
+    stream = scenario.stream.reported
     bootstrap = Bootstrap(seed=config.seed)
     seen = occurrences_so_far(stream.targets)
     parts = stream_parts(stream.target_counts, seen, stream.oov, edges)
@@ -151,7 +155,8 @@ def run_scenario(
     larger = {name: part for name, part in parts.items() if name not in OOV_BY_OCCURRENCE}
     results = {}
     for name, found in passes.items():
-        values, adapts = _hyperparameters(name, settings), bool(built[name].needs.descents)
+        values = _hyperparameters(name, settings)
+        adapts = name in built and bool(built[name].needs.descents)
         result = method_result(name, found.scores, stream, values, edges, whole=scenario.measured, adapts=adapts)
         results[name] = replace(result, gains=gains.get(name, ()), forgetting=found.forgetting.get(name))
     record = ScenarioRecord(
@@ -221,6 +226,8 @@ def _parts(found: Pass, whose: str = "") -> list[Part]:
 
 def _hyperparameters(name: str, settings: Hyperparameters) -> dict[str, Any]:
     """Return the settings that a method depends on, as JSON."""
+    if name in ENSEMBLES:
+        return {part: _hyperparameters(part, settings) for part in ENSEMBLES[name].parts}
     values, dynamic = METHODS[name].hyperparameters(settings.methods), asdict(settings.dynamic)
     if name == DYNAMIC:
         return {**dynamic, **values}

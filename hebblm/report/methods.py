@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from hebblm.adapt.methods import METHODS
+from hebblm.adapt.methods import EVALUATED
 from hebblm.errors import UserError
 
 BASE = "lstm"
@@ -43,8 +43,8 @@ def check_plotted(most: int) -> None:
 
 def ordered(methods: Iterable[str]) -> list[str]:
     """Return the methods in the order of their records; those without a look of their own follow by name."""
-    rank = {name: index for index, name in enumerate(METHODS) if METHODS[name].look}
-    return sorted(set(methods), key=lambda method: (rank.get(method, len(METHODS)), method))
+    rank = {name: index for index, name in enumerate(EVALUATED) if EVALUATED[name].look}
+    return sorted(set(methods), key=lambda method: (rank.get(method, len(EVALUATED)), method))
 
 
 def best_of(losses: Mapping[str, float | None], most: int) -> set[str]:
@@ -65,7 +65,7 @@ def looks(methods: Iterable[str]) -> dict[str, Look]:
     result: dict[str, Look] = {}
     further = 0
     for method in ordered(methods):
-        if method in METHODS and (look := METHODS[method].look):
+        if method in EVALUATED and (look := EVALUATED[method].look):
             result[method] = Look(name_of(method), *look)
             continue
         line = _FURTHER_LINES[further // len(_FURTHER_COLORS) % len(_FURTHER_LINES)]
@@ -76,12 +76,12 @@ def looks(methods: Iterable[str]) -> dict[str, Look]:
 
 def name_of(method: str) -> str:
     """Return how a method is written, part by part: ``cache+hebb-250`` is ``Cache+Hebb-250``."""
-    if method in METHODS:
-        return METHODS[method].label
+    if method in EVALUATED:
+        return EVALUATED[method].label
     return "+".join(_part_name(part) for part in method.split("+"))
 
 
 def _part_name(part: str) -> str:
     """Return how one part of a combination is written; what is unknown stays as it is."""
     stem, dash, suffix = part.partition("-")
-    return f"{METHODS[stem].label}{dash}{suffix}" if stem in METHODS else part
+    return f"{EVALUATED[stem].label}{dash}{suffix}" if stem in EVALUATED else part

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from hebblm.adapt.methods import METHODS, unaliased
+from hebblm.adapt.methods import EVALUATED, unaliased
 from hebblm.cli import common
 from hebblm.evaluation.hyperparameters import Hyperparameters, parse_settings
 
@@ -113,7 +113,7 @@ def try_command(entry: str, arguments: list[str], monkeypatch: pytest.MonkeyPatc
         getattr(module, function)(arguments)
     config = caught.value.args[0]
     methods = getattr(config, "methods", None) or ""
-    assert {*map(unaliased, methods.split(","))} <= {*METHODS, "all", ""}
+    assert {*map(unaliased, methods.split(","))} <= {*EVALUATED, "all", ""}
     if module_name == "hebblm.cli.eval":
         Hyperparameters().changed(parse_settings(config.set))
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.torch import load_file
 
-from hebblm.adapt.methods import DEFAULT_METHODS, METHODS, OUR_METHODS
+from hebblm.adapt.methods import DEFAULT_METHODS, EVALUATED, OUR_METHODS
 from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.cli.eval import main as evaluate
 from hebblm.cli.preprocess import main as preprocess
@@ -26,7 +26,7 @@ from hebblm.report.readings import Readings
 
 from .conftest import World
 
-EVERY = list(METHODS)
+EVERY = list(EVALUATED)
 BUCKETS = ["<50", "50-100", "100-500", ">500"]
 CPU = ["--device", "cpu"]
 TOKENS = 100

@@ -5,9 +5,9 @@ Loading this package loads no torch; using a rule does.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
-from hebblm.adapt.methods.best import BEST, DYNAMIC_BEST
+from hebblm.adapt.methods.best import BEST, BEST_OF_BOTH, DYNAMIC_BEST
 from hebblm.adapt.methods.cache import CACHE, MIXTURE_CACHE
 from hebblm.adapt.methods.combine import MIXTURE_HEBB, MIXTURE_HEBB_LEARNED, MIXTURE_MBPA
 from hebblm.adapt.methods.dynamic import OVER_DYNAMIC
@@ -18,6 +18,7 @@ from hebblm.adapt.methods.lstm import DYNAMIC as DYNAMIC
 from hebblm.adapt.methods.lstm import DYNAMIC_EVALUATION, LSTM
 from hebblm.adapt.methods.mbpa import MBPA, MBPA_ABSOLUTE, MBPA_GUARDED
 from hebblm.adapt.methods.mixture import MIXTURE
+from hebblm.adapt.methods.rule import Ensemble
 from hebblm.adapt.methods.rule import Method as Method
 from hebblm.errors import UserError
 from hebblm.suggest import unknown
@@ -33,6 +34,9 @@ _RECORDS: tuple[Method, ...] = (
 )
 METHODS = {method.name: method for method in _RECORDS}
 """All methods by name, in the order of the tables."""
+ENSEMBLES = {BEST_OF_BOTH.name: BEST_OF_BOTH}
+"""Mixtures of methods over different bases, by name: what an evaluation knows besides."""
+EVALUATED: dict[str, Method | Ensemble] = METHODS | ENSEMBLES
 ALIASES = {"base": "lstm"}
 """Other names: the unadapted base need not be an LSTM."""
 STATIC_METHODS = tuple(method.name for method in _RECORDS if not method.moving)
@@ -45,16 +49,26 @@ TUNABLE = tuple(method.name for method in _RECORDS if method.origin != "variant"
 OUR_METHODS = tuple(method.name for method in _RECORDS if method.origin == "ours")
 
 
-def named(text: str) -> list[str]:
+def named(text: str, known: Collection[str] = METHODS) -> list[str]:
     """Return the methods of a comma-separated list; ``all`` stands for the default ones and those beyond the paper.
+
+    Args:
+        text: the list.
+        known: those that can be named.
 
     Raises:
         UserError: an unknown or repeated method.
     """
     names = [unaliased(name.strip()) for name in text.split(",")]
-    names = [*DEFAULT_METHODS, *OUR_METHODS] if names == [EVERY] else names
-    check_methods(names)
+    names = [name for name in known if EVALUATED[name].origin != "variant"] if names == [EVERY] else names
+    check_methods(names, known, f", or {EVERY} alone")
     return names
+
+
+def with_ensembled(names: Iterable[str]) -> list[str]:
+    """Return methods, and before each ensemble the methods that it mixes."""
+    each = (part for name in names for part in (*(ENSEMBLES[name].parts if name in ENSEMBLES else ()), name))
+    return list(dict.fromkeys(each))
 
 
 def unaliased(name: str) -> str:
@@ -62,19 +76,22 @@ def unaliased(name: str) -> str:
     return ALIASES.get(name, name)
 
 
-def check_methods(names: list[str], among: str = f", or {EVERY} alone") -> None:
+def check_methods(names: list[str], known: Collection[str] = METHODS, among: str = "") -> None:
     """Refuse an unknown or repeated method.
 
     Args:
         names: of the methods.
+        known: those that can be named.
         among: what can be named besides them.
 
     Raises:
         UserError: naming it and the known ones.
     """
     for name in names:
-        if name not in METHODS:
-            raise unknown("method", name, METHODS, f"choose from {', '.join(METHODS)}{among}")
+        if name in ENSEMBLES and name not in known:
+            raise UserError(f"{name} is for evaluations alone; use {' or '.join(ENSEMBLES[name].parts)}")
+        if name not in known:
+            raise unknown("method", name, known, f"choose from {', '.join(known)}{among}")
     if len(set(names)) < len(names) or not names:
         raise UserError(f"methods {','.join(names)!r} must name each method once, at least one")
 

@@ -11,7 +11,7 @@ from hebblm.adapt.methods.cache import Cache, CacheConfig
 from hebblm.adapt.methods.knn import KnnConfig, KnnLM
 from hebblm.adapt.methods.lstm import Unadapted
 from hebblm.adapt.methods.mbpa import Mbpa, MbpaConfig
-from hebblm.adapt.methods.rule import Method, Needs, Rule
+from hebblm.adapt.methods.rule import Ensemble, Method, Needs, Rule
 from hebblm.adapt.section import Count, NonNegative, Section
 from hebblm.errors import UserError
 from hebblm.suggest import unknown
@@ -182,3 +182,4 @@ DYNAMIC_BEST = Method(
     tuned=False,
     look=("#000000", "--"),
 )
+BEST_OF_BOTH = Ensemble("best-of-both", "Best of both (ours)", "ours", (BEST.name, DYNAMIC_BEST.name), ("#000000", ":"))

@@ -134,6 +134,25 @@ class Method:
         return found if temperature == 1 else {**found, "tempered": {dotted(self.name): temperature}}
 
 
+@dataclass(frozen=True, slots=True)
+class Ensemble:
+    """Record of a mixture of methods that read different bases, so that no mini-batch has them all.
+
+    Args:
+        name: on the command line and in results.
+        label: in tables and plots.
+        origin: as of a :class:`Method`.
+        parts: the methods, by name.
+        look: as of a :class:`Method`.
+    """
+
+    name: str
+    label: str
+    origin: Origin
+    parts: tuple[str, ...]
+    look: tuple[str, ...]
+
+
 def dotted(method: str) -> str:
     """Return how a method is written in the name of a setting: ``mixture+hebb`` is ``mixture_hebb``."""
     return method.replace("+", "_").replace("-", "_")
