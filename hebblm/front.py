@@ -108,8 +108,7 @@ def evaluate(
     request.check_keys(rules)
     for name in ENSEMBLES.keys() & methods:
         request.check_one_stream(f"{name}, one of the methods, follows a single stream")
-    if unread := request.settings.unread(settings or {}, rules):
-        say(f"set for nothing, since none of {', '.join(methods)} reads it: {', '.join(unread)}")
+    request.settings.tell_unread(settings or {}, rules)
     if log_samples and output_path is None:
         raise UserError("--log-samples needs --output-path DIR to write to")
     log_neighbors = whole("log_neighbors", log_neighbors, 0)

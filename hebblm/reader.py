@@ -82,6 +82,7 @@ class Reader:
         check_methods([method])
         values = Hyperparameters().changed(settings or {})
         values.check_set(settings or {})
+        values.tell_unread(settings or {}, [method])
         self.moving = METHODS[method].moving
         if update_every is None:
             update_every = values.dynamic.segment if self.moving else 10

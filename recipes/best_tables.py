@@ -5,10 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from hebblm.adapt.methods import DYNAMIC
+from hebblm.adapt.methods.best import BEST_OF_BOTH
 from hebblm.files import read_json
-from hebblm.report.methods import name_of
+from hebblm.report import Result
+from hebblm.report.methods import BASE, name_of
+from hebblm.report.part_tables import interval_text
 from hebblm.report.table import Column, Table
-from recipes.markdown import ROOT, body
+from recipes.markdown import ROOT, body, origin_of
 
 FOLDER = ROOT / "recipes" / "best"
 TEXTS = {
@@ -18,6 +22,13 @@ TEXTS = {
     "ptb-moving": "Penn Treebank, test, over dynamic evaluation",
     "wt2-moving": "WikiText-2, test, over dynamic evaluation",
     "wt2-to-ptb-moving": "WikiText-2's model on Penn Treebank, test, over dynamic evaluation",
+}
+BOTH = {
+    "ptb": "Penn Treebank",
+    "wt2": "WikiText-2",
+    "wt2-to-ptb": "WikiText-2's model on Penn Treebank",
+    "wt2-to-ptb-tuned": "the same at its tuned values, learning every 10 tokens",
+    "ptb-medium": "Penn Treebank, base of the published shape",
 }
 SPLITS = {
     "valid": "Penn Treebank, validation",
@@ -47,6 +58,29 @@ def choice() -> str:
     columns = (Column("Components"), *(Column(text, "nll", "min", decimals=3) for text in document["texts"]))
     rows = tuple((name, *losses) for name, losses in document["nll"].items())
     return f"{body(Table('choice', '', columns, rows))}\n{origin(path, '../')}.\n"
+
+
+def both() -> str:
+    """Return the Markdown of ``best-of-both`` beside what it mixes, with the new words of each text that has some."""
+    mixed, parts = BEST_OF_BOTH.name, BEST_OF_BOTH.parts
+    names = (BASE, DYNAMIC, *parts, mixed)
+    columns = (
+        Column("Text"),
+        *(Column(name_of(name).removesuffix(" (ours)")) for name in names),
+        *(Column(f"over {name_of(name).removesuffix(' (ours)')}") for name in parts),
+    )
+    rows, made = [], []
+    for name, title in BOTH.items():
+        path = FOLDER / "both" / f"{name}.json"
+        result = Result.load(path)
+        for part, heading in (("All", f"{title}: perplexity"), ("OOV", "its new words: nats")):
+            gains = [result.gain(mixed, other, part) for other in parts]
+            if None not in gains:
+                methods = [result.methods[each] for each in names]
+                losses = [f"{x.perplexity:.2f}" if part == "All" else f"{x.oov_nll:.3f}" for x in methods]
+                rows.append((heading, *losses, *(interval_text(gain, mark="*") for gain in gains if gain)))
+        made.append(f"- {origin_of(title, path, result, '../')}")
+    return "\n".join([body(Table("both", "", columns, tuple(rows))), *made, ""])
 
 
 def rates() -> str:

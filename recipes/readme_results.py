@@ -194,6 +194,7 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
     DOCS / "methods.md": {
         "choice": best_tables.choice,
         "best": best_tables.best,
+        "both": best_tables.both,
         "rates": best_tables.rates,
         "forms": best_tables.forms,
         "windows": scale_tables.windows,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -18,6 +18,7 @@ from hebblm.adapt.settings import SECTIONS, MethodSettings, TemperedConfig
 from hebblm.errors import MOST, UserError
 from hebblm.memory import MemoryConfig
 from hebblm.models.update import BaseUpdate, DynamicConfig
+from hebblm.progress import say
 from hebblm.suggest import closest, did_you_mean
 
 _OWN = {"dynamic": DynamicConfig, "base": BaseUpdate, "memory": MemoryConfig}
@@ -85,6 +86,12 @@ class Hyperparameters:
                     f"{name} is of gradient descent, and MbPA takes Newton's steps; leave it out, or set "
                     "mbpa.optimizer=sgd beside it"
                 )
+
+    def tell_unread(self, names: Iterable[str], methods: Sequence[str]) -> None:
+        """Tell of values that were set, by dotted name, and that no method of a run reads."""
+        if unread := self.unread(names, methods):
+            why = f"none of {', '.join(methods)} reads" if len(methods) > 1 else f"{methods[0]} does not read"
+            say(f"set for nothing, since {why} it: {', '.join(unread)}")
 
     def unread(self, names: Iterable[str], methods: Iterable[str]) -> list[str]:
         """Return those of some dotted names whose values no method of a run reads."""

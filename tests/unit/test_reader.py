@@ -229,6 +229,11 @@ def test_what_is_set_of_torch_changes_nothing(lm: hebblm.LanguageModel, method: 
         torch.set_default_device(None)
 
 
+def test_values_that_are_set_for_nothing_are_told(lm: hebblm.LanguageModel, capsys: pytest.CaptureFixture[str]) -> None:
+    lm.reader("mixture", settings={"hebb.beta": 0.4, "mixture.theta": 2.0})
+    assert "set for nothing, since mixture does not read it: hebb.beta\n" in capsys.readouterr().err
+
+
 def test_ids_are_read_as_words_are(lm: hebblm.LanguageModel) -> None:
     words = ["the", "function", "returns", "a", "list"]
     by_id = lm.reader().read([lm.vocabulary.dictionary.index(word) for word in words])
