@@ -72,6 +72,8 @@ def both() -> str:
     rows, made = [], []
     for name, title in BOTH.items():
         path = FOLDER / "both" / f"{name}.json"
+        if not path.is_file():
+            continue
         result = Result.load(path)
         for part, heading in (("All", f"{title}: perplexity"), ("OOV", "its new words: nats")):
             gains = [result.gain(mixed, other, part) for other in parts]
