@@ -14,6 +14,7 @@ from hebblm.adapt.methods import (
     DYNAMIC,
     ENSEMBLES,
     EVALUATED,
+    EVERY,
     METHODS,
     TUNABLE,
     check_methods,
@@ -101,11 +102,14 @@ def evaluate(
     Raises:
         UserError: an unknown name or value, or a corpus that cannot be had.
     """
-    methods = with_ensembled(_named(methods, EVALUATED))
+    every, methods = methods == EVERY, with_ensembled(_named(methods, EVALUATED))
     rules = [name for name in methods if name in METHODS]
     edges = validate_edges(frequency_edges)
     request = Request.of(model, target, hyperparameters, values, settings, output_path, **options)
     request.check_keys(rules)
+    if every and request.config.streams > 1:
+        say(f"left out, since it mixes methods that follow a single stream: {', '.join(ENSEMBLES)}")
+        methods = rules
     for name in ENSEMBLES.keys() & methods:
         request.check_one_stream(f"{name}, one of the methods, follows a single stream")
     request.settings.tell_unread(settings or {}, rules)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -93,3 +94,11 @@ def test_evaluations_alone_know_ensembles() -> None:
         check_methods(["best-of-both"])
     with pytest.raises(UserError, match=r"streams = 2.*best-of-both"):
         hebblm.evaluate(intra_domain="ptb", methods="lstm,best-of-both", streams=2)
+
+
+def test_all_methods_of_several_streams_are_all_but_ensembles(capsys: pytest.CaptureFixture[str]) -> None:
+    target = Path(__file__)
+    settings = {"dynamic.rule": "sgd", "dynamic.lr": 0.01}
+    result = hebblm.evaluate("tiny-pydoc-raw", target, "all", settings=settings, streams=2, max_tokens=60)
+    assert list(result.methods) == named("all")
+    assert "left out, since it mixes methods that follow a single stream: best-of-both\n" in capsys.readouterr().err
