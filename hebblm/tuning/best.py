@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 
 from hebblm.adapt.functional.shares import LearnedShares
+from hebblm.progress import say
 from hebblm.ranks import current
 from hebblm.tuning.grid import Point
 
@@ -28,6 +29,8 @@ def divided(count: int, compute: Callable[[Sequence[int]], Mapping[int, Losses]]
     losses = compute(own)
     if ranks.size == 1 or not count:
         return [losses[index] for index in own]
+    if len(own) < count:  # the bar is the first process's own, and a reading of the others may cost more
+        say(f"{len(own)} of {count} points are done here; the other processes finish theirs")
     tokens = max(ranks.told(max((len(each) for each in losses.values()), default=0)))
     rows = np.stack([losses[index] for index in own]) if len(own) else np.zeros((0, tokens))
     found = [part.numpy() for part in ranks.gather(torch.from_numpy(rows))]  # by rank (n, T)
