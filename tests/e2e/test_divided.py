@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -50,15 +51,15 @@ def started(command: str, *arguments: object) -> subprocess.Popen[str]:
     return subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def both(command: str, folder: Path, *arguments: object) -> tuple[Path, Path]:
-    """Run a command in two processes and in this one alone; return the folders of their results."""
+def both(command: str, folder: Path, *arguments: object) -> tuple[Path, Path, str]:
+    """Run a command in two processes and in this one alone; return the folders of their results, and what two said."""
     two, one = folder / "two", folder / "one"
     running = started(command, *arguments, "--output-path", two)
     _, told = running.communicate(timeout=300)
     assert running.returncode == 0, told
     with one_thread():
         assert COMMANDS[command].main([*map(str, arguments), "--output-path", str(one)]) == 0
-    return two, one
+    return two, one, told
 
 
 def untimed(document: Any) -> Any:
@@ -114,7 +115,7 @@ def test_a_training_in_two_processes_survives_a_kill_and_ends_in_the_model_of_on
 
 @pytest.mark.slow
 def test_a_tuning_in_two_processes_finds_what_one_finds(tmp_path: Path) -> None:
-    two, one = both(
+    two, one, said = both(
         "tune", tmp_path, "--checkpoint", "tiny-pydoc-raw", "--target", "numpy", "--memory-content", "test",
         "--max-tokens", "100", "--methods", "mixture-gated,hebb,dynamic",
         "--set", "base.lr=1", "dynamic.rule=sgd", "dynamic.lr=0.01",
@@ -122,6 +123,9 @@ def test_a_tuning_in_two_processes_finds_what_one_finds(tmp_path: Path) -> None:
     expected = read(one / "tuned.json")
     assert len(expected["tried"]["hebb"]) > 100
     assert read(two / "tuned.json") == expected
+    halves = re.findall(r"^(\d+) of (\d+) points are done here", said, re.MULTILINE)
+    assert halves, "the first process says that it waits"
+    assert all(2 * int(own) - int(count) in (0, 1) for own, count in halves)
     told = [processes(json.loads((folder / "tuned.json").read_text())) for folder in (one, two)]
     assert told == [(None, None), (2, "gloo")]
     assert (two / "config.json").read_bytes() == (one / "config.json").read_bytes()
@@ -133,7 +137,7 @@ def test_seeds_in_two_processes_give_what_one_gives(
     experiment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEBBLM_CACHE", str(tmp_path / "cache"))
-    two, one = both("vision", tmp_path, experiment, "--scale", "smoke", "--seeds", "1", "2")
+    two, one, _ = both("vision", tmp_path, experiment, "--scale", "smoke", "--seeds", "1", "2")
     expected = read(one / "result.json")
     assert [each["seed"] for each in expected["seeds"]] == [1, 2]
     assert read(two / "result.json") == expected
