@@ -210,7 +210,7 @@ class Reader:
             raise UserError(f"{pieces!r:.60} is a text in one piece; give [text], or read it")
         if not isinstance(pieces, Iterable):
             raise UserError(f"{pieces!r:.60} is no row of pieces of a text")
-        held, size = Encoded((), (), ()), 0
+        held, size = Encoded((), ()), 0
         for piece in pieces:
             encoded, more = encoded_text(self.vocabulary, piece, include=learn)
             now, held = held.then(encoded).cut(
@@ -418,7 +418,7 @@ class Reader:
 
     def _new_words(self, device: torch.device) -> Tensor | None:
         """Return which classes (V,) were not there in training; None where every text is made of those that were."""
-        if self.vocabulary.unknown is None:
+        if not self.vocabulary.grows:
             return None
         return torch.arange(len(self.vocabulary), device=device) >= self.vocabulary.known
 

@@ -18,8 +18,8 @@ from hebblm.errors import UserError
 from hebblm.evaluation.streams import Layout
 from hebblm.reader_base import ReaderBase
 from hebblm.scores import Scores
-from hebblm.text.dictionary import UNK
 from hebblm.text.vocabulary import Encoded, Vocabulary
+from hebblm.text.words import spelled_bytes
 
 Text = str | Sequence[int] | Tensor
 """A string, each line break of which is an ``<eos>``, or the ids of known words, (T,)."""
@@ -69,11 +69,9 @@ class Reading:
         ids = last.new_tensor([index for text in texts for index in text.ids])  # (T,)
         inputs = torch.cat([torch.cat([last, own])[:-1] for own in torch.split(ids, lengths)])  # (T,)
         adapted, base = (torch.zeros(total, dtype=torch.float32, device="cpu") for _ in range(2))
-        # Where nothing is learned a new word has no id of its own, and stands in the text beside that of `<unk>`.
-        unnamed = (
-            i == self.unknown and token != UNK for text in texts for token, i in zip(text.tokens, text.ids, strict=True)
-        )
-        new = torch.tensor([*unnamed], dtype=torch.bool, device="cpu")  # (T,)
+        new = torch.zeros(total, dtype=torch.bool, device="cpu")  # (T,)
+        for begin, text in zip(layout.begins, texts, strict=True):
+            new[[begin + place for place in text.unknown]] = True
         for start in range(0, layout.longest, self.every):
             stop = min(start + self.every, layout.longest)
             with self._whole():
@@ -96,7 +94,7 @@ class Reading:
             progress(sum(min(stop, length) for length in lengths), total)
         parts = (torch.split(each, lengths) for each in (adapted, base, new))
         return [
-            Scores(text.tokens, own, flags, size, text.words, Scores(text.tokens, plain, flags, size, text.words))
+            _scores(text, size, own, flags, unadapted=_scores(text, size, plain, flags))
             for text, size, own, plain, flags in zip(texts, sizes, *parts, strict=True)
         ]
 
@@ -128,6 +126,12 @@ class Reading:
             self.context.take(observation)
 
 
+def _scores(text: Encoded, size: int, nll: Tensor, new: Tensor, *, unadapted: Scores | None = None) -> Scores:
+    """Return the scores of a text of so many bytes, from the losses (T,) and which of its tokens are new (T,)."""
+    spelled = sum(spelled_bytes(token) for token, flag in zip(text.tokens, new.tolist(), strict=True) if flag)
+    return Scores(text.tokens, nll, new, size, text.words, spelled, text.lost, unadapted)
+
+
 def encoded_text(vocabulary: Vocabulary, text: Text, *, include: bool) -> tuple[Encoded, int]:
     """Return tokens and ids of a text, and its bytes; words met for the first time get ids if they are included.
 
@@ -139,8 +143,7 @@ def encoded_text(vocabulary: Vocabulary, text: Text, *, include: bool) -> tuple[
         vocabulary.fit(text)
         return vocabulary.encode(text, include=include), size
     ids = known_ids(vocabulary, text, "text; name a string, ids in one row, or a list of such documents")
-    tokens = tuple(vocabulary[index] for index in ids)
-    return Encoded(tokens, tuple(ids), tuple(range(len(ids)))), len(vocabulary.join(ids).encode())
+    return vocabulary.of_ids(ids), len(vocabulary.join(ids).encode())
 
 
 def bytes_of(text: str) -> int:

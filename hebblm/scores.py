@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
+
+from hebblm.text.words import Words
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -15,14 +16,17 @@ class Scores:
     """The losses of a text's tokens.
 
     A new word has no row in the softmax layer until it was learned, and is charged as ``<unk>`` before that: the loss
-    says that some new word came, not which. ``bits_per_byte`` counts 8 bits a byte for its spelling.
+    says that some new word came, not which. So is a piece that a subword tokenizer has no id for. ``bits_per_byte``
+    adds 8 bits a byte for their spelling.
 
     Args:
         tokens: T words, or the pieces of words that a subword model reads.
         nll: (T,) float32, ``-log P(token)`` in nats, before it was learned from.
-        new: (T,) bool, words that had no row yet.
+        new: (T,) bool, tokens that had no row yet.
         bytes: UTF-8 bytes of the text.
-        words: T, which word of the text each token belongs to, ascending; every token its own where not given.
+        words: words of the text, and where its pieces lie in them; None where each token is a word.
+        spelled: bytes by which the new tokens are spelled, an end each.
+        lost: bytes that the tokenizer loses, at least: ``bits_per_byte`` does not pay for them.
         unadapted: the same tokens under the base with the weights of training, and a row of zeros for each word learned
             since, which takes a share of every probability; None in these scores themselves.
     """
@@ -31,7 +35,9 @@ class Scores:
     nll: Tensor
     new: Tensor
     bytes: int
-    words: tuple[int, ...] | None = None
+    words: Words | None = None
+    spelled: int = 0
+    lost: int = 0
     unadapted: Scores | None = None
 
     def __len__(self) -> int:
@@ -54,18 +60,17 @@ class Scores:
         return self.by_word().perplexity
 
     def by_word(self) -> Scores:
-        """Return the losses of whole words, each the sum of its tokens'; new where one of them was."""
-        if self.words is None or len(set(self.words)) == len(self):
+        """Return the losses of whole words, each the sum of its pieces'; new where one of them was.
+
+        Words are what stands between blanks, and line breaks, whatever the tokenizer: a piece of several words gives
+        each an equal part of its loss.
+        """
+        if self.words is None:
             return self
-        _, place = np.unique(np.array(self.words, dtype=np.int64), return_inverse=True)  # (T,) from 0
-        texts = [""] * (int(place.max()) + 1)
-        for token, at in zip(self.tokens, place.tolist(), strict=True):
-            texts[at] += token
-        index = torch.from_numpy(place)
-        nll = self.nll.new_zeros(len(texts)).index_add_(0, index, self.nll)
-        new = self.nll.new_zeros(len(texts)).index_add_(0, index, self.new.float()) > 0
-        beside = None if self.unadapted is None else self.unadapted.by_word()
-        return Scores(tuple(text.strip() or text for text in texts), nll, new, self.bytes, None, beside)
+        nll = torch.from_numpy(self.words.sums(self.nll.double().numpy())).float()
+        new = torch.from_numpy(self.words.sums(self.new.double().numpy())) > 0
+        unadapted = None if self.unadapted is None else self.unadapted.by_word()
+        return Scores(self.words.texts, nll, new, self.bytes, None, self.spelled, self.lost, unadapted)
 
     @property
     def bits_per_byte(self) -> float:
@@ -74,9 +79,8 @@ class Scores:
 
     @property
     def bits(self) -> float:
-        """Bits of the text, the spelling of words without a row included."""
-        spelled = sum(len(token.encode()) + 1 for token, new in zip(self.tokens, self.new.tolist(), strict=True) if new)
-        return float(self.nll.double().sum()) / math.log(2) + 8 * spelled
+        """Bits of the text, the spelling of tokens without a row included."""
+        return float(self.nll.double().sum()) / math.log(2) + 8 * self.spelled
 
     def __repr__(self) -> str:
         """Say how much was read, and how well."""

@@ -33,7 +33,7 @@ def documents_of(stream: EvaluationStream, source: LineSource | None) -> list[Do
     words = stream.reported
     starts = np.concatenate([[0], np.flatnonzero(words.ids == words.eos) + 1])  # of lines, by words
     found: list[Document] = []
-    if source is not None and stream.by_word is None:  # pieces may span ends of line
+    if source is not None:
         # Of a text that is read in part the rest is not opened.
         lines = takewhile(lambda found: found[1] < len(starts), source.documents())
         found = [Document(name, int(starts[line])) for name, line in lines]
@@ -46,8 +46,8 @@ def documents_of(stream: EvaluationStream, source: LineSource | None) -> list[Do
 def borders(stream: EvaluationStream, documents: Sequence[Document]) -> list[int]:
     """Return the place of each document's first token."""
     begins = np.array([document.begin for document in documents], dtype=np.int64)
-    if stream.word_of is not None:
-        begins = np.searchsorted(stream.word_of, begins)
+    if stream.pieces is not None:
+        begins = np.searchsorted(stream.pieces.first, begins)
     return list(map(int, begins))
 
 

@@ -21,7 +21,7 @@ def ensemble_scores(names: Sequence[str], parts: Mapping[str, EvaluationScores],
     Args:
         names: of the ensembles.
         parts: by method, the scores of its pass.
-        update_every: tokens between two updates of the shares; words, where the losses are those of words.
+        update_every: tokens between two updates of the shares.
     """
     found = EvaluationScores({})
     for name in names:

@@ -23,10 +23,10 @@ def method_result(
     hyperparameters: Mapping[str, Any],
     edges: Sequence[int],
     *,
-    whole: bool,
+    measured: bool,
     adapts: bool,
 ) -> MethodResult:
-    """Summarise one method's losses.
+    """Return the summary of one method's losses, by word, and by piece where tokens are pieces of words.
 
     Args:
         name: of the method.
@@ -34,15 +34,16 @@ def method_result(
         stream: the tokens.
         hyperparameters: of the method.
         edges: bounds of the frequency buckets.
-        whole: whether the stream is the whole split, so that words and bytes are those of its text.
+        measured: whether words and bytes of the stream are those of the text that it is.
         adapts: whether the method adapts the head to a query, so that what came of it was counted.
     """
-    losses = scores.nll[name].astype(np.float64)
+    words = stream.reported
+    losses = stream.word_losses(scores.nll[name]).astype(np.float64)
     seconds, errors = scores.seconds[name], scores.errors[name]
-    oov = stream.oov
-    mean = float(losses.mean())
-    total, counts = float(losses.sum()), stream.target_counts
+    oov = words.oov
+    mean, total, counts = float(losses.mean()), float(scores.nll[name].sum(dtype=np.float64)), words.target_counts
     units = stream.words + stream.lines  # a word count leaves out ends of line; token perplexity scores them
+    piece = total / len(stream) if words is not stream else None
     return MethodResult(
         nll=mean,
         perplexity=perplexity(mean),
@@ -51,13 +52,15 @@ def method_result(
         frequency=() if counts is None else tuple(frequency_report(losses, counts, tuple(edges))),
         hyperparameters=hyperparameters,
         seconds=seconds,
-        tokens_per_second=len(losses) / seconds if seconds else 0.0,
+        tokens_per_second=len(stream) / seconds if seconds else 0.0,
         rose_queries=scores.rose[name] if adapts else None,
         stabilized_queries=scores.stabilized[name] if adapts else None,
-        words_perplexity=perplexity(total / units) if whole else None,
-        bits_per_byte=total / math.log(2) / stream.bytes if whole else None,
+        words_perplexity=perplexity(total / units) if measured else None,
+        bits_per_byte=(total / math.log(2) + 8 * stream.spelled) / stream.bytes if measured else None,
         running=tuple(running_curve(losses)),
-        oov_occurrences=tuple(occurrence_report(losses, occurrences_so_far(stream.targets), oov)),
+        oov_occurrences=tuple(occurrence_report(losses, occurrences_so_far(words.targets), oov)),
+        piece_nll=piece,
+        piece_perplexity=None if piece is None else perplexity(piece),
         extra={"fast_error": _summary(errors)} if errors else {},
     )
 

@@ -107,16 +107,17 @@ def neighbor_table(log: NeighborLog, scenario: Scenario) -> pa.Table:
         place = np.where(from_stream, place, order[np.minimum(place, -1)])
     symbols = np.asarray(stream.symbols, dtype=object)
     contexts = [
-        (" " if stream.word_of is None else "").join(
+        (" " if stream.pieces is None else "").join(
             symbols[(stream.targets if here else train)[max(0, at - CONTEXT) : at]]
         )
         for at, here in zip(place.tolist(), from_stream.tolist(), strict=True)
     ]
     position, rank = columns["position"].astype(np.int64), columns["rank"].astype(np.int64)
-    if stream.word_of is not None:
-        word = stream.word_of[position]
-        rank = rank + KEPT * (position - np.searchsorted(stream.word_of, word))
-        position, place = word, np.where(from_stream, stream.word_of[np.where(from_stream, place, 0)], place)
+    if stream.pieces is not None:
+        first = stream.pieces.first
+        word = first[position]
+        rank = rank + KEPT * (position - np.searchsorted(first, word))
+        position, place = word, np.where(from_stream, first[np.where(from_stream, place, 0)], place)
     table = {  # without rows strings would have no type
         "position": position,
         "rank": rank,

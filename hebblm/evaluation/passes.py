@@ -172,7 +172,6 @@ def _run(
                 ranks=ranks,
                 position=None if scenario.saved is None else scenario.saved.position(title, base, observers),
             )
-        found.scores.nll = {name: stream.word_losses(nll) for name, nll in found.scores.nll.items()}
         found.memory = dict(memories[0].describe())
 
     if probe is None:

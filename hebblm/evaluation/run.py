@@ -32,7 +32,7 @@ from hebblm.report import Result, ScenarioRecord
 from hebblm.report.gains import Bootstrap, bootstrap_gains, lead, paired_gains
 from hebblm.report.inspect_data import NEIGHBORS_FILE
 from hebblm.report.logged import FILES
-from hebblm.report.parts import OOV_BY_OCCURRENCE, occurrences_so_far, stream_parts
+from hebblm.report.parts import OOV_BY_OCCURRENCE, PIECES, occurrences_so_far, stream_parts
 from hebblm.report.result import FILE_NAME as RESULT_FILE
 from hebblm.report.seconds import METHOD, RUN, SHARED, Part, Seconds
 from hebblm.report.tokens import FILE_NAME as TOKENS_FILE
@@ -46,7 +46,7 @@ class Evaluation:
     Args:
         scenario: that was evaluated.
         result: the numbers.
-        nll: by method, (T,) float32 nats.
+        nll: by method, (U,) float32 nats, of words where tokens are pieces of them.
         neighbors: what the first tokens retrieved, None if it was not logged.
     """
 
@@ -142,22 +142,32 @@ def run_scenario(
     ensembles = [name for name in methods if name in ENSEMBLES]
     mixed = ensemble_scores(ensembles, {name: found.scores for name, found in passes.items()}, config.update_every)
     passes |= dict.fromkeys(ensembles, Pass(mixed))
-    nll = {name: passes[name].scores.nll[name] for name in methods}
-    for name, losses in nll.items():
+    by_token = {name: passes[name].scores.nll[name] for name in methods}
+    for name, losses in by_token.items():
         if lost := int(np.isnan(losses).sum()):
             rates = METHODS[name].rates(settings.methods)
             raise UserError(f"{name}: {lost:,} of {len(losses):,} losses are nan; lower {rates} (--set)")
     stream = scenario.stream.reported
+    nll = {name: scenario.stream.word_losses(losses) for name, losses in by_token.items()}
     bootstrap = Bootstrap(seed=config.seed)
     seen = occurrences_so_far(stream.targets)
     parts = stream_parts(stream.target_counts, seen, stream.oov, edges)
     gains = bootstrap_gains(nll, parts, bootstrap)
     larger = {name: part for name, part in parts.items() if name not in OOV_BY_OCCURRENCE}
+    paired = paired_gains(nll, larger, bootstrap)
+    if scenario.closed:  # gains a piece beside those a word, which a text without blanks has few of
+        every = {PIECES: np.ones(len(scenario.stream), dtype=np.bool_)}
+        for name, found_gains in bootstrap_gains(by_token, every, bootstrap).items():
+            gains[name] += found_gains
+        for name, others in paired_gains(by_token, every, bootstrap).items():
+            for other, part in others.items():
+                paired[name][other] |= part
     results = {}
     for name, found in passes.items():
         values = _hyperparameters(name, settings)
         adapts = name in built and bool(built[name].needs.descents)
-        result = method_result(name, found.scores, stream, values, edges, whole=scenario.measured, adapts=adapts)
+        tokens = scenario.stream
+        result = method_result(name, found.scores, tokens, values, edges, measured=scenario.measured, adapts=adapts)
         results[name] = replace(result, gains=gains.get(name, ()), forgetting=found.forgetting.get(name))
     record = ScenarioRecord(
         kind=scenario.kind,
@@ -199,8 +209,8 @@ def run_scenario(
             ),
             extra={
                 "bootstrap": asdict(bootstrap),
-                "lead": lead(nll, bootstrap),
-                "paired": paired_gains(nll, larger, bootstrap),
+                "lead": lead(by_token, bootstrap),
+                "paired": paired,
                 **({} if probe is None else {"forgetting": probe.describe()}),
                 **({} if not scenario.documents else {"documents": by_document(scenario.documents, nll)}),
             },

@@ -108,7 +108,13 @@ class Scenario(ModelAndText):
         """Return what a result records of the pieces that were scored or, where tokens are words, of a part's text."""
         if not self.closed:
             return {} if self.beginning is None else {"text": self.beginning._asdict()}
-        return {"pieces": len(self.stream), "words_counted_in": None if self.train is None else self.source}
+        return {
+            "pieces": len(self.stream),
+            "words_counted_in": None if self.train is None else self.source,
+            "bytes": self.stream.bytes,
+            "spelled_bytes": self.stream.spelled,
+            "lost_bytes": self.stream.lost,
+        }
 
     def source_stream(self) -> EvaluationStream | None:
         """Return the source's own text of the split that is read of the target, None where it is not at hand."""

@@ -65,9 +65,9 @@ def open_subwords(
     train = None if source is None else SubwordCorpus(resolve(source), plain, policy)
     if train is None:
         say("the training text is not known, so no word counts as new; --source CORPUS names a text to count words in")
-        subwords = plain
+        subwords = Subwords(tokenizer, rows, None, config.tokenizer)
     else:
-        subwords = Subwords(tokenizer, rows, train.piece_counts("train").tolist())
+        subwords = Subwords(tokenizer, rows, train.piece_counts("train").tolist(), config.tokenizer)
     text = foreign_text(target, files, WhitespaceTokenizer(), whole=whole) if files else resolve(target)
     read = SubwordCorpus(text, subwords, policy)
     stream = encode_subwords(read, config.split or "test", config.max_tokens, train)

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import math
-import sys
 from typing import Literal
 
 INFINITY = "inf"
 MISSING = "-"
-LARGEST = sys.float_info.max
 
 Kind = Literal["text", "nll", "perplexity", "count", "amount", "signed"]
 
 
 def perplexity(nll: float) -> float:
-    """Return exp(nll) for a loss in nats per token, the largest float where that exceeds it; inf for inf alone."""
+    """Return exp(nll) for a loss in nats per token; inf above what a float can hold."""
     try:
         return math.exp(nll)
     except OverflowError:
-        return LARGEST
+        return math.inf
 
 
 def difference(loss: float | None, other: float | None) -> float | None:
@@ -57,8 +55,6 @@ def display(value: str | float | None, kind: Kind, decimals: int = 4) -> str:
 
 def _display_perplexity(value: float) -> str:
     """Return about five significant digits."""
-    if value >= LARGEST:
-        return ">1e308"
     if value >= 1e6:
         return f"{value:.2e}"
     if value >= 1e4:

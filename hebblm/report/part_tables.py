@@ -8,7 +8,7 @@ from typing import Any
 from hebblm.report.gains import LEAST_BLOCKS, Gain
 from hebblm.report.methods import PLOTTED, name_of, ordered
 from hebblm.report.numbers import MISSING, difference, perplexity
-from hebblm.report.parts import ALL, KNOWN, OCCURRENCES, OOV_BY_OCCURRENCE, gap_notes
+from hebblm.report.parts import ALL, KNOWN, OCCURRENCES, OOV_BY_OCCURRENCE, PIECES, gap_notes
 from hebblm.report.result import Result, corpus_name
 from hebblm.report.table import Cell, Column, Table
 from hebblm.report.tables import by_bucket, by_loss, methods_of
@@ -76,7 +76,7 @@ def gain_table(result: Result) -> Table | None:
     if not items:
         return None
     # Known words are nearly all of them, and occurrences have a table of their own.
-    left_out = (KNOWN, *OOV_BY_OCCURRENCE)
+    left_out = (KNOWN, PIECES, *OOV_BY_OCCURRENCE)
     shown = [gain for gain in items[0][1].gains if gain.part not in left_out]
     counted = any(gain.part != ALL for gain in shown)
     columns = (

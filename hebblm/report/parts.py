@@ -17,7 +17,7 @@ DEFAULT_EDGES = (50, 100, 500)
 OCCURRENCES = ("1st", "2nd", "3rd", "4th-7th", "8th+")
 _EDGES = (1, 2, 3, 7)  # earlier occurrences from which on the next name holds
 _ROUNDING = 1e-9
-ALL, OOV, KNOWN = "All", "OOV", "Known"
+ALL, OOV, KNOWN, PIECES = "All", "OOV", "Known", "Pieces"
 OOV_BY_OCCURRENCE = tuple(f"{OOV} {name}" for name in OCCURRENCES)
 
 

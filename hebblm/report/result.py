@@ -73,15 +73,17 @@ class MethodResult:
         frequency: the loss by training count.
         hyperparameters: the settings that produced the numbers.
         seconds: time spent on this method.
-        tokens_per_second: tokens divided by seconds.
+        tokens_per_second: tokens divided by seconds; pieces, where tokens are pieces of words.
         rose_queries: queries whose neighbours' loss rose while they were adapted; None where nothing is.
         stabilized_queries: those that were run again at a stable rate; None where nothing is adapted.
         words_perplexity: perplexity per word for a subword vocabulary.
-        bits_per_byte: loss in bits per byte of the raw text.
+        bits_per_byte: loss in bits per byte of the raw text, the spelling of what has no id included.
         running: points (tokens scored so far, mean loss so far in nats).
         oov_occurrences: the loss of out-of-vocabulary tokens by which occurrence of their word in the stream they are.
         gains: what the method gains over the unadapted model, part by part.
         forgetting: what the source domain's text costs before and after; None where that was not asked for.
+        piece_nll: mean loss in nats per piece where tokens are pieces of words; all other losses are per word then.
+        piece_perplexity: exp(piece_nll).
         extra: further keys of the file, kept as they are.
     """
 
@@ -101,7 +103,14 @@ class MethodResult:
     oov_occurrences: tuple[FrequencyBucket, ...] = ()
     gains: tuple[Gain, ...] = ()
     forgetting: Forgetting | None = None
+    piece_nll: float | None = None
+    piece_perplexity: float | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def loss(self) -> float:
+        """Mean loss in nats of what the model predicts one after the other: pieces of words, or words."""
+        return self.nll if self.piece_nll is None else self.piece_nll
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +124,7 @@ class ScenarioRecord:
         split: split of the target.
         normalization: ``raw`` or ``lower``.
         vocabulary: ``union`` or ``open``.
-        tokens: tokens scored.
+        tokens: tokens scored; words, where the model reads pieces of them.
         oov_tokens: those among them outside the source vocabulary.
         oov_types: distinct words among those.
         extra: further keys of the file, kept as they are.
@@ -169,6 +178,18 @@ class Result:
     seconds: Seconds | None = None
 
     @property
+    def of_pieces(self) -> bool:
+        """Whether the model reads pieces of words: what is compared then rests on them."""
+        return any(item.piece_nll is not None for item in self.methods.values())
+
+    @property
+    def scored(self) -> str:
+        """What was scored one after the other, such as ``3,000 tokens`` or ``3,000 pieces``."""
+        if self.of_pieces:
+            return f"{self.scenario.extra.get('pieces', 0):,} pieces"
+        return f"{self.scenario.tokens:,} tokens"
+
+    @property
     def bootstrap(self) -> Bootstrap:
         """How its intervals were found."""
         return Bootstrap.of(self.extra.get("bootstrap", {}))
@@ -179,7 +200,7 @@ class Result:
         Args:
             method: name of the one.
             other: of the other; by default the base.
-            part: All, OOV, Known, or a range of training counts such as ``<50``.
+            part: All, OOV, Known, or a range of training counts such as ``<50``: per word. Pieces: per piece of a word.
         """
         if other == BASE:
             return next((gain for gain in self.methods[method].gains if gain.part == part), None)
@@ -193,7 +214,7 @@ class Result:
 
     def __repr__(self) -> str:
         """Return scenario and tokens in one line, the verdict in the next."""
-        return f"Result of {self.scenario.label}, {self.scenario.tokens:,} tokens\n{self.verdict()}"
+        return f"Result of {self.scenario.label}, {self.scored}\n{self.verdict()}"
 
     def verdict(self) -> str:
         """Return who is best by how much and at what cost, or why that cannot be told."""

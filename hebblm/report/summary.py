@@ -11,10 +11,19 @@ from hebblm.report.gains import LEAST_BLOCKS, Gain, leaves_out_zero
 from hebblm.report.methods import BASE, name_of
 from hebblm.report.numbers import display, perplexity
 from hebblm.report.part_tables import interval_text
-from hebblm.report.parts import ALL
+from hebblm.report.parts import ALL, PIECES
 from hebblm.report.result import Result
 from hebblm.report.table import Column, Table
-from hebblm.report.tables import NATS, PERPLEXITY, WORDS, Said, by_loss, method_table, with_values
+from hebblm.report.tables import (
+    Said,
+    by_loss,
+    loss_columns,
+    lost_notes,
+    method_table,
+    speed_column,
+    text_columns,
+    with_values,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,32 +38,32 @@ def gain_of(result: Result, method: str) -> Gain | None:
     """
     if method == BASE or BASE not in result.methods:
         return None
-    if (found := result.gain(method)) is not None and found.gain is not None:
+    part = PIECES if result.of_pieces else ALL
+    if (found := result.gain(method, part=part)) is not None and found.gain is not None:
         return found
-    difference = result.methods[BASE].nll - result.methods[method].nll
-    return Gain(ALL, result.scenario.tokens, difference, None, None) if math.isfinite(difference) else None
+    difference = result.methods[BASE].loss - result.methods[method].loss
+    return Gain(part, result.scenario.tokens, difference, None, None) if math.isfinite(difference) else None
 
 
 def verdict(result: Result) -> str:
     """Return who is best by how much and at what cost, or why that cannot be told; at most three sentences."""
-    finite = [name for name in by_loss(result) if math.isfinite(result.methods[name].nll)]
+    finite = [name for name in by_loss(result) if math.isfinite(result.methods[name].loss)]
     if not finite:
         return "No method has a finite loss: each gave some token no probability."
     others = [name for name in finite if name != BASE]
     if not others or BASE not in finite:
         best = finite[0]
-        return f"{_name(best)} has perplexity {_perplexity(result, best)}; {_alone(result, best)}."
+        return f"{_name(best)} has perplexity {_perplexity(result, best)}{_where(result)}; {_alone(result, best)}."
     best, gain = others[0], gain_of(result, others[0])
     assert gain is not None  # both losses are finite
     measured = _measured(result, best, gain)
     if not gain.certain:
         return _undecided(result, others, gain, measured)
     if _value(gain) < 0:
-        return f"No method gains over the base. The closest is {_name(best)}: {measured}."
+        return f"No method gains over the base{_where(result)}. The closest is {_name(best)}: {measured}."
     ahead, following = _lead(result, others)
-    if ahead:
-        return f"{_name(best)} is best: {measured}.{following}"
-    return f"{_name(best)} has the lowest loss: {measured}.{following}"
+    is_what = "is best" if ahead else "has the lowest loss"
+    return f"{_name(best)} {is_what}{_where(result)}: {measured}.{following}"
 
 
 def summary_table(result: Result) -> Table:
@@ -64,22 +73,25 @@ def summary_table(result: Result) -> Table:
     """
     items = [(name, result.methods[name]) for name in by_loss(result)]
     gains = {name: gain_of(result, name) for name, _ in items}
+    unit = _unit(result)
     columns: list[Said] = [
-        PERPLEXITY,
-        NATS,
+        *loss_columns(result),
         (
             Column("Gain", "signed"),
             lambda name, _: None if (gain := gains[name]) is None else interval_text(gain),
         ),
-        (Column("OOV nats", "nll", "min", decimals=3), lambda _, item: item.oov_nll),
-        WORDS,
-        (Column("Tokens/s", "amount"), lambda _, item: item.tokens_per_second),
+        *text_columns(result),
+        (
+            Column("OOV nats", "nll", "min", "word" if result.of_pieces else "", decimals=3),
+            lambda _, item: item.oov_nll,
+        ),
+        speed_column(result),
     ]
-    notes = []
+    notes = lost_notes(result)
     if any(gains.values()):
         known = any(gain is not None and gain.low is not None for gain in gains.values())
         half = f", ± half of the {_level(result)} % interval" if known else ""
-        notes.append(f"Gain: nats a token below the base{half}.")
+        notes.append(f"Gain: nats a {unit} below the base{half}.")
     title = f"Methods on {result.scenario.label}, best first"
     table = method_table("summary", title, items, with_values(items, columns), notes)
     names = [(_name(name) + (_BEST if at == 0 and len(items) > 1 else "")) for at, (name, _) in enumerate(items)]
@@ -126,14 +138,16 @@ def _alone(result: Result, best: str) -> str:
 
 def _undecided(result: Result, others: list[str], gain: Gain, measured: str) -> str:
     """Say that the best method's interval holds 0 or is not known, and which method is better all the same."""
-    tokens, name = f"{result.scenario.tokens:,} tokens", _name(others[0])
+    tokens, name = result.scored, _name(others[0])
     if gain.low is None:
         known = (
             f"{name} has the lowest loss" if _value(gain) >= 0 else f"no method is below the base, {name} the closest"
         )
         if not result.methods[others[0]].gains:
             return f"The result holds no interval; {known}: {measured}."
-        why = f"an interval takes at least {LEAST_BLOCKS} blocks of {result.bootstrap.block} tokens"
+        least = LEAST_BLOCKS * result.bootstrap.block
+        remedy = "read a longer text" if result.scenario.extra.get("whole_split", True) else "raise --max-tokens"
+        why = f"an interval takes {least:,} {_unit(result)}s; {remedy}"
         return f"{tokens} are too few to tell who is best ({why}). So far {known}: {measured}."
     text = f"{tokens} cannot tell whether {name} is better than the base: {measured}."
     for other in others[1:]:
@@ -148,7 +162,7 @@ def _lead(result: Result, others: list[str]) -> tuple[bool, str]:
     if len(others) < 2:
         return True, ""
     best, following = others[:2]
-    behind = result.methods[following].nll - result.methods[best].nll
+    behind = result.methods[following].loss - result.methods[best].loss
     text = f" Next is {_name(following)}, {behind:.3f} nats behind"
     paired = result.extra.get("lead") or {}
     low, high = paired.get("low"), paired.get("high")
@@ -169,7 +183,7 @@ def _measured(result: Result, method: str, gain: Gain) -> str:
         f"{_perplexity(result, BASE)} ({change})"
     )
     rate, alone = (result.methods[name].tokens_per_second for name in (method, BASE))
-    return f"{text}, at {display(rate, 'amount')} tokens a second instead of {display(alone, 'amount')}"
+    return f"{text}, at {display(rate, 'amount')} {_unit(result)}s a second instead of {display(alone, 'amount')}"
 
 
 def _value(gain: Gain) -> float:
@@ -182,10 +196,11 @@ def _nats(result: Result, gain: Gain) -> str:
     """Return a gain in words, with its interval where that is known."""
     value = _value(gain)
     if gain.low is None or gain.high is None:
-        return f"{abs(value):.3f} nats a token {'below' if value >= 0 else 'above'} the base"
+        return f"{abs(value):.3f} nats a {_unit(result)} {'below' if value >= 0 else 'above'} the base"
     sign, (low, high) = ("below", (gain.low, gain.high)) if value >= 0 else ("above", (-gain.high, -gain.low))
     holds = "" if gain.certain else ", which holds 0"
-    return f"{abs(value):.3f} nats a token {sign} the base ({_level(result)} % interval {low:.3f} to {high:.3f}{holds})"
+    interval = f"{_level(result)} % interval {low:.3f} to {high:.3f}{holds}"
+    return f"{abs(value):.3f} nats a {_unit(result)} {sign} the base ({interval})"
 
 
 def _name(method: str) -> str:
@@ -195,7 +210,17 @@ def _name(method: str) -> str:
 
 def _perplexity(result: Result, method: str) -> str:
     """Return a method's perplexity as a reader wants it."""
-    return display(result.methods[method].perplexity, "perplexity")
+    return display(perplexity(result.methods[method].loss), "perplexity")
+
+
+def _unit(result: Result) -> str:
+    """Return what a loss in nats is of."""
+    return "piece" if result.of_pieces else "token"
+
+
+def _where(result: Result) -> str:
+    """Return how little was read, where it is a part of the text."""
+    return "" if result.scenario.extra.get("whole_split", True) else f" on these {result.scored}"
 
 
 def _level(result: Result) -> str:

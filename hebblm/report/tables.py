@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
 from hebblm.report import paper
 from hebblm.report.methods import BASE, name_of, ordered
@@ -18,9 +19,6 @@ _Losses = Mapping[str, float]
 _METHOD = Column("Method")
 _WITHIN: tuple[tuple[str, Kind, str], ...] = (("Perplexity", "perplexity", "perplexity"),)
 _ACROSS: tuple[tuple[str, Kind, str], ...] = (("Nats", "nll", "nll"), ("OOV nats", "nll", "oov_nll"))
-PERPLEXITY: Said = (Column("Perplexity", "perplexity", "min"), lambda _, item: item.perplexity)
-NATS: Said = (Column("Nats", "nll", "min"), lambda _, item: item.nll)
-WORDS: Said = (Column("Word perplexity", "perplexity", "min"), lambda _, item: word_perplexity(item))
 _GAIN_NOTE = "Gain: loss of the base minus loss of the method, each within its own column, in nats per token."
 
 
@@ -55,27 +53,60 @@ def comparison_table(result: Result) -> Table:
     Queries whose neighbours' loss rose are counted where there are any.
     """
     items = [(name, result.methods[name]) for name in by_loss(result)]
-    columns: list[Said] = [
-        PERPLEXITY,
-        NATS,
-        (Column("OOV nats", "nll", "min"), lambda _, item: item.oov_nll),
-        (Column("Known nats", "nll", "min"), lambda _, item: item.in_vocabulary_nll),
-        (Column("Tokens/s", "amount", "max"), lambda _, item: item.tokens_per_second),
-    ]
-    if not result.scenario.oov_tokens:
-        del columns[2:4]
+    word = "word" if result.of_pieces else ""
+    columns = loss_columns(result)
+    if result.scenario.oov_tokens:
+        columns += [
+            (Column("OOV nats", "nll", "min", word), lambda _, item: item.oov_nll),
+            (Column("Known nats", "nll", "min", word), lambda _, item: item.in_vocabulary_nll),
+        ]
+    columns.append(speed_column(result, "max"))
     if any(map(_rose, result.methods.values())):
         columns.append((Column("Loss rose", "count"), lambda _, item: _rose(item)))
-    further: list[Said] = [
-        WORDS,
-        (
-            Column("Bits/byte", "nll", "min"),
-            lambda _, item: None if word_perplexity(item) is None else item.bits_per_byte,
-        ),
-    ]
-    columns += with_values(items, further)
+    columns += with_values(items, text_columns(result))
     title = f"Methods on {result.scenario.label}"
-    return method_table("comparison", title, items, columns, _fast_notes(result))
+    return method_table("comparison", title, items, columns, (*lost_notes(result), *_fast_notes(result)))
+
+
+def loss_columns(result: Result) -> list[Said]:
+    """Return perplexity and nats of what is predicted one after the other: pieces of words, or words."""
+    unit = "piece" if result.of_pieces else ""
+    return [
+        (
+            Column("Perplexity", "perplexity", "min", unit),
+            lambda _, item: item.perplexity if item.piece_perplexity is None else item.piece_perplexity,
+        ),
+        (Column("Nats", "nll", "min", unit), lambda _, item: item.loss),
+    ]
+
+
+def text_columns(result: Result) -> list[Said]:
+    """Return what a text costs whatever its tokens are, where they are not its words; words where it has some."""
+    word = Column("Perplexity", "perplexity", "min", "word")
+    if not result.of_pieces:
+        word = Column("Word perplexity", "perplexity", "min")
+    return [
+        (Column("Bits/byte", "nll", "min"), lambda _, item: None if _is_plain(item) else item.bits_per_byte),
+        (word, lambda _, item: None if _is_plain(item) or item.words_perplexity == math.inf else item.words_perplexity),
+    ]
+
+
+def speed_column(result: Result, best: Literal["max"] | None = None) -> Said:
+    """Return how many tokens or pieces a second are read."""
+    header = "Pieces/s" if result.of_pieces else "Tokens/s"
+    return Column(header, "amount", best), lambda _, item: item.tokens_per_second
+
+
+def lost_notes(result: Result) -> list[str]:
+    """Return how much of the text the tokenizer loses, where it does: bits a byte do not pay for it."""
+    extra = result.scenario.extra
+    if not extra.get("lost_bytes"):
+        return []
+    share = 100 * extra["lost_bytes"] / extra["bytes"]
+    return [
+        f"The tokenizer loses at least {share:.3g} % of the text's bytes, so bits a byte are too low. "
+        "Do not compare them with those of another model."
+    ]
 
 
 def _rose(item: MethodResult) -> int | None:
@@ -83,10 +114,10 @@ def _rose(item: MethodResult) -> int | None:
     return item.stabilized_queries if item.rose_queries is None else item.rose_queries
 
 
-def word_perplexity(item: MethodResult) -> float | None:
-    """Return the perplexity per word; None where tokens are words, and a table would say it twice."""
+def _is_plain(item: MethodResult) -> bool:
+    """Say whether tokens are the words of the text, so that perplexity a word would say the same again."""
     words = item.words_perplexity
-    return None if words is None or math.isclose(words, item.perplexity, rel_tol=1e-9) else words
+    return item.piece_nll is None and (words is None or math.isclose(words, item.perplexity, rel_tol=1e-9))
 
 
 def _fast_notes(result: Result) -> tuple[str, ...]:
@@ -171,7 +202,7 @@ def side_by_side(results: Mapping[str, Result]) -> Table:
 
 def by_loss(result: Result) -> list[str]:
     """Return the methods, the lowest loss first; those that are equal in the project's order."""
-    return sorted(ordered(result.methods), key=lambda name: result.methods[name].nll)
+    return sorted(ordered(result.methods), key=lambda name: result.methods[name].loss)
 
 
 def methods_of(result: Result) -> list[Item]:

@@ -67,7 +67,9 @@ def fitting(
     return MosesTokenizer()
 
 
-def warn_of_unknown(name: str, beyond: Counter[str], tokens: int, unknown: int, remedy: str) -> None:
+def warn_of_unknown(
+    name: str, beyond: Counter[str], tokens: int, unknown: int, remedy: str, of: str = "the model's vocabulary"
+) -> None:
     """Say so where much of a text lies outside the model's vocabulary, with the most frequent such words.
 
     Args:
@@ -76,6 +78,7 @@ def warn_of_unknown(name: str, beyond: Counter[str], tokens: int, unknown: int, 
         tokens: of the text.
         unknown: those of them that are ``<unk>``.
         remedy: the options by which it may fit better.
+        of: what they are outside of.
     """
     share = beyond.total() / max(1, tokens)
     if share <= MUCH_UNKNOWN:
@@ -83,7 +86,7 @@ def warn_of_unknown(name: str, beyond: Counter[str], tokens: int, unknown: int, 
     words = " ".join(word if len(word) <= 30 else f"{word[:30]}..." for word, _ in beyond.most_common(5))
     besides = f"; besides, {100 * unknown / tokens:.1f} % are <unk>" if unknown else ""
     say(
-        f"warning: {100 * share:.1f} % of the tokens of {name} are outside the model's vocabulary, most often {words}"
+        f"warning: {100 * share:.1f} % of the tokens of {name} are outside {of}, most often {words}"
         f"{besides}; is it tokenised and lower-cased like the model's text ({remedy})?"
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hebblm.text.dictionary import Dictionary
+from hebblm.text.dictionary import UNK, Dictionary
 from hebblm.text.fitting import SAMPLE, Chosen, Splitting, check_splitting, fitting
 from hebblm.text.tokenizers import Tokenizer
 from hebblm.text.vocabulary import Encoded, Vocabulary
@@ -37,6 +37,7 @@ class GrowingVocabulary(Vocabulary):
         if splitting != "auto":
             self.split(splitting)
         self.words = []
+        self.grows = True
         self._ids: dict[str, int] = {}
 
     def __getitem__(self, index: int) -> str:
@@ -69,8 +70,10 @@ class GrowingVocabulary(Vocabulary):
             tokens = [token if token in self.dictionary else token.lower() for token in tokens]
         if include:
             self.include(tokens)
-        ids = (self._ids.get(token, self.dictionary.index(token)) for token in tokens)
-        return Encoded(tuple(tokens), tuple(ids), tuple(range(len(tokens))))
+        ids = tuple(self._ids.get(token, self.dictionary.index(token)) for token in tokens)
+        pairs = enumerate(zip(tokens, ids, strict=True))
+        unknown = tuple(at for at, (token, index) in pairs if index == self.unknown and token != UNK)
+        return Encoded(tuple(tokens), ids, unknown)
 
     def _has(self, word: str) -> bool:
         """Say whether the dictionary has a word, as :meth:`encode` takes it."""

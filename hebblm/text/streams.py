@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from hebblm.errors import UserError
 from hebblm.text.dictionary import EOS, FAIRSEQ_SPECIALS, Dictionary
+from hebblm.text.words import Words, spelled_bytes
 
 if TYPE_CHECKING:
     from hebblm.text.prepared import PreparedCorpus
@@ -34,10 +35,11 @@ class EvaluationStream:
         lines: lines of the text.
         words: its words, ends of line apart.
         bytes: its UTF-8 bytes, one an end of line.
-        word_of: (T,) int64, ascending, which of the words of ``by_word`` each token is a piece of; None where tokens
-            are words.
-        by_word: the same text as words, which is what a report is about; None where tokens are words.
-        counted: whether the counts are known; otherwise they are 0, and no word is new.
+        pieces: of which words of ``by_word`` each token is a part; None where tokens are words.
+        by_word: the same text as words; None where tokens are words.
+        counted: whether the counts are known; otherwise they are 0.
+        unknown: bytes by which pieces without an id are spelled, an end each.
+        lost: bytes that a tokenizer of pieces loses, at least.
     """
 
     ids: Ids
@@ -49,9 +51,11 @@ class EvaluationStream:
     lines: int
     words: int
     bytes: int
-    word_of: Ids | None = None
+    pieces: Words | None = None
     by_word: EvaluationStream | None = None
     counted: bool = True
+    unknown: int = 0
+    lost: int = 0
 
     @property
     def reported(self) -> EvaluationStream:
@@ -60,9 +64,13 @@ class EvaluationStream:
 
     def word_losses(self, nll: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """Return the losses (U,) of the words, each the sum of its tokens', from those of the tokens (T,); nats."""
-        if self.by_word is None or self.word_of is None:
-            return nll
-        return np.bincount(self.word_of, weights=nll, minlength=len(self.by_word)).astype(np.float32)
+        return nll if self.pieces is None else self.pieces.sums(nll).astype(np.float32)
+
+    @property
+    def spelled(self) -> int:
+        """Bytes by which what has no id is spelled, an end each: a new word once, an unknown piece each time."""
+        novel = np.unique(self.ids[self.ids >= self.source_size]).tolist()
+        return self.unknown + sum(spelled_bytes(self.symbols[index]) for index in novel)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -90,7 +98,7 @@ class EvaluationStream:
     def new(self) -> npt.NDArray[np.bool_]:
         """(vocabulary_size,) True for words that the training text lacks, those with a row of the head among them."""
         new: npt.NDArray[np.bool_] = np.arange(self.vocabulary_size) >= self.source_size
-        if not self.counted or self.by_word is not None:
+        if not self.counted or self.pieces is not None:
             return new
         signs = {*FAIRSEQ_SPECIALS, EOS}
         # An array of the words themselves would be as wide as the longest one, for each of them.

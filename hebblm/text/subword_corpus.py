@@ -12,12 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from hebblm.errors import UserError
-from hebblm.progress import bar
+from hebblm.progress import bar, say
 from hebblm.text.corpora import Corpus
 from hebblm.text.dictionary import EOS
+from hebblm.text.fitting import warn_of_unknown
 from hebblm.text.normalize import Normalization, normalize
 from hebblm.text.streams import EvaluationStream
 from hebblm.text.subwords import Subwords
+from hebblm.text.words import Words, counted_as, lost_bytes, spelled_bytes
 
 Ids = npt.NDArray[np.int64]
 LINES = 1_000  # encoded at a time
@@ -28,17 +30,21 @@ class Pieces(NamedTuple):
 
     Args:
         ids: (T,) int64.
-        word_of: (T,) int64, which word each piece belongs to, from 0.
-        words: U words.
+        words: of the text, and where its pieces lie in them.
+        unknown: words of which a piece has no id.
         lines: ends of line.
         bytes: UTF-8 bytes of the text before normalisation, one an end of line.
+        spelled: bytes by which pieces without an id are spelled, an end each.
+        lost: bytes that the tokenizer loses, at least.
     """
 
     ids: Ids
-    word_of: Ids
-    words: list[str]
+    words: Words
+    unknown: set[int]
     lines: int
     bytes: int
+    spelled: int
+    lost: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,19 +95,22 @@ class SubwordCorpus:
                 count = len(found.ids) if most is None else min(len(found.ids), most - done)
                 if count == 0:
                     continue
-                words = [""] * (found.words[count - 1] + 1)
-                for piece, word in zip(found.tokens[:count], found.words[:count], strict=True):
-                    words[word] += piece
-                part = text if count == len(found.ids) else "".join(found.tokens[:count])
+                whole = count == len(found.ids)
+                now, _ = found.cut(count)
+                assert now.words is not None, "pieces lie in words"
+                part = text if whole else "".join(now.tokens)
                 ends = part.count("\n")
                 size = sum(len(line.encode()) + 1 for line in batch[:ends])
                 size += len(part.rpartition("\n")[2].encode())  # of a line that is read in part
+                first, last = (bound[[*now.unknown]] for bound in (now.words.first, now.words.last))
                 yield Pieces(
-                    np.array(found.ids[:count], dtype=np.int64),
-                    np.array(found.words[:count], dtype=np.int64),
-                    [word.strip() or EOS for word in words],
+                    np.array(now.ids, dtype=np.int64),
+                    now.words,
+                    {word for low, high in zip(first, last, strict=True) for word in range(low, high + 1)},
                     ends,
                     size,
+                    sum(spelled_bytes(now.tokens[place]) for place in now.unknown),
+                    found.lost if whole else lost_bytes(part, self.subwords.join(now.ids)),
                 )
                 done += count
                 progress.update(task, completed=done)
@@ -141,7 +150,8 @@ def encode_subwords(
 ) -> EvaluationStream:
     """Return a split as a stream of pieces, with the words that they make.
 
-    A word is new if it does not occur in the text that words are counted in; none is where that is not known.
+    A word is new if one of its pieces has no id, or if it does not occur in the text that words are counted in. Where
+    punctuation stands apart in that text, a word is counted without it.
 
     Args:
         read: the text.
@@ -153,15 +163,18 @@ def encode_subwords(
         The stream; lines, words and bytes are those of the part that is read.
     """
     found = list(read.pieces(split, most))
-    offsets = np.cumsum([0, *(len(part.words) for part in found)])
     ids = np.concatenate([part.ids for part in found])
-    word_of = np.concatenate([part.word_of + start for part, start in zip(found, offsets, strict=False)])
-    occurring = [word for part in found for word in part.words]
+    pieces = Words.joined([part.words for part in found])
     lines, size = sum(part.lines for part in found), sum(part.bytes for part in found)
-    count = sum(word != EOS for word in occurring)
     counts = Counter[str]() if counted is None else counted.word_counts("train")
-    known = sorted(counts if counted is not None else set(occurring))
-    novel = [word for word in dict.fromkeys(occurring) if counted is not None and word not in counts]
+    types = {word: word if counted is None else counted_as(word, counts) for word in dict.fromkeys(pieces.texts)}
+    types["\n"] = EOS
+    unknown = {types[part.words.texts[word]] for part in found for word in part.unknown}
+    occurring = [types[word] for word in pieces.texts]
+    count = sum(word != EOS for word in occurring)
+    kinds = dict.fromkeys(occurring)
+    novel = [word for word in kinds if word in unknown or (counted is not None and word not in counts)]
+    known = sorted({*(counts if counted is not None else kinds)} - {*novel})
     symbols = (*known, *novel)
     index = {word: number for number, word in enumerate(symbols)}
     words = EvaluationStream(
@@ -170,14 +183,14 @@ def encode_subwords(
         source_size=len(known),
         vocabulary_size=len(symbols),
         symbols=symbols,
-        train_counts=np.array([counts[word] for word in symbols], dtype=np.int64),
+        train_counts=np.array([*(counts[word] for word in known), *[0] * len(novel)], dtype=np.int64),
         lines=lines,
         words=count,
         bytes=size,
         counted=counted is not None,
     )
     subwords = read.subwords
-    return EvaluationStream(
+    stream = EvaluationStream(
         ids=ids,
         eos=subwords.start,
         source_size=subwords.known,
@@ -187,6 +200,43 @@ def encode_subwords(
         lines=lines,
         words=count,
         bytes=size,
-        word_of=word_of,
+        pieces=pieces,
         by_word=words,
+        unknown=sum(part.spelled for part in found),
+        lost=sum(part.lost for part in found),
     )
+    _tell_fit(read, stream, sum(word not in ("\n", types[word]) for word in pieces.texts), counted)
+    return stream
+
+
+def _tell_fit(read: SubwordCorpus, stream: EvaluationStream, apart: int, counted: SubwordCorpus | None) -> None:
+    """Tell what of a text the tokenizer does not have, and how far it is from the text that words are counted in.
+
+    Args:
+        read: the text.
+        stream: made of it.
+        apart: words that are counted without the punctuation at their ends.
+        counted: the text that words are counted in.
+    """
+    name, subwords = read.corpus.name.removeprefix("text:"), read.subwords
+    if stream.lost:
+        say(
+            f"the tokenizer loses at least {100 * stream.lost / stream.bytes:.3g} % of the bytes of {name}: "
+            "do not compare its bits a byte with another model's"
+        )
+    if unknown := int((stream.ids == subwords.unknown).sum()) if stream.unknown else 0:
+        say(
+            f"{unknown:,} of {len(stream):,} pieces of {name} have no id: they count as new words, and their spelling "
+            "costs 8 bits a byte"
+        )
+    if counted is None:
+        return
+    if apart:
+        remedy = "" if subwords.splitting == "moses" else "; use --tokenizer moses if the model reads it apart as well"
+        say(
+            f"{100 * apart / stream.words:.3g} % of the words of {name} are counted without the punctuation at their "
+            f"ends, which stands apart in {counted.corpus.name}{remedy}"
+        )
+    words = stream.reported
+    beyond = Counter(words.symbols[index] for index in words.ids[words.oov].tolist())
+    warn_of_unknown(name, beyond, len(words), 0, "--tokenizer, --normalization", f"the words of {counted.corpus.name}")

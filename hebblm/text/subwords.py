@@ -1,17 +1,18 @@
-"""A text as the pieces of words that a subword tokenizer makes of it, and which word each piece belongs to."""
+"""A text as the pieces of words that a subword tokenizer makes of it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hebblm.errors import UserError
-from hebblm.text.fitting import Splitting
+from hebblm.text.fitting import Chosen, Splitting, check_splitting
+from hebblm.text.tokenizers import MosesTokenizer
 from hebblm.text.vocabulary import Encoded, Vocabulary
+from hebblm.text.words import lost_bytes, words_of
 
 UNCOUNTED = 1_000
 """Count of a piece in training where the training text is not known: seen often."""
@@ -24,12 +25,17 @@ class Subwords(Vocabulary):
         tokenizer: a fast one, which says where its pieces stand in the text.
         rows: of the model's softmax layer; ids beyond the tokenizer's stand for nothing.
         counts: (rows,) of each piece in the training text, None where that is not known.
+        splitting: of texts before they are cut into pieces: auto and whitespace leave them as they are, moses puts
+            blanks between words and punctuation.
 
     Raises:
         UserError: the tokenizer is of another model, or does not say where pieces stand, or has nothing to begin with.
     """
 
-    def __init__(self, tokenizer: Any, rows: int, counts: Sequence[int] | None = None) -> None:
+    def __init__(
+        self, tokenizer: Any, rows: int, counts: Sequence[int] | None = None, splitting: Splitting = "auto"
+    ) -> None:
+        check_splitting(splitting)
         if not getattr(tokenizer, "is_fast", False):
             raise UserError(
                 f"{type(tokenizer).__name__} does not say where its pieces stand in a text; use a fast tokenizer"
@@ -46,11 +52,17 @@ class Subwords(Vocabulary):
         self.tokenizer = tokenizer
         self.words = []
         self.start = begin
-        self.unknown = None
         self.end = tokenizer.eos_token_id
+        unknown = tokenizer.unk_token_id
+        self.unknown = None if unknown in (begin, self.end) else unknown
+        self.grows = False
         self.counts = counts if counts is not None else [UNCOUNTED] * rows
         self.known = rows
-        self.splitting = "own"
+        self._untrimmed = _untrimmed(tokenizer)
+        self.splitting: Chosen | None = None
+        self._moses: MosesTokenizer | None = None
+        if splitting != "auto":
+            self.split("moses" if splitting == "moses" else "own")
 
     def __getitem__(self, index: int) -> str:
         return self.join([index])
@@ -61,16 +73,18 @@ class Subwords(Vocabulary):
         return hashlib.sha256(json.dumps(pieces).encode()).hexdigest()
 
     def fresh(self, splitting: Splitting = "auto") -> Subwords:
-        """Return itself: there are no new words to be forgotten.
+        """Return the same pieces, to split texts as is asked for."""
+        return Subwords(self.tokenizer, self.known, self.counts, splitting)
 
-        Raises:
-            UserError: another splitting than its own is asked for.
-        """
-        if splitting != "auto":
-            raise UserError(
-                f"tokenizer = {splitting} is for models of words; leave it out: this one has pieces of its own"
-            )
-        return self
+    def fit(self, text: str, name: str = "the text") -> None:
+        """Leave texts as they are, unless another splitting was asked for."""
+        if self.splitting is None:
+            self.split("own")
+
+    def split(self, splitting: Chosen) -> None:
+        """Split texts as was chosen before."""
+        self.splitting = splitting
+        self._moses = MosesTokenizer() if splitting == "moses" else None
 
     def encode(self, text: str, *, include: bool = False) -> Encoded:
         """Return the pieces of a text, without special ones around it; the name of a special one is that piece.
@@ -78,22 +92,65 @@ class Subwords(Vocabulary):
         Raises:
             UserError: there is a piece for which the model has no row.
         """
-        found = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-        if (last := max(found["input_ids"], default=0)) >= self.known:
+        if self._moses is not None:
+            text = "\n".join(" ".join(self._moses.tokenize(line)) for line in text.split("\n"))
+        ids, spans = self._cut(text)
+        if (last := max(ids, default=0)) >= self.known:
             raise UserError(
                 f"{self.tokenizer.convert_ids_to_tokens(last)!r} in the text is piece {last:,} of the tokenizer, and "
                 f"the model has {self.known:,} rows; leave it out of the text"
             )
         pieces, end = [], 0
-        for _, stop in found["offset_mapping"]:
+        for _, stop in spans:
             pieces.append(text[end : max(end, stop)])  # blanks that no piece covers go with the next one
             end = max(end, stop)
-        return Encoded(tuple(pieces), tuple(found["input_ids"]), words_of(text, pieces))
+        name = self.tokenizer.unk_token
+        unknown = tuple(
+            place
+            for place, index in enumerate(ids)
+            if index == self.unknown and text[slice(*spans[place])].strip() != name
+        )
+        spelled, end = [], 0
+        for place in unknown:  # their spelling is charged: nothing of it is lost
+            begin, stop = spans[place]
+            spelled += [text[end:begin], name]
+            end = max(end, stop)
+        lost = lost_bytes("".join([*spelled, text[end:]]), self.join(ids))
+        return Encoded(tuple(pieces), tuple(ids), unknown, words_of(text, spans), lost)
+
+    def of_ids(self, ids: Sequence[int]) -> Encoded:
+        """Return the text that ids (T,) stand for, as those very ids, with its words where it is cut so."""
+        found = self.encode(self.join(ids))
+        return found if found.ids == tuple(ids) else super().of_ids(ids)
+
+    def _cut(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """Return the ids (T,) of a text, without special ones around it, and the characters of each."""
+        if self._untrimmed is not None:
+            encoding = self._untrimmed.encode(text, add_special_tokens=False)
+            return encoding.ids, encoding.offsets
+        found = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+        return found["input_ids"], found["offset_mapping"]
 
     def join(self, ids: Iterable[int]) -> str:
         """Return the text that ids stand for."""
         text: str = self.tokenizer.decode(list(ids), clean_up_tokenization_spaces=False)
         return text
+
+
+def _untrimmed(tokenizer: Any) -> Any:
+    """Return a copy of a tokenizer's own one that counts blanks as parts of their pieces; None where it does so."""
+    own = tokenizer.backend_tokenizer
+    try:
+        made = own.to_str()
+    except Exception:  # one with parts in Python cannot be written: it is used as it is
+        return None
+    if '"trim_offsets":true' not in made.replace(" ", ""):
+        return None
+    copied = type(own).from_str(re.sub(r'"trim_offsets":\s*true', '"trim_offsets":false', made))
+    copied.no_truncation()
+    copied.no_padding()
+    copied.encode_special_tokens = own.encode_special_tokens
+    return copied
 
 
 def token_before(tokenizer: Any) -> int | None:
@@ -104,33 +161,3 @@ def token_before(tokenizer: Any) -> int | None:
     """
     begin = getattr(tokenizer, "bos_token_id", None)
     return begin if begin is not None and tokenizer("a")["input_ids"][:1] == [begin] else None
-
-
-def words_of(text: str, pieces: Sequence[str]) -> tuple[int, ...]:
-    """Return which word each piece belongs to, counted from 0.
-
-    A word is what stands between blanks, with the blanks before it; a line break is one of its own where no piece
-    joins it to another. A piece belongs to the word of its first character that is not blank.
-
-    Args:
-        text: the pieces, one behind the other, or longer.
-        pieces: T parts of the text.
-    """
-    starts = [match.start() for match in re.finditer(r"\S+", text)]
-    found: list[int] = []
-    word, place, last, opened = -1, 0, None, False  # opened: by a blank piece, for the word behind it
-    for piece in pieces:
-        begin, place = place, place + len(piece)
-        blank = len(piece) - len(piece.lstrip())
-        if not piece and found:  # more of a character that took several pieces
-            found.append(word)
-            continue
-        if blank < len(piece):
-            inside = bisect_right(starts, begin + blank)
-            word += inside != last and not opened
-            last, opened = inside, False
-        else:
-            word += not opened
-            last, opened = None, "\n" not in piece
-        found.append(word)
-    return tuple(found)

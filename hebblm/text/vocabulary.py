@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from hebblm.text.dictionary import UNK
 from hebblm.text.fitting import SAMPLE, Chosen, Splitting, warn_of_unknown
+from hebblm.text.words import Words
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,23 +18,34 @@ class Encoded:
     Args:
         tokens: T pieces of text.
         ids: T ids.
-        words: T, which word of the text each token belongs to, counted from 0.
+        unknown: places of the tokens that have no id of their own, ascending.
+        words: words of the text and where its tokens lie in them; None where each token is a word.
+        lost: bytes of the text that its ids do not give back, at least.
     """
 
     tokens: tuple[str, ...]
     ids: tuple[int, ...]
-    words: tuple[int, ...]
+    unknown: tuple[int, ...] = ()
+    words: Words | None = None
+    lost: int = 0
 
     def then(self, more: Encoded) -> Encoded:
-        """Return this text and another one behind it."""
-        behind = self.words[-1] + 1 if self.words else 0
-        words = tuple(behind + word for word in more.words)
-        return Encoded(self.tokens + more.tokens, self.ids + more.ids, self.words + words)
+        """Return this text and another one after it."""
+        if not self.ids:
+            return more
+        shifted = tuple(len(self.ids) + place for place in more.unknown)
+        words = None if self.words is None or more.words is None else Words.joined([self.words, more.words])
+        tokens, ids = self.tokens + more.tokens, self.ids + more.ids
+        return Encoded(tokens, ids, self.unknown + shifted, words, self.lost + more.lost)
 
     def cut(self, place: int) -> tuple[Encoded, Encoded]:
-        """Return the text before one of its tokens, and what begins with that."""
-        before = Encoded(self.tokens[:place], self.ids[:place], self.words[:place])
-        return before, Encoded(self.tokens[place:], self.ids[place:], self.words[place:])
+        """Return the text before one of its tokens, and what begins with that; lost bytes go with the first part."""
+        words = (None, None) if self.words is None else self.words.cut(place)
+        earlier = tuple(at for at in self.unknown if at < place)
+        later = tuple(at - place for at in self.unknown[len(earlier) :])
+        before = Encoded(self.tokens[:place], self.ids[:place], earlier, words[0], self.lost if place else 0)
+        after = Encoded(self.tokens[place:], self.ids[place:], later, words[1], 0 if place else self.lost)
+        return before, after
 
 
 class Vocabulary(ABC):
@@ -51,7 +62,9 @@ class Vocabulary(ABC):
     end: int | None
     """Id behind which a generated text ends; None where it goes on."""
     unknown: int | None
-    """Id that a new word reads as until it has a row; None where every text has ids of its own."""
+    """Id of what has no id of its own, as a new word before it has a row; None where every text has ids."""
+    grows: bool
+    """Whether new words get ids behind the model's own."""
     splitting: Chosen | None
     """How texts are split; None until the first one was read."""
 
@@ -75,6 +88,10 @@ class Vocabulary(ABC):
             text: as it stands.
             include: give words met for the first time an id; otherwise they read as :attr:`unknown`.
         """
+
+    def of_ids(self, ids: Sequence[int]) -> Encoded:
+        """Return the text that ids (T,) stand for, as those very ids; each is a word unless it can be told."""
+        return Encoded(tuple(self[index] for index in ids), tuple(ids))
 
     @abstractmethod
     def join(self, ids: Iterable[int]) -> str:
@@ -112,6 +129,7 @@ def warn_of_new(vocabulary: Vocabulary, text: str, name: str) -> None:
         name: of the text.
     """
     found = vocabulary.encode("\n".join(text.split("\n", SAMPLE)[:SAMPLE]), include=False)
-    unknown = [token for token, index in zip(found.tokens, found.ids, strict=True) if index == vocabulary.unknown]
-    beyond = Counter(token for token in unknown if token != UNK)
-    warn_of_unknown(name, beyond, len(found.ids), len(unknown) - beyond.total(), "--tokenizer")
+    beyond = Counter(found.tokens[place] for place in found.unknown)
+    literal = sum(index == vocabulary.unknown for index in found.ids) - beyond.total()
+    if vocabulary.grows:
+        warn_of_unknown(name, beyond, len(found.ids), literal, "--tokenizer")

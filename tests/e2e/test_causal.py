@@ -95,7 +95,7 @@ def test_the_front_door_evaluates_a_model_that_the_caller_holds(place: Path) -> 
     assert found.methods["lstm"].bits_per_byte == pytest.approx(bits / len("".join(pieces)), rel=1e-5)
     # No text to count words in: no bucket, no new word, and a report that says so.
     assert all(not item.frequency for item in found.methods.values())
-    assert [gain.part for gain in found.methods["mixture"].gains] == ["All"]
+    assert [gain.part for gain in found.methods["mixture"].gains] == ["All", "Pieces"]
     assert "training counts and new words not known" in (out / "report.md").read_text()
     assert "Training count" not in (out / "report.md").read_text()
     run = Inspection.load(out)

@@ -14,6 +14,7 @@ from hebblm.evaluation.metrics import method_result
 from hebblm.report import MethodResult
 from hebblm.report.parts import recombine
 from hebblm.text import EvaluationStream
+from hebblm.text.words import words_of
 
 from ...support import toy
 
@@ -33,7 +34,7 @@ def summarised(
     scores.rose["hebb"], scores.stabilized["hebb"] = 7, 4
     scores.errors["hebb"] += errors
     stream = toy.stream_of(toy.tokens(0, len(nll))) if stream is None else stream
-    return method_result("hebb", scores, stream, {}, edges, whole=whole, adapts=adapts)
+    return method_result("hebb", scores, stream, {}, edges, measured=whole, adapts=adapts)
 
 
 @given(seed=st.integers(0, 1000), count=st.integers(1, 400), edge=st.integers(1, 3000))
@@ -60,7 +61,11 @@ def test_perplexity_a_word_and_bits_a_byte_count_the_text_and_not_its_pieces() -
     whole = summarised(nll, stream, adapts=False)
     total = float(nll.astype(float).sum())
     assert whole.words_perplexity == pytest.approx(math.exp(total / 20))
-    assert whole.bits_per_byte == pytest.approx(total / math.log(2) / 123)
+    new = {stream.symbols[index] for index in ids.tolist() if index >= toy.SOURCE}  # each is spelled once
+    assert new
+    bits = total / math.log(2) + 8 * sum(len(word) + 1 for word in new)
+    assert whole.bits_per_byte == pytest.approx(bits / 123)
+    assert whole.piece_nll is whole.piece_perplexity is None
     assert whole.stabilized_queries is whole.rose_queries is None
     counted = summarised(nll, stream, errors=(0.0, 0.3))
     assert (counted.rose_queries, counted.stabilized_queries) == (7, 4)
@@ -68,6 +73,19 @@ def test_perplexity_a_word_and_bits_a_byte_count_the_text_and_not_its_pieces() -
     assert whole.extra == {}
     part = summarised(nll, stream, whole=False)
     assert part.words_perplexity is part.bits_per_byte is None
+
+
+def test_pieces_have_losses_of_their_own_and_words_the_sums_of_theirs() -> None:
+    pieces = toy.stream_of(toy.tokens(0, 4))
+    words = toy.stream_of(np.array([3, 4]))
+    lie = words_of("ab c", [(0, 1), (1, 2), (2, 4), (4, 4)])
+    found = summarised(np.array([1.0, 2, 3, 4]), replace(pieces, pieces=lie, by_word=words, unknown=5, bytes=4))
+    assert (found.nll, found.piece_nll) == (5.0, 2.5)
+    assert found.perplexity == pytest.approx(math.exp(5))
+    assert found.piece_perplexity == pytest.approx(math.exp(2.5))
+    spelled = replace(pieces, unknown=5).spelled
+    assert found.bits_per_byte == pytest.approx((10 / math.log(2) + 8 * spelled) / 4)
+    assert spelled == pieces.spelled + 5
 
 
 def test_a_zero_probability_is_an_infinite_loss_and_never_dropped() -> None:

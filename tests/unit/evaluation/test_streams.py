@@ -16,6 +16,7 @@ from hebblm.evaluation.documents import Document, borders, by_document, document
 from hebblm.evaluation.streams import Layout
 from hebblm.text.hub import DatasetLines
 from hebblm.text.sources import FileLines
+from hebblm.text.words import words_of
 
 from ...support import toy
 
@@ -81,5 +82,5 @@ def test_files_records_and_articles_are_documents(tmp_path: Path) -> None:
         "tokens": len(stream) - starts[1],
         "nll": {"lstm": pytest.approx(nll["lstm"][starts[1] :].mean())},
     }
-    pieces = SimpleNamespace(word_of=np.array([0, 0, 1, 1, 1, 2]))
+    pieces = SimpleNamespace(pieces=words_of("ab c d", [(0, 1), (1, 2), (2, 3), (3, 4), (3, 4), (5, 6)]))
     assert borders(pieces, [Document("x", 0), Document("y", 2)]) == [0, 5]  # type: ignore[arg-type]

@@ -1,0 +1,140 @@
+"""Words of a text, which no tokenizer decides: what stands between blanks, and each line break."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hebblm.text.dictionary import EOS
+
+Ids = npt.NDArray[np.int64]
+_WORD = re.compile(r"\S+|\n")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Words:
+    """Words of a text, and those that each of its pieces is a part of.
+
+    Args:
+        texts: U words; a line break is ``\\n``.
+        first: (T,) int64, ascending: first word that a piece is a part of.
+        last: (T,) int64, ascending: last one.
+        goes_on: the first word began before this part of the text.
+    """
+
+    texts: tuple[str, ...]
+    first: Ids
+    last: Ids
+    goes_on: bool = False
+
+    def __len__(self) -> int:
+        """Return the number of words U."""
+        return len(self.texts)
+
+    def sums(self, values: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
+        """Return what each word (U,) gets of its pieces' values (T,): a piece of several words gives equal parts.
+
+        A word that the tokenizer dropped gets 0. The sum of all words is that of all pieces.
+        """
+        count = self.last - self.first + 1
+        offset = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+        index = np.repeat(self.first, count) + offset
+        weights = np.repeat(values / count, count).astype(np.float64)
+        return np.bincount(index, weights, minlength=len(self)).astype(np.float64)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Words]) -> Words:
+        """Return the words of some texts, one after the other."""
+        before = np.cumsum([0, *map(len, parts)])[:-1]
+        first, last = (
+            np.concatenate([bounds + start for bounds, start in zip(each, before, strict=True)])
+            for each in ([part.first for part in parts], [part.last for part in parts])
+        )
+        return cls(tuple(word for part in parts for word in part.texts), first, last, parts[0].goes_on)
+
+    def cut(self, place: int) -> tuple[Words, Words]:
+        """Return the words of the pieces before a place, and of those from there on; one may be among both.
+
+        Words that the tokenizer dropped there go with the second part.
+        """
+        if place == len(self.first):
+            return self, Words((), self.first[place:], self.last[place:])
+        end = int(self.last[place - 1]) + 1 if place else 0
+        begin = min(end, int(self.first[place]))
+        before = Words(self.texts[:end], self.first[:place], self.last[:place], self.goes_on)
+        after = Words(self.texts[begin:], self.first[place:] - begin, self.last[place:] - begin, begin < end)
+        return before, after
+
+
+def words_of(text: str, spans: Sequence[tuple[int, int]]) -> Words:
+    """Return the words of a text, and where its pieces lie in them.
+
+    A piece is a part of each word that one of its characters belongs to. A piece of blanks, or of nothing, belongs to
+    the next word, at the end to the last one. A text of blanks alone is one word if it has a piece.
+
+    Args:
+        text: as the tokenizer was given it.
+        spans: T, the characters of each piece: first, and that after the last.
+    """
+    found = [*_WORD.finditer(text)]
+    if not found:
+        nothing = np.zeros(len(spans), dtype=np.int64)
+        return Words((text,) if spans else (), nothing, nothing)
+    begins, ends = (np.array([bound(match) for match in found]) for bound in (re.Match.start, re.Match.end))
+    start, stop = np.array(spans, dtype=np.int64).reshape(-1, 2).T
+    first = np.searchsorted(ends, start, side="right")  # the first word that ends after the piece begins
+    last = np.searchsorted(begins, stop, side="left") - 1  # the last one that begins before the piece ends
+    first = np.maximum.accumulate(np.minimum(first, len(found) - 1))
+    last = np.maximum.accumulate(np.maximum(first, last))
+    return Words(tuple(match[0] for match in found), first, last)
+
+
+def lost_bytes(text: str, decoded: str) -> int:
+    """Return how many bytes of a text, at least, do not come back from its ids.
+
+    What is lost are characters that the decoded text has fewer of, or what it has in their place or in addition,
+    whichever is more. A blank at its beginning, which some tokenizers put there, does not count.
+    """
+    if decoded in (text, f" {text}"):
+        return 0
+    own, back = Counter(text), Counter(decoded)
+    return max(_size(own - back), _size(back - own))
+
+
+def spelled_bytes(word: str) -> int:
+    """Return the bytes by which a word without an id is spelled: its own, and one for its end."""
+    return len(word.strip().encode()) + 1
+
+
+def counted_as(word: str, counts: Container[str]) -> str:
+    """Return the word as a text has it that is counted: itself, or without punctuation that stands apart there.
+
+    Args:
+        word: of another text.
+        counts: the words that are counted.
+    """
+    if word == "\n":
+        return EOS
+    core = word
+    while core not in counts and len(core) > 1:
+        if _is_punctuation(core[-1]) and core[-1] in counts:
+            core = core[:-1]
+        elif _is_punctuation(core[0]) and core[0] in counts:
+            core = core[1:]
+        else:
+            break
+    return core
+
+
+def _is_punctuation(character: str) -> bool:
+    return unicodedata.category(character).startswith("P")
+
+
+def _size(characters: Counter[str]) -> int:
+    return sum(count * len(character.encode(errors="surrogatepass")) for character, count in characters.items())
