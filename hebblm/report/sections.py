@@ -23,7 +23,7 @@ def scenario_line(scenario: ScenarioRecord, label: str = "") -> str:
     of = f" of {scenario.extra['part']}" if scenario.extra.get("part") else ""
     return (
         f"{label or scenario.label} ({scenario.kind}): normalization {scenario.normalization}, "
-        f"vocabulary {scenario.vocabulary}, {_share(scenario)} tokens{of}, {_oov(scenario)}"
+        f"vocabulary {scenario.vocabulary}, {_share(scenario)}{of}, {_oov(scenario)}"
     )
 
 
@@ -85,10 +85,14 @@ def _facts(name: str, title: str, facts: list[tuple[str, str]]) -> Table:
 
 def _share(scenario: ScenarioRecord) -> str:
     """Return how many tokens were scored and, of a part, of how many where that is known."""
+    pieces = scenario.extra.get("pieces")
+    count = f"{scenario.tokens:,} tokens" if pieces is None else f"{pieces:,} pieces in {scenario.tokens:,} words"
     if scenario.extra.get("whole_split", True):
-        return f"{scenario.tokens:,}"
+        return count
     total = scenario.extra.get("split_tokens") or paper.split_tokens(scenario.target, scenario.split)
-    return f"only the first {scenario.tokens:,}{f' of {total:,}' if total else ''}"
+    return (
+        f"only the first {count}" if pieces or not total else f"only the first {scenario.tokens:,} of {total:,} tokens"
+    )
 
 
 def _oov(scenario: ScenarioRecord) -> str:
@@ -98,7 +102,8 @@ def _oov(scenario: ScenarioRecord) -> str:
         return "training counts and new words not known (--source CORPUS names a text to count words in)"
     rate = 100 * unk / scenario.tokens if unk and scenario.tokens else 0.0
     text = "" if unk is None else f", {unk:,} <unk> in the text ({rate:.2f} %)"
-    return f"{scenario.oov_tokens:,} OOV tokens ({100 * scenario.oov_rate:.2f} %, {scenario.oov_types:,} types){text}"
+    kind = "tokens" if scenario.extra.get("pieces") is None else "words"
+    return f"{scenario.oov_tokens:,} OOV {kind} ({100 * scenario.oov_rate:.2f} %, {scenario.oov_types:,} types){text}"
 
 
 def _text(value: Any) -> str:

@@ -82,7 +82,9 @@ def summary_table(result: Result) -> Table:
         ),
         *text_columns(result),
         (
-            Column("OOV nats", "nll", "min", "word" if result.of_pieces else "", decimals=3),
+            Column(
+                "OOV" if result.of_pieces else "OOV nats", "nll", "min", "word" if result.of_pieces else "", decimals=3
+            ),
             lambda _, item: item.oov_nll,
         ),
         speed_column(result),
@@ -92,6 +94,8 @@ def summary_table(result: Result) -> Table:
         known = any(gain is not None and gain.low is not None for gain in gains.values())
         half = f", ± half of the {_level(result)} % interval" if known else ""
         notes.append(f"Gain: nats a {unit} below the base{half}.")
+    if result.of_pieces:
+        notes.append("PPL: perplexity a piece, and a word; bits a byte compare between models.")
     title = f"Methods on {result.scenario.label}, best first"
     table = method_table("summary", title, items, with_values(items, columns), notes)
     names = [(_name(name) + (_BEST if at == 0 and len(items) > 1 else "")) for at, (name, _) in enumerate(items)]

@@ -70,10 +70,10 @@ def comparison_table(result: Result) -> Table:
 
 def loss_columns(result: Result) -> list[Said]:
     """Return perplexity and nats of what is predicted one after the other: pieces of words, or words."""
-    unit = "piece" if result.of_pieces else ""
+    header, unit = ("PPL", "piece") if result.of_pieces else ("Perplexity", "")
     return [
         (
-            Column("Perplexity", "perplexity", "min", unit),
+            Column(header, "perplexity", "min", unit),
             lambda _, item: item.perplexity if item.piece_perplexity is None else item.piece_perplexity,
         ),
         (Column("Nats", "nll", "min", unit), lambda _, item: item.loss),
@@ -82,11 +82,12 @@ def loss_columns(result: Result) -> list[Said]:
 
 def text_columns(result: Result) -> list[Said]:
     """Return what a text costs whatever its tokens are, where they are not its words; words where it has some."""
-    word = Column("Perplexity", "perplexity", "min", "word")
+    word = Column("PPL", "perplexity", "min", "word")
+    bits = Column("Bits", "nll", "min", "byte", decimals=3)
     if not result.of_pieces:
-        word = Column("Word perplexity", "perplexity", "min")
+        word, bits = Column("Word perplexity", "perplexity", "min"), Column("Bits/byte", "nll", "min")
     return [
-        (Column("Bits/byte", "nll", "min"), lambda _, item: None if _is_plain(item) else item.bits_per_byte),
+        (bits, lambda _, item: None if _is_plain(item) else item.bits_per_byte),
         (word, lambda _, item: None if _is_plain(item) or item.words_perplexity == math.inf else item.words_perplexity),
     ]
 

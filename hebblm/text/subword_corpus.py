@@ -72,7 +72,7 @@ class SubwordCorpus:
             UserError: there is no such split, or no text in it.
         """
         if split not in self._ids:
-            parts = [encode.ids for encode in self.pieces(split)]
+            parts = [np.array(self.subwords.ids(text), dtype=np.int64) for _, text in self._batches(split)]
             self._ids[split] = np.concatenate(parts)
         return self._ids[split]
 
@@ -86,36 +86,47 @@ class SubwordCorpus:
         Raises:
             UserError: there is no such split, or no text in it.
         """
+        done = 0
+        for batch, text in self._batches(split):
+            found = self.subwords.encode(text)
+            count = len(found.ids) if most is None else min(len(found.ids), most - done)
+            if count == 0:
+                continue
+            whole = count == len(found.ids)
+            now, _ = found.cut(count)
+            assert now.words is not None, "pieces lie in words"
+            part = text if whole else "".join(now.tokens)
+            ends = part.count("\n")
+            size = sum(len(line.encode()) + 1 for line in batch[:ends])
+            if not whole:  # of a line that is read in part
+                size += min(len(part.rpartition("\n")[2].encode()), len(batch[ends].encode()))
+            first, last = (bound[[*now.unknown]] for bound in (now.words.first, now.words.last))
+            yield Pieces(
+                np.array(now.ids, dtype=np.int64),
+                now.words,
+                {word for low, high in zip(first, last, strict=True) for word in range(low, high + 1)},
+                ends,
+                size,
+                sum(spelled_bytes(now.tokens[place]) for place in now.unknown),
+                found.lost if whole else lost_bytes(part, self.subwords.join(now.ids)),
+            )
+            done += count
+            if done == most:
+                return
+
+    def _batches(self, split: str) -> Iterator[tuple[list[str], str]]:
+        """Yield some lines of a split at a time, and what is encoded of them.
+
+        Raises:
+            UserError: there is no such split, or no text in it.
+        """
         lines, done = self.corpus.lines(split), 0
         with bar() as progress:
-            task = progress.add_task(f"encode {self.corpus.name} {split}", total=None, unit="pieces")
+            task = progress.add_task(f"encode {self.corpus.name} {split}", total=None, unit="lines")
             while batch := list(islice(lines, LINES)):
-                text = "\n".join(map(self._line, batch)) + "\n"
-                found = self.subwords.encode(text)
-                count = len(found.ids) if most is None else min(len(found.ids), most - done)
-                if count == 0:
-                    continue
-                whole = count == len(found.ids)
-                now, _ = found.cut(count)
-                assert now.words is not None, "pieces lie in words"
-                part = text if whole else "".join(now.tokens)
-                ends = part.count("\n")
-                size = sum(len(line.encode()) + 1 for line in batch[:ends])
-                size += len(part.rpartition("\n")[2].encode())  # of a line that is read in part
-                first, last = (bound[[*now.unknown]] for bound in (now.words.first, now.words.last))
-                yield Pieces(
-                    np.array(now.ids, dtype=np.int64),
-                    now.words,
-                    {word for low, high in zip(first, last, strict=True) for word in range(low, high + 1)},
-                    ends,
-                    size,
-                    sum(spelled_bytes(now.tokens[place]) for place in now.unknown),
-                    found.lost if whole else lost_bytes(part, self.subwords.join(now.ids)),
-                )
-                done += count
+                yield batch, "\n".join(map(self._line, batch)) + "\n"
+                done += len(batch)
                 progress.update(task, completed=done)
-                if done == most:
-                    return
         if not done:
             raise UserError(f"the {split} split of {self.corpus.name} is empty; put text into it")
 

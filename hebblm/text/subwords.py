@@ -92,14 +92,8 @@ class Subwords(Vocabulary):
         Raises:
             UserError: there is a piece for which the model has no row.
         """
-        if self._moses is not None:
-            text = "\n".join(" ".join(self._moses.tokenize(line)) for line in text.split("\n"))
+        text = self._split(text)
         ids, spans = self._cut(text)
-        if (last := max(ids, default=0)) >= self.known:
-            raise UserError(
-                f"{self.tokenizer.convert_ids_to_tokens(last)!r} in the text is piece {last:,} of the tokenizer, and "
-                f"the model has {self.known:,} rows; leave it out of the text"
-            )
         pieces, end = [], 0
         for _, stop in spans:
             pieces.append(text[end : max(end, stop)])  # blanks that no piece covers go with the next one
@@ -118,18 +112,35 @@ class Subwords(Vocabulary):
         lost = lost_bytes("".join([*spelled, text[end:]]), self.join(ids))
         return Encoded(tuple(pieces), tuple(ids), unknown, words_of(text, spans), lost)
 
+    def ids(self, text: str) -> list[int]:
+        """Return the ids (T,) of a text alone, which takes less time."""
+        return self._cut(self._split(text))[0]
+
     def of_ids(self, ids: Sequence[int]) -> Encoded:
         """Return the text that ids (T,) stand for, as those very ids, with its words where it is cut so."""
         found = self.encode(self.join(ids))
         return found if found.ids == tuple(ids) else super().of_ids(ids)
 
+    def _split(self, text: str) -> str:
+        """Return a text as it is cut into pieces."""
+        if self._moses is None:
+            return text
+        return "\n".join(" ".join(self._moses.tokenize(line)) for line in text.split("\n"))
+
     def _cut(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """Return the ids (T,) of a text, without special ones around it, and the characters of each."""
         if self._untrimmed is not None:
             encoding = self._untrimmed.encode(text, add_special_tokens=False)
-            return encoding.ids, encoding.offsets
-        found = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-        return found["input_ids"], found["offset_mapping"]
+            ids, spans = encoding.ids, encoding.offsets
+        else:
+            found = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+            ids, spans = found["input_ids"], found["offset_mapping"]
+        if (last := max(ids, default=0)) >= self.known:
+            raise UserError(
+                f"{self.tokenizer.convert_ids_to_tokens(last)!r} in the text is piece {last:,} of the tokenizer, and "
+                f"the model has {self.known:,} rows; leave it out of the text"
+            )
+        return ids, spans
 
     def join(self, ids: Iterable[int]) -> str:
         """Return the text that ids stand for."""

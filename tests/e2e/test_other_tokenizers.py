@@ -106,7 +106,7 @@ def test_a_text_without_blanks_is_told_of_by_pieces(tmp_path: Path) -> None:
     assert result.methods["lstm"].perplexity == math.inf
     assert '"perplexity":"inf"' in (tmp_path / "out" / "result.json").read_text().replace(" ", "")
     table = result.table()
-    assert "Bits/byte" in table
+    assert "Bits (byte)" in table
     assert "Pieces/s" in table
     assert "(word)" not in table, "a word of 840 letters has no perplexity"
     again = hebblm.report.Result.load(tmp_path / "out")
