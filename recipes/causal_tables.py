@@ -145,7 +145,9 @@ def beside_words() -> str:
 
     def row(name: str) -> Iterator[float | None]:
         for pieces, words in results.values():
-            low, text = words.methods[name].bits_per_byte, words.scenario.extra["text"]
+            bits, extra = words.methods[name].bits_per_byte, words.scenario.extra
+            text = extra["text"]
+            low = None if bits is None else bits - 8 * extra.get("spelled_bytes", 0) / text["bytes"]
             yield pieces.methods[name].bits_per_byte
             yield low
             yield None if low is None else low + 8 * text["spelling"] / text["bytes"]

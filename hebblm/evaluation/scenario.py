@@ -107,7 +107,8 @@ class Scenario(ModelAndText):
     def pieces(self) -> dict[str, Any]:
         """Return what a result records of the pieces that were scored or, where tokens are words, of a part's text."""
         if not self.closed:
-            return {} if self.beginning is None else {"text": self.beginning._asdict()}
+            text = {} if self.beginning is None else {"text": self.beginning._asdict()}
+            return {"spelled_bytes": self.stream.spelled, **text}
         return {
             "pieces": len(self.stream),
             "words_counted_in": None if self.train is None else self.source,
