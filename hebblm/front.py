@@ -255,9 +255,12 @@ def tune(
     from hebblm.tuning.tune import tune
 
     if len(scenario.stream) < FEW_TOKENS:
+        remedy = "raise --max-tokens"
+        if scenario.whole:  # all of the split was read
+            remedy = f"name a longer text: these are {scenario.part}"
         say(
             f"warning: {len(scenario.stream):,} tokens are few; values found on fewer than {FEW_TOKENS:,} may do worse "
-            "on other text than the default ones (see --max-tokens)"
+            f"on other text than the default ones; {remedy}"
         )
     fixed = {name: request.settings.of(name) for name in map(plain_name, settings or {})}
     if dynamic and methods == TUNABLE:

@@ -56,7 +56,7 @@ def method_result(
         rose_queries=scores.rose[name] if adapts else None,
         stabilized_queries=scores.stabilized[name] if adapts else None,
         words_perplexity=perplexity(total / units) if measured else None,
-        bits_per_byte=(total / math.log(2) + 8 * stream.spelled) / stream.bytes if measured else None,
+        bits_per_byte=(total / math.log(2) + 8 * int(stream.spelled.sum())) / stream.bytes if measured else None,
         running=tuple(running_curve(losses)),
         oov_occurrences=tuple(occurrence_report(losses, occurrences_so_far(words.targets), oov)),
         piece_nll=piece,

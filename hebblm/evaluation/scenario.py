@@ -108,12 +108,12 @@ class Scenario(ModelAndText):
         """Return what a result records of the pieces that were scored or, where tokens are words, of a part's text."""
         if not self.closed:
             text = {} if self.beginning is None else {"text": self.beginning._asdict()}
-            return {"spelled_bytes": self.stream.spelled, **text}
+            return {"spelled_bytes": int(self.stream.spelled.sum()), **text}
         return {
             "pieces": len(self.stream),
             "words_counted_in": None if self.train is None else self.source,
             "bytes": self.stream.bytes,
-            "spelled_bytes": self.stream.spelled,
+            "spelled_bytes": int(self.stream.spelled.sum()),
             "lost_bytes": self.stream.lost,
         }
 

@@ -38,7 +38,8 @@ class EvaluationStream:
         pieces: of which words of ``by_word`` each token is a part; None where tokens are words.
         by_word: the same text as words; None where tokens are words.
         counted: whether the counts are known; otherwise they are 0.
-        unknown: bytes by which pieces without an id are spelled, an end each.
+        unknown: (T,) int64, bytes by which a piece without an id is spelled, 0 for the others; None where tokens are
+            words.
         lost: bytes that a tokenizer of pieces loses, at least.
     """
 
@@ -54,7 +55,7 @@ class EvaluationStream:
     pieces: Words | None = None
     by_word: EvaluationStream | None = None
     counted: bool = True
-    unknown: int = 0
+    unknown: Ids | None = None
     lost: int = 0
 
     @property
@@ -67,10 +68,16 @@ class EvaluationStream:
         return nll if self.pieces is None else self.pieces.sums(nll).astype(np.float32)
 
     @property
-    def spelled(self) -> int:
-        """Bytes by which what has no id is spelled, an end each: a new word once, an unknown piece each time."""
-        novel = np.unique(self.ids[self.ids >= self.source_size]).tolist()
-        return self.unknown + sum(spelled_bytes(self.symbols[index]) for index in novel)
+    def spelled(self) -> Ids:
+        """(T,) bytes by which what has no id is spelled, an end each: a new word once, an unknown piece each time."""
+        if self.unknown is not None:
+            return self.unknown
+        found, first = np.unique(self.ids, return_index=True)
+        spelled = np.zeros(len(self), dtype=np.int64)
+        for index, place in zip(found.tolist(), first.tolist(), strict=True):
+            if index >= self.source_size:
+                spelled[place] = spelled_bytes(self.symbols[index])
+        return spelled
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -34,7 +34,7 @@ class Pieces(NamedTuple):
         unknown: words of which a piece has no id.
         lines: ends of line.
         bytes: UTF-8 bytes of the text before normalisation, one an end of line.
-        spelled: bytes by which pieces without an id are spelled, an end each.
+        spelled: (T,) int64, bytes by which a piece without an id is spelled, an end included; 0 for the others.
         lost: bytes that the tokenizer loses, at least.
     """
 
@@ -43,7 +43,7 @@ class Pieces(NamedTuple):
     unknown: set[int]
     lines: int
     bytes: int
-    spelled: int
+    spelled: Ids
     lost: int
 
 
@@ -100,6 +100,9 @@ class SubwordCorpus:
             size = sum(len(line.encode()) + 1 for line in batch[:ends])
             if not whole:  # of a line that is read in part
                 size += min(len(part.rpartition("\n")[2].encode()), len(batch[ends].encode()))
+            spelled = np.zeros(count, dtype=np.int64)
+            for place in now.unknown:
+                spelled[place] = spelled_bytes(now.tokens[place])
             first, last = (bound[[*now.unknown]] for bound in (now.words.first, now.words.last))
             yield Pieces(
                 np.array(now.ids, dtype=np.int64),
@@ -107,7 +110,7 @@ class SubwordCorpus:
                 {word for low, high in zip(first, last, strict=True) for word in range(low, high + 1)},
                 ends,
                 size,
-                sum(spelled_bytes(now.tokens[place]) for place in now.unknown),
+                spelled,
                 found.lost if whole else lost_bytes(part, self.subwords.join(now.ids)),
             )
             done += count
@@ -213,7 +216,7 @@ def encode_subwords(
         bytes=size,
         pieces=pieces,
         by_word=words,
-        unknown=sum(part.spelled for part in found),
+        unknown=np.concatenate([part.spelled for part in found]),
         lost=sum(part.lost for part in found),
     )
     _tell_fit(read, stream, sum(word not in ("\n", types[word]) for word in pieces.texts), counted)
@@ -235,7 +238,7 @@ def _tell_fit(read: SubwordCorpus, stream: EvaluationStream, apart: int, counted
             f"the tokenizer loses at least {100 * stream.lost / stream.bytes:.3g} % of the bytes of {name}: "
             "do not compare its bits a byte with another model's"
         )
-    if unknown := int((stream.ids == subwords.unknown).sum()) if stream.unknown else 0:
+    if unknown := int((stream.ids == subwords.unknown).sum()) if stream.spelled.any() else 0:
         say(
             f"{unknown:,} of {len(stream):,} pieces of {name} have no id: they count as new words, and their spelling "
             "costs 8 bits a byte"

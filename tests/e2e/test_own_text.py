@@ -321,6 +321,7 @@ def test_the_command_that_tuning_prints_works_as_it_stands(
     assert tune([*scenario, *chosen]) == 0
     said = capsys.readouterr()
     assert "60 tokens are few" in said.err
+    assert "; raise --max-tokens" in said.err
     document = json.loads((tmp_path / "tuned" / "tuned.json").read_text())
     assert set(document["nll"]) == {"lstm", "mixture", "mbpa", "mixture+mbpa"}
     cells = next(line.split() for line in said.out.splitlines() if line.split()[:1] == ["MbPA"])
