@@ -83,7 +83,8 @@ def evaluate(
 
     Args:
         model: a language model, or the name or folder of one; None where ``options`` name a scenario.
-        target: a corpus (ptb, wt2, pydoc, numpy, text:PATH, hf:ID) or the path of a text.
+        target: a corpus (ptb, wt2, pydoc, numpy, text:PATH, hf:ID); the path of a text, of records or of a folder of
+            them; or the texts themselves, a list or a pandas Series of strings.
         methods: in the order of the tables, one by one or in one text ("lstm,cache").
         hyperparameters: default, tuned, paper, or a file of hebblm-tune.
         values: hyper-parameters by dotted name, found for this scenario, over those.

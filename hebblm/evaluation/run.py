@@ -180,6 +180,7 @@ def run_scenario(
             "unk_tokens": stream.occurrences(UNK),
             "tokenizer": scenario.training_tokenizer,
             "target_tokenizer": scenario.tokenizer,
+            **({} if scenario.column is None else {"column": scenario.column}),
             **scenario.pieces(),
             **({} if config.streams == 1 else {"streams": config.streams, "memory_scope": config.memory_scope}),
             **({} if shared.exchanged is None else {"processes": shared.exchanged}),

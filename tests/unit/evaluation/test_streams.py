@@ -15,7 +15,7 @@ from hebblm.evaluation import streams
 from hebblm.evaluation.documents import Document, borders, by_document, documents_of
 from hebblm.evaluation.streams import Layout
 from hebblm.text.hub import DatasetLines
-from hebblm.text.sources import FileLines
+from hebblm.text.sources import FileLines, TextFile
 
 from ...support import toy
 
@@ -69,15 +69,16 @@ def test_files_records_and_articles_are_documents(tmp_path: Path) -> None:
     paths = tuple(tmp_path / name for name in ("a.txt", "b.txt", "c.txt"))
     for path, count in zip(paths, (4, 3, 5), strict=True):
         path.write_text("x\n" * count)
+    files = tuple(map(TextFile, paths))
     expected = [Document("a.txt", 0), Document("b.txt", starts[2]), Document("c.txt", starts[5])]
-    assert documents_of(signed, FileLines(paths, 2, 8)) == expected
+    assert documents_of(signed, FileLines(files, 2, 8)) == expected
     rows = [{"text": "a\nb\n"}, {"text": "c"}, {"text": "d\ne\nf"}]
     found = documents_of(signed, DatasetLines(rows, "text", 1, 3))
-    assert found == [Document("record 1", 0), Document("record 2", starts[1])]
-    assert documents_of(replace(signed, ids=signed.ids[:2]), FileLines(paths, 2, 8)) == []
+    assert found == [Document("record 2", 0), Document("record 3", starts[1])]
+    assert documents_of(replace(signed, ids=signed.ids[:2]), FileLines(files, 2, 8)) == []
     nll = {"lstm": np.arange(len(stream), dtype=np.float32)}
     assert by_document(found, nll)[1] == {
-        "name": "record 2",
+        "name": "record 3",
         "tokens": len(stream) - starts[1],
         "nll": {"lstm": pytest.approx(nll["lstm"][starts[1] :].mean())},
     }

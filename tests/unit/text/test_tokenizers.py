@@ -82,7 +82,7 @@ def test_sentencepiece_refuses_more_pieces_than_the_text_supports(tmp_path: Path
 def test_lines_that_cannot_be_read_are_reported_as_such(tmp_path: Path) -> None:
     (tmp_path / "latin.txt").write_bytes(b"caf\xe9\n")
     with pytest.raises(UserError, match=r"latin\.txt is not UTF-8"):
-        SentencePieceTokenizer.train(FileLines((tmp_path / "latin.txt",)).lines(), tmp_path / "m", vocab_size=40)
+        SentencePieceTokenizer.train(FileLines.of(tmp_path / "latin.txt").lines(), tmp_path / "m", vocab_size=40)
     assert not (tmp_path / "m").exists()
 
 
