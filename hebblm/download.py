@@ -7,7 +7,7 @@ import os
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +120,7 @@ def load_dataset(identifier: str, config: str | None, *, name: str, remedy: str)
     from datasets.exceptions import DatasetGenerationError
 
     try:
-        with quiet_hub(), nullcontext() if Path(identifier).is_dir() else _without_retries():
+        with quiet_hub(), _without_bars() if Path(identifier).is_dir() else _without_retries():
             return datasets.load_dataset(identifier, config)
     except (OSError, ValueError, RuntimeError, DatasetGenerationError) as error:
         cause = error.__cause__ if isinstance(error, DatasetGenerationError) and error.__cause__ else error
@@ -140,6 +140,20 @@ def quiet_hub() -> Iterator[None]:
     finally:
         for name, level in before.items():
             logging.getLogger(name).setLevel(level)
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    """Let ``datasets`` draw no bars of its own, which a folder that is read at once does not need."""
+    import datasets
+
+    shown = not datasets.are_progress_bars_disabled()
+    datasets.disable_progress_bars()
+    try:
+        yield
+    finally:
+        if shown:
+            datasets.enable_progress_bars()
 
 
 @contextmanager

@@ -154,6 +154,4 @@ def lines_of(text: str) -> list[str]:
     An empty document has no line.
     """
     text = text.removeprefix("\ufeff")
-    if "\r" in text:
-        text = text.replace("\r\n", "\n").removesuffix("\r")
-    return text.removesuffix("\n").split("\n") if text else []
+    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []

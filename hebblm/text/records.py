@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import functools
-import io
 import json
 import shutil
 import tempfile
@@ -24,8 +23,10 @@ CHOOSE = "choose one with --column"
 SAMPLE = 1_000  # records by which the types of columns are told
 BATCH = 100  # rows of a table that are held at once
 TEXT_TYPES = ("string", "large_string", "string_view")
-UNSETTLED = ("numbers in a table of text", "mixed", "null")
+UNSETTLED = ("mixed", "null")
 """Types of columns that the first records leave open: one that is named is read."""
+TABLES = {".csv": ",", ".tsv": "\t"}
+"""Suffixes of tables of text, and what separates their columns."""
 JSON_TYPES = {str: "string", bool: "true or false", int: "numbers", float: "numbers", list: "lists", dict: "objects"}
 
 
@@ -42,7 +43,7 @@ def texts(path: Path, column: str) -> Iterator[str]:
     for place, record in _records(path, column):
         if column not in record:
             raise UserError(
-                f"{path} {place} has no column {column}, only {', '.join(record)}; add it or leave this out"
+                f"{path} {place} has no column {column}, only {', '.join(record)}; add it or remove the record"
             )
         text = "" if record[column] is None else record[column]
         if not isinstance(text, str):
@@ -67,7 +68,10 @@ def column_of(path: Path, asked: str | None, remedy: str) -> str:
         UserError: the file is broken, or has no such column.
     """
     types = _types(path)
-    return text_column(types, asked, str(path), remedy) if types else asked or COLUMN  # an empty file has no columns
+    wanted = COLUMN if asked is None else asked
+    if not types or (wanted in types and kind_of(path)[0] in TABLES):  # a table of text may hold numbers as text
+        return wanted
+    return text_column(types, asked, str(path), remedy)
 
 
 def text_column(types: Mapping[str, str], asked: str | None, name: str, remedy: str) -> str:
@@ -91,7 +95,7 @@ def text_column(types: Mapping[str, str], asked: str | None, name: str, remedy: 
         raise UserError(f"{name} has no column of text, only {every}; write the text as strings into column {wanted}")
     if wanted in types:
         raise UserError(
-            f"column {wanted} of {name} holds {types[wanted]}, not text; choose {_listed(strings)}: --column"
+            f"column {wanted} of {name} holds {types[wanted]}, not text; choose --column {_listed(strings)}"
         )
     if asked is not None:
         raise UserError(f"{name} has no column {asked}; choose --column {_listed(strings)}")
@@ -129,27 +133,19 @@ def _types(path: Path) -> dict[str, str]:
     for _, record in islice(_records(path), SAMPLE):
         for column, value in record.items():
             types = found.setdefault(column, set())
-            if kind in (".csv", ".tsv"):
-                types |= {_table_type(value)} if value else set()
-            elif value is not None:
-                types.add(JSON_TYPES[type(value)])
-    return {column: _joint(types) for column, types in found.items()}
+            if value is not None and (value or kind not in TABLES):
+                types.add("numbers" if kind in TABLES and _is_number(value) else JSON_TYPES[type(value)])
+    several = "string" if kind in TABLES else "mixed"
+    return {column: several if len(types) > 1 else next(iter(types), "null") for column, types in found.items()}
 
 
-def _joint(types: set[str]) -> str:
-    """Return the type of a column whose values have these."""
-    if len(types) > 1:
-        return "string" if types <= {"string", UNSETTLED[0]} else "mixed"
-    return next(iter(types), "null")
-
-
-def _table_type(value: str) -> str:
-    """Return the type of what stands in a table of text."""
+def _is_number(text: str) -> bool:
+    """Say whether a text is the numeral of a number."""
     try:
-        float(value)
+        float(text)
     except ValueError:
-        return "string"
-    return UNSETTLED[0]
+        return False
+    return True
 
 
 def _records(path: Path, column: str | None = None) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -160,10 +156,8 @@ def _records(path: Path, column: str | None = None) -> Iterator[tuple[str, Mappi
                 columns = None if column is None else [column]
                 rows = (row for part in table.iter_batches(BATCH, columns=columns) for row in part.to_pylist())
                 yield from ((f"record {number}", row) for number, row in enumerate(rows, 1))
-        case ".csv":
-            yield from _rows(path, ",")
-        case ".tsv":
-            yield from _rows(path, "\t")
+        case kind if kind in TABLES:
+            yield from _rows(path, TABLES[kind])
         case kind:
             yield from _objects(path, whole=kind == ".json")
 
@@ -187,8 +181,9 @@ def _table(path: Path) -> Iterator[Any]:
 def _rows(path: Path, delimiter: str) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield the rows of a table of text below its first line, which names the columns."""
     csv.field_size_limit(max(csv.field_size_limit(), formats.MAX_LINE_BYTES))
-    with opened(path) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as stream:
-        rows = csv.reader(stream, delimiter=delimiter, strict=True)
+    with opened(path) as stream:
+        lines = (_decoded(raw, f"{path} line {number}") for number, raw in enumerate(raw_lines(stream, path), 1))
+        rows = csv.reader(lines, delimiter=delimiter, strict=True)
         try:
             names = next(rows, [])
             for row in rows:
@@ -200,8 +195,6 @@ def _rows(path: Path, delimiter: str) -> Iterator[tuple[str, dict[str, str]]]:
                     yield f"line {rows.line_num}", dict(zip(names, row, strict=True))
         except csv.Error as error:
             raise UserError(f"{path} line {rows.line_num} is broken ({error}); mend it") from error
-        except UnicodeDecodeError as error:
-            raise UserError(f"{path} is not UTF-8 after line {rows.line_num} ({error.reason}); convert it") from error
 
 
 def _objects(path: Path, *, whole: bool) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -221,11 +214,18 @@ def _objects(path: Path, *, whole: bool) -> Iterator[tuple[str, dict[str, Any]]]
             yield place, record
 
 
-def _parsed(raw: bytes, name: str) -> Any:
-    """Return a JSON value."""
+def _decoded(raw: bytes, name: str) -> str:
+    """Return a line or a file as text."""
     try:
-        return json.loads(raw.removeprefix(BOM).decode("utf-8"))
+        return raw.removeprefix(BOM).decode("utf-8")
     except UnicodeDecodeError as error:
         raise UserError(f"{name} is not UTF-8 ({error.reason}); convert it") from error
+
+
+def _parsed(raw: bytes, name: str) -> Any:
+    """Return a JSON value."""
+    text = _decoded(raw, name)
+    try:
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{name} is no JSON ({error}); mend it") from error
+        raise UserError(f"{name} is no JSON ({getattr(error, 'msg', error)}); mend it") from error

@@ -100,7 +100,7 @@ class MosesTokenizer(Tokenizer):
     def _tokenizer(self) -> SacreMosesTokenizer:
         from sacremoses import MosesTokenizer as SacreMosesTokenizer
 
-        class Quick(SacreMosesTokenizer):
+        class Quick(SacreMosesTokenizer):  # type: ignore[misc]
             """The same, without making a set of all letters again for each token."""
 
             lower, alpha = map(frozenset, (SacreMosesTokenizer.IsLower, SacreMosesTokenizer.IsAlpha))

@@ -69,7 +69,7 @@ def test_bad_text_is_named(tmp_path: Path) -> None:
         (tmp_path / "split" / f"{name}.txt").write_text("")
     with pytest.raises(UserError, match=r"valid\.txt is empty"):
         resolve(f"text:{tmp_path / 'split'}")
-    with pytest.raises(UserError, match="is one file"):
+    with pytest.raises(UserError, match="is no folder, so train cannot be named"):
         text_corpus(tmp_path / "short.txt", {"train": "x"})
 
 
