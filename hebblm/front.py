@@ -44,7 +44,8 @@ FEW_TOKENS = 5000
 
 P = ParamSpec("P")
 T = TypeVar("T")
-_OPTION = re.compile(r"(?<![^\s(])(?<!hebblm-eval )(?<!hebblm-preprocess )--([a-z-]+)")
+_OPTION = re.compile(r"hebblm-[a-z]+(?: --[a-z-]+(?: [^\s;,]+)?)+|(?<![^\s(])--([a-z-]+)")
+"""A command with its options, which stands as it is, or an option by itself."""
 
 
 def _worded(function: Callable[P, T]) -> Callable[P, T]:
@@ -56,7 +57,9 @@ def _worded(function: Callable[P, T]) -> Callable[P, T]:
             return function(*args, **kwargs)
         except UserError as error:
             if kwargs.get("command") is None:
-                error.args = (_OPTION.sub(lambda found: found[1].replace("-", "_"), str(error)),)
+                error.args = (
+                    _OPTION.sub(lambda found: found[1].replace("-", "_") if found[1] else found[0], str(error)),
+                )
             raise
 
     return call

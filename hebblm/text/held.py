@@ -23,7 +23,7 @@ def kept_texts(texts: Any) -> Path:
         texts: a list or another sequence of strings, or a pandas Series of them; one that is missing is empty.
 
     Raises:
-        UserError: it is something else, has no text, or a character is half a surrogate pair.
+        UserError: it is something else, is empty, or has a character that is half a surrogate pair.
     """
     if hasattr(texts, "columns"):
         raise UserError(
@@ -34,6 +34,8 @@ def kept_texts(texts: Any) -> Path:
             f"target = {texts!r:.60} is no text; name a corpus, the path of a text, or give a list of strings"
         )
     missing = texts.isna() if hasattr(texts, "isna") else [text is None for text in texts]
+    if not len(texts):
+        raise UserError("target holds no text; put strings into it")
     lines = []
     for number, (text, absent) in enumerate(zip(texts, missing, strict=True), 1):
         if not absent and not isinstance(text, str):

@@ -14,6 +14,7 @@ import pytest
 from hebblm.download import _reachable
 from hebblm.errors import UserError
 from hebblm.text.corpora import resolve, text_corpus
+from hebblm.text.records import CHOOSE
 
 
 def test_one_file_is_split_80_10_10_by_lines(tmp_path: Path) -> None:
@@ -157,6 +158,59 @@ def test_bad_datasets_are_named(tmp_path: Path) -> None:
         resolve(f"hf:{tmp_path / 'other'}")
     with pytest.raises(UserError, match="needs the name"):
         resolve("hf:")
+
+
+@pytest.mark.parametrize(
+    ("rows", "told", "column"),
+    [
+        (['{"url": "u", "content": "c"}'], "and url and content all hold text; choose one with --column", "content"),
+        (['{"text": 5, "b": "c"}'], r"column text of .* holds numbers, not text; choose --column b", "b"),
+        (['{"text": ["a"], "b": "c"}'], r"column text of .* holds lists, not text; choose --column b", "b"),
+        (['{"text": 5}'], r"no column of text, only text \(numbers\); write the text as strings", None),
+    ],
+)
+def test_a_column_of_a_dataset_that_is_not_clear_is_asked_for(
+    rows: list[str], told: str, column: str | None, tmp_path: Path
+) -> None:
+    (tmp_path / "train.jsonl").write_text("\n".join(rows * 20))
+    with pytest.raises(UserError, match=told):
+        resolve(f"hf:{tmp_path}", remedy=CHOOSE)
+    if column is not None:
+        corpus = resolve(f"hf:{tmp_path}", column)
+        assert set(corpus.lines("test")) == {"c"}
+        assert corpus.provenance["column"] == column
+
+
+@pytest.mark.parametrize(
+    ("files", "told", "mended"),
+    [
+        ({"train.jsonl": '{"text": "a"}\n' * 20 + '{"text": \n'}, r"train\.jsonl line 21 is no JSON .*; mend it", {}),
+        ({"train.jsonl": '{"text": "a"}\n' * 20 + '{"text": 5}\n'}, r"train\.jsonl line 21: column text is 5, not", {}),
+        ({"train.csv": "n,text\n" + "1,a\n" * 20 + "2,a,b\n"}, r"train\.csv line 22 has 3 columns, not the 2 of", {}),
+        (
+            {"train.jsonl": '{"text": "a"}\n' * 20, "test.csv": "text\na\n"},
+            "file format for all splits.*; keep files of one kind and the same columns there",
+            {"test.csv": None},
+        ),
+        (
+            {"train.jsonl": '{"text": "a"}\n' * 20, "test.jsonl": '{"text": "a", "n": 1}\n'},
+            "; keep files of one kind and the same columns there",
+            {"test.jsonl": '{"text": "a"}\n'},
+        ),
+    ],
+)
+def test_what_is_broken_in_a_dataset_is_one_line(
+    files: dict[str, str], told: str, mended: dict[str, str | None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    with pytest.raises(UserError, match=told) as caught:
+        resolve(f"hf:{tmp_path}")
+    assert "\n" not in str(caught.value)
+    assert capsys.readouterr().err == ""
+    for name, now in mended.items() or {name: text.rsplit("\n", 2)[0] for name, text in files.items()}.items():
+        (tmp_path / name).write_text(now) if now is not None else (tmp_path / name).unlink()
+    assert set(resolve(f"hf:{tmp_path}").lines("test")) == {"a"}
 
 
 def test_no_network_for_a_dataset_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

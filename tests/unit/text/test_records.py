@@ -85,7 +85,13 @@ def test_without_a_column_text_the_only_one_of_strings_is_read_and_told(
             "has no column text, and url and content all hold text; choose one with --column",
             "content",
         ),
-        ("a.csv", "url,content\nhttp,x y\n", None, "url and content all hold text; choose one with --column", "content"),
+        (
+            "a.csv",
+            "url,content\nhttp,x y\n",
+            None,
+            "url and content all hold text; choose one with --column",
+            "content",
+        ),
         ("a.jsonl", '{"content": "x y"}\n', "body", "has no column body; choose --column content", "content"),
         ("a.jsonl", '{"text": ["a"], "b": "x y"}\n', None, "holds lists, not text; choose --column b", "b"),
         ("a.txt", "x y", "content", "a.txt is plain text and has no columns; leave --column content out", None),
@@ -102,8 +108,16 @@ def test_a_column_that_is_not_clear_is_asked_for(
 
 PARQUET = "damaged or no Parquet file"
 BROKEN = [
-    ("a.jsonl", '{"id": 1, "tags": ["x"]}\n', r"no column of text, only id \(numbers\), tags \(lists\); write the text as"),
-    ("a.jsonl", '{"text": 5}\n', r"no column of text, only text \(numbers\); write the text as strings into column text"),
+    (
+        "a.jsonl",
+        '{"id": 1, "tags": ["x"]}\n',
+        r"no column of text, only id \(numbers\), tags \(lists\); write the text as",
+    ),
+    (
+        "a.jsonl",
+        '{"text": 5}\n',
+        r"no column of text, only text \(numbers\); write the text as strings into column text",
+    ),
     ("a.csv", "id\n12\n", r"no column of text, only id \(numbers\)"),
     ("a.jsonl", '{"text": "a"}\n{"text": 5}\n', "line 2: column text is 5, not text; write it as a string"),
     ("a.jsonl", '{"text": "a"}\n\n{"t": "b"}\n', "line 3 has no column text, only t; add it or remove the record"),
