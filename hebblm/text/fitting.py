@@ -81,12 +81,18 @@ def warn_of_unknown(name: str, beyond: Counter[str], tokens: int, unknown: int, 
     share = beyond.total() / max(1, tokens)
     if share <= MUCH_UNKNOWN:
         return
-    words = " ".join(word if len(word) <= 30 else f"{word[:30]}..." for word, _ in beyond.most_common(5))
+    words = " ".join(_shown(word) for word, _ in beyond.most_common(5))
     besides = f"; besides, {100 * unknown / tokens:.1f} % are <unk>" if unknown else ""
     say(
         f"warning: {100 * share:.1f} % of the tokens of {name} are outside the model's vocabulary, most often {words}"
         f"{besides}; is it tokenised and lower-cased like the model's text ({remedy})?"
     )
+
+
+def _shown(word: str) -> str:
+    """Return the beginning of a word as a terminal can show it."""
+    visible = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in word[:30])
+    return visible if len(word) <= 30 else f"{visible}..."
 
 
 def _unknown(lines: list[str], tokenizer: Tokenizer, known: Callable[[str], bool]) -> float:

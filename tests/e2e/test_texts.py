@@ -239,6 +239,28 @@ def test_named_splits_may_be_records(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert evaluate([*scenario, "--split", "valid"]) == 0
 
 
+def test_control_characters_do_not_vanish(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "t.txt"
+    path.write_text("The function returns a li\0st, a li\0st\n")
+    assert read([MODEL, str(path), "--tokenizer", "moses"]) == 0
+    said = capsys.readouterr()
+    assert f"{path}: 9 tokens" in said.out
+    assert "1 new words" in said.out
+    assert "most often li\\x00st;" in said.err, "a terminal shows it, too"
+
+
+def test_a_line_with_many_unknown_words_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "t.txt"
+    path.write_text("the <unk>, " * 1_200)
+    options = ["--tokenizer", "moses"]
+    assert (
+        evaluate(["--checkpoint", MODEL, "--text", str(path), "--max-tokens", "50", "--methods", "lstm", *options]) == 0
+    )
+    assert "first 50 of 3,601 tokens" in " ".join(capsys.readouterr().out.split())
+    assert read([MODEL, str(path), "--method", "lstm", *options]) == 0
+    assert f"{path}: 3,601 tokens" in capsys.readouterr().out
+
+
 def test_standard_input_is_for_one_process_and_not_empty(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

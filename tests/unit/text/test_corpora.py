@@ -81,6 +81,12 @@ def test_unknown_names_tell_the_choices(tmp_path: Path) -> None:
         resolve(str(tmp_path))
 
 
+def test_a_column_is_for_records(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="numpy has no columns; leave --column text out"):
+        resolve("numpy", "text")
+    assert resolve("numpy").splits == ("train", "valid", "test")
+
+
 def test_a_split_that_is_not_there_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("x\n" * 20)
     with pytest.raises(UserError, match="no split 'dev'"):

@@ -137,6 +137,16 @@ BROKEN = [
 ]
 
 
+MENDED = {
+    ".jsonl": '{"text": "x y"}\n',
+    ".json": '[{"text": "x y"}]',
+    ".csv": "text\nx y\n",
+    ".gz": gzip.compress(b"x y"),
+    ".xz": lzma.compress(b"x y"),
+    ".zst": bytes(pa.Codec("zstd").compress(b"x y", asbytes=True)),
+}
+
+
 @pytest.mark.parametrize(("name", "data", "told"), BROKEN)
 def test_what_is_broken_is_named_with_its_line(name: str, data: str | bytes, told: str, tmp_path: Path) -> None:
     path = written(tmp_path / name, data)
@@ -144,6 +154,11 @@ def test_what_is_broken_is_named_with_its_line(name: str, data: str | bytes, tol
         lines(path)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
+    if path.suffix == ".parquet":
+        pq.write_table(pa.table({"text": ["x y"]}), path)
+    else:
+        written(path, MENDED[path.suffix])
+    assert lines(path) == ["x y"]
 
 
 def test_a_value_that_is_longer_than_csv_allows_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
