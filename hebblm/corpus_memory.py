@@ -17,7 +17,7 @@ from torch import Tensor
 from hebblm.errors import UserError
 from hebblm.evaluation.parts import Parts
 from hebblm.evaluation.training_memory import saved_segments
-from hebblm.files import hash_of, sha256
+from hebblm.files import hash_of
 from hebblm.locks import held, remove_left
 from hebblm.memory import AnyMemory, MemoryConfig, build_memory, load_memory, save_memory
 from hebblm.memory.arrays import CHUNK
@@ -28,8 +28,7 @@ from hebblm.models.base import TrainedModel, device_of
 from hebblm.progress import bar, say
 from hebblm.ranks import ALONE, Ranks
 from hebblm.reader_state import MEMORY, READER
-from hebblm.text.plain import texts_below
-from hebblm.text.sources import pieces
+from hebblm.text.sources import FileLines, TextFile, pieces
 from hebblm.text.vocabulary import Vocabulary, warn_of_new
 
 PIECE = 1 << 18  # characters that are read at once
@@ -38,7 +37,7 @@ PIECE = 1 << 18  # characters that are read at once
 def build(
     model: TrainedModel,
     vocabulary: Vocabulary,
-    texts: Sequence[Path],
+    files: Sequence[TextFile],
     folder: Path,
     config: MemoryConfig,
     *,
@@ -56,19 +55,22 @@ def build(
         model: gives the keys.
         vocabulary: of the model, without new words; those of the texts are added, and saved with the entries and the
             splitting.
-        texts: files, and folders of ``.txt`` files.
+        files: of text; see :func:`hebblm.text.sources.text_files`.
         folder: created, or replaced if it holds a memory of other texts.
         config: how entries are kept and searched.
         name: of the model, for people.
         ranks: that read every P-th piece each; the first one saves the memory.
 
     Raises:
-        UserError: no such text, one that is not UTF-8, none at all, or a folder that cannot be written or holds
+        UserError: a text that is not UTF-8, none at all, or a folder that cannot be written or holds
             something else.
     """
-    files = [file for path in texts for file in texts_below(path)]
     check_replaceable(folder)
-    sources = [{"path": str(path), "bytes": path.stat().st_size, "sha256": sha256(path)} for path in files]
+    sources = [
+        {"path": str(file), "bytes": file.path.stat().st_size, "sha256": file.sha256()}
+        | ({} if file.column is None else {"column": file.column})
+        for file in files
+    ]
     owner = (model.sha256, vocabulary.hash())
     _fit(vocabulary, files)
     identity = hash_of(
@@ -106,7 +108,7 @@ def build(
             part = parts.load(index)
             memory.fill(part["keys"], part["labels"])
         if not len(memory):
-            raise UserError(f"{', '.join(map(str, texts))}: no text to remember; name files that are not empty")
+            raise UserError(f"{', '.join(map(str, files))}: no text to remember; name files that are not empty")
         about = {
             "model": name,
             "known": vocabulary.known,
@@ -121,11 +123,11 @@ def build(
     return memory
 
 
-def _fit(vocabulary: Vocabulary, files: Sequence[Path]) -> None:
+def _fit(vocabulary: Vocabulary, files: Sequence[TextFile]) -> None:
     """Choose how texts are split, on the first one that has words."""
-    for path in files:
-        for text in pieces(path, PIECE):
-            vocabulary.fit(text, str(path))
+    for file in files:
+        for text in pieces(file, PIECE):
+            vocabulary.fit(text, str(file))
             if vocabulary.splitting is not None:
                 return
 
@@ -133,7 +135,7 @@ def _fit(vocabulary: Vocabulary, files: Sequence[Path]) -> None:
 def _read(
     model: TrainedModel,
     vocabulary: Vocabulary,
-    files: Sequence[Path],
+    files: Sequence[TextFile],
     parts: Parts,
     dtype: torch.dtype,
     ranks: Ranks,
@@ -142,12 +144,11 @@ def _read(
     done, index = ranks.told(parts.finished())[0], 0
     with bar() as progress:
         whence = f", going on from piece {done + 1:,}" if done else ""
-        total = sum(path.stat().st_size for path in files)
-        task = progress.add_task(f"memory{whence}", total=total, unit="bytes")
-        for path in files:
-            for number, text in enumerate(pieces(path, PIECE)):
+        task = progress.add_task(f"memory{whence}", total=FileLines(tuple(files)).size, unit="bytes")
+        for file in files:
+            for number, text in enumerate(pieces(file, PIECE)):
                 if not number:
-                    warn_of_new(vocabulary, text, str(path))
+                    warn_of_new(vocabulary, text, str(file))
                 # Those that are done are encoded again: new words get the ids that they had.
                 ids = np.array([vocabulary.start, *vocabulary.encode(text, include=True).ids], dtype=np.int64)
                 if index >= done and index % ranks.size == ranks.rank:

@@ -7,7 +7,7 @@ import os
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -117,25 +117,43 @@ def load_dataset(identifier: str, config: str | None, *, name: str, remedy: str)
         UserError: no network, or no such data set or configuration.
     """
     import datasets  # takes a second, so only where it is needed
+    from datasets.exceptions import DatasetGenerationError
 
     try:
-        with quiet_hub(), nullcontext() if Path(identifier).is_dir() else _without_retries():
+        with quiet_hub(), _without_bars() if Path(identifier).is_dir() else _without_retries():
             return datasets.load_dataset(identifier, config)
-    except (OSError, ValueError, RuntimeError) as error:
-        reason = str(error).strip().split("\n", maxsplit=1)[0]
+    except (OSError, ValueError, RuntimeError, DatasetGenerationError) as error:
+        cause = error.__cause__ if isinstance(error, DatasetGenerationError) and error.__cause__ else error
+        reason = str(cause).strip().split("\n", maxsplit=1)[0]
         raise UserError(f"cannot load {name} ({reason}); {remedy}") from error
 
 
 @contextmanager
 def quiet_hub() -> Iterator[None]:
-    """Leave out what the hub says of each try, which would bury the one line that tells what is wrong."""
-    hub = logging.getLogger("huggingface_hub")
-    level = hub.level
-    hub.setLevel(logging.ERROR)
+    """Leave out what the hub and ``datasets`` log, which would bury the one line that tells what is wrong."""
+    levels = {"huggingface_hub": logging.ERROR, "datasets": logging.CRITICAL}
+    before = {name: logging.getLogger(name).level for name in levels}
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
     try:
         yield
     finally:
-        hub.setLevel(level)
+        for name, level in before.items():
+            logging.getLogger(name).setLevel(level)
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    """Let ``datasets`` draw no bars of its own, which a folder that is read at once does not need."""
+    import datasets
+
+    shown = not datasets.are_progress_bars_disabled()
+    datasets.disable_progress_bars()
+    try:
+        yield
+    finally:
+        if shown:
+            datasets.enable_progress_bars()
 
 
 @contextmanager

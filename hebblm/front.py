@@ -44,7 +44,8 @@ FEW_TOKENS = 5000
 
 P = ParamSpec("P")
 T = TypeVar("T")
-_OPTION = re.compile(r"(?<![^\s(])(?<!hebblm-eval )(?<!hebblm-preprocess )--([a-z-]+)")
+_OPTION = re.compile(r"hebblm-[a-z]+(?: --[a-z-]+(?: [^\s;,]+)?)+|(?<![^\s(])--([a-z-]+)")
+"""A command with its options, which stands as it is, or an option by itself."""
 
 
 def _worded(function: Callable[P, T]) -> Callable[P, T]:
@@ -56,7 +57,9 @@ def _worded(function: Callable[P, T]) -> Callable[P, T]:
             return function(*args, **kwargs)
         except UserError as error:
             if kwargs.get("command") is None:
-                error.args = (_OPTION.sub(lambda found: found[1].replace("-", "_"), str(error)),)
+                error.args = (
+                    _OPTION.sub(lambda found: found[1].replace("-", "_") if found[1] else found[0], str(error)),
+                )
             raise
 
     return call
@@ -83,7 +86,8 @@ def evaluate(
 
     Args:
         model: a language model, or the name or folder of one; None where ``options`` name a scenario.
-        target: a corpus (ptb, wt2, pydoc, numpy, text:PATH, hf:ID) or the path of a text.
+        target: a corpus (ptb, wt2, pydoc, numpy, text:PATH, hf:ID); the path of a text, of records or of a folder of
+            them; or the texts themselves, a list or a pandas Series of strings.
         methods: in the order of the tables, one by one or in one text ("lstm,cache").
         hyperparameters: default, tuned, paper, or a file of hebblm-tune.
         values: hyper-parameters by dotted name, found for this scenario, over those.

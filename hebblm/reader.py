@@ -211,8 +211,8 @@ class Reader:
         if not isinstance(pieces, Iterable):
             raise UserError(f"{pieces!r:.60} is no row of pieces of a text")
         held, size = Encoded((), ()), 0
-        for piece in pieces:
-            encoded, more = encoded_text(self.vocabulary, piece, include=learn)
+        for number, piece in enumerate(pieces):
+            encoded, more = encoded_text(self.vocabulary, piece, include=learn, begins=not number)
             now, held = held.then(encoded).cut(
                 (len(held.ids) + len(encoded.ids)) // self.update_every * self.update_every
             )

@@ -132,13 +132,20 @@ def _scores(text: Encoded, size: int, nll: Tensor, new: Tensor, *, unadapted: Sc
     return Scores(text.tokens, nll, new, size, text.words, spelled, text.lost, unadapted)
 
 
-def encoded_text(vocabulary: Vocabulary, text: Text, *, include: bool) -> tuple[Encoded, int]:
-    """Return tokens and ids of a text, and its bytes; words met for the first time get ids if they are included.
+def encoded_text(vocabulary: Vocabulary, text: Text, *, include: bool, begins: bool = True) -> tuple[Encoded, int]:
+    """Return tokens and ids of a text, and its bytes.
+
+    Args:
+        vocabulary: of the model.
+        text: a string or ids.
+        include: give words met for the first time an id.
+        begins: whether the text begins here; a byte order mark at its start is then left out, as in a file.
 
     Raises:
         UserError: no text, one with half a character, or an id that the vocabulary does not have.
     """
     if isinstance(text, str):
+        text = text.removeprefix("\ufeff") if begins else text
         size = bytes_of(text)
         vocabulary.fit(text)
         return vocabulary.encode(text, include=include), size

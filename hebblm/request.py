@@ -19,6 +19,7 @@ from hebblm.progress import say
 from hebblm.provenance import provenance
 from hebblm.ranks import leads
 from hebblm.suggest import unknown
+from hebblm.text.held import kept_texts
 from hebblm.text.manifest import load_manifest
 
 if TYPE_CHECKING:  # they load torch
@@ -28,7 +29,7 @@ if TYPE_CHECKING:  # they load torch
     from hebblm.text.subwords import Subwords
 
     Model = LanguageModel | str | Path | None
-    Target = str | Path | None
+    Target = str | Path | Sequence[str] | None
 
 
 def _one_stream(config: ScenarioConfig, why: str) -> None:
@@ -60,7 +61,7 @@ class Request:
     ) -> Request:
         """Check names, values and folder; the arguments are those of :func:`evaluate`."""
         if target is not None and not isinstance(target, str | Path):
-            raise UserError(f"target = {target!r:.60} is no text; name a corpus or the path of a text")
+            target = kept_texts(target)
         own = isinstance(target, Path) or (target not in load_manifest() and isfile(target or ""))
         named: dict[str, Any] = {"text": Path(target or "")} if own else {"target": target}
         held: tuple[TrainedModel, Subwords] | None = None

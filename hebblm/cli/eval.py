@@ -41,6 +41,8 @@ class EvalConfig(ScenarioConfig):
         output_path: folder for result.json, reports and plots.
         log_samples: also write tokens.parquet, one row a token.
         log_neighbors: also write neighbors.parquet, what the first so many tokens retrieved.
+        by_document: also print perplexity, bits a byte and size of each document (file, record or article), the worst
+            first.
         frequency_edges: bounds of the frequency buckets, such as 50,100,500.
         forgetting: across domains, also score the source's own text before and after the target was read.
         forgetting_tokens: so many tokens of the source's text, from its beginning.
@@ -66,6 +68,7 @@ class EvalConfig(ScenarioConfig):
     output_path: Path | None = None
     log_samples: bool = False
     log_neighbors: int = 0
+    by_document: bool = False
     frequency_edges: list[int | str] = field(default_factory=lambda: [*DEFAULT_EDGES], metadata={"nargs": "+"})
     forgetting: bool = False
     forgetting_tokens: int = 10_000
@@ -131,6 +134,14 @@ def _evaluate(config: EvalConfig, argv: list[str]) -> None:
         from hebblm.report import print_summary
 
         print_summary(result, Console())
+        if config.by_document:
+            from hebblm.report.console import print_table
+            from hebblm.report.part_tables import document_table
+
+            if (table := document_table(result, None)) is not None:
+                print_table(table, Console())
+            else:
+                tell(f"{result.scenario.target} is a single document")
     if config.output_path is not None:
         page = "" if config.readings else f"; open {config.output_path / 'report.html'} in a browser"
         tell(f"{'readings' if config.readings else 'results'} in {config.output_path}{page}")

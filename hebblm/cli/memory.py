@@ -16,7 +16,7 @@ from hebblm.models.catalog import model_folder
 from hebblm.models.device import check_device
 from hebblm.ranks import opened
 from hebblm.text.fitting import Splitting
-from hebblm.text.plain import texts_below
+from hebblm.text.sources import text_files
 
 PROG = "hebblm-memory"
 
@@ -28,8 +28,10 @@ class BuildConfig:
     Args:
         model: name of a model that ships, folder of a checkpoint, or a causal language model of transformers by hub id
             or folder.
-        text: UTF-8 files, or folders of .txt files.
+        text: files of text or of records (.jsonl, .json, .csv, .tsv, .parquet), also compressed (.gz, .zst, .xz),
+            folders of such files, or - for standard input.
         output_path: folder of the memory.
+        column: of records that holds the text; by default text, or the only column of strings.
         set: how entries are kept and searched, e.g. --set memory.index=exact memory.dtype=float16.
         tokenizer: how a model of words splits the texts: auto (like the model's own text; at punctuation as well where
             that one came tokenised and the first text did not), whitespace or moses.
@@ -44,6 +46,7 @@ class BuildConfig:
     model: Path
     text: list[Path] = field(metadata={"nargs": "+"})
     output_path: Path
+    column: str | None = None
     set: list[str] = field(default_factory=list, metadata={"nargs": "+"})
     tokenizer: Splitting = "auto"
     context: int | None = None
@@ -94,8 +97,7 @@ def _build(config: BuildConfig, argv: list[str]) -> int:
     from hebblm.corpus_memory import build
     from hebblm.language_model import load
 
-    for path in config.text:
-        texts_below(path)
+    files = text_files(config.text, config.column)
     if (status := spread(config.processes, config.device, PROG, "hebblm.cli.memory", ["build", *argv])) is not None:
         return status
     with opened(config.device) as ranks:
@@ -107,7 +109,7 @@ def _build(config: BuildConfig, argv: list[str]) -> int:
             stride=config.stride,
         )
         vocabulary = lm.vocabulary.fresh(config.tokenizer)
-        memory = build(lm.model, vocabulary, config.text, config.output_path, kept, name=lm.name, ranks=ranks)
+        memory = build(lm.model, vocabulary, files, config.output_path, kept, name=lm.name, ranks=ranks)
     tell(f"{len(memory):,} entries in {config.output_path}; hebblm-read {config.model} --memory {config.output_path}")
     return 0
 

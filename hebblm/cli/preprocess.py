@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from hebblm.cli.common import command, tell
 from hebblm.errors import UserError
 from hebblm.text.binarize import prepare, prepared_corpus, refuse_foreign
-from hebblm.text.corpora import Corpus, text_corpus
+from hebblm.text.corpora import Corpus, resolve, text_corpus
 from hebblm.text.dictionary import Dictionary
 from hebblm.text.normalize import Normalization, normalize
 from hebblm.text.prepared import PreparedCorpus
+from hebblm.text.records import CHOOSE
 from hebblm.text.tokenizers import (
     MODEL_FILE,
     MosesTokenizer,
@@ -31,9 +32,11 @@ class PreprocessConfig:
     """Options of preprocessing: what to read, how to split it into tokens, and where to write.
 
     Args:
-        text: a text file (split 80/10/10 by lines), or a folder with train.txt, valid.txt and test.txt, or
-            any other folder of .txt files.
+        text: a file of text or of records (.jsonl, .json, .csv, .tsv, .parquet), also compressed (.gz, .zst, .xz), a
+            folder of such files, - for standard input, or hf:ID[:CONFIG]; it is split 80/10/10 by lines, unless the
+            folder has files named train, valid and test, such as train.txt.
         output_path: the folder to write, new or empty or an earlier result.
+        column: of records that holds the text; by default text, or the only column of strings.
         tokenizer: how lines become tokens.
         normalization: the case policy.
         vocab_size: number of SentencePiece pieces.
@@ -49,6 +52,7 @@ class PreprocessConfig:
 
     text: Path
     output_path: Path
+    column: str | None = None
     tokenizer: Literal["whitespace", "moses", "sentencepiece"] = "whitespace"
     normalization: Normalization = "raw"
     vocab_size: int = 8000
@@ -77,17 +81,26 @@ def preprocess(config: PreprocessConfig) -> PreparedCorpus:
         if config.tokenizer == "sentencepiece":
             raise UserError("--joined-dictionary does not go with pieces of words; use --tokenizer whitespace or moses")
         joined = prepared_corpus(config.joined_dictionary, None).dictionary
-    plain = text_corpus(config.text, names)
+    plain = _corpus(config, names)
     with tempfile.TemporaryDirectory() as scratch:
         tokenizer = _tokenizer(config, plain, Path(scratch) / MODEL_FILE)
-        corpus = text_corpus(config.text, names, tokenizer)
         return prepare(
-            corpus,
+            replace(plain, tokenizer=tokenizer),
             normalization=config.normalization,
             destdir=config.output_path,
             min_count=config.min_count,
             joined=joined,
         )
+
+
+def _corpus(config: PreprocessConfig, names: dict[str, str]) -> Corpus:
+    """Return the text that is named, of the user's own or of the hub."""
+    name = str(config.text)
+    if not name.startswith("hf:"):
+        return text_corpus(config.text, names, column=config.column)
+    if names:
+        raise UserError(f"{name} has splits of its own; leave {', '.join(f'--{split}' for split in names)} out")
+    return resolve(name, config.column, remedy=CHOOSE)
 
 
 def _tokenizer(config: PreprocessConfig, plain: Corpus, model: Path) -> Tokenizer:

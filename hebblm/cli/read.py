@@ -22,7 +22,7 @@ from hebblm.models.catalog import model_folder
 from hebblm.models.device import check_device
 from hebblm.progress import bar, say
 from hebblm.text.fitting import Splitting
-from hebblm.text.sources import pieces
+from hebblm.text.sources import TextFile, pieces, text_files
 from hebblm.text.vocabulary import warn_of_new
 
 if TYPE_CHECKING:  # these load torch, for which an error message does not wait
@@ -40,7 +40,10 @@ class ReadConfig:
     Args:
         model: name of a model that ships, folder of a checkpoint, or a causal language model of transformers by hub id
             or folder.
-        files: UTF-8 texts, read one after the other in pieces, so that they may be of any size; none only asks.
+        files: files of text or of records (.jsonl, .json, .csv, .tsv, .parquet), also compressed (.gz, .zst, .xz),
+            folders of such files, or - for standard input; they are read one after the other, and may be of any size;
+            none only asks.
+        column: of records that holds the text; by default text, or the only column of strings.
         method: how the reader adapts, e.g. knn, mbpa, mixture+hebb.
         suggest: a context, e.g. "The function": shows the words that come next, before and after reading.
         generate: a prompt: words drawn behind it before and after reading.
@@ -65,6 +68,7 @@ class ReadConfig:
 
     model: Path = field(metadata={"positional": True})
     files: list[Path] = field(default_factory=list, metadata={"positional": True, "nargs": "*"})
+    column: str | None = None
     method: str = "mixture+hebb"
     suggest: str | None = None
     generate: str | None = None
@@ -99,8 +103,11 @@ def main(config: ReadConfig, argv: list[str]) -> None:
     check_device(config.device)
     model_folder(config.model)
     settings = parse_settings(config.set)
-    for path in config.files:
-        _check_text(path)
+    files = text_files(config.files, config.column, pipes=True) if config.files else ()
+    empty = [file for file in files if not _has_text(file)]
+    for file in empty:
+        if file.path in config.files or len(empty) == len(files):  # of a folder one may be
+            raise UserError(f"{file} is empty; put text into it")
     from hebblm.language_model import load
     from hebblm.reader_state import READER, check_free
     from hebblm.report.console import print_table
@@ -121,12 +128,12 @@ def main(config: ReadConfig, argv: list[str]) -> None:
         settings=settings,
         tokenizer=config.tokenizer,
     )
-    texts = [(path, pieces(path, PIECE)) for path in config.files]
+    texts = [(file, pieces(file, PIECE)) for file in files]
     if texts:  # what is asked before reading is split as it will be behind it
-        path, rest = texts[0]
+        file, rest = texts[0]
         begin = list(islice(rest, 1))
-        reader.vocabulary.fit("".join(begin), str(path))
-        texts[0] = path, chain(begin, rest)
+        reader.vocabulary.fit("".join(begin), str(file))
+        texts[0] = file, chain(begin, rest)
 
     def ask(when: str) -> None:
         if config.suggest is not None:
@@ -145,13 +152,13 @@ def main(config: ReadConfig, argv: list[str]) -> None:
 
     if config.files:
         ask("before reading")
-    for path, text in texts:
+    for file, text in texts:
         known = len(reader.vocabulary.words)
-        totals = _read(reader, path, text, learn=not config.read_only)
-        tell(f"{path}: {totals}, {len(reader.vocabulary.words) - known:,} new words")
+        totals = _read(reader, file, text, learn=not config.read_only)
+        tell(f"{file}: {totals}, {len(reader.vocabulary.words) - known:,} new words")
         if totals.tokens and not math.isfinite(totals.perplexity):
             rates = METHODS[reader.method].rates(Hyperparameters().changed(settings).methods)
-            raise UserError(f"{reader.method} diverged on {path}, and nothing is saved; lower {rates} (--set)")
+            raise UserError(f"{reader.method} diverged on {file}, and nothing is saved; lower {rates} (--set)")
     ask("after reading" if config.files else "now")
     if config.save is not None:
         reader.save(config.save)
@@ -160,7 +167,7 @@ def main(config: ReadConfig, argv: list[str]) -> None:
         tell("what was read is not kept; --save DIR keeps it")
 
 
-def _read(reader: Reader, path: Path, text: Iterator[str], *, learn: bool) -> Totals:
+def _read(reader: Reader, file: TextFile, text: Iterator[str], *, learn: bool) -> Totals:
     """Read a text under a progress bar, a piece at a time."""
     from hebblm.scores import Totals
 
@@ -170,12 +177,12 @@ def _read(reader: Reader, path: Path, text: Iterator[str], *, learn: bool) -> To
         nonlocal begun
         for piece in text:
             if not begun:
-                warn_of_new(reader.vocabulary, piece, str(path))
+                warn_of_new(reader.vocabulary, piece, str(file))
             begun += len(piece.encode())
             yield piece
 
     with bar() as progress:
-        task = progress.add_task(f"read {path.name}", total=path.stat().st_size or None, unit="bytes")
+        task = progress.add_task(f"read {file.path.name}", total=file.size or None, unit="bytes")
 
         def moved(done: int, total: int) -> None:
             progress.update(task, completed=totals.bytes + (begun - totals.bytes) * done // total)
@@ -185,12 +192,9 @@ def _read(reader: Reader, path: Path, text: Iterator[str], *, learn: bool) -> To
     return totals
 
 
-def _check_text(path: Path) -> None:
-    """Refuse a text before anything is read of it, unless it can be read only once."""
-    if path.is_dir():
-        raise UserError(f"{path} is a folder; name its files, as {path}/*.txt")
-    if not (path.is_fifo() or path.is_char_device()) and not sum(len(piece) for piece in pieces(path, PIECE)):
-        raise UserError(f"{path} is empty; put text into it")
+def _has_text(file: TextFile) -> bool:
+    """Say whether there is text in a file, all of which can be read; one that is read once is taken to have some."""
+    return not file.path.is_file() or sum(len(piece) for piece in pieces(file, PIECE)) > 0
 
 
 if __name__ == "__main__":

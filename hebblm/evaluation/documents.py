@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise, takewhile
+from itertools import islice, pairwise, takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,10 +15,17 @@ from hebblm.text.sources import LineSource
 
 
 class Document(NamedTuple):
-    """A document and the place of its first word in the text, ends of line counted as words."""
+    """A document of a text.
+
+    Args:
+        name: of its file, record or article.
+        begin: place of its first word in the text, ends of line counted as words.
+        bytes: of its text as it was read, one an end of line; None where the lines are not at hand.
+    """
 
     name: str
     begin: int
+    bytes: int | None = None
 
 
 def documents_of(stream: EvaluationStream, source: LineSource | None) -> list[Document]:
@@ -32,15 +40,22 @@ def documents_of(stream: EvaluationStream, source: LineSource | None) -> list[Do
     """
     words = stream.reported
     starts = np.concatenate([[0], np.flatnonzero(words.ids == words.eos) + 1])  # of lines, by words
-    found: list[Document] = []
+    lines: list[tuple[str, int]] = []
     if source is not None:
         # Of a text that is read in part the rest is not opened.
-        lines = takewhile(lambda found: found[1] < len(starts), source.documents())
-        found = [Document(name, int(starts[line])) for name, line in lines]
-    if len(found) < 2:
-        found = list(_articles(words, starts))
-    found = [document for document in found if document.begin < len(words)]
-    return [found[0]._replace(begin=0), *found[1:]] if len(found) > 1 else []
+        lines = list(takewhile(lambda found: found[1] < len(starts), source.documents()))
+    if len(lines) < 2:
+        lines = list(_articles(words, starts))
+    lines = [(name, line) for name, line in lines if starts[line] < len(words)]
+    if len(lines) < 2:
+        return []
+    begins = [0, *(line for _, line in lines[1:])]
+    sizes: list[int | None] = [None] * len(lines)
+    if source is not None:
+        counted = [len(line.encode()) + 1 for line in islice(source.lines(), begins[-1])]
+        before = [sum(counted[begin:end]) for begin, end in pairwise(begins)]
+        sizes = [*before, stream.bytes - sum(before)]  # the last one may be read in part
+    return [Document(name, int(starts[at]), size) for (name, _), at, size in zip(lines, begins, sizes, strict=True)]
 
 
 def borders(stream: EvaluationStream, documents: Sequence[Document]) -> list[int]:
@@ -51,26 +66,49 @@ def borders(stream: EvaluationStream, documents: Sequence[Document]) -> list[int
     return list(map(int, begins))
 
 
-def by_document(documents: Sequence[Document], nll: Mapping[str, npt.NDArray[np.float32]]) -> list[dict[str, Any]]:
-    """Return name, tokens and by method the mean loss of each document, nats, from the losses (U,) of the words."""
-    total = len(next(iter(nll.values())))
-    ends = [document.begin for document in documents[1:]] + [total]
-    return [
-        {
+def by_document(
+    documents: Sequence[Document], stream: EvaluationStream, nll: Mapping[str, npt.NDArray[np.float32]]
+) -> list[dict[str, Any]]:
+    """Return what each document costs by each method, as JSON.
+
+    Args:
+        documents: of the text.
+        stream: the tokens.
+        nll: by method, (T,) their losses in nats.
+
+    Returns:
+        Of each name, tokens (words, where tokens are pieces of them), bytes, and by method mean nats a token and bits a
+        byte; of pieces their number and mean nats a piece as well.
+    """
+    words = [*(document.begin for document in documents), len(stream.reported)]
+    places = [*borders(stream, documents), len(stream)]
+    losses = {name: stream.word_losses(each) for name, each in nll.items()}
+    found = []
+    for document, word, place in zip(documents, pairwise(words), pairwise(places), strict=True):
+        own, of_pieces = slice(*place), stream.pieces is not None
+        sums = {name: float(each[own].sum(dtype=np.float64)) for name, each in nll.items()}
+        spelled, size = 8 * int(stream.spelled[own].sum()), document.bytes
+        record: dict[str, Any] = {
             "name": document.name,
-            "tokens": end - document.begin,
-            "nll": {name: float(losses[document.begin : end].mean(dtype=np.float64)) for name, losses in nll.items()},
+            "tokens": word[1] - word[0],
+            "nll": {name: float(each[slice(*word)].mean(dtype=np.float64)) for name, each in losses.items()},
         }
-        for document, end in zip(documents, ends, strict=True)
-    ]
+        if of_pieces:
+            count = max(1, place[1] - place[0])
+            record |= {"pieces": place[1] - place[0], "piece_nll": {name: sums[name] / count for name in sums}}
+        if size:
+            bits = {name: (total / math.log(2) + spelled) / size for name, total in sums.items()}
+            record |= {"bytes": size, "bits_per_byte": bits}
+        found.append(record)
+    return found
 
 
-def _articles(words: EvaluationStream, starts: npt.NDArray[np.int64]) -> Iterator[Document]:
-    """Yield the articles of a text like WikiText: each begins with ``= Title =``, its sections with more signs."""
+def _articles(words: EvaluationStream, starts: npt.NDArray[np.int64]) -> Iterator[tuple[str, int]]:
+    """Yield name and first line of the articles of a text like WikiText: each begins with ``= Title =``."""
     if "=" not in words.symbols:
         return
     sign = words.symbols.index("=")
-    for begin, end in pairwise(starts.tolist()):
+    for number, (begin, end) in enumerate(pairwise(starts.tolist())):
         line = words.ids[begin : end - 1]
         if len(line) > 2 and line[0] == line[-1] == sign and sign not in (line[1], line[-2]):
-            yield Document(" ".join(words.symbols[index] for index in line[1:-1].tolist()), begin)
+            yield " ".join(words.symbols[index] for index in line[1:-1].tolist()), number

@@ -11,19 +11,17 @@ from typing import Any
 import torch
 
 from hebblm.download import cache_dir
-from hebblm.errors import UserError
-from hebblm.evaluation.documents import Document, documents_of
+from hebblm.evaluation.documents import documents_of
 from hebblm.evaluation.scenario import ModelAndText, Scenario
 from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.evaluation.subword_scenario import open_subwords
 from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary, VocabularyPolicy
-from hebblm.files import hash_of, lack
+from hebblm.files import hash_of
 from hebblm.models.base import TrainedModel
 from hebblm.models.catalog import checkpoint_words, trained_on
 from hebblm.models.shipped import obtain_model, open_model
 from hebblm.text import (
     Dictionary,
-    EvaluationStream,
     PreparedCorpus,
     encode_target,
     foreign_text,
@@ -34,8 +32,9 @@ from hebblm.text.beginning import measure_beginning
 from hebblm.text.binarize import prepared_corpus
 from hebblm.text.fitting import SAMPLE, fitting, warn_of_unknown
 from hebblm.text.normalize import Normalization, normalize
-from hebblm.text.plain import contiguous, own_texts
-from hebblm.text.sources import FileLines
+from hebblm.text.plain import contiguous, own_text
+from hebblm.text.records import CHOOSE
+from hebblm.text.sources import FileLines, LineSource
 from hebblm.text.subwords import Subwords
 from hebblm.text.tokenizers import Tokenizer
 
@@ -73,14 +72,14 @@ def open_scenario(
         folder = config.checkpoint or Path()
         name = source or str(trained_on(folder).get("name", folder.name))
         same = name == target
-    files = () if same else own_texts(target)
-    split = config.split or (ALL if files else "test")
+    own = None if same else own_text(target, config.column)
+    split = config.split or (ALL if own else "test")
     content = config.memory_content or ("both" if same else "test")
     config = dataclasses.replace(config, split=config.split or "test", memory_content=content)
     if config.model is not None:
-        opened = open_subwords(config, device, files, whole=split == ALL, held=held)
+        opened = open_subwords(config, device, own, whole=split == ALL, held=held)
     else:
-        opened = _open_words(config, device, files, provenance, whole=split == ALL)
+        opened = _open_words(config, device, own, provenance, whole=split == ALL)
     return Scenario(
         kind="intra-domain" if same else "cross-domain",
         source=name,
@@ -88,8 +87,8 @@ def open_scenario(
         config=config,
         device=device,
         split=split,
-        part=PARTS[split] if files else f"the {split} split",
-        documents=_documents(config, opened.stream, target, files, split),
+        part=PARTS[split] if own else f"the {split} split",
+        documents=documents_of(opened.stream, _lines(config, own, split)),
         **{each.name: getattr(opened, each.name) for each in dataclasses.fields(opened)},
     )
 
@@ -97,7 +96,7 @@ def open_scenario(
 def _open_words(
     config: ScenarioConfig,
     device: torch.device,
-    files: tuple[Path, ...],
+    own: FileLines | None,
     provenance: dict[str, Any],
     *,
     whole: bool,
@@ -106,7 +105,8 @@ def _open_words(
     source, target = config.corpora()
     # The two differ in case more than in anything else.
     policy = config.normalization or ("lower" if {source, target} == {"wt2", "ptb"} else "raw")
-    train = None if source is None else prepared_corpus(source, policy)
+    column, remedy = config.source_column()
+    train = None if source is None else prepared_corpus(source, policy, column, remedy=remedy)
     if train is not None:
         policy = train.meta.normalization
         dictionary, tokenizer = train.dictionary, train.tokenizer()
@@ -116,10 +116,10 @@ def _open_words(
         policy = trained_on(config.checkpoint).get("normalization", policy)
     if train is not None and source == target:
         read = train
-    elif not files:
-        read = prepared_corpus(target, policy, train=False)
+    elif own is None:
+        read = prepared_corpus(target, policy, config.column, train=False, remedy=CHOOSE)
     else:
-        read = _text(config, target, files, policy, dictionary, tokenizer, whole=whole)
+        read = _text(config, target, own, policy, dictionary, tokenizer, whole=whole)
     if config.checkpoint is not None:
         model = open_model(config.checkpoint, dictionary.hash(), device)
     else:
@@ -132,7 +132,7 @@ def _open_words(
     complete = config.max_tokens is None or config.max_tokens >= total
     if not complete:
         stream = dataclasses.replace(stream, ids=stream.ids[: config.max_tokens])
-        text = foreign_text(target, files, read.tokenizer(), whole=whole) if files else resolve(target)
+        text = foreign_text(target, own, read.tokenizer(), whole=whole) if own else resolve(target, config.column)
         if text.prepared is None:
             beginning = measure_beginning(text, split, len(stream), policy, dictionary, read.dictionary)
             stream = dataclasses.replace(stream, lines=beginning.lines, words=beginning.words, bytes=beginning.bytes)
@@ -162,21 +162,22 @@ def _open_words(
         tokenizer=read.describe(),
         beginning=beginning,
         total=None if complete else total,
+        column=read.meta.provenance.get("column"),
     )
 
 
-def _documents(
-    config: ScenarioConfig, stream: EvaluationStream, target: str, files: tuple[Path, ...], split: str
-) -> list[Document]:
-    if split == ALL:
-        return documents_of(stream, FileLines(files))
-    return documents_of(stream, contiguous(files)[split] if files else resolve(target).sources.get(split))
+def _lines(config: ScenarioConfig, own: FileLines | None, split: str) -> LineSource | None:
+    """Return the lines of the split that is read, None where they are not known."""
+    target = config.corpora()[1]
+    if own is None:
+        return resolve(target, config.column).sources.get(split)
+    return own if split == ALL else contiguous(own, Path(target))[split]
 
 
 def _text(
     config: ScenarioConfig,
     target: str,
-    files: tuple[Path, ...],
+    text: FileLines,
     policy: Normalization,
     dictionary: Dictionary,
     own: Tokenizer,
@@ -184,11 +185,9 @@ def _text(
     whole: bool,
 ) -> PreparedCorpus:
     """Return a text of the user's own, in tokens like those of the model's text, which its own tokenizer gives."""
-    if not files[0].is_file():
-        raise UserError(f"{files[0]} {lack(files[0])}; name a UTF-8 text file")
-    lines = (normalize(line, policy) for line in islice(FileLines(files).lines(), SAMPLE))
+    lines = (normalize(line, policy) for line in islice(text.lines(), SAMPLE))
     path = target.removeprefix("text:")
     tokenizer = fitting(lines, own, dictionary.__contains__, config.tokenizer, name=path)
-    corpus = foreign_text(target, files, tokenizer, whole=whole)
-    key = f"{FileLines(files).sha256()[:16]}-{hash_of(tokenizer.spec())}-{policy}{'' if whole else '-split'}"
+    corpus = foreign_text(target, text, tokenizer, whole=whole)
+    key = f"{text.sha256()[:16]}-{hash_of(tokenizer.spec())}-{policy}{'' if whole else '-split'}"
     return prepare(corpus, normalization=policy, destdir=cache_dir() / "corpora" / f"text-{key}")

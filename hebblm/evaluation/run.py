@@ -190,6 +190,7 @@ def run_scenario(
             "unk_tokens": stream.occurrences(UNK),
             "tokenizer": scenario.training_tokenizer,
             "target_tokenizer": scenario.tokenizer,
+            **({} if scenario.column is None else {"column": scenario.column}),
             **scenario.pieces(),
             **({} if config.streams == 1 else {"streams": config.streams, "memory_scope": config.memory_scope}),
             **({} if shared.exchanged is None else {"processes": shared.exchanged}),
@@ -212,7 +213,11 @@ def run_scenario(
                 "lead": lead(by_token, bootstrap),
                 "paired": paired,
                 **({} if probe is None else {"forgetting": probe.describe()}),
-                **({} if not scenario.documents else {"documents": by_document(scenario.documents, nll)}),
+                **(
+                    {}
+                    if not scenario.documents
+                    else {"documents": by_document(scenario.documents, scenario.stream, by_token)}
+                ),
             },
         ),
         nll,

@@ -48,6 +48,7 @@ class ModelAndText:
         tokenizer: specification of what split the target into tokens.
         beginning: how much text the stream is, where it is words and a part of the split whose lines are at hand.
         total: tokens of the split of which the stream is a part, None where it is all or they were not counted.
+        column: of records that holds the text, None where it is no records.
     """
 
     model: TrainedModel
@@ -61,6 +62,7 @@ class ModelAndText:
     tokenizer: Mapping[str, Any] = field(default_factory=dict)
     beginning: Beginning | None = None
     total: int | None = None
+    column: str | None = None
 
 
 @dataclass(slots=True, kw_only=True)

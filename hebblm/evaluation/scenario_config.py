@@ -18,6 +18,7 @@ from hebblm.text.corpora import check_name
 from hebblm.text.fitting import Splitting
 from hebblm.text.manifest import file_corpora
 from hebblm.text.prepared import DICTIONARY_FILE
+from hebblm.text.records import CHOOSE
 
 Content = Literal["both", "train", "test"]
 MemoryScope = Literal["shared", "stream"]
@@ -25,7 +26,7 @@ MemoryScope = Literal["shared", "stream"]
 
 MOST_NEIGHBORS = 100_000
 SCENARIOS = (
-    "--cross-domain A-to-B, --intra-domain A, --source A --target B, --checkpoint DIR --text FILE, or "
+    "--cross-domain A-to-B, --intra-domain A, --source A --target B, --checkpoint DIR --text PATH, or "
     "--model HUB_ID_OR_FOLDER --target B"
 )
 """The ways to name one."""
@@ -76,12 +77,14 @@ class ScenarioConfig:
         intra_domain: a corpus; its own model is evaluated on it.
         source: corpus of the base model: ptb, wt2, pydoc, numpy, text:PATH, hf:ID[:CONFIG] or a folder of
             hebblm-preprocess.
-        target: corpus that is read.
+        target: corpus that is read, named as a source; text:PATH takes what --text PATH takes.
         checkpoint: folder of a model or name of one that ships (hebblm-eval --models lists them), instead of the one
             that ships or is trained for the source.
         model: a causal language model of transformers, by hub id or folder, instead of a checkpoint; --source names
             the text that its words are counted in, where the model does not say on what it was trained.
-        text: UTF-8 file to read; short for --target text:FILE.
+        text: a file of text or of records (.jsonl, .json, .csv, .tsv, .parquet), also compressed (.gz, .zst, .xz), a
+            folder of such files, or - for standard input; short for --target text:PATH.
+        column: of records that holds the text; by default text, or the only column of strings.
         split: test or valid; by default test, and all of a text file that the model was not trained on.
         tokenizer: how a text file becomes tokens: auto (like the model's own text; at punctuation as well where that
             one came tokenised and this one did not), whitespace or moses.
@@ -120,7 +123,7 @@ class ScenarioConfig:
         (
             "scenario",
             f"name one: {SCENARIOS}",
-            "cross_domain intra_domain source target checkpoint model text split tokenizer preset normalization "
+            "cross_domain intra_domain source target checkpoint model text column split tokenizer preset normalization "
             "vocabulary new_rows unk_share",
         ),
         (
@@ -133,8 +136,8 @@ class ScenarioConfig:
         (
             "output",
             None,
-            "output_path log_samples log_neighbors frequency_edges forgetting forgetting_tokens readings models "
-            "settings",
+            "output_path log_samples log_neighbors by_document frequency_edges forgetting forgetting_tokens readings "
+            "models settings",
         ),
     )
 
@@ -145,6 +148,7 @@ class ScenarioConfig:
     checkpoint: Path | None = None
     model: str | None = None
     text: Path | None = None
+    column: str | None = None
     split: Literal["test", "valid"] | None = None
     tokenizer: Splitting = "auto"
     preset: str | None = None
@@ -209,6 +213,11 @@ class ScenarioConfig:
             )
         return self.source, self.target or f"text:{self.text}"
 
+    def source_column(self) -> tuple[str | None, str | None]:
+        """Return the column of the source's text, and what to do without one: ``column`` is that of the target."""
+        source, target = self.corpora()
+        return (self.column, CHOOSE) if source == target else (None, None)
+
     def scenario(self) -> dict[str, Any]:
         """Return the fields by name, without those that a command has beside them."""
         return {f.name: getattr(self, f.name) for f in fields(ScenarioConfig)}
@@ -264,7 +273,7 @@ class ScenarioConfig:
             raise UserError(f"--vocabulary {self.vocabulary} is for models of words; leave it out for {name}")
         if self.cross_domain is not None or self.intra_domain is not None or self.preset is not None:
             raise UserError(
-                f"{name} is read with --target CORPUS or --text FILE; leave other scenarios and presets out"
+                f"{name} is read with --target CORPUS or --text PATH; leave other scenarios and presets out"
             )
         corpus = {} if folder is None else trained_on(folder)
         model = name if folder is None else str(folder)

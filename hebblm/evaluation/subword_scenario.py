@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import torch
 
 from hebblm.errors import UserError
@@ -15,6 +13,8 @@ from hebblm.models.huggingface.open import load_and_open
 from hebblm.progress import say
 from hebblm.text import foreign_text, resolve
 from hebblm.text.normalize import Normalization
+from hebblm.text.records import CHOOSE
+from hebblm.text.sources import FileLines
 from hebblm.text.subword_corpus import SubwordCorpus, encode_subwords
 from hebblm.text.subwords import Subwords
 from hebblm.text.tokenizers import WhitespaceTokenizer
@@ -23,7 +23,7 @@ from hebblm.text.tokenizers import WhitespaceTokenizer
 def open_subwords(
     config: ScenarioConfig,
     device: torch.device,
-    files: tuple[Path, ...],
+    own: FileLines | None,
     *,
     whole: bool,
     held: tuple[TrainedModel, Subwords] | None,
@@ -33,7 +33,7 @@ def open_subwords(
     Args:
         config: what is asked for, completed.
         device: where to compute.
-        files: the text where it is the user's own and has no splits; nothing for any other.
+        own: the text where it is the user's own and has no splits; None for any other.
         whole: whether such a text is read from beginning to end.
         held: a model that is open already, with its pieces.
 
@@ -62,13 +62,18 @@ def open_subwords(
     rows = len(model.head.weight)
     policy: Normalization = config.normalization or "raw"
     plain = Subwords(tokenizer, rows)
-    train = None if source is None else SubwordCorpus(resolve(source), plain, policy)
+    column, remedy = config.source_column()
+    train = None if source is None else SubwordCorpus(resolve(source, column, remedy=remedy), plain, policy)
     if train is None:
         say("the training text is not known, so no word counts as new; --source CORPUS names a text to count words in")
         subwords = Subwords(tokenizer, rows, None, config.tokenizer)
     else:
         subwords = Subwords(tokenizer, rows, train.piece_counts("train").tolist(), config.tokenizer)
-    text = foreign_text(target, files, WhitespaceTokenizer(), whole=whole) if files else resolve(target)
+    text = (
+        foreign_text(target, own, WhitespaceTokenizer(), whole=whole)
+        if own
+        else resolve(target, config.column, remedy=CHOOSE)
+    )
     read = SubwordCorpus(text, subwords, policy)
     stream = encode_subwords(read, config.split or "test", config.max_tokens, train)
     hashes = {target: text.provenance.get("sha256", {})}
@@ -85,4 +90,5 @@ def open_subwords(
         data_sha256=hashes,
         whole=complete,
         tokenizer=read.describe(),
+        column=text.provenance.get("column"),
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hebblm.report.gains import LEAST_BLOCKS, Gain
-from hebblm.report.methods import PLOTTED, name_of, ordered
+from hebblm.report.methods import BASE, name_of, ordered
 from hebblm.report.numbers import MISSING, difference, perplexity
 from hebblm.report.parts import ALL, KNOWN, OCCURRENCES, OOV_BY_OCCURRENCE, PIECES, gap_notes
 from hebblm.report.result import Result, corpus_name
@@ -110,25 +110,41 @@ def gain_rows(result: Result) -> Table:
     return Table("gains", "Gain over the base, nats per token", columns, rows)
 
 
-def document_table(result: Result) -> Table | None:
-    """Return the loss of the best methods on the longest documents of a text, nats; None where it is a single one."""
+def document_table(result: Result, most: int | None = LONGEST) -> Table | None:
+    """Return what each document costs, the worst first; None where the text is a single one.
+
+    Args:
+        result: of the run.
+        most: documents to show, None for all.
+    """
     documents = result.extra.get("documents")
     if not documents:
         return None
-    longest = sorted(documents, key=lambda document: -document["tokens"])[:LONGEST]
-    best = by_loss(result)[:PLOTTED]
-    return Table(
-        "documents",
-        f"Nats by document, the {LONGEST} longest of {len(documents):,}"
-        if len(documents) > LONGEST
-        else "Nats by document",
-        (Column("Document", wide=True), Column("Tokens"), *(Column(name_of(name), "nll", decimals=3) for name in best)),
-        tuple(
-            (document["name"], f"{document['tokens']:,}", *(document["nll"][name] for name in best))
-            for document in longest
-        ),
-        ("All documents stand in result.json.",) if len(documents) > LONGEST else (),
-    )
+    names = by_loss(result)
+    best = names[0]
+    names = list(dict.fromkeys([*names[:2], *(name for name in names if name == BASE)]))
+    pieces = "pieces" in documents[0]
+    loss, unit, count = ("piece_nll", "piece", "pieces") if pieces else ("nll", "token", "tokens")
+    worst = sorted(documents, key=lambda document: -document[loss][best])
+    columns = [Column("Document", wide=True), Column(count.capitalize(), "count")]
+    columns += [Column(name_of(name), "perplexity", "min", f"perplexity a {unit}") for name in names]
+    measured = all("bits_per_byte" in document for document in documents)
+    if measured:
+        columns += [Column(name_of(name), "nll", "min", "bits a byte", 3) for name in names]
+    rows = [
+        (
+            document["name"],
+            document[count],
+            *(perplexity(document[loss][name]) for name in names),
+            *(document["bits_per_byte"][name] for name in names if measured),
+        )
+        for document in worst[:most]
+    ]
+    shown = f"the {most} worst of {len(documents):,}" if most and len(documents) > most else "the worst first"
+    notes = []
+    if most and len(documents) > most:
+        notes.append("All documents stand in result.json; --by-document lists them.")
+    return Table("documents", f"Perplexity by document, {shown}", tuple(columns), tuple(rows), tuple(notes))
 
 
 def forgetting_table(result: Result) -> Table | None:

@@ -81,18 +81,27 @@ def prepare(
         return _write(destdir, *asked, words)
 
 
-def prepared_corpus(name: str, normalization: Normalization | None, *, train: bool = True) -> PreparedCorpus:
+def prepared_corpus(
+    name: str,
+    normalization: Normalization | None,
+    column: str | None = None,
+    *,
+    train: bool = True,
+    remedy: str | None = None,
+) -> PreparedCorpus:
     """Return a corpus as ids, prepared in the cache if it was not before.
 
     Args:
         name: as on the command line.
         normalization: None for raw, or for what a prepared folder has.
+        column: of records that holds the text; see :func:`hebblm.text.records.text_column`.
         train: whether its training split is needed, too; it is not where a corpus is only read.
+        remedy: what to do where several columns could be meant; by default to preprocess the text.
 
     Raises:
         UserError: unknown, missing, empty or altered corpus, or one that lacks the training split.
     """
-    corpus = resolve(name)
+    corpus = resolve(name, column, remedy=remedy)
     if train and "train" not in corpus.splits:
         raise UserError(f"{name} has no train split, only {', '.join(corpus.splits)}; it can only be read, as --target")
     if corpus.prepared is not None:

@@ -9,12 +9,13 @@ from typing import Any
 
 from hebblm import download
 from hebblm.errors import UserError
-from hebblm.files import lack
 from hebblm.suggest import unknown
 from hebblm.text.documentation import documentation_sources
+from hebblm.text.formats import STANDARD_INPUT, shown
 from hebblm.text.hub import hub_sources
 from hebblm.text.manifest import SPLITS, CorpusEntry, load_manifest
 from hebblm.text.plain import contiguous, plain_sources
+from hebblm.text.records import CHOOSE
 from hebblm.text.sources import FileLines, LineSource
 from hebblm.text.tokenizers import Tokenizer, WhitespaceTokenizer
 
@@ -62,12 +63,16 @@ class Corpus:
         return self.sources[split].lines()
 
 
-def resolve(name: str, *, data_dirs: Sequence[Path] | None = None) -> Corpus:
+def resolve(
+    name: str, column: str | None = None, *, remedy: str | None = None, data_dirs: Sequence[Path] | None = None
+) -> Corpus:
     """Return the corpus of a name.
 
     Args:
         name: ``ptb``, ``wt2``, ``pydoc``, ``numpy``, ``text:PATH``, ``hf:ID[:CONFIG]``, or a folder that
             ``hebblm-preprocess`` wrote.
+        column: of records that holds the text; see :func:`hebblm.text.records.text_column`.
+        remedy: what to do where several columns could be meant; by default to preprocess the text.
         data_dirs: where to look for the files of named corpora, instead of ``$HEBBLM_DATA``, ``data/`` and
             the user's cache.
 
@@ -76,6 +81,9 @@ def resolve(name: str, *, data_dirs: Sequence[Path] | None = None) -> Corpus:
     """
     manifest = load_manifest()
     check_name(name, manifest)
+    remedy = remedy or f"hebblm-preprocess --text {name} --column NAME makes a corpus of one of them"
+    if column is not None and not name.startswith(("text:", "hf:")):
+        raise UserError(f"{name} has no columns; leave --column {column} out")
     if name in manifest and manifest[name].kind == "files":
         return _from_manifest(manifest[name], download.data_dirs() if data_dirs is None else data_dirs)
     if name in manifest:
@@ -83,10 +91,9 @@ def resolve(name: str, *, data_dirs: Sequence[Path] | None = None) -> Corpus:
         sources, origin = documentation_sources(name)
         return _corpus(name, sources, {"kind": "documentation", "licence": entry.licence, **origin}, min_count=2)
     if name.startswith("text:"):
-        path = Path(name.removeprefix("text:"))
-        return text_corpus(path)
+        return text_corpus(Path(name.removeprefix("text:")), column=column, remedy=remedy)
     if name.startswith("hf:"):
-        sources, origin = hub_sources(name.removeprefix("hf:"))
+        sources, origin = hub_sources(name.removeprefix("hf:"), column, remedy)
         return _corpus(name, sources, origin)
     return Corpus(name, {}, WhitespaceTokenizer(), {"kind": "prepared"}, prepared=Path(name))
 
@@ -106,7 +113,7 @@ def check_name(name: str, manifest: Mapping[str, CorpusEntry] | None = None) -> 
     if name in manifest or kind == "hf" or (Path(name) / CORPUS_FILE).is_file():
         return
     if kind == "text":
-        if not Path(path).exists():
+        if Path(path) != STANDARD_INPUT and not Path(path).exists():
             raise UserError(f"{path} does not exist; name a UTF-8 text file or a folder of them")
         return
     if Path(name).exists():
@@ -115,44 +122,56 @@ def check_name(name: str, manifest: Mapping[str, CorpusEntry] | None = None) -> 
     raise unknown("corpus", name, manifest, remedy)
 
 
-def text_corpus(path: Path, names: Mapping[str, str] | None = None, tokenizer: Tokenizer | None = None) -> Corpus:
+def text_corpus(
+    path: Path,
+    names: Mapping[str, str] | None = None,
+    tokenizer: Tokenizer | None = None,
+    *,
+    column: str | None = None,
+    remedy: str = CHOOSE,
+) -> Corpus:
     """Return a corpus of a user's own UTF-8 text.
 
     Args:
-        path: a file, which is split 80/10/10 by lines; or a folder with ``train.txt``, ``valid.txt`` and
-            ``test.txt``; or any other folder, whose ``*.txt`` files are read in order and split likewise.
+        path: a file or ``-`` for standard input, which is split 80/10/10 by lines; or a folder with ``train``,
+            ``valid`` and ``test`` files of text; or any other folder, whose files of text are read in order and split
+            likewise.
         names: by split, other file names within the folder.
         tokenizer: how to tokenise, at white space unless said.
+        column: of records that holds the text.
+        remedy: what to do where several columns could be meant.
 
     Raises:
-        UserError: the text is missing or empty, a split is missing, or there are too few lines to split.
+        UserError: the text is missing or empty, a split or the column is missing, or there are too few lines to split.
     """
-    sources, files = plain_sources(path, names or {})
-    return _corpus(f"text:{path}", sources, {"kind": "text", "files": files}, tokenizer=tokenizer)
+    sources, files = plain_sources(path, names or {}, column, remedy)
+    origin = {"kind": "text", "files": files, **_column(*sources.values())}
+    return _corpus(f"text:{path}", sources, origin, tokenizer=tokenizer)
 
 
-def foreign_text(name: str, files: tuple[Path, ...], tokenizer: Tokenizer, *, whole: bool) -> Corpus:
-    """Return files as a corpus that is only read: all of its words are in the dictionary.
+def foreign_text(name: str, source: FileLines, tokenizer: Tokenizer, *, whole: bool) -> Corpus:
+    """Return a text as a corpus that is only read: all of its words are in the dictionary.
 
     Args:
         name: of the corpus.
-        files: UTF-8 text, in order.
+        source: its lines.
         tokenizer: how to tokenise it.
         whole: every split is all of it; otherwise ``valid`` and ``test`` are its last two tenths.
 
     Raises:
-        UserError: a file is missing, all of them are empty, or they have too few lines to split.
+        UserError: it is empty, or has too few lines to split.
     """
-    for file in files:
-        if not file.is_file():
-            raise UserError(f"{file} {lack(file)}; name a UTF-8 text file")
-    if not any(file.stat().st_size for file in files):
-        raise UserError(f"{name.removeprefix('text:')} is empty; put text into it")
-    source = FileLines(files)
-    splits: dict[str, LineSource] = dict.fromkeys(SPLITS, source)
-    if not whole:
-        splits = {**contiguous(files), "train": source}
-    return _corpus(name, splits, {"kind": "text"}, tokenizer=tokenizer)
+    path = Path(name.removeprefix("text:"))
+    if next(source.lines(), None) is None:
+        raise UserError(f"{shown(path)} is empty; put text into it")
+    splits = dict.fromkeys(SPLITS, source) if whole else {**contiguous(source, path), "train": source}
+    return _corpus(name, splits, {"kind": "text", **_column(source)}, tokenizer=tokenizer)
+
+
+def _column(*sources: FileLines) -> dict[str, str]:
+    """Return what provenance records of the column that is read; nothing of plain text."""
+    column = FileLines(tuple(file for source in sources for file in source.files)).column
+    return {} if column is None else {"column": column}
 
 
 def _corpus(
@@ -196,7 +215,7 @@ def locate(entry: CorpusEntry, split: str, folders: Sequence[Path]) -> Path:
 
 def _from_manifest(entry: CorpusEntry, folders: Sequence[Path]) -> Corpus:
     """Find, verify and wrap the files of a named corpus."""
-    sources = {split: FileLines((locate(entry, split, folders),)) for split in entry.files}
+    sources = {split: FileLines.of(locate(entry, split, folders)) for split in entry.files}
     provenance = {
         "kind": "files",
         "title": entry.title,

@@ -60,7 +60,7 @@ def documentation_sources(name: str) -> tuple[dict[str, LineSource], dict[str, A
         with held(folder, f"the text of {name}"):
             if not folder.is_dir():  # another process may have written it meanwhile
                 _write(extract(name), folder)
-    return {split: FileLines((folder / f"{split}.txt",)) for split in SPLITS}, {"versions": versions}
+    return {split: FileLines.of(folder / f"{split}.txt") for split in SPLITS}, {"versions": versions}
 
 
 def _write(parts: dict[str, list[str]], folder: Path) -> None:

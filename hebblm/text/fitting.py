@@ -15,6 +15,7 @@ Splitting = Literal["auto", "whitespace", "moses"]
 Chosen = Literal["own", "whitespace", "moses"]
 """Splitter that is in use: the tokeniser of the dictionary's text, or another one."""
 SAMPLE = 2_000  # lines that are split both ways
+LONGEST = 1 << 16  # characters of a line that are
 CLEAR = 0.75  # of the words outside the dictionary; a text that is tokenised already keeps 0.9 of them or more
 MUCH_UNKNOWN = 0.1
 
@@ -53,7 +54,7 @@ def fitting(
         return MosesTokenizer() if asked == "moses" else WhitespaceTokenizer()
     if own.name != "whitespace":
         return own
-    lines = list(lines)
+    lines = [line[:LONGEST] for line in lines]
     plain = _unknown(lines, own, known)
     if not plain:
         return own
@@ -83,12 +84,18 @@ def warn_of_unknown(
     share = beyond.total() / max(1, tokens)
     if share <= MUCH_UNKNOWN:
         return
-    words = " ".join(word if len(word) <= 30 else f"{word[:30]}..." for word, _ in beyond.most_common(5))
+    words = " ".join(_shown(word) for word, _ in beyond.most_common(5))
     besides = f"; besides, {100 * unknown / tokens:.1f} % are <unk>" if unknown else ""
     say(
         f"warning: {100 * share:.1f} % of the tokens of {name} are outside {of}, most often {words}"
         f"{besides}; is it tokenised and lower-cased like the model's text ({remedy})?"
     )
+
+
+def _shown(word: str) -> str:
+    """Return the beginning of a word as a terminal can show it."""
+    visible = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in word[:30])
+    return visible if len(word) <= 30 else f"{visible}..."
 
 
 def _unknown(lines: list[str], tokenizer: Tokenizer, known: Callable[[str], bool]) -> float:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from hebblm.download import load_dataset
 from hebblm.errors import UserError
-from hebblm.text.sources import LineSource
+from hebblm.text.formats import holds_records, is_text, lines_of
+from hebblm.text.records import text_column
+from hebblm.text.sources import LineSource, text_files
 
 NAMES = {"train": ("train",), "valid": ("validation", "valid", "dev"), "test": ("test",)}
 
@@ -38,8 +41,7 @@ class DatasetLines:
     def lines(self) -> Iterator[str]:
         """Yield the lines of each row; the line feed that ends a row does not begin another line."""
         for index in range(self.start, self.stop):
-            for line in self._row(index):
-                yield line.removesuffix("\r")
+            yield from self._row(index)
 
     def sha256(self) -> str:
         """Hash the lines, each ended by a line feed."""
@@ -53,20 +55,25 @@ class DatasetLines:
         line = 0
         for index in range(self.start, self.stop):
             if lines := self._row(index):
-                yield f"record {index}", line
+                yield f"record {index + 1}", line
                 line += len(lines)
 
     def _row(self, index: int) -> list[str]:
-        """Return the lines of a row, none of one without a text."""
+        """Return the lines of a row, none of one without a text; an empty one is a blank line, as in WikiText."""
         text = self.rows[index][self.column]
-        return [] if text is None else str(text).removesuffix("\n").split("\n")
+        return [] if text is None else lines_of(text) or [""]
 
 
-def hub_sources(identifier: str) -> tuple[dict[str, LineSource], dict[str, Any]]:
+def hub_sources(identifier: str, column: str | None, remedy: str) -> tuple[dict[str, LineSource], dict[str, Any]]:
     """Return the splits of ``ID[:CONFIG]`` and their provenance.
 
     Validation and test splits that the dataset lacks are cut from the end of its training rows, 10 % each. One without
     training rows can be read, but not learned from: it has the splits that it has.
+
+    Args:
+        identifier: of the hub or a folder in its layout.
+        column: that holds the text; see :func:`hebblm.text.records.text_column`.
+        remedy: what to do where several columns could be meant.
 
     Raises:
         UserError: no network, no such dataset or configuration, or no text in it.
@@ -74,13 +81,19 @@ def hub_sources(identifier: str) -> tuple[dict[str, LineSource], dict[str, Any]]
     dataset_id, _, config = identifier.partition(":")
     if not dataset_id:
         raise UserError("hf: needs the name of a dataset, such as hf:Salesforce/wikitext:wikitext-2-raw-v1")
-    loaded = load_dataset(dataset_id, config or None, name=f"hf:{identifier}", remedy="check the name and the network")
+    try:
+        loaded = load_dataset(dataset_id, config or None, name=f"hf:{identifier}", remedy=_remedy(dataset_id))
+        types = {name: _type(feature) for name, feature in next(iter(loaded.values())).features.items()}
+        read = text_column(types, column, f"hf:{identifier}", remedy)
+    except UserError:
+        if Path(dataset_id).is_dir():
+            _check(Path(dataset_id), column, remedy)
+        raise
     named = {split: [name for name in names if name in loaded] for split, names in NAMES.items()}
     found = {split: names[0] for split, names in named.items() if names}
     if not found:
         raise UserError(f"hf:{identifier} has no split to read, only {', '.join(map(str, loaded))}; choose another")
     first = loaded[next(iter(found.values()))]
-    column = _text_column(first, identifier)
     missing = [split for split in NAMES if split not in found and "train" in found]
     tenth = len(first) // 10
     end = len(first) - tenth * len(missing)
@@ -90,18 +103,32 @@ def hub_sources(identifier: str) -> tuple[dict[str, LineSource], dict[str, Any]]
     for split in NAMES:
         if split in missing:
             start = end + tenth * missing.index(split)
-            sources[split] = DatasetLines(first, column, start, start + tenth)
+            sources[split] = DatasetLines(first, read, start, start + tenth)
         elif split in found:
             rows = loaded[found[split]]
-            sources[split] = DatasetLines(rows, column, 0, end if split == "train" else len(rows))
+            sources[split] = DatasetLines(rows, read, 0, end if split == "train" else len(rows))
     licence = first.info.license or "see the dataset's page"
-    return sources, {"kind": "hub", "dataset": dataset_id, "config": config or None, "licence": licence}
+    return sources, {"kind": "hub", "dataset": dataset_id, "config": config or None, "licence": licence, "column": read}
 
 
-def _text_column(rows: Any, identifier: str) -> str:
-    """Return the column ``text``, or the first column of strings."""
-    kinds = ("string", "large_string")
-    strings = [name for name, feature in rows.features.items() if getattr(feature, "dtype", "") in kinds]
-    if not strings:
-        raise UserError(f"hf:{identifier} has no column of text, only {', '.join(rows.features)}; choose another")
-    return "text" if "text" in strings else str(strings[0])
+def _remedy(dataset_id: str) -> str:
+    """Return what to do where a data set cannot be had."""
+    local = Path(dataset_id).is_dir()
+    return "keep files of one kind and the same columns there" if local else "check the name and the network"
+
+
+def _check(folder: Path, column: str | None, remedy: str) -> None:
+    """Refuse what is wrong with a file of a folder, which ``datasets`` does not name.
+
+    Raises:
+        UserError: naming file and line.
+    """
+    for path in sorted(filter(is_text, folder.rglob("*"))):
+        for file in text_files([path], column if holds_records(path) else None, remedy):
+            for _ in file.documents():
+                pass
+
+
+def _type(feature: Any) -> str:
+    """Return the type of a column."""
+    return str(getattr(feature, "dtype", None) or feature)

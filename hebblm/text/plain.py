@@ -1,4 +1,4 @@
-"""A user's own text: one file, a folder of named splits, or a folder of files, as line sources."""
+"""A user's own text as line sources: one file, standard input, a folder of named splits, or a folder of files."""
 
 from __future__ import annotations
 
@@ -7,88 +7,94 @@ from pathlib import Path
 
 from hebblm.errors import UserError
 from hebblm.files import lack, sha256
+from hebblm.text.formats import PLAIN, is_text, kind_of, shown
 from hebblm.text.manifest import SPLITS
-from hebblm.text.sources import FileLines, LineSource, count_lines
+from hebblm.text.sources import FileLines, text_files
 
 MIN_LINES = 10
-RECORDS = (".jsonl", ".parquet", ".arrow")
 
 
-def plain_sources(path: Path, names: Mapping[str, str]) -> tuple[dict[str, LineSource], dict[str, str]]:
+def plain_sources(
+    path: Path, names: Mapping[str, str], column: str | None, remedy: str
+) -> tuple[dict[str, FileLines], dict[str, str]]:
     """Return the splits of a file or folder, and the sha256 of each file by its name.
 
     Args:
-        path: file or folder.
-        names: by split, file names within the folder; empty for ``train.txt``, ``valid.txt``, ``test.txt``.
+        path: file, folder, or ``-`` for standard input.
+        names: by split, file names within the folder; empty for ``train.txt``, ``valid.txt``, ``test.txt``, or the same
+            with another suffix of a file of text.
+        column: of records that holds the text; see :func:`hebblm.text.records.text_column`.
+        remedy: what to do where several columns could be meant.
 
     Raises:
         UserError: see :func:`hebblm.text.corpora.text_corpus`.
     """
-    if not path.is_dir():
-        files = texts_below(path)
-        if names:
-            raise UserError(f"{path} is one file, so {', '.join(names)} cannot be named within it; name a folder")
-        return contiguous(files), {path.name: sha256(path)}
-    chosen = {split: path / names.get(split, f"{split}.txt") for split in SPLITS}
-    present = [split for split, file in chosen.items() if file.is_file()]
-    if names or present:
-        missing = [f"{chosen[split]} {lack(chosen[split])}" for split in SPLITS if split not in present]
-        if missing:
-            raise UserError(f"{', '.join(missing)}; a folder needs a file for each of {', '.join(SPLITS)}")
-        for file in chosen.values():
-            if file.stat().st_size == 0:
-                raise UserError(f"{file} is empty; put text into it")
-        hashes = {file.name: sha256(file) for file in chosen.values()}
-        return {split: FileLines((file,)) for split, file in chosen.items()}, hashes
-    files = texts_below(path)
-    return contiguous(files), {str(file.relative_to(path)): sha256(file) for file in files}
+    if names and not path.is_dir():
+        raise UserError(f"{path} is no folder, so {', '.join(names)} cannot be named within it; name a folder")
+    chosen = {**named_splits(path), **{split: path / name for split, name in names.items()}}
+    if not chosen:
+        whole = FileLines(text_files([path], column, remedy))
+        names_below = [file.path.relative_to(path) if path.is_dir() else path.name for file in whole.files]
+        hashes = {str(name): sha256(file.path) for name, file in zip(names_below, whole.files, strict=True)}
+        return contiguous(whole, path), hashes
+    suffix = PLAIN if names else "".join(kind_of(next(iter(chosen.values()))))
+    wanted = {split: chosen.get(split, path / f"{split}{suffix}") for split in SPLITS}
+    if missing := [f"{file} {lack(file)}" for file in wanted.values() if not file.is_file()]:
+        raise UserError(f"{', '.join(missing)}; a folder needs a file for each of {', '.join(SPLITS)}")
+    found = dict(zip(SPLITS, text_files([*wanted.values()], column, remedy), strict=True))
+    sources = {split: FileLines((file,)) for split, file in found.items()}
+    for split, source in sources.items():
+        if next(source.lines(), None) is None:
+            raise UserError(f"{wanted[split]} is empty; put text into it")
+    return sources, {file.name: sha256(file) for file in wanted.values()}
 
 
-def own_texts(target: str) -> tuple[Path, ...]:
-    """Return the files of a target ``text:PATH`` that names no splits; nothing for any other.
+def named_splits(path: Path) -> dict[str, Path]:
+    """Return the files of a folder that are named like a split, such as ``train.txt`` or ``test.jsonl.gz``.
 
     Raises:
-        UserError: a folder without a ``.txt`` file.
+        UserError: a split has several.
+    """
+    found: dict[str, Path] = {}
+    for file in sorted(path.iterdir()) if path.is_dir() else ():
+        split = file.name.partition(".")[0]
+        if split in SPLITS and file.name[len(split) :].lower() == "".join(kind_of(file)) and is_text(file):
+            if split in found:
+                raise UserError(f"{found[split]} and {file} are both the {split} split; move one of them elsewhere")
+            found[split] = file
+    return found
+
+
+def own_text(target: str, column: str | None) -> FileLines | None:
+    """Return the lines of a target ``text:PATH`` that names no splits; None for any other.
+
+    Raises:
+        UserError: see :func:`hebblm.text.sources.text_files`.
     """
     path = Path(target.removeprefix("text:"))
-    if not target.startswith("text:") or any((path / f"{split}.txt").is_file() for split in SPLITS):
-        return ()
-    return texts_below(path)
+    if not target.startswith("text:") or named_splits(path):
+        return None
+    return FileLines(text_files([path], column))
 
 
-def _refuse_records(path: Path) -> None:
-    """Refuse a file whose braces and quotes would be read as words."""
-    if path.suffix in RECORDS:
-        raise UserError(f"{path} holds records, not plain text; name the folder that it is in: hf:{path.parent}")
+def contiguous(whole: FileLines, path: Path) -> dict[str, FileLines]:
+    """Split the lines of a text, in order, into 80 % train, 10 % valid, 10 % test.
 
-
-def texts_below(path: Path) -> tuple[Path, ...]:
-    """Return the ``.txt`` files below a folder, by name; or the file itself.
+    Args:
+        whole: all of them.
+        path: what the text is called, for people.
 
     Raises:
-        UserError: there is none.
+        UserError: there are too few.
     """
-    if not path.is_dir():
-        if not path.is_file():
-            raise UserError(f"{path} {lack(path)}; name a UTF-8 text file or a folder of them")
-        _refuse_records(path)
-        return (path,)
-    files = tuple(sorted(file for file in path.rglob("*.txt") if file.is_file()))
-    if not files:
-        raise UserError(f"{path} holds no .txt file; name a text file or a folder with some")
-    return files
-
-
-def contiguous(files: tuple[Path, ...]) -> dict[str, LineSource]:
-    """Split the lines of all files, in order, into 80 % train, 10 % valid, 10 % test."""
-    total = count_lines(files)
+    total = sum(1 for _ in whole.lines())
     if total == 0:
-        raise UserError(f"{files[0] if len(files) == 1 else files[0].parent} is empty; put text into it")
+        raise UserError(f"{shown(path)} is empty; put text into it")
     if total < MIN_LINES:
-        raise UserError(f"{files[0]} has {total} lines, too few to split; break it into lines or name three files")
+        raise UserError(f"{shown(path)} has {total} lines, too few to split; break it into lines or name three files")
     first, second = total * 8 // 10, total * 9 // 10
     return {
-        "train": FileLines(files, 0, first, first / total),
-        "valid": FileLines(files, first, second, (second - first) / total),
-        "test": FileLines(files, second, total, (total - second) / total),
+        "train": FileLines(whole.files, 0, first, first / total),
+        "valid": FileLines(whole.files, first, second, (second - first) / total),
+        "test": FileLines(whole.files, second, total, (total - second) / total),
     }

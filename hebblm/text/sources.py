@@ -1,18 +1,30 @@
-"""Sources of a split's lines: files, read strictly and streamed."""
+"""Sources of a split's lines: files of text and texts of records, read strictly and streamed."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
-from hebblm.errors import UserError, unreadable
-from hebblm.files import sha256
-
-MAX_LINE_BYTES = 1 << 26
-BOM = b"\xef\xbb\xbf"
+from hebblm.errors import UserError
+from hebblm.files import lack, sha256
+from hebblm.text import formats
+from hebblm.text.formats import (
+    KINDS,
+    STANDARD_INPUT,
+    holds_records,
+    is_text,
+    kind_of,
+    lines_of,
+    plain_lines,
+    plain_parts,
+    shown,
+    standard_input,
+)
+from hebblm.text.records import CHOOSE, column_of, texts
 
 
 class LineSource(Protocol):
@@ -33,115 +45,182 @@ class LineSource(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class FileLines:
-    """A run of lines over one or more UTF-8 files, read as a stream.
-
-    Lines end at a line feed alone, so that other Unicode separators stay inside the text; the carriage
-    return of a Windows line end and a byte order mark at the start of a file are not text.
+class TextFile:
+    """A file of text: one document, or records of which each is one.
 
     Args:
-        paths: files, in order.
+        path: the file; compressed if its suffix says so.
+        column: of its records that holds the text, None for plain text.
+    """
+
+    path: Path
+    column: str | None = None
+
+    def __str__(self) -> str:
+        return shown(self.path)
+
+    @property
+    def size(self) -> int | None:
+        """Bytes of the file, None if it is compressed."""
+        return None if kind_of(self.path)[1] else self.path.stat().st_size
+
+    def documents(self) -> Iterator[tuple[str, Iterator[str]]]:
+        """Yield the name and the lines of each document that has some.
+
+        Raises:
+            UserError: the file cannot be read, is not UTF-8 or broken; it names the line or record.
+        """
+        if self.column is None:
+            yield self.path.name, plain_lines(self.path)
+            return
+        for number, text in enumerate(texts(self.path, self.column), 1):
+            if text:
+                yield f"{self.path.name}:record {number}", iter(lines_of(text))
+
+    def parts(self, size: int) -> Iterator[str]:
+        """Yield the text in parts of some ``size`` characters, in which each document ends with a line end."""
+        if self.column is None:
+            yield from _ended(plain_parts(self.path, size))
+            return
+        held = ""
+        for text in texts(self.path, self.column):
+            ended = "".join(_ended(filter(None, [text.removeprefix("\ufeff")])))
+            for start in range(0, len(ended), size):
+                held += ended[start : start + size]
+                if len(held) >= size:
+                    yield held
+                    held = ""
+        if held:
+            yield held
+
+    def sha256(self) -> str:
+        """Hash the file as it stands, and the name of the column that is read of it."""
+        found = sha256(self.path)
+        return found if self.column is None else hashlib.sha256(f"{found}:{self.column}".encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class FileLines:
+    """A run of lines over one or more files, read as a stream.
+
+    Args:
+        files: in order.
         start: first line, counted over all files.
         stop: line after the last one, None for all.
         share: of the lines that the run holds, by which its bytes are estimated.
     """
 
-    paths: tuple[Path, ...]
+    files: tuple[TextFile, ...]
     start: int = 0
     stop: int | None = None
     share: float = 1.0
 
+    @classmethod
+    def of(cls, path: Path) -> FileLines:
+        """Return the lines of a file of plain text."""
+        return cls((TextFile(path),))
+
     @property
     def size(self) -> int | None:
-        """Bytes of the files, or the estimated part of them."""
-        return round(self.share * sum(path.stat().st_size for path in self.paths))
+        """Bytes of the files, or the estimated part of them; None if one is compressed."""
+        sizes = [file.size for file in self.files]
+        return None if None in sizes else round(self.share * sum(filter(None, sizes)))
+
+    @property
+    def column(self) -> str | None:
+        """Name of the column that is read, several where files have different ones, None for plain text."""
+        return ", ".join(dict.fromkeys(file.column for file in self.files if file.column is not None)) or None
 
     def lines(self) -> Iterator[str]:
         """Yield the lines.
 
         Raises:
-            UserError: a file cannot be read, is not UTF-8, or has a line too long to be held in memory.
+            UserError: a file cannot be read, is not UTF-8 or broken, or has a line too long to be held in memory.
         """
-        number = 0
-        for path in self.paths:
-            offset = 0
-            for raw in _raw_lines(path):
-                if self.stop is not None and number >= self.stop:
-                    return
-                if number >= self.start:
-                    yield _decode(raw, path, offset)
-                offset += len(raw)
-                number += 1
+        every = (line for file in self.files for _, lines in file.documents() for line in lines)
+        return islice(every, self.start, self.stop)
 
     def sha256(self) -> str:
-        """Hash one whole file as it stands; for more files or a part, their hashes and the run of lines."""
-        if len(self.paths) == 1 and not self.start and self.stop is None:
-            return sha256(self.paths[0])
-        parts = [sha256(path) for path in self.paths] + [f"{self.start}:{self.stop}"]
+        """Hash one whole file; for more files or a part, their hashes and the run of lines."""
+        if len(self.files) == 1 and not self.start and self.stop is None:
+            return self.files[0].sha256()
+        parts = [file.sha256() for file in self.files] + [f"{self.start}:{self.stop}"]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     def documents(self) -> Iterator[tuple[str, int]]:
-        """Yield name and first line of each file that has lines of the run; a single one is not read for that."""
-        if len(self.paths) == 1:
-            yield self.paths[0].name, 0
+        """Yield name and first line of each document that has lines of the run; a single plain file is not read."""
+        if [file.column for file in self.files] == [None]:
+            yield self.files[0].path.name, 0
             return
         end = 0
-        for path in self.paths:
-            begin, end = end, end + count_lines([path])
-            if max(begin, self.start) < (end if self.stop is None else min(end, self.stop)):
-                yield path.name, max(begin, self.start) - self.start
+        for file in self.files:
+            for name, lines in file.documents():
+                begin, end = end, end + sum(1 for _ in lines)
+                if max(begin, self.start) < (end if self.stop is None else min(end, self.stop)):
+                    yield name, max(begin, self.start) - self.start
 
 
-def count_lines(paths: Sequence[Path]) -> int:
-    """Return the number of lines over all files, reading each as a stream."""
-    return sum(1 for path in paths for _ in _raw_lines(path))
+def text_files(
+    paths: Sequence[Path], column: str | None = None, remedy: str = CHOOSE, *, pipes: bool = False
+) -> tuple[TextFile, ...]:
+    """Return the files of text that paths name, each with the column that is read of its records.
 
+    A folder stands for the files of text below it, by name; ``-`` for standard input.
 
-def pieces(path: Path, size: int) -> Iterator[str]:
-    """Yield a text in pieces of so many characters and more, each to an end of line, or a blank in longer lines.
-
-    Its lines are those of :class:`FileLines`, without a byte order mark and carriage returns at their ends.
+    Args:
+        paths: files, folders and standard input.
+        column: that holds the text of records, None for the rule of :func:`hebblm.text.records.text_column`.
+        remedy: what to do where several columns could be meant.
+        pipes: take those as well, which are read once.
 
     Raises:
-        UserError: it cannot be read, is not UTF-8, or has no blank in what is too long to be held in memory.
+        UserError: one does not exist, a folder without text, or no column of text.
+    """
+    found: list[Path] = []
+    for path in paths:
+        if path == STANDARD_INPUT:
+            found.append(standard_input())
+        elif path.is_dir():
+            below = sorted(file for file in path.rglob("*") if is_text(file) and file.is_file())
+            if not below:
+                raise UserError(f"{path} holds no file of text ({KINDS}); name a file or a folder with some")
+            found += below
+        elif path.is_file() or (pipes and (path.is_fifo() or path.is_char_device())):
+            found.append(path)
+        else:
+            raise UserError(f"{path} {lack(path)}; name a text file or a folder of them")
+    files = tuple(TextFile(path, column_of(path, column, remedy) if holds_records(path) else None) for path in found)
+    if column is not None and all(file.column is None for file in files):
+        raise UserError(f"{', '.join(map(shown, paths))} is plain text and has no columns; leave --column {column} out")
+    return files
+
+
+def pieces(file: TextFile, size: int) -> Iterator[str]:
+    """Yield a text in pieces of so many characters and more, each to an end of line, or a blank in longer lines.
+
+    Its lines are those of :class:`FileLines`; each has an end.
+
+    Raises:
+        UserError: it cannot be read, is not UTF-8 or broken, or has no blank in what is too long to be held in memory.
     """
     held = ""
-    try:
-        with path.open(encoding="utf-8-sig", newline="\n") as stream:
-            while text := stream.read(size):
-                text += stream.readline(size)
-                cut = len(text) if text.endswith("\n") else max(text.rfind(" "), text.rfind("\t"))
-                if cut > 0:  # before a blank or behind a line feed, so that no end of line is cut in two
-                    yield (held + text[:cut]).replace("\r\n", "\n")
-                    held, text = "", text[cut:]
-                held += text
-                if len(held) > MAX_LINE_BYTES:
-                    raise UserError(f"{path} has no blank in {MAX_LINE_BYTES >> 20} MiB; break the text into lines")
-    except OSError as error:
-        raise unreadable(path, error) from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not UTF-8 ({error.reason}); convert it first") from error
-    if held := held.replace("\r\n", "\n").removesuffix("\r"):
-        yield held
+    for text in file.parts(size):
+        cut = len(text) if text.endswith("\n") else max(text.rfind(" "), text.rfind("\t"))
+        if cut > 0:  # before a blank or behind a line feed, so that no end of line is cut in two
+            yield (held + text[:cut]).replace("\r\n", "\n")
+            held, text = "", text[cut:]
+        held += text
+        if len(held) > formats.MAX_LINE_BYTES:
+            raise UserError(f"{file} has no blank in {formats.MAX_LINE_BYTES >> 20} MiB; break the text into lines")
+    if held:
+        yield held.replace("\r\n", "\n")
 
 
-def _raw_lines(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a file as bytes, with their ends."""
-    try:
-        with path.open("rb") as stream:
-            while raw := stream.readline(MAX_LINE_BYTES):
-                if len(raw) == MAX_LINE_BYTES and not raw.endswith(b"\n"):
-                    raise UserError(f"{path} has a line above {MAX_LINE_BYTES >> 20} MiB; break the text into lines")
-                yield raw
-    except OSError as error:
-        raise unreadable(path, error) from error
-
-
-def _decode(raw: bytes, path: Path, offset: int) -> str:
-    """Return a line as text, naming file and byte where it is not UTF-8."""
-    skipped = len(BOM) if offset == 0 and raw.startswith(BOM) else 0
-    try:
-        return raw[skipped:].removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
-    except UnicodeDecodeError as error:
-        place = offset + skipped + error.start
-        raise UserError(f"{path} is not UTF-8: byte {place} is {raw[place - offset]:#04x}; convert it") from error
+def _ended(parts: Iterable[str]) -> Iterator[str]:
+    """Yield the parts of a text, none of which is empty; its last line gets an end if it has none."""
+    last = "\n"
+    for part in parts:
+        yield part
+        last = part[-1]
+    if last != "\n":
+        yield "\n"

@@ -135,6 +135,7 @@ def describe(scenario: Scenario) -> dict[str, Any]:
     return {
         "source": scenario.source,
         "target": scenario.target,
+        **({} if scenario.column is None else {"column": scenario.column}),
         "split": scenario.split,
         "tokens": len(scenario.stream),
         "normalization": scenario.normalization,

@@ -292,7 +292,7 @@ def test_a_second_writer_is_refused_and_a_killed_one_holds_nobody_up(
         ("bild", "did you mean build"),
         ("build --model tiny-pydc --text texts --output-path m", "did you mean tiny-pydoc-raw"),
         (f"build --model {MODEL} --text nowhere --output-path m", "nowhere does not exist"),
-        (f"build --model {MODEL} --text empty --output-path m", "empty holds no .txt file"),
+        (f"build --model {MODEL} --text empty --output-path m", "empty holds no file of text (.txt, .jsonl"),
         (f"build --model {MODEL} --text blank.txt --output-path m", "no text to remember"),
         (f"build --model {MODEL} --text texts/c.png --output-path m", "texts/c.png is not UTF-8"),
         (f"build --model {MODEL} --text texts --output-path texts", "texts holds something else than a memory"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import unicodedata
 from pathlib import Path
@@ -11,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import hebblm
+from hebblm.cli.eval import main as evaluate
 from hebblm.report.document import write_report
 
 from ..support.pieces import KINDS, tokenizer_of
@@ -147,3 +149,37 @@ def test_punctuation_is_split_off_for_counting_and_moses_splits_it_for_the_model
     reader = lm.reader("lstm", tokenizer="moses")
     scores = reader.read((tmp_path / "text.txt").read_text())
     assert float(scores.nll.double().sum()) == pytest.approx(split.methods["lstm"].nll * 70, rel=1e-5)
+
+
+def test_each_document_has_its_own_loss(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = ["the list is long .\n" * 5, "xyz quux\nzyx\n", "the end of the war\n"]
+    rows = [json.dumps({"text": text}) for text in texts]
+    (tmp_path / "texts.jsonl").write_text("\n".join(rows) + "\n")
+    folder, tokenizer = tmp_path / "model", tokenizer_of("byte-level")
+    random_model("Llama", vocab_size=len(tokenizer)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    command = [
+        "--model",
+        str(folder),
+        "--text",
+        str(tmp_path / "texts.jsonl"),
+        "--methods",
+        "base,knn",
+        "--by-document",
+    ]
+    assert evaluate([*command, "--output-path", str(tmp_path / "out")]) == 0
+    assert "Perplexity by document" in capsys.readouterr().out
+    documents = json.loads((tmp_path / "out" / "result.json").read_text())["documents"]
+    assert [each["name"] for each in documents] == [f"texts.jsonl:record {number}" for number in (1, 2, 3)]
+    assert [each["bytes"] for each in documents] == [len(text) for text in texts]
+    assert [each["tokens"] for each in documents] == [len(text.replace("\n", " . ").split()) for text in texts]
+    scores = hebblm.load(folder).reader("lstm").read("".join(texts))
+    ends = np.cumsum([each["pieces"] for each in documents])
+    assert ends[-1] == len(scores)
+    for document, losses in zip(documents, np.split(scores.nll.double().numpy(), ends[:-1]), strict=True):
+        assert document["piece_nll"]["lstm"] == pytest.approx(losses.mean(), rel=1e-5)
+        bits = losses.sum() / math.log(2) / document["bytes"]
+        assert document["bits_per_byte"]["lstm"] == pytest.approx(bits, rel=1e-5)
+    (tmp_path / "one.txt").write_text(texts[0])
+    assert evaluate([*command[:3], str(tmp_path / "one.txt"), *command[4:]]) == 0
+    assert "is a single document" in capsys.readouterr().out

@@ -71,7 +71,7 @@ def test_prose_is_split_at_punctuation_and_many_new_words_are_told_of(
         (["tiny-pydoc-raw", "nowhere.txt"], "nowhere.txt does not exist"),
         (["tiny-pydoc-raw", "--method", "mxture"], "did you mean mixture"),
         (["tiny-pydoc-raw", "--words", "0"], "words = 0"),
-        (["tiny-pydoc-raw", "."], ". is a folder; name its files"),
+        (["tiny-pydoc-raw", "."], "empty.txt is empty; put text into it"),
         (["tiny-pydoc-raw", "--method", "all"], "choose from lstm, "),
         (["tiny-pydoc-raw", os.devnull, "empty.txt"], "empty.txt is empty; put text into it"),
         (["tiny-pydoc-raw", "--memory", "nowhere"], "nowhere"),

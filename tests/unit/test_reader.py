@@ -55,6 +55,16 @@ def test_unadapted_losses_are_those_of_the_model_with_new_words_as_unk(lm: hebbl
     assert scores.bits_per_byte == pytest.approx(bits / len(TEXT.encode()))
 
 
+def test_a_byte_order_mark_at_the_start_of_a_string_is_no_text(lm: hebblm.LanguageModel) -> None:
+    marked, plain = (lm.reader("lstm").read(text) for text in ("\ufeff" + TEXT, TEXT))
+    assert (marked.tokens, marked.bytes) == (plain.tokens, plain.bytes)
+    assert torch.equal(marked.nll, plain.nll)
+    [document] = lm.reader("lstm").read(["\ufeff" + TEXT])
+    assert document.tokens == plain.tokens
+    [pieces] = lm.reader("lstm").read_pieces(["\ufeffthe list", " \n", "\ufeffof"])
+    assert pieces.tokens == ("the", "list", "<eos>", "\ufeffof"), "later in the text it is"
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_one_text_in_two_calls_has_the_same_scores_where_each_token_is_learned_at_once(
     lm: hebblm.LanguageModel, method: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +16,7 @@ from hebblm.evaluation import streams
 from hebblm.evaluation.documents import Document, borders, by_document, documents_of
 from hebblm.evaluation.streams import Layout
 from hebblm.text.hub import DatasetLines
-from hebblm.text.sources import FileLines
+from hebblm.text.sources import FileLines, TextFile
 from hebblm.text.words import words_of
 
 from ...support import toy
@@ -70,17 +71,23 @@ def test_files_records_and_articles_are_documents(tmp_path: Path) -> None:
     paths = tuple(tmp_path / name for name in ("a.txt", "b.txt", "c.txt"))
     for path, count in zip(paths, (4, 3, 5), strict=True):
         path.write_text("x\n" * count)
-    expected = [Document("a.txt", 0), Document("b.txt", starts[2]), Document("c.txt", starts[5])]
-    assert documents_of(signed, FileLines(paths, 2, 8)) == expected
+    files = tuple(map(TextFile, paths))
+    sized = replace(signed, bytes=100)
+    expected = [Document("a.txt", 0, 4), Document("b.txt", starts[2], 6), Document("c.txt", starts[5], 90)]
+    assert documents_of(sized, FileLines(files, 2, 8)) == expected
     rows = [{"text": "a\nb\n"}, {"text": "c"}, {"text": "d\ne\nf"}]
-    found = documents_of(signed, DatasetLines(rows, "text", 1, 3))
-    assert found == [Document("record 1", 0), Document("record 2", starts[1])]
-    assert documents_of(replace(signed, ids=signed.ids[:2]), FileLines(paths, 2, 8)) == []
+    found = documents_of(sized, DatasetLines(rows, "text", 1, 3))
+    assert found == [Document("record 2", 0, 2), Document("record 3", starts[1], 98)]
+    assert documents_of(replace(signed, ids=signed.ids[:2]), FileLines(files, 2, 8)) == []
     nll = {"lstm": np.arange(len(stream), dtype=np.float32)}
-    assert by_document(found, nll)[1] == {
-        "name": "record 2",
-        "tokens": len(stream) - starts[1],
-        "nll": {"lstm": pytest.approx(nll["lstm"][starts[1] :].mean())},
+    own = nll["lstm"][starts[1] :]
+    spelled = signed.spelled[starts[1] :].sum()
+    assert by_document(found, signed, nll)[1] == {
+        "name": "record 3",
+        "tokens": len(own),
+        "nll": {"lstm": pytest.approx(own.mean())},
+        "bytes": 98,
+        "bits_per_byte": {"lstm": pytest.approx((own.sum() / math.log(2) + 8 * spelled) / 98)},
     }
     pieces = SimpleNamespace(pieces=words_of("ab c d", [(0, 1), (1, 2), (2, 3), (3, 4), (3, 4), (5, 6)]))
     assert borders(pieces, [Document("x", 0), Document("y", 2)]) == [0, 5]  # type: ignore[arg-type]

@@ -19,21 +19,38 @@ from hebblm.report.part_tables import (
 )
 from hebblm.report.parts import OCCURRENCES
 from hebblm.report.render import to_csv, to_latex, to_rich
+from hebblm.report.tables import by_loss
 
 from .samples import sample_result
 
 
-def test_documents_are_the_longest_under_the_best_methods() -> None:
+def test_documents_are_the_worst_first_under_the_best_methods() -> None:
     result = sample_result(300)
     names = list(result.methods)
-    documents = [{"name": f"{i}.txt", "tokens": i, "nll": dict.fromkeys(names, 1.0 / i)} for i in range(1, LONGEST + 3)]
+    documents = [
+        {
+            "name": f"{i}.txt",
+            "tokens": i,
+            "nll": dict.fromkeys(names, 1.0 / i),
+            "bytes": 2 * i,
+            "bits_per_byte": dict.fromkeys(names, 1.0 / i),
+        }
+        for i in range(LONGEST + 2, 0, -1)
+    ]
     assert document_table(result) is None
-    table = document_table(replace(result, extra={"documents": documents}))
+    listed = replace(result, extra={"documents": documents})
+    table = document_table(listed)
     assert table is not None
-    assert [row[0] for row in table.rows] == [f"{i}.txt" for i in range(LONGEST + 2, 2, -1)]
-    shown = sorted(names, key=lambda name: result.methods[name].nll)[:6]
-    assert [column.header for column in table.columns] == ["Document", "Tokens", *map(name_of, shown)]
-    assert table.notes == ("All documents stand in result.json.",)
+    assert [row[0] for row in table.rows] == [f"{i}.txt" for i in range(1, LONGEST + 1)]
+    shown = by_loss(result)[:2]
+    shown = list(dict.fromkeys([*shown, "lstm"]))
+    assert [column.header for column in table.columns] == ["Document", "Tokens", *map(name_of, shown * 2)]
+    assert table.rows[1][1:] == (2, *[math.exp(0.5)] * len(shown), *[0.5] * len(shown))
+    assert table.notes == ("All documents stand in result.json; --by-document lists them.",)
+    whole = document_table(listed, None)
+    assert whole is not None
+    assert len(whole.rows) == LONGEST + 2
+    assert not whole.notes
 
 
 def test_occurrences_stand_in_order_with_their_tokens_and_all_last() -> None:

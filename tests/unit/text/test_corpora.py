@@ -14,6 +14,7 @@ import pytest
 from hebblm.download import _reachable
 from hebblm.errors import UserError
 from hebblm.text.corpora import resolve, text_corpus
+from hebblm.text.records import CHOOSE
 
 
 def test_one_file_is_split_80_10_10_by_lines(tmp_path: Path) -> None:
@@ -54,15 +55,13 @@ def test_bad_text_is_named(tmp_path: Path) -> None:
     (tmp_path / "split" / "train.txt").write_text("text\n")
     (tmp_path / "hollow").mkdir()
     os.mkfifo(tmp_path / "pipe.txt")
-    (tmp_path / "records.jsonl").write_text('{"text": "a b c"}\n' * 20)
     cases = {
         "absent.txt": "does not exist",
         "empty.txt": "is empty",
         "short.txt": "1 lines, too few",
         "split": r"valid\.txt.*test\.txt does not exist",
-        "hollow": "no .txt file",
+        "hollow": r"no file of text \(\.txt, \.jsonl",
         "pipe.txt": "is no plain file",
-        "records.jsonl": f"holds records, not plain text; name the folder that it is in: hf:{tmp_path}",
     }
     for name, told in cases.items():
         with pytest.raises(UserError, match=told):
@@ -71,7 +70,7 @@ def test_bad_text_is_named(tmp_path: Path) -> None:
         (tmp_path / "split" / f"{name}.txt").write_text("")
     with pytest.raises(UserError, match=r"valid\.txt is empty"):
         resolve(f"text:{tmp_path / 'split'}")
-    with pytest.raises(UserError, match="is one file"):
+    with pytest.raises(UserError, match="is no folder, so train cannot be named"):
         text_corpus(tmp_path / "short.txt", {"train": "x"})
 
 
@@ -80,6 +79,12 @@ def test_unknown_names_tell_the_choices(tmp_path: Path) -> None:
         resolve("wikitext")
     with pytest.raises(UserError, match=f"say text:{tmp_path}"):
         resolve(str(tmp_path))
+
+
+def test_a_column_is_for_records(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="numpy has no columns; leave --column text out"):
+        resolve("numpy", "text")
+    assert resolve("numpy").splits == ("train", "valid", "test")
 
 
 def test_a_split_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -122,7 +127,7 @@ def test_a_row_without_a_text_has_no_line(tmp_path: Path) -> None:
     corpus = resolve(f"hf:{tmp_path / 'set'}")
     assert list(corpus.lines("train")) == ["a", "b"]
     assert list(corpus.lines("valid")) == ["v"]
-    assert list(corpus.sources["train"].documents()) == [("record 0", 0), ("record 2", 1)]
+    assert list(corpus.sources["train"].documents()) == [("record 1", 0), ("record 3", 1)]
 
 
 def test_of_two_names_of_a_split_the_more_usual_one_is_read(tmp_path: Path) -> None:
@@ -159,6 +164,59 @@ def test_bad_datasets_are_named(tmp_path: Path) -> None:
         resolve(f"hf:{tmp_path / 'other'}")
     with pytest.raises(UserError, match="needs the name"):
         resolve("hf:")
+
+
+@pytest.mark.parametrize(
+    ("rows", "told", "column"),
+    [
+        (['{"url": "u", "content": "c"}'], "and url and content all hold text; choose one with --column", "content"),
+        (['{"text": 5, "b": "c"}'], r"column text of .* holds numbers, not text; choose --column b", "b"),
+        (['{"text": ["a"], "b": "c"}'], r"column text of .* holds lists, not text; choose --column b", "b"),
+        (['{"text": 5}'], r"no column of text, only text \(numbers\); write the text as strings", None),
+    ],
+)
+def test_a_column_of_a_dataset_that_is_not_clear_is_asked_for(
+    rows: list[str], told: str, column: str | None, tmp_path: Path
+) -> None:
+    (tmp_path / "train.jsonl").write_text("\n".join(rows * 20))
+    with pytest.raises(UserError, match=told):
+        resolve(f"hf:{tmp_path}", remedy=CHOOSE)
+    if column is not None:
+        corpus = resolve(f"hf:{tmp_path}", column)
+        assert set(corpus.lines("test")) == {"c"}
+        assert corpus.provenance["column"] == column
+
+
+@pytest.mark.parametrize(
+    ("files", "told", "mended"),
+    [
+        ({"train.jsonl": '{"text": "a"}\n' * 20 + '{"text": \n'}, r"train\.jsonl line 21 is no JSON .*; mend it", {}),
+        ({"train.jsonl": '{"text": "a"}\n' * 20 + '{"text": 5}\n'}, r"train\.jsonl line 21: column text is 5, not", {}),
+        ({"train.csv": "n,text\n" + "1,a\n" * 20 + "2,a,b\n"}, r"train\.csv line 22 has 3 columns, not the 2 of", {}),
+        (
+            {"train.jsonl": '{"text": "a"}\n' * 20, "test.csv": "text\na\n"},
+            "file format for all splits.*; keep files of one kind and the same columns there",
+            {"test.csv": None},
+        ),
+        (
+            {"train.jsonl": '{"text": "a"}\n' * 20, "test.jsonl": '{"text": "a", "n": 1}\n'},
+            "; keep files of one kind and the same columns there",
+            {"test.jsonl": '{"text": "a"}\n'},
+        ),
+    ],
+)
+def test_what_is_broken_in_a_dataset_is_one_line(
+    files: dict[str, str], told: str, mended: dict[str, str | None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    with pytest.raises(UserError, match=told) as caught:
+        resolve(f"hf:{tmp_path}")
+    assert "\n" not in str(caught.value)
+    assert capsys.readouterr().err == ""
+    for name, now in mended.items() or {name: text.rsplit("\n", 2)[0] for name, text in files.items()}.items():
+        (tmp_path / name).write_text(now) if now is not None else (tmp_path / name).unlink()
+    assert set(resolve(f"hf:{tmp_path}").lines("test")) == {"a"}
 
 
 def test_no_network_for_a_dataset_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import sacremoses
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -55,6 +56,28 @@ def test_moses_keeps_special_symbols_whole() -> None:
     assert MosesTokenizer().tokenize("the <unk>, again <eos>") == ["the", "<unk>", ",", "again", "<eos>"]
 
 
+def test_moses_keeps_control_characters_in_their_words() -> None:
+    line = "a li\0st, \x1b[0m <unk>\x07"
+    assert MosesTokenizer().tokenize(line) == ["a", "li\0st", ",", "\x1b", "[", "0m", "<unk>\x07"]
+    assert WhitespaceTokenizer().tokenize("li\0st") == MosesTokenizer().tokenize("li\0st"), "either keeps them"
+
+
+def test_moses_takes_a_line_of_any_length() -> None:
+    tokenizer = MosesTokenizer()
+    part = "the <unk>, again <eos> isn't THISISPROTECTED000 and so on "
+    once = tokenizer.tokenize(part)
+    assert once[:6] == ["the", "<unk>", ",", "again", "<eos>", "isn"]
+    assert tokenizer.tokenize(part * 1_500) == once * 1_500, "sacremoses protects 1,000 symbols at most"
+
+
+@given(st.lists(st.sampled_from([*"aB5é .,'-/", "<unk>", "<eos>", "...", "Mr.", "e.g.", "don't"]), max_size=40))
+def test_moses_splits_as_sacremoses_does(parts: list[str]) -> None:
+    line = "".join(parts)
+    protected = [symbol for symbol in ("<unk>", "<eos>") if symbol in line]
+    expected = sacremoses.MosesTokenizer("en").tokenize(line, escape=False, protected_patterns=protected or None)
+    assert MosesTokenizer().tokenize(line) == expected
+
+
 @given(st.lists(st.text("abc.,", min_size=1, max_size=4), max_size=8))
 def test_whitespace_round_trip(tokens: list[str]) -> None:
     tokenizer = WhitespaceTokenizer()
@@ -82,7 +105,7 @@ def test_sentencepiece_refuses_more_pieces_than_the_text_supports(tmp_path: Path
 def test_lines_that_cannot_be_read_are_reported_as_such(tmp_path: Path) -> None:
     (tmp_path / "latin.txt").write_bytes(b"caf\xe9\n")
     with pytest.raises(UserError, match=r"latin\.txt is not UTF-8"):
-        SentencePieceTokenizer.train(FileLines((tmp_path / "latin.txt",)).lines(), tmp_path / "m", vocab_size=40)
+        SentencePieceTokenizer.train(FileLines.of(tmp_path / "latin.txt").lines(), tmp_path / "m", vocab_size=40)
     assert not (tmp_path / "m").exists()
 
 

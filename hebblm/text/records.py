@@ -1,0 +1,231 @@
+"""Records of a file as documents, and the column that holds their text."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import json
+import shutil
+import tempfile
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from hebblm.errors import UserError
+from hebblm.progress import say
+from hebblm.text import formats
+from hebblm.text.formats import BOM, kind_of, opened, raw_lines
+
+COLUMN = "text"
+CHOOSE = "choose one with --column"
+SAMPLE = 1_000  # records by which the types of columns are told
+BATCH = 100  # rows of a table that are held at once
+TEXT_TYPES = ("string", "large_string", "string_view")
+UNSETTLED = ("mixed", "null")
+"""Types of columns that the first records leave open: one that is named is read."""
+TABLES = {".csv": ",", ".tsv": "\t"}
+"""Suffixes of tables of text, and what separates their columns."""
+JSON_TYPES = {str: "string", bool: "true or false", int: "numbers", float: "numbers", list: "lists", dict: "objects"}
+
+
+def texts(path: Path, column: str) -> Iterator[str]:
+    """Yield the text of each record of a file, an empty one where it has none.
+
+    Args:
+        path: a file of records.
+        column: that holds the text.
+
+    Raises:
+        UserError: the file is broken, or a record's text is something else; it names the line or record.
+    """
+    for place, record in _records(path, column):
+        if column not in record:
+            raise UserError(
+                f"{path} {place} has no column {column}, only {', '.join(record)}; add it or remove the record"
+            )
+        text = "" if record[column] is None else record[column]
+        if not isinstance(text, str):
+            raise UserError(f"{path} {place}: column {column} is {text!r:.40}, not text; write it as a string")
+        if not text.isascii():
+            try:
+                text.encode()
+            except UnicodeEncodeError as error:
+                raise UserError(f"{path} {place}: half a surrogate pair in column {column}; remove it") from error
+        yield text
+
+
+def column_of(path: Path, asked: str | None, remedy: str) -> str:
+    """Return the column of a file of records that holds the text.
+
+    Args:
+        path: a file of records.
+        asked: its name, None for the rule of :func:`text_column`.
+        remedy: what to do where several could be meant.
+
+    Raises:
+        UserError: the file is broken, or has no such column.
+    """
+    types = _types(path)
+    wanted = COLUMN if asked is None else asked
+    if not types or (wanted in types and kind_of(path)[0] in TABLES):  # a table of text may hold numbers as text
+        return wanted
+    return text_column(types, asked, str(path), remedy)
+
+
+def text_column(types: Mapping[str, str], asked: str | None, name: str, remedy: str) -> str:
+    """Return the column that holds the text: the one asked for, or ``text``, or the only one of strings, which is told.
+
+    Args:
+        types: of each column.
+        asked: name of the column, None if nobody named one.
+        name: of the file or data set, for people.
+        remedy: what to do where several could be meant.
+
+    Raises:
+        UserError: there is no such column, it holds no text, or several could be meant.
+    """
+    strings = [column for column, kind in types.items() if kind in TEXT_TYPES]
+    wanted = COLUMN if asked is None else asked
+    if wanted in types and types[wanted] in (*TEXT_TYPES, *UNSETTLED):
+        return wanted
+    if not strings:
+        every = ", ".join(f"{column} ({kind})" for column, kind in types.items())
+        raise UserError(f"{name} has no column of text, only {every}; write the text as strings into column {wanted}")
+    if wanted in types:
+        raise UserError(
+            f"column {wanted} of {name} holds {types[wanted]}, not text; choose --column {_listed(strings)}"
+        )
+    if asked is not None:
+        raise UserError(f"{name} has no column {asked}; choose --column {_listed(strings)}")
+    if len(strings) > 1:
+        raise UserError(f"{name} has no column {COLUMN}, and {_listed(strings, 'and')} all hold text; {remedy}")
+    _say_once(f"{name} has no column {COLUMN}; its only column of text, {strings[0]}, is read")
+    return strings[0]
+
+
+def _listed(words: Collection[str], joint: str = "or") -> str:
+    """Return words as a sentence has them."""
+    *most, last = words
+    return f"{', '.join(most)} {joint} {last}" if most else last
+
+
+@functools.lru_cache(maxsize=1_000)
+def _say_once(line: str) -> None:
+    """Tell something of a text, which is opened several times."""
+    say(line)
+
+
+def _types(path: Path) -> dict[str, str]:
+    """Return the type of each column, as its table says or its first records show."""
+    kind = kind_of(path)[0]
+    if kind == ".parquet":
+        with _table(path) as table:
+            # A column of codes for strings holds what they stand for.
+            return {
+                field.name: str(getattr(field.type, "value_type", field.type))
+                if str(field.type).startswith("dictionary")
+                else str(field.type)
+                for field in table.schema_arrow
+            }
+    found: dict[str, set[str]] = {}
+    for _, record in islice(_records(path), SAMPLE):
+        for column, value in record.items():
+            types = found.setdefault(column, set())
+            if value is not None and (value or kind not in TABLES):
+                types.add("numbers" if kind in TABLES and _is_number(value) else JSON_TYPES[type(value)])
+    several = "string" if kind in TABLES else "mixed"
+    return {column: several if len(types) > 1 else next(iter(types), "null") for column, types in found.items()}
+
+
+def _is_number(text: str) -> bool:
+    """Say whether a text is the numeral of a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _records(path: Path, column: str | None = None) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield place and columns of each record of a file; of a Parquet file only the named column."""
+    match kind_of(path)[0]:
+        case ".parquet":
+            with _table(path) as table:
+                columns = None if column is None else [column]
+                rows = (row for part in table.iter_batches(BATCH, columns=columns) for row in part.to_pylist())
+                yield from ((f"record {number}", row) for number, row in enumerate(rows, 1))
+        case kind if kind in TABLES:
+            yield from _rows(path, TABLES[kind])
+        case kind:
+            yield from _objects(path, whole=kind == ".json")
+
+
+@contextmanager
+def _table(path: Path) -> Iterator[Any]:
+    """Open a Parquet file; a compressed one is unpacked into a temporary file."""
+    import pyarrow
+    from pyarrow import parquet
+
+    with opened(path) as stream, tempfile.TemporaryFile() as unpacked:
+        if kind_of(path)[1]:
+            shutil.copyfileobj(stream, unpacked)
+        try:
+            yield parquet.ParquetFile(unpacked if kind_of(path)[1] else stream)
+        except (pyarrow.ArrowException, OSError) as error:
+            why = str(error).split("\n", 1)[0]
+            raise UserError(f"{path} is damaged or no Parquet file ({why}); write it again") from error
+
+
+def _rows(path: Path, delimiter: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the rows of a table of text below its first line, which names the columns."""
+    csv.field_size_limit(max(csv.field_size_limit(), formats.MAX_LINE_BYTES))
+    with opened(path) as stream:
+        lines = (_decoded(raw, f"{path} line {number}") for number, raw in enumerate(raw_lines(stream, path), 1))
+        rows = csv.reader(lines, delimiter=delimiter, strict=True)
+        try:
+            names = next(rows, [])
+            for row in rows:
+                if row and len(row) != len(names):
+                    raise UserError(
+                        f"{path} line {rows.line_num} has {len(row)} columns, not the {len(names)} of line 1; mend it"
+                    )
+                if row:
+                    yield f"line {rows.line_num}", dict(zip(names, row, strict=True))
+        except csv.Error as error:
+            raise UserError(f"{path} line {rows.line_num} is broken ({error}); mend it") from error
+
+
+def _objects(path: Path, *, whole: bool) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the objects of JSON lines or, where it may be one, of a whole list."""
+    with opened(path) as stream:
+        if whole and stream.peek(64).removeprefix(BOM).lstrip()[:1] == b"[":  # type: ignore[attr-defined]
+            found = _parsed(stream.read(), str(path))
+            named = ((f"record {number}", each) for number, each in enumerate(found, 1))
+        else:
+            lines = enumerate(raw_lines(stream, path), 1)
+            named = ((f"line {n}", _parsed(raw, f"{path} line {n}")) for n, raw in lines if raw.strip())
+        for place, record in named:
+            if not isinstance(record, dict):
+                raise UserError(
+                    f'{path} {place} is {record!r:.40}, not an object with columns; write {{"{COLUMN}": ...}}'
+                )
+            yield place, record
+
+
+def _decoded(raw: bytes, name: str) -> str:
+    """Return a line or a file as text."""
+    try:
+        return raw.removeprefix(BOM).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{name} is not UTF-8 ({error.reason}); convert it") from error
+
+
+def _parsed(raw: bytes, name: str) -> Any:
+    """Return a JSON value."""
+    text = _decoded(raw, name)
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{name} is no JSON ({getattr(error, 'msg', error)}); mend it") from error
