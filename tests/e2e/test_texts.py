@@ -172,7 +172,8 @@ def test_the_column_is_asked_for_and_recorded(name: str, tmp_path: Path, capsys:
     assert capsys.readouterr().err.endswith(f": error: {asked}")
     assert not out.exists()
     assert command([*arguments, str(path), "--column", "content", *save]) == 0
-    said = capsys.readouterr().out
+    said, told = capsys.readouterr()
+    assert name != "eval" or f"--text {path} --column content" in told, "as the command for tuning has it"
     recorded = {
         "eval": lambda: json.loads((out / "result.json").read_text())["scenario"]["column"],
         "tune": lambda: json.loads((out / "tuned.json").read_text())["scenario"]["column"],
@@ -219,6 +220,17 @@ def test_a_data_set_has_its_column_asked_for(tmp_path: Path, capsys: pytest.Capt
     assert preprocess([*remedy[:3], "content", "--output-path", str(tmp_path / "corpus")]) == 0
     assert preprocess([*remedy[:3], "content", "--train", "x", "--output-path", str(tmp_path / "corpus")]) == 2
     assert "has splits of its own; leave --train out" in capsys.readouterr().err
+
+
+def test_python_names_arguments_and_leaves_commands_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "train.jsonl").write_text(TWO * 5)
+    with pytest.raises(UserError, match=r"choose one with column$"):
+        hebblm.evaluate(MODEL, tmp_path / "train.jsonl", ["lstm"])
+    assert hebblm.evaluate(MODEL, tmp_path / "train.jsonl", ["lstm"], column="content").scenario.tokens == 5 * TOKENS
+    with pytest.raises(
+        UserError, match=r"hebblm-preprocess --text hf:\S+ --column NAME makes a corpus of one of them$"
+    ):
+        hebblm.evaluate(target=DOCUMENTS, methods=["lstm"], source=f"hf:{tmp_path}")
 
 
 def test_named_splits_may_be_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
