@@ -1,18 +1,18 @@
 """The tables of docs/huggingface.md: a small Llama under every method, its rates and keys, large output layers.
 
-Usage: python -m recipes.causal_tables RESULTS, which takes what hf_results.sh made into recipes/huggingface,
-without their running curves.
+Usage: python -m recipes.causal_tables RESULTS, which takes what hf_results.sh made into recipes/huggingface.
 """
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from hebblm.adapt.methods import DEFAULT_METHODS
 from hebblm.bench.tables import origin
-from hebblm.files import read_json, write_json
+from hebblm.files import read_json
 from hebblm.report import Result
 from hebblm.report.methods import BASE, name_of
 from hebblm.report.sections import scenario_line
@@ -221,17 +221,14 @@ def heads() -> str:
 
 
 def collect(results: Path) -> None:
-    """Take what there is of the results in a folder, each one file, without running curves."""
+    """Copy what there is of the results in a folder, each as one file."""
+    places = {"heads": "heads.json"}
     for text in TEXTS:
-        names = {f"{kind}-{text}{more}": f"{kind}-{text}{more}/result.json" for kind, more in KINDS}
-        for name, place in {**names, f"tuned-{text}": f"tuned-llama-{text}/tuned.json"}.items():
-            if (results / place).is_file():
-                document = read_json(results / place)
-                for item in document.get("methods", {}).values():
-                    item["running"] = []
-                write_json(CAUSAL / f"{name}.json", document)
-    if (results / "heads.json").is_file():
-        write_json(CAUSAL / "heads.json", read_json(results / "heads.json"))
+        places |= {f"{kind}-{text}{more}": f"{kind}-{text}{more}/result.json" for kind, more in KINDS}
+        places[f"tuned-{text}"] = f"tuned-llama-{text}/tuned.json"
+    for name, place in places.items():
+        if (results / place).is_file():
+            shutil.copy(results / place, CAUSAL / f"{name}.json")
 
 
 if __name__ == "__main__":

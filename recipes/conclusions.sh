@@ -58,4 +58,5 @@ over_all=(--cross-domain wt2-to-ptb --methods lstm,mbpa,hebb --set hebb.classes=
 evaluated classes-all "${over_all[@]}"
 evaluated classes-all-tuned "${over_all[@]}" hebb.eta=1 hebb.beta=0.9 # the best of recipes/best/forms-wt2-to-ptb.json
 python -m recipes.conclusions results/conclusions
+python -m recipes.compact
 python -m recipes.readme_results

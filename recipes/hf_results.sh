@@ -29,4 +29,5 @@ if [[ ! -f results/heads.json ]]; then # all but the large layers as small as it
         --json results/heads.json
 fi
 python -m recipes.causal_tables results
+python -m recipes.compact
 python -m recipes.readme_results

@@ -16,4 +16,5 @@ both wt2-to-ptb --cross-domain wt2-to-ptb
 both wt2-to-ptb-tuned --cross-domain wt2-to-ptb --hyperparameters tuned --update-every 10
 both ptb-medium --intra-domain ptb --checkpoint medium-ptb-raw
 both wt2 --intra-domain wt2
+python -m recipes.compact
 python -m recipes.readme_results

@@ -17,3 +17,4 @@ for every in 50 10 5; do
         --update-every "$every" --methods lstm,dynamic,best,dynamic+best --output-path "results/best-across-$every"
 done
 python -m recipes.best.rates results
+python -m recipes.compact recipes/best/rates.json
