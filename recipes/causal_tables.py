@@ -1,6 +1,6 @@
 """The tables of docs/huggingface.md: a small Llama under every method, its rates and keys, large output layers.
 
-Usage: python -m recipes.causal_tables RESULTS, which takes what hf_results.sh made into recipes/huggingface.
+Usage: python -m recipes.causal_tables RESULTS FOLDER, which copies what hf_results.sh made, to recipes/huggingface.
 """
 
 from __future__ import annotations
@@ -220,16 +220,16 @@ def heads() -> str:
     return f"{table}\n[heads](../recipes/huggingface/heads.json)\n"
 
 
-def collect(results: Path) -> None:
-    """Copy what there is of the results in a folder, each as one file."""
+def collect(results: Path, folder: Path) -> None:
+    """Copy what there is of the results, each as one file of a folder."""
     places = {"heads": "heads.json"}
     for text in TEXTS:
         places |= {f"{kind}-{text}{more}": f"{kind}-{text}{more}/result.json" for kind, more in KINDS}
         places[f"tuned-{text}"] = f"tuned-llama-{text}/tuned.json"
     for name, place in places.items():
         if (results / place).is_file():
-            shutil.copy(results / place, CAUSAL / f"{name}.json")
+            shutil.copy(results / place, folder / f"{name}.json")
 
 
 if __name__ == "__main__":
-    collect(Path(sys.argv[1]))
+    collect(Path(sys.argv[1]), Path(sys.argv[2]))
