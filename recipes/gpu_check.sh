@@ -11,10 +11,10 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 out="${1:-$out/gpu}"
 mkdir -p "$out"
 gpu=cuda tested=tests
-text=(--intra-domain ptb --max-tokens 3000)
+text=(--intra-domain ptb --methods all --max-tokens 3000)
 if [[ "$SCALE" == smoke ]]; then
     gpu=cpu tested=tests/parity/test_cuda_parity.py
-    text=(--checkpoint tiny-pydoc-raw --target "$(corpus numpy)" --max-tokens 200)
+    text=(--checkpoint tiny-pydoc-raw --target "$(corpus numpy)" --methods lstm,mixture,mbpa --max-tokens 200)
 else
     python -c 'import torch; assert torch.cuda.is_available(), "this torch sees no CUDA device"'
 fi
@@ -27,7 +27,7 @@ measure() { # SECONDS NAME KIND ARGUMENTS...: at the sizes that follow, at smoke
     step "$1" "$out/$2.json" hebblm-bench "$3" --device "$gpu" "${@:4}" --json "$out/$2.json"
 }
 
-slice=(hebblm-eval "${text[@]}" --methods all)
+slice=(hebblm-eval "${text[@]}")
 step 120 "$out/tests.xml" python -m pytest -m gpu -n 0 -q --junitxml "$out/tests.xml" "$tested"
 step 60 "$out/slice-cuda/result.json" "${slice[@]}" --device "$gpu" --output-path "$out/slice-cuda"
 step 120 "$out/slice-cpu/result.json" "${slice[@]}" --device cpu --output-path "$out/slice-cpu"
