@@ -26,6 +26,26 @@ paper) options=(--preset paper --device "$DEVICE") ;;
     ;;
 esac
 
+# Some recipes keep what they find under recipes/, which the pages are written from. At smoke they keep nothing there.
+# shellcheck disable=SC2034
+if [[ "$SCALE" == smoke ]]; then
+    out="$RESULTS" kept="$RESULTS/kept" smaller=("${options[@]}")
+    mkdir -p "$kept"
+else
+    out="${RESULTS%/*}" kept=recipes smaller=()
+fi
+
+few() { # WORDS...: all of them, at smoke the first
+    if [[ "$SCALE" == smoke ]]; then echo "$1"; else echo "$*"; fi
+}
+
+pages() { # write the committed JSON small and the pages anew
+    if [[ "$SCALE" != smoke ]]; then
+        python -m recipes.compact
+        python -m recipes.readme_results
+    fi
+}
+
 have() { # FILE COMMAND...: whether FILE says that the command was run to its end
     python -S recipes/finished.py "$@" && echo "have $1"
 }

@@ -27,7 +27,7 @@ from hebblm.report.sections import scenario_line
 from hebblm.report.table import Cell, Column, Table, present
 from hebblm.report.tables import frequency_table, paper_tables, side_by_side
 from hebblm.vision.tables import tables
-from recipes import best_tables, conclusions, same_losses, scale_tables
+from recipes import best_tables, conclusions, scale_tables
 from recipes import causal_tables as causal
 from recipes.markdown import ROOT, body, origin_of
 from recipes.scale import processes
@@ -200,7 +200,6 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
         "windows": scale_tables.windows,
     },
     DOCS / "memory.md": {"built": scale_tables.built, "disk": scale_tables.measured, "paper": scale_tables.paper},
-    DOCS / "reliability.md": {"same": same_losses.table},
     DOCS / "cost.md": {"whole": scale_tables.whole, "cost": cost},
     DOCS / "streams.md": {"streams": scale_tables.streams},
     DOCS / "processes.md": {"processes": processes.throughput},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import inspect
 import math
 import os
 import re
@@ -18,7 +19,6 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, TextIO, TypeVar, Union, get_args, get_origin, get_type_hints
 
-import docstring_parser
 from jsonargparse import ArgumentParser, DefaultHelpFormatter
 from rich.console import Console
 
@@ -282,10 +282,10 @@ def _close_if_unwritable(stream: TextIO) -> None:
 
 
 def _field_docs(config: type) -> dict[str, str]:
-    """Return the text of each field under ``Args`` in the docstrings of a class and its bases."""
-    parsed = (docstring_parser.parse(owner.__doc__ or "") for owner in reversed(config.__mro__))
-    found = {field.arg_name: field.description or "" for docs in parsed for field in docs.params}
-    return {name: " ".join(words.split()).replace("``", "") for name, words in found.items()}
+    """Return the text of each field under ``Args:`` in the docstrings of a class and its bases."""
+    texts = (inspect.cleandoc(owner.__doc__ or "").partition("\nArgs:\n")[2] for owner in reversed(config.__mro__))
+    found = (field for text in texts for field in re.findall(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", text, re.MULTILINE))
+    return {name: " ".join(words.split()).replace("``", "") for name, words in found}
 
 
 def _misfit(message: str, hints: Mapping[str, Any]) -> UserError | None:

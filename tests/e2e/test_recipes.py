@@ -14,7 +14,9 @@ import pytest
 
 from hebblm.cli.common import parse
 from hebblm.cli.eval import EvalConfig
+from hebblm.cli.preprocess import PreprocessConfig
 from hebblm.cli.report import ReportConfig
+from hebblm.cli.train import TrainConfig
 from hebblm.cli.tune import TuneConfig
 from hebblm.cli.vision import VisionConfig
 from hebblm.evaluation.hyperparameters import parse_settings
@@ -25,11 +27,19 @@ from recipes.study.command import BookConfig
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 LANGUAGE = ("lm_intra_domain", "lm_cross_domain", "frequency", "readings", "tune")
+OTHERS = (
+    "conclusions", "hf_results", "best/both", "best/rates",  # what they find is kept under recipes/
+    "train_models", "quickstart", "hf_small", "paper_stages",
+)  # fmt: skip
+COMMANDS = tuple(f"hebblm-{name}" for name in ("eval", "tune", "vision", "report", "train", "preprocess", "bench"))
+MODULES = ("study", "conclusions", "causal_tables", "best.rates", "compact", "readme_results", "hf_small")
 VISION = tuple(sorted(path.stem for path in RECIPES.glob("vision_*.sh")))
 CONFIGS: dict[str, Any] = {
     "hebblm-eval": EvalConfig,
     "hebblm-tune": TuneConfig,
     "hebblm-vision": VisionConfig,
+    "hebblm-train": TrainConfig,
+    "hebblm-preprocess": PreprocessConfig,
 }
 # A stand-in for every command: notes its arguments, and writes what the recipes look for.
 STAND_IN = """#!{python} -S
@@ -37,11 +47,14 @@ import json, os, pathlib, shlex, sys
 name, arguments = pathlib.Path(sys.argv[0]).name, sys.argv[1:]
 with open({log!r}, "a") as log:
     log.write(json.dumps([name, *arguments]) + "\\n")
+if "--output-path" not in arguments:
+    sys.exit()
 place = pathlib.Path(arguments[len(arguments) - 1 - arguments[::-1].index("--output-path") + 1])
 place.mkdir(parents=True, exist_ok=True)
 made = "tuned.json" if name == "hebblm-tune" else "result.json"
 made = "readings.json" if "--readings" in arguments else made
-(place / made).write_text(json.dumps({{"provenance": {{"command": shlex.join([name, *arguments])}}}}))
+by = {{"command": shlex.join([name, *arguments])}}
+(place / made).write_text(json.dumps({{"provenance": by, "scenario": {{"tokens": 5}}}}))
 (place / "report.md").write_text("the table\\n")
 if name == "study":
     chapters = ["# Book", "## Tuning", "the values", "## What the paper leaves open", "the effects"]
@@ -49,6 +62,8 @@ if name == "study":
     (place / "book.md").write_text("\\n".join(chapters))
 if name == "hebblm-vision":
     print("the table")
+if name == "hebblm-tune":
+    (place / "config.json").write_text("{{}}")
 if "--log-samples" in arguments:
     (place / "tokens.parquet").write_bytes(b"")
 """
@@ -60,10 +75,11 @@ class Desk:
     def __init__(self, root: Path) -> None:
         self.bin, self.results, self.log = root / "bin", root / "results", root / "log"
         self.bin.mkdir()
-        for name in ("hebblm-eval", "hebblm-tune", "hebblm-vision", "hebblm-report", "study"):
+        for name in (*COMMANDS, *MODULES):
             (self.bin / name).write_text(STAND_IN.format(python=sys.executable, log=str(self.log)))
         (self.bin / "python").write_text(
-            '#!/bin/sh\nif [ "$1 $2" = "-m recipes.study" ]; then shift 2; exec study "$@"; fi\n'
+            '#!/bin/sh\ncase "$1 $2" in\n"-m recipes."*) name="${2#recipes.}"; shift 2; exec "$name" "$@" ;;\n'
+            'recipes/hf_small.py*) shift; exec hf_small "$@" ;;\nesac\n'
             f'exec {sys.executable} "$@"\n'
         )
         for path in self.bin.iterdir():
@@ -124,6 +140,23 @@ def test_a_recipe_runs_what_the_commands_understand_and_only_once(desk: Desk, re
     assert again.stdout.count("have ") == len(runs)
     if recipe in VISION:
         assert done.stdout.count("the table") == again.stdout.count("the table") == len(runs)
+
+
+@pytest.mark.parametrize("recipe", OTHERS)
+def test_at_smoke_a_recipe_reads_little_and_keeps_nothing_under_recipes(desk: Desk, recipe: str) -> None:
+    done = desk.run(recipe, "smoke")
+    assert done.returncode == 0, done.stderr
+    calls = desk.commands()
+    for name, *arguments in calls:
+        if name in CONFIGS:
+            config = parse(CONFIGS[name], arguments, prog=name, description="", example="")
+            assert str(config.output_path).startswith(str(desk.results / "smoke"))
+            assert getattr(config, "preset", None) not in ("medium", "paper")
+            assert name not in ("hebblm-eval", "hebblm-tune") or config.max_tokens <= 200
+            assert name != "hebblm-train" or config.epochs == 1
+            assert name != "hebblm-vision" or config.scale == "smoke"
+    assert 0 < len(calls) <= 25, "each takes some seconds"
+    assert not {"compact", "readme_results"} & {call[0] for call in calls}
 
 
 def test_only_what_is_missing_or_other_is_run_again(desk: Desk) -> None:
