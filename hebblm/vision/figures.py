@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 
 from hebblm.report.drawing import STYLE, End, label_ends
 from hebblm.report.methods import PLOTTED, Look, looks
-from hebblm.vision.new_classes.reading import KEYS
+from hebblm.vision.result import KEYS
 from hebblm.vision.tables import method_name, permuted_methods, summaries
 
 _TITLES = {"new": "New classes", "old": "Old classes", "overall": "All classes"}

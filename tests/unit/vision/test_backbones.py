@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from hebblm.errors import UserError
-from hebblm.vision.backbones.catalogue import BACKBONES, build_classifier
-from hebblm.vision.backbones.resnet import Bottleneck
+from hebblm.vision.backbones import MADE as BACKBONES
+from hebblm.vision.backbones import Bottleneck, build_classifier
 
 # The three large ones: the published networks for ImageNet less what differs here, the stem's 7x7 convolution
 # (9,408 weights against 1,728), the norm behind it (128, DenseNet alone) and the 1000 outputs against 100.

@@ -8,10 +8,9 @@ import pytest
 import torch
 
 from hebblm.errors import UserError
-from hebblm.vision.permuted_mnist import chain as chain_module
-from hebblm.vision.permuted_mnist.chain import MISSING, TRAINING, Chain, train_task
-from hebblm.vision.permuted_mnist.mlp import MLP
-from hebblm.vision.permuted_mnist.tasks import TaskStream
+from hebblm.vision import permuted as chain_module
+from hebblm.vision.mlp import MLP
+from hebblm.vision.permuted import MISSING, TRAINED, Chain, TaskStream, train_task
 from hebblm.vision.state import Step, load_state
 
 from .samples import TINY, after, patterns
@@ -64,7 +63,7 @@ def test_goes_on_bit_for_bit(
     assert len(trained) == TINY.tasks - finished
     assert same(whole, parted)
     assert parted.numbers["net"] == {"rose": 6}
-    assert parted.numbers[TRAINING]["seconds"] > 0
+    assert parted.numbers[TRAINED]["seconds"] > 0
 
 
 def test_a_network_is_placed_as_torch_places_its_own(tmp_path: Path) -> None:

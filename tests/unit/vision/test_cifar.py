@@ -7,7 +7,7 @@ import pytest
 
 from hebblm.errors import UserError
 from hebblm.files import sha256
-from hebblm.vision.data.cifar import load_cifar100, parse_records
+from hebblm.vision.data import load_cifar100, parse_records
 
 from .samples import archive, cifar_record
 

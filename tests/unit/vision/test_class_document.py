@@ -11,7 +11,7 @@ from rich.console import Console
 from hebblm.report import paper
 from hebblm.vision.document import print_summary, verdict, write_report
 from hebblm.vision.figures import figures
-from hebblm.vision.new_classes.reading import KEYS
+from hebblm.vision.result import KEYS
 from hebblm.vision.tables import paper_ratio, tables
 
 MEANS = {"parametric": 0.3, "mixture": 0.35, "mbpa": 0.4, "hebb": 0.45}

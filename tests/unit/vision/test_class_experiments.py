@@ -14,20 +14,16 @@ from safetensors.torch import load_file
 
 from hebblm.errors import UserError
 from hebblm.files import sha256
-from hebblm.vision.experiments import run_experiment
-from hebblm.vision.new_classes import online, pretraining
-from hebblm.vision.new_classes import setup as set_up
-from hebblm.vision.new_classes import timing as timing_module
-from hebblm.vision.new_classes import tuning as tuning_module
-from hebblm.vision.new_classes.incremental import run_incremental
-from hebblm.vision.new_classes.learning import Training
-from hebblm.vision.new_classes.online import run_online, stream
-from hebblm.vision.new_classes.reading import top1
-from hebblm.vision.new_classes.result import along
-from hebblm.vision.new_classes.setup import ClassSetup
-from hebblm.vision.new_classes.timing import run_timing
+from hebblm.vision import classes as online
+from hebblm.vision import pretraining
+from hebblm.vision import tuning as tuning_module
+from hebblm.vision.classes import run_incremental, run_online, run_timing, stream
+from hebblm.vision.experiments import along, run_experiment
+from hebblm.vision.learning import Training
+from hebblm.vision.reading import top1
 from hebblm.vision.result import Outcome, over_seeds
 from hebblm.vision.state import load_state
+from hebblm.vision.tuning import ClassSetup, run_of, start_of
 
 from .class_samples import TINY, setup
 from .samples import after
@@ -50,12 +46,12 @@ def same(one: Outcome, other: Outcome) -> bool:
     ("name", "module", "part", "calls"),
     [
         ("online", Training, "epoch", 1),
-        ("online", set_up, "read", 2),  # in tuning
-        ("online", set_up, "read", 4),  # of the first seed
+        ("online", tuning_module, "read", 2),  # in tuning
+        ("online", tuning_module, "read", 4),  # of the first seed
         ("online", online, "old_memory", 1),
         ("incremental", Training, "epoch", 6),  # in tuning, after the three of pre-training
         ("incremental", Training, "epoch", 8),  # in the first ratio
-        ("incremental", set_up, "read", 8),
+        ("incremental", tuning_module, "read", 8),
     ],
 )
 def test_interrupted_runs_end_the_same(
@@ -75,7 +71,7 @@ def test_a_tuning_goes_on_behind_what_it_has_tried(
 ) -> None:
     whole = run_online(setup(tmp_path / "whole"))
     with monkeypatch.context() as patch:
-        patch.setattr(set_up, "read", after(calls, set_up.read))
+        patch.setattr(tuning_module, "read", after(calls, tuning_module.read))
         with pytest.raises(KeyboardInterrupt):
             run_online(setup(tmp_path / "parted"))
     follow, rates = online._follow, []
@@ -102,10 +98,10 @@ def test_a_rate_that_diverges_is_tried_like_any_other(name: str, tmp_path: Path)
 
 def test_another_program_tunes_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = setup(tmp_path, FIXED)
-    start = own.start(1, 3)
-    run = own.run_of(start, 1)
-    monkeypatch.setattr(set_up, "program", lambda *_: "other")
-    assert own.run_of(start, 1) != run
+    start = start_of(own, 1, 3)
+    run = run_of(own, start, 1)
+    monkeypatch.setattr(tuning_module, "program", lambda *_: "other")
+    assert run_of(own, start, 1) != run
 
 
 def test_what_another_process_has_tuned_meanwhile_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,13 +134,13 @@ def test_a_zero_probability_is_an_infinite_loss_among_what_was_tried(tmp_path: P
 def test_keys_are_rebuilt_each_epoch_and_every_picture_counts_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read, seen = set_up.read, []
+    read, seen = tuning_module.read, []
 
     def watched(blocks: Any, remembered: Any, *args: Any, **options: Any) -> Any:
         seen.append(remembered)
         return read(blocks, remembered, *args, **options)
 
-    monkeypatch.setattr(set_up, "read", watched)
+    monkeypatch.setattr(tuning_module, "read", watched)
     runs = run_incremental(setup(tmp_path, FIXED)).runs
     assert len(seen) == 4  # two ratios, two epochs
     for run, first, second in zip(runs, seen[::2], seen[1::2], strict=True):
@@ -162,7 +158,7 @@ def test_keys_are_rebuilt_each_epoch_and_every_picture_counts_once(
 def test_rates_are_scored_along_the_held_out_stream(tmp_path: Path) -> None:
     own = setup(tmp_path)
     tried = run_online(own).tuning["3"]["parametric"]
-    start = own.start(1, 3)
+    start = start_of(own, 1, 3)
     held_out, pictures = start.pretraining.parts.held_out, start.pictures("train")
     for point in tried:
         made = stream(start.copy(), pictures, held_out, interval=8, lr=point["lr"])
@@ -177,7 +173,7 @@ def test_finished_seeds_are_not_run_again(tmp_path: Path, monkeypatch: pytest.Mo
     for name, run in RUNS.items():
         first = run(setup(tmp_path, FIXED))
         with monkeypatch.context() as patch:
-            patch.setattr(set_up, "read", after(0, set_up.read))
+            patch.setattr(tuning_module, "read", after(0, tuning_module.read))
             assert same(first, run(setup(tmp_path, FIXED))), name
 
 
@@ -335,7 +331,7 @@ def test_ablation_and_numbers_of_old_classes(tmp_path: Path) -> None:
 def test_times_are_ratios_within_a_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = setup(tmp_path, FIXED)
     with monkeypatch.context() as patch:
-        patch.setattr(timing_module, "read", after(9, timing_module.read))  # in the second round
+        patch.setattr(online, "read", after(9, online.read))  # in the second round
         with pytest.raises(KeyboardInterrupt):
             run_timing(own)
     path = next(own.state.glob("timing-*.safetensors"))

@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 
 from hebblm.errors import UserError
-from hebblm.vision.backbones.catalogue import BACKBONES
-from hebblm.vision.new_classes.settings import SCALES, family_of, paper_values
-from hebblm.vision.new_classes.tuning import left_to_choose
+from hebblm.vision.scales import CLASS_SCALES as SCALES
+from hebblm.vision.scales import family_of, paper_values
+from hebblm.vision.settings import BACKBONES
+from hebblm.vision.tuning import left_to_choose
 
 
 def test_paper_scale_is_the_papers() -> None:
@@ -27,8 +28,8 @@ def test_paper_scale_is_the_papers() -> None:
 def test_paper_values_leave_nothing_to_tune(backbone: str, experiment: str) -> None:
     settings = SCALES["paper"].changed(paper_values(backbone, experiment))
     lr = settings.increment.lr if experiment == "incremental" else settings.online.lr
-    assert not left_to_choose(lr, settings.adaptation)
-    assert left_to_choose(SCALES["paper"].online.lr, settings.adaptation)
+    assert not left_to_choose(lr, settings)
+    assert left_to_choose(SCALES["paper"].online.lr, settings)
 
 
 def test_paper_values_of_the_narrow_variant_are_those_of_its_network() -> None:

@@ -11,11 +11,11 @@ from safetensors.torch import load_file
 from hebblm.cli import vision
 from hebblm.cli.vision import main
 from hebblm.files import sha256
-from hebblm.vision.data.hub import load_digits
-from hebblm.vision.permuted_mnist.settings import SCALES
-from hebblm.vision.permuted_mnist.tasks import draw
-from hebblm.vision.seeds import generator
-from hebblm.vision.state import digest
+from hebblm.vision.data import load_digits
+from hebblm.vision.permuted import draw
+from hebblm.vision.result import digest
+from hebblm.vision.scales import PERMUTED_SCALES as SCALES
+from hebblm.vision.state import generator
 
 from .samples import mnist_files, tiny_cifar
 

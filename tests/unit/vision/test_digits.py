@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import torch
 
-from hebblm.vision.data.hub import load_digits
+from hebblm.vision.data import load_digits
 
 
 def test_real_pictures_without_a_download() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from hebblm.download import find
 from hebblm.errors import UserError
-from hebblm.vision.data import cifar, mnist
+from hebblm.vision import data as sets
 
 from .samples import mnist_files, tiny_cifar
 
@@ -85,17 +85,17 @@ def test_both_data_sets_are_downloaded_where_no_folder_has_them(
     files = mnist_files(tmp_path / "served")
     archive = tiny_cifar(tmp_path / "served")
     hashes = {path.name.removesuffix(".gz"): hashlib.sha256(path.read_bytes()).hexdigest() for path in files.iterdir()}
-    monkeypatch.setattr(mnist, "SHA256", hashes)
+    monkeypatch.setattr(sets, "MNIST_SHA256", hashes)
     known = hashlib.sha256(archive.read_bytes()).hexdigest()
-    monkeypatch.setitem(cifar.ARCHIVES, archive.name, (cifar.BINARY, known))
+    monkeypatch.setitem(sets.ARCHIVES, archive.name, (sets.BINARY, known))
     cache = tmp_path / "cache"
     for _ in range(2):  # the second time from the cache
-        assert len(mnist.load_mnist([cache], cache).train) == 6
-        assert len(cifar.load_cifar100([cache], cache).train) == 300
+        assert len(sets.load_mnist([cache], cache).train) == 6
+        assert len(sets.load_cifar100([cache], cache).train) == 300
         monkeypatch.setenv("HEBBLM_MIRROR", "http://127.0.0.1:9")
 
 
 def test_the_known_hashes_are_hashes() -> None:
-    for value in (*mnist.SHA256.values(), *(known for _, known in cifar.ARCHIVES.values())):
+    for value in (*sets.MNIST_SHA256.values(), *(known for _, known in sets.ARCHIVES.values())):
         assert len(bytes.fromhex(value)) == 32
-    assert set(mnist.SHA256) == {stem for stems in mnist.FILES.values() for stem in stems}
+    assert set(sets.MNIST_SHA256) == {stem for stems in sets.MNIST_FILES.values() for stem in stems}

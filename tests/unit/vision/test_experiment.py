@@ -9,23 +9,19 @@ import pytest
 import torch
 
 from hebblm.errors import UserError
-from hebblm.vision.permuted_mnist import chain as chain_module
-from hebblm.vision.permuted_mnist import experiment
-from hebblm.vision.permuted_mnist.chain import train_task
-from hebblm.vision.permuted_mnist.ewc import Penalty
-from hebblm.vision.permuted_mnist.experiment import PermutedSetup, run_permuted
-from hebblm.vision.permuted_mnist.settings import PermutedSettings
-from hebblm.vision.permuted_mnist.tasks import TaskStream
+from hebblm.vision import permuted as chain_module
+from hebblm.vision.mlp import Penalty
+from hebblm.vision.permuted import TaskStream, run_permuted, train_task
 from hebblm.vision.result import Outcome
-from hebblm.vision.seeds import check_seeds
-from hebblm.vision.setup import Setup
+from hebblm.vision.settings import PermutedSettings, check_seeds
+from hebblm.vision.state import Setup
 
 from .samples import TINY, after, patterns
 
 METHODS = ["mlp", "mbpa-5", "hebb-5", "mbpa-10", "hebb-10", "ewc"]
 
 
-def setup(folder: Path, settings: PermutedSettings = TINY) -> PermutedSetup:
+def setup(folder: Path, settings: PermutedSettings = TINY) -> Setup[PermutedSettings]:
     cpu = torch.device("cpu")
     return Setup(patterns(), settings, (1,), device=cpu, cache=folder / "cache", folder=folder)
 
@@ -67,10 +63,10 @@ def test_test_samples_are_read_after_tuning_only(tmp_path: Path, monkeypatch: py
 
 def test_chooses_the_best_point_on_held_out_samples(tmp_path: Path) -> None:
     outcome = run(tmp_path)
-    assert outcome.tuning is not None
-    assert [point["lambda"] for point in outcome.tuning["ewc"]] == [10.0, 100.0]
+    assert outcome.tuning[""] is not None
+    assert [point["lambda"] for point in outcome.tuning[""]["ewc"]] == [10.0, 100.0]
     assert set(outcome.runs[0].values) == set(METHODS) - {"mlp"}
-    for name, points in outcome.tuning.items():
+    for name, points in outcome.tuning[""].items():
         winner = sorted(points, key=lambda point: (-point["accuracy"], point["loss"]))[0]
         assert outcome.runs[0].values[name] == {
             key: value for key, value in winner.items() if key not in ("accuracy", "loss")
@@ -80,7 +76,7 @@ def test_chooses_the_best_point_on_held_out_samples(tmp_path: Path) -> None:
 def test_one_value_each_is_taken_without_tuning(tmp_path: Path) -> None:
     fixed = replace(TINY, ewc_lambda=(7.0,), mbpa_lambda=(0.1,), hebb_beta=(0.4,), hebb_eta=(0.3,))
     outcome = run(tmp_path, fixed)
-    assert outcome.tuning is None
+    assert outcome.tuning == {"": None}
     assert outcome.runs[0].values["ewc"] == {"lambda": 7.0}
     assert outcome.runs[0].values["mbpa-5"] == {"lr": 0.1}
     assert outcome.runs[0].values["hebb-10"] == {"beta": 0.4, "eta": 0.3}
@@ -118,13 +114,13 @@ def test_a_strength_that_diverges_is_tried_like_any_other(tmp_path: Path, monkey
 
     monkeypatch.setattr(Penalty, "add_gradient", diverging)
     outcome = run(tmp_path)
-    assert outcome.tuning["ewc"][1] == {"lambda": 100.0, "accuracy": 0.0, "loss": math.inf}
+    assert outcome.tuning[""]["ewc"][1] == {"lambda": 100.0, "accuracy": 0.0, "loss": math.inf}
     assert outcome.runs[0].values["ewc"] == {"lambda": 10.0}
 
 
 def test_another_program_does_not_go_on_with_a_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(tmp_path)
-    monkeypatch.setattr(experiment, "program", lambda *_: "other")
+    monkeypatch.setattr(chain_module, "program", lambda *_: "other")
     with pytest.raises(UserError, match="belongs to a run with other settings, data, seeds or program"):
         run(tmp_path)
 

@@ -9,7 +9,7 @@ import torch
 
 from hebblm import download
 from hebblm.errors import UserError
-from hebblm.vision.data.hub import CIFAR100, MNIST, HubDataset, load_hub
+from hebblm.vision.data import CIFAR100, MNIST, HubDataset, load_hub
 
 
 def rows(wanted: HubDataset, count: int, **changes: Any) -> datasets.Dataset:

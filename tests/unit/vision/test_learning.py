@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from hebblm.errors import UserError
-from hebblm.vision.backbones.catalogue import build_classifier
-from hebblm.vision.backbones.classifier import Classifier
-from hebblm.vision.new_classes.learning import (
+from hebblm.vision.backbones import Classifier, build_classifier
+from hebblm.vision.learning import (
+    Pictures,
     Training,
     batches,
     features,
@@ -16,9 +16,9 @@ from hebblm.vision.new_classes.learning import (
     frozen_head,
     learn,
     rmsprop,
+    statistics,
 )
-from hebblm.vision.new_classes.pictures import Pictures, statistics
-from hebblm.vision.new_classes.settings import PretrainingSettings
+from hebblm.vision.settings import PretrainingSettings
 
 from .class_samples import CPU, classes
 

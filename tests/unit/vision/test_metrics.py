@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from hebblm.vision.permuted_mnist.chain import MISSING
-from hebblm.vision.permuted_mnist.result import _method, accuracies_of, continual_scores, curve_of
+from hebblm.vision.experiments import _permuted_method, accuracies_of, continual_scores
+from hebblm.vision.permuted import MISSING
 from hebblm.vision.result import SeedRun, at_end, spread
 
 from .samples import TINY
@@ -23,7 +23,6 @@ def test_accuracies_by_hand() -> None:
 
 def test_summaries_by_hand() -> None:
     accuracies = [[0.8], [0.9, 0.7], [0.5, 0.75, 0.6]]
-    assert curve_of(accuracies) == pytest.approx([0.8, 0.8, 1.85 / 3])
     assert continual_scores([[0.8], [0.9, 0.7], [0.6, 0.7, 0.8]], accuracies) == {
         "average_accuracy": pytest.approx(2.1 / 3),
         "forgetting": pytest.approx(((0.9 - 0.5) + (0.7 - 0.75)) / 2),
@@ -38,7 +37,7 @@ def test_what_a_task_changes_is_measured_on_the_same_samples() -> None:
     predictions[1] = torch.tensor([0, 0, 1, 1])  # the first ones as right as before
     settings = replace(TINY, tasks=2, test_samples=4, curve_samples=2, tune_tasks=2)
     runs = [SeedRun(1, {}, labels, {"mlp": predictions}, {"mlp": {}}, {})]
-    found = _method(runs, "mlp", settings)
+    found = _permuted_method(runs, "mlp", settings)
     assert [found[name]["mean"] for name in ("average_accuracy", "forgetting", "backward_transfer")] == [0.5, 0.0, 0.0]
     assert [point["mean"] for point in found["curve"]] == [1.0, 1.0]
     assert found["seeds"][0]["accuracy"] == [[1.0], [0.5, 0.5]]

@@ -10,7 +10,7 @@ import torch
 
 from hebblm.errors import UserError
 from hebblm.files import sha256
-from hebblm.vision.data.mnist import load_mnist
+from hebblm.vision.data import load_mnist
 
 from .samples import idx, mnist_files
 

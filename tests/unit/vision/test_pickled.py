@@ -11,8 +11,8 @@ import torch
 
 from hebblm.errors import UserError
 from hebblm.files import sha256
-from hebblm.vision.data import cifar
-from hebblm.vision.data.cifar import load_cifar100, parse_records
+from hebblm.vision import data as cifar
+from hebblm.vision.data import load_cifar100, parse_records
 
 from .samples import archive, cifar_record
 

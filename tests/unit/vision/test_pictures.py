@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from hebblm.vision.data.images import Images
-from hebblm.vision.new_classes.pictures import Pictures, statistics
+from hebblm.vision.data import Images
+from hebblm.vision.learning import Pictures, statistics
 
 from .class_samples import CPU, classes
 

@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from hebblm.errors import UserError
-from hebblm.vision import setup as set_up
-from hebblm.vision.data.cifar import load_cifar100
-from hebblm.vision.new_classes import pretraining
-from hebblm.vision.new_classes.learning import Training, features_of
-from hebblm.vision.new_classes.pretraining import Pretrained, Pretraining, pretrained
-from hebblm.vision.new_classes.settings import SCALES
-from hebblm.vision.setup import program
+from hebblm.vision import pretraining
+from hebblm.vision import state as set_up
+from hebblm.vision.data import load_cifar100
+from hebblm.vision.learning import Training, features_of
+from hebblm.vision.pretraining import Pretrained, Pretraining, pretrained
+from hebblm.vision.scales import CLASS_SCALES as SCALES
+from hebblm.vision.state import program
 
 from .class_samples import CPU, TINY, classes
 from .samples import after
@@ -23,12 +23,17 @@ DATA = classes()
 learn = Training.epoch
 
 
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pretraining, "SAVE_SECONDS", 0.0)
+
+
 def wanted(**changes: object) -> Pretraining:
     return Pretraining.of(DATA, replace(TINY, **changes), 3, 1)  # type: ignore[arg-type]
 
 
 def train(cache: Path, what: Pretraining | None = None) -> Pretrained:
-    return pretrained(what or wanted(), cache, CPU, save_seconds=0)
+    return pretrained(what or wanted(), cache, CPU)
 
 
 def same(one: Pretrained, other: Pretrained) -> bool:

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from hebblm.vision.new_classes.pretraining import rate_at
-from hebblm.vision.new_classes.settings import SCALES, PretrainingSettings
+from hebblm.vision.pretraining import rate_at
+from hebblm.vision.scales import CLASS_SCALES as SCALES
+from hebblm.vision.settings import PretrainingSettings
 
 
 def test_the_papers_phases() -> None:

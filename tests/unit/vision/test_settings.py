@@ -3,7 +3,9 @@ from __future__ import annotations
 import pytest
 
 from hebblm.errors import UserError
-from hebblm.vision.permuted_mnist.settings import PAPER, SCALES, PermutedSettings
+from hebblm.vision.scales import PERMUTED_PAPER as PAPER
+from hebblm.vision.scales import PERMUTED_SCALES as SCALES
+from hebblm.vision.settings import PermutedSettings
 
 
 def test_paper_values_leave_nothing_to_tune() -> None:

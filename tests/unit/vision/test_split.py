@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from hebblm.errors import UserError
-from hebblm.vision.new_classes.split import Split, increment, predicted_order, split
+from hebblm.vision.split import Split, increment, predicted_order, split
 
 from .class_samples import classes
 
@@ -43,17 +43,17 @@ def test_held_out_pictures_do_not_depend_on_how_many_classes_are_old() -> None:
 
 def test_an_increment_has_fewer_pictures_of_half_of_the_new_classes() -> None:
     parts = split(DATA, 2, 4, seed=1)
-    balanced, uneven = (increment(DATA, parts, samples=6, ratio=ratio, seed=3) for ratio in (1, 3))
+    (balanced, none), (uneven, half) = (increment(DATA, parts, samples=6, ratio=ratio, seed=3) for ratio in (1, 3))
     labels = DATA.train.labels
-    assert labels[balanced.samples].bincount().tolist() == [6] * 6
-    assert not balanced.fewer.any()
-    assert int(uneven.fewer.sum()) == 2
-    assert parts.new[uneven.fewer].all()
-    assert labels[uneven.samples].bincount().tolist() == [2 if few else 6 for few in uneven.fewer]
-    assert set(uneven.samples.tolist()) < set(balanced.samples.tolist())
-    assert not set(balanced.samples.tolist()) & set(parts.held_out.tolist())
-    is_old = ~parts.new[labels[balanced.samples]]
-    assert set(balanced.samples[is_old].tolist()) < set(parts.train.tolist())
+    assert labels[balanced].bincount().tolist() == [6] * 6
+    assert not none.any()
+    assert int(half.sum()) == 2
+    assert parts.new[half].all()
+    assert labels[uneven].bincount().tolist() == [2 if few else 6 for few in half]
+    assert set(uneven.tolist()) < set(balanced.tolist())
+    assert not set(balanced.tolist()) & set(parts.held_out.tolist())
+    is_old = ~parts.new[labels[balanced]]
+    assert set(balanced[is_old].tolist()) < set(parts.train.tolist())
 
 
 def test_refuses_what_the_data_does_not_have() -> None:

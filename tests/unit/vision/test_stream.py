@@ -2,11 +2,9 @@ from __future__ import annotations
 
 import torch
 
-from hebblm.vision.backbones.catalogue import build_classifier
-from hebblm.vision.backbones.classifier import Classifier
-from hebblm.vision.new_classes.learning import features, learn, rmsprop
-from hebblm.vision.new_classes.online import stream
-from hebblm.vision.new_classes.pictures import Pictures, statistics
+from hebblm.vision.backbones import Classifier, build_classifier
+from hebblm.vision.classes import stream
+from hebblm.vision.learning import Pictures, features, learn, rmsprop, statistics
 
 from .class_samples import CPU, classes
 

@@ -6,7 +6,9 @@ import pytest
 import torch
 
 from hebblm.errors import UserError
-from hebblm.vision.permuted_mnist.tasks import TaskStream, draw
+from hebblm.vision.mlp import MLP
+from hebblm.vision.permuted import TaskStream, draw
+from hebblm.vision.state import generator
 
 from .samples import TINY, patterns
 
@@ -49,9 +51,9 @@ def test_a_task_shows_its_own_order_of_pixels() -> None:
     plain = dataset.train.pixels[sample].flatten() / 255
     assert torch.equal(pixels[5], plain[drawn.permutations[2]])
     assert labels[5] == dataset.train.labels[sample]
-    stored, stored_labels = stream.stored(2, 7)
-    assert torch.equal(stored, pixels[:7])
-    assert torch.equal(stored_labels, labels[:7])
+    entries = stream.under(MLP.initial(16, 4, 3, generator(1, "network")), 3, 7).memory.entries()
+    assert torch.equal(entries.keys[14:], pixels[:7])
+    assert torch.equal(entries.values[14:], labels[:7])
     test, _ = stream.test(0, 20)
     assert test.shape == (20, 16)
 

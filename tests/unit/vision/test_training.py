@@ -6,11 +6,9 @@ import pytest
 import torch
 
 from hebblm.errors import UserError
-from hebblm.vision.permuted_mnist.chain import train_task
-from hebblm.vision.permuted_mnist.ewc import Penalty, fisher_diagonal
-from hebblm.vision.permuted_mnist.mlp import MLP
-from hebblm.vision.permuted_mnist.tasks import TaskStream
-from hebblm.vision.seeds import generator
+from hebblm.vision.mlp import MLP, Penalty, fisher_diagonal
+from hebblm.vision.permuted import TaskStream, train_task
+from hebblm.vision.state import generator
 
 from .samples import TINY, patterns
 
