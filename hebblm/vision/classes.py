@@ -32,15 +32,7 @@ WARM_UP_BLOCKS = 2  # of the timing
 
 
 class FineTuning:
-    """A network that learns an increment.
-
-    Args:
-        setup: data and settings.
-        start: the network before.
-        seed: draws the increment and the order of its pictures.
-        ratio: of imbalance.
-        lr: learning rate.
-    """
+    """A copy of a network that learns an increment; the seed draws that and the order of its pictures."""
 
     def __init__(self, setup: ClassSetup, start: Pretrained, seed: int, *, ratio: int, lr: float) -> None:
         samples = setup.settings.increment.samples
@@ -75,15 +67,7 @@ class FineTuning:
 def stream(
     classifier: Classifier, pictures: Pictures, order: Tensor, *, interval: int, lr: float
 ) -> Iterator[PictureBlock]:
-    """Yield the pictures block by block as the network sees them; it learns from a block when the next is asked for.
-
-    Args:
-        classifier: a copy that is trained on the way.
-        pictures: where they are.
-        order: (n,) int64.
-        interval: pictures of a block.
-        lr: of RMSprop.
-    """
+    """Yield the pictures block by block as the network sees them; it learns from a block when the next is asked for."""
     optimizer = rmsprop(classifier, lr)
     for index in batches(order, interval):
         some = pictures.batch(index)
@@ -159,13 +143,9 @@ def run_online(
     old_classes: Sequence[int] = (),
     points: Mapping[str, Point] = MappingProxyType({}),
 ) -> Outcome:
-    """Run methods over the stream, with each seed.
+    """Run methods over the stream, with each seed and each number of old classes, by default that of the settings.
 
-    Args:
-        setup: data, settings and seeds.
-        names: of the methods.
-        old_classes: one condition each; by default the one of the settings.
-        points: values of further methods by name, beside those that are tuned.
+    ``points`` are values of further methods by name, beside those that are tuned.
 
     Raises:
         UserError: more asked for than the data set has, a run's state is damaged, or training diverged.

@@ -85,11 +85,7 @@ UNSIGNED_BYTES = 0x08
 
 
 def load_mnist(folders: Sequence[Path], downloads: Path | None = None) -> ImageDataset:
-    """Read MNIST from the first folder that has ``mnist/``'s files, each ``.gz`` or unpacked.
-
-    Args:
-        folders: where to look.
-        downloads: where to put a file that no folder has; None downloads nothing.
+    """Read MNIST from the first folder that has ``mnist/``'s files, each ``.gz`` or unpacked, or download it.
 
     Raises:
         UserError: a file is missing, truncated, not of its kind, or does not match the other.
@@ -173,11 +169,7 @@ FIELDS = (b"data", b"fine_labels", b"coarse_labels")  # of a pickle
 
 
 def load_cifar100(folders: Sequence[Path], downloads: Path | None = None) -> ImageDataset:
-    """Read CIFAR-100 from the first folder that has one of its archives in ``cifar-100/``.
-
-    Args:
-        folders: where to look.
-        downloads: where to put the official archive where no folder has any; None downloads nothing.
+    """Read CIFAR-100 from the first folder that has one of its archives in ``cifar-100/``, or download it.
 
     Raises:
         UserError: no archive, or one that is truncated, lacks a member, has records of another size, or of pickles one
@@ -215,10 +207,6 @@ def load_cifar100(folders: Sequence[Path], downloads: Path | None = None) -> Ima
 
 def parse_records(data: bytes, source: str) -> Images:
     """Take records apart: superclass, class, 1,024 red, green and blue values, row by row.
-
-    Args:
-        data: the bytes of one ``.bin`` file.
-        source: what to call it in an error.
 
     Raises:
         UserError: nothing, a part of a record, or a label out of range.

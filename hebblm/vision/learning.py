@@ -40,13 +40,9 @@ class Pictures:
         return self._scaled(self.pixels[index.to(self.pixels.device)])
 
     def varied(self, index: Tensor, generator: torch.Generator, *, padding: int, flip: bool) -> Tensor:
-        """Return the same, each cropped at random out of a black frame and half of them mirrored.
+        """Return the same, each cropped at random out of a black frame, and for ``flip`` half of them mirrored.
 
-        Args:
-            index: (n,) int64.
-            generator: on the CPU, so that every device sees the same pictures.
-            padding: width of the frame.
-            flip: whether any is mirrored.
+        The generator is on the CPU, so that every device sees the same pictures.
         """
         n, (height, width) = len(index), self.pixels.shape[2:]
         rows = torch.randint(2 * padding + 1, (n, 1), generator=generator) + torch.arange(height)  # (n, H)
@@ -114,14 +110,9 @@ class Training:
         lr: Callable[[int], float] | None = None,
         progress: Progress = lambda pictures: None,
     ) -> None:
-        """Pass once over the pictures in a new order, each cropped and mirrored anew.
+        """Pass once over the pictures at ``samples`` (n,) in a new order, each cropped and mirrored anew.
 
-        Args:
-            samples: (n,) int64.
-            batch_size: pictures a step.
-            generator: of order, crops and flips.
-            lr: the learning rate at a step of this epoch; None leaves it as it is.
-            progress: told how many pictures were seen.
+        ``lr`` is the learning rate at a step of this epoch; None leaves it as it is.
 
         Raises:
             DivergedError: the loss ceased to be finite.

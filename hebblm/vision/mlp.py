@@ -120,12 +120,6 @@ def fisher_diagonal(model: MLP, pixels: Tensor, labels: Tensor, *, kind: FisherK
     ``labels`` takes y from the data (the empirical Fisher information). ``predictions`` takes the expectation
     over ``y ~ P(. | x)``, in which ``r^2`` becomes ``p (1 - p)`` and ``d^2`` the variance under p of the
     columns of V (Kirkpatrick et al. 2017 mean this one).
-
-    Args:
-        model: where the information is taken.
-        pixels: (N, D).
-        labels: (N,) int64; not read for ``predictions``.
-        kind: ``labels`` or ``predictions``.
     """
     totals = [torch.zeros_like(parameter) for parameter in model.parameters()]
     weight, bias, output, offset = totals
@@ -169,8 +163,7 @@ def train_task(
         labels: (N,) int64.
         settings: epochs, batch size and rate.
         generator: of the order of each epoch.
-        penalty: on leaving the values that earlier tasks need.
-        strength: lambda of the penalty.
+        penalty: on leaving the values that earlier tasks need; its lambda is ``strength``.
 
     Raises:
         DivergedError: the loss ceased to be finite.

@@ -89,11 +89,7 @@ def draw(dataset: ImageDataset, settings: PermutedSettings, seed: int) -> Draw:
 
 
 class TaskStream:
-    """A seed's tasks on a device; each method returns pixels (n, D) and labels (n,).
-
-    Raises:
-        UserError: more samples asked for than there are.
-    """
+    """A seed's tasks on a device, as pixels (n, D) and labels (n,)."""
 
     def __init__(self, dataset: ImageDataset, settings: PermutedSettings, seed: int, device: torch.device) -> None:
         self.dataset, self.settings, self.seed, self.device = dataset, settings, seed, device
@@ -146,11 +142,7 @@ class Chain:
         self._stream, self._strength = stream, strength or 0.0
 
     def learn(self, task: int) -> None:
-        """Learn a task, counted from 0.
-
-        Raises:
-            DivergedError: training diverged.
-        """
+        """Learn a task, counted from 0."""
         settings, (pixels, labels) = self._stream.settings, self._stream.train(task)
         order = generator(self._stream.seed, f"order of task {task}")
         self.model = train_task(
@@ -184,21 +176,11 @@ class Chain:
     def run(
         self, measure: Measure, title: str, *, tasks: int, path: Path, run: str
     ) -> tuple[dict[str, Tensor], dict[str, dict[str, float]]]:
-        """Learn the tasks in turn, or go on after the last one that ``path`` has.
-
-        Args:
-            measure: called with the network after each task, which it must not change.
-            title: of the bar.
-            tasks: how many to learn.
-            path: the state; written after each task.
-            run: hash of everything that decides about the numbers.
+        """Learn the tasks in turn, and measure after each; see :func:`hebblm.vision.state.take_steps`.
 
         Returns:
             By method, predictions (T, T, n) uint8, ``MISSING`` where not made; by method, queries whose neighbours'
             loss rose, and by ``training`` its seconds.
-
-        Raises:
-            UserError: the state is of another run or damaged, or training diverged.
         """
         settings = self._stream.settings
 

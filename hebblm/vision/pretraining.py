@@ -224,14 +224,7 @@ def _train(wanted: Pretraining, path: Path, device: torch.device) -> tuple[dict[
 
 
 def rate_at(settings: PretrainingSettings, epoch: int, step: int, steps: int) -> float:
-    """Return the learning rate of a step.
-
-    Args:
-        settings: phases and schedule.
-        epoch: counted from 0 over all phases.
-        step: within the epoch, counted from 0.
-        steps: of an epoch.
-    """
+    """Return the learning rate of a step of an epoch, both counted from 0, epochs over all phases."""
     if settings.schedule == "steps":
         for epochs, lr in zip(settings.epochs, settings.lr, strict=True):
             if epoch < epochs:

@@ -178,13 +178,8 @@ def read(
 ) -> dict[str, Predicted]:
     """Let every method predict every block; all of them share retrieval and adaptation.
 
-    Args:
-        blocks: in their order; each is predicted and scored before any of it is observed.
-        remembered: to begin with.
-        methods: by name.
-        k: neighbours a query.
-        observes: whether a block, once it is scored, goes to the memories and counts.
-        progress: told how many pictures were read.
+    Each block is predicted and scored before any of it is observed. For ``observes`` it then goes to the memories and
+    counts.
     """
     contexts: dict[int | None, Context] = {}
     classes: dict[str, list[Tensor]] = {name: [] for name in methods}

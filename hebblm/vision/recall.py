@@ -52,14 +52,7 @@ def descend(problem: NetworkProblem, gram: Tensor, rates: Tensor, *, steps: int)
         H = relu(Z)    R = (softmax(H V^T + v) - Y) a    D = (R V) [Z > 0]
         V -= R^T H     v -= sum R     Z -= G D
 
-    Args:
-        problem: the queries and their neighbours.
-        gram: G (n, K + 1, K).
-        rates: (n,).
-        steps: S, at least 1.
-
-    Returns:
-        The change of the logits (n, C), and whether the neighbours' loss rose (n,) bool.
+    Returned are the change of the logits (n, C), and whether the neighbours' loss rose (n,) bool.
     """
     head, labels, weights = problem.model.head, problem.labels, problem.weights
     assert head.bias is not None  # an MLP always has one
@@ -112,15 +105,9 @@ def _masked_gradient(change: Tensor, hidden: Tensor) -> Tensor:
 def adapt(problem: NetworkProblem, *, lr: float, rate: Rate, steps: int) -> tuple[Tensor, Tensor]:
     """Run the descent at each query's own rate.
 
-    Args:
-        problem: the queries and their neighbours.
-        lr: lambda itself where the rate is absolute, rho of ``rho / lambda_max`` where it is relative
-            (:func:`curvature`).
-        rate: which of the two.
-        steps: S, at least 0.
-
-    Returns:
-        The change of the logits (n, C), zero where it was not finite, and whether the neighbours' loss rose (n,) bool.
+    ``lr`` is lambda itself where the rate is absolute, rho of ``rho / lambda_max`` where it is relative
+    (:func:`curvature`). Returned are the change of the logits (n, C), zero where it was not finite, and whether the
+    neighbours' loss rose (n,) bool.
     """
     if lr == 0 or steps == 0:
         nothing = torch.zeros_like(problem.logits[:, :, -1])
@@ -234,16 +221,8 @@ def recall(stored: Stored, queries: Tensor, *, k: int, lr: float, rate: Rate, st
     """Adapt the network to the neighbours of every query.
 
     Keys are pixels and the whole network is the output network. The Hebbian term changes the output layer: its
-    h_k are hidden activations under the base weights, its c_k those of the pixels (Eq. 4).
-
-    Args:
-        stored: memory and network.
-        queries: (N, D) pixels.
-        k: neighbours a query.
-        lr: of MbPA; see :func:`adapt`.
-        rate: what it is in units of.
-        steps: of MbPA.
-        eps: the constant in c_k.
+    h_k are hidden activations under the base weights, its c_k those of the pixels (Eq. 4), with ``eps``. For ``lr``
+    and ``rate`` see :func:`adapt`.
     """
     parts = []
     for some in torch.split(queries, _chunk(stored.model, k, queries.device)):

@@ -95,10 +95,8 @@ def spread(values: Sequence[float | None]) -> Spread | None:
 def at_end(tuning: Mapping[str, Tried | None]) -> list[str]:
     """Return the best values that are the least or the largest tried, as ``hebb.eta (50)``: better may lie beyond.
 
-    A value between them that does as well says that there is none.
-
-    Args:
-        tuning: by condition, None where nothing was left to choose.
+    A value between them that does as well says that there is none. ``tuning`` is by condition, None where nothing was
+    left to choose.
     """
     found = []
     for condition, tried in tuning.items():

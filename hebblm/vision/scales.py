@@ -124,14 +124,7 @@ def paper_values(backbone: str, experiment: str) -> dict[str, str]:
 def settings_of(
     experiment: str, scale: Scale, backbone: str | None, changes: Mapping[str, str], *, paper: bool
 ) -> PermutedSettings | ClassSettings:
-    """Return the settings of an experiment.
-
-    Args:
-        experiment: its name.
-        scale: whose settings are changed.
-        backbone: of an experiment on classes; None for that of the scale.
-        changes: text by name, which go before everything else.
-        paper: whether the hyper-parameters are the paper's.
+    """Return the settings of an experiment: those of a scale, with a backbone, the paper's values and own changes.
 
     Raises:
         UserError: an unknown name, a value that is out of range or of the optimizer that MbPA does not go by.

@@ -90,8 +90,7 @@ def stage(description: str, total: int, unit: str = "pictures") -> Iterator[Call
 def divided(runs: Sequence[Callable[[], R]]) -> list[R]:
     """Return what runs give, in their order: several ranks divide them, and read the others' from what these kept.
 
-    Args:
-        runs: each keeps what it has on disk and, called again, gives the same from there.
+    Each run keeps what it has on disk and, called again, gives the same from there.
     """
     ranks = current()
     own = {index: runs[index]() for index in ranks.tasks(len(runs))}
@@ -173,10 +172,8 @@ def load_state(
 ) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
     """Read what :func:`save_state` wrote, or return None where there is no such file.
 
-    Args:
-        path: the file.
-        run: what the record has to say under ``run``: a hash of everything that decides about the numbers.
-        remedy: what a user can do about a file that cannot be used; ``{folder}`` and ``{path}`` are filled in.
+    ``run`` is a hash of everything that decides about the numbers. In the ``remedy`` for a file that cannot be used,
+    ``{folder}`` and ``{path}`` are filled in.
 
     Raises:
         UserError: truncated, another format, or the state of another run.

@@ -85,13 +85,7 @@ def tuned(
 ) -> tuple[dict[str, Point], Tried | None]:
     """Return the hyper-parameters of an experiment, from the cache where the same was tuned before.
 
-    Args:
-        setup: data and settings; the first seed tunes.
-        name: of the experiment, ``incremental`` or ``online-N``.
-        lr: the learning rates to choose from.
-        old_classes: of the network that is learnt from.
-        learn: lets a network learn at one of them.
-        observes: see :func:`hebblm.vision.reading.read`.
+    The first seed tunes; ``learn`` lets a network learn at one of the rates ``lr``.
 
     Returns:
         The values by method, and every point that was tried for them, None where nothing was left to choose.

@@ -9,8 +9,7 @@ import pytest
 from rich.console import Console
 
 from hebblm.report import paper
-from hebblm.vision.document import print_summary, verdict, write_report
-from hebblm.vision.figures import figures
+from hebblm.vision.document import figures, print_summary, verdict, write_report
 from hebblm.vision.result import KEYS
 from hebblm.vision.tables import paper_ratio, tables
 

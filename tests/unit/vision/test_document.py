@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from hebblm.vision.document import print_summary, verdict, write_report
-from hebblm.vision.figures import figures
+from hebblm.vision.document import figures, print_summary, verdict, write_report
 from hebblm.vision.tables import tables
 
 MEANS = {"mlp": 0.5, "ewc": 0.8, "mbpa-5": 0.7, "hebb-5": 0.75, "mbpa-10": 0.9, "hebb-10": 0.85}

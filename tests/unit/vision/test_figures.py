@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Annotation
 
 from hebblm.report.methods import Look
-from hebblm.vision.figures import draw
+from hebblm.vision.document import draw
 
 
 @pytest.mark.parametrize(("most", "names"), [(0, "abcdefgh"), (6, "adefgh"), (8, "abcdefgh")])
