@@ -12,7 +12,6 @@ import tarfile
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from io import BufferedIOBase
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -80,7 +79,7 @@ MNIST_SHA256 = {  # of the packed files
     "t10k-labels-idx1-ubyte": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
 }
 SIDE = 28
-LARGEST = 1 << 28  # bytes of values, five times MNIST's
+LARGEST = 1 << 28  # bytes that are read, five times MNIST's
 UNSIGNED_BYTES = 0x08
 
 
@@ -117,39 +116,25 @@ def _found(folders: Sequence[Path], stem: str, downloads: Path | None) -> Path:
 
 
 def _read_idx(path: Path, dimensions: int) -> Tensor:
-    """Read an idx file of unsigned bytes, packed where its name ends in ``.gz``."""
+    """Read an idx file, packed where its name ends in ``.gz``.
+
+    It has two zero bytes, 8 for unsigned bytes, the number of dimensions, each size as four bytes, and the values.
+    """
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
-            sizes = _header(stream, path, dimensions)
-            expected = math.prod(sizes)
-            values = stream.read(expected + 1)
+            data = stream.read(LARGEST)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UserError(f"{path} is truncated or damaged ({error}); get the file again") from error
     except OSError as error:
         raise unreadable(path, error) from error
-    if len(values) != expected:
-        found = "more" if len(values) > expected else f"only {len(values):,}"
-        raise UserError(f"{path} should hold {expected:,} bytes by its header but has {found}; get the file again")
-    return torch.from_numpy(np.frombuffer(values, np.uint8).reshape(sizes).copy())
-
-
-def _header(stream: BufferedIOBase, path: Path, dimensions: int) -> list[int]:
-    """Read two zero bytes, 8 for unsigned bytes, the number of dimensions, and each size as four bytes."""
-    head = stream.read(4 + 4 * dimensions)
-    magic = bytes((0, 0, UNSIGNED_BYTES, dimensions))
-    if head[:4] != magic[: len(head[:4])] or not head:
-        raise UserError(
-            f"{path} begins with {head[:4].hex() or 'nothing'}, not {magic.hex()}: no idx file of {dimensions} "
-            "dimensions; get MNIST's own"
-        )
-    if len(head) < 4 + 4 * dimensions:
-        raise UserError(f"{path} is truncated within its header; get the file again")
-    sizes = [int.from_bytes(head[at : at + 4], "big") for at in range(4, len(head), 4)]
-    if math.prod(sizes) > LARGEST:  # to be read at once
-        raise UserError(f"{path} says it holds {math.prod(sizes):,} bytes, MNIST has fewer; get MNIST's own")
-    if 0 in sizes:
-        raise UserError(f"{path} is empty by its header (sizes {sizes}); get the file again")
-    return sizes
+    magic, begin = bytes((0, 0, UNSIGNED_BYTES, dimensions)), 4 + 4 * dimensions
+    sizes = [int.from_bytes(data[at : at + 4], "big") for at in range(4, begin, 4)]
+    expected = begin + math.prod(sizes)
+    if data[:4] != magic or 0 in sizes:
+        raise UserError(f"{path} is no idx file of bytes in {dimensions} dimensions; get MNIST's own")
+    if len(data) != expected:
+        raise UserError(f"{path} should hold {expected:,} bytes by its header, not {len(data):,}; get the file again")
+    return torch.from_numpy(np.frombuffer(data, np.uint8, offset=begin).reshape(sizes).copy())
 
 
 CIFAR_FOLDER = "cifar-100"

@@ -12,10 +12,9 @@ After what every result begins with (:func:`run_experiment`), that of an experim
                    "seeds": [{"seed", "new", "old", "overall", "curve", "stabilized"}, ...]}}}}
     "grid":    {method: {"beta", "eta"}}, for sensitivity alone
 
-Accuracies are shares within [0, 1], null where there is no such picture; ``at`` counts epochs in the incremental
-experiment and pictures in the others. A condition is a ratio such as ``2:1``, or a number of old classes. For timing,
-a method has ``hyperparameters``, and ``seconds`` and ``ratio`` with ``median``, ``min``, ``max`` and ``rounds``. That
-of permuted MNIST has no conditions.
+Accuracies are shares, null where there is no such picture; ``at`` counts epochs in the incremental experiment and
+pictures in the others. A condition is a ratio such as ``2:1``, or a number of old classes. For timing, a method has
+``seconds`` and ``ratio`` with ``median``, ``min``, ``max`` and ``rounds``. Permuted MNIST has no conditions.
 """
 
 from __future__ import annotations
