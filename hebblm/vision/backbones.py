@@ -68,8 +68,12 @@ class Classifier(nn.Module):
         """Return the softmax layer as every adapter takes it; it shares the module's storage."""
         return OutputHead(self.output.weight.detach(), self.output.bias.detach())
 
+    def frozen_head(self) -> OutputHead:
+        """Return the head as it is now, whatever is learnt later."""
+        return OutputHead(self.output.weight.detach().clone(), self.output.bias.detach().clone())
 
-class BranchEnd(nn.BatchNorm2d):
+
+class _BranchEnd(nn.BatchNorm2d):
     """The norm that ends a residual branch: zero at first, so that a block begins as its shortcut (Goyal 2017)."""
 
 
@@ -90,7 +94,7 @@ def _convolution(
     ]
 
 
-class Bottleneck(nn.Module):
+class _Bottleneck(nn.Module):
     """1x1, 3x3 and 1x1 convolutions beside a shortcut; the middle one has the stride, and the block gives 4 ``inner``.
 
     Of ResNet-50 (He et al. 2016).
@@ -103,14 +107,13 @@ class Bottleneck(nn.Module):
             *_convolution(maps_in, inner, 1),
             *_convolution(inner, inner, 3, stride=stride),
             nn.Conv2d(inner, maps_out, 1, bias=False),
-            BranchEnd(maps_out),
+            _BranchEnd(maps_out),
         )
         self.shortcut: nn.Module = nn.Identity()
         if stride != 1 or maps_in != maps_out:
             self.shortcut = nn.Sequential(*_convolution(maps_in, maps_out, 1, stride=stride)[:-1])
 
     def forward(self, maps: Tensor) -> Tensor:
-        """Return maps (N, 4 inner, H / stride, W / stride)."""
         return cast(Tensor, self.residual(maps) + self.shortcut(maps)).relu()
 
 
@@ -121,12 +124,12 @@ def _resnet50(*, width: int = 64) -> Backbone:
     for stage, blocks in enumerate((3, 4, 6, 3)):
         inner = width << stage
         for block in range(blocks):
-            layers.append(Bottleneck(maps, inner, stride=2 if stage > 0 and block == 0 else 1))
+            layers.append(_Bottleneck(maps, inner, stride=2 if stage > 0 and block == 0 else 1))
             maps = EXPANSION * inner
     return Backbone(nn.Sequential(*layers), maps)
 
 
-class DenseLayer(nn.Module):
+class _DenseLayer(nn.Module):
     """A 1x1 and a 3x3 convolution whose ``growth`` maps are put beside those that came in (Huang et al. 2017)."""
 
     def __init__(self, maps_in: int, growth: int) -> None:
@@ -142,7 +145,6 @@ class DenseLayer(nn.Module):
         )
 
     def forward(self, maps: Tensor) -> Tensor:
-        """Return maps (N, C_in + growth, H, W)."""
         return torch.cat([maps, cast(Tensor, self.added(maps))], dim=1)
 
 
@@ -152,7 +154,7 @@ def _densenet(blocks: Sequence[int], growth: int) -> Backbone:
     layers: list[nn.Module] = [nn.Conv2d(3, maps, 3, padding=1, bias=False)]
     for at, count in enumerate(blocks):
         for _ in range(count):
-            layers.append(DenseLayer(maps, growth))
+            layers.append(_DenseLayer(maps, growth))
             maps += growth
         if at + 1 < len(blocks):
             fewer = int(COMPRESSION * maps)
@@ -162,7 +164,7 @@ def _densenet(blocks: Sequence[int], growth: int) -> Backbone:
     return Backbone(nn.Sequential(*layers, nn.BatchNorm2d(maps), nn.ReLU(inplace=True)), maps)
 
 
-class InvertedResidual(nn.Module):
+class _InvertedResidual(nn.Module):
     """Widen, filter each map by itself, narrow; what came in is added where the shape allows (Sandler et al. 2018)."""
 
     def __init__(self, maps_in: int, maps_out: int, expansion: int, stride: int) -> None:
@@ -175,7 +177,6 @@ class InvertedResidual(nn.Module):
         self.adds = stride == 1 and maps_in == maps_out
 
     def forward(self, maps: Tensor) -> Tensor:
-        """Return maps (N, C_out, H / stride, W / stride)."""
         made = cast(Tensor, self.layers(maps))
         return maps + made if self.adds else made
 
@@ -199,7 +200,7 @@ def _mobilenet_v2(*, multiplier: float = 1.0) -> Backbone:
     layers = _convolution6(3, maps, 3)
     for expansion, published, blocks, stride in STAGES:
         for block in range(blocks):
-            layers.append(InvertedResidual(maps, scaled(published), expansion, stride if block == 0 else 1))
+            layers.append(_InvertedResidual(maps, scaled(published), expansion, stride if block == 0 else 1))
             maps = scaled(published)
     last = scaled(LAST, max(1.0, multiplier))
     return Backbone(nn.Sequential(*layers, *_convolution6(maps, last, 1)), last)
@@ -238,7 +239,7 @@ def build_classifier(name: str, classes: int, seed: int) -> Classifier:
         if isinstance(layer, nn.Conv2d):
             nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu", generator=draws)
         elif isinstance(layer, nn.BatchNorm2d):
-            nn.init.constant_(layer.weight, 0.0 if isinstance(layer, BranchEnd) else 1.0)
+            nn.init.constant_(layer.weight, 0.0 if isinstance(layer, _BranchEnd) else 1.0)
             nn.init.zeros_(layer.bias)
         elif isinstance(layer, nn.Linear):
             bound = layer.in_features**-0.5

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from hebblm.adapt.work import clock_of
 from hebblm.vision.backbones import Classifier
-from hebblm.vision.learning import Pictures, Training, batches, features, features_of, frozen_head, learn, rmsprop
+from hebblm.vision.learning import Pictures, Training, batches, features, features_of, learn, rmsprop
 from hebblm.vision.pretraining import Pretrained, Pretraining
 from hebblm.vision.reading import METHODS, VARIANTS, PictureBlock, Remembered, Snapshot, methods_of, read, values_of
 from hebblm.vision.result import Outcome, Point, SeedRun, Tried, at_end
@@ -52,7 +52,7 @@ class FineTuning:
         """Return what the network makes of the pictures to predict, and of those it remembers."""
         network, train = self.training.classifier, self.training.pictures
         tested, device, parts = self._start.pictures(part), self._start.device, self._start.parts
-        head, hidden = frozen_head(network), features_of(network, tested, order)
+        head, hidden = network.frozen_head(), features_of(network, tested, order)
         blocks = [
             PictureBlock(head, some, tested.labels[index.to(device)])
             for some, index in zip(torch.split(hidden, QUERIES), torch.split(order, QUERIES), strict=True)
@@ -73,7 +73,7 @@ def stream(
         some = pictures.batch(index)
         labels = pictures.labels[index.to(pictures.labels.device)]
         hidden = features(classifier, some)
-        yield PictureBlock(frozen_head(classifier), hidden, labels)
+        yield PictureBlock(classifier.frozen_head(), hidden, labels)
         learn(classifier, optimizer, some, labels)
 
 

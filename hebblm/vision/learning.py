@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from hebblm.types import OutputHead
 from hebblm.vision.backbones import Classifier
 from hebblm.vision.data import Images
 from hebblm.vision.settings import PretrainingSettings
@@ -169,13 +168,6 @@ def features_of(
         parts.append(features(classifier, pictures.batch(index)))
         progress(len(index))
     return torch.cat(parts)
-
-
-def frozen_head(classifier: Classifier) -> OutputHead:
-    """Return the head as it is now, whatever is learnt later."""
-    head = classifier.head()
-    assert head.bias is not None  # a classifier always has one
-    return OutputHead(head.weight.clone(), head.bias.clone())
 
 
 def rmsprop(classifier: Classifier, lr: float) -> torch.optim.Optimizer:

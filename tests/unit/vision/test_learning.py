@@ -15,7 +15,6 @@ from hebblm.vision.learning import (
     batches,
     features,
     features_of,
-    frozen_head,
     learn,
     rmsprop,
     statistics,
@@ -81,7 +80,7 @@ def test_reading_features_changes_nothing() -> None:
 
 def test_a_frozen_head_stays() -> None:
     classifier = network()
-    head = frozen_head(classifier)
+    head = classifier.frozen_head()
     before = head.weight.clone()
     learn(classifier, rmsprop(classifier, 1e-2), PICTURES.batch(torch.arange(8)), TRAIN.labels[:8])
     assert torch.equal(head.weight, before)
