@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, linear
 
 from hebblm.types import Neighbors, OutputHead
-from hebblm.vision.permuted_mnist.mlp import MLP
+from hebblm.vision.mlp import MLP
 
 SEARCH_BYTES = 256 << 20  # distances held at a time by the exact search
 

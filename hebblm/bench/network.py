@@ -14,9 +14,8 @@ from hebblm.bench.configs import AdaptConfig
 from hebblm.bench.record import Case, Rounds, Row
 from hebblm.bench.timing import stopwatch
 from hebblm.memory import FlatMemory
-from hebblm.vision.permuted_mnist.adaptation import NetworkProblem, adapt
-from hebblm.vision.permuted_mnist.mlp import MLP
-from hebblm.vision.permuted_mnist.recall import Stored, recall
+from hebblm.vision.mlp import MLP
+from hebblm.vision.recall import NetworkProblem, Stored, adapt, recall
 from hebblm.vision.settings import Rate
 
 PIXELS, CLASSES = 784, 10  # of permuted MNIST

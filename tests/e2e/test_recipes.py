@@ -20,9 +20,7 @@ from hebblm.cli.train import TrainConfig
 from hebblm.cli.tune import TuneConfig
 from hebblm.cli.vision import VisionConfig
 from hebblm.evaluation.hyperparameters import parse_settings
-from hebblm.vision.new_classes.settings import SCALES as CLASS_SCALES
-from hebblm.vision.permuted_mnist.settings import PAPER
-from hebblm.vision.permuted_mnist.settings import SCALES as PERMUTED_SCALES
+from hebblm.vision.scales import CLASS_SCALES, PERMUTED_PAPER, PERMUTED_SCALES
 from recipes.study.command import BookConfig
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
@@ -217,7 +215,7 @@ def test_every_image_experiment_has_a_short_run_at_the_papers_scale(desk: Desk) 
         assert config.scale == "paper"
         permuted = config.experiment == "permuted-mnist"
         settings: Any = (PERMUTED_SCALES if permuted else CLASS_SCALES)["paper"]
-        settings = settings.changed(PAPER if permuted else {"backbone": config.backbone or "resnet50"})
+        settings = settings.changed(PERMUTED_PAPER if permuted else {"backbone": config.backbone or "resnet50"})
         assert settings.changed(parse_settings(config.set)) != settings
         seen |= {config.experiment, config.backbone}
     assert seen == {*get_args(get_type_hints(VisionConfig)["experiment"]), None, "densenet121", "mobilenetv2"}

@@ -24,7 +24,6 @@ LOADED = (
     "hebblm.reader",
     "hebblm.corpus_memory",
     "hebblm.language_model",
-    "hebblm.vision.new_classes.setup",
     "hebblm.vision.experiments",
     "hebblm.bench.adapt",
     "hebblm.bench.session",

@@ -13,7 +13,7 @@ from PIL import Image
 
 from hebblm.bench.record import BenchResult
 from hebblm.report.result import Result
-from hebblm.vision.new_classes.reading import KEYS
+from hebblm.vision.result import KEYS
 
 from ...unit.bench.rows import adapt_row
 from ...unit.report.samples import sample_result

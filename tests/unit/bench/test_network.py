@@ -8,8 +8,7 @@ from hebblm.bench.adapt_cost import EPS
 from hebblm.bench.configs import AdaptConfig
 from hebblm.bench.network import NetworkWorkload, network_cases
 from hebblm.bench.record import Rounds
-from hebblm.vision.permuted_mnist.adaptation import NetworkProblem, adapt
-from hebblm.vision.permuted_mnist.recall import Stored, recall
+from hebblm.vision.recall import NetworkProblem, Stored, adapt, recall
 from hebblm.vision.settings import Rate
 
 CPU = torch.device("cpu")

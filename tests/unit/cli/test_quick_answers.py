@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from hebblm.suggest import closest
-from hebblm.vision.backbones.catalogue import BACKBONES
-from hebblm.vision.backbones.names import NAMES
+from hebblm.vision.backbones import MADE
+from hebblm.vision.settings import BACKBONES
 
 HEAVY = ["torch", "pandas", "pyarrow", "faiss", "matplotlib", "scipy", "datasets", "sklearn", "sacremoses"]
 HELP = [
@@ -107,7 +107,7 @@ def test_what_prints_a_result_draws_nothing() -> None:
 
 
 def test_the_names_are_those_of_what_they_name() -> None:
-    assert tuple(BACKBONES) == NAMES
+    assert tuple(MADE) == BACKBONES
 
 
 def test_a_name_that_is_near_none_is_not_guessed() -> None:

@@ -8,25 +8,18 @@ import torch
 from torch import Tensor
 
 from hebblm.errors import UserError
-from hebblm.vision.data.images import ImageDataset
-from hebblm.vision.seeds import generator
+from hebblm.vision.data import ImageDataset
+from hebblm.vision.state import generator
 
 
 @dataclass(frozen=True)
 class Split:
-    """Split that is decided before pre-training; positions count within the training part.
+    """Split that is decided before pre-training; positions count within the training part."""
 
-    Args:
-        new: (C,) bool, the classes that pre-training does not see.
-        train: (n,) int64 pictures of old classes, for pre-training.
-        spare: (m,) int64 pictures of new classes, for later.
-        held_out: (h,) int64 pictures of all classes that nothing is trained on, in random order.
-    """
-
-    new: Tensor
-    train: Tensor
-    spare: Tensor
-    held_out: Tensor
+    new: Tensor  # (C,) bool, the classes that pre-training does not see
+    train: Tensor  # (n,) int64 pictures of old classes, for pre-training
+    spare: Tensor  # (m,) int64 pictures of new classes, for later
+    held_out: Tensor  # (h,) int64 pictures of all classes that nothing is trained on, in random order
 
     @property
     def old_classes(self) -> list[int]:
@@ -46,41 +39,31 @@ def split(dataset: ImageDataset, old_classes: int, held_out: int, seed: int) -> 
             f"at most {dataset.classes - 1}"
         )
     new = torch.ones(dataset.classes, dtype=torch.bool)
-    new[shuffled(torch.arange(dataset.classes), seed, "classes")[:old_classes]] = False
+    new[_shuffled(torch.arange(dataset.classes), seed, "classes")[:old_classes]] = False
     kept, out = [], []
-    for name, pictures in enumerate(by_class(dataset.train.labels, dataset.classes)):
+    for name, pictures in enumerate(_by_class(dataset.train.labels, dataset.classes)):
         if len(pictures) <= held_out:
             raise UserError(
                 f"held_out = {held_out} leaves none of the {len(pictures)} training pictures of class {name} of "
                 f"{dataset.name}; lower it"
             )
-        order = shuffled(pictures, seed, f"held out of class {name}")
+        order = _shuffled(pictures, seed, f"held out of class {name}")
         out.append(order[:held_out])
         kept.append(order[held_out:])
     everything = torch.cat(kept)
     is_new = new[dataset.train.labels[everything]]
-    stream = shuffled(torch.cat(out), seed, "held-out stream")
+    stream = _shuffled(torch.cat(out), seed, "held-out stream")
     return Split(new, everything[~is_new], everything[is_new], stream)
 
 
-@dataclass(frozen=True, slots=True)
-class Increment:
-    """The pictures of the incremental phase.
-
-    Args:
-        samples: (n,) int64 positions in the training part, class by class.
-        fewer: (C,) bool, the new classes that have fewer of them.
-    """
-
-    samples: Tensor
-    fewer: Tensor
-
-
-def increment(dataset: ImageDataset, parts: Split, *, samples: int, ratio: int, seed: int) -> Increment:
+def increment(dataset: ImageDataset, parts: Split, *, samples: int, ratio: int, seed: int) -> tuple[Tensor, Tensor]:
     """Draw ``samples`` pictures of every class, and ``ratio`` times fewer of half of the new classes.
 
     The pictures of old classes are among those of pre-training. For one seed, the pictures and the half are the same
     whatever the ratio: a larger one leaves some of them out.
+
+    Returns:
+        (n,) int64 positions in the training part, class by class; (C,) bool, the new classes that have fewer.
 
     Raises:
         UserError: a class has fewer pictures.
@@ -88,17 +71,17 @@ def increment(dataset: ImageDataset, parts: Split, *, samples: int, ratio: int, 
     available = torch.cat([parts.train, parts.spare])
     new = parts.new.nonzero().squeeze(1)
     fewer = torch.zeros_like(parts.new)
-    fewer[shuffled(new, seed, "imbalance")[: len(new) // 2]] = True
+    fewer[_shuffled(new, seed, "imbalance")[: len(new) // 2]] = True
     chosen = []
-    for name, own in enumerate(by_class(dataset.train.labels[available], dataset.classes)):
+    for name, own in enumerate(_by_class(dataset.train.labels[available], dataset.classes)):
         if len(own) < samples:
             raise UserError(
                 f"increment.samples = {samples} is more than the {len(own)} pictures of class {name} of {dataset.name} "
                 "that are not held out; lower it"
             )
-        order = shuffled(own, seed, f"increment of class {name}")
+        order = _shuffled(own, seed, f"increment of class {name}")
         chosen.append(available[order[: samples // ratio if fewer[name] else samples]])
-    return Increment(torch.cat(chosen), fewer if ratio > 1 else torch.zeros_like(fewer))
+    return torch.cat(chosen), fewer if ratio > 1 else torch.zeros_like(fewer)
 
 
 def predicted_order(dataset: ImageDataset, count: int, seed: int) -> Tensor:
@@ -112,14 +95,14 @@ def predicted_order(dataset: ImageDataset, count: int, seed: int) -> Tensor:
             f"{count:,} test pictures were asked for, but {dataset.name} has {len(dataset.test):,}; lower "
             "online.streamed, increment.tested or timing.samples"
         )
-    return shuffled(torch.arange(len(dataset.test)), seed, "test")[:count]
+    return _shuffled(torch.arange(len(dataset.test)), seed, "test")[:count]
 
 
-def shuffled(positions: Tensor, seed: int, what: str) -> Tensor:
+def _shuffled(positions: Tensor, seed: int, what: str) -> Tensor:
     """Return positions (n,) in an order that the seed draws for ``what`` alone."""
     return positions[torch.randperm(len(positions), generator=generator(seed, what))]
 
 
-def by_class(labels: Tensor, classes: int) -> list[Tensor]:
+def _by_class(labels: Tensor, classes: int) -> list[Tensor]:
     """Return the positions (n_c,) int64 of each class, ascending, in labels (N,)."""
     return [(labels == name).nonzero().squeeze(1) for name in range(classes)]

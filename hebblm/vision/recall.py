@@ -1,4 +1,4 @@
-"""MbPA over a whole one-hidden-layer network, each query by its own copy, without making a copy."""
+"""MbPA and Hebb over a network with one hidden layer: each query's own copy is adapted to its stored neighbours."""
 
 from __future__ import annotations
 
@@ -7,9 +7,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from hebblm.adapt.functional import HebbianTerm, closeness, hebb_combine, hebb_weights, hebbian_term
 from hebblm.adapt.solvers.problem import rose
-from hebblm.vision.permuted_mnist.mlp import MLP
+from hebblm.memory import FlatMemory
+from hebblm.memory.nearest import Ranked
+from hebblm.types import Neighbors
+from hebblm.vision.mlp import MLP
 from hebblm.vision.settings import Rate
+
+CPU_CHUNK_BYTES = 16 << 20  # a few queries, near the processor's caches
+CUDA_CHUNK_BYTES = 2 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,22 +24,14 @@ class NetworkProblem:
     """Problem of each query: maximise ``sum_k w_k log P(y_k | x_k)`` over its own copy of all parameters (Eq. 5).
 
     What the base network makes of the neighbours is given, because an entry of the memory goes through it only once.
-
-    Args:
-        model: the base network, which stays as it is.
-        points: (n, K + 1, D) pixels of the neighbours and, as a last row, of the query.
-        inputs: (n, K + 1, H) ``W x + b`` of the same.
-        logits: (n, C, K + 1) ``V relu(W x + b) + v`` of the same.
-        labels: (n, K) int64.
-        weights: (n, K) ``w_k = c_k / |N|``; zero takes an entry out of every sum.
     """
 
-    model: MLP
-    points: Tensor
-    inputs: Tensor
-    logits: Tensor
-    labels: Tensor
-    weights: Tensor
+    model: MLP  # the base network, which stays as it is
+    points: Tensor  # (n, K + 1, D) pixels of the neighbours and, as a last row, of the query
+    inputs: Tensor  # (n, K + 1, H) W x + b of the same
+    logits: Tensor  # (n, C, K + 1) V relu(W x + b) + v of the same
+    labels: Tensor  # (n, K) int64
+    weights: Tensor  # (n, K) w_k = c_k / |N|; zero takes an entry out of every sum
 
     def gram(self) -> Tensor:
         """Return ``G = X' X^T + 1`` (n, K + 1, K), X the K neighbours and X' the query as well."""
@@ -53,14 +52,7 @@ def descend(problem: NetworkProblem, gram: Tensor, rates: Tensor, *, steps: int)
         H = relu(Z)    R = (softmax(H V^T + v) - Y) a    D = (R V) [Z > 0]
         V -= R^T H     v -= sum R     Z -= G D
 
-    Args:
-        problem: the queries and their neighbours.
-        gram: G (n, K + 1, K).
-        rates: (n,) learning rates.
-        steps: number S of steps, at least 1.
-
-    Returns:
-        The change of the logits (n, C), and whether the neighbours' loss rose (n,) bool.
+    Returned are the change of the logits (n, C), and whether the neighbours' loss rose (n,) bool.
     """
     head, labels, weights = problem.model.head, problem.labels, problem.weights
     assert head.bias is not None  # an MLP always has one
@@ -113,15 +105,9 @@ def _masked_gradient(change: Tensor, hidden: Tensor) -> Tensor:
 def adapt(problem: NetworkProblem, *, lr: float, rate: Rate, steps: int) -> tuple[Tensor, Tensor]:
     """Run the descent at each query's own rate.
 
-    Args:
-        problem: the queries and their neighbours.
-        lr: at least 0; lambda itself where the rate is absolute, rho of ``rho / lambda_max`` where it is relative
-            (:func:`hebblm.vision.permuted_mnist.adaptation.curvature`).
-        rate: which of the two.
-        steps: number S of steps, at least 0.
-
-    Returns:
-        The change of the logits (n, C), zero where it was not finite, and whether the neighbours' loss rose (n,) bool.
+    ``lr`` is lambda itself where the rate is absolute, rho of ``rho / lambda_max`` where it is relative
+    (:func:`curvature`). Returned are the change of the logits (n, C), zero where it was not finite, and whether the
+    neighbours' loss rose (n,) bool.
     """
     if lr == 0 or steps == 0:
         nothing = torch.zeros_like(problem.logits[:, :, -1])
@@ -179,3 +165,85 @@ def curvature(inputs: Tensor, gram: Tensor, weights: Tensor, output: Tensor) -> 
     of_classes = torch.linalg.eigvalsh(torch.bmm(by_unit.transpose(1, 2), by_unit))[:, -1]  # (n,)
     quotient: Tensor = mean.square().sum(1) + first.sum(1).square() + of_classes
     return quotient / second.sum(1).clamp_min(tiny)
+
+
+@dataclass(frozen=True, slots=True)
+class Adapted:
+    """Logits that a grid over beta and eta shares: everything but these two."""
+
+    base_logits: Tensor  # (N, C) of the base network
+    delta: Tensor  # (N, C) what MbPA adds
+    term: HebbianTerm  # on the output layer
+    rose: Tensor  # (N,) bool, queries whose neighbours' loss was higher after the steps than before
+
+    def mbpa(self) -> Tensor:
+        """Return MbPA's logits (N, C)."""
+        return self.base_logits + self.delta
+
+    def hebb(self, counts: Tensor, *, beta: float, eta: float) -> Tensor:
+        """Return Hebb's logits (N, C) where n_i = ``counts`` (C,) examples of class i were observed."""
+        return hebb_combine(self.base_logits, self.delta, self.term, hebb_weights(counts, beta), eta=eta)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A memory as one network sees it."""
+
+    memory: FlatMemory  # pixels and labels, at least one; not added to as long as this is in use
+    model: MLP
+    inputs: Tensor  # (M, H) what the hidden units receive from each entry
+    logits: Tensor  # (M, C)
+
+    @classmethod
+    @torch.no_grad()
+    def under(cls, memory: FlatMemory, model: MLP) -> Stored:
+        """Return the memory under a network; all queries share this pass over the entries."""
+        inputs = model.inputs(memory.entries().keys)
+        return cls(memory, model, inputs, model.head.logits(inputs.relu()))
+
+    @torch.no_grad()
+    def problem(self, queries: Tensor, ranked: Ranked, *, eps: float) -> NetworkProblem:
+        """Return the adaptation of queries (n, D) to their neighbours (n, K) in the memory."""
+        entries, mask = self.memory.entries(), ranked.ids >= 0
+        ids = ranked.ids.clamp_min(0)
+        weights = closeness(ranked.distances, mask, eps=eps) / mask.sum(1, keepdim=True)
+        rows = torch.nn.functional.pad(ids, (0, 1))  # (n, K + 1), the last for the query's own
+        points, inputs, logits = entries.keys[rows], self.inputs[rows], self.logits[rows]
+        points[:, -1] = queries
+        inputs[:, -1] = self.model.inputs(queries)
+        logits[:, -1] = self.model.head.logits(inputs[:, -1].relu())
+        by_class = logits.transpose(1, 2).contiguous()
+        return NetworkProblem(self.model, points, inputs, by_class, entries.values[ids], weights)
+
+
+@torch.no_grad()
+def recall(stored: Stored, queries: Tensor, *, k: int, lr: float, rate: Rate, steps: int, eps: float) -> Adapted:
+    """Adapt the network to the neighbours of every query.
+
+    Keys are pixels and the whole network is the output network. The Hebbian term changes the output layer: its
+    h_k are hidden activations under the base weights, its c_k those of the pixels (Eq. 4), with ``eps``. For ``lr``
+    and ``rate`` see :func:`adapt`.
+    """
+    parts = []
+    for some in torch.split(queries, _chunk(stored.model, k, queries.device)):
+        ranked = stored.memory.nearest(some, k)
+        problem = stored.problem(some, ranked, eps=eps)
+        delta, rose = adapt(problem, lr=lr, rate=rate, steps=steps)
+        hidden = problem.inputs.relu()  # (n, K + 1, H)
+        neighbors = Neighbors(hidden[:, :-1], problem.labels, ranked.distances, ranked.ids >= 0)
+        term = hebbian_term(neighbors, hidden[:, -1], eps=eps)
+        parts.append(Adapted(problem.logits[:, :, -1].clone(), delta, term, rose))
+    return Adapted(
+        torch.cat([part.base_logits for part in parts]),
+        torch.cat([part.delta for part in parts]),
+        HebbianTerm(*map(torch.cat, zip(*(part.term for part in parts), strict=True))),
+        torch.cat([part.rose for part in parts]),
+    )
+
+
+def _chunk(model: MLP, k: int, device: torch.device) -> int:
+    """Return how many queries are adapted at a time."""
+    hidden, width = model.weight.shape
+    floats = k * (5 * hidden + 2 * width + k) + 2 * len(model.head.weight) * hidden
+    budget = CUDA_CHUNK_BYTES if device.type == "cuda" else CPU_CHUNK_BYTES
+    return max(1, budget // (model.weight.element_size() * floats))
