@@ -70,7 +70,6 @@ class LanguageModel:
                 that one came tokenised and the first one read did not; a reader that goes on splits as it did),
                 whitespace or moses.
         """
-        defaults = {} if self.pieces is None else TRANSFORMERS
         return Reader(
             self.model,
             self.vocabulary.fresh(tokenizer),
@@ -78,7 +77,8 @@ class LanguageModel:
             memory=memory,
             k=k,
             update_every=update_every,
-            settings={**defaults, **settings} if isinstance(settings, Mapping) else settings or defaults,
+            settings=settings,
+            defaults=None if self.pieces is None else TRANSFORMERS,
             training=self.training_ids,
         )
 
@@ -154,6 +154,9 @@ def load(
             )
         _refuse(asked, "changes nothing of a model that is open already", reading)
         held, tokenizer = name
+        if not hasattr(tokenizer, "get_vocab"):
+            within = "give its .tokenizer" if hasattr(tokenizer, "tokenizer") else "give (model, tokenizer)"
+            raise UserError(f"{type(tokenizer).__name__} is no tokenizer of transformers; {within}")
         opened = open_causal(held, **reading, begin=token_before(tokenizer))
         place = device_of(opened)
         if device != "auto" and (chosen.type != place.type or chosen.index not in (None, place.index or 0)):
