@@ -154,7 +154,7 @@ def load(
             )
         _refuse(asked, "changes nothing of a model that is open already", reading)
         held, tokenizer = name
-        if not hasattr(tokenizer, "get_vocab"):
+        if not hasattr(tokenizer, "bos_token_id"):
             within = "give its .tokenizer" if hasattr(tokenizer, "tokenizer") else "give (model, tokenizer)"
             raise UserError(f"{type(tokenizer).__name__} is no tokenizer of transformers; {within}")
         opened = open_causal(held, **reading, begin=token_before(tokenizer))

@@ -107,6 +107,11 @@ def find_head(model: Any, ids: Tensor, exact: bool) -> FoundHead:
         module = model.get_output_embeddings()
     if module is None:
         raise UserError(f"{kind} has no output layer, which gives each token a logit; {READS}")
+    if hasattr(module, "base_layer"):
+        raise UserError(
+            f"an adapter changes the output layer of {kind}; merge it, with model = model.merge_and_unload(), or load "
+            "the folder of the adapter"
+        )
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     weight = getattr(module, "weight", None)
     if weight is None or id(weight) not in names or weight.ndim != 2 or not weight.is_floating_point():
@@ -138,7 +143,8 @@ def logits_of(model: Any, ids: Tensor) -> Tensor:
         ids: (1, T) a few tokens.
 
     Raises:
-        UserError: the model cannot read them, or gives other logits than a row a token, or they are not finite.
+        UserError: the model cannot read them, or gives other logits than a row a token, or they are not finite, or
+            all zero, as they are behind states that overflow.
     """
     kind = type(model).__name__
     with probing(kind):
@@ -146,13 +152,15 @@ def logits_of(model: Any, ids: Tensor) -> Tensor:
     if not isinstance(logits, Tensor) or logits.ndim != 3 or logits.shape[:2] != ids.shape:
         given = f"logits of shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else "no logits"
         raise UserError(f"{kind} gives {given} for a text of {ids.shape[1]} tokens; {READS} that give a row a token")
-    if bool(logits.isfinite().all()):
+    finite = bool(logits.isfinite().all())
+    if finite and bool(logits.any()):
         return logits
     weights = [weight for weight in model.parameters() if weight.is_floating_point()]
     what = "logits" if all(bool(weight.isfinite().all()) for weight in weights) else "weights"
     dtype = torch.float16 if any(weight.dtype == torch.float16 for weight in weights) else weights[0].dtype
-    remedy = "load it with --dtype float32" if dtype.itemsize < 4 else "they are damaged; get the model anew"
-    raise UserError(f"the {what} of {kind} are not finite in {str(dtype).removeprefix('torch.')}; {remedy}")
+    remedy = "load it with --dtype float32" if dtype == torch.float16 else "get the model anew"
+    fault = "all zero" if finite else "not finite"
+    raise UserError(f"the {what} of {kind} are {fault} in {str(dtype).removeprefix('torch.')}; {remedy}")
 
 
 def fitted(

@@ -37,6 +37,12 @@ def check_kind(kind: str, config: Any, where: str = "") -> None:
             raise UserError(f"{where}{kind} {task}; {READS}")
 
 
+def kind_of(config: Any) -> str:
+    """Return the name of the class that a model was saved from, or of its architecture where that is not known."""
+    names = config.architectures
+    return names[0] if isinstance(names, list) and names and isinstance(names[0], str) else str(config.model_type)
+
+
 @contextmanager
 def probing(kind: str) -> Iterator[None]:
     """Turn what a model raises while its first tokens are read into one line that names its kind.

@@ -12,15 +12,16 @@ from safetensors import safe_open
 
 from hebblm.download import quiet_hub
 from hebblm.errors import UserError
-from hebblm.files import lack
+from hebblm.files import lack, read_json
 from hebblm.models.huggingface.adapter import Adapter, find_adapter, merged
-from hebblm.models.huggingface.kinds import check_kind
+from hebblm.models.huggingface.kinds import READS, check_kind, kind_of, line
 from hebblm.progress import say
 
 PLACE = ("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token")
 """Options that say where a model lies, as its tokenizer does."""
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 INSTALL = "models of transformers need more to be installed: pip install -e '.[hf]' in the checkout"
+OPENED = "open model and tokenizer yourself, and give hebblm.load((model, tokenizer))"
 CONVERT = (
     "convert them in a place that you trust: AutoModelForCausalLM.from_pretrained(..., use_safetensors=False)"
     ".save_pretrained(FOLDER)"
@@ -44,6 +45,10 @@ def load_causal(name: str | Path, *, device: torch.device, dtype: str = "auto", 
     """
     if dtype not in DTYPES:
         raise UserError(f"dtype {dtype!r} must be one of {', '.join(DTYPES)}")
+    if options.get("use_safetensors") is False:
+        raise UserError(
+            "use_safetensors = False: pickled weights could run anything when they are opened; leave it out"
+        )
     if options.get("trust_remote_code"):
         raise UserError(
             "trust_remote_code = True: no code beside a model is run here; give hebblm.load((model, tokenizer))"
@@ -67,7 +72,7 @@ def load_causal(name: str | Path, *, device: torch.device, dtype: str = "auto", 
             tokenizer = AutoTokenizer.from_pretrained(whose, **its, trust_remote_code=False)
             tokenizer("a")  # some values are looked at only now
     except UserError as error:
-        raise UserError(f"{error}; give hebblm.load((model, tokenizer)) where it lies elsewhere") from error
+        raise UserError(f"{error}; {OPENED}" if OPENED not in str(error) else str(error)) from error
     return model, tokenizer
 
 
@@ -75,26 +80,31 @@ def _load_model(
     name: str, place: Mapping[str, Any], device: torch.device, dtype: str, options: Mapping[str, Any]
 ) -> Any:
     """Return the model of a hub id or folder, on its device."""
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, AutoModelForCausalLM
 
-    if (folder := Path(name)).is_dir():
-        _check_stored(folder / place.get("subfolder", ""))
+    folder = Path(name)
     loaded: Any
     with _told(name), quiet_hub(), _quiet():
+        if folder.is_dir():
+            _check_stored(folder / place.get("subfolder", ""))
         config = AutoConfig.from_pretrained(name, **place, trust_remote_code=False)  # None would ask whether to run its
-        kind = (config.architectures or [config.model_type])[0]
+        kind = kind_of(config)
         check_kind(kind, config, f"cannot load {name}: ")
+        if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
+            raise UserError(f"cannot load {name}: {kind} is not a causal language model for transformers; {READS}")
         if folder.is_dir():
             _check_layers(folder / place.get("subfolder", ""), config)
         loaded = AutoModelForCausalLM.from_pretrained(
             name,
-            dtype=dtype,
-            use_safetensors=True,
+            **{**options, "dtype": dtype, "use_safetensors": True, "trust_remote_code": False},
             output_loading_info=True,
-            **{**options, "trust_remote_code": False},
         )
     model, found = loaded
     if missing := sorted(found["missing_keys"]):
+        if (own := type(model).__name__) != kind:
+            raise UserError(
+                f"cannot load {name}: {kind} lacks {_some(missing)} of {own}, which would be random; {READS}"
+            )
         raise UserError(
             f"cannot load {name}: it lacks {_some(missing)}, which would be random: "
             "config.json and weights do not fit; get it anew"
@@ -141,6 +151,11 @@ def _check_stored(folder: Path) -> None:
     for path in files:
         if not path.is_file():  # a pipe would be waited for
             raise UserError(f"{path} {lack(path)}; get the folder anew")
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        weights = read_json(index).get("weight_map", {})
+        if missing := sorted(set(weights.values()) - {path.name for path in files}):
+            raise UserError(f"{folder} lacks {missing[0]}, which {index.name} names; get the folder anew")
     if files:
         return
     pickled = sorted(path.name for kind in ("*.bin", "*.pt", "*.pth") for path in folder.glob(kind))
@@ -189,14 +204,18 @@ def _told(name: str) -> Iterator[None]:
     except Exception as error:  # transformers, hub and safetensors raise many kinds; all of them are of the input
         lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
         told = lines[0]
-        if "Unrecognized configuration class" in told or "not a causal" in told:
-            told = "it is not a causal language model"
+        if told.endswith(":"):  # the next line says what
+            told = " ".join(lines[:2])
+        if "trust_remote_code" in str(error):
+            told = f"it needs code of its own, which hebblm never runs; {OPENED}"
         elif type(error).__name__ == "SafetensorError":
             told = f"its weights are cut short or damaged ({told}); get them anew"
         elif "instantiate the backend tokenizer" in told:
             told = "there is none, or none that is fast; save it there with save_pretrained"
         elif isinstance(error, KeyError):
             told = f"it is damaged, {told} is missing; get it anew"
+        elif isinstance(error, AttributeError | TypeError | IndexError | ArithmeticError):
+            told = f"a value in its files, or an option, is wrong ({line(error)})"
         elif "safetensors" in str(error) and "pickle" not in told:
             told = f"it has no safetensors weights; {CONVERT}"
         elif "not a local folder" in told or "connect" in told.lower() or "offline" in told.lower():

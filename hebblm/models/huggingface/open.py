@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from hebblm.errors import UserError
-from hebblm.models.huggingface.adapter import unwrapped
+from hebblm.models.huggingface.adapter import MERGED, unwrapped
 from hebblm.models.huggingface.cache import ARGUMENTS, replace_tensors, tensors_of
 from hebblm.models.huggingface.head import FoundHead, find_head, logits_of
 from hebblm.models.huggingface.key import LAST, find_key
@@ -68,9 +68,8 @@ def open_causal(
         raise UserError(f"{type(model).__name__} is no language model of transformers; give (model, tokenizer)")
     kind = type(model).__name__
     check_kind(kind, model.config)
-    with probing(kind):
-        rows = model.get_input_embeddings().weight
-        context, stride = _window(model.config, context, stride)
+    rows = _token_rows(model)
+    context, stride = _window(model.config, context, stride)
     with turn(model):
         parameters = {name: weight.detach() for name, weight in model.named_parameters()}
     if away := [name for name, weight in parameters.items() if weight.is_meta]:
@@ -87,14 +86,9 @@ def open_causal(
     carries = next((n for n in ARGUMENTS if n in inspect.signature(model.forward).parameters), None)
     with turn(model):
         exact = is_exact(model, ids)
-        try:
-            found = find_head(model, ids[None], exact)
-            if held is not model:
-                _check_inside(held, model, ids[None], exact)
-        except UserError as error:
-            if held is model:
-                raise
-            raise UserError(f"{error}; merge the adapter, with model = model.merge_and_unload()") from error
+        found = find_head(model, ids[None], exact)
+        if held is not model:
+            _check_inside(held, model, ids[None], exact)
     # Of the layer no row yet: a large one in float32 would lie beside the copy that the probes make of its weights.
     head = found.of({name: parameters[name][:0] for name in (found.weight, found.bias) if name})
     opened = HuggingFaceModel(
@@ -127,12 +121,23 @@ def load_and_open(
     return open_causal(model, **reading, begin=token_before(tokenizer), origin=origin), tokenizer
 
 
+def _token_rows(model: Any) -> Tensor:
+    """Return the embeddings of a model's tokens, a row each."""
+    try:
+        rows = model.get_input_embeddings().weight
+    except (AttributeError, NotImplementedError):  # of a model of pictures or sounds
+        rows = None
+    if not isinstance(rows, Tensor) or rows.ndim != 2:
+        raise UserError(f"{type(model).__name__} has no embeddings of tokens; {READS}")
+    return rows
+
+
 @torch.no_grad()
 def _check_inside(held: Any, model: Any, ids: Tensor, exact: bool) -> None:
     """Refuse a ``PeftModel`` that computes otherwise than the model in it, whose layers hold its adapter."""
     with arithmetic(exact):
         if not agree(logits_of(model, ids), logits_of(held, ids), exact):
-            raise UserError(f"{type(held).__name__} does more than the layers of its adapter")
+            raise UserError(f"{type(held).__name__} does more than the layers of its adapter compute; {MERGED}")
 
 
 def _probed(opened: HuggingFaceModel, exact: bool) -> HuggingFaceModel:
