@@ -147,7 +147,10 @@ def _probed(opened: HuggingFaceModel, exact: bool) -> HuggingFaceModel:
     first = len(ids) - min(BEHIND, len(ids) - 1)
     begun, carried = opened.states(ids[None, :first], None, {})
     if not agree(torch.cat([begun, whole[:, first:]], 1), whole, exact):
-        raise UserError(f"{type(opened.model).__name__} lets later tokens change what comes before them; {READS}")
+        raise UserError(
+            f"{type(opened.model).__name__} lets later tokens change what comes before them: it is no causal "
+            "language model"
+        )
     opened = replace(opened, key_width=whole.shape[2] - opened.head.weight.shape[1] * opened.keyed)
     if carried is None:
         return replace(opened, carries=None)
