@@ -12,7 +12,7 @@ from safetensors import safe_open
 
 from hebblm.errors import UserError
 from hebblm.files import lack, read_json
-from hebblm.models.catalog import ADAPTER_CONFIG
+from hebblm.models.catalog import ADAPTER_CONFIG, HUB_ID
 
 WEIGHTS = "adapter_model.safetensors"
 PICKLED = "adapter_model.bin"
@@ -71,12 +71,16 @@ def find_adapter(name: str, place: Mapping[str, Any]) -> Adapter | None:
     document = read_json(Path(path))
     if not isinstance(document, dict):
         raise UserError(f"{path} is not a JSON object; get the adapter anew")
-    base, revision = document.get("base_model_name_or_path"), document.get("revision")
-    if not isinstance(base, str) or not base:
-        raise UserError(f"{path} names no base model; write its folder or hub id as base_model_name_or_path there")
     _check_mergeable(path, document)
-    if not Path(base).is_dir() and (folder / base).is_dir():
-        base = str(folder / base)
+    base, revision = document.get("base_model_name_or_path"), document.get("revision")
+    remedy = "write its folder or hub id as base_model_name_or_path there"
+    if not isinstance(base, str) or not base:
+        raise UserError(f"{path} names no base model; {remedy}")
+    if not Path(base).is_dir():
+        if (folder / base).is_dir():
+            base = str(folder / base)
+        elif not HUB_ID.fullmatch(base):
+            raise UserError(f"{path}: the base {base!r} is no folder here; {remedy}")
     return Adapter(name, folder, base, revision, tokenizer is not None)
 
 

@@ -197,6 +197,6 @@ def test_a_missing_part_of_the_weights_is_named(tmp_path: Path) -> None:
 
 def test_pickled_weights_are_not_asked_for(tmp_path: Path) -> None:
     folder = saved(random_model("Llama"), tmp_path)
-    with pytest.raises(UserError, match="use_safetensors = False: .*; leave it out"):
+    with pytest.raises(UserError, match=r"use_safetensors = False: .*; leave it out"):
         hebblm.load(folder, use_safetensors=False)
     assert hebblm.load(folder, device="cpu")
