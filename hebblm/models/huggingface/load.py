@@ -87,7 +87,7 @@ def _load_model(
     with _told(name), quiet_hub(), _quiet():
         if folder.is_dir():
             _check_stored(folder / place.get("subfolder", ""))
-        config = AutoConfig.from_pretrained(name, **place, trust_remote_code=False)  # None would ask whether to run its
+        config = AutoConfig.from_pretrained(name, **place, trust_remote_code=False)  # None would ask
         kind = kind_of(config)
         check_kind(kind, config, f"cannot load {name}: ")
         if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
