@@ -122,9 +122,9 @@ def load(
 
     Args:
         name: a model that ships, as ``hebblm-eval --models`` lists them; the folder of a checkpoint with its
-            ``dict.txt``; a causal language model of ``transformers``, by folder or hub id; or such a model and its
-            tokenizer, which are used and left as they are; it is read in evaluation mode, and loaded anew where its
-            weights changed.
+            ``dict.txt``; a causal language model of ``transformers``, by folder or hub id; an adapter of ``peft`` for
+            one, which is merged into it, likewise; or such a model and its tokenizer, which are used and left as they
+            are; it is read in evaluation mode, and loaded anew where its weights changed.
         device: auto, cpu, cuda, or one of several as cuda:1.
         dtype: of the weights of a model of ``transformers``: auto, float32, bfloat16 or float16.
         context: tokens of the window that such a model reads in; None for what it was trained with, at most 1,024.
