@@ -58,6 +58,7 @@ class Reader:
         update_every: most tokens between two updates; 1 learns from each token at once, more tokens take less time.
             None for 10, and for ``dynamic.segment`` by the methods of dynamic evaluation.
         settings: hyper-parameters by dotted name, e.g. ``{"hebb.beta": 0.9}``.
+        defaults: values of this kind of model, by dotted name, where ``settings`` has none.
         training: returns the ids (T,) that the model was trained on, from which dynamic evaluation's rms rule takes the
             size of gradients.
 
@@ -76,11 +77,12 @@ class Reader:
         k: int = 200,
         update_every: int | None = None,
         settings: Mapping[str, Any] | None = None,
+        defaults: Mapping[str, Any] | None = None,
         training: Callable[[], Ids] | None = None,
     ) -> None:
         method = unaliased(*several("method", [method]))
         check_methods([method])
-        values = Hyperparameters().changed(settings or {})
+        values = Hyperparameters().changed(defaults or {}).changed(settings or {})
         values.check_set(settings or {})
         values.tell_unread(settings or {}, [method])
         self.moving = METHODS[method].moving

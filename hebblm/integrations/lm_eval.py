@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import lm_eval.models  # noqa: F401  (the harness registers its own models only where there are none yet)
 import torch
 from jinja2 import TemplateError
 from lm_eval.api.instance import Instance

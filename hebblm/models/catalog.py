@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 """Pattern of the hub's names of models."""
 
+ADAPTER_CONFIG = "adapter_config.json"
+"""Configuration of an adapter of ``peft``."""
 RECORD = "training.json"
 """Record of a model of ``transformers``'s training: ``corpus``, ``parameters``, ``scores``."""
 
@@ -128,13 +130,13 @@ def check_configured(folder: Path) -> None:
     Raises:
         UserError: it has no configuration.
     """
-    if not (folder / CONFIG).is_file():
+    if not (folder / CONFIG).is_file() and not (folder / ADAPTER_CONFIG).is_file():
         raise UserError(f"{folder} has no {CONFIG}, so it holds no model; name the folder of one")
 
 
 def is_causal(folder: Path) -> bool:
-    """Say whether a folder holds a model of ``transformers``, by its configuration."""
-    return "model_type" in read_config(folder)
+    """Say whether a folder holds a model of ``transformers``, or an adapter for one, by its configuration."""
+    return (folder / ADAPTER_CONFIG).is_file() or "model_type" in read_config(folder)
 
 
 def trained_on(folder: Path) -> dict[str, Any]:
