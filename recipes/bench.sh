@@ -16,7 +16,7 @@ measure retrieve study bench retrieve --checkpoint small-wt2-raw
 measure retrieve-3m study bench retrieve --entries 3000000 # of synthetic states alone: no corpus here is as large
 measure eval study bench eval --memory-sizes 10000 100000 1000000
 measure eval-wt2 study bench eval --vocabulary 33278 --memory-sizes 2300000 --tokens 300
-measure train hebblm-bench train
-measure train-paper hebblm-bench train --preset paper --vocabulary 10000 --segments 1
+measure train python -m recipes.bench train
+measure train-paper python -m recipes.bench train --preset paper --vocabulary 10000 --segments 1
 study cost results/bench/*.json --output-path results/bench/goals.md
-hebblm-bench plot results/bench/*.json --output-path results/bench/cost.png
+python -m recipes.bench plot results/bench/*.json --output-path results/bench/cost.png

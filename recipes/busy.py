@@ -23,10 +23,10 @@ from pathlib import Path
 
 import smoke_text
 
-from hebblm.bench.machine import cpu_name
-from hebblm.bench.record import BenchResult, Row
-from hebblm.bench.timing import Timing
 from hebblm.provenance import provenance
+from recipes.bench.machine import cpu_name
+from recipes.bench.record import BenchResult, Row
+from recipes.bench.timing import Timing
 
 LOADS = {
     "quiet": "",

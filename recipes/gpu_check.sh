@@ -19,12 +19,12 @@ slice=(hebblm-eval --intra-domain ptb --methods all --max-tokens 3000)
 step 120 "$out/tests.xml" python -m pytest -m gpu -n 0 -q --junitxml "$out/tests.xml"
 step 60 "$out/slice-cuda/result.json" "${slice[@]}" --device cuda --output-path "$out/slice-cuda"
 step 120 "$out/slice-cpu/result.json" "${slice[@]}" --device cpu --output-path "$out/slice-cpu"
-step 60 "$out/adapt.json" hebblm-bench adapt --device cuda --vocabulary 10000 33278 --steps 1 15 --json "$out/adapt.json"
-step 40 "$out/retrieve.json" hebblm-bench retrieve --device cuda --entries 100000 1000000 --index exact \
+step 60 "$out/adapt.json" python -m recipes.bench adapt --device cuda --vocabulary 10000 33278 --steps 1 15 --json "$out/adapt.json"
+step 40 "$out/retrieve.json" python -m recipes.bench retrieve --device cuda --entries 100000 1000000 --index exact \
     --json "$out/retrieve.json"
-step 40 "$out/retrieve-ivf.json" hebblm-bench retrieve --device cuda --entries 100000 1000000 --index IVF1024,Flat \
+step 40 "$out/retrieve-ivf.json" python -m recipes.bench retrieve --device cuda --entries 100000 1000000 --index IVF1024,Flat \
     --json "$out/retrieve-ivf.json"
-step 40 "$out/eval.json" hebblm-bench eval --device cuda --tokens 1000 --streams 8 32 --json "$out/eval.json"
-step 60 "$out/train.json" hebblm-bench train --device cuda --preset paper --vocabulary 10000 --segments 20 \
+step 40 "$out/eval.json" python -m recipes.bench eval --device cuda --tokens 1000 --streams 8 32 --json "$out/eval.json"
+step 60 "$out/train.json" python -m recipes.bench train --device cuda --preset paper --vocabulary 10000 --segments 20 \
     --json "$out/train.json"
 python -m recipes.gpu_check "$out"

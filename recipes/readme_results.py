@@ -16,7 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from hebblm.adapt.methods import DEFAULT_METHODS
-from hebblm.bench.tables import training_table
 from hebblm.files import read_json
 from hebblm.report import Result
 from hebblm.report.methods import BASE, name_of, ordered
@@ -29,6 +28,7 @@ from hebblm.report.tables import frequency_table, paper_tables, side_by_side
 from hebblm.vision.tables import tables
 from recipes import best_tables, conclusions, same_losses, scale_tables
 from recipes import causal_tables as causal
+from recipes.bench.tables import training_table
 from recipes.markdown import ROOT, body, origin_of
 from recipes.scale import processes
 from recipes.study.cost.record import load

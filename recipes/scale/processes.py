@@ -19,10 +19,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from hebblm.bench.machine import cpu_name
 from hebblm.files import read_json, write_json
 from hebblm.provenance import provenance
 from hebblm.report.table import Column, Table
+from recipes.bench.machine import cpu_name
 from recipes.markdown import body
 
 METHODS = "lstm,cache,knn,mixture,mbpa,hebb,mixture+mbpa,mixture+hebb,best"

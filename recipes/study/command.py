@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hebblm.bench.record import Row
-from hebblm.cli.bench import TableConfig, measuring, shown, write_tables
 from hebblm.cli.common import choosing, options, tell
 from hebblm.errors import UserError
+from hebblm.files import write_text
+from hebblm.report.render import to_markdown
+from recipes.bench.command import measuring, shown
+from recipes.bench.record import Row
 from recipes.study.book import contents, load_sources, write_book
 from recipes.study.book.contents import TITLE
 from recipes.study.cost.measured import with_floors
@@ -39,14 +41,31 @@ def _book(config: BookConfig, argv: list[str]) -> None:
     print(f"Wrote {len(written)} files to {config.output_path}")
 
 
-@options(f"{PROG} cost", TableConfig, f"{PROG} cost recipes/results/bench/*.json")
-def _cost(config: TableConfig, argv: list[str]) -> None:
+@dataclass(frozen=True, slots=True)
+class CostConfig:
+    """Options of the tables of cost.
+
+    Args:
+        files: JSON files of the measurements.
+        output_path: Markdown file; by default standard output.
+    """
+
+    files: list[Path] = field(metadata={"positional": True, "nargs": "+"})
+    output_path: Path | None = None
+
+
+@options(f"{PROG} cost", CostConfig, f"{PROG} cost recipes/results/bench/*.json")
+def _cost(config: CostConfig, argv: list[str]) -> None:
     """Goals beside what was measured, and how far above its floor that is, as Markdown."""
-    write_tables(cost_tables([load(path) for path in config.files]), config.output_path)
+    text = "\n".join(map(to_markdown, cost_tables([load(path) for path in config.files])))
+    if config.output_path is None:
+        print(text)
+    else:
+        write_text(config.output_path, text)
 
 
 def _bench(argv: list[str] | None = None) -> int:
-    """Measure as hebblm-bench does, with the least that each could cost on this machine."""
+    """Measure as recipes.bench does, with the least that each could cost on this machine."""
     kind, *rest = argv or [""]
     if kind not in FLOORED:
         raise UserError(f"no floors are known of {kind!r}; choose {', '.join(FLOORED)}")

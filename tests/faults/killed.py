@@ -43,7 +43,6 @@ class Job:
 
 GOES_ON = ("goes on behind", "goes on from", "goes on in", "going on from")
 SLOW = (
-    "hebblm.bench.harness",
     "hebblm.corpus_memory",
     "hebblm.evaluation.opening",
     "hebblm.evaluation.run",

@@ -26,8 +26,6 @@ LOADED = (
     "hebblm.language_model",
     "hebblm.vision.new_classes.setup",
     "hebblm.vision.experiments",
-    "hebblm.bench.adapt",
-    "hebblm.bench.session",
     "sklearn.datasets",
     "faiss",
 )
@@ -67,7 +65,6 @@ WRITERS = (
     Writer.of("read --save", "read {root}/model {root}/short.txt --device cpu --save {out}"),
     Writer.of("report", "report {root}/result --output-path {out}"),
     Writer.of("report inspect", "report inspect {root}/result --output-path {out}/page.html"),
-    Writer.of("bench", "bench adapt --scale smoke --json {out}/bench.json"),
     Writer.of("vision", "vision online --scale smoke --seeds 1 --output-path {out}"),
     Writer.of(
         "memory build", "memory build --model {root}/model --text {root}/short.txt --device cpu --output-path {out}"

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from hebblm.adapt.functional import closeness
-from hebblm.bench.naive import network_logits
 from hebblm.memory import FlatMemory
 from hebblm.types import Neighbors
 from hebblm.vision.permuted_mnist import recall as recall_module
@@ -15,6 +14,7 @@ from hebblm.vision.permuted_mnist.adaptation import NetworkProblem, adapt, curva
 from hebblm.vision.permuted_mnist.mlp import MLP
 from hebblm.vision.permuted_mnist.recall import Stored, recall
 from hebblm.vision.settings import Rate
+from recipes.bench.naive import network_logits
 
 from . import reference
 

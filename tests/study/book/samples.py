@@ -11,16 +11,16 @@ from typing import Any
 from matplotlib.figure import Figure
 from PIL import Image
 
-from hebblm.bench.record import BenchResult
 from hebblm.report.result import Result
 from hebblm.vision.new_classes.reading import KEYS
+from recipes.bench.record import BenchResult
 
-from ...unit.bench.rows import adapt_row
 from ...unit.report.samples import sample_result
+from ..bench.rows import adapt_row
 
 COMMIT = "0123456789abcdef"
 PROVENANCE = {
-    "command": "hebblm-bench adapt",
+    "command": "python -m recipes.bench adapt",
     "commit": COMMIT,
     "versions": {"torch": "2.13.0"},
     "device": "cpu",

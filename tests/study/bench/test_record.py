@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from hebblm.bench.record import SCHEMA, BenchResult, Row
 from hebblm.errors import UserError
+from recipes.bench.record import SCHEMA, BenchResult, Row
 
 from .rows import adapt_row, result, retrieve_row
 
@@ -40,8 +40,8 @@ def test_a_file_holds_everything_and_comes_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ({"schema": "hebblm-result/1"}, "not written by hebblm-bench"),
-        ([1], "not written by hebblm-bench"),
+        ({"schema": "hebblm-result/1"}, "is no measurement of costs"),
+        ([1], "is no measurement of costs"),
         ({"schema": SCHEMA, "kind": "adapt"}, "lacks parts"),
         (
             {

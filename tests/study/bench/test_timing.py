@@ -5,7 +5,7 @@ import time
 import pytest
 import torch
 
-from hebblm.bench.timing import Spread, Timing, Turn, exponent, interleave, stopwatch
+from recipes.bench.timing import Spread, Timing, Turn, exponent, interleave, stopwatch
 
 
 def test_turns_are_taken_in_order_after_one_round_that_does_not_count() -> None:

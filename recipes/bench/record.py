@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hebblm.bench.timing import Spread, Tick, Timing, Turn, interleave
 from hebblm.errors import UserError
 from hebblm.files import read_json, write_json
+from recipes.bench.timing import Spread, Tick, Timing, Turn, interleave
 
 if TYPE_CHECKING:
     import torch
@@ -96,7 +96,7 @@ class Rounds:
     tick: Tick = lambda: None
 
     def times(self, turns: Mapping[str, Turn]) -> dict[str, Timing]:
-        """Return the times of what is run in turn; see :func:`hebblm.bench.timing.interleave`."""
+        """Return the times of what is run in turn; see :func:`recipes.bench.timing.interleave`."""
         return interleave(turns, self.repeats, self.tick)
 
 
@@ -133,7 +133,7 @@ class BenchResult:
 
     @classmethod
     def load(cls, path: Path, row: type[Row] = Row) -> BenchResult:
-        """Read a file of hebblm-bench.
+        """Read a file of measurements.
 
         Args:
             path: of the file.
@@ -144,7 +144,7 @@ class BenchResult:
         """
         document = read_json(path)
         if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-            raise UserError(f"{path} was not written by hebblm-bench; name a file of schema {SCHEMA}")
+            raise UserError(f"{path} is no measurement of costs; name a file of schema {SCHEMA}")
         try:
             return cls(
                 kind=document["kind"],
@@ -154,4 +154,4 @@ class BenchResult:
                 complete=document["complete"],
             )
         except (KeyError, TypeError, AttributeError) as error:
-            raise UserError(f"{path} lacks parts of a measurement ({error!r}); run hebblm-bench again") from error
+            raise UserError(f"{path} lacks parts of a measurement ({error!r}); run recipes.bench again") from error

@@ -5,41 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from awd_lstm.document import CONFIG
+from hebblm.adapt.functional.normalizers import log_normalizers
 from hebblm.errors import UserError
 from hebblm.evaluation.training_memory import training_states
+from hebblm.memory import MemoryConfig, build_memory
 from hebblm.models.awd import AwdBase, AwdModel
 from hebblm.models.base import Ids
 from hebblm.models.catalog import model_folder, trained_on
 from hebblm.models.shipped import open_model
 from hebblm.text import PreparedCorpus
 from hebblm.text.binarize import prepared_corpus
-from hebblm.types import OutputHead
+from hebblm.types import Neighbors, OutputHead
 
 CHUNK = 16_384  # entries made at a time
 READ = 512  # tokens a model reads at a time
-
-
-class Source(Protocol):
-    """Source of entries for a memory, and of queries with the words that follow them."""
-
-    @property
-    def head(self) -> OutputHead:
-        """The softmax layer."""
-
-    def entries(self, count: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield keys (M, D) and labels (M,) until there were ``count``."""
-
-    def queries(self, count: int) -> tuple[Tensor, Tensor]:
-        """Return hidden states (N, D) and targets (N,), none of which is an entry."""
-
-    def describe(self) -> dict[str, Any]:
-        """Return what a measurement records about its input."""
 
 
 class SyntheticSource:
@@ -151,13 +136,18 @@ class ModelSource:
         return self.base.head
 
     def entries(self, count: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield keys (M, D) and labels (M,) of the beginning of the training text."""
-        return self._read("train", count)
+        """Yield keys (M, D) and labels (M,) of the beginning of the training text, read as several streams."""
+        left = count
+        for keys, labels in training_states(self.model, self._beginning("train", count)):
+            yield keys[:left], labels[:left]
+            left -= len(keys)
 
     def queries(self, count: int) -> tuple[Tensor, Tensor]:
         """Return hidden states (N, D) and targets (N,) of the beginning of the validation text."""
-        hidden, targets = zip(*self._read("valid", count), strict=True)
-        return torch.cat(hidden), torch.cat(targets)
+        ids = torch.from_numpy(self._beginning("valid", count).astype("int64")).to(self.head.weight.device)
+        self.base.reset()
+        hidden = [self.base.read(part) for part in torch.split(ids[:-1], READ)]
+        return torch.cat(hidden), ids[1:]
 
     def describe(self) -> dict[str, Any]:
         """Return what a measurement records about its input."""
@@ -167,12 +157,8 @@ class ModelSource:
             "weights_sha256": self.model.sha256,
         }
 
-    def beginning(self, split: str, count: int) -> Ids:
-        """Return the tokens (T,) of a text that have ``count`` states with a label each.
-
-        Raises:
-            UserError: the text is too short.
-        """
+    def _beginning(self, split: str, count: int) -> Ids:
+        """Return the tokens (T,) of a text that have ``count`` states with a label each."""
         tokens = self.corpus.tokens(split)
         if len(tokens) <= count:
             raise UserError(
@@ -180,35 +166,21 @@ class ModelSource:
             )
         return tokens[: count + 1]
 
-    def _read(self, split: str, count: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Read a text from its beginning."""
-        ids = torch.from_numpy(self.beginning(split, count).astype("int64")).to(self.head.weight.device)
-        self.base.reset()
-        for start in range(0, count, READ):
-            stop = min(start + READ, count)
-            yield self.base.read(ids[start:stop]), ids[start + 1 : stop + 1]
+
+Source = SyntheticSource | ModelSource
+"""Gives entries for a memory, and queries with the words that follow them, none of which is an entry."""
 
 
-def open_source(checkpoint: Path, corpus: str | None, device: torch.device) -> ModelSource:
-    """Open a trained model and the corpus it was trained on.
-
-    Args:
-        checkpoint: a folder, or the name of a model that ships, e.g. ``small-ptb-raw``.
-        corpus: by name, None for the one that the checkpoint names.
-        device: where to compute.
-
-    Raises:
-        UserError: no such checkpoint or corpus, or they do not belong together.
-    """
+def open_source(checkpoint: Path, device: torch.device) -> ModelSource:
+    """Open a trained model, by its folder or the name of one that ships, and the corpus it was trained on."""
     folder = model_folder(checkpoint)
     if folder is None or not (folder / CONFIG).is_file():
         remedy = "name a folder of hebblm-train, or a model that ships (hebblm-eval --models)"
         raise UserError(f"no checkpoint at {checkpoint}; {remedy}")
     trained = trained_on(folder)
-    name = corpus or trained.get("name")
-    if name is None:
-        raise UserError(f"{checkpoint} does not say what it was trained on; name it with --corpus")
-    prepared = prepared_corpus(name, trained.get("normalization", "raw"))
+    if "name" not in trained:
+        raise UserError(f"{checkpoint} does not say what it was trained on; name a model of hebblm-train")
+    prepared = prepared_corpus(trained["name"], trained.get("normalization", "raw"))
     model = open_model(folder, prepared.meta.dictionary_hash, device)
     return ModelSource(model.base(), model, prepared)
 
@@ -219,19 +191,55 @@ def filled(source: Source, count: int) -> tuple[Tensor, Tensor]:
     return torch.cat(keys), torch.cat(labels)
 
 
-def read_together(source: ModelSource, count: int) -> tuple[Tensor, Tensor]:
-    """Return the keys (M, D) and labels (M,) of the beginning of the training text, read in parts side by side.
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Queries with everything that adaptation needs.
 
-    Many times as fast as reading it as one stream; the order is that of reading, not that of the text.
-
-    Raises:
-        UserError: the text is too short.
+    Args:
+        head: weight (V, D), bias (V,).
+        hidden: (N, D).
+        targets: (N,) int64.
+        neighbors: K for each.
+        counts: (V,) int64, how often each class is among the entries.
     """
-    device = source.head.weight.device
-    keys = torch.empty(count, source.head.weight.shape[1], device=device)
-    labels = torch.empty(count, dtype=torch.int64, device=device)
-    filled = 0
-    for some, words in training_states(source.model, source.beginning("train", count)):
-        keys[filled : filled + len(some)], labels[filled : filled + len(some)] = some, words
-        filled += len(some)
-    return keys, labels
+
+    head: OutputHead
+    hidden: Tensor
+    targets: Tensor
+    neighbors: Neighbors
+    counts: Tensor
+
+    def given(self) -> tuple[Tensor, Neighbors, OutputHead]:
+        """Return what every form takes first."""
+        return self.hidden, self.neighbors, self.head
+
+    def first(self, rows: int, k: int | None = None) -> Batch:
+        """Return the same for the first queries only, and only the ``k`` nearest neighbours of each."""
+        near = self.neighbors
+        parts = (near.keys, near.values, near.distances, near.mask, near.log_normalizers)
+        part = Neighbors(*(each[:rows, :k].contiguous() for each in parts if each is not None))
+        return Batch(self.head, self.hidden[:rows], self.targets[:rows], part, self.counts)
+
+    def double(self) -> Batch:
+        """Return the same in double precision."""
+        near, bias = self.neighbors, self.head.bias
+        logs = None if near.log_normalizers is None else near.log_normalizers.double()
+        wide = Neighbors(near.keys.double(), near.values, near.distances.double(), near.mask, logs)
+        head = OutputHead(self.head.weight.double(), None if bias is None else bias.double())
+        return Batch(head, self.hidden.double(), self.targets, wide, self.counts)
+
+
+@torch.no_grad()
+def make_batch(source: Source, *, entries: int, queries: int, k: int) -> Batch:
+    """Search ``entries`` entries of a source exactly for the neighbours of its first queries.
+
+    The entries carry the normalisers of their base logits, as they do with a fixed base.
+    """
+    head = source.head
+    memory = build_memory(head.weight.shape[1], MemoryConfig(index="exact"), head.weight.device)
+    counts = torch.zeros(head.weight.shape[0], dtype=torch.int64, device=head.weight.device)
+    for keys, labels in source.entries(entries):
+        memory.add(keys, labels, log_normalizers(keys, head))
+        counts += torch.bincount(labels, minlength=len(counts))
+    hidden, targets = source.queries(queries)
+    return Batch(head, hidden, targets, memory.search(hidden, k), counts)

@@ -13,12 +13,12 @@ import torch
 
 from awd_lstm import Trainer
 from awd_lstm.streams import Ids, ParallelStreams
-from hebblm.bench.configs import TrainBenchConfig
-from hebblm.bench.machine import peak_resident_bytes, resident_bytes
-from hebblm.bench.plain_lstm import PlainTraining
-from hebblm.bench.record import Case, Rounds, Row
-from hebblm.bench.timing import Turn, stopwatch
 from hebblm.models.presets import get_preset
+from recipes.bench.configs import TrainBenchConfig
+from recipes.bench.machine import peak_resident_bytes, resident_bytes
+from recipes.bench.plain_lstm import PlainTraining
+from recipes.bench.record import Case, Rounds, Row
+from recipes.bench.timing import Turn, stopwatch
 
 TEXTS = {10_000: ("ptb", 929_589), 33_278: ("wt2", 2_088_628)}
 """By vocabulary, the corpus whose recipe is taken, and its tokens; others take Penn Treebank's."""

@@ -1,30 +1,18 @@
-"""Measurements as tables: every cost beside that of its plain form, and the speed of training."""
+"""Measurements as tables: the costs of one case, and the speed of training."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hebblm.bench.record import BenchResult, Row
-from hebblm.bench.timing import Spread
-from hebblm.report.table import Cell, Column, Table, present
+from hebblm.report.table import Cell, Column, Table
+from recipes.bench.record import BenchResult, Row
+from recipes.bench.timing import Spread
 
 _COLUMNS = (Column("Form"), Column("ms a token", wide=True), Column("Times as fast", wide=True), Column("as"))
 
 
-def cost_tables(results: Sequence[BenchResult]) -> list[Table]:
-    """Return the cost of everything that was measured, and the speed of training where it was."""
-    return present(cost_table(results), training_table(results))
-
-
-def cost_table(results: Sequence[BenchResult]) -> Table:
-    """Return every timing with its cost a token and how many times that its reference costs."""
-    rows = tuple((described(row), *cells) for result in results for row in result.rows for cells in _costs(row))
-    notes = ("Medians with extremes.", *map(origin, results))
-    return Table("cost", "Cost beside the plain forms", (Column("What"), *_COLUMNS), rows, notes)
-
-
 def row_table(row: Row) -> Table:
-    """Return the timings of one case, as they stand in :func:`cost_table`; what else was found is a note."""
+    """Return the timings of one case; what else was found is a note."""
     values = ", ".join(f"{name} {value:.4g}" for name, value in row.values.items())
     return Table("row", described(row), _COLUMNS, tuple(_costs(row)), (values,) if values else ())
 

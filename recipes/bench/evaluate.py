@@ -4,47 +4,41 @@ from __future__ import annotations
 
 import itertools
 import time
-from dataclasses import asdict
 from functools import partial
 
 import numpy as np
-import torch
 
 from awd_lstm import ARCHITECTURES
 from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.cache import CacheConfig
-from hebblm.adapt.methods.rule import Rule
 from hebblm.adapt.settings import MethodSettings
-from hebblm.bench.configs import EvalBenchConfig
-from hebblm.bench.harness import Harness
-from hebblm.bench.machine import peak_resident_bytes
-from hebblm.bench.record import Case, Rounds, Row
-from hebblm.bench.source import ModelSource, Source, SyntheticSource, open_source
-from hebblm.bench.stand_in import Workload, model_workload, synthetic_workload
-from hebblm.bench.timing import Timing, stopwatch
 from hebblm.evaluation.defaults import paper_values
 from hebblm.evaluation.hyperparameters import Hyperparameters
-from hebblm.memory import MemoryConfig
-from hebblm.models.awd import AwdBase
-from hebblm.models.dynamic import DynamicBase, DynamicConfig
+from recipes.bench.configs import METHODS as MEASURED
+from recipes.bench.configs import EvalBenchConfig
+from recipes.bench.harness import Harness, Rules
+from recipes.bench.machine import peak_resident_bytes
+from recipes.bench.record import Case, Rounds, Row
+from recipes.bench.source import SyntheticSource
+from recipes.bench.timing import Timing
 
 PARTS = 10  # of the stream, each with its own cost
 
 
 def cases(config: EvalBenchConfig, rounds: Rounds) -> list[Case]:
-    """Return a case a memory size, smallest first, then currency, the stream, many streams, dynamic evaluation."""
-    source, workload = _open(config, rounds.device)
+    """Return a case a memory size, smallest first, then currency, the stream, and many streams."""
     methods = method_settings()
-    rules = {name: METHODS[name].rule(methods) for name in config.names()}
-    unadapted = {"lstm": METHODS["lstm"].rule(methods)}
-    memory = MemoryConfig(index=config.index, dtype=config.dtype)
-    bench = Harness(source, workload, rules, memory, config.k, methods[CacheConfig].window, rounds.device)
+    rules = {name: METHODS[name].rule(methods) for name in MEASURED}
+    unadapted = {"lstm": rules["lstm"]}
+    architecture = ARCHITECTURES[config.arch](config.vocabulary)
+    source = SyntheticSource(architecture.embedding_dim, config.vocabulary, seed=config.seed, device=rounds.device)
+    longest = max(config.tokens, config.currency_tokens, config.stream_tokens)
+    bench = Harness.of(source, architecture, longest, rules, config.k, methods[CacheConfig].window)
     return [
         *(partial(_evaluation, config, bench, size, unadapted, rounds) for size in sorted(config.memory_sizes)),
         partial(_currency, config, bench, rounds),
         partial(_stream, config, bench, rounds),
         partial(_streams, config, bench, unadapted, rounds),
-        partial(_dynamic, config, bench, unadapted, rounds),
     ]
 
 
@@ -53,7 +47,7 @@ def method_settings() -> MethodSettings:
     return Hyperparameters().changed(paper_values("ptb", "ptb")).methods
 
 
-def _evaluation(config: EvalBenchConfig, bench: Harness, size: int, unadapted: dict[str, Rule], rounds: Rounds) -> Row:
+def _evaluation(config: EvalBenchConfig, bench: Harness, size: int, unadapted: Rules, rounds: Rounds) -> Row:
     """Fill the memory; evaluate all methods on it and the model alone in turn."""
     bench.fill(size)
     timings = rounds.times(
@@ -62,23 +56,10 @@ def _evaluation(config: EvalBenchConfig, bench: Harness, size: int, unadapted: d
             "all": bench.turn(bench.rules, config.tokens, config.batch),
         }
     )
-    values = {
-        **timings["all"].times(timings["lstm"]).named("times_lstm"),
-        "peak_bytes": float(peak_resident_bytes()),
-        **bench.shares(),
-    }
+    times = timings["all"].times(timings["lstm"]).named("times_lstm")
+    values = {**times, "peak_bytes": float(peak_resident_bytes()), **bench.shares()}
     case = bench.case(entries=size, batch=config.batch)
     return Row("evaluation", case, timings, {}, values, {"bench": bench})
-
-
-def _open(config: EvalBenchConfig, device: torch.device) -> tuple[Source, Workload]:
-    """Return the source of the entries, and the stream."""
-    if config.checkpoint is not None:
-        model: ModelSource = open_source(config.checkpoint, config.corpus, device)
-        return model, model_workload(model, config.longest())
-    architecture = ARCHITECTURES[config.arch](config.vocabulary)
-    source = SyntheticSource(architecture.embedding_dim, config.vocabulary, seed=config.seed, device=device)
-    return source, synthetic_workload(source, architecture, config.longest(), config.seed)
 
 
 def _currency(config: EvalBenchConfig, bench: Harness, rounds: Rounds) -> Row:
@@ -120,12 +101,12 @@ def _stream(config: EvalBenchConfig, bench: Harness, rounds: Rounds) -> Row:
         seconds, tokens = zip(*some, strict=True)
         timings[f"part {number + 1}"] = Timing(seconds, tokens)
     first, last = timings["part 1"].milliseconds().median, timings[f"part {parts}"].milliseconds().median
-    case = bench.case(batch=config.batch, tokens=len(bench.stream))
+    case = bench.case(batch=config.batch, tokens=config.stream_tokens)
     return Row("stream", case, timings, {}, {"last_over_first": last / first})
 
 
-def _streams(config: EvalBenchConfig, bench: Harness, unadapted: dict[str, Rule], rounds: Rounds) -> Row:
-    """Read the same tokens as one stream and as several side by side, with the model alone and with all methods.
+def _streams(config: EvalBenchConfig, bench: Harness, unadapted: Rules, rounds: Rounds) -> Row:
+    """Read the same tokens as one stream and as several in parallel, with the model alone and with all methods.
 
     The values are the milliseconds a token of each method had it run alone, at each number of streams.
     """
@@ -144,27 +125,3 @@ def _streams(config: EvalBenchConfig, bench: Harness, unadapted: dict[str, Rule]
         bench.evaluate(bench.rules, config.batch)
         values |= {f"{name} {streams}": spent for name, spent in bench.shares().items()}
     return Row("streams", bench.case(batch=config.batch, tokens=config.stream_tokens), timings, single, values)
-
-
-def _dynamic(config: EvalBenchConfig, bench: Harness, unadapted: dict[str, Rule], rounds: Rounds) -> Row:
-    """Time dynamic evaluation, which moves a base of its own, beside the unadapted model."""
-    tokens, settings = config.currency_tokens, DynamicConfig(rule="sgd", lr=8e-4)
-
-    def moving() -> None:
-        bench.rewind(tokens)
-        bench.base = DynamicBase(AwdBase(bench.workload.model), settings, None)
-        bench.context.fixed = False
-        bench.context.set_head(bench.base.head)
-
-    def read() -> object:
-        return bench.evaluate(unadapted, settings.segment, read_ahead=False)
-
-    timings = rounds.times(
-        {
-            "lstm": bench.turn(unadapted, tokens, config.batch),
-            "dynamic": stopwatch(read, tokens, bench.device, before=moving),
-        }
-    )
-    times = timings["dynamic"].times(timings["lstm"])
-    case = bench.case(settings=asdict(settings))
-    return Row("dynamic", case, timings, {}, {"times_lstm": times.median})

@@ -15,7 +15,7 @@ SEARCH_BYTES = 256 << 20  # distances held at a time by the exact search
 
 
 def entries_of(neighbors: Neighbors, row: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the real entries of one query: keys (k, D), labels (k,), squared distances (k,)."""
+    """Return the real entries of a query: keys (k, D), labels (k,), squared distances (k,)."""
     mask = neighbors.mask[row]
     return neighbors.keys[row][mask], neighbors.values[row][mask], neighbors.distances[row][mask]
 
@@ -32,21 +32,10 @@ def adapted_head(
     pull: float = 0.0,
     relative: bool = False,
 ) -> OutputHead:
-    """Copy the head and fit it to one query's neighbours by automatic differentiation (Eq. 5).
+    """Return a copy of the head, fitted to one query's neighbours by automatic differentiation (Eq. 5).
 
-    Args:
-        neighbors: of all queries.
-        row: the query.
-        head: weight (V, D) and bias (V,) or None.
-        lr: learning rate.
-        steps: number of steps.
-        eps: constant in the closeness ``1 / (eps + squared distance)``.
-        optimizer: ``sgd`` or ``rmsprop``, with a fresh state.
-        pull: rate of the pull back to the base head.
-        relative: lr and pull are in units of 1 over the largest eigenvalue of ``A^1/2 (H H^T + 1) A^1/2``.
-
-    Returns:
-        The fitted copy; the head itself for a query without neighbours.
+    The optimizer is ``sgd`` or ``rmsprop``; ``pull`` is the rate of the pull back to the base head. ``relative`` takes
+    ``lr`` and ``pull`` in units of 1 over the largest eigenvalue of ``A^1/2 (H H^T + 1) A^1/2``.
     """
     keys, labels, distances = entries_of(neighbors, row)
     base = [head.weight] if head.bias is None else [head.weight, head.bias]
@@ -78,14 +67,7 @@ def adapted_head(
 
 
 def mbpa_logits(hidden: Tensor, neighbors: Neighbors, head: OutputHead, **descent: Any) -> Tensor:
-    """Return (N, V) logits of MbPA for queries (N, D), each by its own copy of the head (Eq. 5).
-
-    Args:
-        hidden: (N, D) queries.
-        neighbors: their neighbours.
-        head: weight (V, D) and bias (V,) or None.
-        descent: as :func:`adapted_head` takes it.
-    """
+    """Return (N, V) logits of MbPA for queries (N, D), each by its own copy of the head (Eq. 5)."""
     heads = (adapted_head(neighbors, row, head, **descent) for row in range(len(hidden)))
     return torch.stack([own.logits(query) for own, query in zip(heads, hidden, strict=True)])
 
@@ -93,17 +75,9 @@ def mbpa_logits(hidden: Tensor, neighbors: Neighbors, head: OutputHead, **descen
 def hebbian_change(
     neighbors: Neighbors, row: int, head: OutputHead, *, eps: float, hebbian_classes: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Form D_i of Eq. 4 for one query.
+    """Return D_i of Eq. 4 for one query: for the weights (V, D), for the biases (V,), and which classes have one (V,).
 
-    Args:
-        neighbors: of all queries.
-        row: the query.
-        head: gives the shapes.
-        eps: constant in the closeness.
-        hebbian_classes: (V,) bool, the labels that make up N^new; None for all.
-
-    Returns:
-        D_i for the weights (V, D), for the biases (V,), and which classes have one (V,) bool.
+    ``hebbian_classes`` (V,) marks the labels that make up N^new; None takes all.
     """
     keys, labels, distances = entries_of(neighbors, row)
     closeness = 1 / (eps + distances)
@@ -136,19 +110,8 @@ def hebb_logits(
 ) -> Tensor:
     """Return (N, V) logits of Hebb for queries (N, D), forming both changes of the head (Eq. 4 and 7).
 
-    Args:
-        hidden: (N, D) queries.
-        neighbors: their neighbours.
-        head: weight (V, D) and bias (V,) or None.
-        eta: scale of the Hebbian term.
-        beta: decay of its weight E_i with the count n_i.
-        counts: (V,) n_i.
-        eps: constant in the closeness.
-        hebbian_classes: (V,) bool, the labels that make up N^new; None for all.
-        gate: ``gated`` takes E_i as 0 where D_i is empty, ``literal`` does not.
-        constant: a constant E instead of E_i.
-        mbpa: False adds ``eta D_i`` alone.
-        descent: of MbPA, as :func:`adapted_head` takes it.
+    ``beta`` is the decay of the weight E_i with the count n_i; ``constant`` replaces E_i. The ``gated`` form
+    takes E_i as 0 where D_i is empty, ``literal`` does not. Without ``mbpa``, ``eta D_i`` alone is added.
     """
     seen = counts > 0
     powers = beta ** counts.to(torch.float64)
@@ -186,23 +149,12 @@ def pointer_cache_losses(
     theta: float,
     weight: float,
 ) -> Tensor:
-    """Score tokens by the continuous cache as its classic loop does: one-hot window times probabilities.
+    """Return the losses (N,) of the continuous cache by its classic loop: one-hot window times probabilities.
 
     ``P(y) = (1 - w) p(y) + w sum_k softmax(theta h_k . h)_k 1[y_k = y]`` over the ``window`` tokens before each
-    (Grave et al. 2017).
-
-    Args:
-        log_probs: (N, V) of the base, nats.
-        hidden: (N, D) queries; query i comes after the first W + i tokens of the history.
-        keys: (W + N, D) hidden states of the history.
-        history: (W + N, V) the words that followed them, one-hot.
-        targets: (N,) int64.
-        window: W.
-        theta: sharpness.
-        weight: share of the cache.
-
-    Returns:
-        (N,) nats.
+    (Grave et al. 2017). Query i of ``hidden`` (N, D) comes after the first W + i tokens of the history, whose hidden
+    states are ``keys`` (W + N, D) and whose words are ``history`` (W + N, V), one-hot; ``log_probs`` (N, V) come from
+    the base.
     """
     losses = []
     for at, query in enumerate(hidden):
@@ -215,17 +167,7 @@ def pointer_cache_losses(
 
 
 def exact_search(queries: Tensor, keys: Tensor, norms: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Search by comparing every query with every key.
-
-    Args:
-        queries: (N, D).
-        keys: (M, D).
-        norms: (M,) squared norms of the keys.
-        k: neighbours wanted, at most M.
-
-    Returns:
-        Squared distances (N, K), ascending, and the neighbours' keys (N, K, D).
-    """
+    """Return the k nearest keys of each query, by comparing with all: squared distances (N, K), and keys (N, K, D)."""
     step = max(1, SEARCH_BYTES // (len(keys) * keys.element_size()))
     distances, found = [], []
     for part in torch.split(queries, step):
@@ -238,16 +180,9 @@ def exact_search(queries: Tensor, keys: Tensor, norms: Tensor, k: int) -> tuple[
 def network_logits(
     model: MLP, query: Tensor, keys: Tensor, labels: Tensor, weights: Tensor, *, lr: float, steps: int
 ) -> Tensor:
-    """Fit a copy of all four parameters to one query's neighbours and return its logits (C,) (Eq. 5).
+    """Fit a copy of all four parameters to a query's neighbours and return its logits (C,) (Eq. 5).
 
-    Args:
-        model: stays as it is.
-        query: (D,) pixels.
-        keys: (K, D) pixels of the neighbours.
-        labels: (K,) int64.
-        weights: (K,) ``c_k / |N|``.
-        lr: learning rate.
-        steps: number of steps.
+    The query (D,) and ``keys`` (K, D) are pixels; ``weights`` (K,) are ``c_k / |N|``.
     """
     copies = tuple(parameter.clone().requires_grad_() for parameter in model.parameters())
     own = MLP.of(copies)

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from hebblm.bench.source import CHUNK, SyntheticSource, filled, open_source
 from hebblm.errors import UserError
+from recipes.bench.source import CHUNK, SyntheticSource, filled, open_source
 
 CPU = torch.device("cpu")
 
@@ -46,4 +46,4 @@ def test_a_tenth_of_the_queries_stands_next_to_an_entry() -> None:
 
 def test_an_unknown_checkpoint_is_refused() -> None:
     with pytest.raises(UserError, match=r"no checkpoint at nowhere.*hebblm-eval --models"):
-        open_source(Path("nowhere"), None, CPU)
+        open_source(Path("nowhere"), CPU)

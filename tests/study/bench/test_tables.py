@@ -4,12 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from hebblm.bench.plots import cost_figure, mbpa_curves, memory_curves
-from hebblm.bench.record import Row
-from hebblm.bench.tables import cost_table, cost_tables, training_table
 from hebblm.errors import UserError
 from hebblm.report.plots import save
-from hebblm.report.render import to_markdown
+from recipes.bench.plots import cost_figure, mbpa_curves, memory_curves
+from recipes.bench.record import Row
+from recipes.bench.tables import origin, row_table, training_table
 
 from .rows import MODEL, adapt_row, evaluation_row, result, retrieve_row, timing
 
@@ -26,18 +25,21 @@ def test_training_has_its_own_table() -> None:
     table = training_table([result(row)])
     assert table is not None
     assert table.rows == (("small", 10_000, 1000.0, pytest.approx(3.0), 4.5, None),)
-    assert [each.name for each in cost_tables([result(row)])] == ["cost", "training"]
 
 
-def test_every_cost_stands_beside_its_plain_form() -> None:
-    table = cost_table([result(retrieve_row(1000, exact=3.0, index=0.1), complete=False)])
-    about = "retrieve: entries 1000, dim 400, k 200, batch 100"
+def test_a_row_shows_every_cost_beside_that_of_its_plain_form() -> None:
+    table = row_table(retrieve_row(1000, exact=3.0, index=0.1))
+    assert table.title == "retrieve: entries 1000, dim 400, k 200, batch 100"
     assert table.rows == (
-        (about, "exact", "3 (2.7 to 3.6)", None, None),
-        (about, "index", "0.1 (0.09 to 0.12)", "30 (30 to 30)", "exact"),
+        ("exact", "3 (2.7 to 3.6)", None, None),
+        ("index", "0.1 (0.09 to 0.12)", "30 (30 to 30)", "exact"),
     )
-    text = to_markdown(table)
-    assert "hebblm-bench adapt: commit 0123456789ab, torch 2.13.0, a processor" in text
+    assert table.notes == ("recall 0.995, build_seconds 1",)
+
+
+def test_the_origin_of_a_measurement() -> None:
+    text = origin(result(retrieve_row(1000, exact=3.0, index=0.1), complete=False))
+    assert "python -m recipes.bench adapt: commit 0123456789ab, torch 2.13.0, a processor" in text
     assert "interrupted" in text
 
 

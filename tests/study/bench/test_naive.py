@@ -3,9 +3,9 @@ from __future__ import annotations
 import torch
 
 from hebblm.adapt import functional
-from hebblm.bench import naive
 from hebblm.memory import MemoryConfig, build_memory
 from hebblm.types import OutputHead
+from recipes.bench import naive
 
 
 def randn(*shape: int, seed: int = 0) -> torch.Tensor:

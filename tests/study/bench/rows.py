@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hebblm.bench.record import BenchResult, Row
-from hebblm.bench.timing import Timing
+from recipes.bench.record import BenchResult, Row
+from recipes.bench.timing import Timing
 
 SYNTHETIC = {"kind": "synthetic", "states": "made up", "seed": 1}
 MODEL = {"kind": "model", "states": "small-ptb-raw on ptb"}
@@ -89,7 +89,7 @@ def evaluation_row(entries: int, *, times: float, peak: float = 2.0**30, classes
 def result(*rows: Row, kind: str = "adapt", complete: bool = True) -> BenchResult:
     """Return a result that holds ``rows``."""
     provenance = {
-        "command": f"hebblm-bench {kind}",
+        "command": f"python -m recipes.bench {kind}",
         "commit": "0123456789abcdef",
         "versions": {"torch": "2.13.0"},
         "device": "cpu",

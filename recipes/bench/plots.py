@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from hebblm.bench.record import BenchResult, Row, of_one_vocabulary
 from hebblm.errors import UserError
 from hebblm.report.drawing import STYLE, short
+from recipes.bench.record import BenchResult, Row, of_one_vocabulary
 
 Curve = Mapping[float, float]
 """Milliseconds a token by size."""
@@ -38,7 +38,7 @@ def cost_figure(results: Sequence[BenchResult]) -> Figure:
     }
     panels = {size: curves for size, curves in panels.items() if curves}
     if not panels:
-        raise UserError("nothing to draw; name files of hebblm-bench adapt, retrieve or eval")
+        raise UserError("nothing to draw; name files of recipes.bench adapt, retrieve or eval")
     with rc_context(STYLE):
         figure = Figure(figsize=(1.2 + 4.0 * len(panels), 4.5), layout="constrained")
         for axis, (size, curves) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):

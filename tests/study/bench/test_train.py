@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from hebblm.bench import train
-from hebblm.bench.record import Rounds
+from recipes.bench import train
+from recipes.bench.record import Rounds
 
 
 def test_the_whole_recipe_is_all_epochs_of_the_corpus_of_that_vocabulary(

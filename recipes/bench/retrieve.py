@@ -12,14 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hebblm.bench import naive
-from hebblm.bench.configs import RetrieveConfig
-from hebblm.bench.machine import resident_bytes
-from hebblm.bench.record import Case, Rounds, Row
-from hebblm.bench.source import Source, SyntheticSource, filled, open_source, read_together
-from hebblm.bench.timing import Turn, stopwatch
 from hebblm.memory import AnyMemory, MemoryConfig, build_memory, faiss_index
 from hebblm.memory.faiss_index import TrainedIndex
+from recipes.bench import naive
+from recipes.bench.configs import RetrieveConfig
+from recipes.bench.machine import resident_bytes
+from recipes.bench.record import Case, Rounds, Row
+from recipes.bench.source import Source, SyntheticSource, filled, open_source
+from recipes.bench.timing import Turn, stopwatch
 
 CLASSES = 1000  # of the synthetic source; labels do not matter to a search
 SLACK = 1e-5  # relative rounding of a distance
@@ -29,11 +29,11 @@ def cases(config: RetrieveConfig, rounds: Rounds) -> list[Case]:
     """Return a case a source and size of the memory; the states of one source at a time are held."""
     found: list[Callable[[], States]] = []
     if config.checkpoint is not None:
-        model = open_source(config.checkpoint, config.corpus, rounds.device)
-        # Now, not with the first row: reading shows a bar of its own, in parts side by side.
-        states = _states(model, read_together(model, max(config.entries)), config)
+        # Now, not with the first row: reading shows a bar of its own.
+        states = _states(open_source(config.checkpoint, rounds.device), config)
         found.append(lambda: states)
-    found.append(cache(partial(_made, config, rounds.device)))
+    synthetic = SyntheticSource(config.dim, CLASSES, seed=config.seed, device=rounds.device)
+    found.append(cache(partial(_states, synthetic, config)))
     return [
         partial(_retrieval, config, given, entries, rounds) for given in found for entries in sorted(config.entries)
     ]
@@ -56,16 +56,10 @@ class States:
     describe: dict[str, Any]
 
 
-def _made(config: RetrieveConfig, device: torch.device) -> States:
-    """Draw synthetic states."""
-    source = SyntheticSource(config.dim, CLASSES, seed=config.seed, device=device)
-    return _states(source, filled(source, max(config.entries)), config)
-
-
-def _states(source: Source, stored: tuple[Tensor, Tensor], config: RetrieveConfig) -> States:
+def _states(source: Source, config: RetrieveConfig) -> States:
     """Return what is stored with queries of its source: a mini-batch of its own a round, and those of recall."""
     count = max(config.batch * (config.repeats + 1), config.recall_queries)
-    return States(*stored, source.queries(count)[0], source.describe())
+    return States(*filled(source, max(config.entries)), source.queries(count)[0], source.describe())
 
 
 @torch.no_grad()
@@ -131,7 +125,7 @@ def _build(config: RetrieveConfig, keys: Tensor, labels: Tensor) -> tuple[AnyMem
     """Return a memory of all entries, the seconds it took, and the bytes by which the process grew."""
     before = resident_bytes()
     started = time.perf_counter()
-    memory = build_memory(keys.shape[1], MemoryConfig(index=config.index, dtype=config.dtype), keys.device)
+    memory = build_memory(keys.shape[1], MemoryConfig(index=config.index), keys.device)
     for some, words in zip(torch.split(keys, 65_536), torch.split(labels, 65_536), strict=True):
         memory.add(some, words)
     memory.mark_base()
