@@ -35,13 +35,6 @@ def adaptation_row(config: AdaptConfig, source: Source, made: Callable[[], Batch
     Hebb's fast form is compared with naive MbPA too, which is less work than naive Hebb however that is written.
     ``hebbian`` is what Hebb does once MbPA's change is known, in place of the ``addition`` that MbPA does with it: the
     difference of two whole times would bury that in their noise.
-
-    Args:
-        config: the options.
-        source: of the queries.
-        made: returns the queries with their neighbours.
-        rounds: of the timings.
-        steps: S.
     """
     batch, plain = made(), config.descent(steps)
     options = {**plain, "rate": "relative"}

@@ -86,10 +86,7 @@ def shown(row: Row) -> Row:
 def measuring(kind: str, prog: str = PROG, finished: Callable[[Row], Row] = shown) -> Main:
     """Return the subcommand that takes a measurement.
 
-    Args:
-        kind: of :data:`MEASUREMENTS`.
-        prog: name of the command that it belongs to.
-        finished: called with each row while what it measured still exists; returns the row that is kept.
+    ``finished`` is called with each row while what it measured still exists; it returns the row that is kept.
     """
     chosen = MEASUREMENTS[kind]
 

@@ -31,14 +31,7 @@ EOS = 0
 class StandInBase:
     """A base that reads with an untrained model, for the time it takes, and returns the states of a source.
 
-    The states of an untrained model lie so close together that no trained model's case is like it; only the time of
-    its forward pass is of use.
-
-    Args:
-        model: untrained, of the architecture whose time is wanted.
-        head: of the source.
-        states: (T, D) returned in order.
-        layout: where the streams lie among them.
+    The states of an untrained model lie so close together that only the time of its forward pass is of use.
     """
 
     def __init__(self, model: AWDLSTM, head: OutputHead, states: Tensor, layout: Layout) -> None:
@@ -67,16 +60,7 @@ class StandInBase:
 
 @dataclass(slots=True)
 class Harness:
-    """An evaluation that can be run again and again from the same beginning.
-
-    Args:
-        source: gives the entries of the memory, the states and the targets.
-        model: untrained, of the source's width and vocabulary.
-        tokens: of the longest stream.
-        rules: every method that is measured.
-        k: neighbours a query.
-        window: of the continuous cache.
-    """
+    """An evaluation by ``rules`` that can be run again and again from the same beginning, over at most ``tokens``."""
 
     source: SyntheticSource
     model: AWDLSTM

@@ -13,13 +13,7 @@ ACTIVE, RANK, BLOCK = 256, 8, 10
 def plain_fast(hidden: Tensor, neighbors: Neighbors, head: OutputHead, *, lr: float, steps: int, eps: float) -> Tensor:
     """Return (N, V) logits of MbPA at a rate relative to curvature for queries (N, D), on 256 classes.
 
-    Args:
-        hidden: (N, D) queries.
-        neighbors: K real ones for each, with their log-normalisers.
-        head: weight (V, D) and bias (V,).
-        lr: in units of 1 over the largest eigenvalue.
-        steps: number of steps.
-        eps: constant in the closeness.
+    Every query has K real neighbours, with their log-normalisers.
     """
     W, b, lse = head.weight, head.bias, neighbors.log_normalizers
     if b is None or lse is None:

@@ -11,11 +11,7 @@ State = list[tuple[Tensor, Tensor] | None]
 
 
 class PlainLSTM(nn.Module):
-    """Embedding, LSTM layers and a softmax layer tied to the embedding; no dropout.
-
-    Args:
-        config: the sizes.
-    """
+    """Embedding, LSTM layers and a softmax layer tied to the embedding; no dropout."""
 
     def __init__(self, config: AWDLSTMConfig) -> None:
         super().__init__()
@@ -36,15 +32,7 @@ class PlainLSTM(nn.Module):
 
 
 class PlainTraining:
-    """Truncated backpropagation through time over segments of one length.
-
-    Args:
-        config: the sizes of the model.
-        optimizer: ``sgd`` or ``adamw``.
-        lr: learning rate.
-        clip: largest norm of the gradient.
-        device: where to compute.
-    """
+    """Truncated backpropagation through time over segments of one length, by ``sgd`` or ``adamw``."""
 
     def __init__(self, config: AWDLSTMConfig, *, optimizer: str, lr: float, clip: float, device: torch.device) -> None:
         self.model = PlainLSTM(config).to(device)

@@ -22,14 +22,7 @@ _MARKERS = "osD^vP*X"
 
 
 def cost_figure(results: Sequence[BenchResult]) -> Figure:
-    """Return one panel a size that was varied, both axes logarithmic.
-
-    Args:
-        results: of adapt, retrieve and eval, in any order.
-
-    Raises:
-        UserError: nothing in them can be drawn.
-    """
+    """Return one panel a size that was varied, both axes logarithmic."""
     rows = [row for result in results for row in result.rows]
     panels = {
         "Entries of the memory": memory_curves(rows),

@@ -20,15 +20,9 @@ SCHEMA = "hebblm-bench/1"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Measurement of one case.
+    """Measurement of one case: its sizes and settings, timings by name, each one's reference, and what else was found.
 
-    Args:
-        name: what was measured, e.g. ``adapt``.
-        case: sizes, settings, and the source of the input.
-        timings: by name.
-        references: by timing, the name of the one it is compared with.
-        values: what else was found: errors, recall, bytes.
-        measured: what was measured, by name, for whoever looks at it before the next case; no part of the file.
+    ``measured`` holds what was measured, for whoever looks at it before the next case; it is no part of the file.
     """
 
     name: str
@@ -83,13 +77,7 @@ Case = Callable[[], Row]
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """Schedule of the timings of a command's rows.
-
-    Args:
-        device: where to compute.
-        repeats: rounds that count.
-        tick: called after every round.
-    """
+    """Schedule of the timings of a command's rows; ``tick`` is called after every round."""
 
     device: torch.device
     repeats: int
@@ -110,15 +98,7 @@ def of_one_vocabulary(rows: Sequence[Row]) -> list[Row]:
 
 @dataclass(frozen=True, slots=True)
 class BenchResult:
-    """All rows of one command.
-
-    Args:
-        kind: ``adapt``, ``retrieve``, ``eval`` or ``train``.
-        provenance: command, commit, versions, device, cpu, threads, seed.
-        settings: every option.
-        rows: what was measured.
-        complete: False while the command runs, or if it was interrupted.
-    """
+    """All rows of one command; not complete while the command runs, or if it was interrupted."""
 
     kind: str
     provenance: dict[str, Any]
@@ -133,15 +113,7 @@ class BenchResult:
 
     @classmethod
     def load(cls, path: Path, row: type[Row] = Row) -> BenchResult:
-        """Read a file of measurements.
-
-        Args:
-            path: of the file.
-            row: what the rows are read as.
-
-        Raises:
-            UserError: no such file, or it is something else.
-        """
+        """Read a file of measurements, its rows as ``row``."""
         document = read_json(path)
         if not isinstance(document, dict) or document.get("schema") != SCHEMA:
             raise UserError(f"{path} is no measurement of costs; name a file of schema {SCHEMA}")

@@ -41,14 +41,7 @@ def cases(config: RetrieveConfig, rounds: Rounds) -> list[Case]:
 
 @dataclass(frozen=True, slots=True)
 class States:
-    """Stored states and queries.
-
-    Args:
-        keys: (M, D), as many as the largest memory holds; smaller ones hold the first of them.
-        labels: (M,) int64.
-        queries: (N, D).
-        describe: what a measurement records about its input.
-    """
+    """Stored states (M, D) with labels (M,), queries (N, D), and what a measurement records about them."""
 
     keys: Tensor
     labels: Tensor
@@ -136,16 +129,9 @@ def _build(config: RetrieveConfig, keys: Tensor, labels: Tensor) -> tuple[AnyMem
 
 
 def recall(memory: AnyMemory, queries: Tensor, keys: Tensor, norms: Tensor, k: int) -> float:
-    """Return the share of the K nearest entries that the memory finds.
+    """Return the share of the K nearest of all keys (M, D) that the memory finds.
 
     An entry counts as found where its distance is within rounding of the true K-th; ties are worth the same.
-
-    Args:
-        memory: what is searched.
-        queries: (N, D).
-        keys: (M, D) all entries.
-        norms: (M,) their squared norms.
-        k: K.
     """
     found = 0
     for part in torch.split(queries, 100):

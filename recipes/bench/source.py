@@ -36,11 +36,6 @@ class SyntheticSource:
     head has Zipfian biases and logits whose spread gives an entropy of about 5 nats (there: 4.9); labels are drawn
     from it, those of entries at their centre.
 
-    Args:
-        dim: D.
-        classes: V.
-        seed: of everything.
-        device: where the tensors live.
     """
 
     CENTRES = 64
@@ -118,13 +113,7 @@ class SyntheticSource:
 
 @dataclass(slots=True)
 class ModelSource:
-    """A trained model: entries from its training text, queries from the validation text.
-
-    Args:
-        base: reads one stream.
-        model: what it reads with.
-        corpus: what that was trained on.
-    """
+    """A trained model: entries from its training text, queries from the validation text."""
 
     base: AwdBase
     model: AwdModel
@@ -193,15 +182,7 @@ def filled(source: Source, count: int) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Queries with everything that adaptation needs.
-
-    Args:
-        head: weight (V, D), bias (V,).
-        hidden: (N, D).
-        targets: (N,) int64.
-        neighbors: K for each.
-        counts: (V,) int64, how often each class is among the entries.
-    """
+    """Queries (N, D) with all that adaptation needs; ``counts`` (V,) says how often each class is among the entries."""
 
     head: OutputHead
     hidden: Tensor

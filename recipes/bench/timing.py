@@ -41,12 +41,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Durations of a call, round by round.
-
-    Args:
-        seconds: of each round, in the order of the rounds.
-        tokens: processed in each round.
-    """
+    """Durations of a call and the tokens it processed, round by round."""
 
     seconds: tuple[float, ...]
     tokens: tuple[int, ...]
@@ -95,16 +90,7 @@ def stopwatch(
 
 
 def interleave(turns: Mapping[str, Turn], repeats: int, tick: Tick = lambda: None) -> dict[str, Timing]:
-    """Run each once to warm up, then in turn: first, second, ..., first, second, ...
-
-    Args:
-        turns: by name, the reference first.
-        repeats: rounds that count.
-        tick: called after every round, the one that warms up too.
-
-    Returns:
-        The times by name.
-    """
+    """Run each once to warm up, then in turn: first, second, ..., first, second, ...; return the times by name."""
     taken: dict[str, list[tuple[float, int]]] = {name: [] for name in turns}
     for number in range(repeats + 1):
         for name, turn in turns.items():
@@ -119,10 +105,6 @@ def interleave(turns: Mapping[str, Turn], repeats: int, tick: Tick = lambda: Non
 
 
 def exponent(cost: Mapping[float, float]) -> float:
-    """Return the power with which a cost grows: the slope of log cost over log size, by least squares.
-
-    Args:
-        cost: milliseconds by size, at least two sizes.
-    """
+    """Return the power with which a cost grows with a size: the slope of log cost over log size, by least squares."""
     points = [(math.log(size), math.log(value)) for size, value in cost.items()]
     return statistics.linear_regression(*zip(*points, strict=True)).slope
