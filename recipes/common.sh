@@ -56,9 +56,10 @@ show() { # NAME RUNS...: tables of all seeds of some runs, beside the paper's
         for seed in ${SEEDS:-1111}; do runs+=("$(folder "$run" "$seed")"); done
     done
     hebblm-report "${runs[@]}" --output-path "$RESULTS/report-$name"
+    study paper "${runs[@]}"
 }
 
-study() { # ARGUMENTS...: the book, and cost held against goals and floors
+study() { # ARGUMENTS...: the book, cost, results beside the paper, and what it leaves open
     python -m recipes.study "$@"
 }
 

@@ -24,7 +24,7 @@ from hebblm.report.plots import occurrence_figure, save
 from hebblm.report.render import to_markdown
 from hebblm.report.sections import scenario_line
 from hebblm.report.table import Cell, Column, Table, present
-from hebblm.report.tables import frequency_table, paper_tables, side_by_side
+from hebblm.report.tables import frequency_table, side_by_side
 from hebblm.vision.tables import tables
 from recipes import best_tables, conclusions, same_losses, scale_tables
 from recipes import causal_tables as causal
@@ -33,6 +33,7 @@ from recipes.markdown import ROOT, body, origin_of
 from recipes.scale import processes
 from recipes.study.cost.record import load
 from recipes.study.cost.tables import goal_table
+from recipes.study.paper import paper_tables
 
 README, DOCS = ROOT / "README.md", ROOT / "docs"
 PICTURE = DOCS / "new-words.png"

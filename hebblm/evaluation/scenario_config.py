@@ -133,8 +133,7 @@ class ScenarioConfig:
         (
             "output",
             None,
-            "output_path log_samples log_neighbors frequency_edges forgetting forgetting_tokens readings models "
-            "settings",
+            "output_path log_samples log_neighbors frequency_edges forgetting forgetting_tokens models settings",
         ),
     )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hebblm.report import paper
 from hebblm.report.methods import name_of, ordered
 from hebblm.report.result import Result, ScenarioRecord
 from hebblm.report.table import Column, Table
@@ -87,7 +86,7 @@ def _share(scenario: ScenarioRecord) -> str:
     """Return how many tokens were scored and, of a part, of how many where that is known."""
     if scenario.extra.get("whole_split", True):
         return f"{scenario.tokens:,}"
-    total = scenario.extra.get("split_tokens") or paper.split_tokens(scenario.target, scenario.split)
+    total = scenario.extra.get("split_tokens")
     return f"only the first {scenario.tokens:,}{f' of {total:,}' if total else ''}"
 
 

@@ -21,7 +21,6 @@ from hebblm.vision.figures import figures
 from hebblm.vision.tables import method_name, tables
 
 REPORT = "report.md"
-LATEX = "tables.tex"
 LEVEL = 0.95
 
 
@@ -33,7 +32,7 @@ def print_summary(document: Mapping[str, Any], console: Console) -> None:
 
 
 def write_report(document: Mapping[str, Any], folder: Path, *, plotted: int = PLOTTED) -> list[Path]:
-    """Write ``report.md``, which begins with the verdict, ``tables.tex`` and the plots.
+    """Write ``report.md``, which begins with the verdict, and the plots.
 
     Args:
         document: what ``result.json`` holds.
@@ -48,9 +47,7 @@ def write_report(document: Mapping[str, Any], folder: Path, *, plotted: int = PL
     shown = "".join(f"\n![{caption}]({name})\n" for name, (caption, _) in drawn.items())
     parts = [f"{markdown_escape(verdict(document))}\n", *map(render.to_markdown, written)]
     write_text(folder / REPORT, "\n".join(parts) + shown)
-    latex = "\n".join(render.to_latex(table) for table in written)
-    write_text(folder / LATEX, "% Needs \\usepackage{booktabs}\n" + latex)
-    return [folder / REPORT, folder / LATEX, *saved]
+    return [folder / REPORT, *saved]
 
 
 def paired_interval(first: Sequence[float], second: Sequence[float]) -> tuple[float, float, float]:

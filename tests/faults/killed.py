@@ -49,7 +49,6 @@ SLOW = (
     "hebblm.language_model",
     "hebblm.models.training",
     "hebblm.report.document",
-    "hebblm.tuning.readings",
     "hebblm.tuning.tune",
     "hebblm.vision.document",
     "hebblm.vision.experiments",

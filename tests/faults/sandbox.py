@@ -58,8 +58,6 @@ WRITERS = (
     Writer.of("preprocess", "preprocess --text {root}/text.txt --output-path {out}"),
     Writer.of("train", "train --corpus text:{root}/text.txt --preset tiny --epochs 1 --output-path {out}"),
     Writer.of("eval", f"eval {EVALUATION} --log-samples --log-neighbors 20 --output-path {{out}}"),
-    Writer.of("eval --readings", f"eval {EVALUATION} --readings --source text:{{root}}/text.txt"
-              " --output-path {out}"),
     Writer.of("tune", "tune --checkpoint {root}/model --text {root}/other.txt --device cpu --max-tokens 40"
               " --methods knn --skip-dynamic --output-path {out}"),
     Writer.of("read --save", "read {root}/model {root}/short.txt --device cpu --save {out}"),

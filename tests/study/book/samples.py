@@ -64,7 +64,7 @@ def tuned() -> dict[str, Any]:
 
 
 def readings(corpus: str) -> dict[str, Any]:
-    """Return what ``hebblm-eval --readings`` writes."""
+    """Return what ``python -m recipes.study readings`` writes."""
     effects = (
         ("default", "mixture", 4.5, 0.0, None, None),
         ("default", "hebb", 4.6, 0.0, None, None),
@@ -76,7 +76,7 @@ def readings(corpus: str) -> dict[str, Any]:
         "scenario": {"source": corpus, "target": corpus, "split": "valid", "tokens": 500},
         "settings": {"default": {}, "larger eps": {"mbpa.eps": 0.1}},
         "effects": [dict(zip(keys, effect, strict=True)) for effect in effects],
-        "provenance": {"command": "hebblm-eval --readings", "commit": COMMIT},
+        "provenance": {"command": "python -m recipes.study readings", "commit": COMMIT},
     }
 
 

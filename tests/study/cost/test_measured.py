@@ -95,7 +95,7 @@ def test_a_whole_evaluation(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], ["unknown subcommand", "book, cost, bench"]),
+        ([], ["unknown subcommand", "book, cost, bench, paper, readings"]),
         (["bench"], ["no floors are known of ''", "adapt, retrieve, eval"]),
         (["bench", "train"], ["'train'"]),
         (["bench", "adapt", "--k", "0"], ["k = 0"]),
@@ -115,4 +115,4 @@ def test_mistakes_end_with_status_2_and_one_line(
 
 def test_help_names_the_subcommands(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
-    assert "{book,cost,bench}" in capsys.readouterr().out
+    assert "{book,cost,bench,paper,readings}" in capsys.readouterr().out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
@@ -14,15 +15,18 @@ from hebblm.adapt.methods.mixture import MixtureConfig
 from hebblm.adapt.methods.rule import Rule
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
+from hebblm.evaluation.saved import going_on
 from hebblm.evaluation.scenario import Scenario
 from hebblm.evaluation.scenario_config import Content
+from hebblm.files import write_json
 from hebblm.report.gains import Bootstrap, bootstrap_gains
 from hebblm.report.methods import BASE
 from hebblm.report.parts import ALL
-from hebblm.report.readings import DEFAULT, Effect, Readings, tuned
+from hebblm.request import Request
 from hebblm.tuning.best import Losses
 from hebblm.tuning.grid import Point, points
 from hebblm.tuning.replay import Replay, describe
+from recipes.study.readings.record import DEFAULT, FILE_NAME, Effect, Readings, tuned
 
 CHOICES: dict[str, dict[str, Any]] = {
     "c_k raw": {"mbpa.closeness": "raw", "hebb.closeness": "raw"},
@@ -48,6 +52,30 @@ OWN: dict[str, list[Point]] = {
 }
 """Values of its own that each method tries under each reading; a Mixture that learns them online has none to try."""
 AT_ONCE = 32  # rules read side by side; each may keep logits of all classes
+
+
+def compare(
+    options: Mapping[str, Any],
+    methods: list[str],
+    hyperparameters: str,
+    settings: Mapping[str, Any],
+    folder: Path | None,
+    command: str,
+) -> Readings:
+    """Open a scenario by the options of hebblm-eval, compare the readings on it, and write them to a folder.
+
+    Raises:
+        UserError: an unknown name or value, or no method that retrieves.
+    """
+    request = Request.of(hyperparameters=hyperparameters, settings=settings, output_path=folder, **options)
+    request.check_keys(methods)
+    request.check_one_stream("readings are compared on a single stream")
+    scenario, record = request.open("evaluate", command)
+    with going_on(scenario, request.settings, record, {"readings": methods}):
+        found = compare_readings(scenario, methods, request.settings, record)
+        if request.folder is not None:
+            write_json(request.folder / FILE_NAME, found.to_json())
+    return found
 
 
 def compare_readings(

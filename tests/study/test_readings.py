@@ -16,12 +16,12 @@ from hebblm.evaluation.scenario import Scenario, ScenarioConfig
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import MemoryConfig
 from hebblm.models.awd import AwdModel
-from hebblm.report.readings import DEFAULT, Readings, readings_table, tuned
 from hebblm.text import Dictionary
-from hebblm.tuning import readings as module
-from hebblm.tuning.readings import CHOICES, compare_readings
+from recipes.study.readings import compare as module
+from recipes.study.readings.compare import CHOICES, compare_readings
+from recipes.study.readings.record import DEFAULT, Readings, readings_table, tuned
 
-from ...support import toy
+from ..support import toy
 
 CHOSEN = ["mixture", "mbpa", "hebb", "mixture+hebb"]
 SETTINGS = Hyperparameters(methods=toy.exact(toy.SETTINGS), memory=MemoryConfig("exact"))
