@@ -12,7 +12,6 @@ from rich.console import Console
 from hebblm.adapt.methods import DEFAULT_METHODS, ENSEMBLES, METHODS, OUR_METHODS
 from hebblm.cli.common import command, tell
 from hebblm.cli.lists import print_models, print_settings
-from hebblm.cli.processes import check_processes, spread
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import parse_settings
 from hebblm.evaluation.scenario_config import ScenarioConfig
@@ -44,7 +43,6 @@ class EvalConfig(ScenarioConfig):
         frequency_edges: bounds of the frequency buckets, such as 50,100,500.
         forgetting: across domains, also score the source's own text before and after the target was read.
         forgetting_tokens: so many tokens of the source's text, from its beginning.
-        processes: start so many on this machine, which divide the streams among them; or start the command by torchrun.
         models: only list the models that ship.
         settings: only list the hyper-parameters and their default values.
     """
@@ -67,7 +65,6 @@ class EvalConfig(ScenarioConfig):
     frequency_edges: list[int | str] = field(default_factory=lambda: [*DEFAULT_EDGES], metadata={"nargs": "+"})
     forgetting: bool = False
     forgetting_tokens: int = 10_000
-    processes: int = 1
     models: bool = False
     settings: bool = False
 
@@ -75,7 +72,6 @@ class EvalConfig(ScenarioConfig):
         super().__post_init__()
         if self.forgetting_tokens < 1:
             raise UserError(f"--forgetting-tokens {self.forgetting_tokens} must be at least 1")
-        check_processes(self.processes, self.streams)
         if self.method is not None and any(item.partition("=")[0] == "mbpa.method" for item in self.set):
             raise UserError(f"--method {self.method} and --set mbpa.method=... name the same; use one")
 
@@ -87,8 +83,6 @@ def main(config: EvalConfig, argv: list[str]) -> int:
     if config.models or config.settings:
         (print_models if config.models else print_settings)()
         return 0
-    if (status := spread(config.processes, config.device, PROG, "hebblm.cli.eval", argv)) is not None:
-        return status
     keep_freed_memory()
     with opened(config.device):
         _evaluate(config, argv)

@@ -126,7 +126,7 @@ class ScenarioConfig:
         (
             "reading",
             None,
-            "memory_content training_entries k update_every streams memory_scope max_tokens device seed processes",
+            "memory_content training_entries k update_every streams memory_scope max_tokens device seed",
         ),
         ("models of transformers", None, "context stride dtype dynamic_parameters key"),
         ("methods", None, "methods hyperparameters values set method around skip_dynamic"),
