@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hebblm.reader import Reader
     from hebblm.report.result import Result
     from hebblm.scores import Scores
-    from hebblm.types import Adapter, Memory, Neighbors, OutputHead
+    from hebblm.types import Memory, Neighbors, OutputHead
 
 wait_briefly()  # every command passes here, and nothing before it loads torch
 
@@ -23,7 +23,6 @@ __version__ = "0.2.0"
 
 __all__ = [
     "METHODS",
-    "Adapter",
     "LanguageModel",
     "Memory",
     "Method",

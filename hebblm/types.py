@@ -74,20 +74,3 @@ class Memory(Protocol):
 
     def __len__(self) -> int:
         """Return the number of entries."""
-
-
-@runtime_checkable
-class Adapter(Protocol):
-    """A method that turns hidden states into next-token distributions and may learn from what was observed."""
-
-    def predict(self, hidden: Tensor) -> Tensor:
-        """Return log-probabilities (N, V) in nats for hidden states (N, D); changes nothing."""
-
-    def score(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        """Return the loss (N,) in nats of ``targets`` (N,), equal to gathering from :meth:`predict`."""
-
-    def update(self, hidden: Tensor, targets: Tensor) -> None:
-        """Learn from observed pairs, after they were scored."""
-
-    def reset(self) -> None:
-        """Return to the state after construction."""

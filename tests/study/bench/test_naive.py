@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import torch
 
-from hebblm.adapt import functional
 from hebblm.memory import MemoryConfig, build_memory
 from hebblm.types import OutputHead
 from recipes.bench import naive
+
+from ...support import equations
 
 
 def randn(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -30,9 +31,7 @@ def test_the_classic_pointer_loop_is_the_continuous_cache() -> None:
     )
     for at in range(count):
         seen = slice(at, at + window)
-        expected = functional.cache_log_probs(
-            hidden[at : at + 1], keys[seen], values[seen], head, theta=0.8, weight=0.3
-        )
+        expected = equations.cache_log_probs(hidden[at : at + 1], keys[seen], values[seen], head, theta=0.8, weight=0.3)
         torch.testing.assert_close(found[at], -expected[0, targets[at]], rtol=1e-12, atol=0)
 
 
