@@ -1,6 +1,6 @@
 """Time whole commands on a quiet machine and beside one busy process, by how OpenMP's threads wait.
 
-Usage: python recipes/busy.py FILE LOAD REPEATS   (LOAD: quiet, counting or products; rows of other loads stay in FILE)
+Usage: python -m recipes.busy FILE LOAD REPEATS   (LOAD: quiet, counting or products; rows of other loads stay in FILE)
 
 The commands take turns, so that a machine whose speed drifts does so for all of them. On two cores and with the tiny
 model of pydoc in the cache a load takes some minutes.
@@ -21,9 +21,8 @@ from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
 
-import smoke_text
-
 from hebblm.provenance import provenance
+from recipes import smoke_text
 from recipes.bench.machine import cpu_name
 from recipes.bench.record import BenchResult, Row
 from recipes.bench.timing import Timing
@@ -101,7 +100,7 @@ def rows(load: str, repeats: int, folder: Path) -> Iterator[Row]:
 def main(path: Path, load: str, repeats: int) -> None:
     """Measure beside a load, and add the rows to the file."""
     kept = BenchResult.load(path).rows if path.exists() else ()
-    command = shlex.join(["python", "recipes/busy.py", str(path), load, str(repeats)])
+    command = shlex.join(["python", "-m", "recipes.busy", str(path), load, str(repeats)])
     record = provenance(command, device="cpu", seed=1111) | {"cpu": cpu_name()}
     with tempfile.TemporaryDirectory() as folder, beside(load):
         found = tuple(rows(load, repeats, Path(folder)))
