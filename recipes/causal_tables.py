@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hebblm.adapt.methods import DEFAULT_METHODS
-from hebblm.bench.tables import origin
 from hebblm.files import read_json
 from hebblm.report import Result
 from hebblm.report.methods import BASE, name_of
 from hebblm.report.sections import scenario_line
 from hebblm.report.table import Column, Table
+from recipes.bench.tables import origin
 from recipes.markdown import body, origin_of
 from recipes.study.cost.record import load
 

@@ -22,9 +22,9 @@ fi
 step() { # SECONDS FILE COMMAND...: a step that fails or takes too long is said, and the others go on
     [[ -f "$2" ]] || timeout "$1" "${@:3}" || echo "gpu_check: not finished: ${*:3}" >&2
 }
-measure() { # SECONDS NAME KIND ARGUMENTS...: at the sizes that follow, at smoke at small ones
-    if [[ "$SCALE" == smoke ]]; then set -- "${@:1:3}" --scale smoke; fi
-    step "$1" "$out/$2.json" hebblm-bench "$3" --device "$gpu" "${@:4}" --json "$out/$2.json"
+measure() { # SECONDS NAME KIND ARGUMENTS...
+    # shellcheck disable=SC2046
+    step "$1" "$out/$2.json" python -m recipes.bench "${@:3}" --device "$gpu" --json "$out/$2.json" $(sizes "$3")
 }
 
 slice=(hebblm-eval "${text[@]}")

@@ -29,8 +29,7 @@ for text in $(few numpy wt2 ptb); do
         --max-tokens "$words" "${more[@]}" --output-path "$out/awd-$text"
 done
 if [[ ! -f "$out/heads.json" ]]; then # all but the large layers as small as it can be
-    hebblm-bench adapt --dim 32 --vocabulary 500 --windows 50 --neighbors 8 --batch 20 --entries 500 --error-tokens 20 \
-        --network-hidden 20 --network-entries 50 --network-neighbors 8 --network-steps 1 --steps 15 --threads 1 \
+    python -m recipes.bench adapt --dim 32 --vocabulary 500 --neighbors 8 --batch 20 --entries 500 --steps 15 --threads 1 \
         "${heads[@]}" --json "$out/heads.json"
 fi
 mkdir -p "$kept/huggingface"

@@ -16,7 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from hebblm.adapt.methods import DEFAULT_METHODS
-from hebblm.bench.tables import training_table
 from hebblm.files import read_json
 from hebblm.report import Result
 from hebblm.report.methods import BASE, name_of, ordered
@@ -25,14 +24,16 @@ from hebblm.report.plots import occurrence_figure, save
 from hebblm.report.render import to_markdown
 from hebblm.report.sections import scenario_line
 from hebblm.report.table import Cell, Column, Table, present
-from hebblm.report.tables import frequency_table, paper_tables, side_by_side
+from hebblm.report.tables import frequency_table, side_by_side
 from hebblm.vision.tables import tables
 from recipes import best_tables, conclusions, scale_tables
 from recipes import causal_tables as causal
+from recipes.bench.tables import training_table
 from recipes.markdown import ROOT, body, origin_of
 from recipes.scale import processes
 from recipes.study.cost.record import load
 from recipes.study.cost.tables import goal_table
+from recipes.study.paper import paper_tables
 
 README, DOCS = ROOT / "README.md", ROOT / "docs"
 PICTURE = DOCS / "new-words.png"

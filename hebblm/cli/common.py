@@ -32,6 +32,11 @@ from hebblm.suggest import unknown
 C = TypeVar("C")
 FORMER = {"--destdir": "--output-path"}
 """Options of an earlier release, and what they are called now."""
+GONE = {
+    "--readings": "a checkout of hebblm compares them: python -m recipes.study readings",
+    "--processes": "start P of them by torchrun --nproc-per-node P -m {module} ...",
+}
+"""Options of the last release that no command has, and what to do in their place; ``module`` runs the command."""
 
 GRACE, LOST = 5.0, 30.0
 """Seconds that a rank waits with an error that another one may have told, or surely has told, before it speaks: whoever
@@ -134,6 +139,9 @@ def parse(config: type[C], argv: list[str] | None, *, prog: str, description: st
                 remedy = f"see {prog} --help"
                 if FORMER.get(option) in known:
                     raise UserError(f"unknown option {option!r}; did you mean {FORMER[option]}? {remedy}") from error
+                if option in GONE:
+                    module = f"hebblm.cli.{prog.removeprefix('hebblm-')}"
+                    raise UserError(f"unknown option {option!r}; {GONE[option].format(module=module)}") from error
                 raise unknown("option", option, known, remedy) from error
         raise _misfit(str(error), hints) or UserError(f"{_innermost(error)} (see {prog} --help)") from error
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hebblm.cli.common import choosing, options, tell
-from hebblm.cli.processes import check_processes, spread
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, parse_settings
 from hebblm.files import lack
@@ -40,7 +39,6 @@ class BuildConfig:
         dtype: number type of a transformers model's weights: auto (as they are stored, but float32 for float16 on a
             CPU), float32, bfloat16 or float16.
         device: auto, cpu, cuda, or one of several as cuda:1.
-        processes: start so many on this machine, which divide the texts among them; or start the command by torchrun.
     """
 
     model: Path
@@ -53,7 +51,6 @@ class BuildConfig:
     stride: int | None = None
     dtype: str = "auto"
     device: str = "auto"
-    processes: int = 1
 
 
 @dataclass(frozen=True)
@@ -86,7 +83,6 @@ class MergeConfig:
 @interrupted(GOES_ON)
 def _build(config: BuildConfig, argv: list[str]) -> int:
     """Remember texts: hidden states of a model and the words that followed. Interrupted, it goes on."""
-    check_processes(config.processes)
     check_device(config.device)
     model_folder(config.model)
     settings = parse_settings(config.set)
@@ -98,8 +94,6 @@ def _build(config: BuildConfig, argv: list[str]) -> int:
     from hebblm.language_model import load
 
     files = text_files(config.text, config.column)
-    if (status := spread(config.processes, config.device, PROG, "hebblm.cli.memory", ["build", *argv])) is not None:
-        return status
     with opened(config.device) as ranks:
         lm = load(
             config.model,

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.console import Console
 
 from hebblm.cli.common import command, tell
-from hebblm.cli.processes import check_processes, spread
 from hebblm.download import cache_dir, data_dirs
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import parse_settings
@@ -53,7 +52,6 @@ class VisionConfig:
         device: auto, cpu, cuda, or one of several as cuda:1.
         output_path: folder for result.json, report, plot and the state of an interrupted run; by default
             results/vision/EXPERIMENT-SCALE.
-        processes: how many of this machine divide the seeds, at most one a seed; their number changes no prediction.
         plotted: methods that a plot shows, the first and the best ones; 0 for all. The tables have all.
     """
 
@@ -66,7 +64,6 @@ class VisionConfig:
     data: Literal["files", "hf"] = "files"
     device: str = "auto"
     output_path: Path | None = None
-    processes: int = 1
     plotted: int = PLOTTED
 
 
@@ -77,16 +74,13 @@ def main(config: VisionConfig, argv: list[str]) -> int:
     check_device(config.device)
     check_seeds(config.seeds)
     check_plotted(config.plotted)
-    processes = max(config.processes, size())
-    if config.experiment == "timing" and processes > 1:
-        raise UserError(f"{processes} processes would slow each other down; timing takes one")
-    check_processes(config.processes, len(config.seeds), "seeds")
+    if config.experiment == "timing" and size() > 1:
+        raise UserError(f"{size()} processes would slow each other down; timing takes one")
+    if size() > len(config.seeds):
+        raise UserError(f"{size()} processes are more than --seeds {len(config.seeds)}; use as many seeds or more")
     folder = config.output_path or Path("results/vision") / f"{config.experiment}-{config.scale}"
     changes, paper = parse_settings(config.set), config.hyperparameters == "paper"
     settings = settings_of(config.experiment, config.scale, config.backbone, changes, paper=paper)
-    status = spread(config.processes, config.device, PROG, "hebblm.cli.vision", argv)
-    if status is not None:
-        return status
     with opened(config.device):
         device = str(pick_device(config.device))
         _run(config, settings, folder, provenance(command_line(PROG, argv), device=device, seed=config.seeds[0]))

@@ -129,15 +129,15 @@ class ScenarioConfig:
         (
             "reading",
             None,
-            "memory_content training_entries k update_every streams memory_scope max_tokens device seed processes",
+            "memory_content training_entries k update_every streams memory_scope max_tokens device seed",
         ),
         ("models of transformers", None, "context stride dtype dynamic_parameters key"),
         ("methods", None, "methods hyperparameters values set method around skip_dynamic"),
         (
             "output",
             None,
-            "output_path log_samples log_neighbors by_document frequency_edges forgetting forgetting_tokens readings "
-            "models settings",
+            "output_path log_samples log_neighbors by_document frequency_edges forgetting forgetting_tokens models "
+            "settings",
         ),
     )
 

@@ -25,6 +25,7 @@ from hebblm.report.templating import markdown_escape
 from hebblm.vision.result import KEYS
 from hebblm.vision.tables import method_name, permuted_methods, summaries, tables
 
+REPORT = "report.md"
 LEVEL = 0.95
 _TITLES = {"new": "New classes", "old": "Old classes", "overall": "All classes"}
 _NETWORKS = {"parametric": "#555555", "mlp": "#555555", "ewc": "#332288"}  # without a memory, and their colours
@@ -42,7 +43,7 @@ def print_summary(document: Mapping[str, Any], console: Console) -> None:
 
 
 def write_report(document: Mapping[str, Any], folder: Path, *, plotted: int = PLOTTED) -> list[Path]:
-    """Write ``report.md``, which begins with the verdict, ``tables.tex`` and the plots, and return their paths.
+    """Write ``report.md``, which begins with the verdict, and the plots.
 
     A plot shows ``plotted`` methods, 0 for all.
     """
@@ -50,9 +51,8 @@ def write_report(document: Mapping[str, Any], folder: Path, *, plotted: int = PL
     saved = [plots.save(figure, folder / name) for name, (_, figure) in drawn.items()]
     shown = "".join(f"\n![{caption}]({name})\n" for name, (caption, _) in drawn.items())
     parts = [f"{markdown_escape(verdict(document))}\n", *map(render.to_markdown, written)]
-    report = write_text(folder / "report.md", "\n".join(parts) + shown)
-    latex = "\n".join(render.to_latex(table) for table in written)
-    return [report, write_text(folder / "tables.tex", "% Needs \\usepackage{booktabs}\n" + latex), *saved]
+    write_text(folder / REPORT, "\n".join(parts) + shown)
+    return [folder / REPORT, *saved]
 
 
 def paired_interval(first: Sequence[float], second: Sequence[float]) -> tuple[float, float, float]:

@@ -21,7 +21,7 @@ from hebblm.cli.tune import TuneConfig
 from hebblm.cli.vision import VisionConfig
 from hebblm.evaluation.hyperparameters import parse_settings
 from hebblm.vision.scales import CLASS_SCALES, PERMUTED_PAPER, PERMUTED_SCALES
-from recipes.study.command import BookConfig
+from recipes.study.command import BookConfig, PaperConfig, ReadingsConfig
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 LANGUAGE = ("lm_intra_domain", "lm_cross_domain", "frequency", "readings", "tune")
@@ -39,19 +39,23 @@ CONFIGS: dict[str, Any] = {
     "hebblm-train": TrainConfig,
     "hebblm-preprocess": PreprocessConfig,
 }
+STUDIES: dict[str, Any] = {"book": BookConfig, "paper": PaperConfig, "readings": ReadingsConfig}
 # A stand-in for every command: notes its arguments, and writes what the recipes look for.
 STAND_IN = """#!{python} -S
 import json, os, pathlib, shlex, sys
 name, arguments = pathlib.Path(sys.argv[0]).name, sys.argv[1:]
 with open({log!r}, "a") as log:
     log.write(json.dumps([name, *arguments]) + "\\n")
+if arguments[0] == "paper":
+    sys.exit()
 if "--output-path" not in arguments:
     sys.exit()
 place = pathlib.Path(arguments[len(arguments) - 1 - arguments[::-1].index("--output-path") + 1])
 place.mkdir(parents=True, exist_ok=True)
 made = "tuned.json" if name == "hebblm-tune" else "result.json"
-made = "readings.json" if "--readings" in arguments else made
-by = {{"command": shlex.join([name, *arguments])}}
+made = "readings.json" if arguments[0] == "readings" else made
+command = ["python", "-m", "recipes.study"] if name == "study" else [name]
+by = {{"command": shlex.join([*command, *arguments])}}
 (place / made).write_text(json.dumps({{"provenance": by, "scenario": {{"tokens": 5}}}}))
 (place / "report.md").write_text("the table\\n")
 if name == "study":
@@ -117,18 +121,19 @@ def desk(tmp_path: Path) -> Desk:
 def test_a_recipe_runs_what_the_commands_understand_and_only_once(desk: Desk, recipe: str, scale: str) -> None:
     done = desk.run(recipe, scale)
     assert done.returncode == 0, done.stderr
-    runs = desk.commands(*CONFIGS)
+    studied = desk.commands("study")
+    runs = [*desk.commands(*CONFIGS), *(command for command in studied if command[1] == "readings")]
     assert runs
     for name, *arguments in runs:
-        config = parse(CONFIGS[name], arguments, prog=name, description="", example="")
+        kind = CONFIGS[name] if name in CONFIGS else STUDIES[arguments.pop(0)]
+        config = parse(kind, arguments, prog=name, description="", example="")
         assert Path(config.output_path).is_relative_to(desk.results / scale)
         assert getattr(config, "scale", scale) == scale
         if name != "hebblm-vision":
             assert config.preset == {"smoke": "tiny"}.get(scale, scale)
             config.corpora()
-    for _, verb, *arguments in desk.commands("study"):
-        assert verb == "book"
-        parse(BookConfig, arguments, prog="", description="", example="")
+    for _, verb, *arguments in studied:
+        parse(STUDIES[verb], arguments, prog="", description="", example="")
     for _, *arguments in desk.commands("hebblm-report"):
         named = parse(ReportConfig, arguments, prog="", description="", example="")
         assert all(place.is_dir() for place in named.results)

@@ -7,13 +7,13 @@ import torch
 from torch import Tensor
 
 from hebblm.adapt.functional import closeness
-from hebblm.bench.naive import network_logits
 from hebblm.memory import FlatMemory
 from hebblm.types import Neighbors
 from hebblm.vision import recall as recall_module
 from hebblm.vision.mlp import MLP
 from hebblm.vision.recall import NetworkProblem, Stored, adapt, curvature, descend, recall
 from hebblm.vision.settings import Rate
+from recipes.bench.naive import network_logits
 
 from . import reference
 

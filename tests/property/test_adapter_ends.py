@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from hebblm.adapt.adapter import ContextAdapter
 from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.best import BestConfig
 from hebblm.adapt.methods.cache import CacheConfig, MixtureCacheConfig
@@ -22,7 +21,7 @@ from hebblm.adapt.methods.rule import dotted
 from hebblm.adapt.settings import MethodSettings, TemperedConfig
 
 from ..support import toy
-from ..support.adapters import MEMORIES, RULES, WIDE, both_dtypes, every_method, filled, queries
+from ..support.adapters import MEMORIES, RULES, WIDE, ContextAdapter, both_dtypes, every_method, filled, queries
 
 
 def weightless() -> MethodSettings:

@@ -304,7 +304,7 @@ def test_broken_latex_is_noticed(text: str) -> None:
             "nll[...] must be a number, not {'lstm': 'low'}",
         ),
         ("a/tuned.json", {"schema": "hebblm-tuned/1"}, "lacks 'values'"),
-        ("b.json", {"schema": "hebblm-bench/1"}, "hebblm-bench"),
+        ("b.json", {"schema": "hebblm-bench/1"}, "recipes.bench"),
         ("c/result.json", permuted(methods={"mlp": {}}), "c lacks parts"),
         ("c/result.json", permuted(settings={}), "c lacks parts"),
         ("d/result.json", {"schema": "hebblm-vision/1"}, "'provenance'"),

@@ -14,9 +14,8 @@ from hebblm.vision.settings import BACKBONES
 
 HEAVY = ["torch", "pandas", "pyarrow", "faiss", "matplotlib", "scipy", "datasets", "sklearn", "sacremoses"]
 HELP = [
-    *("eval", "tune", "train", "preprocess", "report", "read", "report inspect", "vision", "bench", "memory"),
+    *("eval", "tune", "train", "preprocess", "report", "read", "report inspect", "vision", "memory"),
     *(f"memory {name}" for name in ("build", "info", "merge")),
-    *(f"bench {name}" for name in ("adapt", "retrieve", "eval", "train", "table", "plot")),
 ]
 MISTYPED = {
     "eval --intra-domain ptb --methods heb": "unknown method 'heb'; did you mean hebb?",
@@ -44,14 +43,11 @@ MISTYPED = {
     "vision permuted-mnst": "unknown experiment 'permuted-mnst'; did you mean permuted-mnist?",
     "vision permuted-mnist --scale smok": "unknown scale 'smok'; did you mean smoke? choose smoke, small, paper\n",
     "vision permuted-mnist --seeds 1 two": "seeds = two must be a whole number (see",
-    "bench adapt --scale smok": "unknown scale 'smok'; did you mean smoke? choose smoke, full\n",
     "read tiny-pydoc-raw --tokenizer mose": "unknown tokenizer 'mose'; did you mean moses?",
     "report inspct x": "unknown subcommand 'inspct'; did you mean inspect?",
-    "bench eval --arch awd_lstm_smal": "unknown arch 'awd_lstm_smal'; did you mean awd_lstm_small?",
     "eval --intra-domain ptb --set memory.dtype=floa32": "unknown memory.dtype 'floa32'; did you mean float32?",
     "eval --intra-domain ptb --set hebb.gate=gatd": "did you mean gated?",
     "memory info nowhere": "nowhere does not exist; name the folder of a memory",
-    "bench adpt": "unknown subcommand 'adpt'; did you mean adapt?",
 }
 PROGRAM = f"""
 import contextlib, io, json, sys

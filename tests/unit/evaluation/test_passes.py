@@ -10,6 +10,7 @@ import torch
 from torch.nn import functional as nn
 
 from hebblm.adapt import functional as F
+from hebblm.adapt.functional.shares import mixed
 from hebblm.adapt.methods import DYNAMIC_METHODS, METHODS
 from hebblm.adapt.methods.dynamic import DynamicMixtureCacheConfig, DynamicMixtureConfig, DynamicMixtureHebbConfig
 from hebblm.adapt.methods.hebb import HebbConfig
@@ -61,7 +62,7 @@ def test_the_methods_over_dynamic_evaluation_equal_the_plainest_loop(tmp_path: P
                     hebbian_classes=torch.arange(stream.vocabulary_size) >= stream.source_size,
                     scale=hebb_config.scale, rate=mbpa.rate,
                 ).log_softmax(1)  # fmt: skip
-                log_probs["dynamic+mixture+hebb"] = F.interpolate_log_probs(
+                log_probs["dynamic+mixture+hebb"] = mixed(
                     log_probs["dynamic+mixture"], hebb, methods[DynamicMixtureHebbConfig].weight
                 )
                 cache = methods[DynamicMixtureCacheConfig]

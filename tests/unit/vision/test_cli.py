@@ -40,7 +40,6 @@ def test_smoke_from_command_to_files(tmp_path: Path, capsys: Capture) -> None:
         "result.json",
         "seed-1.safetensors",
         "seed-2.safetensors",
-        "tables.tex",
     ]
     document = json.loads((folder / "result.json").read_text())
     assert document["schema"] == "hebblm-vision/1"
@@ -68,7 +67,6 @@ def test_smoke_from_command_to_files(tmp_path: Path, capsys: Capture) -> None:
     assert "| MbPA-25 |" in report
     assert "| Order | paper |" in report
     assert " ahead of " in report.splitlines()[0]
-    assert "\\begin{tabular}" in (folder / "tables.tex").read_text()
 
     absolute = ["--seeds", "1", "--hyperparameters", "paper", "--output-path", "absolute"]
     assert main(["permuted-mnist", "--scale", "smoke", "--set", "epochs=1", "tasks=1", *absolute]) == 0
@@ -96,7 +94,7 @@ def test_experiments_on_classes_from_command_to_files(experiment: str, tmp_path:
     assert "results in out" in shown
     figure = [] if experiment == "timing" else [f"{experiment}.png"]
     tensors = [f"{name}.safetensors" for name in CLASS_FILES[experiment]]
-    files = sorted([*figure, *tensors, "report.md", "result.json", "tables.tex"])
+    files = sorted([*figure, *tensors, "report.md", "result.json"])
     assert sorted(path.name for path in Path("out").iterdir()) == files
     document = json.loads(Path("out/result.json").read_text())
     assert document["schema"] == "hebblm-vision/1"

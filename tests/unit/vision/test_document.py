@@ -295,7 +295,7 @@ def test_curves_have_a_panel_a_condition_and_a_line_a_method() -> None:
 )
 def test_files(found: dict[str, Any], names: list[str], tmp_path: Path) -> None:
     made = write_report(found, tmp_path / "a")
-    assert [path.name for path in made] == ["report.md", "tables.tex", *names]
+    assert [path.name for path in made] == ["report.md", *names]
     assert list(figures(found)) == names
     again = write_report(json.loads(json.dumps(found)), tmp_path / "b")
     for one, other in zip(made, again, strict=True):
