@@ -55,10 +55,10 @@ class LanguageModel:
 
     def reader(
         self,
-        method: str = "mixture+hebb",
+        method: str | None = None,
         *,
         memory: str | Path | None = None,
-        k: int = 200,
+        k: int | None = None,
         update_every: int | None = None,
         settings: Mapping[str, Any] | None = None,
         tokenizer: Splitting = "auto",
@@ -70,7 +70,6 @@ class LanguageModel:
                 that one came tokenised and the first one read did not; a reader that goes on splits as it did),
                 whitespace or moses.
         """
-        defaults = {} if self.pieces is None else TRANSFORMERS
         return Reader(
             self.model,
             self.vocabulary.fresh(tokenizer),
@@ -78,7 +77,9 @@ class LanguageModel:
             memory=memory,
             k=k,
             update_every=update_every,
-            settings={**defaults, **settings} if isinstance(settings, Mapping) else settings or defaults,
+            settings=settings,
+            defaults=None if self.pieces is None else TRANSFORMERS,
+            name=self.name,
             training=self.training_ids,
         )
 

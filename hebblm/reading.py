@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -128,8 +129,14 @@ class Reading:
             self.context.take(observation)
 
 
-def encoded_text(vocabulary: Vocabulary, text: Text, *, include: bool) -> tuple[Encoded, int]:
-    """Return tokens and ids of a text, and its bytes; words met for the first time get ids if they are included.
+def encoded_text(vocabulary: Vocabulary, text: Text, *, include: bool, most: int | None = None) -> tuple[Encoded, int]:
+    """Return tokens and ids of a text, and its bytes.
+
+    Args:
+        vocabulary: of the model.
+        text: to be encoded.
+        include: give words met for the first time an id.
+        most: only so many tokens of a string. Of a line that is read in part, bytes count by the share of its tokens.
 
     Raises:
         UserError: no text, one with half a character, or an id that the vocabulary does not have.
@@ -137,10 +144,27 @@ def encoded_text(vocabulary: Vocabulary, text: Text, *, include: bool) -> tuple[
     if isinstance(text, str):
         size = bytes_of(text)
         vocabulary.fit(text)
-        return vocabulary.encode(text, include=include), size
+        if most is None:
+            return vocabulary.encode(text, include=include), size
+        found, rest = vocabulary.encode(text, include=False).cut(most)
+        if include:
+            vocabulary.include(found.tokens)
+            found, _ = vocabulary.encode(text, include=False).cut(most)
+        return found, _bytes_of_first(vocabulary, text, most) if rest.ids else size
     ids = known_ids(vocabulary, text, "text; name a string, ids in one row, or a list of such documents")
     tokens = tuple(vocabulary[index] for index in ids)
     return Encoded(tokens, tuple(ids), tuple(range(len(ids)))), len(vocabulary.join(ids).encode())
+
+
+def _bytes_of_first(vocabulary: Vocabulary, text: str, tokens: int) -> int:
+    """Return the bytes of the first tokens of a text."""
+    size = 0
+    for line in re.findall(r"[^\n]*\n|[^\n]+", text):
+        found, whole = len(vocabulary.encode(line, include=False).ids), len(line.encode())
+        if found > tokens:
+            return size + round(whole * tokens / found)
+        size, tokens = size + whole, tokens - found
+    return size
 
 
 def bytes_of(text: str) -> int:

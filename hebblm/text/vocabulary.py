@@ -25,9 +25,8 @@ class Encoded:
     ids: tuple[int, ...]
     words: tuple[int, ...]
 
-    def then(self, more: Encoded) -> Encoded:
-        """Return this text and another one behind it."""
-        behind = self.words[-1] + 1 if self.words else 0
+    def then(self, more: Encoded, behind: int) -> Encoded:
+        """Return this text followed by another one, whose first word is word number ``behind``."""
         words = tuple(behind + word for word in more.words)
         return Encoded(self.tokens + more.tokens, self.ids + more.ids, self.words + words)
 

@@ -34,7 +34,7 @@ def lm() -> hebblm.LanguageModel:
 
 
 def test_unadapted_losses_are_those_of_the_model_with_new_words_as_unk(lm: hebblm.LanguageModel) -> None:
-    scores = lm.reader("lstm").read(TEXT)
+    scores = lm.reader("lstm", update_every=10).read(TEXT)
     vocabulary, model = lm.vocabulary.dictionary, lm.model.model
     words = TEXT.replace("\n", " <eos> ").split()
     known = torch.tensor([vocabulary.index(word) for word in words])
@@ -170,7 +170,7 @@ def test_a_reading_that_is_broken_off_leaves_a_whole_reader(lm: hebblm.LanguageM
     def stop(done: int, total: int) -> None:
         raise KeyboardInterrupt
 
-    reader = lm.reader()
+    reader = lm.reader(update_every=10)
     with pytest.raises(KeyboardInterrupt):
         reader.read("the function " * 5 + "blarg frobnitz", progress=stop)
     assert reader.suggest("frobnitz", 1)
@@ -289,7 +289,7 @@ def test_what_does_not_fit_is_refused(lm: hebblm.LanguageModel, tmp_path: Path) 
         (lambda: list(lm.reader().read_pieces("the list")), "'the list' is a text in one piece"),
         (lambda: lm.reader().generate(seed=None), "seed = None must be"),
         (lambda: lm.reader().generate(max_new_tokens=-1), "max_new_tokens = -1 must be at least 0"),
-        (lambda: lm.reader(None), "method = None is no string"),
+        (lambda: lm.reader(3), "method = 3 is no string"),
         (lambda: lm.reader(hebblm.METHODS["mixture"]), "is no string"),
         (lambda: lm.reader(k="5"), "k = '5' must be"),
         (lambda: lm.reader().save(None), "None is no folder"),
