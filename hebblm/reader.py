@@ -16,7 +16,7 @@ from hebblm.adapt.context import Context
 from hebblm.adapt.methods import METHODS
 from hebblm.errors import UserError
 from hebblm.evaluation import gradients
-from hebblm.evaluation.scenario_config import several, whole
+from hebblm.evaluation.scenario_config import ScenarioConfig, several, whole
 from hebblm.expected import Suggestion, draw, most_probable
 from hebblm.memory import AnyMemory, build_memory
 from hebblm.memory.manifest import Owner
@@ -363,7 +363,7 @@ class Reader:
         *,
         max_new_tokens: int = 20,
         temperature: float = 1.0,
-        seed: int = 0,
+        seed: int = ScenarioConfig.seed,
         until: str | Sequence[str] = (),
     ) -> str:
         """Return words drawn one after the other behind a prompt, which goes on from what was read; learns nothing.

@@ -13,6 +13,7 @@ import textwrap
 import time
 from argparse import ArgumentError, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterator, Mapping
+from io import TextIOWrapper
 from itertools import pairwise, zip_longest
 from pathlib import Path
 from types import UnionType
@@ -241,6 +242,8 @@ def guarded(prog: str) -> Callable[[Main], Main]:
             for name in ("stdout", "stderr"):
                 if getattr(sys, name) is None:  # closed; a file that takes its number would get what is printed
                     setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - lives as long as the process
+                if isinstance(stream := getattr(sys, name), TextIOWrapper):
+                    stream.reconfigure(errors="replace")  # a terminal may not have every character of a text
             status = ended(argv)
             if argv is None and size() > 1:
                 end_rank(status)

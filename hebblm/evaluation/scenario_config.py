@@ -11,11 +11,11 @@ from hebblm.adapt import checks
 from hebblm.adapt.section import words_of
 from hebblm.errors import MOST, UserError
 from hebblm.evaluation.hyperparameters import scalar
+from hebblm.evaluation.options import ReadingOptions
 from hebblm.models.catalog import check_configured, is_causal, model_folder, trained_on
 from hebblm.models.device import check_device
 from hebblm.models.presets import check_preset
 from hebblm.text.corpora import check_name
-from hebblm.text.fitting import Splitting
 from hebblm.text.manifest import file_corpora
 from hebblm.text.prepared import DICTIONARY_FILE
 
@@ -68,7 +68,7 @@ def several(name: str, words: str | Iterable[str]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class ScenarioConfig:
+class ScenarioConfig(ReadingOptions):
     """Options of a scenario: which model meets which text.
 
     Args:
@@ -83,8 +83,6 @@ class ScenarioConfig:
             the text that its words are counted in, where the model does not say on what it was trained.
         text: UTF-8 file to read; short for --target text:FILE.
         split: test or valid; by default test, and all of a text file that the model was not trained on.
-        tokenizer: how a text file becomes tokens: auto (like the model's own text; at punctuation as well where that
-            one came tokenised and this one did not), whitespace or moses.
         preset: tiny, small, medium or paper; by default small for ptb and wt2, tiny otherwise.
         normalization: raw or lower; by default the model's own, or else lower for wt2-to-ptb and ptb-to-wt2 and raw
             otherwise.
@@ -101,21 +99,12 @@ class ScenarioConfig:
         streams: contiguous parts of the text that are read side by side, cut between documents where it has enough of
             them; each has its own state and window. Dynamic evaluation reads one all the same.
         memory_scope: whether the streams remember together (shared) or each for itself (stream), counts included.
-        max_tokens: read only so many tokens of the split.
-        context: tokens of the window that a model of transformers reads in; by default what it was trained with, at
-            most 1,024.
-        stride: tokens by which that window moves on; by default half of it.
-        dtype: number type of a transformers model's weights: auto (as they are stored, but float32 for float16 on a
-            CPU), float32, bfloat16 or float16.
         dynamic_parameters: comma-separated parts of the names of those of its weights that learn in dynamic evaluation;
             by default all, or of a model above 100 million parameters lm_head,norm,bias.
         key: whose states memories keep for such a model: last (those that enter its output layer), ffn-input (those
             that enter its last feed-forward layer) or the number of a layer; methods that adapt the head need last.
-        device: auto, cpu, cuda, or one of several as cuda:1.
-        seed: of a training, of uniform rows and of the resamples behind intervals.
     """
 
-    # Headings of a command's help, what is said below them, and what stands there: these options and those beside them.
     GROUPS = (
         (
             "scenario",
@@ -146,7 +135,6 @@ class ScenarioConfig:
     model: str | None = None
     text: Path | None = None
     split: Literal["test", "valid"] | None = None
-    tokenizer: Splitting = "auto"
     preset: str | None = None
     normalization: Literal["raw", "lower"] | None = None
     vocabulary: Literal["union", "open"] = "union"
@@ -158,14 +146,8 @@ class ScenarioConfig:
     update_every: int = 50
     streams: int = 1
     memory_scope: MemoryScope = "shared"
-    max_tokens: int | None = None
-    context: int | None = None
-    stride: int | None = None
-    dtype: str = "auto"
     dynamic_parameters: str | None = None
     key: str = "last"
-    device: str = "auto"
-    seed: int = 1111
 
     def __post_init__(self) -> None:
         for name in ("device", "dtype"):  # torch's own are taken by their names
