@@ -15,6 +15,7 @@ from argparse import ArgumentError, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterator, Mapping
 from io import TextIOWrapper
 from itertools import pairwise, zip_longest
+from operator import attrgetter
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, TextIO, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -89,7 +90,7 @@ def parse(config: type[C], argv: list[str] | None, *, prog: str, description: st
     )
     parser.add_argument("--config", action=ConfigFile, help="file with any of the options below (YAML or JSON)")
     hints, docs = get_type_hints(config), _field_docs(config)
-    fields = dataclasses.fields(config)  # type: ignore[arg-type]
+    fields = sorted(dataclasses.fields(config), key=attrgetter("kw_only"))  # type: ignore[arg-type]  # shared ones last
     headed: dict[str, Any] = {}
     for title, said, names in getattr(config, "GROUPS", ()):
         headed |= dict.fromkeys(names.split(), parser.add_argument_group(title, said))

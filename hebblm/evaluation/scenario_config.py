@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, Self, get_args, get_type_hints
 
@@ -192,8 +193,8 @@ class ScenarioConfig(ReadingOptions):
         return self.source, self.target or f"text:{self.text}"
 
     def scenario(self) -> dict[str, Any]:
-        """Return the fields by name, without those that a command has beside them."""
-        return {f.name: getattr(self, f.name) for f in fields(ScenarioConfig)}
+        """Return the fields by name, those that other commands share last, without what a command adds."""
+        return {f.name: getattr(self, f.name) for f in sorted(fields(ScenarioConfig), key=attrgetter("kw_only"))}
 
     def arguments(self) -> list[str]:
         """Return the options that name this scenario, but for how much of which split is read, in how many streams."""
