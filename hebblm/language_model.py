@@ -55,10 +55,10 @@ class LanguageModel:
 
     def reader(
         self,
-        method: str = "mixture+hebb",
+        method: str | None = None,
         *,
         memory: str | Path | None = None,
-        k: int = 200,
+        k: int | None = None,
         update_every: int | None = None,
         settings: Mapping[str, Any] | None = None,
         tokenizer: Splitting = "auto",
@@ -79,6 +79,7 @@ class LanguageModel:
             update_every=update_every,
             settings=settings,
             defaults=None if self.pieces is None else TRANSFORMERS,
+            name=self.name,
             training=self.training_ids,
         )
 

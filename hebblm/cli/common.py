@@ -14,7 +14,9 @@ import textwrap
 import time
 from argparse import ArgumentError, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterator, Mapping
+from io import TextIOWrapper
 from itertools import pairwise, zip_longest
+from operator import attrgetter
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, TextIO, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -93,7 +95,7 @@ def parse(config: type[C], argv: list[str] | None, *, prog: str, description: st
     )
     parser.add_argument("--config", action=ConfigFile, help="file with any of the options below (YAML or JSON)")
     hints, docs = get_type_hints(config), _field_docs(config)
-    fields = dataclasses.fields(config)  # type: ignore[arg-type]
+    fields = sorted(dataclasses.fields(config), key=attrgetter("kw_only"))  # type: ignore[arg-type]  # shared ones last
     headed: dict[str, Any] = {}
     for title, said, names in getattr(config, "GROUPS", ()):
         headed |= dict.fromkeys(names.split(), parser.add_argument_group(title, said))
@@ -249,6 +251,8 @@ def guarded(prog: str) -> Callable[[Main], Main]:
             for name in ("stdout", "stderr"):
                 if getattr(sys, name) is None:  # closed; a file that takes its number would get what is printed
                     setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - lives as long as the process
+                if isinstance(stream := getattr(sys, name), TextIOWrapper):
+                    stream.reconfigure(errors="replace")  # a terminal may not have every character of a text
             status = ended(argv)
             if argv is None and size() > 1:
                 end_rank(status)

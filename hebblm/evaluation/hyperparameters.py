@@ -101,6 +101,19 @@ class Hyperparameters:
         warm = {f"{TemperedConfig.section}.{dotted(record.name)}" for record in records}
         return [name for name in map(plain_name, names) if name.partition(".")[0] not in read and name not in warm]
 
+    def read_by(self, method: str) -> dict[str, Any]:
+        """Return the values that a method reads, by dotted name."""
+        record = METHODS[method]
+        sections = [*(kind.section for kind in record.settings), *(["dynamic"] if record.moving else [])]
+        found = {
+            f"{section}.{name}": value
+            for section in sections
+            for name, value in dataclasses.asdict(self._section(section)).items()
+        }
+        if record.tempered:
+            found[f"{TemperedConfig.section}.{dotted(method)}"] = self.methods.temperature(method)
+        return found
+
     def document(self) -> dict[str, Any]:
         """Return the values by section, as JSON."""
         own = {name: dataclasses.asdict(getattr(self, name)) for name in _OWN}

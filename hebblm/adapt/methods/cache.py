@@ -57,6 +57,8 @@ class Cache(RememberedLabels):
         over: what predicts for a query that sees no pair.
     """
 
+    name: ClassVar[str] = "cache"
+
     config: CacheConfig
 
     def entries(self, batch: EvalBatch) -> tuple[Tensor, Tensor, Tensor]:

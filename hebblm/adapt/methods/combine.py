@@ -35,6 +35,11 @@ class Tempered:
         return tempered_losses(self.rule.log_probs(batch), targets, self.temperature)
 
     @property
+    def name(self) -> str:
+        """Name of the rule."""
+        return self.rule.name
+
+    @property
     def needs(self) -> Needs:
         """Requirements of the rule."""
         return self.rule.needs

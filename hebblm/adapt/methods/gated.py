@@ -51,6 +51,8 @@ class GatedMixture:
     the answer.
     """
 
+    name: ClassVar[str] = "mixture-gated"
+
     config: MixtureGatedConfig
 
     def log_probs(self, batch: EvalBatch) -> Tensor:
