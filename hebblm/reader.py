@@ -189,8 +189,8 @@ class Reader:
         if scores.lost and not self._told_of_loss:
             self._told_of_loss = True
             say(
-                f"the tokenizer loses at least {100 * scores.lost / scores.bytes:.3g} % of the bytes of this text: do not "
-                "compare its bits a byte with another model's"
+                f"the tokenizer loses at least {100 * scores.lost / scores.bytes:.3g} % of the bytes of this text: "
+                "do not compare its bits a byte with another model's"
             )
         return scores
 
