@@ -115,14 +115,10 @@ class Harness:
         return self.scores
 
     def shares(self) -> dict[str, float]:
-        """Return what the last evaluation spent where, and how often a query's neighbours' loss rose in MbPA.
-
-        Milliseconds a token, a method's being its time had it run alone; shares of the queries.
-        """
+        """Return the milliseconds a token of the last evaluation's parts; a method's is its time had it run alone."""
         scores, tokens = self.scores, len(self.stream)
         costs = {"base": scores.base_seconds, "retrieval": scores.retrieval_seconds, **scores.seconds}
-        spent = {f"ms_{name}": 1000 * seconds / tokens for name, seconds in costs.items()}
-        return {**spent, "rose_share": scores.rose["mbpa"] / tokens}
+        return {f"ms_{name}": 1000 * seconds / tokens for name, seconds in costs.items()}
 
     def case(self, **more: object) -> dict[str, Any]:
         """Return what a row records about its case."""

@@ -136,8 +136,8 @@ class ScenarioConfig:
         (
             "output",
             None,
-            "output_path log_samples log_neighbors by_document frequency_edges forgetting forgetting_tokens readings "
-            "models settings",
+            "output_path log_samples log_neighbors by_document frequency_edges forgetting forgetting_tokens check "
+            "readings models settings",
         ),
     )
 
@@ -281,7 +281,7 @@ class ScenarioConfig:
         normalization = self.normalization or corpus.get("normalization", "raw")
         return replace(self, checkpoint=None, model=model, source=source, normalization=normalization)
 
-    def check(self) -> None:
+    def check_names(self) -> None:
         """Refuse mistyped names of corpora, presets and devices before anything is loaded.
 
         Raises:

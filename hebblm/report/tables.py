@@ -111,7 +111,7 @@ def lost_notes(result: Result) -> list[str]:
 
 
 def _rose(item: MethodResult) -> int | None:
-    """Return the queries whose neighbours' loss rose; None where none is adapted."""
+    """Return the queries whose neighbours' loss rose; None where that was not checked."""
     return item.stabilized_queries if item.rose_queries is None else item.rose_queries
 
 
