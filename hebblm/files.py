@@ -157,13 +157,18 @@ def write_json(path: Path, value: Any, *, seal: bool = False) -> None:
         seal: of an object, add the hash of its content, which :func:`read_json` compares.
     """
     if seal:
-        value = {**value, SEAL: _seal_of(value)}
+        value = sealed(value)
     data = (json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False) + "\n").encode()
     if len(data) > _LONGEST:
         raise UserError(
             f"{path} would have {len(data):,} bytes, more than the {_LONGEST:,} that can be read; leave some of it out"
         )
     write_bytes(path, data)
+
+
+def sealed(value: dict[str, Any]) -> dict[str, Any]:
+    """Return an object with the hash of its content, which :func:`read_json` compares."""
+    return {**value, SEAL: _seal_of(value)}
 
 
 def read_json(path: Path) -> Any:

@@ -26,7 +26,6 @@ from hebblm.adapt.methods import (
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, plain_name
 from hebblm.evaluation.scenario_config import several, whole
-from hebblm.files import write_json
 from hebblm.progress import say
 from hebblm.ranks import current
 from hebblm.report.parts import DEFAULT_EDGES, validate_edges
@@ -34,7 +33,6 @@ from hebblm.request import Request
 
 if TYPE_CHECKING:  # they load torch
     from hebblm.evaluation.scenario import Scenario
-    from hebblm.report.readings import Readings
     from hebblm.report.result import Result
     from hebblm.request import Model, Target
     from hebblm.tuning.search import Search
@@ -169,40 +167,6 @@ def evaluate(
             return Result.from_json(ranks.told(None if found is None else found.result.to_json())[0])
     assert found is not None
     return found.result
-
-
-@_worded
-def compare_readings(
-    model: Model = None,
-    target: Target = None,
-    methods: str | Sequence[str] = DEFAULT_METHODS,
-    *,
-    output_path: str | Path | None = None,
-    command: str | None = None,
-    **options: Any,
-) -> Readings:
-    """Compare what the paper leaves open, one reading at a time, by those methods that retrieve.
-
-    This is what ``hebblm-eval --readings`` does. The arguments are those of :func:`evaluate`, what concerns only its
-    files apart; ``output_path`` is the folder for readings.json.
-
-    Raises:
-        UserError: an unknown name or value, or no method that retrieves.
-    """
-    methods = _named(methods)
-    request = Request.of(model, target, output_path=output_path, **options)
-    request.check_keys(methods)
-    request.check_one_stream("readings are compared on a single stream")
-    scenario, record = request.open("front.compare_readings", command)
-    from hebblm.evaluation.saved import going_on
-    from hebblm.report.readings import FILE_NAME
-    from hebblm.tuning import readings
-
-    with going_on(scenario, request.settings, record, {"readings": methods}):
-        found = readings.compare_readings(scenario, methods, request.settings, record)
-        if request.folder is not None:
-            write_json(request.folder / FILE_NAME, found.to_json())
-    return found
 
 
 @_worded

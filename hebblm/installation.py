@@ -1,4 +1,4 @@
-"""Location of the data that comes with hebblm: in a checkout, or below the prefix of an installation."""
+"""Location of the data that comes with hebblm: in a checkout, beside an installation, or below its prefix."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ def manifest_path() -> Path:
     """Return where the list of corpora stands.
 
     Raises:
-        UserError: in neither place.
+        UserError: it is in none of the places.
     """
     return _find("corpora.json", "the list of corpora")
 
 
 def models_path() -> Path:
-    """Return the folder of the models that come with hebblm.
+    """Return the folder of the models that come with hebblm: all in a checkout, a tiny one in an installation.
 
     Raises:
-        UserError: in neither place.
+        UserError: it is in none of the places.
     """
     return _find("models", "the folder of models")
 
 
 def _find(name: str, title: str) -> Path:
     """Return the first place that has ``name``."""
-    places = Path(__file__).resolve().parents[1] / "data", Path(sys.prefix) / "share" / "hebblm"
+    beside, share = Path(__file__).resolve().parents[1], Path("share", "hebblm")
+    places = beside / "data", beside / share, Path(sys.prefix) / share  # the second: pip install --target
     for place in places:
         if (place / name).exists():
             return place / name

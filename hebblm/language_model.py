@@ -55,10 +55,10 @@ class LanguageModel:
 
     def reader(
         self,
-        method: str = "mixture+hebb",
+        method: str | None = None,
         *,
         memory: str | Path | None = None,
-        k: int = 200,
+        k: int | None = None,
         update_every: int | None = None,
         settings: Mapping[str, Any] | None = None,
         tokenizer: Splitting = "auto",
@@ -70,7 +70,6 @@ class LanguageModel:
                 that one came tokenised and the first one read did not; a reader that goes on splits as it did),
                 whitespace or moses.
         """
-        defaults = {} if self.pieces is None else TRANSFORMERS
         return Reader(
             self.model,
             self.vocabulary.fresh(tokenizer),
@@ -78,7 +77,9 @@ class LanguageModel:
             memory=memory,
             k=k,
             update_every=update_every,
-            settings={**defaults, **settings} if isinstance(settings, Mapping) else settings or defaults,
+            settings=settings,
+            defaults=None if self.pieces is None else TRANSFORMERS,
+            name=self.name,
             training=self.training_ids,
         )
 
@@ -122,9 +123,9 @@ def load(
 
     Args:
         name: a model that ships, as ``hebblm-eval --models`` lists them; the folder of a checkpoint with its
-            ``dict.txt``; a causal language model of ``transformers``, by folder or hub id; or such a model and its
-            tokenizer, which are used and left as they are; it is read in evaluation mode, and loaded anew where its
-            weights changed.
+            ``dict.txt``; a causal language model of ``transformers``, by folder or hub id; an adapter of ``peft`` for
+            one, which is merged into it, likewise; or such a model and its tokenizer, which are used and left as they
+            are; it is read in evaluation mode, and loaded anew where its weights changed.
         device: auto, cpu, cuda, or one of several as cuda:1.
         dtype: of the weights of a model of ``transformers``: auto, float32, bfloat16 or float16.
         context: tokens of the window that such a model reads in; None for what it was trained with, at most 1,024.
@@ -154,6 +155,9 @@ def load(
             )
         _refuse(asked, "changes nothing of a model that is open already", reading)
         held, tokenizer = name
+        if not hasattr(tokenizer, "bos_token_id"):
+            within = "give its .tokenizer" if hasattr(tokenizer, "tokenizer") else "give (model, tokenizer)"
+            raise UserError(f"{type(tokenizer).__name__} is no tokenizer of transformers; {within}")
         opened = open_causal(held, **reading, begin=token_before(tokenizer))
         place = device_of(opened)
         if device != "auto" and (chosen.type != place.type or chosen.index not in (None, place.index or 0)):

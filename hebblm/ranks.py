@@ -1,7 +1,7 @@
 """The processes of one command: which of them this one is, what is its part, and what they tell each other.
 
-``torchrun``, or a command's own ``--processes``, starts the same command several times; each finds its rank in the
-environment. A process that is alone tells nobody anything: every function here then returns what it was given.
+``torchrun`` starts the same command several times; each process finds its rank in the environment. A process that is
+alone tells nobody anything: every function here then returns what it was given.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import ipaddress
 import json
 import os
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 T = TypeVar("T")
-THREADS = "HEBBLM_THREADS"
-"""Variable with the number of threads of a process that is alone, where ``--processes`` divides these."""
+LOOK = 1.0
+"""Seconds between two looks at whether whoever started this rank is there."""
 PATIENCE = timedelta(days=30)
 """How long a rank waits for others at work: a rank that dies breaks its connections, and is not waited for."""
 
@@ -229,34 +230,6 @@ def current() -> Ranks:
 
 
 @contextlib.contextmanager
-def all_threads() -> Iterator[None]:
-    """Let this process use every core while the others wait: as many threads as one that is alone has."""
-    if not (wanted := _number(THREADS)):
-        yield
-        return
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(wanted)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def check_divided(device: str, processes: int) -> None:
-    """Refuse one GPU for several processes.
-
-    Raises:
-        UserError: the device has a number.
-    """
-    if processes > 1 and ":" in device:
-        raise UserError(
-            f"device = {device}: each of {processes} processes takes a GPU of its own; leave the number out"
-        )
-
-
-@contextlib.contextmanager
 def opened(device: str = "cpu") -> Iterator[Ranks]:
     """Connect the ranks while the block computes; a process that is alone connects nothing and imports no torch.
 
@@ -273,7 +246,9 @@ def opened(device: str = "cpu") -> Iterator[Ranks]:
     if size() == 1:
         yield ALONE
         return
-    check_divided(device, size())
+    if ":" in device:
+        raise UserError(f"device = {device}: each of {size()} processes takes a GPU of its own; leave the number out")
+    _end_with_parent()
     import torch
     from torch import distributed
     from torch._C._distributed_c10d import PrefixStore
@@ -312,6 +287,18 @@ def end_rank(status: int) -> NoReturn:
         with contextlib.suppress(AttributeError, OSError, ValueError):  # none, full, closed
             stream.flush()
     os._exit(status)
+
+
+def _end_with_parent() -> None:
+    """End this process soon after the one that started it, which was killed if it did not end this one itself."""
+    parent = os.getppid()
+
+    def look() -> None:
+        while os.getppid() == parent:
+            time.sleep(LOOK)
+        os._exit(1)
+
+    threading.Thread(target=look, daemon=True).start()
 
 
 def _lost() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from inspect import isfunction
 from pathlib import Path
 from typing import Any, cast, overload
@@ -12,17 +13,19 @@ from torch import Tensor
 
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
-from hebblm.adapt.methods import METHODS, check_methods, unaliased
+from hebblm.adapt.methods import METHODS
 from hebblm.errors import UserError
 from hebblm.evaluation import gradients
-from hebblm.evaluation.hyperparameters import Hyperparameters
-from hebblm.evaluation.scenario_config import number_of_neighbors, several, whole
+from hebblm.evaluation.scenario_config import ScenarioConfig, several, whole
 from hebblm.expected import Suggestion, draw, most_probable
 from hebblm.memory import AnyMemory, build_memory
 from hebblm.memory.manifest import Owner
+from hebblm.memory.persistence import ReadText
 from hebblm.models.base import Ids, TrainedModel, device_of
 from hebblm.models.dynamic import DynamicBase
+from hebblm.progress import say
 from hebblm.reader_base import ReaderBase
+from hebblm.reader_setup import ReaderSetup, check_asked, choose
 from hebblm.reader_state import ReaderState, open_reader, save_reader
 from hebblm.reading import Reading, Text, are_documents, bytes_of, encoded_text, known_ids
 from hebblm.scores import Scores
@@ -52,12 +55,15 @@ class Reader:
     Args:
         model: as it was trained; it never changes.
         vocabulary: of the model, to which new words are added.
-        method: as :data:`hebblm.METHODS` has it, e.g. ``mixture+hebb``.
+        method: as :data:`hebblm.METHODS` has it. None for that of the reader saved in ``memory``, or ``mixture+hebb``.
         memory: folder that :meth:`save` wrote, to go on from there; None starts with an empty memory.
-        k: neighbours a query.
+        k: neighbours a query. None for that of the saved reader, or 200.
         update_every: most tokens between two updates; 1 learns from each token at once, more tokens take less time.
-            None for 10, and for ``dynamic.segment`` by the methods of dynamic evaluation.
-        settings: hyper-parameters by dotted name, e.g. ``{"hebb.beta": 0.9}``.
+            None for that of the saved reader, or 50.
+        settings: hyper-parameters by dotted name, e.g. ``{"hebb.beta": 0.9}``; the others are as the saved reader had
+            them.
+        defaults: values by dotted name that hold where neither ``settings`` nor a saved reader has others.
+        name: of the model, which is saved with the memory.
         training: returns the ids (T,) that the model was trained on, from which dynamic evaluation's rms rule takes the
             size of gradients.
 
@@ -70,32 +76,36 @@ class Reader:
         self,
         model: TrainedModel,
         vocabulary: Vocabulary,
-        method: str = "mixture+hebb",
+        method: str | None = None,
         *,
         memory: str | Path | None = None,
-        k: int = 200,
+        k: int | None = None,
         update_every: int | None = None,
         settings: Mapping[str, Any] | None = None,
+        defaults: Mapping[str, Any] | None = None,
+        name: str | None = None,
         training: Callable[[], Ids] | None = None,
     ) -> None:
-        method = unaliased(*several("method", [method]))
-        check_methods([method])
-        values = Hyperparameters().changed(settings or {})
-        values.check_set(settings or {})
-        values.tell_unread(settings or {}, [method])
-        self.moving = METHODS[method].moving
-        if update_every is None:
-            update_every = values.dynamic.segment if self.moving else 10
-        if values.base.lr:
-            raise UserError(f"a reader's base stays as trained, not base.lr={values.base.lr}; use hebblm.evaluate")
-        self.model = model
-        self.method = method
-        self.update_every = whole("update_every", update_every)
-        self.vocabulary = vocabulary
+        asked = settings or {}
+        check_asked(method, asked, memory)
+        device = device_of(model)
         self._owner = Owner(model_hash=model.sha256, dictionary_hash=vocabulary.hash())
+        opened = ReaderState() if memory is None else open_reader(Path(memory), self._owner, device)
+        chosen = choose(method, k, update_every, asked, defaults or {}, opened.setup, memory)
+        values = chosen.values
+        self.model = model
+        self.method = chosen.method
+        self.moving = METHODS[self.method].moving
+        self.update_every = chosen.update_every
+        self.vocabulary = vocabulary
+        self._setup = ReaderSetup(
+            self.method, chosen.k, chosen.update_every, values.read_by(self.method), name or opened.setup.model
+        )
+        self._texts = list(opened.setup.texts)
+        self._told_of_loss = False
         if model.keyed:
-            METHODS[method].check_keys(values.methods)
-        self._rule = METHODS[method].rule(values.methods)
+            METHODS[self.method].check_keys(values.methods)
+        self._rule = METHODS[self.method].rule(values.methods)
         self._base = ReaderBase(model.base())
         if self.moving:
             config, squares = values.dynamic, None
@@ -107,11 +117,6 @@ class Reader:
                     )
                 squares = gradients.mean_squares(model, training()[: config.statistics], config.segment)
             self._base = ReaderBase(DynamicBase(model.base(), config, squares), model.base())
-        device = device_of(model)
-        kept = sorted(name for name in settings or {} if name.startswith("memory."))
-        if memory is not None and kept:
-            raise UserError(f"{kept[0]} is set beside {memory}, which keeps what it was saved with; leave it out")
-        opened = ReaderState() if memory is None else open_reader(Path(memory), self._owner, device)
         if vocabulary.splitting is None and opened.splitting is not None:
             vocabulary.split(opened.splitting)
         vocabulary.include(opened.words)
@@ -127,7 +132,7 @@ class Reader:
         self._context = Context(
             self._base.head,
             self._memory,
-            k=number_of_neighbors(k),
+            k=chosen.k,
             train_counts=torch.tensor([*vocabulary.counts, *[0] * len(vocabulary.words)], device=device),
             new_classes=self._new_words(device),
             window=self._rule.needs.window,
@@ -139,7 +144,8 @@ class Reader:
             self._context.recall(opened.observed, *opened.recent)
         elif opened.memory is not None:  # a memory by itself: what it holds was read once
             self._context.observed = self._memory.counts(len(vocabulary))
-        self._context.recall_shares(opened.shares)
+        if unused := self._context.recall_shares(opened.shares):
+            say(f"{memory} holds learned shares that {self.method} does not use here: {'; '.join(unused)}")
 
     @overload
     def read(  # type: ignore[overload-overlap]
@@ -179,7 +185,14 @@ class Reader:
         told = _told(progress)
         if are_documents(text):
             return self._read_documents(cast(Sequence[Text], text), learn, told)
-        return self._read_on(*encoded_text(self.vocabulary, cast(Text, text), include=learn), learn, told)
+        scores = self._read_on(*encoded_text(self.vocabulary, cast(Text, text), include=learn), learn, told, None)
+        if scores.lost and not self._told_of_loss:
+            self._told_of_loss = True
+            say(
+                f"the tokenizer loses at least {100 * scores.lost / scores.bytes:.3g} % of the bytes of this text: "
+                "do not compare its bits a byte with another model's"
+            )
+        return scores
 
     def read_pieces(
         self,
@@ -187,6 +200,8 @@ class Reader:
         *,
         learn: bool = True,
         progress: Progress = None,
+        name: str | None = None,
+        max_tokens: int | None = None,
     ) -> Iterator[Scores]:
         """Read a text that comes in pieces, of which few are held at once, as :meth:`read` would read all in one call.
 
@@ -198,9 +213,12 @@ class Reader:
             pieces: of the text, in order; each is asked for when those before it were read.
             learn: as in :meth:`read`.
             progress: called with the number of tokens done of a part and all of it after each interval.
+            name: of the text, which is saved with the memory.
+            max_tokens: read only so many tokens; None for all.
 
         Yields:
-            The scores of the text's parts, in order.
+            The scores of the text's parts, in order. A word at which a part ends is among those of both, and
+            ``goes_on`` of the second part's words says so.
 
         Raises:
             UserError: as of :meth:`read`, or one string, whose letters are no pieces.
@@ -211,26 +229,43 @@ class Reader:
         if not isinstance(pieces, Iterable):
             raise UserError(f"{pieces!r:.60} is no row of pieces of a text")
         held, size = Encoded((), ()), 0
+        left = None if max_tokens is None else whole("max_tokens", max_tokens)
         for number, piece in enumerate(pieces):
-            encoded, more = encoded_text(self.vocabulary, piece, include=learn, begins=not number)
-            now, held = held.then(encoded).cut(
-                (len(held.ids) + len(encoded.ids)) // self.update_every * self.update_every
-            )
+            encoded, more = encoded_text(self.vocabulary, piece, include=learn, begins=not number, most=left)
+            held = held.then(encoded)
+            now, held = held.cut(len(held.ids) // self.update_every * self.update_every)
             size += more
             if now.ids:
-                yield self._read_on(now, size, learn, told)
+                yield self._read_on(now, size, learn, told, name)
                 size = 0
+            if left is not None:
+                left -= len(encoded.ids)
+                if not left:
+                    break
         if held.ids or size:
-            yield self._read_on(held, size, learn, told)
+            yield self._read_on(held, size, learn, told, name)
 
-    def _read_on(self, encoded: Encoded, size: int, learn: bool, progress: Callable[[int, int], None]) -> Scores:
+    def _read_on(
+        self, encoded: Encoded, size: int, learn: bool, progress: Callable[[int, int], None], name: str | None
+    ) -> Scores:
         """Read a text of so many bytes; see :meth:`read`."""
+        if learn:
+            self._note(size, name)
 
         def moved(done: int, total: int) -> None:
             self._last = self._last.new_tensor([encoded.ids[done - 1]])
             progress(done, total)
 
         return self._reading(self._base, learn).scores([encoded], [size], self._last, moved)[0]
+
+    def _note(self, size: int, name: str | None) -> None:
+        """Note that so many bytes of a text are learned from; texts without a name are noted together."""
+        named = {} if name is None else {"path": name}
+        last = self._texts[-1] if self._texts else None
+        if last is not None and "bytes" in last and "sha256" not in last and last.get("path") == name:
+            size += last["bytes"]
+            self._texts.pop()
+        self._texts.append(cast(ReadText, {**named, "bytes": size}))
 
     def _read_documents(self, texts: Sequence[Text], learn: bool, progress: Callable[[int, int], None]) -> list[Scores]:
         """Read documents side by side; see :meth:`read`."""
@@ -250,6 +285,8 @@ class Reader:
             found = [encoded_text(self.vocabulary, text, include=True) for text in texts]
         self.begin()
         encoded, sizes = [text for text, _ in found], [size for _, size in found]
+        if learn:
+            self._note(sum(sizes), None)
         base = self._base
         if len(texts) > 1:
             base = ReaderBase(self.model.base(streams=len(texts)))
@@ -333,7 +370,7 @@ class Reader:
         *,
         max_new_tokens: int = 20,
         temperature: float = 1.0,
-        seed: int = 0,
+        seed: int = ScenarioConfig.seed,
         until: str | Sequence[str] = (),
     ) -> str:
         """Return words drawn one after the other behind a prompt, which goes on from what was read; learns nothing.
@@ -383,13 +420,9 @@ class Reader:
                 self._context.known_shares,
                 self._base.weights(),
                 self.vocabulary.splitting,
+                replace(self._setup, texts=tuple(self._texts)),
             ),
-            {
-                "method": self.method,
-                "k": self._context.k,
-                "update_every": self.update_every,
-                "known": self.vocabulary.known,
-            },
+            self.vocabulary.known,
         )
 
     def __len__(self) -> int:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import torch
 from torch import Tensor
 
+from hebblm.adapt.former import present_name
 from hebblm.errors import UserError
-from hebblm.files import atomic_path, check_own, read_record, recover, sha256, write_json
+from hebblm.files import Count, atomic_path, check_own, read_record, recover, sha256, write_json
 from hebblm.locks import held
 from hebblm.memory import AnyMemory, load_memory, save_memory
 from hebblm.memory.manifest import NAME as MANIFEST
 from hebblm.memory.manifest import Owner
-from hebblm.memory.persistence import read_about
+from hebblm.memory.persistence import ReadText, read_about
 from hebblm.models.base import State
+from hebblm.reader_setup import ReaderSetup
 from hebblm.tensors import prefixed, read_tensors, under, write_tensors
 from hebblm.text.fitting import Chosen
 
@@ -31,13 +32,19 @@ WEIGHT = "weight."
 
 
 class _ReaderRecord(msgspec.Struct):
-    """Keys of :data:`READER`."""
+    """Keys of :data:`READER`; earlier versions did not write those with a default."""
 
     words: list[str]
     place_sha256: str
-    memory_sha256: str = ""  # a reader of an earlier version knew it not
-    shares: dict[str, tuple[float, ...]] = {}  # a reader of an earlier version learned none
-    tokenizer: Chosen | None = "own"  # one of an earlier version knew no other
+    memory_sha256: str = ""
+    shares: dict[str, tuple[float, ...]] = {}
+    tokenizer: Chosen | None = "own"
+    method: str | None = None
+    k: Count | None = None
+    update_every: Count | None = None
+    settings: dict[str, str | float | int | bool | None] = {}
+    model: str | None = None
+    texts: list[ReadText] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +58,10 @@ class ReaderState:
         last: (1,) the last token read.
         observed: (V,) int64, how often each word was read.
         recent: states (W, D) and labels (W,) of the window.
-        shares: what was learned of each share, by what it mixes.
+        shares: what was learned of each share, by name.
         weights: by name, those that learned; none where the base stays as trained.
         splitting: of the texts; None before the first one.
+        setup: how the reader was opened, and what it read.
     """
 
     memory: AnyMemory | None = None
@@ -65,6 +73,7 @@ class ReaderState:
     shares: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     weights: Mapping[str, Tensor] = field(default_factory=dict)
     splitting: Chosen | None = None
+    setup: ReaderSetup = field(default_factory=ReaderSetup)
 
 
 def check_free(folder: Path) -> None:
@@ -78,14 +87,14 @@ def check_free(folder: Path) -> None:
     check_own(folder, {READER, PLACE, MEMORY})
 
 
-def save_reader(folder: Path, owner: Owner, known: ReaderState, made: dict[str, Any]) -> None:
+def save_reader(folder: Path, owner: Owner, known: ReaderState, classes: int) -> None:
     """Write a reader's knowledge to a folder, whole or not at all.
 
     Args:
         folder: created, or replaced if it holds a reader.
         owner: of the memory.
         known: what the reader knows.
-        made: method and settings, for people.
+        classes: of the model; the new words' ids follow them.
 
     Raises:
         UserError: the folder holds something else, is written by another process, or cannot be written; or what was
@@ -98,8 +107,8 @@ def save_reader(folder: Path, owner: Owner, known: ReaderState, made: dict[str, 
     for learned in (shares, *known.weights.values(), *known.state.values(), known.recent[0]):
         if learned.is_floating_point() and not learned.isfinite().all():
             raise UserError(
-                f"what {made['method']} learned is no longer finite, so that no reader could go on from {folder}; read "
-                "the text anew, with lower learning rates"
+                f"what {known.setup.method} learned is no longer finite, so that no reader could go on from {folder}; "
+                "read the text anew, with lower learning rates"
             )
     place = {
         "last": known.last,
@@ -116,7 +125,8 @@ def save_reader(folder: Path, owner: Owner, known: ReaderState, made: dict[str, 
             temporary / READER,
             {
                 "schema": SCHEMA,
-                **made,
+                **asdict(known.setup),
+                "known": classes,
                 "shares": dict(known.shares),
                 "words": list(known.words),
                 "tokenizer": known.splitting,
@@ -140,7 +150,12 @@ def open_reader(folder: Path, owner: Owner, device: torch.device) -> ReaderState
     recover(folder)
     if not (folder / READER).is_file():
         about = read_about(folder)
-        return ReaderState(remembered(folder), tuple(about.get("words", ())), splitting=about.get("tokenizer", "own"))
+        return ReaderState(
+            remembered(folder),
+            tuple(about.get("words", ())),
+            splitting=about.get("tokenizer", "own"),
+            setup=ReaderSetup(model=about.get("model"), texts=tuple(about.get("texts", [{"path": str(folder)}]))),
+        )
     document = read_record(_ReaderRecord, folder / READER, "read the text anew", SCHEMA)
     tensors, _ = read_tensors(folder / PLACE, KIND, "read the text anew")
     for path, written in (
@@ -158,7 +173,15 @@ def open_reader(folder: Path, owner: Owner, device: torch.device) -> ReaderState
         place["last"],
         place["observed"],
         (place["recent.keys"], place["recent.labels"]),
-        document.shares,
+        {present_name(name): numbers for name, numbers in document.shares.items()},
         under(WEIGHT, place),
         document.tokenizer,
+        ReaderSetup(
+            document.method,
+            document.k,
+            document.update_every,
+            document.settings,
+            document.model,
+            tuple([{"path": str(folder)}] if document.texts is None else document.texts),
+        ),
     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import numpy as np
@@ -132,7 +133,9 @@ def _scores(text: Encoded, size: int, nll: Tensor, new: Tensor, *, unadapted: Sc
     return Scores(text.tokens, nll, new, size, text.words, spelled, text.lost, unadapted)
 
 
-def encoded_text(vocabulary: Vocabulary, text: Text, *, include: bool, begins: bool = True) -> tuple[Encoded, int]:
+def encoded_text(
+    vocabulary: Vocabulary, text: Text, *, include: bool, begins: bool = True, most: int | None = None
+) -> tuple[Encoded, int]:
     """Return tokens and ids of a text, and its bytes.
 
     Args:
@@ -140,6 +143,8 @@ def encoded_text(vocabulary: Vocabulary, text: Text, *, include: bool, begins: b
         text: a string or ids.
         include: give words met for the first time an id.
         begins: whether the text begins here; a byte order mark at its start is then left out, as in a file.
+        most: only so many tokens of a string. Of a line of words that is read in part, bytes count by the share of its
+            tokens.
 
     Raises:
         UserError: no text, one with half a character, or an id that the vocabulary does not have.
@@ -148,9 +153,29 @@ def encoded_text(vocabulary: Vocabulary, text: Text, *, include: bool, begins: b
         text = text.removeprefix("\ufeff") if begins else text
         size = bytes_of(text)
         vocabulary.fit(text)
-        return vocabulary.encode(text, include=include), size
+        if most is None:
+            return vocabulary.encode(text, include=include), size
+        found, rest = vocabulary.encode(text, include=False).cut(most)
+        if rest.ids and not vocabulary.grows:
+            part = "".join(found.tokens)
+            return replace(found, lost=vocabulary.encode(part, include=False).lost), len(part.encode())
+        if include:
+            vocabulary.include(found.tokens)
+            found, _ = vocabulary.encode(text, include=False).cut(most)
+        return found, _bytes_of_first(vocabulary, text, most) if rest.ids else size
     ids = known_ids(vocabulary, text, "text; name a string, ids in one row, or a list of such documents")
     return vocabulary.of_ids(ids), len(vocabulary.join(ids).encode())
+
+
+def _bytes_of_first(vocabulary: Vocabulary, text: str, tokens: int) -> int:
+    """Return the bytes of the first tokens of a text."""
+    size = 0
+    for line in re.findall(r"[^\n]*\n|[^\n]+", text):
+        found, whole = len(vocabulary.encode(line, include=False).ids), len(line.encode())
+        if found > tokens:
+            return size + round(whole * tokens / found)
+        size, tokens = size + whole, tokens - found
+    return size
 
 
 def bytes_of(text: str) -> int:

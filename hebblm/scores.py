@@ -90,43 +90,65 @@ class Scores:
 
 @dataclass(slots=True)
 class Totals:
-    """Sums of the scores of a text's parts; none of them is held.
+    """Sums of the scores of a text's parts, as :meth:`hebblm.Reader.read_pieces` yields them; the parts are not kept.
 
     Args:
+        pieces: whether tokens are pieces of words; otherwise they are words.
         tokens: T.
+        words: how many words the tokens make; a word that is split over two parts counts once.
         nats: sum of their losses.
         unadapted: that under the base as it was trained.
         bits: with the spelling of words without a row.
+        unadapted_bits: those under the base as it was trained.
         bytes: UTF-8 bytes of the text.
+        lost: bytes that the tokenizer loses, at least.
     """
 
+    pieces: bool = False
     tokens: int = 0
+    words: int = 0
     nats: float = 0.0
     unadapted: float = 0.0
     bits: float = 0.0
+    unadapted_bits: float = 0.0
     bytes: int = 0
+    lost: int = 0
 
     def add(self, part: Scores) -> None:
         """Take in the scores of a further part."""
         assert part.unadapted is not None, "a reader scores the base as well"
         self.tokens += len(part)
+        self.words += len(part) if part.words is None else len(part.words) - part.words.goes_on
+        self.lost += part.lost
         self.nats += float(part.nll.double().sum())
         self.unadapted += float(part.unadapted.nll.double().sum())
         self.bits += part.bits
+        self.unadapted_bits += part.unadapted.bits
         self.bytes += part.bytes
 
     @property
     def perplexity(self) -> float:
         """``exp`` of the mean loss a token; inf beyond what can be written, nan without tokens."""
-        return _perplexity(self.nats / self.tokens if self.tokens else math.nan)
+        return _perplexity(_mean(self.nats, self.tokens))
 
     def __str__(self) -> str:
         """Say how much was read, and how well."""
-        base = _perplexity(self.unadapted / self.tokens if self.tokens else math.nan)
-        a_byte = self.bits / self.bytes if self.bytes else math.nan
+        base = _perplexity(_mean(self.unadapted, self.tokens))
+        many, one, a_word, lost = f"{self.tokens:,} tokens", "token", "", ""
+        if self.lost:
+            lost = f"; the tokenizer loses at least {100 * self.lost / self.bytes:.3g} % of the bytes"
+        if self.pieces:
+            many, one = f"{self.tokens:,} pieces in {self.words:,} words", "piece"
+            a_word = f", {_perplexity(_mean(self.nats, self.words)):.1f} a word"
         return (
-            f"{self.tokens:,} tokens, perplexity {self.perplexity:.1f} (unadapted {base:.1f}), {a_byte:.2f} bits a byte"
+            f"{many}; perplexity {self.perplexity:.1f} a {one} (unadapted {base:.1f}){a_word}; "
+            f"{_mean(self.bits, self.bytes):.2f} bits a byte (unadapted {_mean(self.unadapted_bits, self.bytes):.2f})"
+            f"{lost}"
         )
+
+
+def _mean(total: float, count: int) -> float:
+    return total / count if count else math.nan
 
 
 def _perplexity(loss: float) -> float:

@@ -6,17 +6,24 @@ set -euo pipefail
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-measure() { # NAME COMMAND...
-    if [[ ! -f "results/bench/$1.json" ]]; then
-        "${@:2}" --threads 2 --json "results/bench/$1.json"
+mkdir -p "$out/bench"
+states() { if [[ "$SCALE" != smoke ]]; then echo --checkpoint "$1"; fi; }
+measure() { # NAME KIND ARGUMENTS...
+    local command=(study bench)
+    if [[ "$2" == train ]]; then command=(python -m recipes.bench); fi # it has no floor
+    if [[ ! -f "$out/bench/$1.json" ]]; then
+        # shellcheck disable=SC2046
+        "${command[@]}" "${@:2}" --threads 2 --json "$out/bench/$1.json" $(sizes "$2")
     fi
 }
-measure adapt study bench adapt --checkpoint small-ptb-raw
-measure retrieve study bench retrieve --checkpoint small-wt2-raw
-measure retrieve-3m study bench retrieve --entries 3000000 # of synthetic states alone: no corpus here is as large
-measure eval study bench eval --memory-sizes 10000 100000 1000000
-measure eval-wt2 study bench eval --vocabulary 33278 --memory-sizes 2300000 --tokens 300
-measure train hebblm-bench train
-measure train-paper hebblm-bench train --preset paper --vocabulary 10000 --segments 1
-study cost results/bench/*.json --output-path results/bench/goals.md
-hebblm-bench plot results/bench/*.json --output-path results/bench/cost.png
+# shellcheck disable=SC2046
+measure adapt adapt $(states small-ptb-raw)
+# shellcheck disable=SC2046
+measure retrieve retrieve $(states small-wt2-raw)
+measure retrieve-3m retrieve --entries 3000000 # of synthetic states alone: no corpus here is as large
+measure eval eval --memory-sizes 10000 100000 1000000
+measure eval-wt2 eval --vocabulary 33278 --memory-sizes 2300000 --tokens 300
+measure train train
+measure train-paper train --preset paper --vocabulary 10000 --segments 1
+study cost "$out"/bench/*.json --output-path "$out/bench/goals.md"
+python -m recipes.bench plot "$out"/bench/*.json --output-path "$out/bench/cost.png"

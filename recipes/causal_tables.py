@@ -1,22 +1,22 @@
 """The tables of docs/huggingface.md: a small Llama under every method, its rates and keys, large output layers.
 
-Usage: python -m recipes.causal_tables RESULTS, which takes what hf_results.sh made into recipes/huggingface,
-without their running curves.
+Usage: python -m recipes.causal_tables RESULTS FOLDER, which copies what hf_results.sh made, to recipes/huggingface.
 """
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from hebblm.adapt.methods import DEFAULT_METHODS
-from hebblm.bench.tables import origin
-from hebblm.files import read_json, write_json
+from hebblm.files import read_json
 from hebblm.report import Result
 from hebblm.report.methods import BASE, name_of
 from hebblm.report.sections import scenario_line
 from hebblm.report.table import Column, Table
+from recipes.bench.tables import origin
 from recipes.markdown import body, origin_of
 from recipes.study.cost.record import load
 
@@ -222,19 +222,16 @@ def heads() -> str:
     return f"{table}\n[heads](../recipes/huggingface/heads.json)\n"
 
 
-def collect(results: Path) -> None:
-    """Take what there is of the results in a folder, each one file, without running curves."""
+def collect(results: Path, folder: Path) -> None:
+    """Copy what there is of the results, each as one file of a folder."""
+    places = {"heads": "heads.json"}
     for text in TEXTS:
-        names = {f"{kind}-{text}{more}": f"{kind}-{text}{more}/result.json" for kind, more in KINDS}
-        for name, place in {**names, f"tuned-{text}": f"tuned-llama-{text}/tuned.json"}.items():
-            if (results / place).is_file():
-                document = read_json(results / place)
-                for item in document.get("methods", {}).values():
-                    item["running"] = []
-                write_json(CAUSAL / f"{name}.json", document)
-    if (results / "heads.json").is_file():
-        write_json(CAUSAL / "heads.json", read_json(results / "heads.json"))
+        places |= {f"{kind}-{text}{more}": f"{kind}-{text}{more}/result.json" for kind, more in KINDS}
+        places[f"tuned-{text}"] = f"tuned-llama-{text}/tuned.json"
+    for name, place in places.items():
+        if (results / place).is_file():
+            shutil.copy(results / place, folder / f"{name}.json")
 
 
 if __name__ == "__main__":
-    collect(Path(sys.argv[1]))
+    collect(Path(sys.argv[1]), Path(sys.argv[2]))

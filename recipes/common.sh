@@ -26,6 +26,26 @@ paper) options=(--preset paper --device "$DEVICE") ;;
     ;;
 esac
 
+# Some recipes keep what they find under recipes/, which the pages are written from. At smoke they keep nothing there.
+# shellcheck disable=SC2034
+if [[ "$SCALE" == smoke ]]; then
+    out="$RESULTS" kept="$RESULTS/kept" smaller=("${options[@]}")
+    mkdir -p "$kept"
+else
+    out="${RESULTS%/*}" kept=recipes smaller=()
+fi
+
+few() { # WORDS...: all of them, at smoke the first
+    if [[ "$SCALE" == smoke ]]; then echo "$1"; else echo "$*"; fi
+}
+
+pages() { # write the committed JSON small and the pages anew
+    if [[ "$SCALE" != smoke ]]; then
+        python -m recipes.compact
+        python -m recipes.readme_results
+    fi
+}
+
 have() { # FILE COMMAND...: whether FILE says that the command was run to its end
     python -S recipes/finished.py "$@" && echo "have $1"
 }
@@ -56,10 +76,24 @@ show() { # NAME RUNS...: tables of all seeds of some runs, beside the paper's
         for seed in ${SEEDS:-1111}; do runs+=("$(folder "$run" "$seed")"); done
     done
     hebblm-report "${runs[@]}" --output-path "$RESULTS/report-$name"
+    study paper "${runs[@]}"
 }
 
-study() { # ARGUMENTS...: the book, and cost held against goals and floors
+study() { # ARGUMENTS...: the book, cost, results beside the paper, and what it leaves open
     python -m recipes.study "$@"
+}
+
+sizes() { # KIND: at smoke, sizes at which a measurement of cost takes seconds and says nothing
+    if [[ "$SCALE" != smoke ]]; then return; fi
+    case "$1" in
+    adapt) echo --dim 32 --vocabulary 500 --neighbors 8 --entries 500 --steps 1 --k 20 --batch 20 --heads ;;
+    retrieve) echo --dim 32 --entries 1000 --index exact --k 20 --batch 20 --recall-queries 20 ;;
+    eval)
+        echo --arch awd_lstm_tiny --vocabulary 500 --memory-sizes 500 --k 20 --tokens 100 --currency-tokens 50 \
+            --stream-tokens 400 --streams 2
+        ;;
+    train) echo --preset tiny --vocabulary 500 --segments 1 ;;
+    esac
 }
 
 chapter() { # TITLE BOOK: one chapter of a book in Markdown

@@ -1,7 +1,7 @@
 """The tables of docs/conclusions.md: what the conclusions hang on, from the token losses of conclusions.sh.
 
-Usage: python -m recipes.conclusions RESULTS, which writes losses, paired intervals and what made each run to
-recipes/conclusions.json; what a run found earlier stays there until it is made anew.
+Usage: python -m recipes.conclusions RESULTS FILE, which writes losses, paired intervals and what made each run to
+a file, recipes/conclusions.json for the pages; what a run found earlier stays there until it is made anew.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from hebblm.report.table import Cell, Column, Table
 from hebblm.report.tokens import TokenLosses
 from recipes.markdown import body
 
+SCHEMA = "hebblm-conclusions/1"
 FOUND = Path(__file__).with_name("conclusions.json")
 CONSTANTS = ("0.001", "0.1", "1")
 INTERVALS = ("100", "50", "10", "1")
@@ -64,13 +65,14 @@ def by_type(words: np.typing.NDArray[np.object_], losses: Losses) -> Losses:
     return np.bincount(types, weights=losses) / np.bincount(types)
 
 
-def collect(results: Path) -> None:
+def collect(results: Path, file: Path) -> None:
     """Write what the runs found; what earlier ones found stays where a run is not there."""
     runs = {path.parent.name: path for path in sorted(results.glob("*/result.json"))}
     found = {name: Result.load(path) for name, path in runs.items()}
     tokens = {name: TokenLosses.load(path.with_name("tokens.parquet"), found[name]) for name, path in runs.items()}
     nll = {name: item.nll for name, item in tokens.items()}
-    document = read_json(FOUND)
+    document: dict[str, Any] = {"schema": SCHEMA, "runs": {}, "constant": {}, "dynamic": {}, "freshness": {}}
+    document |= read_json(file) if file.exists() else {}
     document["runs"] |= {
         name: {
             "provenance": dict(result.provenance),
@@ -97,7 +99,7 @@ def collect(results: Path) -> None:
     )
     document.setdefault("rows", {}).update({run: _over(nll[run], tokens[run].oov) for run in ROWS if run in tokens})
     document.setdefault("classes", {}).update({run: _by_newness(tokens[run]) for run in CLASSES if run in tokens})
-    write_json(FOUND, document)
+    write_json(file, document)
 
 
 def _over(
@@ -319,4 +321,4 @@ def new_words() -> str:
 
 
 if __name__ == "__main__":
-    collect(Path(sys.argv[1]))
+    collect(Path(sys.argv[1]), Path(sys.argv[2]))

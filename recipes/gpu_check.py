@@ -45,10 +45,11 @@ def difference(folder: Path) -> dict[str, dict[str, float]]:
 def main() -> None:
     """Write ``gpu.json`` beside what it is made of."""
     folder = Path(sys.argv[1])
+    kind = "cuda" if torch.cuda.is_available() else "cpu"  # the latter at smoke
     document: dict[str, Any] = {
         "schema": "hebblm-gpu/1",
-        "device": torch.cuda.get_device_name(),
-        "provenance": provenance(f"recipes/gpu_check.sh {folder}", device="cuda", seed=1111),
+        "device": torch.cuda.get_device_name() if kind == "cuda" else kind,
+        "provenance": provenance(f"recipes/gpu_check.sh {folder}", device=kind, seed=1111),
     }
     if (folder / "tests.xml").is_file():
         document["tests"] = tests(folder / "tests.xml")

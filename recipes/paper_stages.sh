@@ -1,13 +1,21 @@
 #!/usr/bin/env bash
 # Proof that every stage of the image experiments runs at the paper's scale (its networks, 100 outputs, its phases, grids
 # and values), on a handful of pictures: two old classes, sixty pictures of each to train on, one epoch a phase. The
-# numbers mean nothing; half an hour on two CPU cores, minutes on a GPU.
+# numbers mean nothing; half an hour on two CPU cores, minutes on a GPU. At smoke a minute: a narrow network on digits.
 set -euo pipefail
-export SCALE=paper SEEDS="${SEEDS:-1}"
+if [[ "${SCALE:-}" != smoke ]]; then export SCALE=paper; fi
+export SEEDS="${SEEDS:-1}"
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 RESULTS="$RESULTS-stages"
 
+if [[ "$SCALE" == smoke ]]; then
+    vision permuted-mnist permuted-mnist --hyperparameters paper
+    for experiment in incremental online ablation; do
+        vision "$experiment" "$experiment" --backbone resnet50-w16 --hyperparameters paper
+    done
+    exit
+fi
 few=(old_classes=2 varied=2,3,4 held_out=440 pretraining.epochs=1,1,1 pretraining.batch_size=64)
 few+=(increment.samples=5 increment.epochs=1 increment.reported=1 increment.tested=100)
 few+=(online.streamed=200 timing.samples=200 timing.rounds=2)

@@ -1,11 +1,15 @@
 #!/usr/bin/env bash
-# Your own text from file to report: recipes/quickstart.sh FILE_OR_FOLDER
+# Your own text from file to report: recipes/quickstart.sh FILE_OR_FOLDER; at smoke half a minute, on a text that is there.
 set -euo pipefail
-text="$(realpath "${1:?usage: quickstart.sh FILE_OR_FOLDER}")"
+if [[ "${SCALE:-}" != smoke ]]; then text="$(realpath "${1:?usage: quickstart.sh FILE_OR_FOLDER}")"; fi
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-hebblm-preprocess --text "$text" --tokenizer moses --min-count 2 --output-path results/quickstart/corpus
-hebblm-train --corpus results/quickstart/corpus --preset tiny
-hebblm-eval --intra-domain results/quickstart/corpus --log-samples --output-path results/quickstart/result
-hebblm-report results/quickstart/result
+trained=()
+if [[ "$SCALE" == smoke ]]; then
+    text="$(corpus pydoc)" text="${text#text:}" trained=(--epochs 1 --output-path "$out/quickstart/model")
+fi
+hebblm-preprocess --text "$text" --tokenizer moses --min-count 2 --output-path "$out/quickstart/corpus"
+hebblm-train --corpus "$out/quickstart/corpus" --preset tiny "${trained[@]}"
+hebblm-eval --intra-domain "$out/quickstart/corpus" --log-samples "${smaller[@]}" --output-path "$out/quickstart/result"
+hebblm-report "$out/quickstart/result"

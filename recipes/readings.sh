@@ -9,7 +9,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 methods=mixture,mbpa,hebb,mixture+mbpa,mixture+hebb
 for name in $(corpora); do
     place="$RESULTS/readings/$name"
-    run "$place/readings.json" hebblm-eval --readings --intra-domain "$(corpus "$name")" --split valid \
+    run "$place/readings.json" python -m recipes.study readings --intra-domain "$(corpus "$name")" --split valid \
         --methods "$methods" --max-tokens 5000 "${options[@]}" --hyperparameters default \
         --output-path "$place"
 done

@@ -17,7 +17,6 @@ from pathlib import Path
 
 from hebblm.adapt.methods import DEFAULT_METHODS
 from hebblm.adapt.methods.gone import GONE
-from hebblm.bench.tables import training_table
 from hebblm.files import read_json
 from hebblm.report import Result
 from hebblm.report.methods import BASE, name_of, ordered
@@ -26,14 +25,16 @@ from hebblm.report.plots import occurrence_figure, save
 from hebblm.report.render import to_markdown
 from hebblm.report.sections import scenario_line
 from hebblm.report.table import Cell, Column, Table, present
-from hebblm.report.tables import frequency_table, paper_tables, side_by_side
+from hebblm.report.tables import frequency_table, side_by_side
 from hebblm.vision.tables import tables
-from recipes import best_tables, conclusions, same_losses, scale_tables
+from recipes import best_tables, conclusions, scale_tables
 from recipes import causal_tables as causal
+from recipes.bench.tables import training_table
 from recipes.markdown import ROOT, body, origin_of
 from recipes.scale import processes
 from recipes.study.cost.record import load
 from recipes.study.cost.tables import goal_table
+from recipes.study.paper import paper_tables
 
 README, DOCS = ROOT / "README.md", ROOT / "docs"
 PICTURE = DOCS / "new-words.png"
@@ -205,7 +206,6 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
         "windows": scale_tables.windows,
     },
     DOCS / "memory.md": {"built": scale_tables.built, "disk": scale_tables.measured, "paper": scale_tables.paper},
-    DOCS / "reliability.md": {"same": same_losses.table},
     DOCS / "cost.md": {"whole": scale_tables.whole, "cost": cost},
     DOCS / "streams.md": {"streams": scale_tables.streams},
     DOCS / "processes.md": {"processes": processes.throughput},

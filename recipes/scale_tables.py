@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from hebblm.bench.record import BenchResult
-from hebblm.bench.tables import spread
 from hebblm.files import read_json
 from hebblm.report.methods import name_of
+from recipes.bench.record import BenchResult
+from recipes.bench.tables import spread
 from recipes.markdown import ROOT
 
 DISK = ROOT / "recipes" / "scale" / "disk.json"

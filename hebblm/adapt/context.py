@@ -152,14 +152,22 @@ class Context:
 
     @property
     def known_shares(self) -> dict[str, tuple[float, ...]]:
-        """Numbers of every learned share, by what it mixes, as :meth:`recall_shares` takes them over."""
-        return {repr(learner): share.numbers for learner, share in self.shares.items()}
+        """Numbers of every learned share by name, as :meth:`recall_shares` takes them over."""
+        return {learner.learned_as: share.numbers for learner, share in self.shares.items()}
 
-    def recall_shares(self, known: Mapping[str, tuple[float, ...]]) -> None:
-        """Take over what an earlier context knew of the shares that are learned here too."""
-        self.stream_states[0].shares = {
-            learner: share.recalled(known.get(repr(learner), share.numbers)) for learner, share in self.shares.items()
-        }
+    def recall_shares(self, known: Mapping[str, tuple[float, ...]]) -> list[str]:
+        """Take over what an earlier context knew of the shares that are learned here too.
+
+        Returns:
+            The names of those that do not fit: they are not learned here, or consist of other numbers.
+        """
+        unused = dict(known)
+        for learner, share in self.shares.items():
+            numbers = known.get(learner.learned_as, ())
+            if len(numbers) == len(share.numbers):
+                self.shares[learner] = share.recalled(numbers)
+                del unused[learner.learned_as]
+        return list(unused)
 
     def position(self) -> dict[str, Tensor]:
         """Return everything that was observed, the memory apart, as :meth:`go_on` takes it over."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import inspect
 import math
 import os
 import re
@@ -13,12 +14,13 @@ import textwrap
 import time
 from argparse import ArgumentError, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterator, Mapping
+from io import TextIOWrapper
 from itertools import pairwise, zip_longest
+from operator import attrgetter
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, TextIO, TypeVar, Union, get_args, get_origin, get_type_hints
 
-import docstring_parser
 from jsonargparse import ArgumentParser, DefaultHelpFormatter
 from rich.console import Console
 
@@ -32,6 +34,11 @@ from hebblm.suggest import unknown
 C = TypeVar("C")
 FORMER = {"--destdir": "--output-path"}
 """Options of an earlier release, and what they are called now."""
+GONE = {
+    "--readings": "a checkout of hebblm compares them: python -m recipes.study readings",
+    "--processes": "start P of them by torchrun --nproc-per-node P -m {module} ...",
+}
+"""Options of the last release that no command has, and what to do in their place; ``module`` runs the command."""
 
 GRACE, LOST = 5.0, 30.0
 """Seconds that a rank waits with an error that another one may have told, or surely has told, before it speaks: whoever
@@ -88,7 +95,7 @@ def parse(config: type[C], argv: list[str] | None, *, prog: str, description: st
     )
     parser.add_argument("--config", action=ConfigFile, help="file with any of the options below (YAML or JSON)")
     hints, docs = get_type_hints(config), _field_docs(config)
-    fields = dataclasses.fields(config)  # type: ignore[arg-type]
+    fields = sorted(dataclasses.fields(config), key=attrgetter("kw_only"))  # type: ignore[arg-type]  # shared ones last
     headed: dict[str, Any] = {}
     for title, said, names in getattr(config, "GROUPS", ()):
         headed |= dict.fromkeys(names.split(), parser.add_argument_group(title, said))
@@ -134,6 +141,9 @@ def parse(config: type[C], argv: list[str] | None, *, prog: str, description: st
                 remedy = f"see {prog} --help"
                 if FORMER.get(option) in known:
                     raise UserError(f"unknown option {option!r}; did you mean {FORMER[option]}? {remedy}") from error
+                if option in GONE:
+                    module = f"hebblm.cli.{prog.removeprefix('hebblm-')}"
+                    raise UserError(f"unknown option {option!r}; {GONE[option].format(module=module)}") from error
                 raise unknown("option", option, known, remedy) from error
         raise _misfit(str(error), hints) or UserError(f"{_innermost(error)} (see {prog} --help)") from error
 
@@ -241,6 +251,8 @@ def guarded(prog: str) -> Callable[[Main], Main]:
             for name in ("stdout", "stderr"):
                 if getattr(sys, name) is None:  # closed; a file that takes its number would get what is printed
                     setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - lives as long as the process
+                if isinstance(stream := getattr(sys, name), TextIOWrapper):
+                    stream.reconfigure(errors="replace")  # a terminal may not have every character of a text
             status = ended(argv)
             if argv is None and size() > 1:
                 end_rank(status)
@@ -282,10 +294,10 @@ def _close_if_unwritable(stream: TextIO) -> None:
 
 
 def _field_docs(config: type) -> dict[str, str]:
-    """Return the text of each field under ``Args`` in the docstrings of a class and its bases."""
-    parsed = (docstring_parser.parse(owner.__doc__ or "") for owner in reversed(config.__mro__))
-    found = {field.arg_name: field.description or "" for docs in parsed for field in docs.params}
-    return {name: " ".join(words.split()).replace("``", "") for name, words in found.items()}
+    """Return the text of each field under ``Args:`` in the docstrings of a class and its bases."""
+    texts = (inspect.cleandoc(owner.__doc__ or "").partition("\nArgs:\n")[2] for owner in reversed(config.__mro__))
+    found = (field for text in texts for field in re.findall(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", text, re.MULTILINE))
+    return {name: " ".join(words.split()).replace("``", "") for name, words in found}
 
 
 def _misfit(message: str, hints: Mapping[str, Any]) -> UserError | None:

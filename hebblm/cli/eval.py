@@ -12,11 +12,10 @@ from rich.console import Console
 from hebblm.adapt.methods import DEFAULT_METHODS, ENSEMBLES, METHODS, OUR_METHODS
 from hebblm.cli.common import command, tell
 from hebblm.cli.lists import print_models, print_settings
-from hebblm.cli.processes import check_processes, spread
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import parse_settings
 from hebblm.evaluation.scenario_config import ScenarioConfig
-from hebblm.front import compare_readings, evaluate
+from hebblm.front import evaluate
 from hebblm.interrupts import GOES_ON, interrupted
 from hebblm.models.allocator import keep_freed_memory
 from hebblm.provenance import command_line
@@ -48,9 +47,6 @@ class EvalConfig(ScenarioConfig):
         forgetting_tokens: so many tokens of the source's text, from its beginning.
         check: also count the queries whose neighbours' loss rose in MbPA, and compare its fast form with the exact one
             on one query in a thousand; takes about a tenth longer.
-        readings: instead of a result, compare what the paper leaves open, one reading at a time, by the methods that
-            retrieve; written to readings.json.
-        processes: start so many on this machine, which divide the streams among them; or start the command by torchrun.
         models: only list the models that ship.
         settings: only list the hyper-parameters and their default values.
     """
@@ -75,8 +71,6 @@ class EvalConfig(ScenarioConfig):
     forgetting: bool = False
     forgetting_tokens: int = 10_000
     check: bool = False
-    readings: bool = False
-    processes: int = 1
     models: bool = False
     settings: bool = False
 
@@ -84,11 +78,6 @@ class EvalConfig(ScenarioConfig):
         super().__post_init__()
         if self.forgetting_tokens < 1:
             raise UserError(f"--forgetting-tokens {self.forgetting_tokens} must be at least 1")
-        check_processes(self.processes, self.streams)
-        others = [name for name in ("log_samples", "log_neighbors", "forgetting", "check") if getattr(self, name)]
-        if self.readings and others:
-            option = f"--{others[0].replace('_', '-')}"
-            raise UserError(f"--readings writes readings.json alone; leave {option} out")
         if self.method is not None and any(item.partition("=")[0] == "mbpa.method" for item in self.set):
             raise UserError(f"--method {self.method} and --set mbpa.method=... name the same; use one")
 
@@ -100,8 +89,6 @@ def main(config: EvalConfig, argv: list[str]) -> int:
     if config.models or config.settings:
         (print_models if config.models else print_settings)()
         return 0
-    if (status := spread(config.processes, config.device, PROG, "hebblm.cli.eval", argv)) is not None:
-        return status
     keep_freed_memory()
     with opened(config.device):
         _evaluate(config, argv)
@@ -111,45 +98,34 @@ def main(config: EvalConfig, argv: list[str]) -> int:
 def _evaluate(config: EvalConfig, argv: list[str]) -> None:
     """Evaluate as one of the processes that were started."""
     form = {} if config.method is None else {"mbpa.method": config.method}
-    asked: dict[str, Any] = {
+    result = evaluate(
         **config.scenario(),
-        "methods": config.methods,
-        "hyperparameters": config.hyperparameters,
-        "values": config.values,
-        "settings": {**parse_settings(config.set), **form},
-        "output_path": config.output_path,
-        "command": command_line(PROG, argv),
-    }
-    if config.readings:
-        readings = compare_readings(**asked)
+        methods=config.methods,
+        hyperparameters=config.hyperparameters,
+        values=config.values,
+        settings={**parse_settings(config.set), **form},
+        frequency_edges=parse_edges(config.frequency_edges),
+        forgetting=config.forgetting_tokens if config.forgetting else None,
+        check=config.check,
+        output_path=config.output_path,
+        log_samples=config.log_samples,
+        log_neighbors=config.log_neighbors,
+        command=command_line(PROG, argv),
+    )
+    from hebblm.report import print_summary
+
+    print_summary(result, Console())
+    if config.by_document:
         from hebblm.report.console import print_table
-        from hebblm.report.readings import readings_table
+        from hebblm.report.part_tables import document_table
 
-        print_table(readings_table({readings.label: readings}), Console())
-    else:
-        result = evaluate(
-            **asked,
-            frequency_edges=parse_edges(config.frequency_edges),
-            forgetting=config.forgetting_tokens if config.forgetting else None,
-            check=config.check,
-            log_samples=config.log_samples,
-            log_neighbors=config.log_neighbors,
-        )
-        from hebblm.report import print_summary
-
-        print_summary(result, Console())
-        if config.by_document:
-            from hebblm.report.console import print_table
-            from hebblm.report.part_tables import document_table
-
-            if (table := document_table(result, None)) is not None:
-                print_table(table, Console())
-            else:
-                tell(f"{result.scenario.target} is a single document")
+        if (table := document_table(result, None)) is not None:
+            print_table(table, Console())
+        else:
+            tell(f"{result.scenario.target} is a single document")
     if config.output_path is not None:
-        page = "" if config.readings else f"; open {config.output_path / 'report.html'} in a browser"
-        tell(f"{'readings' if config.readings else 'results'} in {config.output_path}{page}")
-    elif not config.readings:
+        tell(f"results in {config.output_path}; open {config.output_path / 'report.html'} in a browser")
+    else:
         tell("By training count, new words, plots and settings: add --output-path DIR")
 
 

@@ -8,8 +8,8 @@ from hebblm.cli.common import tell
 
 
 def print_models() -> None:
-    """Print the models that ship, one a line."""
-    from hebblm.models.catalog import shipped_models
+    """Print the models that are installed, one a line, and the names of those that only a checkout has."""
+    from hebblm.models.catalog import missing_models, shipped_models
     from hebblm.report.console import print_table
     from hebblm.report.table import Column, Table
 
@@ -24,7 +24,9 @@ def print_models() -> None:
         (model.name, model.corpus, model.normalization, model.parameters, model.valid_perplexity)
         for model in shipped_models()
     )
-    print_table(Table("models", "Models that ship", columns, rows), Console())
+    missing = ", ".join(missing_models())
+    notes = (f"Only in a checkout of the repository (pip install -e . there): {missing}.",) if missing else ()
+    print_table(Table("models", "Models that ship", columns, rows, notes), Console())
 
 
 def print_settings() -> None:

@@ -7,22 +7,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hebblm.cli.common import choosing, options, tell
-from hebblm.cli.processes import check_processes, spread
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, parse_settings
+from hebblm.evaluation.options import ModelOptions
 from hebblm.files import lack
 from hebblm.interrupts import GOES_ON, interrupted
 from hebblm.models.catalog import model_folder
 from hebblm.models.device import check_device
 from hebblm.ranks import opened
-from hebblm.text.fitting import Splitting
 from hebblm.text.sources import text_files
 
 PROG = "hebblm-memory"
 
 
 @dataclass(frozen=True)
-class BuildConfig:
+class BuildConfig(ModelOptions):
     """Options of building a memory: which model remembers which texts.
 
     Args:
@@ -33,14 +32,6 @@ class BuildConfig:
         output_path: folder of the memory.
         column: of records that holds the text; by default text, or the only column of strings.
         set: how entries are kept and searched, e.g. --set memory.index=exact memory.dtype=float16.
-        tokenizer: how a model of words splits the texts: auto (like the model's own text; at punctuation as well where
-            that one came tokenised and the first text did not), whitespace or moses.
-        context: tokens of the window that a model of transformers reads in.
-        stride: tokens by which that window moves on.
-        dtype: number type of a transformers model's weights: auto (as they are stored, but float32 for float16 on a
-            CPU), float32, bfloat16 or float16.
-        device: auto, cpu, cuda, or one of several as cuda:1.
-        processes: start so many on this machine, which divide the texts among them; or start the command by torchrun.
     """
 
     model: Path
@@ -48,12 +39,6 @@ class BuildConfig:
     output_path: Path
     column: str | None = None
     set: list[str] = field(default_factory=list, metadata={"nargs": "+"})
-    tokenizer: Splitting = "auto"
-    context: int | None = None
-    stride: int | None = None
-    dtype: str = "auto"
-    device: str = "auto"
-    processes: int = 1
 
 
 @dataclass(frozen=True)
@@ -86,7 +71,6 @@ class MergeConfig:
 @interrupted(GOES_ON)
 def _build(config: BuildConfig, argv: list[str]) -> int:
     """Remember texts: hidden states of a model and the words that followed. Interrupted, it goes on."""
-    check_processes(config.processes)
     check_device(config.device)
     model_folder(config.model)
     settings = parse_settings(config.set)
@@ -98,8 +82,6 @@ def _build(config: BuildConfig, argv: list[str]) -> int:
     from hebblm.language_model import load
 
     files = text_files(config.text, config.column)
-    if (status := spread(config.processes, config.device, PROG, "hebblm.cli.memory", ["build", *argv])) is not None:
-        return status
     with opened(config.device) as ranks:
         lm = load(
             config.model,
@@ -139,7 +121,7 @@ def _info(config: InfoConfig, argv: list[str]) -> None:
         tell(f"{name:<12}{value}")
     for text in texts:
         size = f" ({text['bytes']:,} bytes)" if "bytes" in text else ""
-        tell(f"  {text['path']}{size}")
+        tell(f"  {text.get('path', 'texts without a name')}{size}")
 
 
 @options(f"{PROG} merge", MergeConfig, f"{PROG} merge memories/a memories/b --output-path memories/both")

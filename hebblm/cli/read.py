@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,12 +17,13 @@ from hebblm.adapt.methods import METHODS, check_methods, unaliased
 from hebblm.cli.common import command, tell
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, parse_settings
+from hebblm.evaluation.options import ReadingOptions
+from hebblm.evaluation.scenario_config import whole
 from hebblm.files import check_writable
 from hebblm.interrupts import interrupted
 from hebblm.models.catalog import model_folder
 from hebblm.models.device import check_device
 from hebblm.progress import bar, say
-from hebblm.text.fitting import Splitting
 from hebblm.text.sources import TextFile, pieces, text_files
 from hebblm.text.vocabulary import warn_of_new
 
@@ -31,10 +33,11 @@ if TYPE_CHECKING:  # these load torch, for which an error message does not wait
 
 PROG = "hebblm-read"
 PIECE = 1 << 18  # characters that are read at once
+BREAK = "⏎"  # shows a line break
 
 
 @dataclass(frozen=True)
-class ReadConfig:
+class ReadConfig(ReadingOptions):
     """Options of reading: which model reads what, and what is asked of it.
 
     Args:
@@ -44,32 +47,27 @@ class ReadConfig:
             folders of such files, or - for standard input; they are read one after the other, and may be of any size;
             none only asks.
         column: of records that holds the text; by default text, or the only column of strings.
-        method: how the reader adapts, e.g. knn, mbpa, mixture+hebb.
+        method: how the reader adapts, e.g. knn, mbpa; by default mixture+hebb, or as the reader in --memory.
         suggest: a context, e.g. "The function": shows the words that come next, before and after reading.
         generate: a prompt: words drawn behind it before and after reading.
         words: how many words are suggested.
         new_tokens: how many words are generated.
         temperature: of --generate; 0 takes the most probable word each time.
-        memory: folder of an earlier --save, to go on from there, or of hebblm-memory.
+        memory: folder of an earlier --save, to go on from there, or of hebblm-memory. What was set when it was saved
+            holds unless other options say so.
         read_only: score the texts without learning from them.
         save: folder for memory, new words and place.
-        update_every: tokens between two updates; by default 10, and dynamic.segment by methods of dynamic evaluation.
-        k: neighbours a query.
+        max_tokens: read only the first so many tokens of each file: words and ends of line, or the pieces of words that
+            a model of transformers reads.
+        update_every: tokens between two updates; by default 50, or as the reader in --memory.
+        k: neighbours a query; by default 200, or as the reader in --memory.
         set: hyper-parameters, e.g. --set hebb.beta=0.5.
-        tokenizer: how a model of words splits the texts: auto (like the model's own text; at punctuation as well where
-            that one came tokenised and the first one read did not; as before with --memory), whitespace or moses.
-        context: tokens of the window that a model of transformers reads in.
-        stride: tokens by which that window moves on.
-        dtype: number type of a transformers model's weights: auto (as they are stored, but float32 for float16 on a
-            CPU), float32, bfloat16 or float16.
-        device: auto, cpu, cuda, or one of several as cuda:1.
-        seed: of the words that --generate draws.
     """
 
     model: Path = field(metadata={"positional": True})
     files: list[Path] = field(default_factory=list, metadata={"positional": True, "nargs": "*"})
     column: str | None = None
-    method: str = "mixture+hebb"
+    method: str | None = None
     suggest: str | None = None
     generate: str | None = None
     words: int = 5
@@ -79,18 +77,13 @@ class ReadConfig:
     read_only: bool = False
     save: Path | None = None
     update_every: int | None = None
-    k: int = 200
+    k: int | None = None
     set: list[str] = field(default_factory=list, metadata={"nargs": "+"})
-    tokenizer: Splitting = "auto"
-    context: int | None = None
-    stride: int | None = None
-    dtype: str = "auto"
-    device: str = "auto"
-    seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.words < 1 or self.new_tokens < 1:
-            raise UserError(f"words = {self.words} and new_tokens = {self.new_tokens} must be at least 1")
+        for name in ("words", "new_tokens", "max_tokens", "update_every", "k"):
+            if (value := getattr(self, name)) is not None:
+                whole(name, value)
         if self.read_only and self.save is not None:
             raise UserError(f"--read-only learns nothing that --save {self.save} could keep; leave one of them out")
 
@@ -99,7 +92,8 @@ class ReadConfig:
 @interrupted("nothing was saved")
 def main(config: ReadConfig, argv: list[str]) -> None:
     """Read a text with an adapting model, and see what it expects before and after."""
-    check_methods([unaliased(config.method)])
+    if config.method is not None:
+        check_methods([unaliased(config.method)])
     check_device(config.device)
     model_folder(config.model)
     settings = parse_settings(config.set)
@@ -112,6 +106,7 @@ def main(config: ReadConfig, argv: list[str]) -> None:
     from hebblm.reader_state import READER, check_free
     from hebblm.report.console import print_table
     from hebblm.report.table import Column, Table
+    from hebblm.scores import Totals
 
     if config.save is not None:  # hours of reading should not end at a folder that was taken from the first
         check_free(config.save)
@@ -139,7 +134,7 @@ def main(config: ReadConfig, argv: list[str]) -> None:
         if config.suggest is not None:
             columns = (Column("Next word"), Column("Adapted, %", "amount"), Column("Unadapted, %", "amount"))
             found = reader.suggest(config.suggest, config.words)
-            rows = tuple((word, 100 * adapted, 100 * base) for word, adapted, base in found)
+            rows = tuple((_shown(word, reader), 100 * adapted, 100 * base) for word, adapted, base in found)
             print_table(Table("suggested", f"{when}: {config.suggest} ...", columns, rows), Console())
         if config.generate is not None:
             drawn = reader.generate(
@@ -148,14 +143,16 @@ def main(config: ReadConfig, argv: list[str]) -> None:
                 temperature=config.temperature,
                 seed=config.seed,
             )
-            tell(f"{when}: {config.generate} {drawn}")
+            tell(re.sub(" *\n *", f" {BREAK} ", f"{when}: {config.generate} {drawn}").rstrip())
 
     if config.files:
         ask("before reading")
     for file, text in texts:
         known = len(reader.vocabulary.words)
-        totals = _read(reader, file, text, learn=not config.read_only)
-        tell(f"{file}: {totals}, {len(reader.vocabulary.words) - known:,} new words")
+        totals = Totals(pieces=model.pieces is not None)
+        _read(reader, file, text, config, totals)
+        new = "" if totals.pieces else f"; {len(reader.vocabulary.words) - known:,} new words"
+        tell(f"{file}: {totals}{new}")
         if totals.tokens and not math.isfinite(totals.perplexity):
             rates = METHODS[reader.method].rates(Hyperparameters().changed(settings).methods)
             raise UserError(f"{reader.method} diverged on {file}, and nothing is saved; lower {rates} (--set)")
@@ -167,11 +164,9 @@ def main(config: ReadConfig, argv: list[str]) -> None:
         tell("what was read is not kept; --save DIR keeps it")
 
 
-def _read(reader: Reader, file: TextFile, text: Iterator[str], *, learn: bool) -> Totals:
-    """Read a text under a progress bar, a piece at a time."""
-    from hebblm.scores import Totals
-
-    totals, begun = Totals(), 0
+def _read(reader: Reader, file: TextFile, text: Iterator[str], config: ReadConfig, totals: Totals) -> None:
+    """Read a text under a progress bar, a piece at a time, and add up its scores."""
+    begun = 0
 
     def counted() -> Iterator[str]:
         nonlocal begun
@@ -187,9 +182,19 @@ def _read(reader: Reader, file: TextFile, text: Iterator[str], *, learn: bool) -
         def moved(done: int, total: int) -> None:
             progress.update(task, completed=totals.bytes + (begun - totals.bytes) * done // total)
 
-        for part in reader.read_pieces(counted(), learn=learn, progress=moved):
+        for part in reader.read_pieces(
+            counted(), learn=not config.read_only, progress=moved, name=str(file), max_tokens=config.max_tokens
+        ):
             totals.add(part)
-    return totals
+
+
+def _shown(word: str, reader: Reader) -> str:
+    """Return a suggested word as a cell of a table shows it."""
+    if reader.vocabulary.unknown is not None and word == reader.vocabulary[reader.vocabulary.start]:
+        word = "\n"  # the end of line that a model of words has
+    if "\n" in word and not word.strip():
+        return f"{BREAK * word.count(chr(10))} (line break)"
+    return "␣ (blank)" if word.isspace() else word.replace("\n", BREAK)
 
 
 def _has_text(file: TextFile) -> bool:

@@ -29,7 +29,7 @@ class ReportConfig:
 
     Args:
         results: folders that hebblm-eval wrote, or their result.json.
-        format: what to write, separated by commas: md, csv, tex, html, png, svg.
+        format: what to write, separated by commas: md, csv, html, png, svg.
         output_path: folder for the files; for a single result its own folder if not given.
         edges: training counts between the ranges of the report by training count, such as 10,100,1000; needs
             tokens.parquet, which hebblm-eval --log-samples writes.
@@ -37,7 +37,7 @@ class ReportConfig:
     """
 
     results: list[Path] = field(default_factory=list, metadata={"positional": True, "nargs": "*"})
-    format: str = "md,csv,tex,html,png"
+    format: str = "md,csv,html,png"
     output_path: Path | None = None
     edges: str | None = None
     plotted: int = PLOTTED
@@ -94,26 +94,15 @@ def _report(config: ReportConfig, argv: list[str]) -> None:
     if len(loaded) == 1:
         result, losses = loaded[0]
         print_summary(result, console)
-        _print_beside_paper([result], console)
         written = write_report(result, directory, formats=formats, tokens=losses, plotted=config.plotted)
     else:
         labels = unique_labels([result for result, _ in loaded], paths)
         results = {label: result for label, (result, _) in zip(labels, loaded, strict=True)}
         print_comparison(results, console)
-        _print_beside_paper(list(results.values()), console)
         written = write_comparison(results, directory, formats=formats)
         for name, (result, losses) in zip(_file_names(labels), loaded, strict=True):
             written += write_report(result, directory / name, formats=formats, tokens=losses, plotted=config.plotted)
     tell(f"Wrote {len(written)} files to {directory}")
-
-
-def _print_beside_paper(results: list[Result], console: Console) -> None:
-    """Print results beside the paper's numbers, where it has any."""
-    from hebblm.report.console import print_table
-    from hebblm.report.tables import paper_tables
-
-    for table in (table for result in results for table in paper_tables(result)):
-        print_table(table, console)
 
 
 def unique_labels(results: list[Result], paths: list[Path]) -> list[str]:

@@ -11,7 +11,6 @@ from typing import Literal
 from awd_lstm import ARCHITECTURES, read_config
 from awd_lstm.document import CONFIG
 from hebblm.cli.common import command
-from hebblm.cli.processes import check_processes, spread
 from hebblm.errors import UserError
 from hebblm.interrupts import GOES_ON, interrupted
 from hebblm.models.catalog import cached_folder, check_configured, is_causal, model_folder
@@ -45,8 +44,6 @@ class TrainConfig:
         output_path: folder of the model; by default in $HEBBLM_CACHE, where hebblm-eval finds it.
         device: auto, cpu, cuda, or one of several as cuda:1.
         seed: of weights, segment lengths and dropout.
-        processes: how many of this machine divide the streams of a batch, each with its share of the cores or a GPU of
-            its own; their number decides about nothing but rounding.
     """
 
     corpus: str
@@ -60,14 +57,12 @@ class TrainConfig:
     output_path: Path | None = None
     device: str = "auto"
     seed: int = 1111
-    processes: int = 1
 
 
 @command(PROG, TrainConfig, "hebblm-train --corpus ptb --preset small")
 @interrupted(GOES_ON)
 def main(config: TrainConfig, argv: list[str]) -> int:
     """Train an AWD-LSTM base model; run the same command again to go on after an interruption."""
-    check_processes(config.processes)
     check_device(config.device)
     check_preset(config.preset)
     check_name(config.corpus)
@@ -78,9 +73,6 @@ def main(config: TrainConfig, argv: list[str]) -> int:
     if config.lr is not None and not 0 < config.lr < math.inf:
         raise UserError(f"lr = {config.lr} must be positive")
     initial = _initial(config)
-    status = spread(config.processes, config.device, PROG, "hebblm.cli.train", argv)
-    if status is not None:
-        return status
     device = pick_device(config.device)
     prepared = prepared_corpus(config.corpus, config.normalization)
     preset = get_preset(config.preset, prepared.meta.name, len(prepared.dictionary), config.seed)

@@ -12,7 +12,6 @@ from rich.console import Console
 
 from hebblm.adapt.methods import TUNABLE, named
 from hebblm.cli.common import command, tell
-from hebblm.cli.processes import check_processes, spread
 from hebblm.evaluation.hyperparameters import parse_settings, plain_name
 from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.front import tune
@@ -45,7 +44,6 @@ class TuneConfig(ScenarioConfig):
             tokens (--max-tokens 20000).
         output_path: folder for tuned.json (every point tried) and config.json (for hebblm-eval --config).
         skip_dynamic: leave dynamic evaluation out; it reads the text once a point.
-        processes: how many of this machine divide the points that are tried; their number changes no value.
     """
 
     split: Literal["test", "valid"] = "valid"
@@ -55,7 +53,6 @@ class TuneConfig(ScenarioConfig):
     around: Path | None = None
     output_path: Path = Path("results/tuned")
     skip_dynamic: bool = False
-    processes: int = 1
 
 
 @command(PROG, TuneConfig, "hebblm-tune --cross-domain wt2-to-ptb --output-path results/tuned")
@@ -65,12 +62,8 @@ def main(config: TuneConfig, argv: list[str]) -> int:
 
     A base that stays as trained reads the text once for all values that are tried; a base that learns, once for each.
     """
-    check_processes(config.processes)
     settings = parse_settings(config.set)
     methods = TUNABLE if config.methods is None else named(config.methods)
-    status = spread(config.processes, config.device, PROG, "hebblm.cli.tune", argv)
-    if status is not None:
-        return status
     keep_freed_memory()
     with opened(config.device):
         found = tune(

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.console import Console
 
 from hebblm.cli.common import command, tell
-from hebblm.cli.processes import check_processes, spread
 from hebblm.download import cache_dir, data_dirs
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import parse_settings
@@ -24,17 +23,11 @@ from hebblm.progress import say
 from hebblm.provenance import command_line, provenance
 from hebblm.ranks import current, leads, opened, size
 from hebblm.report.methods import PLOTTED, check_plotted
-from hebblm.vision.new_classes.settings import SCALES as CLASS_SCALES
-from hebblm.vision.new_classes.settings import paper_values
-from hebblm.vision.permuted_mnist.settings import EXPERIMENT as PERMUTED_MNIST
-from hebblm.vision.permuted_mnist.settings import PAPER, SCALES
-from hebblm.vision.seeds import check_seeds
-from hebblm.vision.settings import Scale
+from hebblm.vision.scales import settings_of
+from hebblm.vision.settings import PERMUTED_MNIST, ClassSettings, Experiment, PermutedSettings, Scale, check_seeds
 
-if TYPE_CHECKING:  # they load torch, and are imported once the command line is known to make sense
-    from hebblm.vision.data.images import ImageDataset
-    from hebblm.vision.new_classes.settings import ClassSettings
-    from hebblm.vision.permuted_mnist.settings import PermutedSettings
+if TYPE_CHECKING:  # it loads torch, and is imported once the command line is known to make sense
+    from hebblm.vision.data import ImageDataset
 
 PROG = "hebblm-vision"
 
@@ -59,19 +52,10 @@ class VisionConfig:
         device: auto, cpu, cuda, or one of several as cuda:1.
         output_path: folder for result.json, report, plot and the state of an interrupted run; by default
             results/vision/EXPERIMENT-SCALE.
-        processes: how many of this machine divide the seeds, at most one a seed; their number changes no prediction.
         plotted: methods that a plot shows, the first and the best ones; 0 for all. The tables have all.
     """
 
-    experiment: Literal[
-        "permuted-mnist",
-        "incremental",
-        "online",
-        "pretrain-classes",
-        "sensitivity",
-        "timing",
-        "ablation",
-    ] = field(metadata={"positional": True})
+    experiment: Experiment = field(metadata={"positional": True})
     scale: Scale = "small"
     backbone: str | None = None
     seeds: list[int] = field(default_factory=lambda: [1, 2, 3], metadata={"nargs": "+"})
@@ -80,7 +64,6 @@ class VisionConfig:
     data: Literal["files", "hf"] = "files"
     device: str = "auto"
     output_path: Path | None = None
-    processes: int = 1
     plotted: int = PLOTTED
 
 
@@ -91,15 +74,13 @@ def main(config: VisionConfig, argv: list[str]) -> int:
     check_device(config.device)
     check_seeds(config.seeds)
     check_plotted(config.plotted)
-    processes = max(config.processes, size())
-    if config.experiment == "timing" and processes > 1:
-        raise UserError(f"{processes} processes would slow each other down; timing takes one")
-    check_processes(config.processes, len(config.seeds), "seeds")
+    if config.experiment == "timing" and size() > 1:
+        raise UserError(f"{size()} processes would slow each other down; timing takes one")
+    if size() > len(config.seeds):
+        raise UserError(f"{size()} processes are more than --seeds {len(config.seeds)}; use as many seeds or more")
     folder = config.output_path or Path("results/vision") / f"{config.experiment}-{config.scale}"
-    settings = _settings(config)
-    status = spread(config.processes, config.device, PROG, "hebblm.cli.vision", argv)
-    if status is not None:
-        return status
+    changes, paper = parse_settings(config.set), config.hyperparameters == "paper"
+    settings = settings_of(config.experiment, config.scale, config.backbone, changes, paper=paper)
     with opened(config.device):
         device = str(pick_device(config.device))
         _run(config, settings, folder, provenance(command_line(PROG, argv), device=device, seed=config.seeds[0]))
@@ -107,52 +88,19 @@ def main(config: VisionConfig, argv: list[str]) -> int:
     return 0
 
 
-def _settings(config: VisionConfig) -> PermutedSettings | ClassSettings:
-    """Return the settings of an experiment."""
-    paper = config.hyperparameters == "paper"
-    if config.experiment == PERMUTED_MNIST:
-        if config.backbone is not None:
-            raise UserError(f"{config.experiment} has one network and takes no --backbone, not {config.backbone!r}")
-        return SCALES[config.scale].changed({**(PAPER if paper else {}), **parse_settings(config.set)})
-    changes = parse_settings(config.set)
-    backbone = changes.get("backbone", config.backbone)
-    settings = CLASS_SCALES[config.scale].changed({} if backbone is None else {"backbone": backbone})
-    fixed = paper_values(settings.backbone, config.experiment) if paper else {}
-    settings = settings.changed({**fixed, **changes})
-    optimizer = settings.adaptation.mbpa_optimizer
-    for name, other in (("mbpa_pull", "newton"), ("mbpa_lambda", "rmsprop"), ("mbpa_steps", "rmsprop")):
-        if f"adaptation.{name}" in changes and other != optimizer:
-            raise UserError(
-                f"adaptation.{name} is of {other}, and MbPA goes by {optimizer}; leave it out, or set "
-                f"adaptation.mbpa_optimizer={other}"
-            )
-    return settings
-
-
 def _run(
-    config: VisionConfig,
-    settings: PermutedSettings | ClassSettings,
-    folder: Path,
-    record: Mapping[str, Any],
+    config: VisionConfig, settings: PermutedSettings | ClassSettings, folder: Path, record: Mapping[str, Any]
 ) -> None:
     """Run an experiment and write result and report."""
     from hebblm.vision.document import print_summary, write_report
     from hebblm.vision.experiments import run_experiment
-    from hebblm.vision.new_classes.setup import ClassSetup
     from hebblm.vision.result import RESULT_FILE
-    from hebblm.vision.setup import Setup
+    from hebblm.vision.state import Setup
 
     if leads():  # it makes and removes folders
         check_writable(folder)
-    kind: Any = Setup if config.experiment == PERMUTED_MNIST else ClassSetup
-    setup = kind(
-        _dataset(config),
-        settings,
-        tuple(config.seeds),
-        device=pick_device(config.device),
-        cache=cache_dir(),
-        folder=folder,
-    )
+    device = pick_device(config.device)
+    setup = Setup(_dataset(config), settings, tuple(config.seeds), device, cache_dir(), folder)
     with contextlib.ExitStack() as stack:
         if leads():
             stack.enter_context(held(folder / RESULT_FILE, f"{config.experiment} of pictures"))
@@ -169,9 +117,7 @@ def _run(
 
 def _dataset(config: VisionConfig) -> ImageDataset:
     """Return the digits at the smallest scale, a real data set otherwise."""
-    from hebblm.vision.data.cifar import load_cifar100
-    from hebblm.vision.data.hub import CIFAR100, MNIST, load_digits, load_hub
-    from hebblm.vision.data.mnist import load_mnist
+    from hebblm.vision.data import CIFAR100, MNIST, load_cifar100, load_digits, load_hub, load_mnist
 
     if config.scale == "smoke":
         return load_digits()

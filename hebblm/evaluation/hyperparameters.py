@@ -100,6 +100,16 @@ class Hyperparameters:
         read |= {"dynamic"} if any(record.moving for record in records) else set()
         return [name for name in map(plain_name, names) if name.partition(".")[0] not in read]
 
+    def read_by(self, method: str) -> dict[str, Any]:
+        """Return the values that a method reads, by dotted name."""
+        record = METHODS[method]
+        sections = [*(kind.section for kind in record.settings), *(["dynamic"] if record.moving else [])]
+        return {
+            f"{section}.{name}": value
+            for section in sections
+            for name, value in dataclasses.asdict(self._section(section)).items()
+        }
+
     def document(self) -> dict[str, Any]:
         """Return the values by section, as JSON."""
         own = {name: dataclasses.asdict(getattr(self, name)) for name in _OWN}

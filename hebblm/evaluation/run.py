@@ -27,7 +27,7 @@ from hebblm.evaluation.passes import Pass, dynamic_pass, shared_pass
 from hebblm.evaluation.scenario import Scenario
 from hebblm.files import atomic_path, sha256
 from hebblm.locks import held
-from hebblm.ranks import ALONE, Ranks, all_threads
+from hebblm.ranks import ALONE, Ranks
 from hebblm.report import Result, ScenarioRecord
 from hebblm.report.gains import Bootstrap, bootstrap_gains, lead, paired_gains
 from hebblm.report.inspect_data import NEIGHBORS_FILE
@@ -137,8 +137,7 @@ def run_scenario(
     if not ranks.leads:
         return None
     if moving:
-        with all_threads():
-            dynamic = dynamic_pass(scenario, moving, settings, probe=probe, check=check)
+        dynamic = dynamic_pass(scenario, moving, settings, probe=probe, check=check)
         settings = replace(settings, dynamic=dynamic.dynamic or settings.dynamic)
     passes = {name: dynamic if name in moving else shared for name in built}
     ensembles = [name for name in methods if name in ENSEMBLES]

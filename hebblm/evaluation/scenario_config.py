@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, Self, get_args, get_type_hints
 
@@ -11,11 +12,11 @@ from hebblm.adapt import checks
 from hebblm.adapt.section import words_of
 from hebblm.errors import MOST, UserError
 from hebblm.evaluation.hyperparameters import scalar
+from hebblm.evaluation.options import ReadingOptions
 from hebblm.models.catalog import check_configured, is_causal, model_folder, trained_on
 from hebblm.models.device import check_device
 from hebblm.models.presets import check_preset
 from hebblm.text.corpora import check_name
-from hebblm.text.fitting import Splitting
 from hebblm.text.manifest import file_corpora
 from hebblm.text.prepared import DICTIONARY_FILE
 from hebblm.text.records import CHOOSE
@@ -69,7 +70,7 @@ def several(name: str, words: str | Iterable[str]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class ScenarioConfig:
+class ScenarioConfig(ReadingOptions):
     """Options of a scenario: which model meets which text.
 
     Args:
@@ -86,8 +87,6 @@ class ScenarioConfig:
             folder of such files, or - for standard input; short for --target text:PATH.
         column: of records that holds the text; by default text, or the only column of strings.
         split: test or valid; by default test, and all of a text file that the model was not trained on.
-        tokenizer: how a text file becomes tokens: auto (like the model's own text; at punctuation as well where that
-            one came tokenised and this one did not), whitespace or moses.
         preset: tiny, small, medium or paper; by default small for ptb and wt2, tiny otherwise.
         normalization: raw or lower; by default the model's own, or else lower for wt2-to-ptb and ptb-to-wt2 and raw
             otherwise.
@@ -104,21 +103,12 @@ class ScenarioConfig:
         streams: contiguous parts of the text that are read side by side, cut between documents where it has enough of
             them; each has its own state and window. Dynamic evaluation reads one all the same.
         memory_scope: whether the streams remember together (shared) or each for itself (stream), counts included.
-        max_tokens: read only so many tokens of the split.
-        context: tokens of the window that a model of transformers reads in; by default what it was trained with, at
-            most 1,024.
-        stride: tokens by which that window moves on; by default half of it.
-        dtype: number type of a transformers model's weights: auto (as they are stored, but float32 for float16 on a
-            CPU), float32, bfloat16 or float16.
         dynamic_parameters: comma-separated parts of the names of those of its weights that learn in dynamic evaluation;
             by default all, or of a model above 100 million parameters lm_head,norm,bias.
         key: whose states memories keep for such a model: last (those that enter its output layer), ffn-input (those
             that enter its last feed-forward layer) or the number of a layer; methods that adapt the head need last.
-        device: auto, cpu, cuda, or one of several as cuda:1.
-        seed: of a training, of uniform rows and of the resamples behind intervals.
     """
 
-    # Headings of a command's help, what is said below them, and what stands there: these options and those beside them.
     GROUPS = (
         (
             "scenario",
@@ -129,7 +119,7 @@ class ScenarioConfig:
         (
             "reading",
             None,
-            "memory_content training_entries k update_every streams memory_scope max_tokens device seed processes",
+            "memory_content training_entries k update_every streams memory_scope max_tokens device seed",
         ),
         ("models of transformers", None, "context stride dtype dynamic_parameters key"),
         ("methods", None, "methods hyperparameters values set method around skip_dynamic"),
@@ -137,7 +127,7 @@ class ScenarioConfig:
             "output",
             None,
             "output_path log_samples log_neighbors by_document frequency_edges forgetting forgetting_tokens check "
-            "readings models settings",
+            "models settings",
         ),
     )
 
@@ -150,7 +140,6 @@ class ScenarioConfig:
     text: Path | None = None
     column: str | None = None
     split: Literal["test", "valid"] | None = None
-    tokenizer: Splitting = "auto"
     preset: str | None = None
     normalization: Literal["raw", "lower"] | None = None
     vocabulary: Literal["union", "open"] = "union"
@@ -162,14 +151,8 @@ class ScenarioConfig:
     update_every: int = 50
     streams: int = 1
     memory_scope: MemoryScope = "shared"
-    max_tokens: int | None = None
-    context: int | None = None
-    stride: int | None = None
-    dtype: str = "auto"
     dynamic_parameters: str | None = None
     key: str = "last"
-    device: str = "auto"
-    seed: int = 1111
 
     def __post_init__(self) -> None:
         for name in ("device", "dtype"):  # torch's own are taken by their names
@@ -219,8 +202,8 @@ class ScenarioConfig:
         return (self.column, CHOOSE) if source == target else (None, None)
 
     def scenario(self) -> dict[str, Any]:
-        """Return the fields by name, without those that a command has beside them."""
-        return {f.name: getattr(self, f.name) for f in fields(ScenarioConfig)}
+        """Return the fields by name, those that other commands share last, without what a command adds."""
+        return {f.name: getattr(self, f.name) for f in sorted(fields(ScenarioConfig), key=attrgetter("kw_only"))}
 
     def arguments(self) -> list[str]:
         """Return the options that name this scenario, but for how much of which split is read, in how many streams."""

@@ -65,22 +65,15 @@ class OpenVocabulary:
         """Return the ids, ``<unk>`` in place of words without a row."""
         return torch.where(inputs < rows, inputs, self.unk)
 
-    def distribution(self, log_probs: Tensor) -> Tensor:
-        """Return log-probabilities (N, V) of everything that can occur from those of the rows (N, rows)."""
-        unseen = self.size - log_probs.shape[1]
-        if unseen == 0:
-            return log_probs
-        each = log_probs[:, self.unk, None] + math.log(self.share / unseen)  # (N, 1)
-        full = torch.cat([log_probs, each.expand(-1, unseen)], 1)
-        full[:, self.unk] += math.log1p(-self.share)
-        return full
-
     def losses(self, rule: Rule, batch: EvalBatch, targets: Tensor) -> Tensor:
-        """Return the losses under :meth:`distribution` of what the rule predicts."""
+        """Return the losses of what the rule predicts, over everything that can occur."""
         return self.score(rule.log_probs(batch), targets)
 
     def score(self, log_probs: Tensor, targets: Tensor) -> Tensor:
-        """Return what gathering from :meth:`distribution` gives, without forming it."""
+        """Return the losses (N,) of targets from the log-probabilities of the rows (N, rows).
+
+        ``<unk>`` gives ``share`` of its probability to the words without a row, in equal parts.
+        """
         rows = log_probs.shape[1]
         unseen = self.size - rows
         known = targets < rows

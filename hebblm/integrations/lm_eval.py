@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import lm_eval.models  # noqa: F401  (the harness registers its own models only where there are none yet)
 import torch
 from jinja2 import TemplateError
 from lm_eval.api.instance import Instance
@@ -39,12 +40,14 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
 
     Args:
         pretrained: a shipped model's name, a folder, or a hub id, as :func:`hebblm.load` takes it.
-        method: as :data:`hebblm.METHODS` has it; ``lstm`` is the model unadapted.
+        method: as :data:`hebblm.METHODS` has it; ``lstm`` is the model unadapted. None for that of a saved reader in
+            ``memory``, or ``mixture+hebb``.
         memory: folder of a memory or of a saved reader; none starts with an empty one.
         learn: whether documents of ``loglikelihood_rolling`` are learned from, ``update_every`` tokens at a time and
             each of these after it was scored.
-        k: neighbours a query.
-        update_every: most tokens between two updates, and of a document that are scored at a time.
+        k: neighbours a query; None for that of a saved reader, or 200.
+        update_every: most tokens between two updates, and of a document that are scored at a time; None for that of a
+            saved reader, or 50.
         device: auto, cpu, cuda, or one of several as cuda:1; None means auto, and so does the cuda:0 that the harness's
             command names where nobody did, which is told.
         dtype: of the weights.
@@ -57,11 +60,11 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
     def __init__(
         self,
         pretrained: str = "",
-        method: str = "mixture+hebb",
+        method: str | None = None,
         memory: str | None = None,
         learn: bool = False,
-        k: int = 200,
-        update_every: int = 10,
+        k: int | None = None,
+        update_every: int | None = None,
         device: str | None = None,
         dtype: str = "auto",
         batch_size: int | str | None = 1,

@@ -30,6 +30,14 @@ from hebblm.memory.store import KEY_DTYPES, EntryStore
 ABOUT = "about.json"
 
 
+class ReadText(TypedDict, total=False):
+    """Record of a text that was read: of one without a path, or of several in a row, only the bytes are known."""
+
+    path: str
+    bytes: Count
+    sha256: str
+
+
 class About(TypedDict, total=False):
     """Record beside the entries of a saved memory."""
 
@@ -37,7 +45,7 @@ class About(TypedDict, total=False):
     known: Count | None
     words: list[str]
     tokenizer: Literal["own", "whitespace", "moses"] | None
-    texts: list[dict[str, Any]]
+    texts: list[ReadText]
     identity: str
 
 

@@ -27,8 +27,19 @@ if TYPE_CHECKING:
 HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 """Pattern of the hub's names of models."""
 
+ADAPTER_CONFIG = "adapter_config.json"
+"""Configuration of an adapter of ``peft``."""
 RECORD = "training.json"
 """Record of a model of ``transformers``'s training: ``corpus``, ``parameters``, ``scores``."""
+
+CHECKOUT = {
+    "llama-wt2-small": "",
+    "medium-ptb-raw": "",
+    "small-ptb-raw": "hebblm-train --corpus ptb --preset small",
+    "small-wt2-lower": "hebblm-train --corpus wt2 --preset small --normalization lower",
+    "small-wt2-raw": "hebblm-train --corpus wt2 --preset small --normalization raw",
+}
+"""Models that a checkout of the repository has and a wheel does not, with the command that trains each, if one does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +78,11 @@ def shipped_models() -> list[ShippedModel]:
     return found
 
 
+def missing_models() -> list[str]:
+    """Return the names of the models that only a checkout of the repository has, where this is none."""
+    return sorted(CHECKOUT.keys() - {folder.name for folder in _shipped_folders()})
+
+
 def _shipped_folders() -> list[Path]:
     return sorted(path.parent for path in models_path().glob(f"*/{CONFIG}"))
 
@@ -77,16 +93,17 @@ def model_folder(name: Path) -> Path | None:
     A name without its last part is enough where it fits one model alone: ``small-ptb`` is ``small-ptb-raw``.
 
     Raises:
-        UserError: something else than a folder, no name that the hub could know, or a mistyped one.
+        UserError: something else than a folder, no name that the hub could know, a mistyped one, or a model that is
+            not installed.
     """
     if name.is_dir():
         return name
-    known = [folder.name for folder in _shipped_folders()]
+    known = sorted({*CHECKOUT, *(folder.name for folder in _shipped_folders())})
     meant = [other for other in known if other == str(name)] or [
         other for other in known if other.startswith(f"{name}-")
     ]
     if len(meant) == 1:
-        return models_path() / meant[0]
+        return _installed(meant[0])
     if os.path.lexists(name):
         raise UserError(f"{name} is no folder; name the folder of a model")
     if HUB_ID.fullmatch(str(name)) and not closest(str(name), known):
@@ -95,19 +112,31 @@ def model_folder(name: Path) -> Path | None:
     raise unknown("checkpoint", str(name), known, remedy)
 
 
+def _installed(name: str) -> Path:
+    """Return the folder of a model that ships.
+
+    Raises:
+        UserError: only a checkout of the repository has it.
+    """
+    if name in missing_models():
+        train = f", or train it: {CHECKOUT[name]} --output-path {name}" if CHECKOUT[name] else ""
+        raise UserError(f"{name} is not installed; run pip install -e . in a checkout of the repository{train}")
+    return models_path() / name
+
+
 def check_configured(folder: Path) -> None:
     """Refuse a folder that no model was saved to.
 
     Raises:
         UserError: it has no configuration.
     """
-    if not (folder / CONFIG).is_file():
+    if not (folder / CONFIG).is_file() and not (folder / ADAPTER_CONFIG).is_file():
         raise UserError(f"{folder} has no {CONFIG}, so it holds no model; name the folder of one")
 
 
 def is_causal(folder: Path) -> bool:
-    """Say whether a folder holds a model of ``transformers``, by its configuration."""
-    return "model_type" in read_config(folder)
+    """Say whether a folder holds a model of ``transformers``, or an adapter for one, by its configuration."""
+    return (folder / ADAPTER_CONFIG).is_file() or "model_type" in read_config(folder)
 
 
 def trained_on(folder: Path) -> dict[str, Any]:

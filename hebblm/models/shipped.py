@@ -12,7 +12,7 @@ from awd_lstm.checkpoint import WEIGHTS
 from awd_lstm.state import STATE
 from hebblm.files import sha256
 from hebblm.models.awd import AwdModel
-from hebblm.models.catalog import cached_folder, shipped_folder
+from hebblm.models.catalog import cached_folder, missing_models, shipped_folder
 from hebblm.models.presets import get_preset
 from hebblm.models.training import train_model
 from hebblm.progress import say
@@ -49,9 +49,11 @@ def obtain_model(
         return open_model(shipped, dictionary, device, "shipped")
     folder = cached_folder(prepared, recipe)
     if not (folder / WEIGHTS).exists():
+        name = f"{preset}-{prepared.meta.name}-{prepared.meta.normalization}"
+        other = "; a checkout of the repository has one" if name in missing_models() else ""
         say(
             f"no {preset} model of {prepared.meta.name} ({prepared.meta.normalization}) yet: "
-            f"training one, kept in {folder}"
+            f"training one, kept in {folder}{other}"
         )
     train_model(prepared, recipe, folder, device=device, provenance=provenance)
     return open_model(folder, dictionary, device, "trained")

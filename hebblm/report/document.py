@@ -1,4 +1,4 @@
-"""Reports on disk and in the console: Markdown, CSV, LaTeX, HTML and pictures of one result or several."""
+"""Reports on disk and in the console: Markdown, CSV, HTML and pictures of one result or several."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from hebblm.report.result import Result
 from hebblm.report.sections import fact_tables, policy_lines, scenario_line
 from hebblm.report.summary import summary_table, verdict
 from hebblm.report.table import Table, present
-from hebblm.report.tables import comparison_table, frequency_table, paper_tables, side_by_side
+from hebblm.report.tables import comparison_table, frequency_table, side_by_side
 from hebblm.report.templating import HTML, MARKDOWN
 from hebblm.report.tokens import TokenLosses, check_same_run, word_table
 from hebblm.suggest import unknown
 
-FORMATS = ("md", "csv", "tex", "html", "png", "svg")
-DEFAULT_FORMATS = ("md", "csv", "tex", "html", "png")
+FORMATS = ("md", "csv", "html", "png", "svg")
+DEFAULT_FORMATS = ("md", "csv", "html", "png")
 
 CAPTIONS = {
     "occurrences": "Loss on OOV words by occurrence",
@@ -42,8 +42,6 @@ CAPTIONS = {
     "running": "Running perplexity over the stream",
 }
 """Of the plots of a result."""
-
-_LATEX_HEAD = "% Needs \\usepackage{booktabs}\n"
 
 
 def check_formats(formats: Sequence[str]) -> tuple[str, ...]:
@@ -71,7 +69,7 @@ def write_report(
     Args:
         result: what was found.
         directory: made if absent.
-        formats: any of ``md`` (``report.md``), ``csv`` (a file a table), ``tex`` (``tables.tex``), ``html``
+        formats: any of ``md`` (``report.md``), ``csv`` (a file a table), ``html``
             (``report.html``, with its pictures inside), ``png`` and ``svg`` (a file a plot).
         tokens: the losses token by token, for the words that changed most.
         plotted: methods that a plot shows; 0 for all.
@@ -94,7 +92,6 @@ def write_report(
         occurrence_table(result),
         document_table(result),
         forgetting_table(result),
-        *paper_tables(result),
         None if tokens is None else word_table(result, tokens),
     )
     made = plots.figures(result, plotted) if {*plots.KINDS, "html"} & set(chosen) else {}
@@ -117,13 +114,13 @@ def write_report(
         pictures=pictures[first:],
         facts=fact_tables(result),
     )
-    return [*written, *_write_data(tables, directory, chosen, "tables", {"gains": gain_rows(result)})]
+    return [*written, *_write_data(tables, directory, chosen, {"gains": gain_rows(result)})]
 
 
 def write_comparison(
     results: Mapping[str, Result], directory: Path, *, formats: Sequence[str] = DEFAULT_FORMATS
 ) -> list[Path]:
-    """Write several results side by side as ``scenarios.md``, ``.html``, ``.csv`` and ``.tex``.
+    """Write several results side by side as ``scenarios.md``, ``.html`` and ``.csv``.
 
     Where several have new words, their losses by occurrence follow (``occurrences-by-run.csv``).
 
@@ -143,7 +140,7 @@ def write_comparison(
     title = "Language-model adaptation: several scenarios"
     verdicts = [f"{label}: {verdict(result)}" for label, result in results.items()]
     written = _write_pages(directory / table.name, chosen, title=title, lines=verdicts, opening=[], tables=tables)
-    return [*written, *_write_data(tables, directory, chosen, table.name)]
+    return [*written, *_write_data(tables, directory, chosen)]
 
 
 def print_summary(result: Result, console: Console) -> None:
@@ -182,18 +179,10 @@ def _write_pages(stem: Path, formats: Sequence[str], **content: Any) -> list[Pat
 
 
 def _write_data(
-    tables: Sequence[Table],
-    directory: Path,
-    formats: Sequence[str],
-    stem: str,
-    programs: Mapping[str, Table] | None = None,
+    tables: Sequence[Table], directory: Path, formats: Sequence[str], programs: Mapping[str, Table] | None = None
 ) -> list[Path]:
-    """Write CSV (a file a table) and LaTeX (one file); ``programs``: by name, what CSV holds in a table's place."""
-    written: list[Path] = []
-    if "csv" in formats:
-        plain = [(programs or {}).get(table.name, table) for table in tables]
-        written += [write_text(directory / f"{table.name}.csv", render.to_csv(table)) for table in plain]
-    if "tex" in formats:
-        text = _LATEX_HEAD + "\n".join(map(render.to_latex, tables))
-        written.append(write_text(directory / f"{stem}.tex", text))
-    return written
+    """Write CSV, a file a table; ``programs`` holds by name what a program reads in a table's place."""
+    if "csv" not in formats:
+        return []
+    plain = [(programs or {}).get(table.name, table) for table in tables]
+    return [write_text(directory / f"{table.name}.csv", render.to_csv(table)) for table in plain]

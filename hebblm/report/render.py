@@ -1,4 +1,4 @@
-"""Tables as console output, aligned text, Markdown, CSV, LaTeX and HTML."""
+"""Tables as console output, aligned text, Markdown, CSV and HTML."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.text import Text
 
 from hebblm.report.numbers import INFINITY
 from hebblm.report.table import Cell, Table
-from hebblm.report.templating import HTML, LATEX, MARKDOWN
+from hebblm.report.templating import HTML, MARKDOWN
 
 
 def to_rich(table: Table, widths: Sequence[int] | None = None) -> RichTable:
@@ -62,11 +62,6 @@ def to_text(table: Table) -> str:
 def to_markdown(table: Table, *, level: int = 2) -> str:
     """Return a GitHub-flavoured Markdown table with its title as a heading of ``level`` and its notes below."""
     return MARKDOWN.get_template("table.md.j2").render(table=table, level=level)
-
-
-def to_latex(table: Table) -> str:
-    """Return a LaTeX ``table`` environment for the booktabs package, every text escaped."""
-    return LATEX.get_template("table.tex.j2").render(table=table)
 
 
 def to_html(table: Table, *, level: int = 2) -> str:

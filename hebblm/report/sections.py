@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hebblm.report import paper
 from hebblm.report.methods import name_of, ordered
 from hebblm.report.result import Result, ScenarioRecord
 from hebblm.report.table import Column, Table
@@ -89,7 +88,7 @@ def _share(scenario: ScenarioRecord) -> str:
     count = f"{scenario.tokens:,} tokens" if pieces is None else f"{pieces:,} pieces in {scenario.tokens:,} words"
     if scenario.extra.get("whole_split", True):
         return count
-    total = scenario.extra.get("split_tokens") or paper.split_tokens(scenario.target, scenario.split)
+    total = scenario.extra.get("split_tokens")
     return (
         f"only the first {count}" if pieces or not total else f"only the first {scenario.tokens:,} of {total:,} tokens"
     )

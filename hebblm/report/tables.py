@@ -6,20 +6,17 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
-from hebblm.report import paper
-from hebblm.report.methods import BASE, name_of, ordered
-from hebblm.report.numbers import Kind, difference
+from hebblm.report.methods import name_of, ordered
+from hebblm.report.numbers import Kind
 from hebblm.report.parts import ALL, gap_notes
 from hebblm.report.result import MethodResult, Result
 from hebblm.report.table import Cell, Column, Table
 
 Item = tuple[str, MethodResult]
 Said = tuple[Column, Callable[[str, MethodResult], Cell]]
-_Losses = Mapping[str, float]
 _METHOD = Column("Method")
 _WITHIN: tuple[tuple[str, Kind, str], ...] = (("Perplexity", "perplexity", "perplexity"),)
 _ACROSS: tuple[tuple[str, Kind, str], ...] = (("Nats", "nll", "nll"), ("OOV nats", "nll", "oov_nll"))
-_GAIN_NOTE = "Gain: loss of the base minus loss of the method, each within its own column, in nats per token."
 
 
 def method_table(
@@ -168,17 +165,6 @@ def by_bucket(first: str, kind: Kind, shape: Sequence[tuple[str, int]]) -> tuple
     )
 
 
-def paper_tables(result: Result) -> list[Table]:
-    """Return our numbers beside those of the paper, for the scenarios that the paper has."""
-    printed = paper.published(result.scenario)
-    if printed is None:
-        return []
-    tables = [_beside_losses(result, printed)]
-    if printed.frequency:
-        tables.append(_beside_frequency(result, printed))
-    return tables
-
-
 def side_by_side(results: Mapping[str, Result]) -> Table:
     """Return methods by scenarios: perplexity, and across domains the loss overall and on new words.
 
@@ -214,58 +200,3 @@ def methods_of(result: Result) -> list[Item]:
 def _shape(item: MethodResult) -> list[tuple[str, int]]:
     """Return the buckets of a method without their losses."""
     return [(bucket.bucket, bucket.tokens) for bucket in item.frequency]
-
-
-def _beside_losses(result: Result, printed: paper.Published) -> Table:
-    """Return losses beside the paper's, and what each method gains: within a domain as perplexity, else in nats."""
-    nll = {method: item.nll for method, item in result.methods.items()}
-    oov = {method: item.oov_nll for method, item in result.methods.items() if item.oov_nll is not None}
-    # Header, kind and the paper's decimals; what is shown and the losses behind it, the paper's and ours.
-    parts: list[tuple[str, Kind, int, tuple[_Losses, _Losses], tuple[_Losses, _Losses]]] = [
-        ("Nats", "nll", 2, (printed.nll, nll), (printed.nll, nll)),
-        ("OOV nats", "nll", 2, (printed.oov_nll, oov), (printed.oov_nll, oov)),
-    ]
-    if printed.perplexity:
-        theirs = {method: math.log(value) for method, value in printed.perplexity.items()}
-        ours = {method: item.perplexity for method, item in result.methods.items()}
-        parts = [("Perplexity", "perplexity", 3, (printed.perplexity, ours), (theirs, nll))]
-    columns = [_METHOD]
-    methods = ordered([*(printed.perplexity or printed.nll), *result.methods])
-    rows: list[list[Cell]] = [[name_of(method)] for method in methods]
-    for header, kind, decimals, shown, losses in parts:
-        gain = "OOV gain" if header.startswith("OOV") else "Gain"
-        sources = (("paper", decimals), ("here", 3))
-        columns += [Column(header, kind, "min", source, places) for source, places in sources]
-        columns += [Column(gain, "signed", "max", source, places) for source, places in sources]
-        for method, row in zip(methods, rows, strict=True):
-            row += [values.get(method) for values in shown]
-            row += [_gain(values, method) for values in losses]
-    return _beside("paper", result, columns, rows, (_GAIN_NOTE, *printed.notes))
-
-
-def _beside_frequency(result: Result, printed: paper.Published) -> Table:
-    """Return perplexity by training count beside the paper's, for the methods that the paper lists."""
-    buckets = list(next(iter(printed.frequency.values())))
-    columns = [_METHOD, Column("Source"), *(Column(bucket, "perplexity") for bucket in buckets)]
-    rows: list[list[Cell]] = []
-    for method, values in printed.frequency.items():
-        rows.append([name_of(method), "paper", *(values[bucket] for bucket in buckets)])
-        if method in result.methods:
-            item = result.methods[method]
-            ours = {bucket.bucket: bucket.perplexity for bucket in item.frequency} | {ALL: item.perplexity}
-            rows.append([name_of(method), "here", *(ours.get(bucket) for bucket in buckets)])
-    return _beside("paper-frequency", result, columns, rows, printed.notes)
-
-
-def _beside(
-    name: str, result: Result, columns: Sequence[Column], rows: Sequence[Sequence[Cell]], notes: Sequence[str]
-) -> Table:
-    """Return a table that stands beside the paper."""
-    what = "Perplexity by training count" if name.endswith("frequency") else "Results"
-    title = f"{what} on {result.scenario.label} beside the paper"
-    return Table(name, title, tuple(columns), tuple(map(tuple, rows)), (*notes, f"Paper: {paper.SOURCE}."))
-
-
-def _gain(losses: Mapping[str, float], method: str) -> float | None:
-    """Return how many nats a method lies below the unadapted model; None for that model itself."""
-    return None if method == BASE else difference(losses.get(BASE), losses.get(method))

@@ -1,1 +1,1 @@
-"""Tuning: grids over one reading of the validation text, weights learned from it, and readings of the paper."""
+"""Tuning: grids over one reading of the validation text, and weights learned from it."""

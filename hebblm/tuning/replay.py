@@ -120,7 +120,7 @@ class Replay:
 
 
 def describe(scenario: Scenario) -> dict[str, Any]:
-    """Return what is recorded of the scenario of a tuning or a comparison of readings, as JSON."""
+    """Return what is recorded of the scenario of a tuning, as JSON."""
     config = scenario.config
     return {
         "source": scenario.source,

@@ -1,25 +1,42 @@
-"""The experiments by name: run, and write what came out."""
+"""The experiments by name: run, and write what came out.
+
+After what every result begins with (:func:`run_experiment`), that of an experiment on new classes says::
+
+    "tuning":  {condition: {method: [{hyper-parameters, "old", "new", "harmonic_mean", "loss"}, ...]} or null}
+                   of the network's rates "harmonic_mean_reached" as well, by it or by Mixture over it
+    "at_end":  [tuned values that are the least or the largest tried, as "hebb.eta (condition)", ...]
+    "seeds":   [{"condition", "seed", "file", "file_sha256", "sha256", "old_classes", "pretraining"}, ...]
+    "methods": {method: {"conditions": {condition: {
+                   "hyperparameters", "new", "old", "overall": {"mean", "std"},
+                   "curve": [{"at", "new", "old", "overall": {"mean", "std"}}, ...],
+                   "seeds": [{"seed", "new", "old", "overall", "curve", "stabilized"}, ...]}}}}
+    "grid":    {method: {"beta", "eta"}}, for sensitivity alone
+
+Accuracies are shares, null where there is no such picture; ``at`` counts epochs in the incremental experiment and
+pictures in the others. A condition is a ratio such as ``2:1``, or a number of old classes. For timing, a method has
+``seconds`` and ``ratio`` with ``median``, ``min``, ``max`` and ``rounds``. Permuted MNIST has no conditions.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
+
+from torch import Tensor
 
 from hebblm.files import write_json
 from hebblm.ranks import current
 from hebblm.report.record import encode
 from hebblm.suggest import unknown
-from hebblm.vision.new_classes import result as new_classes
-from hebblm.vision.new_classes.incremental import run_incremental
-from hebblm.vision.new_classes.online import run_ablation, run_online, run_sensitivity
-from hebblm.vision.new_classes.setup import ClassSetup
-from hebblm.vision.new_classes.timing import run_timing
-from hebblm.vision.permuted_mnist import result as permuted_mnist
-from hebblm.vision.permuted_mnist.experiment import PermutedSetup, run_permuted
-from hebblm.vision.permuted_mnist.settings import EXPERIMENT as PERMUTED_MNIST
-from hebblm.vision.result import RESULT_FILE, SCHEMA
+from hebblm.vision.classes import grid_points, run_ablation, run_incremental, run_online, run_sensitivity, run_timing
+from hebblm.vision.permuted import MISSING, run_permuted
+from hebblm.vision.reading import top1, values_of
+from hebblm.vision.result import RESULT_FILE, SCHEMA, Outcome, SeedRun, Values, at_end, over_seeds, spread
+from hebblm.vision.settings import PERMUTED_MNIST, PermutedSettings
+from hebblm.vision.state import Setup
 
+POINTS = 100  # of a curve
 RUNS: dict[str, Callable[[Any], Any]] = {
     PERMUTED_MNIST: run_permuted,
     "incremental": run_incremental,
@@ -30,20 +47,19 @@ RUNS: dict[str, Callable[[Any], Any]] = {
     "timing": run_timing,
 }
 """From a setup to predictions, of timing to what the result says."""
+Accuracies = list[list[float]]
+"""Shares of right answers of one method with one seed; ``[t][i]`` is that on task i <= t after task t was learnt."""
 
 
 def run_experiment(
-    experiment: str,
-    scale: str,
-    setup: PermutedSetup | ClassSetup,
-    provenance: Mapping[str, Any],
+    experiment: str, scale: str, setup: Setup[Any], provenance: Mapping[str, Any]
 ) -> dict[str, Any] | None:
     """Run an experiment, or finish what was interrupted, and write its result.
 
     Args:
-        experiment: permuted-mnist, incremental, online, pretrain-classes, sensitivity, timing or ablation.
+        experiment: one of :data:`RUNS`.
         scale: smoke, small or paper.
-        setup: data, settings, seeds and folders; a ``ClassSetup`` for all but permuted-mnist.
+        setup: data, settings, seeds and folders.
         provenance: command, commit, versions, device.
 
     Returns:
@@ -57,10 +73,6 @@ def run_experiment(
     outcome = RUNS[experiment](setup)
     if not current().leads:
         return None
-    if not isinstance(setup, ClassSetup):
-        body = permuted_mnist.outcome_of(outcome, setup.settings, setup.folder)
-    else:
-        body = outcome if experiment == "timing" else new_classes.outcome_of(experiment, outcome, setup)
     document = {
         "schema": SCHEMA,
         "experiment": experiment,
@@ -68,7 +80,146 @@ def run_experiment(
         "settings": asdict(setup.settings),
         "data": {"name": setup.dataset.name, "sha256": dict(setup.dataset.sha256)},
         "provenance": {**provenance, "seeds": list(setup.seeds)},
-        **body,
+        **(outcome if experiment == "timing" else _body(experiment, outcome, setup)),
     }
     write_json(setup.folder / RESULT_FILE, encode(document, "result"))
     return document
+
+
+def _body(experiment: str, outcome: Outcome, setup: Setup[Any]) -> dict[str, Any]:
+    """Write a file of predictions for each condition and seed, and return what the result says."""
+    runs, settings = outcome.runs, setup.settings
+    body: dict[str, Any] = {
+        "tuning": dict(outcome.tuning),
+        "at_end": at_end(outcome.tuning),
+        "seeds": [run.write(experiment, setup.folder) for run in runs],
+    }
+    if experiment == PERMUTED_MNIST:
+        body["tuning"] = _permuted_tuning(outcome, settings)
+        body["methods"] = {name: _permuted_method(runs, name, settings) for name in runs[0].predictions}
+        return body
+    conditions: dict[str, list[SeedRun]] = {}
+    for run in runs:
+        conditions.setdefault(run.condition, []).append(run)
+    # A curve is by epoch, or along the stream.
+    interval = None if experiment == "incremental" else settings.online.interval
+    body["methods"] = {
+        name: {"conditions": {condition: _class_method(own, name, interval) for condition, own in conditions.items()}}
+        for name in runs[0].predictions
+    }
+    if experiment == "sensitivity":
+        body["grid"] = grid_points(settings.sensitivity)
+    return body
+
+
+def _summary(
+    runs: Sequence[SeedRun],
+    name: str,
+    hyperparameters: Mapping[str, float],
+    scores: Sequence[Mapping[str, float | None]],
+    curve: Sequence[Any],
+    details: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """Return what the result says of a method under one condition: over the seeds, and seed by seed."""
+    each = zip(runs, scores, details, strict=True)
+    return {
+        "hyperparameters": hyperparameters,
+        **over_seeds(scores),
+        "curve": curve,
+        "seeds": [{"seed": run.seed, **own, **further, **run.counted[name]} for run, own, further in each],
+    }
+
+
+def _class_method(runs: Sequence[SeedRun], name: str, interval: int | None) -> dict[str, Any]:
+    curves = [_class_curve(run, name, interval) for run in runs]
+    return _summary(
+        runs,
+        name,
+        values_of(name, runs[0].values),
+        [top1(run.predictions[name][-1], run.labels, run.drawn["new"]) for run in runs],
+        [{**over_seeds(each), "at": each[0]["at"]} for each in zip(*curves, strict=True)],
+        [{"curve": curve} for curve in curves],
+    )
+
+
+def _class_curve(run: SeedRun, name: str, interval: int | None) -> list[dict[str, Any]]:
+    made, labels, new = run.predictions[name], run.labels, run.drawn["new"]
+    if interval is not None:
+        return along(made[0], labels, new, interval)
+    return [{"at": at + 1, **top1(each, labels, new)} for at, each in enumerate(made)]
+
+
+def along(classes: Tensor, labels: Tensor, new: Tensor, interval: int) -> list[dict[str, Any]]:
+    """Return the accuracies over the first ``at`` pictures, at no more than a hundred ends of intervals."""
+    ends = list(range(interval, len(labels) + 1, interval))
+    ends = ends[:: -(-len(ends) // POINTS)] if ends else []
+    if not ends or ends[-1] != len(labels):
+        ends.append(len(labels))
+    return [{"at": end, **top1(classes[:end], labels[:end], new)} for end in ends]
+
+
+def _permuted_tuning(outcome: Outcome, settings: PermutedSettings) -> dict[str, Any] | None:
+    (tried,) = outcome.tuning.values()
+    return tried and {
+        "seed": outcome.runs[0].seed,
+        "tasks": settings.tune_tasks,
+        "held_out_samples_a_task": {"ewc": settings.held_out, "adaptation": settings.tune_samples},
+        "tried": tried,
+    }
+
+
+def _permuted_method(runs: Sequence[SeedRun], name: str, settings: PermutedSettings) -> dict[str, Any]:
+    accuracies = [accuracies_of(run.predictions[name], run.labels) for run in runs]
+    some = settings.curve_samples
+    alike = [accuracies_of(run.predictions[name][:, :, :some], run.labels[:some]) for run in runs]
+    curves = [[sum(row) / len(row) for row in each] for each in alike]  # over the tasks learnt so far
+    return _summary(
+        runs,
+        name,
+        _permuted_values(runs[0].values, name, settings),
+        [continual_scores(*each) for each in zip(accuracies, alike, strict=True)],
+        [spread(values) for values in zip(*curves, strict=True)],
+        [{"accuracy": each} for each in accuracies],
+    )
+
+
+def _permuted_values(values: Values, name: str, settings: PermutedSettings) -> dict[str, float]:
+    kind, _, size = name.partition("-")
+    if not size:
+        return dict(values.get(name, {}))
+    rate = "rho" if settings.mbpa_rate == "relative" else "lambda"
+    own = values[name] if kind == "hebb" else {}
+    return {rate: values[f"mbpa-{size}"]["lr"], **own, "stored": int(size)}
+
+
+def accuracies_of(predictions: Tensor, labels: Tensor) -> Accuracies:
+    """Return the accuracies of predictions.
+
+    Args:
+        predictions: (T, T, n) uint8; [t, i] are those on task i after task t, ``MISSING`` where none was made.
+        labels: (n,) int64, the same for all tasks.
+    """
+    made = (predictions != MISSING).sum(2)  # (T, T)
+    shares = (predictions == labels).sum(2).double() / made
+    return [shares[t, : t + 1].tolist() for t in range(len(shares))]
+
+
+def continual_scores(accuracies: Accuracies, alike: Accuracies) -> dict[str, float | None]:
+    """Return the numbers after the last task; the latter two are None for a single one.
+
+    ``average_accuracy`` is the mean over all tasks; ``forgetting`` how far each task but the last fell from its best so
+    far, on average (Chaudhry et al. 2018); ``backward_transfer`` how far each of them rose since it was learnt, on
+    average (Lopez-Paz and Ranzato 2017).
+
+    Args:
+        accuracies: on all samples that were tested, which after the last task are more than before.
+        alike: on those samples alone that were tested after every task, which tell what a task changed.
+    """
+    *before, last = alike
+    drops = [max(row[task] for row in before[task:]) - last[task] for task in range(len(before))]
+    rises = [last[task] - row[task] for task, row in enumerate(before)]
+    return {
+        "average_accuracy": sum(accuracies[-1]) / len(last),
+        "forgetting": sum(drops) / len(drops) if drops else None,
+        "backward_transfer": sum(rises) / len(rises) if rises else None,
+    }

@@ -2,54 +2,52 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from hebblm.files import sha256
 from hebblm.tensors import write_tensors
-from hebblm.vision.state import KIND, digest
+from hebblm.vision.state import KIND
 
 SCHEMA = "hebblm-vision/1"
 RESULT_FILE = "result.json"
+KEYS = ("new", "old", "overall")
 SCORES = ("accuracy", "old", "new", "harmonic_mean", "harmonic_mean_reached", "loss")
+LIMITS = {("gamma", 1.0)}
+"""Values of hyper-parameters beyond which there is none: a share is 1 at most."""
 
 Values = Mapping[str, Mapping[str, float]]
 """Hyper-parameters by method."""
+Point = dict[str, float]
+"""Hyper-parameters of one method, and where it was tried, its scores."""
+Tried = dict[str, list[Point]]
+"""By method, every point with its scores on held-out pictures."""
 Spread = dict[str, float | None]
 """``mean`` and ``std`` over seeds; the latter is None for a single one."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeedRun:
-    """Predictions of one seed under one condition.
-
-    Args:
-        seed: the seed.
-        values: hyper-parameters by method.
-        labels: (n,) int64 of the test pictures, in the order in which they were predicted.
-        predictions: by method, uint8: (E, n) after each epoch, or once (E = 1) on the way through a stream; (T, T, n)
-            after each task of each task.
-        counted: by method, what was counted or timed on the way.
-        drawn: by name, whatever else the seed decided about the pictures.
-        condition: e.g. ``50`` old classes, or ``2:1``; nothing where there is but one.
-        about: what else the result says of the seed.
-    """
+    """Predictions of one seed under one condition."""
 
     seed: int
     values: Values
-    labels: Tensor
+    labels: Tensor  # (n,) int64 of the test pictures, in the order in which they were predicted
+    # By method, uint8: (E, n) after each epoch, or once (E = 1) on the way through a stream; (T, T, n) after each task
+    # of each task.
     predictions: Mapping[str, Tensor]
-    counted: Mapping[str, Mapping[str, float]]
-    drawn: Mapping[str, Tensor]
-    condition: str = ""
-    about: Mapping[str, Any] = field(default_factory=dict)
+    counted: Mapping[str, Mapping[str, float]]  # by method, what was counted or timed on the way
+    drawn: Mapping[str, Tensor]  # by name, whatever else the seed decided about the pictures
+    condition: str = ""  # such as 50 old classes, or 2:1; nothing where there is but one
+    about: Mapping[str, Any] = field(default_factory=dict)  # what else the result says of the seed
 
     def write(self, experiment: str, folder: Path) -> dict[str, Any]:
         """Write what the seed drew and predicted, and return what the result says of it."""
@@ -68,44 +66,16 @@ class SeedRun:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """Predictions of an experiment.
-
-    Args:
-        runs: by condition and seed.
-        tuning: what was tried for the hyper-parameters.
-    """
+class Outcome(NamedTuple):
+    """Predictions by condition and seed, and by condition what was tried for the hyper-parameters."""
 
     runs: tuple[SeedRun, ...]
-    tuning: Any
+    tuning: Mapping[str, Tried | None]
 
 
-def summary(
-    runs: Sequence[SeedRun],
-    name: str,
-    hyperparameters: Mapping[str, float],
-    scores: Sequence[Mapping[str, float | None]],
-    curve: Sequence[Any],
-    details: Sequence[Mapping[str, Any]],
-) -> dict[str, Any]:
-    """Return what the result says of a method under one condition: over the seeds, and seed by seed.
-
-    Args:
-        runs: one a seed.
-        name: of the method.
-        hyperparameters: what it ran with.
-        scores: its numbers at the end, of each seed.
-        curve: its numbers over the seeds along the way.
-        details: what else is said of each seed.
-    """
-    each = zip(runs, scores, details, strict=True)
-    return {
-        "hyperparameters": hyperparameters,
-        **over_seeds(scores),
-        "curve": curve,
-        "seeds": [{"seed": run.seed, **own, **further, **run.counted[name]} for run, own, further in each],
-    }
+def digest(tensor: Tensor) -> str:
+    """Return the sha256 of a tensor of whole numbers, as little-endian int64."""
+    return hashlib.sha256(tensor.to(torch.int64).numpy().astype("<i8").tobytes()).hexdigest()
 
 
 def over_seeds(scores: Sequence[Mapping[str, float | None]]) -> dict[str, Spread | None]:
@@ -114,10 +84,7 @@ def over_seeds(scores: Sequence[Mapping[str, float | None]]) -> dict[str, Spread
 
 
 def spread(values: Sequence[float | None]) -> Spread | None:
-    """Return mean and standard deviation over seeds.
-
-    The latter is None for a single seed, and both are undefined, None, where a seed has no value.
-    """
+    """Return mean and standard deviation over seeds; None where a seed has no value."""
     known = [value for value in values if value is not None]
     if len(known) < len(values):
         return None
@@ -125,17 +92,11 @@ def spread(values: Sequence[float | None]) -> Spread | None:
     return {"mean": float(tensor.mean()), "std": float(tensor.std()) if len(known) > 1 else None}
 
 
-LIMITS = {("gamma", 1.0)}
-"""Values of hyper-parameters beyond which there is none: a share is 1 at most."""
-
-
-def at_end(tuning: Mapping[str, Mapping[str, list[dict[str, float]]] | None]) -> list[str]:
+def at_end(tuning: Mapping[str, Tried | None]) -> list[str]:
     """Return the best values that are the least or the largest tried, as ``hebb.eta (50)``: better may lie beyond.
 
-    A value between them that does as well says that there is none.
-
-    Args:
-        tuning: by condition and method every point tried, None where nothing was left to choose.
+    A value between them that does as well says that there is none. ``tuning`` is by condition, None where nothing was
+    left to choose.
     """
     found = []
     for condition, tried in tuning.items():
@@ -151,12 +112,11 @@ def at_end(tuning: Mapping[str, Mapping[str, list[dict[str, float]]] | None]) ->
     return found
 
 
-def _rank(score: str, point: Mapping[str, float]) -> tuple[float, float]:
-    """Return what the best point has the most of: its score, and the less loss."""
-    return point[score], -point["loss"]
-
-
-def best(tried: list[dict[str, float]], score: str = "accuracy") -> dict[str, float]:
+def best(tried: list[Point], score: str = "accuracy") -> Point:
     """Return the point with the best score, of several the one with the smallest ``loss``, without its scores."""
     winner = max(tried, key=partial(_rank, score))
     return {name: value for name, value in winner.items() if name not in SCORES}
+
+
+def _rank(score: str, point: Point) -> tuple[float, float]:
+    return point[score], -point["loss"]

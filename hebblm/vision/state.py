@@ -1,24 +1,40 @@
-"""State with which an interrupted run goes on: tensors and a record, one atomically written file."""
+"""Setup of an image experiment, its seeds, and the state with which it goes on after an interruption."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from hebblm.errors import UserError
+from hebblm.files import hash_of_code
+from hebblm.progress import bar
+from hebblm.ranks import current
 from hebblm.tensors import read_tensors, write_tensors
-from hebblm.vision.setup import stage
+from hebblm.vision.data import ImageDataset
 
+R = TypeVar("R")
+S = TypeVar("S")
+STATE = "state"
 FORMAT = "hebblm-vision-state/1"
 KIND = "hebblm-vision"
 PREDICTIONS = "predictions."
+PACKAGE = Path(__file__).parents[1]
+TRAINING = tuple(f"vision/{name}.py" for name in ("backbones", "data", "learning", "pretraining", "split"))
+NUMBERS = (
+    "adapt", "memory", "types.py", *TRAINING,
+    *(f"vision/{name}.py" for name in ("classes", "mlp", "permuted", "reading", "recall", "state", "tuning")),
+)  # fmt: skip
+"""Parts of the program that the numbers of an experiment depend on; those of a pre-training, on ``TRAINING`` alone."""
 
 Numbers = Mapping[str, Mapping[str, float]]
 """By method, what was counted or timed."""
@@ -26,14 +42,68 @@ Step = tuple[Mapping[str, Tensor], Numbers]
 """By method, predictions uint8; and numbers."""
 
 
-class Resumable(Protocol):
-    """Network that learns step by step."""
+class DivergedError(UserError):
+    """Training ceased to be finite; a rate that is tried is then the worst."""
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Return everything by which learning goes on."""
 
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take over what :meth:`tensors` returned."""
+@dataclass(frozen=True, slots=True)
+class Setup(Generic[S]):
+    """An experiment before it is run."""
+
+    dataset: ImageDataset
+    settings: S
+    seeds: tuple[int, ...]  # at least one, each once; hyper-parameters are tuned with the first
+    device: torch.device
+    cache: Path  # pre-trained networks and what was tuned
+    folder: Path  # receives the result, and ``state/`` while a run lasts
+
+    @property
+    def state(self) -> Path:
+        """Where an interrupted run keeps what it has."""
+        return self.folder / STATE
+
+    def clear(self) -> None:
+        """Remove the state of a run whose result is written."""
+        shutil.rmtree(self.state, ignore_errors=True)
+
+
+def generator(seed: int, purpose: str) -> torch.Generator:
+    """Return a stream of random numbers of its own for each purpose of a seed."""
+    digest = hashlib.sha256(f"{seed}/{purpose}".encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
+
+
+@cache
+def program(*parts: str) -> str:
+    """Return torch's version and a hash of parts of this package, by their paths: what they gave may be kept."""
+    return f"{torch.__version__} {hash_of_code(*(PACKAGE / part for part in parts))}"
+
+
+@contextmanager
+def stage(description: str, total: int, unit: str = "pictures") -> Iterator[Callable[[int], None]]:
+    """Show a bar of ``total`` things left to do while the block runs, and yield what advances it."""
+    with bar() as progress:
+        task = progress.add_task(description, total=total, unit=unit)
+        yield lambda count: progress.advance(task, count)
+
+
+def divided(runs: Sequence[Callable[[], R]]) -> list[R]:
+    """Return what runs give, in their order: several ranks divide them, and read the others' from what these kept.
+
+    Each run keeps what it has on disk and, called again, gives the same from there.
+    """
+    ranks = current()
+    own = {index: runs[index]() for index in ranks.tasks(len(runs))}
+    ranks.wait()
+    found = [own[index] if index in own else run() for index, run in enumerate(runs)]
+    ranks.wait()  # until all have read what the first may remove
+    return found
+
+
+class _Learner(Protocol):
+    def tensors(self) -> dict[str, Tensor]: ...
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None: ...
 
 
 def take_steps(
@@ -42,16 +112,16 @@ def take_steps(
     count: int,
     step: Callable[[int], Step],
     *,
-    learner: Resumable | None = None,
+    learner: _Learner | None = None,
     title: str = "",
 ) -> tuple[dict[str, Tensor], list[Numbers]]:
-    """Take steps in turn, or go on behind the last one that ``path`` has.
+    """Take steps in turn, or go on after the last one that ``path`` has.
 
     Args:
         path: the state; written after each step.
         run: hash of everything that decides about the numbers.
         count: how many steps there are.
-        step: takes one, counted from 0, and returns what was predicted behind it.
+        step: takes one, counted from 0, and returns what was predicted after it.
         learner: what the steps change, if they change anything.
         title: of a bar that counts the steps; empty where each shows by itself what it does.
 
@@ -102,10 +172,8 @@ def load_state(
 ) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
     """Read what :func:`save_state` wrote, or return None where there is no such file.
 
-    Args:
-        path: the file.
-        run: what the record has to say under ``run``: a hash of everything that decides about the numbers.
-        remedy: what a user can do about a file that cannot be used; ``{folder}`` and ``{path}`` are filled in.
+    ``run`` is a hash of everything that decides about the numbers. In the ``remedy`` for a file that cannot be used,
+    ``{folder}`` and ``{path}`` are filled in.
 
     Raises:
         UserError: truncated, another format, or the state of another run.
@@ -120,8 +188,3 @@ def load_state(
     if record.get("run") != run:
         raise UserError(f"{path} belongs to a run with other settings, data, seeds or program; {remedy}")
     return tensors, record
-
-
-def digest(tensor: Tensor) -> str:
-    """Return the sha256 of a tensor of whole numbers, as little-endian int64."""
-    return hashlib.sha256(tensor.to(torch.int64).numpy().astype("<i8").tobytes()).hexdigest()

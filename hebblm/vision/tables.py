@@ -5,28 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any, Literal
+from typing import Any
 
 from hebblm.report import paper
 from hebblm.report.methods import name_of
 from hebblm.report.record import decode
 from hebblm.report.table import Cell, Column, Table
-from hebblm.vision.new_classes.reading import KEYS
-from hebblm.vision.new_classes.settings import family_of
-from hebblm.vision.result import at_end
+from hebblm.vision.result import KEYS, at_end
+from hebblm.vision.scales import family_of
 
 SOURCE = f"Paper: {paper.SOURCE}."
 PAPER_ORDER = {"hebb": 1, "mbpa": 2, "ewc": 3, "mlp": 4}
 """Of permuted MNIST, best first, from the text on Fig. mnist, which prints no number."""
-
+OPTIMIZERS = {"newton": "Newton steps", "rmsprop": "the paper's RMSprop"}
 _NETWORKS = {"parametric": "Parametric", "mlp": "MLP", "ewc": "EWC"}
 _TITLES = {"new": "New", "old": "Old", "overall": "Overall"}
 _PER_CENT = 100.0
-OPTIMIZERS = {"newton": "Newton steps", "rmsprop": "the paper's RMSprop"}
-_flat = chain.from_iterable
 
 Accuracy = tuple[Mapping[str, float | None] | None, float | None]
 """Mean and standard deviation, where there are any, and the paper's number in per cent."""
+Rows = Iterable[tuple[tuple[Cell, ...], Sequence[Accuracy]]]
+"""By row, its labels and its accuracies."""
 
 
 def tables(document: Mapping[str, Any]) -> list[Table]:
@@ -45,7 +44,7 @@ def _tables(document: Mapping[str, Any]) -> list[Table]:
         case "permuted-mnist":
             return [_permuted(document)]
         case "incremental":
-            ratios = list(next(iter(document["methods"].values()))["conditions"])
+            ratios = next(iter(document["methods"].values()))["conditions"]
             return [_incremental(document, ratio) for ratio in ratios]
         case "pretrain-classes":
             return [_pretrain(document)]
@@ -59,14 +58,17 @@ def _tables(document: Mapping[str, Any]) -> list[Table]:
 
 def _permuted(document: Mapping[str, Any]) -> Table:
     """Return one row a method: accuracies, forgetting and transfer, and its place here and in the paper."""
-    places = _places(document)
+    methods, settings = document["methods"], document["settings"]
+    means = {name: item["average_accuracy"]["mean"] for name, item in methods.items()}
     rows = []
     for name in permuted_methods(document):
         # A single task leaves forgetting and transfer undefined.
-        measured = [document["methods"][name][key] or {} for key in ("forgetting", "backward_transfer")]
-        accuracy = document["methods"][name]["average_accuracy"]
-        numbers = [each.get(part) for each in (accuracy, *measured) for part in ("mean", "std")]
-        rows.append((method_name(name), *numbers, str(places[name]), str(PAPER_ORDER[name.partition("-")[0]])))
+        measured = [methods[name][key] or {} for key in ("average_accuracy", "forgetting", "backward_transfer")]
+        numbers = [each.get(part) for each in measured for part in ("mean", "std")]
+        stored = name.partition("-")[2] or str(max(settings["stored"]))
+        rivals = [mean for other, mean in means.items() if other.partition("-")[2] in ("", stored)]
+        place = 1 + sum(mean > means[name] for mean in rivals)
+        rows.append((method_name(name), *numbers, str(place), str(PAPER_ORDER[name.partition("-")[0]])))
     columns = (
         Column("Method"),
         Column("Average accuracy", "nll", best="max"),
@@ -78,7 +80,6 @@ def _permuted(document: Mapping[str, Any]) -> Table:
         Column("Order"),
         Column("paper"),
     )
-    settings = document["settings"]
     notes = (
         f"{document['data']['name']}; {settings['tasks']} tasks of {settings['train_samples']:,} samples, "
         f"{settings['epochs']} epochs. Tested on {settings['test_samples']:,} samples a task after the last one, "
@@ -98,18 +99,6 @@ def permuted_methods(document: Mapping[str, Any]) -> list[str]:
     """Return the methods of permuted MNIST in order: the network alone, EWC, then by what is stored."""
     sizes = sorted(document["settings"]["stored"])
     return ["mlp", "ewc", *(f"{kind}-{size}" for kind in ("mbpa", "hebb") for size in sizes)]
-
-
-def _places(document: Mapping[str, Any]) -> dict[str, int]:
-    """Return the place of each method by average accuracy, among those that store as much."""
-    means = {name: item["average_accuracy"]["mean"] for name, item in document["methods"].items()}
-    most = str(max(document["settings"]["stored"]))
-
-    def rivals(name: str) -> list[float]:
-        stored = name.partition("-")[2] or most
-        return [mean for other, mean in means.items() if other.partition("-")[2] in ("", stored)]
-
-    return {name: 1 + sum(mean > means[name] for mean in rivals(name)) for name in means}
 
 
 def _stream(document: Mapping[str, Any]) -> Table:
@@ -135,7 +124,7 @@ def _incremental(document: Mapping[str, Any], ratio: str) -> Table:
             rows.append(((_TITLES[key], method_name(name)), own))
     name, title = f"incremental-{ratio.replace(':', '-')}", f"Incremental learning, {ratio}"
     heads = [f"Epoch {epoch}" for epoch in epochs]
-    return _table(document, name, title, [Column("Classes"), Column("Method")], heads, rows, best=None)
+    return _table(document, name, title, [Column("Classes"), Column("Method")], heads, rows, contest=False)
 
 
 def _pretrain(document: Mapping[str, Any]) -> Table:
@@ -143,10 +132,8 @@ def _pretrain(document: Mapping[str, Any]) -> Table:
     experiment, family = "pretrain-classes", _family(document)
     rows = []
     for name, method in document["methods"].items():
-        own = [
-            (summary["overall"], paper.image(experiment, family, count, name))
-            for count, summary in method["conditions"].items()
-        ]
+        each = method["conditions"].items()
+        own = [(summary["overall"], paper.image(experiment, family, count, name)) for count, summary in each]
         rows.append(((method_name(name),), own))
     heads = [f"{count} old classes" for count in document["methods"]["parametric"]["conditions"]]
     title = "Number of pre-training classes, overall accuracy"
@@ -166,18 +153,12 @@ def _sensitivity(document: Mapping[str, Any]) -> Table:
 
 def _timing(document: Mapping[str, Any]) -> Table:
     """Return the time of a run and its ratio to that of the network alone."""
-    family = _family(document)
-    rows = tuple(
-        (
-            method_name(name),
-            method["seconds"]["median"],
-            *(method["ratio"][part] for part in ("median", "min", "max")),
-            paper_ratio(family, name),
-        )
-        for name, method in document["methods"].items()
-    )
-    ratios = ("Times Parametric", "least", "most", "in the paper")
-    columns = (Column("Method"), Column("Seconds", "nll", decimals=2), *(Column(r, "nll", decimals=3) for r in ratios))
+    family, rows = _family(document), []
+    for name, method in document["methods"].items():
+        ratios = [method["ratio"][part] for part in ("median", "min", "max")]
+        rows.append((method_name(name), method["seconds"]["median"], *ratios, paper_ratio(family, name)))
+    heads = ("Times Parametric", "least", "most", "in the paper")
+    columns = (Column("Method"), Column("Seconds", "nll", decimals=2), *(Column(h, "nll", decimals=3) for h in heads))
     timing, by = document["settings"]["timing"], document["provenance"]
     notes = (
         f"{document['data']['name']}, {document['settings']['backbone']}, {timing['samples']:,} pictures. Medians of "
@@ -185,7 +166,7 @@ def _timing(document: Mapping[str, Any]) -> Table:
         f"Device {by['device']}, {by['threads']} threads.",
         SOURCE,
     )
-    return Table("timing", f"Computation time, {document['scale']}", columns, rows, notes)
+    return Table("timing", f"Computation time, {document['scale']}", columns, tuple(rows), notes)
 
 
 def paper_ratio(family: str | None, name: str) -> float | None:
@@ -211,25 +192,26 @@ def _table(
     title: str,
     labels: Iterable[Column],
     heads: Iterable[str],
-    rows: Iterable[tuple[tuple[Cell, ...], Sequence[Accuracy]]],
+    rows: Rows,
     *,
-    best: Literal["max"] | None = "max",
+    contest: bool = True,
     printed: bool = True,
 ) -> Table:
-    """Return a table of accuracies in per cent, of rows of ``labels`` and accuracies, whose columns are ``heads``.
+    """Return a table of accuracies in per cent, three columns a head, or two where the paper prints no such number."""
+    best = "max" if contest else None
+    columns, cells = list(labels), []
+    for head in heads:
+        beside = [Column(header, "nll", decimals=2) for header in (("±", "paper") if printed else ("±",))]
+        columns += [Column(head, "nll", best, "%", 2), *beside]  # type: ignore[arg-type]
+    for own, accuracies in rows:
+        each = ([_per_cent(found, "mean"), _per_cent(found, "std"), number] for found, number in accuracies)
+        cells.append((*own, *chain.from_iterable(three[: 3 if printed else 2] for three in each)))
+    return Table(name, f"{title}, {document['scale']}", tuple(columns), tuple(cells), _notes(document, printed))
 
-    ``best``: which accuracy of a column is marked; ``printed``: whether the paper prints any of these numbers.
-    """
-    beside = [Column(header, "nll", decimals=2) for header in (("±", "paper") if printed else ("±",))]
-    columns = (*labels, *_flat((Column(head, "nll", best, "%", 2), *beside) for head in heads))
-    cells = [(*own, *_flat(_cells(*each)[: 1 + len(beside)] for each in accuracies)) for own, accuracies in rows]
-    return Table(name, f"{title}, {document['scale']}", columns, tuple(cells), _notes(document, printed))
 
-
-def _cells(summary: Mapping[str, float | None] | None, printed: float | None) -> tuple[Cell, Cell, Cell]:
-    """Return mean and standard deviation in per cent, of what may be missing, and the paper's."""
-    mean, std = (None, None) if summary is None else (summary["mean"], summary["std"])
-    return None if mean is None else _PER_CENT * mean, None if std is None else _PER_CENT * std, printed
+def _per_cent(summary: Mapping[str, float | None] | None, part: str) -> float | None:
+    share = None if summary is None else summary[part]
+    return None if share is None else _PER_CENT * share
 
 
 def _family(document: Mapping[str, Any]) -> str | None:

@@ -1,6 +1,6 @@
 """Collects what ``best`` reaches over a moving base at other rates, from the results of ``rates.sh``.
 
-python -m recipes.best.rates results
+python -m recipes.best.rates results recipes/best/rates.json
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Any
 from hebblm.files import write_json
 from hebblm.report.result import Result
 
-FOUND = Path(__file__).with_suffix(".json")
 RUNS = {
     "valid-0.0002": "best-ptb-valid-0.0002",
     "valid-0.0004": "best-ptb-valid-0.0004",
@@ -34,10 +33,10 @@ def told(result: Result) -> dict[str, Any]:
     return {"provenance": dict(result.provenance), **read, "methods": losses}
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, file: Path) -> None:
     """Write the JSON of all runs in a folder of results."""
-    write_json(FOUND, {run: told(Result.load(folder / name / "result.json")) for run, name in RUNS.items()})
+    write_json(file, {run: told(Result.load(folder / name / "result.json")) for run, name in RUNS.items()})
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -14,11 +14,11 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hebblm.bench.machine import cpu_name
 from hebblm.files import write_json
 from hebblm.memory.manifest import read_manifest
 from hebblm.provenance import provenance
 from hebblm.text import resolve
+from recipes.bench.machine import cpu_name
 
 
 def main() -> int:

@@ -25,13 +25,13 @@ import torch
 from torch import Tensor
 
 import hebblm
-from hebblm.bench.machine import cpu_name, peak_resident_bytes, use_threads
 from hebblm.evaluation.parts import Parts
 from hebblm.files import atomic_path, read_json, write_json
 from hebblm.memory import FlatMemory, MemoryConfig, build_memory, load_memory, save_memory
 from hebblm.memory.disk import saved_entries
 from hebblm.provenance import provenance
 from hebblm.text import resolve
+from recipes.bench.machine import cpu_name, peak_resident_bytes, use_threads
 
 OWNER = {"model_hash": "scale", "dictionary_hash": "scale"}
 NOISE = 0.5  # standard deviation of what perturbs a state, in those of its dimension

@@ -19,10 +19,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from hebblm.bench.machine import cpu_name
 from hebblm.files import read_json, write_json
 from hebblm.provenance import provenance
 from hebblm.report.table import Column, Table
+from recipes.bench.machine import cpu_name
 from recipes.markdown import body
 
 METHODS = "lstm,cache,knn,mixture,mbpa,hebb,mixture+mbpa,mixture+hebb,best"
@@ -129,8 +129,10 @@ def run(options: argparse.Namespace, methods: str, streams: int, processes: int,
     """Evaluate by a command."""
     words = ["--checkpoint", options.model, "--target", options.target, "--methods", methods]
     words += ["--max-tokens", str(options.tokens), "--update-every", str(options.every), "--device", "cpu"]
-    words += ["--streams", str(streams), "--processes", str(processes), "--log-samples"]
-    command = [sys.executable, "-m", "hebblm.cli.eval", *words, "--output-path", str(folder)]
+    words += ["--streams", str(streams), "--log-samples"]
+    started = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+    python = [sys.executable, *(started if processes > 1 else [])]
+    command = [*python, "-m", "hebblm.cli.eval", *words, "--output-path", str(folder)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
 

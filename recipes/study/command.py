@@ -1,19 +1,33 @@
-"""``python -m recipes.study``: the results book, cost against goals, and measurements with the floors under them."""
+"""``python -m recipes.study``: the book, cost and its floors, results beside the paper, what the paper leaves open."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hebblm.bench.record import Row
-from hebblm.cli.bench import TableConfig, measuring, shown, write_tables
+from rich.console import Console
+
+from hebblm.adapt.methods import DEFAULT_METHODS, named
 from hebblm.cli.common import choosing, options, tell
 from hebblm.errors import UserError
+from hebblm.evaluation.hyperparameters import parse_settings
+from hebblm.evaluation.scenario_config import ScenarioConfig
+from hebblm.files import write_text
+from hebblm.interrupts import GOES_ON, interrupted
+from hebblm.provenance import command_line
+from hebblm.report import Result
+from hebblm.report.console import print_table
+from hebblm.report.render import to_markdown
+from recipes.bench.command import measuring, shown
+from recipes.bench.record import Row
 from recipes.study.book import contents, load_sources, write_book
 from recipes.study.book.contents import TITLE
 from recipes.study.cost.measured import with_floors
 from recipes.study.cost.record import load
 from recipes.study.cost.tables import cost_tables
+from recipes.study.paper import paper_tables
+from recipes.study.readings.compare import compare
+from recipes.study.readings.record import readings_table
 
 PROG = "python -m recipes.study"
 FLOORED = ("adapt", "retrieve", "eval")
@@ -39,14 +53,31 @@ def _book(config: BookConfig, argv: list[str]) -> None:
     print(f"Wrote {len(written)} files to {config.output_path}")
 
 
-@options(f"{PROG} cost", TableConfig, f"{PROG} cost recipes/results/bench/*.json")
-def _cost(config: TableConfig, argv: list[str]) -> None:
+@dataclass(frozen=True, slots=True)
+class CostConfig:
+    """Options of the tables of cost.
+
+    Args:
+        files: JSON files of the measurements.
+        output_path: Markdown file; by default standard output.
+    """
+
+    files: list[Path] = field(metadata={"positional": True, "nargs": "+"})
+    output_path: Path | None = None
+
+
+@options(f"{PROG} cost", CostConfig, f"{PROG} cost recipes/results/bench/*.json")
+def _cost(config: CostConfig, argv: list[str]) -> None:
     """Goals beside what was measured, and how far above its floor that is, as Markdown."""
-    write_tables(cost_tables([load(path) for path in config.files]), config.output_path)
+    text = "\n".join(map(to_markdown, cost_tables([load(path) for path in config.files])))
+    if config.output_path is None:
+        print(text)
+    else:
+        write_text(config.output_path, text)
 
 
 def _bench(argv: list[str] | None = None) -> int:
-    """Measure as hebblm-bench does, with the least that each could cost on this machine."""
+    """Measure as recipes.bench does, with the least that each could cost on this machine."""
     kind, *rest = argv or [""]
     if kind not in FLOORED:
         raise UserError(f"no floors are known of {kind!r}; choose {', '.join(FLOORED)}")
@@ -63,4 +94,58 @@ def _floored(row: Row) -> Row:
     return found
 
 
-main = choosing(PROG, {"book": _book, "cost": _cost, "bench": _bench})
+@dataclass(frozen=True, slots=True)
+class PaperConfig:
+    """Options of the tables beside the paper.
+
+    Args:
+        results: folders that hebblm-eval wrote, or their result.json.
+    """
+
+    results: list[Path] = field(metadata={"positional": True, "nargs": "+"})
+
+
+@options(f"{PROG} paper", PaperConfig, f"{PROG} paper results/wt2-to-ptb")
+def _paper(config: PaperConfig, argv: list[str]) -> None:
+    """Results on the paper's texts beside its own numbers, as Markdown."""
+    found = [(path, paper_tables(Result.load(path))) for path in config.results]
+    for path, tables in found:
+        print("\n".join(map(to_markdown, tables)) or f"{path}: the paper has no numbers for this scenario")
+
+
+@dataclass(frozen=True)
+class ReadingsConfig(ScenarioConfig):
+    """Options of a comparison of readings.
+
+    Args:
+        methods: comma-separated; those that retrieve are compared.
+        hyperparameters: of the default reading: default, tuned, paper, or a file of hebblm-tune.
+        set: hyper-parameters, e.g. --set hebb.beta=0.5.
+        output_path: folder for readings.json.
+    """
+
+    methods: str = ",".join(DEFAULT_METHODS)
+    hyperparameters: str = "default"
+    set: list[str] = field(default_factory=list, metadata={"nargs": "+"})
+    output_path: Path | None = None
+
+
+@options(f"{PROG} readings", ReadingsConfig, f"{PROG} readings --intra-domain ptb --split valid --max-tokens 5000")
+def _compare(config: ReadingsConfig, argv: list[str]) -> None:
+    """What the paper leaves open, one reading at a time, by the methods that retrieve; written to readings.json."""
+    found = compare(
+        config.scenario(),
+        named(config.methods),
+        config.hyperparameters,
+        parse_settings(config.set),
+        config.output_path,
+        command_line(f"{PROG} readings", argv),
+    )
+    print_table(readings_table({found.label: found}), Console())
+    if config.output_path is not None:
+        tell(f"readings in {config.output_path}")
+
+
+main = choosing(
+    PROG, {"book": _book, "cost": _cost, "bench": _bench, "paper": _paper, "readings": interrupted(GOES_ON)(_compare)}
+)

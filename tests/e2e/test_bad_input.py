@@ -115,8 +115,8 @@ def test_evaluation_says_what_is_wrong(arguments: list[str], told: str, tmp_path
         (train, [], "corpus"),
         (
             train,
-            ["--corpus", "pydoc", "--processes", "2", "--device", "cpu:0"],
-            "each of 2 processes takes a GPU of its own",
+            ["--corpus", "pydoc", "--processes", "2"],
+            "torchrun --nproc-per-node P -m hebblm.cli.train ...",
         ),
         (train, ["--corpus", "pydoc", "--lr", "0"], "lr = 0.0 must be positive"),
         (train, ["--corpus", "pydoc", "--finetune-from-model", "tiny-pydoc-raw"], "needs --output-path"),

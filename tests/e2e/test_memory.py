@@ -236,7 +236,7 @@ def test_merged_memories_hold_both_with_one_number_a_word(
     assert "tokenizer   the model's own" in told
     assert "texts/a.txt" in told
     assert MODEL in told
-    assert str(Path("read") / "memory") in told
+    assert "texts without a name (11 bytes)" in told, "what the reader read"
 
 
 def test_a_memory_on_disk_is_built_merged_and_read_with(place: Path) -> None:

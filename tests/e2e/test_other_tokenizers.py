@@ -89,6 +89,10 @@ def test_case_that_the_tokenizer_loses_is_told(tmp_path: Path, capsys: pytest.Ca
         page = (tmp_path / name / "report.md").read_text()
         assert ("Do not compare them with those of another model." in page) == (name == "upper")
     assert losses[0] == pytest.approx(losses[1])
+    reader = model("lower case").reader("lstm")
+    for _ in range(2):
+        assert reader.read("THE LIST\n").lost == 7
+    assert capsys.readouterr().err.count("the tokenizer loses at least 77.8 % of the bytes of this text") == 1
 
 
 def test_a_text_without_blanks_is_told_of_by_pieces(tmp_path: Path) -> None:

@@ -22,7 +22,8 @@ from hebblm.cli.report import main as report
 from hebblm.cli.train import main as train
 from hebblm.cli.tune import main as tune
 from hebblm.report.numbers import perplexity
-from hebblm.report.readings import Readings
+from recipes.study.command import main as study
+from recipes.study.readings.record import Readings
 
 from .conftest import World
 
@@ -94,7 +95,7 @@ def test_tokens_are_logged_one_a_row(intra: Path) -> None:
 
 
 def test_the_report_stands_beside_the_result(intra: Path) -> None:
-    assert {"report.md", "report.html", "tables.tex"} <= {path.name for path in intra.iterdir()}
+    assert {"report.md", "report.html"} <= {path.name for path in intra.iterdir()}
     assert any(path.suffix == ".png" for path in intra.iterdir())
     assert "mixture+hebb" in (intra / "report.md").read_text().lower().replace(" ", "")
 
@@ -244,13 +245,13 @@ def test_tuned_values_serve_an_evaluation(world: World, tmp_path: Path, capsys: 
     assert losses(tmp_path / "config") == losses(tmp_path / "hyperparameters")
 
 
-def test_readings_are_compared_instead(world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    scenario = ["--intra-domain", str(world.prepared), "--checkpoint", str(world.model), *CPU, "--readings"]
+def test_readings_are_compared(world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scenario = ["--intra-domain", str(world.prepared), "--checkpoint", str(world.model), *CPU]
     small = ["--max-tokens", "60", "--training-entries", "500", "--output-path", str(tmp_path / "out")]
-    assert evaluate([*scenario, *small, "--methods", "lstm"]) == 2
+    assert study(["readings", *scenario, *small, "--methods", "lstm"]) == 2
     assert "no method that retrieves" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
-    assert evaluate([*scenario, *small, "--methods", "lstm,mixture,hebb"]) == 0
+    assert study(["readings", *scenario, *small, "--methods", "lstm,mixture,hebb"]) == 0
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["readings.json"]
     found = Readings.from_json(json.loads((tmp_path / "out" / "readings.json").read_text()))
     assert {effect.method for effect in found.effects} == {"mixture", "hebb"}

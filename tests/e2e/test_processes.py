@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -45,7 +46,7 @@ def losses(folder: Path) -> dict[str, np.ndarray[Any, Any]]:
 
 @pytest.mark.slow
 def test_two_processes_write_one_result(world: World, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "hebblm.cli.eval", *chosen(world, tmp_path / "two", "--processes", "2")]
+    command = [*TORCHRUN, "-m", "hebblm.cli.eval", *chosen(world, tmp_path / "two")]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=WAIT, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("results in") == 1
@@ -68,7 +69,7 @@ def test_two_processes_write_one_result(world: World, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_ranks_end_well_every_time(world: World, tmp_path: Path) -> None:
     arguments = ["--checkpoint", str(world.model), "--target", str(world.other_prepared), "--device", "cpu"]
-    arguments += ["--methods", "lstm,mixture", "--streams", "4", "--max-tokens", "400", "--processes", "2"]
+    arguments += ["--methods", "lstm,mixture", "--streams", "4", "--max-tokens", "400"]
     for _ in range(6):
         run("eval", arguments, tmp_path / "cache")
 
@@ -85,7 +86,7 @@ def test_a_rank_does_not_wait_for_the_interpreter(option: str, status: int) -> N
 
 
 def run(module: str, arguments: list[str], cache: Path) -> None:
-    command = [sys.executable, "-m", f"hebblm.cli.{module}", *arguments]
+    command = [*TORCHRUN, "-m", f"hebblm.cli.{module}", *arguments]
     environ = {**environment(), "HEBBLM_CACHE": str(cache)}
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=WAIT, check=False)
     assert done.returncode == 0, done.stderr
@@ -138,7 +139,7 @@ def test_two_processes_build_the_memory_of_the_training_text(
         "--log-samples",
     ]
     arguments += ["--set", f"memory.store={store}"]
-    two = [*arguments, "--output-path", str(tmp_path / "two"), "--processes", "2"]
+    two = [*arguments, "--output-path", str(tmp_path / "two")]
     run("eval", two, tmp_path / "cache")
     monkeypatch.setenv("HEBBLM_CACHE", str(tmp_path / "another"))
     assert evaluate([*arguments, "--output-path", str(tmp_path / "one")]) == 0
@@ -154,7 +155,7 @@ def test_two_processes_build_a_memory(world: World, tmp_path: Path) -> None:
     prose.write_text(world.other.read_text().replace(" .", "."))
     arguments = ["build", "--model", str(world.model), "--text", str(prose), str(world.text)]
     arguments += ["--device", "cpu", "--output-path"]
-    run("memory", [*arguments, str(tmp_path / "two"), "--processes", "2"], tmp_path / "cache")
+    run("memory", [*arguments, str(tmp_path / "two")], tmp_path / "cache")
     assert remember([*arguments, str(tmp_path / "one")]) == 0
     one, two = (SavedMemory.of(tmp_path / name) for name in ("one", "two"))
     assert one.words == two.words
@@ -170,43 +171,32 @@ def test_two_processes_build_a_memory(world: World, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("more", "told"),
     [
-        (["--processes", "0"], "--processes 0 must be at least 1"),
-        (["--processes", "4"], "4 processes are more than --streams 3"),
-        (["--processes", "2", "--vocabulary", "open"], "open"),
+        (["--streams", "1"], "2 processes are more than streams = 1; use --streams 2 or more"),
+        (["--set", "memory.capacity=50"], "memory.capacity=50 is not divided over 2 processes"),
     ],
 )
-def test_what_processes_cannot_be(
-    world: World, tmp_path: Path, arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert evaluate(chosen(world, tmp_path / "none", *arguments)) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+def test_a_mistake_that_all_see_is_told_once(world: World, tmp_path: Path, more: list[str], told: str) -> None:
+    command = [*TORCHRUN, "-m", "hebblm.cli.eval", *chosen(world, tmp_path / "none", *more)]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=WAIT, check=False)
+    assert done.returncode == 1, done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("hebblm-eval: error")]
     assert told in line
     assert not (tmp_path / "none").exists()
 
 
-def test_other_processes_than_were_started(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name, value in {
-        "RANK": "0",
-        "WORLD_SIZE": "2",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": "1",
-    }.items():
-        monkeypatch.setenv(name, value)
-    assert evaluate(chosen(world, tmp_path, "--processes", "3")) == 2
-    assert "--processes 3 differs from the 2 that were started" in capsys.readouterr().err
-
-
-def test_a_mistake_that_all_see_is_told_once(world: World, tmp_path: Path) -> None:
-    arguments = chosen(world, tmp_path / "none", "--processes", "2", "--set", "memory.capacity=50")
-    command = [sys.executable, "-m", "hebblm.cli.eval", *arguments]
+def test_our_own_launcher_is_gone_and_torchrun_is_named(world: World, tmp_path: Path) -> None:
+    own = [sys.executable, "-m", "hebblm.cli.eval"]
+    words = [*chosen(world, tmp_path / "two", "--methods", "lstm"), "--processes"]
+    done = subprocess.run([*own, *words, "2"], env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    remedy = re.search(r"torchrun (--nproc-per-node) P (-m hebblm\.cli\.eval) \.\.\.", done.stderr)
+    assert remedy, done.stderr
+    command = [str(Path(sys.executable).with_name("torchrun")), remedy[1], "2", *remedy[2].split(), *words[:-1]]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=WAIT, check=False)
-    assert done.returncode == 2, done.stderr
-    (line,) = done.stderr.splitlines()
-    assert "memory.capacity=50 is not divided over 2 processes" in line
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "two" / "result.json").read_text())["provenance"]["processes"] == 2
 
 
 def children(process: int) -> dict[str, int]:
@@ -236,24 +226,13 @@ def killed(command: list[str], cache: Path, victim: str) -> tuple[int, str, dict
 
 @pytest.mark.faults
 @pytest.mark.parametrize("victim", ["0", "1"])
-def test_a_rank_that_is_killed_is_named(victim: str, world: World, tmp_path: Path) -> None:
-    arguments = chosen(world, tmp_path / "none", "--processes", "2", "--max-tokens", "100000")
-    command = [sys.executable, "-m", "hebblm.cli.eval", *arguments]
-    status, errors, ranks = killed(command, tmp_path / "cache", victim)
-    assert status == 1
-    lines = [line for line in errors.splitlines() if "error" in line]
-    assert len(lines) == 1, errors
-    assert f"rank {victim} of 2 (process {ranks[victim]}) was killed by SIGKILL" in lines[0]
-
-
-@pytest.mark.faults
-def test_torchrun_names_the_first_rank_that_is_killed(world: World, tmp_path: Path) -> None:
+def test_torchrun_names_the_rank_that_is_killed(victim: str, world: World, tmp_path: Path) -> None:
     arguments = ["-m", "hebblm.cli.eval", *chosen(world, tmp_path / "none", "--max-tokens", "100000")]
-    status, errors, ranks = killed([*TORCHRUN, *arguments], tmp_path / "cache", "0")
+    status, errors, ranks = killed([*TORCHRUN, *arguments], tmp_path / "cache", victim)
     assert status == 1
     cause = errors.partition("Root Cause")[2]
-    assert "rank      : 0 (local_rank: 0)" in cause
-    assert f"exitcode  : -9 (pid: {ranks['0']})" in cause
+    assert f"rank      : {victim} (local_rank: {victim})" in cause
+    assert f"exitcode  : -9 (pid: {ranks[victim]})" in cause
 
 
 @pytest.mark.faults

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import hebblm
 from hebblm.cli import read
+from hebblm.cli.memory import main as memory
 from hebblm.cli.read import main
 
 
@@ -47,6 +52,76 @@ def test_a_text_is_the_same_in_any_pieces(
     assert "135 tokens" in whole
 
 
+def test_a_suggested_line_break_is_shown_as_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "notes.txt").write_text("Call it .\n" * 60)
+    for model in ("tiny-pydoc-raw", "llama-wt2-small"):
+        ask = ["--suggest", "Call it .", "--generate", "Call it .", "--temperature", "0", "--new-tokens", "8"]
+        assert main([model, str(tmp_path / "notes.txt"), *ask]) == 0
+        _, after = capsys.readouterr().out.split("after reading: Call it . ...", 1)
+        assert "⏎ (line break)" in after
+        assert "<eos>" not in after
+        assert "after reading: Call it . ⏎ Call it ." in after
+
+
+def test_a_terminal_without_a_character_gets_another_one(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("Call it .\n" * 9)
+    words = ["tiny-pydoc-raw", str(tmp_path / "notes.txt"), "--suggest", "Call it ."]
+    found = subprocess.run(
+        [sys.executable, "-m", "hebblm.cli.read", *words],
+        env=os.environ | {"PYTHONIOENCODING": "ascii"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert found.returncode == 0, found.stderr
+    assert "? (line break)" in found.stdout
+
+
+def test_every_number_has_a_unit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "notes.txt").write_text("The function frobnitz returns a list .\n" * 20)
+    number = r"\d+\.\d"
+    for model, words in (
+        ("tiny-pydoc-raw", rf"160 tokens; perplexity {number} a token \(unadapted {number}\); "),
+        (
+            "llama-wt2-small",
+            rf"\d+ pieces in 160 words; perplexity {number} a piece \(unadapted {number}\), {number} a word; ",
+        ),
+    ):
+        assert main([model, str(tmp_path / "notes.txt")]) == 0
+        assert re.search(rf"{words}{number}\d bits a byte \(unadapted {number}\d\)", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("model", ["tiny-pydoc-raw", "llama-wt2-small"])
+def test_only_the_first_tokens_are_read(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_text("The function frobnitz returns a list .\n" * 20 + f"The {name}quux .\n")
+    files = [str(tmp_path / name) for name in ("a", "b")]
+    assert main([model, *files, "--max-tokens", "60", "--save", str(tmp_path / "known")]) == 0
+    said = capsys.readouterr().out
+    assert len(re.findall(r": 60 (tokens|pieces in \d+ words);", said)) == 2
+    reader = hebblm.load(model, device="cpu").reader(memory=tmp_path / "known")
+    assert len(reader) == 120
+    assert not any("quux" in word for word in reader.vocabulary.words), "nothing is learned of what is not read"
+    assert memory(["info", str(tmp_path / "known")]) == 0
+    told = capsys.readouterr().out
+    assert f"model       {model}, weights" in told
+    assert "texts       2" in told
+    for path in files:
+        [size] = re.findall(rf"{re.escape(path)} \((\d+) bytes\)", told)
+        assert 60 < int(size) < 300
+
+
+def test_a_saved_reader_is_gone_on_from_as_it_was_saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "notes.txt").write_text("The function frobnitz returns a list .\n" * 20)
+    known, notes = str(tmp_path / "known"), str(tmp_path / "notes.txt")
+    how = ["--method", "knn", "--update-every", "7", "--k", "9", "--set", "knn.temperature=0.5"]
+    assert main(["tiny-pydoc-raw", notes, *how, "--save", known]) == 0
+    capsys.readouterr()
+    assert main(["tiny-pydoc-raw", notes, "--memory", known]) == 0
+    assert main(["tiny-pydoc-raw", notes, "--memory", known, *how]) == 0
+    first, _, second, _ = capsys.readouterr().out.splitlines()
+    assert first == second
+    assert main(["tiny-pydoc-raw", notes, "--memory", known, "--method", "lstm"]) == 0
+    assert first != capsys.readouterr().out.splitlines()[0]
+
+
 def test_prose_is_split_at_punctuation_and_many_new_words_are_told_of(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -70,7 +145,9 @@ def test_prose_is_split_at_punctuation_and_many_new_words_are_told_of(
         (["tiny-pydc"], "did you mean tiny-pydoc-raw"),
         (["tiny-pydoc-raw", "nowhere.txt"], "nowhere.txt does not exist"),
         (["tiny-pydoc-raw", "--method", "mxture"], "did you mean mixture"),
-        (["tiny-pydoc-raw", "--words", "0"], "words = 0"),
+        (["tiny-pydoc-raw", "--words", "0"], "words = 0 must be at least 1"),
+        (["tiny-pydoc-raw", "--max-tokens", "0"], "max_tokens = 0 must be at least 1"),
+        (["tiny-pydoc-raw", "--max-tokns", "9"], "did you mean --max-tokens?"),
         (["tiny-pydoc-raw", "."], "empty.txt is empty; put text into it"),
         (["tiny-pydoc-raw", "--method", "all"], "choose from lstm, "),
         (["tiny-pydoc-raw", os.devnull, "empty.txt"], "empty.txt is empty; put text into it"),
@@ -103,7 +180,7 @@ def test_a_folder_of_something_else_is_refused_before_anything_is_read(
 def test_what_diverged_is_not_saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     notes, out = tmp_path / "notes.txt", tmp_path / "out"
     notes.write_text("The function returns a list .\nIf it fails , the method prints an error .\n" * 20)
-    rate = ["--set", "mbpa_absolute.lr=1e15", "--method", "mbpa-absolute"]
+    rate = ["--set", "mbpa_absolute.lr=1e15", "--method", "mbpa-absolute", "--update-every", "10"]
     assert main(["tiny-pydoc-raw", str(notes), *rate, "--save", str(out)]) == 2
     said = capsys.readouterr()
     assert f"mbpa-absolute diverged on {notes}, and nothing is saved; lower mbpa_absolute.lr (--set)" in said.err

@@ -14,34 +14,49 @@ import pytest
 
 from hebblm.cli.common import parse
 from hebblm.cli.eval import EvalConfig
+from hebblm.cli.preprocess import PreprocessConfig
 from hebblm.cli.report import ReportConfig
+from hebblm.cli.train import TrainConfig
 from hebblm.cli.tune import TuneConfig
 from hebblm.cli.vision import VisionConfig
 from hebblm.evaluation.hyperparameters import parse_settings
-from hebblm.vision.new_classes.settings import SCALES as CLASS_SCALES
-from hebblm.vision.permuted_mnist.settings import PAPER
-from hebblm.vision.permuted_mnist.settings import SCALES as PERMUTED_SCALES
-from recipes.study.command import BookConfig
+from hebblm.vision.scales import CLASS_SCALES, PERMUTED_PAPER, PERMUTED_SCALES
+from recipes.study.command import BookConfig, PaperConfig, ReadingsConfig
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 LANGUAGE = ("lm_intra_domain", "lm_cross_domain", "frequency", "readings", "tune")
+OTHERS = (
+    "conclusions", "hf_results", "best/both", "best/rates",  # what they find is kept under recipes/
+    "train_models", "quickstart", "hf_small", "paper_stages",
+)  # fmt: skip
+COMMANDS = tuple(f"hebblm-{name}" for name in ("eval", "tune", "vision", "report", "train", "preprocess", "bench"))
+MODULES = ("study", "conclusions", "causal_tables", "best.rates", "compact", "readme_results", "hf_small")
 VISION = tuple(sorted(path.stem for path in RECIPES.glob("vision_*.sh")))
 CONFIGS: dict[str, Any] = {
     "hebblm-eval": EvalConfig,
     "hebblm-tune": TuneConfig,
     "hebblm-vision": VisionConfig,
+    "hebblm-train": TrainConfig,
+    "hebblm-preprocess": PreprocessConfig,
 }
+STUDIES: dict[str, Any] = {"book": BookConfig, "paper": PaperConfig, "readings": ReadingsConfig}
 # A stand-in for every command: notes its arguments, and writes what the recipes look for.
 STAND_IN = """#!{python} -S
 import json, os, pathlib, shlex, sys
 name, arguments = pathlib.Path(sys.argv[0]).name, sys.argv[1:]
 with open({log!r}, "a") as log:
     log.write(json.dumps([name, *arguments]) + "\\n")
+if arguments[0] == "paper":
+    sys.exit()
+if "--output-path" not in arguments:
+    sys.exit()
 place = pathlib.Path(arguments[len(arguments) - 1 - arguments[::-1].index("--output-path") + 1])
 place.mkdir(parents=True, exist_ok=True)
 made = "tuned.json" if name == "hebblm-tune" else "result.json"
-made = "readings.json" if "--readings" in arguments else made
-(place / made).write_text(json.dumps({{"provenance": {{"command": shlex.join([name, *arguments])}}}}))
+made = "readings.json" if arguments[0] == "readings" else made
+command = ["python", "-m", "recipes.study"] if name == "study" else [name]
+by = {{"command": shlex.join([*command, *arguments])}}
+(place / made).write_text(json.dumps({{"provenance": by, "scenario": {{"tokens": 5}}}}))
 (place / "report.md").write_text("the table\\n")
 if name == "study":
     chapters = ["# Book", "## Tuning", "the values", "## What the paper leaves open", "the effects"]
@@ -49,6 +64,8 @@ if name == "study":
     (place / "book.md").write_text("\\n".join(chapters))
 if name == "hebblm-vision":
     print("the table")
+if name == "hebblm-tune":
+    (place / "config.json").write_text("{{}}")
 if "--log-samples" in arguments:
     (place / "tokens.parquet").write_bytes(b"")
 """
@@ -60,10 +77,11 @@ class Desk:
     def __init__(self, root: Path) -> None:
         self.bin, self.results, self.log = root / "bin", root / "results", root / "log"
         self.bin.mkdir()
-        for name in ("hebblm-eval", "hebblm-tune", "hebblm-vision", "hebblm-report", "study"):
+        for name in (*COMMANDS, *MODULES):
             (self.bin / name).write_text(STAND_IN.format(python=sys.executable, log=str(self.log)))
         (self.bin / "python").write_text(
-            '#!/bin/sh\nif [ "$1 $2" = "-m recipes.study" ]; then shift 2; exec study "$@"; fi\n'
+            '#!/bin/sh\ncase "$1 $2" in\n"-m recipes."*) name="${2#recipes.}"; shift 2; exec "$name" "$@" ;;\n'
+            'recipes/hf_small.py*) shift; exec hf_small "$@" ;;\nesac\n'
             f'exec {sys.executable} "$@"\n'
         )
         for path in self.bin.iterdir():
@@ -103,18 +121,19 @@ def desk(tmp_path: Path) -> Desk:
 def test_a_recipe_runs_what_the_commands_understand_and_only_once(desk: Desk, recipe: str, scale: str) -> None:
     done = desk.run(recipe, scale)
     assert done.returncode == 0, done.stderr
-    runs = desk.commands(*CONFIGS)
+    studied = desk.commands("study")
+    runs = [*desk.commands(*CONFIGS), *(command for command in studied if command[1] == "readings")]
     assert runs
     for name, *arguments in runs:
-        config = parse(CONFIGS[name], arguments, prog=name, description="", example="")
+        kind = CONFIGS[name] if name in CONFIGS else STUDIES[arguments.pop(0)]
+        config = parse(kind, arguments, prog=name, description="", example="")
         assert Path(config.output_path).is_relative_to(desk.results / scale)
         assert getattr(config, "scale", scale) == scale
         if name != "hebblm-vision":
             assert config.preset == {"smoke": "tiny"}.get(scale, scale)
             config.corpora()
-    for _, verb, *arguments in desk.commands("study"):
-        assert verb == "book"
-        parse(BookConfig, arguments, prog="", description="", example="")
+    for _, verb, *arguments in studied:
+        parse(STUDIES[verb], arguments, prog="", description="", example="")
     for _, *arguments in desk.commands("hebblm-report"):
         named = parse(ReportConfig, arguments, prog="", description="", example="")
         assert all(place.is_dir() for place in named.results)
@@ -124,6 +143,23 @@ def test_a_recipe_runs_what_the_commands_understand_and_only_once(desk: Desk, re
     assert again.stdout.count("have ") == len(runs)
     if recipe in VISION:
         assert done.stdout.count("the table") == again.stdout.count("the table") == len(runs)
+
+
+@pytest.mark.parametrize("recipe", OTHERS)
+def test_at_smoke_a_recipe_reads_little_and_keeps_nothing_under_recipes(desk: Desk, recipe: str) -> None:
+    done = desk.run(recipe, "smoke")
+    assert done.returncode == 0, done.stderr
+    calls = desk.commands()
+    for name, *arguments in calls:
+        if name in CONFIGS:
+            config = parse(CONFIGS[name], arguments, prog=name, description="", example="")
+            assert str(config.output_path).startswith(str(desk.results / "smoke"))
+            assert getattr(config, "preset", None) not in ("medium", "paper")
+            assert name not in ("hebblm-eval", "hebblm-tune") or config.max_tokens <= 200
+            assert name != "hebblm-train" or config.epochs == 1
+            assert name != "hebblm-vision" or config.scale == "smoke"
+    assert 0 < len(calls) <= 25, "each takes some seconds"
+    assert not {"compact", "readme_results"} & {call[0] for call in calls}
 
 
 def test_only_what_is_missing_or_other_is_run_again(desk: Desk) -> None:
@@ -184,7 +220,7 @@ def test_every_image_experiment_has_a_short_run_at_the_papers_scale(desk: Desk) 
         assert config.scale == "paper"
         permuted = config.experiment == "permuted-mnist"
         settings: Any = (PERMUTED_SCALES if permuted else CLASS_SCALES)["paper"]
-        settings = settings.changed(PAPER if permuted else {"backbone": config.backbone or "resnet50"})
+        settings = settings.changed(PERMUTED_PAPER if permuted else {"backbone": config.backbone or "resnet50"})
         assert settings.changed(parse_settings(config.set)) != settings
         seen |= {config.experiment, config.backbone}
     assert seen == {*get_args(get_type_hints(VisionConfig)["experiment"]), None, "densenet121", "mobilenetv2"}

@@ -125,7 +125,6 @@ def test_a_model_of_pieces_reads_several(tmp_path: Path) -> None:
         (evaluate, ["--streams", "2", "--vocabulary", "open"], "open"),
         (evaluate, ["--streams", "2", "--set", "base.lr=0.1"], "base.lr=0.1"),
         (evaluate, ["--streams", "500", "--max-tokens", "50", "--methods", "lstm"], "streams = 500"),
-        (evaluate, ["--streams", "2", "--readings"], "readings"),
         (
             evaluate,
             ["--streams", "2", "--log-samples", "--log-neighbors", "5", "--output-path", "o"],

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 import hebblm
-from hebblm.cli.bench import main as bench
 from hebblm.cli.eval import main as evaluate
 from hebblm.cli.preprocess import main as preprocess
 from hebblm.cli.report import main as report
@@ -101,11 +100,6 @@ def test_a_picture_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     ]
     assert vision([*command, "--output-path", str(tmp_path / "out")]) == 0
     assert (tmp_path / "out" / "permuted-mnist.png").is_file()
-
-
-def test_a_small_benchmark(tmp_path: Path) -> None:
-    assert bench(["retrieve", "--scale", "smoke", "--json", str(tmp_path / "retrieve.json")]) == 0
-    assert (tmp_path / "retrieve.json").is_file()
 
 
 def test_next_words_with_probabilities_in_python(notes: str) -> None:

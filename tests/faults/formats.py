@@ -34,8 +34,7 @@ from hebblm.text.corpora import text_corpus
 from hebblm.text.dictionary import Dictionary
 from hebblm.text.prepared import load_prepared
 from hebblm.vision import state as vision_state
-from hebblm.vision.data.cifar import load_cifar100
-from hebblm.vision.data.mnist import load_mnist
+from hebblm.vision.data import load_cifar100, load_mnist
 
 from ..unit.models.architectures import random_model, tokenizer
 from ..unit.report.samples import sample_result, sample_tokens

@@ -43,14 +43,12 @@ class Job:
 
 GOES_ON = ("goes on behind", "goes on from", "goes on in", "going on from")
 SLOW = (
-    "hebblm.bench.harness",
     "hebblm.corpus_memory",
     "hebblm.evaluation.opening",
     "hebblm.evaluation.run",
     "hebblm.language_model",
     "hebblm.models.training",
     "hebblm.report.document",
-    "hebblm.tuning.readings",
     "hebblm.tuning.tune",
     "hebblm.vision.document",
     "hebblm.vision.experiments",

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from hebblm.adapt.methods import METHODS
-from hebblm.cli import bench, common, memory, preprocess, read, report, train, tune, vision
+from hebblm.cli import common, memory, preprocess, read, report, train, tune, vision
 from hebblm.cli import eval as evaluation
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import defaults
@@ -72,9 +72,6 @@ COMMANDS = (
     Known("memory", ("info",), memory.InfoConfig, "{root}/memory"),
     Known("memory", ("merge",), memory.MergeConfig, "{root}/memory {root}/memory --output-path {out}"),
     Known("vision", (), vision.VisionConfig, "online --scale smoke --seeds 1 --output-path {out}"),
-    Known("bench", ("table",), bench.TableConfig, "{root}/result/result.json"),
-    Known("bench", ("plot",), bench.PlotConfig, "{root}/result/result.json"),
-    *(Known("bench", (name,), known.config, "--scale smoke") for name, known in bench.MEASUREMENTS.items()),
 )  # fmt: skip
 
 NUMBERS = (

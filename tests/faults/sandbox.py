@@ -24,10 +24,7 @@ LOADED = (
     "hebblm.reader",
     "hebblm.corpus_memory",
     "hebblm.language_model",
-    "hebblm.vision.new_classes.setup",
     "hebblm.vision.experiments",
-    "hebblm.bench.adapt",
-    "hebblm.bench.session",
     "sklearn.datasets",
     "faiss",
 )
@@ -60,14 +57,11 @@ WRITERS = (
     Writer.of("preprocess", "preprocess --text {root}/text.txt --output-path {out}"),
     Writer.of("train", "train --corpus text:{root}/text.txt --preset tiny --epochs 1 --output-path {out}"),
     Writer.of("eval", f"eval {EVALUATION} --log-samples --log-neighbors 20 --output-path {{out}}"),
-    Writer.of("eval --readings", f"eval {EVALUATION} --readings --source text:{{root}}/text.txt"
-              " --output-path {out}"),
     Writer.of("tune", "tune --checkpoint {root}/model --text {root}/other.txt --device cpu --max-tokens 40"
               " --methods knn --skip-dynamic --output-path {out}"),
     Writer.of("read --save", "read {root}/model {root}/short.txt --device cpu --save {out}"),
     Writer.of("report", "report {root}/result --output-path {out}"),
     Writer.of("report inspect", "report inspect {root}/result --output-path {out}/page.html"),
-    Writer.of("bench", "bench adapt --scale smoke --json {out}/bench.json"),
     Writer.of("vision", "vision online --scale smoke --seeds 1 --output-path {out}"),
     Writer.of(
         "memory build", "memory build --model {root}/model --text {root}/short.txt --device cpu --output-path {out}"

@@ -1,4 +1,4 @@
-"""What comes from elsewhere: no network at import, one place that downloads, licences of what is installed."""
+"""What comes from elsewhere: no network at import, one place that downloads."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-
-from recipes.licences import FILE, licences
 
 from .figures import Case, Clock
 
@@ -105,20 +103,7 @@ def _imported(node: ast.AST) -> list[str]:
     return [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
 
 
-def known_licences() -> Case:
-    """Hold the licences of what hebblm needs against those that were looked at."""
-    case, known = Case(), json.loads(FILE.read_text(encoding="utf-8"))["packages"]
-    for name, found in licences().items():
-        kept = known.get(name, {}).get("licence")
-        case.count(
-            "" if found["licence"] and kept == found["licence"] else f"{name}: {found['licence']!r}, not {kept!r}"
-        )
-    case.note = "packages with the licence that is on record"
-    return case
-
-
 def cases(_: Path, clock: Clock) -> Iterator[tuple[str, Case]]:
-    """Listen, look and compare."""
+    """Listen and look."""
     yield "network at import", silent_imports()
     yield "network in the sources", network_imports()
-    yield "licences", known_licences()

@@ -12,8 +12,7 @@ import pytest
 
 from awd_lstm import CheckpointError
 from hebblm.errors import UserError
-from hebblm.vision.data.cifar import load_cifar100
-from hebblm.vision.data.mnist import load_mnist
+from hebblm.vision.data import load_cifar100, load_mnist
 
 from .damage import DEFECTS, LIMIT, trial
 from .formats import FORMATS, Format, made, make_pictures

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hebblm.bench.naive import adapted_head, entries_of, hebb_logits, hebbian_change, mbpa_logits
 from hebblm.types import Neighbors, OutputHead
+from recipes.bench.naive import adapted_head, entries_of, hebb_logits, hebbian_change, mbpa_logits
 
 __all__ = [
     "adapted_head",

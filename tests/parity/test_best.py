@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from hebblm.adapt import functional as F
-from hebblm.adapt.adapter import ContextAdapter
 from hebblm.adapt.context import Context
 from hebblm.adapt.features import NAMES, gate_features
 from hebblm.adapt.methods import METHODS
@@ -27,6 +26,7 @@ from hebblm.memory import FlatMemory
 from hebblm.types import OutputHead
 
 from ..support import toy
+from ..support.adapters import ContextAdapter
 from ..support.toy import DIM, randn
 from .reference import entries_of, label_distribution, relative
 

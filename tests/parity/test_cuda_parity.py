@@ -6,6 +6,7 @@ import torch
 from hebblm.adapt import functional
 from hebblm.types import Neighbors, OutputHead
 
+from ..support import equations
 from .problems import make_problem
 
 pytestmark = [
@@ -48,12 +49,12 @@ def test_mixtures_on_cuda() -> None:
         expected = functional.mixture_log_probs(hidden, neighbors, head, **options)
         actual = functional.mixture_log_probs(hidden.cuda(), there, head_there, **options)
         torch.testing.assert_close(actual.cpu(), expected)
-    expected = functional.knn_log_probs(hidden, neighbors, head, temperature=2.0, weight=0.3)
-    actual = functional.knn_log_probs(hidden.cuda(), there, head_there, temperature=2.0, weight=0.3)
+    expected = equations.knn_log_probs(hidden, neighbors, head, temperature=2.0, weight=0.3)
+    actual = equations.knn_log_probs(hidden.cuda(), there, head_there, temperature=2.0, weight=0.3)
     torch.testing.assert_close(actual.cpu(), expected)
     window = (neighbors.keys[0], neighbors.values[0])
-    expected = functional.cache_log_probs(hidden, *window, head, theta=0.4, weight=0.3)
-    actual = functional.cache_log_probs(
+    expected = equations.cache_log_probs(hidden, *window, head, theta=0.4, weight=0.3)
+    actual = equations.cache_log_probs(
         hidden.cuda(), *(part.cuda() for part in window), head_there, theta=0.4, weight=0.3
     )
     torch.testing.assert_close(actual.cpu(), expected)

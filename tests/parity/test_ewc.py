@@ -4,9 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from hebblm.vision.permuted_mnist import ewc as ewc_module
-from hebblm.vision.permuted_mnist.ewc import Penalty, fisher_diagonal
-from hebblm.vision.permuted_mnist.mlp import MLP
+from hebblm.vision import mlp as mlp_module
+from hebblm.vision.mlp import MLP, Penalty, fisher_diagonal
 from hebblm.vision.settings import FisherKind
 
 WIDTH, HIDDEN, CLASSES, SAMPLES = 6, 9, 4, 25
@@ -45,7 +44,7 @@ def looped(model: MLP, pixels: Tensor, labels: Tensor, kind: FisherKind) -> list
 @pytest.mark.parametrize("kind", ["labels", "predictions"])
 @pytest.mark.parametrize("chunk", [256, 7])
 def test_fisher_equals_a_loop_over_samples(kind: FisherKind, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ewc_module, "CHUNK", chunk)
+    monkeypatch.setattr(mlp_module, "CHUNK", chunk)
     model, (pixels, labels) = network(1), samples(2)
     found = fisher_diagonal(model, pixels, labels, kind=kind)
     for actual, expected in zip(found, looped(model, pixels, labels, kind), strict=True):

@@ -5,6 +5,7 @@ import torch
 
 from hebblm.adapt import functional
 
+from ..support import equations
 from . import reference
 from .problems import make_problem
 
@@ -26,7 +27,7 @@ def test_mixture(form: str, scale: str, theta: float, gamma: float) -> None:
 def test_knn(scale: str, temperature: float, weight: float) -> None:
     hidden, neighbors, head = make_problem(22, labels=5)
     options = {"temperature": temperature, "weight": weight, "scale": scale}
-    actual = functional.knn_log_probs(hidden, neighbors, head, **options)
+    actual = equations.knn_log_probs(hidden, neighbors, head, **options)
     expected = reference.knn_probs(hidden, neighbors, head, **options)
     torch.testing.assert_close(actual.exp(), expected, rtol=1e-10, atol=0)
 
@@ -38,9 +39,7 @@ def test_cache_is_mixture_over_a_shared_window(scale: str) -> None:
     generator = torch.Generator().manual_seed(0)
     queries = torch.randn(4, 6, generator=generator, dtype=torch.float64)
     visible = torch.arange(9) < torch.tensor([0, 1, 5, 9])[:, None]
-    actual = functional.cache_log_probs(
-        queries, keys, values, head, theta=0.6, weight=0.2, visible=visible, scale=scale
-    )
+    actual = equations.cache_log_probs(queries, keys, values, head, theta=0.6, weight=0.2, visible=visible, scale=scale)
     for query, seen, row in zip(queries, visible, actual, strict=True):
         expected = base = head.logits(query).softmax(0)
         if seen.any():

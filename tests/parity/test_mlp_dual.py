@@ -7,14 +7,13 @@ import torch
 from torch import Tensor
 
 from hebblm.adapt.functional import closeness
-from hebblm.bench.naive import network_logits
 from hebblm.memory import FlatMemory
 from hebblm.types import Neighbors
-from hebblm.vision.permuted_mnist import recall as recall_module
-from hebblm.vision.permuted_mnist.adaptation import NetworkProblem, adapt, curvature, descend
-from hebblm.vision.permuted_mnist.mlp import MLP
-from hebblm.vision.permuted_mnist.recall import Stored, recall
+from hebblm.vision import recall as recall_module
+from hebblm.vision.mlp import MLP
+from hebblm.vision.recall import NetworkProblem, Stored, adapt, curvature, descend, recall
 from hebblm.vision.settings import Rate
+from recipes.bench.naive import network_logits
 
 from . import reference
 

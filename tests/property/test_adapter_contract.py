@@ -8,18 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from hebblm.adapt.adapter import ContextAdapter
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.adapt.settings import MethodSettings
-from hebblm.types import Adapter
 
 from ..support import toy
 from ..support.adapters import (
     MEMORIES,
     RULES,
     WIDE,
+    ContextAdapter,
     MemoryMaker,
     both_dtypes,
     configured,
@@ -47,10 +46,6 @@ def state_of(context: Context) -> list[Tensor]:
 def assert_same_state(first: list[Tensor], second: list[Tensor]) -> None:
     assert len(first) == len(second)
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
-
-
-def test_is_an_adapter() -> None:
-    assert isinstance(ContextAdapter(filled(MEMORIES["flat"]), METHODS["mixture"].rule(toy.SETTINGS)), Adapter)
 
 
 @pytest.mark.parametrize("config", [toy.SETTINGS, toy.LEARNED], ids=["numbers", "learned"])

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from hebblm.adapt.adapter import ContextAdapter
 from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.best import BestConfig
 from hebblm.adapt.methods.cache import CacheConfig
@@ -19,7 +18,7 @@ from hebblm.adapt.methods.mixture import MixtureConfig
 from hebblm.adapt.settings import MethodSettings
 
 from ..support import toy
-from ..support.adapters import MEMORIES, both_dtypes, every_method, filled, queries
+from ..support.adapters import MEMORIES, ContextAdapter, both_dtypes, every_method, filled, queries
 
 
 def weightless() -> MethodSettings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -151,6 +152,17 @@ def corpus(folder: Path, *, seed: int = 0, lines: int = 60, words: int = 30, nam
     return prepare(made, normalization="raw", destdir=folder)
 
 
+def open_distribution(vocabulary: OpenVocabulary, log_probs: Tensor) -> Tensor:
+    """Return log-probabilities (N, V) of everything that can occur from those of the rows (N, rows)."""
+    unseen = vocabulary.size - log_probs.shape[1]
+    if unseen == 0:
+        return log_probs
+    each = log_probs[:, vocabulary.unk, None] + math.log(vocabulary.share / unseen)  # (N, 1)
+    full = torch.cat([log_probs, each.expand(-1, unseen)], 1)
+    full[:, vocabulary.unk] += math.log1p(-vocabulary.share)
+    return full
+
+
 def alone(base: Base, stream: EvaluationStream, vocabulary: VocabularyPolicy, *, segment: int) -> np.ndarray:
     """Return the losses (T,) of a base that learns from a stream, by itself: the slow reference of the loop."""
     nll = []
@@ -161,9 +173,11 @@ def alone(base: Base, stream: EvaluationStream, vocabulary: VocabularyPolicy, *,
         hidden = base.read(vocabulary.readable(inputs, rows))
         with torch.no_grad():
             found = base.head.logits(hidden).log_softmax(1)
-        if isinstance(vocabulary, OpenVocabulary):
-            found = vocabulary.distribution(found)
-        nll += (-found.gather(1, labels[:, None])[:, 0]).float().tolist()
+            if isinstance(vocabulary, OpenVocabulary):
+                scored = vocabulary.score(found, labels)
+            else:
+                scored = -found.gather(1, labels[:, None])[:, 0]
+        nll += scored.float().tolist()
         base.learn(vocabulary.readable(labels, rows))
         if new := vocabulary.new_rows(labels, rows):
             base.grow(new)

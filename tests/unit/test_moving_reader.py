@@ -62,7 +62,7 @@ def same_as_evaluated(
     expected = pq.read_table(where / "out" / "tokens.parquet").to_pydict()
     plain = torch.tensor(expected["nll_lstm"])
     for method in methods:
-        scores = lm.reader(method, settings=settings).read(text)
+        scores = lm.reader(method, settings=settings, update_every=7).read(text)
         torch.testing.assert_close(scores.nll, torch.tensor(expected[f"nll_{method}"]), atol=2e-5, rtol=1e-5)
         assert scores.unadapted is not None
         torch.testing.assert_close(scores.unadapted.nll, plain, atol=2e-5, rtol=1e-5)
@@ -80,7 +80,7 @@ def test_a_model_of_transformers_has_them_too(tmp_path: Path) -> None:
     lm = hebblm.load((random_model("Llama"), tokenizer()), device="cpu", context=16, stride=6)
     text = "the cat in a hat.\nThe fin the the Abc in the fog, a fan.\n" * 2
     settings = {**FAST, "dynamic.lr": 0.1}
-    reader = lm.reader("dynamic", settings=settings)
+    reader = lm.reader("dynamic", settings=settings, update_every=7)
     before = {name: weight.clone() for name, weight in lm.model.parameters.items()}
     scores = reader.read(text)
     assert len(scores) > 2 * 16
@@ -114,7 +114,7 @@ def test_the_model_stays_as_trained_and_a_saved_reader_goes_on(
     plain = lm.reader("lstm", update_every=7)
     plain.read(text)
     asked = plain.suggest("frobnitz", 3)[0]
-    reader = lm.reader(method, settings=SETTINGS)
+    reader = lm.reader(method, settings=SETTINGS, update_every=7)
     reader.read(text)
     reader.save(tmp_path / "known")
     best = {item.word: item for item in reader.suggest("frobnitz", len(lm.vocabulary))}

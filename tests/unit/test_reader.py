@@ -34,7 +34,7 @@ def lm() -> hebblm.LanguageModel:
 
 
 def test_unadapted_losses_are_those_of_the_model_with_new_words_as_unk(lm: hebblm.LanguageModel) -> None:
-    scores = lm.reader("lstm").read(TEXT)
+    scores = lm.reader("lstm", update_every=10).read(TEXT)
     vocabulary, model = lm.vocabulary.dictionary, lm.model.model
     words = TEXT.replace("\n", " <eos> ").split()
     known = torch.tensor([vocabulary.index(word) for word in words])
@@ -114,9 +114,48 @@ def test_a_text_in_pieces_has_the_scores_of_one_reading_to_the_bit_and_is_not_he
     assert reader.suggest("Call", 3) == whole.suggest("Call", 3)
     adapted, base = expected.perplexity, expected.unadapted.perplexity
     assert str(totals) == (
-        f"{len(expected)} tokens, perplexity {adapted:.1f} (unadapted {base:.1f}), "
-        f"{expected.bits_per_byte:.2f} bits a byte"
+        f"{len(expected)} tokens; perplexity {adapted:.1f} a token (unadapted {base:.1f}); "
+        f"{expected.bits_per_byte:.2f} bits a byte (unadapted {expected.unadapted.bits_per_byte:.2f})"
     )
+
+
+@pytest.mark.parametrize("every", [5, 7])
+def test_a_word_that_is_split_over_two_parts_counts_once(every: int) -> None:
+    llama = hebblm.load("llama-wt2-small", device="cpu")
+    text = "The frobnitzable quuxification of Blargenstein ,\nand a hat .\n" * 3
+    whole = llama.reader("lstm").read(text)
+    reader, totals, split = llama.reader("lstm", update_every=every), Totals(pieces=True), 0
+    for part in reader.read_pieces(text.splitlines(keepends=True)):
+        assert part.words is not None
+        split += part.words.goes_on
+        totals.add(part)
+    assert split > 0
+    assert totals.words == len(whole.by_word())
+    assert totals.tokens == len(whole)
+    assert f"{len(whole)} pieces in {totals.words} words; perplexity {whole.perplexity:.1f} a piece" in str(totals)
+    a_word = math.exp(float(whole.nll.double().sum()) / totals.words)
+    assert a_word == pytest.approx(whole.word_perplexity)
+    [said] = re.findall(r", (\S+) a word; ", str(totals))
+    assert float(said) == pytest.approx(a_word, rel=1e-5)
+    assert f"; {whole.bits_per_byte:.2f} bits a byte (unadapted" in str(totals)
+
+
+@pytest.mark.parametrize("most", [1, 8, 20, 32, 500])
+def test_only_the_first_tokens_of_a_text_are_read(lm: hebblm.LanguageModel, most: int) -> None:
+    reader, whole = lm.reader("cache", update_every=5), lm.reader("cache", update_every=5)
+    expected = whole.read(TEXT)
+    parts = [*reader.read_pieces(TEXT.splitlines(keepends=True), max_tokens=most)]
+    read = min(most, len(expected))
+    assert sum((part.tokens for part in parts), ()) == expected.tokens[:read]
+    torch.testing.assert_close(torch.cat([part.nll for part in parts]), expected.nll[:read])
+    assert len(reader) == read
+    assert reader.vocabulary.words == [word for word in ("frobnitz", "quux") if word in expected.tokens[:read]]
+    size = sum(part.bytes for part in parts)
+    share = {1: round(39 / 8), 8: 39}.get(most)
+    assert size == share if share else size > 39
+    assert (size == len(TEXT)) == (most >= 32)
+    with pytest.raises(UserError, match="max_tokens = 0 must be at least 1"):
+        list(reader.read_pieces([TEXT], max_tokens=0))
 
 
 @pytest.mark.parametrize("method", METHODS[1:])
@@ -180,7 +219,7 @@ def test_a_reading_that_is_broken_off_leaves_a_whole_reader(lm: hebblm.LanguageM
     def stop(done: int, total: int) -> None:
         raise KeyboardInterrupt
 
-    reader = lm.reader()
+    reader = lm.reader(update_every=10)
     with pytest.raises(KeyboardInterrupt):
         reader.read("the function " * 5 + "blarg frobnitz", progress=stop)
     assert reader.suggest("frobnitz", 1)
@@ -299,7 +338,7 @@ def test_what_does_not_fit_is_refused(lm: hebblm.LanguageModel, tmp_path: Path) 
         (lambda: list(lm.reader().read_pieces("the list")), "'the list' is a text in one piece"),
         (lambda: lm.reader().generate(seed=None), "seed = None must be"),
         (lambda: lm.reader().generate(max_new_tokens=-1), "max_new_tokens = -1 must be at least 0"),
-        (lambda: lm.reader(None), "method = None is no string"),
+        (lambda: lm.reader(3), "method = 3 is no string"),
         (lambda: lm.reader(hebblm.METHODS["mixture"]), "is no string"),
         (lambda: lm.reader(k="5"), "k = '5' must be"),
         (lambda: lm.reader().save(None), "None is no folder"),

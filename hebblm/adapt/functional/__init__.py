@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     )
     from hebblm.adapt.functional.mbpa import MbpaResult, mbpa_delta, mbpa_logits
     from hebblm.adapt.functional.mixtures import (
-        cache_log_probs,
-        interpolate_log_probs,
-        knn_log_probs,
         memory_mixture,
         mixture_from,
         mixture_log_probs,
@@ -48,7 +45,6 @@ __all__ = [
     "LearnedShares",
     "MbpaResult",
     "Scale",
-    "cache_log_probs",
     "changed_losses",
     "closeness",
     "gated_losses",
@@ -56,9 +52,7 @@ __all__ = [
     "hebb_logits",
     "hebb_weights",
     "hebbian_term",
-    "interpolate_log_probs",
     "key_products",
-    "knn_log_probs",
     "label_entropy",
     "label_sums",
     "log_mixture",

@@ -18,23 +18,6 @@ from hebblm.types import Neighbors, OutputHead
 Form = Literal["linear", "logit-sum"]
 
 
-def interpolate_log_probs(log_p: Tensor, log_q: Tensor, weight: float) -> Tensor:
-    """Return ``log(w p + (1 - w) q)``; w = 0 returns log_q and w = 1 returns log_p unchanged.
-
-    Args:
-        log_p: (..., V) log-probabilities in nats.
-        log_q: (..., V) log-probabilities in nats.
-        weight: share w of p, within [0, 1].
-
-    Returns:
-        (..., V) log-probabilities in nats.
-
-    Raises:
-        UserError: weight outside [0, 1].
-    """
-    return mixed(log_p, log_q, weight)
-
-
 def memory_mixture(base_log_probs: Tensor, scores: Tensor, labels: Tensor, mask: Tensor, weight: float) -> Tensor:
     """Return ``log((1 - w) p + w q)`` with ``q(y) = sum_k 1[y_k = y] softmax(s)_k`` over remembered entries.
 
@@ -144,73 +127,3 @@ def mixture_log_probs(
     products = torch.einsum("nkd,nd->nk", neighbors.keys.to(hidden.dtype), hidden)
     base = logits.log_softmax(1) if form == "linear" else logits
     return mixture_from(base, products, neighbors, theta=theta, gamma=gamma, form=form, scale=scale)
-
-
-def knn_log_probs(
-    hidden: Tensor,
-    neighbors: Neighbors,
-    head: OutputHead,
-    *,
-    temperature: float,
-    weight: float,
-    scale: Scale = "absolute",
-) -> Tensor:
-    """Mix the base with the neighbours' labels, weighted by ``exp(-||h - h_k||^2 / T)`` (Khandelwal 2020).
-
-    Args:
-        hidden: (N, D) queries.
-        neighbors: their neighbours.
-        head: weight (V, D) and bias (V,) or None.
-        temperature: T, above 0.
-        weight: share of the memory, within [0, 1].
-        scale: unit of the squared distances; ``relative`` to their standard deviation over the neighbours.
-
-    Returns:
-        (N, V) log-probabilities in nats; the base's for weight = 0 and for a query without entries.
-
-    Raises:
-        UserError: a value out of range, or K = 0.
-    """
-    checks.some_neighbors(neighbors)
-    checks.above_zero("temperature", temperature)
-    distances = neighbors.distances.to(hidden.dtype)
-    scores = log_weights(-distances, neighbors.mask, sharpness=1 / temperature, scale=scale)
-    base = head.logits(hidden).log_softmax(1)
-    return memory_mixture(base, scores, neighbors.values, neighbors.mask, weight)
-
-
-def cache_log_probs(
-    hidden: Tensor,
-    window_keys: Tensor,
-    window_values: Tensor,
-    head: OutputHead,
-    *,
-    theta: float,
-    weight: float,
-    visible: Tensor | None = None,
-    scale: Scale = "absolute",
-) -> Tensor:
-    """Mix the base with a window of recent tokens, weighted by ``exp(theta h_k . h)`` (Grave et al. 2016).
-
-    Args:
-        hidden: (N, D) queries.
-        window_keys: (W, D) recent hidden states.
-        window_values: (W,) int64, the tokens that followed them.
-        head: weight (V, D) and bias (V,) or None.
-        theta: sharpness, at least 0.
-        weight: share of the cache, within [0, 1].
-        visible: (N, W) bool, which entries a query may see; None for all.
-        scale: unit of h_k . h; ``relative`` to its standard deviation over the entries that the query sees.
-
-    Returns:
-        (N, V) log-probabilities in nats; the base's for weight = 0 and for a query that sees no entry.
-
-    Raises:
-        UserError: a value out of range.
-    """
-    checks.at_least("theta", theta, 0)
-    products = hidden @ window_keys.t().to(hidden.dtype)  # (N, W)
-    seen = torch.ones_like(products, dtype=torch.bool) if visible is None else visible
-    scores = log_weights(products, seen, sharpness=theta, scale=scale)
-    base = head.logits(hidden).log_softmax(1)
-    return memory_mixture(base, scores, window_values.unsqueeze(0), seen, weight)

@@ -74,6 +74,8 @@ class Best:
         rules: of each row of G, by its name there.
     """
 
+    name: ClassVar[str] = "best"
+
     config: BestConfig
     rules: tuple[tuple[str, Rule], ...]
 
@@ -101,6 +103,11 @@ class Best:
         for _, rule in self.rules:
             found = rule.needs | found
         return found
+
+    @property
+    def learned_as(self) -> str:
+        """The gate of the components, whose rows are theirs in this order."""
+        return f"gate of {self.config.parts}/1"
 
     @property
     def initial(self) -> F.LearnedGate:

@@ -45,6 +45,8 @@ class Cache(RememberedLabels):
         config: window and sharpness.
     """
 
+    name: ClassVar[str] = "cache"
+
     config: CacheConfig
 
     def entries(self, batch: EvalBatch) -> tuple[Tensor, Tensor, Tensor]:

@@ -101,6 +101,11 @@ class Hebb:
         return batch.scored(self, targets, compute)
 
     @property
+    def name(self) -> str:
+        """Name of the form."""
+        return f"hebb-{self.variant}" if self.variant else "hebb"
+
+    @property
     def needs(self) -> Needs:
         """Neighbours, and the adaptation to them, which v1 leaves out."""
         return Needs(retrieval=True) if self.variant == "v1" else adaptation(self.mbpa)

@@ -39,6 +39,7 @@ class KnnConfig(Section):
 class KnnLM(RememberedLabels):
     """kNN-LM: neighbours weighted by distance (Khandelwal et al. 2020)."""
 
+    name: ClassVar[str] = "knn"
     sharpness: ClassVar[str] = "temperature"
 
     config: KnnConfig

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from hebblm.adapt.methods.rule import Method, Needs
 
@@ -18,6 +18,8 @@ DYNAMIC = "dynamic"
 @dataclass(frozen=True, slots=True)
 class Unadapted:
     """The base language model as it is."""
+
+    name: ClassVar[str] = "base"
 
     def log_probs(self, batch: EvalBatch) -> Tensor:
         """Return the base's log-probabilities (N, V), nats."""

@@ -112,6 +112,8 @@ class MbpaAbsoluteConfig(Section):
 class Mbpa:
     """MbPA: the head adapted to the neighbours (Eq. 5)."""
 
+    name: ClassVar[str] = "mbpa"
+
     config: MbpaConfig
 
     def log_probs(self, batch: EvalBatch) -> Tensor:
@@ -132,6 +134,8 @@ class Mbpa:
 @dataclass(frozen=True, slots=True)
 class MbpaWeight:
     """The weight of MbPA's change, learned from the tokens already scored."""
+
+    learned_as: ClassVar[str] = "weight of mbpa/1"
 
     config: MbpaConfig
 

@@ -29,6 +29,7 @@ class RememberedLabels(ABC):
         config: settings with a sharpness that is a number.
     """
 
+    name: ClassVar[str]
     sharpness: ClassVar[str] = "theta"
 
     config: Any
@@ -90,6 +91,16 @@ class Mixed:
         for rule in reversed(self.rules):
             found = rule.needs | found
         return found
+
+    @property
+    def name(self) -> str:
+        """Names of what is mixed, each once; the base is not named."""
+        return "+".join(dict.fromkeys(rule.name for rule in self.rules if rule.name != "base"))
+
+    @property
+    def learned_as(self) -> str:
+        """Shares of what is mixed."""
+        return f"shares of {self.name}/1"
 
     @property
     def initial(self) -> F.LearnedShares:

@@ -47,6 +47,8 @@ class MixtureConfig(Section):
 class Mixture(RememberedLabels):
     """Mixture: neighbours weighted by inner product (paper, section 4.2)."""
 
+    name: ClassVar[str] = "mixture"
+
     config: MixtureConfig
 
     def entries(self, batch: EvalBatch) -> tuple[Tensor, Tensor, Tensor]:
@@ -59,6 +61,8 @@ class Mixture(RememberedLabels):
 @dataclass(frozen=True, slots=True)
 class LogitSum:
     """Mixture as the paper prints it: the neighbours' weights are added to ``exp(f)`` before both are normalised."""
+
+    name: ClassVar[str] = "mixture"
 
     config: MixtureConfig
 

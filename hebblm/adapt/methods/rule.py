@@ -24,6 +24,10 @@ Origin = Literal["paper", "baseline", "ours", "variant"]
 class Rule(Protocol):
     """A pure map from a mini-batch to log-probabilities."""
 
+    @property
+    def name(self) -> str:
+        """Name of what it predicts with, the same in every version and for all settings; shares are saved under it."""
+
     def log_probs(self, batch: EvalBatch) -> Tensor:
         """Return (N, V) log-probabilities in nats."""
 
@@ -37,6 +41,10 @@ class Rule(Protocol):
 
 class Learner(Protocol[L_co]):
     """Part of a rule that learns from the tokens already scored how to mix what it is made of."""
+
+    @property
+    def learned_as(self) -> str:
+        """Name and version under which its shares are saved; a change of what the numbers mean needs a new version."""
 
     @property
     def initial(self) -> L_co:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from hebblm.errors import UserError
+from hebblm.models.huggingface.kinds import READS, probing
 from hebblm.models.huggingface.probe import arithmetic
 from hebblm.types import OutputHead
 
@@ -101,30 +102,65 @@ def find_head(model: Any, ids: Tensor, exact: bool) -> FoundHead:
     Raises:
         UserError: the model has no such layer, or its logits are computed otherwise.
     """
-    module = model.get_output_embeddings()
+    kind = type(model).__name__
+    with probing(kind):
+        module = model.get_output_embeddings()
+    if module is None:
+        raise UserError(f"{kind} has no output layer, which gives each token a logit; {READS}")
+    if hasattr(module, "base_layer"):
+        raise UserError(
+            f"an adapter changes the output layer of {kind}; merge it, with model = model.merge_and_unload(), or load "
+            "the folder of the adapter"
+        )
     names = {id(parameter): name for name, parameter in model.named_parameters()}
-    weight = None if module is None else getattr(module, "weight", None)
+    weight = getattr(module, "weight", None)
     if weight is None or id(weight) not in names or weight.ndim != 2 or not weight.is_floating_point():
         raise UserError(
-            f"{type(model).__name__} has no output layer with a plain weight matrix; load it unquantised, or leave "
+            f"{kind} has no output layer with a plain weight matrix; load it unquantised, or leave "
             "its output layer out of the quantisation"
         )
     bias = getattr(module, "bias", None)
     if bias is not None and id(bias) not in names:
-        raise UserError(f"the bias of {type(model).__name__}'s output layer is no parameter of it")
+        raise UserError(f"the bias of {kind}'s output layer is no parameter of it")
     plain = FoundHead(module, names[id(weight)], None if bias is None else names[id(bias)])
-    with states_of(module) as states:
-        try:
-            with arithmetic(exact):
-                logits = model(ids).logits[0].double()  # (T, V)
-        except Exception as error:  # of any kind: architectures check their configuration as they compute
-            raise UserError(f"{type(model).__name__} cannot read a text: {_line(error)}") from error
-    if len(states) != 1 or states[0].shape[-1] != weight.shape[1]:
-        raise UserError(f"{type(model).__name__} does not compute its logits with its output layer")
+    with states_of(module) as states, arithmetic(exact):
+        logits = logits_of(model, ids)[0].double()  # (T, V)
+    if exact and any(each.dtype == torch.float16 for each in model.parameters()):
+        logits_of(model, ids)  # it will be read in float16, which overflows where float32 does not
+    if len(states) != 1 or states[0].shape != (*ids.shape, weight.shape[1]):
+        raise UserError(f"{kind} does not compute its logits with its output layer")
     named = (getattr(model.config.get_text_config(), name, None) for name in CAPS)
     caps = [float(value) for value in named if value]
     rounding = 0.0 if exact else ROUNDING * torch.finfo(weight.dtype).eps
-    return fitted(plain, weight, bias, states[0][0], logits, caps, max(EXACT, rounding), type(model).__name__)
+    return fitted(plain, weight, bias, states[0][0], logits, caps, max(EXACT, rounding), kind)
+
+
+def logits_of(model: Any, ids: Tensor) -> Tensor:
+    """Return the logits (1, T, V) of a model.
+
+    Args:
+        model: of ``transformers``, in evaluation mode.
+        ids: (1, T) a few tokens.
+
+    Raises:
+        UserError: the model cannot read them, or gives other logits than a row a token, or they are not finite, or
+            all zero, as they are behind states that overflow.
+    """
+    kind = type(model).__name__
+    with probing(kind):
+        logits = getattr(model(ids), "logits", None)
+    if not isinstance(logits, Tensor) or logits.ndim != 3 or logits.shape[:2] != ids.shape:
+        given = f"logits of shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else "no logits"
+        raise UserError(f"{kind} gives {given} for a text of {ids.shape[1]} tokens; {READS} that give a row a token")
+    finite = bool(logits.isfinite().all())
+    if finite and bool(logits.any()):
+        return logits
+    weights = [weight for weight in model.parameters() if weight.is_floating_point()]
+    what = "logits" if all(bool(weight.isfinite().all()) for weight in weights) else "weights"
+    dtype = torch.float16 if any(weight.dtype == torch.float16 for weight in weights) else weights[0].dtype
+    remedy = "load it with --dtype float32" if dtype == torch.float16 else "get the model anew"
+    fault = "all zero" if finite else "not finite"
+    raise UserError(f"the {what} of {kind} are {fault} in {str(dtype).removeprefix('torch.')}; {remedy}")
 
 
 def fitted(
@@ -170,8 +206,3 @@ def fitted(
         f"the logits of {name} are not its output layer's, scaled or softly capped (they differ by {gap:.3g}); "
         "hebblm cannot adapt this model"
     )
-
-
-def _line(error: Exception) -> str:
-    """Return the beginning of what an error says."""
-    return f"{type(error).__name__}: {(str(error).strip() or 'nothing is said').splitlines()[0][:200]}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,13 +12,16 @@ from safetensors import safe_open
 
 from hebblm.download import quiet_hub
 from hebblm.errors import UserError
-from hebblm.files import lack
+from hebblm.files import lack, read_json
+from hebblm.models.huggingface.adapter import Adapter, find_adapter, merged
+from hebblm.models.huggingface.kinds import READS, check_kind, kind_of, line
 from hebblm.progress import say
 
 PLACE = ("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token")
 """Options that say where a model lies, as its tokenizer does."""
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 INSTALL = "models of transformers need more to be installed: pip install -e '.[hf]' in the checkout"
+OPENED = "open model and tokenizer yourself, and give hebblm.load((model, tokenizer))"
 CONVERT = (
     "convert them in a place that you trust: AutoModelForCausalLM.from_pretrained(..., use_safetensors=False)"
     ".save_pretrained(FOLDER)"
@@ -42,47 +45,99 @@ def load_causal(name: str | Path, *, device: torch.device, dtype: str = "auto", 
     """
     if dtype not in DTYPES:
         raise UserError(f"dtype {dtype!r} must be one of {', '.join(DTYPES)}")
+    if options.get("use_safetensors") is False:
+        raise UserError(
+            "use_safetensors = False: pickled weights could run anything when they are opened; leave it out"
+        )
     if options.get("trust_remote_code"):
         raise UserError(
             "trust_remote_code = True: no code beside a model is run here; give hebblm.load((model, tokenizer))"
         )
     try:
-        from transformers import AutoModelForCausalLM, AutoTokenizer
+        from transformers import AutoTokenizer
     except ImportError as error:
         raise UserError(INSTALL) from error
-    folder = Path(name)
-    if folder.is_dir():
-        with _told(str(name)):
-            _check_weights(folder / options.get("subfolder", ""))
-    elif folder.is_absolute() or str(name).startswith((".", "~")) or len(folder.parts) > 2:
+    folder, place = Path(name), {key: options[key] for key in PLACE if key in options}
+    if not folder.is_dir() and (folder.is_absolute() or str(name).startswith((".", "~")) or len(folder.parts) > 2):
         raise UserError(f"{name} is no folder; name a folder of save_pretrained, or a model of the hub as OWNER/NAME")
     with _told(str(name)), quiet_hub(), _quiet():
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
-            str(name),
-            dtype=dtype,
-            use_safetensors=True,
+        adapter = find_adapter(str(name), place)
+    if adapter is None:
+        model = _load_model(str(name), place, device, dtype, options)
+    else:
+        model = _with_adapter(adapter, place, device, dtype, options)
+    whose, its = (str(name), place) if adapter is None or adapter.tokenizer else _base(adapter, place)
+    try:
+        with _told(f"the tokenizer of {whose}"), quiet_hub():
+            tokenizer = AutoTokenizer.from_pretrained(whose, **its, trust_remote_code=False)
+            tokenizer("a")  # some values are looked at only now
+    except UserError as error:
+        raise UserError(f"{error}; {OPENED}" if OPENED not in str(error) else str(error)) from error
+    return model, tokenizer
+
+
+def _load_model(
+    name: str, place: Mapping[str, Any], device: torch.device, dtype: str, options: Mapping[str, Any]
+) -> Any:
+    """Return the model of a hub id or folder, on its device."""
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, AutoModelForCausalLM
+
+    folder = Path(name)
+    loaded: Any
+    with _told(name), quiet_hub(), _quiet():
+        if folder.is_dir():
+            _check_stored(folder / place.get("subfolder", ""))
+        config = AutoConfig.from_pretrained(name, **place, trust_remote_code=False)  # None would ask
+        kind = kind_of(config)
+        check_kind(kind, config, f"cannot load {name}: ")
+        if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
+            raise UserError(f"cannot load {name}: {kind} is not a causal language model for transformers; {READS}")
+        if folder.is_dir():
+            _check_layers(folder / place.get("subfolder", ""), config)
+        loaded = AutoModelForCausalLM.from_pretrained(
+            name,
+            **{**options, "dtype": dtype, "use_safetensors": True, "trust_remote_code": False},
             output_loading_info=True,
-            **{**options, "trust_remote_code": False},
         )
     model, found = loaded
     if missing := sorted(found["missing_keys"]):
+        if (own := type(model).__name__) != kind:
+            raise UserError(
+                f"cannot load {name}: {kind} lacks {_some(missing)} of {own}, which would be random; {READS}"
+            )
         raise UserError(
             f"cannot load {name}: it lacks {_some(missing)}, which would be random: "
             "config.json and weights do not fit; get it anew"
         )
     if unexpected := sorted(found["unexpected_keys"]):
         say(f"{name} holds {_some(unexpected)}, for which its config.json has no place: left out")
-    try:
-        with _told(f"the tokenizer of {name}"):
-            place = {key: options[key] for key in PLACE if key in options}
-            tokenizer = AutoTokenizer.from_pretrained(str(name), **place, trust_remote_code=False)
-            tokenizer("a")  # some values are looked at only now
-    except UserError as error:
-        raise UserError(f"{error}; give hebblm.load((model, tokenizer)) where it lies elsewhere") from error
     if "device_map" not in options:
         half = dtype == "auto" and device.type == "cpu" and model.dtype == torch.float16
         torch.nn.Module.to(model, device, torch.float32 if half else None)
-    return model, tokenizer
+    return model
+
+
+def _with_adapter(
+    adapter: Adapter, place: Mapping[str, Any], device: torch.device, dtype: str, options: Mapping[str, Any]
+) -> Any:
+    """Return the base model of an adapter, with the adapter merged into its weights."""
+    name, its = _base(adapter, place)
+    told = f"{adapter.name}, an adapter"
+    with _told(told), quiet_hub(), _quiet():
+        if find_adapter(name, its) is not None:
+            raise UserError(
+                f"the base of {adapter.name} is {name}, an adapter as well; merge that one with merge_and_unload, and "
+                "save the model"
+            )
+    model = _load_model(name, its, device, dtype, {**{k: v for k, v in options.items() if k not in PLACE}, **its})
+    with _told(told), _quiet():
+        return merged(model, adapter)
+
+
+def _base(adapter: Adapter, place: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the name of an adapter's base model, and the options that say where it lies."""
+    its = {key: value for key, value in place.items() if key not in ("revision", "subfolder")}
+    return adapter.base, its if adapter.revision is None else {**its, "revision": adapter.revision}
 
 
 def _some(names: list[str]) -> str:
@@ -90,29 +145,36 @@ def _some(names: list[str]) -> str:
     return f"{len(names):,} weights ({', '.join(names[:2])}{', ...' if len(names) > 2 else ''})"
 
 
-def _check_weights(folder: Path) -> None:
-    """Refuse a folder without weights, or with pickled ones alone, or with fewer than its config.json has layers."""
-    from transformers import AutoConfig
-
-    if files := list(folder.glob("*.safetensors")):
-        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)  # None would ask whether to run its code
-        layers = getattr(config.get_text_config(), "num_hidden_layers", 0)
-        weights = 0
-        for path in files:
-            if not path.is_file():  # a pipe would be waited for
-                raise UserError(f"{path} {lack(path)}; get the folder anew")
-            with safe_open(path, framework="pt") as opened:
-                weights += len(opened.keys())
-        if layers > weights:  # building them could take for ever
-            raise UserError(
-                f"num_hidden_layers = {layers} of {folder / 'config.json'} is more than the {weights:,} weights there: "
-                "they do not fit; get the folder anew"
-            )
+def _check_stored(folder: Path) -> None:
+    """Refuse a folder without weights, or with pickled ones alone."""
+    files = list(folder.glob("*.safetensors"))
+    for path in files:
+        if not path.is_file():  # a pipe would be waited for
+            raise UserError(f"{path} {lack(path)}; get the folder anew")
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        weights = read_json(index).get("weight_map", {})
+        if missing := sorted(set(weights.values()) - {path.name for path in files}):
+            raise UserError(f"{folder} lacks {missing[0]}, which {index.name} names; get the folder anew")
+    if files:
         return
     pickled = sorted(path.name for kind in ("*.bin", "*.pt", "*.pth") for path in folder.glob(kind))
     if pickled:
         raise UserError(f"{folder / pickled[0]} is pickled, and could run anything when it is opened; {CONVERT}")
     raise UserError(f"{folder} has no weights (*.safetensors); save the model there with save_pretrained")
+
+
+def _check_layers(folder: Path, config: Any) -> None:
+    """Refuse a folder with fewer weights than its config.json has layers: building them could take for ever."""
+    layers, weights = getattr(config.get_text_config(), "num_hidden_layers", 0), 0
+    for path in folder.glob("*.safetensors"):
+        with safe_open(path, framework="pt") as opened:
+            weights += len(opened.keys())
+    if layers > weights:
+        raise UserError(
+            f"num_hidden_layers = {layers} of {folder / 'config.json'} is more than the {weights:,} weights there: "
+            "they do not fit; get the folder anew"
+        )
 
 
 @contextmanager
@@ -142,14 +204,18 @@ def _told(name: str) -> Iterator[None]:
     except Exception as error:  # transformers, hub and safetensors raise many kinds; all of them are of the input
         lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
         told = lines[0]
-        if "Unrecognized configuration class" in told or "not a causal" in told:
-            told = "it is not a causal language model"
+        if told.endswith(":"):  # the next line says what
+            told = " ".join(lines[:2])
+        if "trust_remote_code" in str(error):
+            told = f"it needs code of its own, which hebblm never runs; {OPENED}"
         elif type(error).__name__ == "SafetensorError":
             told = f"its weights are cut short or damaged ({told}); get them anew"
         elif "instantiate the backend tokenizer" in told:
             told = "there is none, or none that is fast; save it there with save_pretrained"
         elif isinstance(error, KeyError):
             told = f"it is damaged, {told} is missing; get it anew"
+        elif isinstance(error, AttributeError | TypeError | IndexError | ArithmeticError):
+            told = f"a value in its files, or an option, is wrong ({line(error)})"
         elif "safetensors" in str(error) and "pickle" not in told:
             told = f"it has no safetensors weights; {CONVERT}"
         elif "not a local folder" in told or "connect" in told.lower() or "offline" in told.lower():

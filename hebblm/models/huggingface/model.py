@@ -143,6 +143,11 @@ class HuggingFaceModel:
             else:
                 out = self.model(ids, **options)
         head = self.head.weight
+        if self.keyed and (not keys or keys[0].shape[:-1].numel() != ids.numel()):
+            raise UserError(
+                f"the layer of key {self.key.name!r} in {type(self.model).__name__} has no state for each token; name "
+                "another"
+            )
         parts = [
             states.reshape(*ids.shape, -1).to(head.device, head.dtype)  # some layers flatten them
             for states in (found[0], *keys[:1])

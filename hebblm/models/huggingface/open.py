@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from hebblm.errors import UserError
+from hebblm.models.huggingface.adapter import MERGED, unwrapped
 from hebblm.models.huggingface.cache import ARGUMENTS, replace_tensors, tensors_of
-from hebblm.models.huggingface.head import FoundHead, find_head
+from hebblm.models.huggingface.head import FoundHead, find_head, logits_of
 from hebblm.models.huggingface.key import LAST, find_key
+from hebblm.models.huggingface.kinds import READS, check_kind, probing
 from hebblm.models.huggingface.load import load_causal
 from hebblm.models.huggingface.model import HuggingFaceModel, Steps, longest
 from hebblm.models.huggingface.probe import agree, arithmetic, is_exact
@@ -60,37 +63,43 @@ def open_causal(
             logits in a way that cannot be adapted, or cannot have that context, or no weight has such a name.
     """
     model = getattr(model, "_orig_mod", model)  # that torch.compile took: of its own call nothing tells the arguments
+    held, model = model, unwrapped(model)
     if not hasattr(model, "get_output_embeddings") or not hasattr(model, "config"):
         raise UserError(f"{type(model).__name__} is no language model of transformers; give (model, tokenizer)")
+    kind = type(model).__name__
+    check_kind(kind, model.config)
+    rows = _token_rows(model)
     context, stride = _window(model.config, context, stride)
     with turn(model):
         parameters = {name: weight.detach() for name, weight in model.named_parameters()}
     if away := [name for name, weight in parameters.items() if weight.is_meta]:
         raise UserError(
-            f"{len(away):,} weights of {type(model).__name__} ({away[0]}, ...) are kept off its devices, where nothing "
+            f"{len(away):,} weights of {kind} ({away[0]}, ...) are kept off its devices, where nothing "
             "can be computed with them; load it with a device_map that has room for all of them, as device_map='cpu'"
         )
-    size = model.get_input_embeddings().weight.shape[0]
+    size = len(rows)
     ids = (torch.arange(PROBE) * 7919 + 3) % size
     pad = getattr(model.config, "pad_token_id", None)
     ids = torch.where(ids == pad, (ids + 1) % size, ids) if pad is not None else ids
-    ids = ids[: min(PROBE, context)].to(model.get_input_embeddings().weight.device)
+    ids = ids[: min(PROBE, context)].to(rows.device)
     chosen = find_key(model, str(key))
     carries = next((n for n in ARGUMENTS if n in inspect.signature(model.forward).parameters), None)
     with turn(model):
         exact = is_exact(model, ids)
         found = find_head(model, ids[None], exact)
+        if held is not model:
+            _check_inside(held, model, ids[None], exact)
     # Of the layer no row yet: a large one in float32 would lie beside the copy that the probes make of its weights.
     head = found.of({name: parameters[name][:0] for name in (found.weight, found.bias) if name})
     opened = HuggingFaceModel(
         model, found, head, parameters, _learning(model, found, learns), context, stride, begin, carries,
         False, "none", True, ids, chosen, head.weight.shape[1], origin, Weights(model, chosen.name),
     )  # fmt: skip
-    with torch.no_grad(), arithmetic(exact):
+    with torch.no_grad(), arithmetic(exact), probing(kind):
         opened = _probed(opened, exact)
     if opened.steps == "none":
         say(
-            f"{type(model).__name__} cannot go on from what it has read, so its window is read anew for each interval: "
+            f"{kind} cannot go on from what it has read, so its window is read anew for each interval: "
             "long ones (update_every) take less time"
         )
     opened = replace(opened, head=found.of(parameters))
@@ -110,6 +119,25 @@ def load_and_open(
     model, tokenizer = load_causal(name, device=device, dtype=dtype, **options)
     origin = "folder" if Path(name).is_dir() else "hub"
     return open_causal(model, **reading, begin=token_before(tokenizer), origin=origin), tokenizer
+
+
+def _token_rows(model: Any) -> Tensor:
+    """Return the embeddings of a model's tokens, a row each."""
+    try:
+        rows = model.get_input_embeddings().weight
+    except (AttributeError, NotImplementedError):  # of a model of pictures or sounds
+        rows = None
+    if not isinstance(rows, Tensor) or rows.ndim != 2:
+        raise UserError(f"{type(model).__name__} has no embeddings of tokens; {READS}")
+    return rows
+
+
+@torch.no_grad()
+def _check_inside(held: Any, model: Any, ids: Tensor, exact: bool) -> None:
+    """Refuse a ``PeftModel`` that computes otherwise than the model in it, whose layers hold its adapter."""
+    with arithmetic(exact):
+        if not agree(logits_of(model, ids), logits_of(held, ids), exact):
+            raise UserError(f"{type(held).__name__} does more than the layers of its adapter compute; {MERGED}")
 
 
 def _probed(opened: HuggingFaceModel, exact: bool) -> HuggingFaceModel:
@@ -136,7 +164,7 @@ def _probed(opened: HuggingFaceModel, exact: bool) -> HuggingFaceModel:
             for part in torch.split(ids[first:], width):
                 hidden, carried = opened.states(part[None], carried, {})
                 parts.append(hidden)
-        except (RuntimeError, ValueError, IndexError):  # it reads one token at a time, or none
+        except Exception:  # of any kind: it reads one token at a time, or none
             continue
         if agree(torch.cat([begun, *parts], 1), whole, exact):
             return replace(opened, recurrent=recurrent, steps=steps)

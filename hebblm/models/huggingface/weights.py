@@ -47,6 +47,8 @@ class Weights:
 def fingerprint(model: Any, key: str) -> str:
     """Return what tells a model's weights, and their type, from others: a hash of shapes and of some of the numbers.
 
+    Of layers with adapters it is also which of these are active, and their scale.
+
     Args:
         model: of ``transformers``.
         key: whose states memories keep.
@@ -59,6 +61,10 @@ def fingerprint(model: Any, key: str) -> str:
         digest.update(
             some.double().cpu().numpy().tobytes() if some.is_floating_point() else some.cpu().numpy().tobytes()
         )
+    for name, module in model.named_modules():  # of an adapter more than its weights says what it does
+        if isinstance(getattr(module, "disable_adapters", None), bool):
+            state = (module.active_adapters, module.disable_adapters, getattr(module, "scaling", None))
+            digest.update(f"{name} {state}".encode())
     return digest.hexdigest()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 
 from hebblm.report import paper
@@ -12,12 +13,12 @@ from recipes.study.book.cost import cost_sections
 from recipes.study.book.image_claims import image_claims
 from recipes.study.book.images import image_sections
 from recipes.study.book.language import language_sections
-from recipes.study.book.readings import readings_sections
 from recipes.study.book.reasons import likely_reason
 from recipes.study.book.section import Section
 from recipes.study.book.sources import Sources
 from recipes.study.book.standing import RULE, counted_runs
 from recipes.study.book.tuning import tuning_sections
+from recipes.study.readings.record import Readings, readings_table
 
 TITLE = "Results of hebblm beside the paper"
 
@@ -31,12 +32,24 @@ def contents(sources: Sources) -> list[Section]:
     return [
         *_claims(sources),
         *language_sections(sources.language),
-        *readings_sections(sources.readings),
+        *_readings(sources.readings),
         *tuning_sections(sources.tunings),
         *image_sections(sources.images),
         *cost_sections(sources.costs),
         _origins(sources),
     ]
+
+
+def _readings(found: Mapping[str, Readings]) -> list[Section]:
+    """Return the chapter on what the paper leaves open, one table for all texts; none without readings."""
+    if not found:
+        return []
+    lines = []
+    for name, readings in found.items():
+        scenario = ", ".join(f"{key} {value}" for key, value in readings.scenario.items())
+        by = readings.provenance
+        lines.append(f"{name}: {scenario}. {by.get('command')}: commit {str(by.get('commit'))[:12]}.")
+    return [Section("What the paper leaves open", tuple(lines), (readings_table(found),))]
 
 
 def _claims(sources: Sources) -> list[Section]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hebblm.bench.plots import cost_figure
-from hebblm.bench.record import BenchResult
+from recipes.bench.plots import cost_figure
+from recipes.bench.record import BenchResult
 from recipes.study.book.section import Picture, Section
 from recipes.study.cost.tables import cost_tables
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from hebblm.report import paper
 from hebblm.vision.document import paired_interval
-from hebblm.vision.new_classes.reading import KEYS
-from hebblm.vision.new_classes.settings import family_of
-from hebblm.vision.permuted_mnist.settings import EXPERIMENT as PERMUTED_MNIST
+from hebblm.vision.result import KEYS
+from hebblm.vision.scales import family_of
+from hebblm.vision.settings import PERMUTED_MNIST
 from hebblm.vision.tables import method_name
 from recipes.study.book.claims import Claim, Interval, pair_claims
 from recipes.study.book.images import complete

@@ -8,8 +8,8 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from hebblm.errors import UserError
+from hebblm.vision.document import figures
 from hebblm.vision.experiments import RUNS
-from hebblm.vision.figures import figures
 from hebblm.vision.tables import tables
 from recipes.study.book.section import Picture, Section
 

@@ -13,8 +13,9 @@ from hebblm.report.part_tables import forgetting_table, gain_table, occurrence_t
 from hebblm.report.result import Result, scenario_label
 from hebblm.report.sections import flatten, hyperparameter_table, policy_lines, scenario_line
 from hebblm.report.table import Cell, Column, Table, present
-from hebblm.report.tables import comparison_table, frequency_table, paper_tables, side_by_side
+from hebblm.report.tables import comparison_table, frequency_table, side_by_side
 from recipes.study.book.section import Picture, Section
+from recipes.study.paper import paper_tables
 
 _POLICIES = ("new_rows", "update_every")  # of the scenario, beside those that every result has
 

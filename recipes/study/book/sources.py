@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hebblm.bench.record import SCHEMA as BENCH_SCHEMA
-from hebblm.bench.record import BenchResult
 from hebblm.errors import UserError
 from hebblm.evaluation.defaults import TUNED_SCHEMA
 from hebblm.files import read_json, sha256
-from hebblm.report.readings import FILE_NAME as READINGS_FILE
-from hebblm.report.readings import SCHEMA as READINGS_SCHEMA
-from hebblm.report.readings import Readings
 from hebblm.report.record import read
 from hebblm.report.result import FILE_NAME, Result
 from hebblm.report.result import SCHEMA as RESULT_SCHEMA
 from hebblm.vision.result import SCHEMA as VISION_SCHEMA
+from recipes.bench.record import SCHEMA as BENCH_SCHEMA
+from recipes.bench.record import BenchResult
 from recipes.study.cost.record import load
+from recipes.study.readings.record import FILE_NAME as READINGS_FILE
+from recipes.study.readings.record import SCHEMA as READINGS_SCHEMA
+from recipes.study.readings.record import Readings
 
 TUNED_FILE = "tuned.json"
 
@@ -73,7 +73,7 @@ class Sources:
         language: evaluations of language models.
         tunings: tuned hyper-parameters.
         readings: what the paper leaves open, compared.
-        costs: measurements of hebblm-bench.
+        costs: measurements of cost.
         images: image experiments, as JSON.
         unknown: by path, the schema that the book does not know.
         origins: by path.

@@ -9,8 +9,8 @@ from typing import Any
 from hebblm.adapt.methods import PAPER_METHODS
 from hebblm.evaluation.defaults import paper_values
 from hebblm.evaluation.scenario import ScenarioConfig
-from hebblm.report import paper
 from hebblm.report.result import Result
+from recipes.study import paper
 
 RULE = (
     "Of the runs of a scenario one counts: with other values than the paper's, with the policies that are the "

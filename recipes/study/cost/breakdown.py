@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from hebblm.bench.timing import stopwatch
+from recipes.bench.timing import stopwatch
 
 KINDS = {
     "matrix products": ("mm", "bmm", "addmm", "baddbmm", "mv", "dot"),

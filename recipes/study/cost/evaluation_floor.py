@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from hebblm.adapt.solvers.fast import RANK
-from hebblm.bench.harness import Harness
 from hebblm.evaluation.pace import Pace
+from recipes.bench.harness import Harness
 from recipes.study.cost.floor import Floor, Phase
 from recipes.study.cost.rates import measure_rates
 from recipes.study.cost.search_floor import search_phase
@@ -35,7 +35,7 @@ def evaluation_floor(bench: Harness, parts: Mapping[str, float], *, batch: int, 
     retrieval = search_phase(bench.memory, bench.source.queries(batch)[0], bench.k)
     if retrieval is None:
         return None
-    layers = bench.workload.model.config.layer_sizes()
+    layers = bench.model.config.layer_sizes()
     ahead = Pace.of(batch, ahead=True).ahead
     reading = reading_work(layers, ahead=ahead)
     distribution = base_work(dim=dim, classes=classes, batch=batch)

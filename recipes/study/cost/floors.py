@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hebblm.bench.record import BenchResult, Row
 from hebblm.report.table import Cell, Column, Table
+from recipes.bench.record import BenchResult, Row
 from recipes.study.cost.floor import Floor
 from recipes.study.cost.goals import (
     ADAPTATION,

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from hebblm.bench.record import Row, of_one_vocabulary
-from hebblm.bench.timing import Spread, exponent
+from recipes.bench.record import Row, of_one_vocabulary
+from recipes.bench.timing import Spread, exponent
 from recipes.study.cost.record import floors_of
 
 Measure = Callable[[Sequence[Row]], "Finding | None"]

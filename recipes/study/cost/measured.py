@@ -1,4 +1,4 @@
-"""The floors under what hebblm-bench measures, taken beside each row while its input is still there."""
+"""The floors under what recipes.bench measures, taken beside each row while its input is still there."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from torch import Tensor
 
 from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.adapt.solvers.fast import RANK
-from hebblm.bench.evaluate import method_settings
-from hebblm.bench.harness import Harness
-from hebblm.bench.problem import Batch
-from hebblm.bench.record import Row
-from hebblm.bench.timing import Timing, Turn
 from hebblm.memory import AnyMemory
+from recipes.bench.evaluate import method_settings
+from recipes.bench.harness import Harness
+from recipes.bench.record import Row
+from recipes.bench.source import Batch
+from recipes.bench.timing import Timing, Turn
 from recipes.study.cost.breakdown import ELEMENTS, breakdown
 from recipes.study.cost.evaluation_floor import evaluation_floor
 from recipes.study.cost.floor import Floor, Phase

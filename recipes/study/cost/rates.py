@@ -9,7 +9,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from hebblm.bench.timing import MINIMUM_REPEATS, Turn, interleave, stopwatch
+from recipes.bench.timing import MINIMUM_REPEATS, Turn, interleave, stopwatch
 from recipes.study.cost.work import Work
 
 MINIMUM_BYTES = 8 << 20  # read at a time; less would measure how long an operation takes to start

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from hebblm.bench.record import BenchResult, Row
+from recipes.bench.record import BenchResult, Row
 from recipes.study.cost.floor import Floor
 
 
@@ -32,7 +32,7 @@ class FlooredRow(Row):
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> FlooredRow:
-        """Read what :meth:`to_json` made; what ``hebblm-bench`` writes has no floors."""
+        """Read what :meth:`to_json` made; what ``recipes.bench`` writes has no floors."""
         floors = {name: Floor.from_json(item) for name, item in value.get("floors", {}).items()}
         return cls.of(Row.from_json(value), floors)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hebblm.bench.retrieve import trained_index
 from hebblm.memory import AnyMemory, faiss_index
+from recipes.bench.retrieve import trained_index
 from recipes.study.cost.floor import Phase
 from recipes.study.cost.rates import measure_rates
 from recipes.study.cost.work import IndexShape, exact_work, index_work

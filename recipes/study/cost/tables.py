@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hebblm.bench.record import BenchResult
-from hebblm.bench.tables import origin, training_table
 from hebblm.report.numbers import MISSING
 from hebblm.report.table import Column, Table, present
+from recipes.bench.record import BenchResult
+from recipes.bench.tables import origin, training_table
 from recipes.study.cost.floors import floor_table
 from recipes.study.cost.goals import goals
 

@@ -11,16 +11,16 @@ from typing import Any
 from matplotlib.figure import Figure
 from PIL import Image
 
-from hebblm.bench.record import BenchResult
 from hebblm.report.result import Result
-from hebblm.vision.new_classes.reading import KEYS
+from hebblm.vision.result import KEYS
+from recipes.bench.record import BenchResult
 
-from ...unit.bench.rows import adapt_row
 from ...unit.report.samples import sample_result
+from ..bench.rows import adapt_row
 
 COMMIT = "0123456789abcdef"
 PROVENANCE = {
-    "command": "hebblm-bench adapt",
+    "command": "python -m recipes.bench adapt",
     "commit": COMMIT,
     "versions": {"torch": "2.13.0"},
     "device": "cpu",
@@ -64,7 +64,7 @@ def tuned() -> dict[str, Any]:
 
 
 def readings(corpus: str) -> dict[str, Any]:
-    """Return what ``hebblm-eval --readings`` writes."""
+    """Return what ``python -m recipes.study readings`` writes."""
     effects = (
         ("default", "mixture", 4.5, 0.0, None, None),
         ("default", "hebb", 4.6, 0.0, None, None),
@@ -76,7 +76,7 @@ def readings(corpus: str) -> dict[str, Any]:
         "scenario": {"source": corpus, "target": corpus, "split": "valid", "tokens": 500},
         "settings": {"default": {}, "larger eps": {"mbpa.eps": 0.1}},
         "effects": [dict(zip(keys, effect, strict=True)) for effect in effects],
-        "provenance": {"command": "hebblm-eval --readings", "commit": COMMIT},
+        "provenance": {"command": "python -m recipes.study readings", "commit": COMMIT},
     }
 
 

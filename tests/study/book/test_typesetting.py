@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from hebblm.report import plots, write_report
+from hebblm.report import plots
 from recipes.study.book import contents, load_sources
 from recipes.study.book.contents import TITLE
+from recipes.study.book.latex import to_latex
 from recipes.study.book.writing import write_book
+from recipes.study.paper import paper_tables
 
 from ...unit.report.samples import sample_result
 from .samples import blank, write_results
@@ -52,8 +54,8 @@ def test_the_book_fits_its_pages(pdflatex: str, tmp_path: Path, monkeypatch: pyt
     assert "Overfull" not in said, said
 
 
-def test_the_tables_of_a_report_go_into_a_document(pdflatex: str, tmp_path: Path) -> None:
-    write_report(sample_result(3000), tmp_path, formats=("tex",))
+def test_tables_go_into_a_document(pdflatex: str, tmp_path: Path) -> None:
+    (tmp_path / "tables.tex").write_text("\n".join(map(to_latex, paper_tables(sample_result(3000)))))
     document = tmp_path / "paper.tex"
     document.write_text(
         "\\documentclass{article}\\usepackage{booktabs}\\begin{document}\\input{tables.tex}\\end{document}\n"

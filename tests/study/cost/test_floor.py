@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from hebblm.bench.record import BenchResult, Row
+from recipes.bench.record import BenchResult, Row
 from recipes.study.cost.breakdown import BETWEEN, ELEMENTS, KINDS, breakdown, kind_of
 from recipes.study.cost.floor import Floor, Phase
 from recipes.study.cost.floors import floor_table, lines_of
@@ -15,7 +15,7 @@ from recipes.study.cost.rates import Rates, measure_rates
 from recipes.study.cost.record import FlooredRow, load
 from recipes.study.cost.work import Work
 
-from ...unit.bench.rows import adapt_row, result, retrieve_row
+from ..bench.rows import adapt_row, result, retrieve_row
 
 RATES = Rates(streamed=1e9, gathered=1e8, operations=1e10, exponentials=1e9)
 CPU = torch.device("cpu")
@@ -73,7 +73,7 @@ def test_a_floor_comes_back_from_its_file(tmp_path: Path) -> None:
     assert load(path).rows == (row,)
 
 
-def test_files_of_hebblm_bench_have_none(tmp_path: Path) -> None:
+def test_files_of_recipes_bench_have_none(tmp_path: Path) -> None:
     made = result(adapt_row(10_000, 1, naive=20.0, fast=0.4))
     path = tmp_path / "bench.json"
     made.save(path)
@@ -81,7 +81,7 @@ def test_files_of_hebblm_bench_have_none(tmp_path: Path) -> None:
     assert BenchResult.load(path) == made
 
 
-def test_hebblm_bench_reads_files_with_floors(tmp_path: Path) -> None:
+def test_recipes_bench_reads_files_with_floors(tmp_path: Path) -> None:
     row = adapt_row(10_000, 1, naive=20.0, fast=0.4)
     path = tmp_path / "bench.json"
     result(FlooredRow.of(row, {"fast_mbpa": floor(0.1)})).save(path)

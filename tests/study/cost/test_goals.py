@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from hebblm.bench.record import Row
 from hebblm.report.render import to_markdown
+from recipes.bench.record import Row
 from recipes.study.cost.floor import Floor, Phase
 from recipes.study.cost.goals import goals
 from recipes.study.cost.rates import Rates
@@ -13,7 +13,7 @@ from recipes.study.cost.record import FlooredRow
 from recipes.study.cost.tables import cost_tables, goal_table
 from recipes.study.cost.work import Work
 
-from ...unit.bench.rows import MODEL, adapt_row, evaluation_row, result, retrieve_row, timing
+from ..bench.rows import MODEL, adapt_row, evaluation_row, result, retrieve_row, timing
 
 RATES = Rates(streamed=1e9, gathered=1e9, operations=1e10, exponentials=1e9)
 
@@ -170,7 +170,7 @@ def test_the_cache_needs_speed_and_the_same_numbers(cost: float, difference: flo
 def test_markdown_says_where_the_numbers_come_from() -> None:
     text = to_markdown(goal_table([result(adapt_row(10_000, 1, naive=20.0, fast=0.4), complete=False)]))
     assert "MbPA 50x (50 to 50)" in text
-    assert "hebblm-bench adapt: commit 0123456789ab, torch 2.13.0, a processor" in text
+    assert "python -m recipes.bench adapt: commit 0123456789ab, torch 2.13.0, a processor" in text
     assert "interrupted" in text
 
 

@@ -1,4 +1,4 @@
-"""Floors are measured beside what hebblm-bench measures."""
+"""Floors are measured of what recipes.bench measures."""
 
 from __future__ import annotations
 
@@ -9,21 +9,19 @@ from typing import Any
 
 import pytest
 
-from hebblm.bench.configs import HEADS
+from recipes.bench.configs import HEADS
 from recipes.study.command import main
 
 ADAPT = [
     "adapt", "--dim", "16", "--vocabulary", "600", "--k", "12", "--batch", "10", "--neighbors", "6", "--steps", "1",
-    "5", "--windows", "30", "--entries", "150", "--naive-tokens", "2", "--exact-tokens", "3", "--error-tokens", "6",
-    "--network-hidden", "12", "--network-entries", "30", "--network-neighbors", "5", "--network-steps", "1",
-    "--heads", "gpt2",
+    "5", "--entries", "150", "--heads", "gpt2",
 ]  # fmt: skip
 RETRIEVE = [
     "retrieve", "--dim", "16", "--k", "10", "--batch", "8", "--entries", "300", "--recall-queries", "30",
 ]  # fmt: skip
 EVAL = [
     "eval", "--arch", "awd_lstm_tiny", "--vocabulary", "400", "--k", "10", "--batch", "20", "--memory-sizes", "200",
-    "--tokens", "40", "--currency-tokens", "40", "--stream-tokens", "250", "--index", "exact",
+    "--tokens", "40", "--currency-tokens", "40", "--stream-tokens", "250",
 ]  # fmt: skip
 
 
@@ -97,7 +95,7 @@ def test_a_whole_evaluation(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], ["unknown subcommand", "book, cost, bench"]),
+        ([], ["unknown subcommand", "book, cost, bench, paper, readings"]),
         (["bench"], ["no floors are known of ''", "adapt, retrieve, eval"]),
         (["bench", "train"], ["'train'"]),
         (["bench", "adapt", "--k", "0"], ["k = 0"]),
@@ -117,4 +115,4 @@ def test_mistakes_end_with_status_2_and_one_line(
 
 def test_help_names_the_subcommands(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
-    assert "{book,cost,bench}" in capsys.readouterr().out
+    assert "{book,cost,bench,paper,readings}" in capsys.readouterr().out

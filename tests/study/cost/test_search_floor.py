@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from hebblm.bench.retrieve import index_call
-from hebblm.bench.source import SyntheticSource, filled
 from hebblm.memory import AnyMemory, HybridMemory, MemoryConfig, build_memory, faiss_index
+from recipes.bench.retrieve import index_call
+from recipes.bench.source import SyntheticSource, filled
 from recipes.study.cost.search_floor import index_shape, search_phase
 from recipes.study.cost.work import exact_work
 

@@ -11,6 +11,8 @@ from hebblm.adapt import functional
 from hebblm.errors import UserError
 from hebblm.types import Neighbors, OutputHead
 
+from ...support import equations
+
 VALID = {"lr": 0.1, "steps": 2, "eps": 1e-3}
 
 
@@ -240,7 +242,7 @@ def test_inputs_stay_as_they_are(options: dict[str, object]) -> None:
     functional.mbpa_logits(hidden, neighbors, head, lr=50.0, steps=3, eps=1e-3, **options)
     functional.hebb_logits(hidden, neighbors, head, eta=0.5, beta=0.5, counts=counts, **VALID)
     functional.mixture_log_probs(hidden, neighbors, head, theta=0.5, gamma=0.5)
-    functional.knn_log_probs(hidden, neighbors, head, temperature=1.0, weight=0.5)
+    equations.knn_log_probs(hidden, neighbors, head, temperature=1.0, weight=0.5)
     for old, new in zip(before, given, strict=True):
         assert torch.equal(old, new)
 
@@ -325,4 +327,4 @@ def test_no_neighbors_asked_for() -> None:
     with pytest.raises(UserError, match="K = 0"):
         functional.mixture_log_probs(hidden, none, head, theta=0.1, gamma=0.1)
     with pytest.raises(UserError, match="K = 0"):
-        functional.knn_log_probs(hidden, none, head, temperature=1.0, weight=0.1)
+        equations.knn_log_probs(hidden, none, head, temperature=1.0, weight=0.1)

@@ -8,8 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hebblm.adapt import functional
+from hebblm.adapt.functional.shares import mixed
 from hebblm.errors import UserError
 from hebblm.types import Neighbors, OutputHead
+
+from ...support import equations
 
 
 def problem(seed: int = 0, scale: float = 1.0) -> tuple[torch.Tensor, Neighbors, OutputHead]:
@@ -40,9 +43,9 @@ def test_mixture_sums_to_one_whatever_theta(seed: int, gamma: float, theta: floa
 @settings(max_examples=60, deadline=None)
 def test_knn_and_cache_sum_to_one(seed: int, weight: float, temperature: float) -> None:
     hidden, neighbors, head = problem(seed)
-    knn = functional.knn_log_probs(hidden, neighbors, head, temperature=temperature, weight=weight)
+    knn = equations.knn_log_probs(hidden, neighbors, head, temperature=temperature, weight=weight)
     torch.testing.assert_close(knn.exp().sum(1), torch.ones(4), rtol=0, atol=1e-5)
-    cache = functional.cache_log_probs(
+    cache = equations.cache_log_probs(
         hidden, neighbors.keys[0], neighbors.values[0], head, theta=temperature, weight=weight
     )
     torch.testing.assert_close(cache.exp().sum(1), torch.ones(4), rtol=0, atol=1e-5)
@@ -65,14 +68,14 @@ def test_share_zero_and_empty_memory_are_the_base_bit_for_bit(form: str) -> None
 def test_baselines_with_share_zero_and_nothing_seen_are_the_base() -> None:
     hidden, neighbors, head = problem()
     base = head.logits(hidden).log_softmax(1)
-    assert torch.equal(functional.knn_log_probs(hidden, neighbors, head, temperature=1.0, weight=0.0), base)
-    assert torch.equal(functional.knn_log_probs(hidden, neighbors, head, temperature=1.0, weight=0.5)[2], base[2])
+    assert torch.equal(equations.knn_log_probs(hidden, neighbors, head, temperature=1.0, weight=0.0), base)
+    assert torch.equal(equations.knn_log_probs(hidden, neighbors, head, temperature=1.0, weight=0.5)[2], base[2])
     window, values = neighbors.keys[0], neighbors.values[0]
-    assert torch.equal(functional.cache_log_probs(hidden, window, values, head, theta=1.0, weight=0.0), base)
+    assert torch.equal(equations.cache_log_probs(hidden, window, values, head, theta=1.0, weight=0.0), base)
     blind = torch.zeros(4, 6, dtype=torch.bool)
-    unseen = functional.cache_log_probs(hidden, window, values, head, theta=1.0, weight=0.5, visible=blind)
+    unseen = equations.cache_log_probs(hidden, window, values, head, theta=1.0, weight=0.5, visible=blind)
     assert torch.equal(unseen, base)
-    empty = functional.cache_log_probs(hidden, window[:0], values[:0], head, theta=1.0, weight=0.5)
+    empty = equations.cache_log_probs(hidden, window[:0], values[:0], head, theta=1.0, weight=0.5)
     assert torch.equal(empty, base)
 
 
@@ -85,7 +88,7 @@ def test_cache_equals_mixture_where_windows_are_neighbors() -> None:
         neighbors.mask[:1].expand(4, 6),
     )
     torch.testing.assert_close(
-        functional.cache_log_probs(hidden, neighbors.keys[0], neighbors.values[0], head, theta=0.3, weight=0.2),
+        equations.cache_log_probs(hidden, neighbors.keys[0], neighbors.values[0], head, theta=0.3, weight=0.2),
         functional.mixture_log_probs(hidden, window, head, theta=0.3, gamma=0.2),
     )
 
@@ -121,14 +124,14 @@ def test_interpolation(seed: int, weight: float) -> None:
     generator = torch.Generator().manual_seed(seed)
     p, q = torch.randn(2, 3, 7, generator=generator, dtype=torch.float64).log_softmax(2)
     expected = (weight * p.exp() + (1 - weight) * q.exp()).log()
-    torch.testing.assert_close(functional.interpolate_log_probs(p, q, weight), expected)
+    torch.testing.assert_close(mixed(p, q, weight), expected)
 
 
 def test_interpolation_is_exact_at_the_ends() -> None:
     p, q = torch.tensor([[-torch.inf, 0.0]]), torch.tensor([[0.0, -torch.inf]])
-    assert torch.equal(functional.interpolate_log_probs(p, q, 0.0), q)
-    assert torch.equal(functional.interpolate_log_probs(p, q, 1.0), p)
-    torch.testing.assert_close(functional.interpolate_log_probs(p, p, 0.5), torch.tensor([[-torch.inf, 0.0]]))
+    assert torch.equal(mixed(p, q, 0.0), q)
+    assert torch.equal(mixed(p, q, 1.0), p)
+    torch.testing.assert_close(mixed(p, p, 0.5), torch.tensor([[-torch.inf, 0.0]]))
 
 
 def test_bad_values_are_named() -> None:
@@ -137,14 +140,14 @@ def test_bad_values_are_named() -> None:
         with pytest.raises(UserError, match=f"gamma = {gamma}"):
             functional.mixture_log_probs(hidden, neighbors, head, theta=0.4, gamma=gamma)
         with pytest.raises(UserError, match=f"weight = {gamma}"):
-            functional.knn_log_probs(hidden, neighbors, head, temperature=1.0, weight=gamma)
+            equations.knn_log_probs(hidden, neighbors, head, temperature=1.0, weight=gamma)
         with pytest.raises(UserError, match=f"weight = {gamma}"):
-            functional.interpolate_log_probs(hidden, hidden, gamma)
+            mixed(hidden, hidden, gamma)
     with pytest.raises(UserError, match=r"theta = -1.0"):
         functional.mixture_log_probs(hidden, neighbors, head, theta=-1.0, gamma=0.1)
     with pytest.raises(UserError, match=r"theta = -1.0"):
-        functional.cache_log_probs(hidden, neighbors.keys[0], neighbors.values[0], head, theta=-1.0, weight=0.1)
+        equations.cache_log_probs(hidden, neighbors.keys[0], neighbors.values[0], head, theta=-1.0, weight=0.1)
     with pytest.raises(UserError, match=r"temperature = 0.0"):
-        functional.knn_log_probs(hidden, neighbors, head, temperature=0.0, weight=0.1)
+        equations.knn_log_probs(hidden, neighbors, head, temperature=0.0, weight=0.1)
     with pytest.raises(UserError, match="form = 'cubic'"):
         functional.mixture_log_probs(hidden, neighbors, head, theta=0.4, gamma=0.1, form="cubic")

@@ -22,7 +22,7 @@ from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.memory import FlatMemory
 from hebblm.types import OutputHead
 
-from ...support import toy
+from ...support import equations, toy
 
 CLASSES, K = 30, 9
 MIXTURES = ("cache", "knn", "mixture")
@@ -147,7 +147,7 @@ def test_the_papers_values_are_in_the_papers_units(source: str, target: str) -> 
     states, labels = context.recent.latest(methods[CacheConfig].window)
     expected = {
         "mixture": F.mixture_log_probs(hidden, near, context.head, theta=theta, gamma=gamma),
-        "cache": F.cache_log_probs(
+        "cache": equations.cache_log_probs(
             hidden, states, labels, context.head, theta=values["cache.theta"], weight=values["cache.gamma"]
         ),
         "hebb": F.hebb_logits(

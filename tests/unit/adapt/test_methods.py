@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from hebblm.adapt import functional as F
-from hebblm.adapt.adapter import ContextAdapter
 from hebblm.adapt.context import Context
 from hebblm.adapt.grid import Grid
 from hebblm.adapt.methods import DEFAULT_METHODS, METHODS, OUR_METHODS, PAPER_METHODS, check_methods, named
@@ -28,6 +27,7 @@ from hebblm.memory import FlatMemory
 from hebblm.models.update import DynamicConfig
 
 from ...support import toy
+from ...support.adapters import ContextAdapter
 
 
 def observed_context(novel: bool = True) -> Context:

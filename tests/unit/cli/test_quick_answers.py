@@ -9,14 +9,13 @@ import sys
 import pytest
 
 from hebblm.suggest import closest
-from hebblm.vision.backbones.catalogue import BACKBONES
-from hebblm.vision.backbones.names import NAMES
+from hebblm.vision.backbones import MADE
+from hebblm.vision.settings import BACKBONES
 
 HEAVY = ["torch", "pandas", "pyarrow", "faiss", "matplotlib", "scipy", "datasets", "sklearn", "sacremoses"]
 HELP = [
-    *("eval", "tune", "train", "preprocess", "report", "read", "report inspect", "vision", "bench", "memory"),
+    *("eval", "tune", "train", "preprocess", "report", "read", "report inspect", "vision", "memory"),
     *(f"memory {name}" for name in ("build", "info", "merge")),
-    *(f"bench {name}" for name in ("adapt", "retrieve", "eval", "train", "table", "plot")),
 ]
 MISTYPED = {
     "eval --intra-domain ptb --methods heb": "unknown method 'heb'; did you mean hebb?",
@@ -44,14 +43,11 @@ MISTYPED = {
     "vision permuted-mnst": "unknown experiment 'permuted-mnst'; did you mean permuted-mnist?",
     "vision permuted-mnist --scale smok": "unknown scale 'smok'; did you mean smoke? choose smoke, small, paper\n",
     "vision permuted-mnist --seeds 1 two": "seeds = two must be a whole number (see",
-    "bench adapt --scale smok": "unknown scale 'smok'; did you mean smoke? choose smoke, full\n",
     "read tiny-pydoc-raw --tokenizer mose": "unknown tokenizer 'mose'; did you mean moses?",
     "report inspct x": "unknown subcommand 'inspct'; did you mean inspect?",
-    "bench eval --arch awd_lstm_smal": "unknown arch 'awd_lstm_smal'; did you mean awd_lstm_small?",
     "eval --intra-domain ptb --set memory.dtype=floa32": "unknown memory.dtype 'floa32'; did you mean float32?",
     "eval --intra-domain ptb --set hebb.gate=gatd": "did you mean gated?",
     "memory info nowhere": "nowhere does not exist; name the folder of a memory",
-    "bench adpt": "unknown subcommand 'adpt'; did you mean adapt?",
 }
 PROGRAM = f"""
 import contextlib, io, json, sys
@@ -107,7 +103,7 @@ def test_what_prints_a_result_draws_nothing() -> None:
 
 
 def test_the_names_are_those_of_what_they_name() -> None:
-    assert tuple(BACKBONES) == NAMES
+    assert tuple(MADE) == BACKBONES
 
 
 def test_a_name_that_is_near_none_is_not_guessed() -> None:

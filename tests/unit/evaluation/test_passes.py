@@ -10,6 +10,7 @@ import torch
 from torch.nn import functional as nn
 
 from hebblm.adapt import functional as F
+from hebblm.adapt.functional.shares import mixed
 from hebblm.adapt.methods import DYNAMIC_METHODS, METHODS
 from hebblm.adapt.methods.cache import CacheConfig
 from hebblm.adapt.methods.combine import MixtureHebbConfig
@@ -20,6 +21,8 @@ from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.passes import dynamic_base, dynamic_pass, shared_pass
 from hebblm.evaluation.run import run_scenario
+from hebblm.report.render import to_markdown
+from hebblm.report.tables import comparison_table
 from hebblm.types import Neighbors
 
 from ...support import toy
@@ -63,9 +66,7 @@ def test_methods_over_dynamic_evaluation_equal_the_plainest_loop(tmp_path: Path)
                     hebbian_classes=torch.arange(stream.vocabulary_size) >= stream.source_size,
                     scale=hebb_config.scale, rate=mbpa.rate,
                 ).log_softmax(1)  # fmt: skip
-                log_probs["mixture+hebb"] = F.interpolate_log_probs(
-                    log_probs["mixture"], hebb, methods[MixtureHebbConfig].weight
-                )
+                log_probs["mixture+hebb"] = mixed(log_probs["mixture"], hebb, methods[MixtureHebbConfig].weight)
                 cache = methods[CacheConfig]
                 products = hidden @ keys[-cache.window :].t()
                 weights = (cache.theta * products / products.std(1, keepdim=True, unbiased=False)).softmax(1)
@@ -96,16 +97,35 @@ def test_dynamic_evaluation_beside_others_is_dynamic_evaluation_alone(tmp_path: 
 def test_each_base_scores_its_own_methods_in_the_order_asked_for(tmp_path: Path) -> None:
     scenario, settings = scenario_of(tmp_path), settings_of(0.0)
     methods = ["dynamic+best", "lstm", "dynamic", "mixture"]
-    outcome = run_scenario(scenario, methods, settings, {}, (50,))
+    outcome = run_scenario(scenario, methods, settings, {}, (50,), check=True)
     assert list(outcome.result.methods) == list(outcome.nll) == methods
     rules = {name: METHODS[name].rule(settings.methods) for name in ("lstm", "mixture")}
     shared = shared_pass(scenario, rules, settings).scores.nll
     for name, nll in shared.items():
         np.testing.assert_array_equal(outcome.nll[name], nll)
-    values = outcome.result.methods["dynamic+best"].hyperparameters
+    moving = outcome.result.methods["dynamic+best"]
+    assert moving.rose_queries is not None, "both passes are checked"
+    values = moving.hyperparameters
     assert values["dynamic"]["lr"] == settings.dynamic.lr
     assert set(values["adaptation"]) == {"best", "mbpa"}
     assert outcome.result.memory["content"] == "test"
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_a_result_has_counts_and_the_error_of_the_fast_form_only_where_it_was_checked(
+    check: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hebblm.adapt.methods.mbpa.MEASURED", 1)
+    names = ["lstm", "mbpa"]
+    settings = settings_of(0.0).changed({"mbpa.method": "fast"})
+    found = run_scenario(scenario_of(tmp_path), names, settings, {}, (50,), check=check).result
+    counted = {
+        name: (item.rose_queries is not None, "fast_error" in item.extra) for name, item in found.methods.items()
+    }
+    assert counted == {name: (check and name != "lstm",) * 2 for name in names}
+    assert ("fast form" in to_markdown(comparison_table(found))) == check
+    if check:
+        assert found.methods["mbpa"].extra["fast_error"]["queries"] == found.scenario.tokens
 
 
 def test_the_rms_rule_needs_the_training_text(tmp_path: Path) -> None:

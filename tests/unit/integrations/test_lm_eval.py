@@ -79,6 +79,21 @@ def long(path: Path, positions: int) -> Path:
     return path
 
 
+def test_the_harness_keeps_all_of_its_own_models() -> None:
+    """A new process, where nothing asked the harness for a model before."""
+    listed = "print(*sorted(set(MODEL_REGISTRY.keys())))"
+    plain = f"import lm_eval.models\nfrom lm_eval.api.registry import MODEL_REGISTRY\n{listed}"
+    ours = f"import hebblm.integrations.lm_eval\nfrom lm_eval.api.registry import MODEL_REGISTRY, get_model\n{listed}"
+    ours += "\nprint(get_model('hf').__name__, get_model('hebblm').__name__)"
+    own, both = (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()
+        for code in (plain, ours)
+    )
+    assert set(both[0].split()) == {*own[0].split(), "hebblm"}
+    assert {"hf", "dummy", "local-completions"} < set(both[0].split())
+    assert both[1] == "HFLM AdaptedLM"
+
+
 def requests(kind: str, *arguments: tuple[Any, ...]) -> list[Instance]:
     return [Instance(kind, {}, given, index) for index, given in enumerate(arguments)]
 

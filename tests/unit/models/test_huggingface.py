@@ -15,6 +15,7 @@ import hebblm
 from hebblm.errors import UserError
 from hebblm.models.huggingface.model import HuggingFaceModel
 from hebblm.models.huggingface.open import open_causal
+from hebblm.models.update import TRANSFORMERS
 
 from .architectures import ARCHITECTURES, CONTEXT, STRIDE, TEXT, opened, random_model, tokenizer
 
@@ -253,8 +254,8 @@ def test_memories_keep_another_layer_s_states(name: str, key: str | int) -> None
     plain = opened(name)
     unadapted, expected = (one.reader("base", update_every=5).read(TEXT) for one in (lm, plain))
     torch.testing.assert_close(unadapted.nll, expected.nll)
-    reader = lm.reader("knn")
-    assert (reader.read(TEXT).nll - plain.reader("knn").read(TEXT).nll).abs().max() > 1e-3
+    unlike, like = (one.reader("knn", update_every=5).read(TEXT) for one in (lm, plain))
+    assert (unlike.nll - like.nll).abs().max() > 1e-3
     ids = torch.tensor(tokenizer()(TEXT, add_special_tokens=False)["input_ids"])[:CONTEXT]
     out = model.model(ids[None], output_hidden_states=True)
     found = model.states(ids[None], None, {})[0][..., -model.key_width :]
@@ -267,3 +268,23 @@ def test_memories_keep_another_layer_s_states(name: str, key: str | int) -> None
         lm.reader("mixture+mbpa").read(TEXT)
     with pytest.raises(UserError, match="'9'"):
         opened(name, key="9")
+
+
+def test_only_what_the_user_set_is_told_to_be_set_for_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    lm = opened("Llama")
+    capsys.readouterr()
+    lm.reader("mixture+hebb")
+    assert "set for nothing" not in capsys.readouterr().err
+    lm.reader("mixture", settings={"dynamic.lr": 0.5, "hebb.beta": 0.4})
+    assert "set for nothing, since mixture does not read it: dynamic.lr, hebb.beta\n" in capsys.readouterr().err
+
+
+def test_defaults_of_transformers_give_way_to_what_the_user_set() -> None:
+    lm = opened("Llama")
+    plain = {"dynamic.rule": "sgd", "dynamic.lr": 0.1}
+    decays = [
+        lm.reader("dynamic", settings={**plain, **more}, update_every=5).read(TEXT).nll
+        for more in ({}, {"dynamic.decay": TRANSFORMERS["dynamic.decay"]}, {"dynamic.decay": 0.5})
+    ]
+    assert torch.equal(decays[0], decays[1])
+    assert not torch.equal(decays[0], decays[2])

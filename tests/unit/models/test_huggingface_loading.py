@@ -112,7 +112,8 @@ def test_a_folder_is_loaded_and_bad_ones_get_one_line(tmp_path: Path, monkeypatc
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     for name, told in (
         (pickled, "pickled.*save_pretrained"), (empty, "no weights"), (cut, "cut short or damaged"),
-        (other, "not a causal"), (bare, "no config.json"), (speechless, "none that is fast"), (damaged, "is damaged"),
+        (other, "t5 is an encoder-decoder"), (bare, "no config.json"), (speechless, "none that is fast"),
+        (damaged, "is damaged"),
         (deeper, "lacks 9 weights .*which would be random"), (inverted, "cannot read a text"),
         (endless, "is more than the 21 weights"),
         (lengthy, "cannot load the tokenizer"),

@@ -120,7 +120,7 @@ def test_what_cannot_be_adapted_is_refused(dtype: torch.dtype) -> None:
     with pytest.raises(UserError, match="no language model"):
         hebblm.load((torch.nn.Linear(2, 2), tokenizer()))
     with pytest.raises(UserError, match="fast tokenizer"):
-        hebblm.load((random_model("Llama"), object()))
+        hebblm.load((random_model("Llama"), transformers.ByT5Tokenizer()))
 
 
 def test_small_steps_reach_weights_of_half_precision() -> None:

@@ -14,7 +14,7 @@ from awd_lstm.document import CONFIG
 from awd_lstm.state import STATE, load_state
 from hebblm.errors import UserError
 from hebblm.models import shipped, training
-from hebblm.models.catalog import cached_folder, shipped_folder
+from hebblm.models.catalog import CHECKOUT, cached_folder, shipped_folder
 from hebblm.models.presets import Preset
 from hebblm.models.shipped import obtain_model, open_model
 from hebblm.models.training import train_model
@@ -234,11 +234,14 @@ def test_a_model_meets_its_own_dictionary_only(
 
 
 def test_the_cached_model_is_trained_once_and_the_shipped_one_never(
-    prepared: PreparedCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    prepared: PreparedCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(shipped, "get_preset", lambda *args: recipe(prepared, epochs=1))
+    monkeypatch.setitem(CHECKOUT, "tiny-toy-raw", "")
     ask = lambda: obtain_model(prepared, "tiny", seed=1, device=CPU, provenance={})  # noqa: E731
     first = ask()
+    assert "training one, kept in" in (said := capsys.readouterr().err)
+    assert "; a checkout of the repository has one" in said
     assert first.origin == "trained"
     assert first.folder == cached_folder(prepared, recipe(prepared, epochs=1))
     monkeypatch.setattr(training, "Trainer", refuse_training)

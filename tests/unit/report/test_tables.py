@@ -3,21 +3,16 @@ from __future__ import annotations
 import csv
 import io
 import math
-import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from rich.console import Console
 
-from hebblm.report import paper
 from hebblm.report.methods import looks, name_of, ordered
 from hebblm.report.parts import recombine
-from hebblm.report.render import to_csv, to_html, to_latex, to_markdown, to_rich
+from hebblm.report.render import to_csv, to_html, to_markdown, to_rich
 from hebblm.report.table import Column, Table
-from hebblm.report.tables import comparison_table, frequency_table, paper_tables, side_by_side
-from hebblm.report.templating import latex_escape
+from hebblm.report.tables import comparison_table, frequency_table, side_by_side
 
 from .samples import sample_result
 
@@ -171,9 +166,6 @@ def test_the_best_is_sought_in_each_block_and_blocks_are_set_apart() -> None:
         "| *one, tokens* | 1,000 |", "| a | **1.0** |", "| b | 2.0 |",
         "| *two, tokens* | 2,000 |", "| a | 4.0 |", "| b | **3.0** |",
     ]  # fmt: skip
-    body = to_latex(table).partition(r"\midrule")[2].splitlines()
-    assert body.index(r"\midrule") == body.index(r"two, tokens & 2,000 \\") - 1
-    assert body.count(r"\midrule") == 1
     html = to_html(table)
     assert [part.partition("</td>")[0] for part in html.split('class="heading"><td class="text">')[1:]] == [
         "one, tokens", "two, tokens",
@@ -197,7 +189,6 @@ def test_infinity_reads_the_same_everywhere() -> None:
     assert "| m1 | inf |" in to_markdown(table)
     assert "m1,inf\n" in to_csv(table)
     assert "inf" in _console_text(table)
-    assert r"m1 & $\infty$ \\" in to_latex(table)
 
 
 def test_csv_reads_back_exactly() -> None:
@@ -210,70 +201,9 @@ def test_csv_reads_back_exactly() -> None:
 
 
 def test_csv_headers_are_unique() -> None:
-    for table in [
-        *paper_tables(sample_result(300)),
-        side_by_side({"a": sample_result(99), "b": sample_result(98)}),
-    ]:
-        headers = next(csv.reader(io.StringIO(to_csv(table))))
-        assert len(headers) == len(set(headers))
-
-
-def test_latex_numbers() -> None:
-    columns = (Column("M"), Column("P", "perplexity", "min"), Column("G", "signed", "max"))
-    table = Table("t", "T & U", columns, (("a_b", 1.5e6, -0.25), ("c", 2.5e7, None)))
-    text = to_latex(table)
-    assert r"a\_b & \textbf{\boldmath $1.50 \times 10^{6}$} & $-$0.2500 \\" in text
-    assert r"c & $2.50 \times 10^{7}$ & -- \\" in text
-    assert r"\caption{T \& U.}" in text
-    assert r"\label{table:t-u}" in text
-    for rule in (r"\toprule", r"\midrule", r"\bottomrule"):
-        assert text.count(rule) == 1
-
-
-@settings(deadline=None)
-@given(st.text())
-def test_latex_escaping_leaves_no_active_character(text: str) -> None:
-    escaped = latex_escape(text)
-    bare = re.sub(r"\\(textbackslash|textasciicircum|textasciitilde|textless|textgreater)\{\}|\\[{}$&#_%]", "", escaped)
-    assert not set(bare) & set("\\{}$&#^_~%<>")
-
-
-def test_paper_numbers_stand_beside_ours() -> None:
-    result = sample_result(300, source="wt2", target="wt2")
-    main, frequency = paper_tables(result)
-    rows = {row[0]: row for row in main.rows}
-    assert rows["Mixture+Hebb"][1] == 49.66
-    assert rows["Mixture+Hebb"][2] == result.methods["mixture+hebb"].perplexity
-    assert rows["Mixture+Hebb"][3] == pytest.approx(math.log(65.44 / 49.66))
-    assert rows["Mixture+Hebb"][4] == pytest.approx(result.methods["lstm"].nll - result.methods["mixture+hebb"].nll)
-    assert rows["Base"][3] is None
-    assert rows["kNN-LM"][1] is None
-    assert [row[:3] for row in frequency.rows][2] == ("Hebb", "paper", 4676.85)
-    assert [row[1] for row in frequency.rows] == ["paper", "here", "paper", "here"]
-
-
-def test_paper_across_domains_in_nats() -> None:
-    (table,) = paper_tables(sample_result(300))
-    hebb = next(row for row in table.rows if row[0] == "Hebb")
-    assert hebb[1] == 5.99
-    assert hebb[3] == pytest.approx(6.41 - 5.99)
-    assert hebb[5] == 10.36
-    assert any("300 of 82,430 tokens" in note for note in table.notes)
-    assert any("3.77 %" in note for note in table.notes)
-
-
-def test_scenarios_that_the_paper_lacks_have_no_paper_table() -> None:
-    assert paper_tables(sample_result(100, source="pydoc", target="numpy")) == []
-    assert paper_tables(sample_result(100, source="wt2", target="ptb", split="valid")) == []
-    (only,) = paper_tables(sample_result(100, source="ptb", target="ptb", split="valid"))
-    assert only.name == "paper"
-
-
-def test_the_papers_two_totals_for_hebb_are_both_kept_and_noted() -> None:
-    printed = paper.published(sample_result(100, source="wt2", target="wt2").scenario)
-    assert printed is not None
-    assert printed.perplexity["hebb"] != printed.frequency["hebb"]["All"]
-    assert any("57.29" in note and "58.29" in note for note in printed.notes)
+    table = side_by_side({"a": sample_result(99), "b": sample_result(98)})
+    headers = next(csv.reader(io.StringIO(to_csv(table))))
+    assert len(headers) == len(set(headers))
 
 
 def test_side_by_side_fills_gaps_with_dashes() -> None:
@@ -288,14 +218,3 @@ def test_side_by_side_fills_gaps_with_dashes() -> None:
     assert list(text) == ["Base", "MbPA", "Hebb"]
     assert text["MbPA"][:2] == ["-", "-"]
     assert text["Hebb"][2] == "-"
-
-
-def test_two_infinite_losses_have_no_difference() -> None:
-    result = sample_result(200, source="ptb", target="ptb", methods=("lstm", "mbpa", "hebb"))
-    infinite = {
-        name: replace(item, nll=math.inf, perplexity=math.inf) if name != "mbpa" else item
-        for name, item in result.methods.items()
-    }
-    gains = {row[0]: row[4] for row in paper_tables(replace(result, methods=infinite))[0].rows}
-    assert gains["Hebb"] is None
-    assert gains["MbPA"] == math.inf

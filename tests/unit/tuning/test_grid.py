@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from hebblm.adapt import functional as F
+from hebblm.adapt.functional.shares import mixed as interpolated
 from hebblm.adapt.grid import Grid
 from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.hebb import HebbConfig
@@ -71,7 +72,7 @@ def test_mixed_losses_are_those_of_the_interpolated_distribution(weight: float) 
     log_p, log_q = (toy.randn(seed, 6, 9, dtype=torch.float64).log_softmax(1) for seed in (0, 1))
     targets = torch.arange(6)[:, None]
     losses = [-values.gather(1, targets).squeeze(1).numpy() for values in (log_p, log_q)]
-    expected = -F.interpolate_log_probs(log_p, log_q, weight).gather(1, targets).squeeze(1)
+    expected = -interpolated(log_p, log_q, weight).gather(1, targets).squeeze(1)
     np.testing.assert_allclose(mixed(losses[0], losses[1], weight, 2), expected.numpy(), rtol=1e-12)
 
 

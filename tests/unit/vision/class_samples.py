@@ -6,8 +6,8 @@ from pathlib import Path
 
 import torch
 
-from hebblm.vision.data.images import ImageDataset, Images
-from hebblm.vision.new_classes.settings import (
+from hebblm.vision.data import ImageDataset, Images
+from hebblm.vision.settings import (
     AdaptationSettings,
     ClassSettings,
     IncrementSettings,
@@ -16,7 +16,8 @@ from hebblm.vision.new_classes.settings import (
     SensitivitySettings,
     TimingSettings,
 )
-from hebblm.vision.new_classes.setup import ClassSetup
+from hebblm.vision.state import Setup
+from hebblm.vision.tuning import ClassSetup
 
 CPU = torch.device("cpu")
 
@@ -63,4 +64,4 @@ TINY = ClassSettings(
 
 def setup(folder: Path, settings: ClassSettings = TINY, seeds: tuple[int, ...] = (1,)) -> ClassSetup:
     """Return an experiment on the small data set; its cache is ``folder``/cache."""
-    return ClassSetup(classes(), settings, seeds, device=CPU, cache=folder / "cache", folder=folder / "out")
+    return Setup(classes(), settings, seeds, device=CPU, cache=folder / "cache", folder=folder / "out")

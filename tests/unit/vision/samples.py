@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from hebblm.vision.data.images import ImageDataset, Images
-from hebblm.vision.permuted_mnist.settings import PermutedSettings
+from hebblm.vision.data import ImageDataset, Images
+from hebblm.vision.settings import PermutedSettings
 
 
 def after(calls: int, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from hebblm.errors import UserError
-from hebblm.vision.backbones.catalogue import BACKBONES, build_classifier
-from hebblm.vision.backbones.resnet import Bottleneck
+from hebblm.vision.backbones import MADE, _Bottleneck, build_classifier
 
 # The three large ones: the published networks for ImageNet less what differs here, the stem's 7x7 convolution
 # (9,408 weights against 1,728), the norm behind it (128, DenseNet alone) and the 1000 outputs against 100.
@@ -66,10 +65,10 @@ def test_narrow_mobilenet_has_the_published_number() -> None:
     assert counted == 1_968_680
 
 
-@pytest.mark.parametrize("name", [name for name in BACKBONES if name not in EXPECTED])
+@pytest.mark.parametrize("name", [name for name in MADE if name not in EXPECTED])
 def test_features_times_head_are_the_logits(name: str) -> None:
     classifier = build_classifier(name, 10, 1).eval()
-    pictures = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(1))
+    pictures = torch.rand(2, 3, 8, 8, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         features, logits = classifier.features(pictures), classifier(pictures)
     assert features.shape == (2, classifier.backbone.width)
@@ -115,7 +114,7 @@ def test_a_seed_decides() -> None:
 
 def test_residual_blocks_begin_as_their_shortcuts() -> None:
     blocks = [
-        module for module in build_classifier("resnet50-w16", 10, 1).eval().modules() if isinstance(module, Bottleneck)
+        module for module in build_classifier("resnet50-w16", 10, 1).eval().modules() if isinstance(module, _Bottleneck)
     ]
     assert len(blocks) == 16
     maps = torch.randn(2, 64, 8, 8, generator=torch.Generator().manual_seed(1))

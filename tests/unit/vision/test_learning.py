@@ -6,19 +6,23 @@ import pytest
 import torch
 
 from hebblm.errors import UserError
-from hebblm.vision.backbones.catalogue import build_classifier
-from hebblm.vision.backbones.classifier import Classifier
-from hebblm.vision.new_classes.learning import (
+from hebblm.vision.backbones import Classifier, build_classifier
+from hebblm.vision.classes import stream
+from hebblm.vision.data import Images
+from hebblm.vision.learning import (
+    Pictures,
     Training,
     batches,
     features,
     features_of,
-    frozen_head,
     learn,
     rmsprop,
+    statistics,
 )
-from hebblm.vision.new_classes.pictures import Pictures, statistics
-from hebblm.vision.new_classes.settings import PretrainingSettings
+from hebblm.vision.pretraining import rate_at
+from hebblm.vision.scales import CLASS_SCALES as SCALES
+from hebblm.vision.settings import PretrainingSettings
+from hebblm.vision.split import Split, increment, predicted_order, split
 
 from .class_samples import CPU, classes
 
@@ -49,14 +53,6 @@ def test_no_batch_is_a_single_picture() -> None:
     assert torch.equal(torch.cat(list(batches(torch.arange(33), 16))), torch.arange(33))
 
 
-def test_learning_lowers_the_loss() -> None:
-    classifier = network()
-    optimizer = rmsprop(classifier, 1e-3)
-    index = torch.arange(48)
-    losses = [float(learn(classifier, optimizer, PICTURES.batch(index), TRAIN.labels[index])) for _ in range(8)]
-    assert losses[-1] < losses[0] / 2
-
-
 @pytest.mark.parametrize("make", [sgd, lambda classifier: rmsprop(classifier, 1e-3)])
 def test_training_goes_on_bit_for_bit(make: Make) -> None:
     networks = network(), network()
@@ -84,7 +80,7 @@ def test_reading_features_changes_nothing() -> None:
 
 def test_a_frozen_head_stays() -> None:
     classifier = network()
-    head = frozen_head(classifier)
+    head = classifier.frozen_head()
     before = head.weight.clone()
     learn(classifier, rmsprop(classifier, 1e-2), PICTURES.batch(torch.arange(8)), TRAIN.labels[:8])
     assert torch.equal(head.weight, before)
@@ -105,3 +101,146 @@ def test_says_that_training_diverged() -> None:
         classifier.output.weight.fill_(torch.inf)
     with pytest.raises(UserError, match=r"training diverged with lr = 0\.05"):
         epoch(training(classifier, sgd(classifier)), 1)
+
+
+def pictures(images: Images) -> Pictures:
+    mean, deviation = statistics(images, torch.arange(len(images)))
+    return Pictures.of(images, mean, deviation, CPU)
+
+
+def test_planes_have_mean_nothing_and_deviation_one() -> None:
+    made = pictures(classes().train).batch(torch.arange(144))
+    assert made.is_contiguous(memory_format=torch.channels_last)
+    planes = made.transpose(0, 1).flatten(1)
+    torch.testing.assert_close(planes.mean(1), torch.zeros(3), atol=1e-5, rtol=0)
+    torch.testing.assert_close(planes.std(1), torch.ones(3), atol=1e-5, rtol=0)
+
+
+def test_a_single_plane_stands_for_three() -> None:
+    grey = Images(
+        torch.randint(0, 16, (5, 1, 4, 4), generator=torch.Generator().manual_seed(1)).byte(), torch.arange(5)
+    )
+    made = pictures(grey).batch(torch.tensor([3, 1]))
+    assert made.shape == (2, 3, 4, 4)
+    assert torch.equal(made[:, 0], made[:, 2])
+    assert not torch.equal(made[0], made[1])
+
+
+@pytest.mark.parametrize("flip", [False, True])
+def test_crops_and_flips_are_those_of_a_loop(flip: bool) -> None:
+    images = classes(side=5).train
+    mean, deviation = torch.zeros(3), torch.ones(3)
+    index = torch.tensor([7, 0, 30, 7])
+    made = Pictures.of(images, mean, deviation, CPU).varied(
+        index, torch.Generator().manual_seed(4), padding=2, flip=flip
+    )
+    generator = torch.Generator().manual_seed(4)
+    tops = torch.randint(5, (4, 1), generator=generator).flatten().tolist()
+    lefts = torch.randint(5, (4, 1), generator=generator).flatten().tolist()
+    mirrored = (torch.rand(4, 1, generator=generator) < 0.5).flatten().tolist() if flip else [False] * 4
+    assert not flip or len(set(mirrored)) == 2
+    for row, (picture, top, left, mirror) in enumerate(zip(index.tolist(), tops, lefts, mirrored, strict=True)):
+        framed = torch.zeros(3, 9, 9)
+        framed[:, 2:7, 2:7] = images.pixels[picture]
+        cut = framed[:, top : top + 5, left : left + 5]
+        assert torch.equal(made[row], cut.flip(2) if mirror else cut)
+
+
+IMAGES = classes().test
+STREAM_PICTURES = Pictures.of(IMAGES, *statistics(IMAGES, torch.arange(len(IMAGES))), CPU)
+ORDER = torch.randperm(len(IMAGES), generator=torch.Generator().manual_seed(3))[:20]
+
+
+def plain_network() -> Classifier:
+    return build_classifier("cnn2-w16", 6, 1)
+
+
+def test_each_block_is_seen_by_a_network_that_learnt_from_all_before_it() -> None:
+    plain = plain_network()
+    optimizer = rmsprop(plain, 1e-3)
+    made = list(stream(plain_network(), STREAM_PICTURES, ORDER, interval=8, lr=1e-3))
+    assert [len(block.labels) for block in made] == [8, 8, 4]
+    for block, index in zip(made, ORDER.split(8), strict=True):
+        pictures = STREAM_PICTURES.batch(index)
+        assert torch.equal(block.hidden, features(plain, pictures))
+        assert torch.equal(block.head.weight, plain.head().weight)
+        assert torch.equal(block.labels, IMAGES.labels[index])
+        learn(plain, optimizer, pictures, block.labels)
+
+
+def test_the_papers_phases() -> None:
+    settings = SCALES["paper"].pretraining
+    rates = [rate_at(settings, epoch, 7, 10) for epoch in (0, 149, 150, 249, 250, 349)]
+    assert rates == [0.1, 0.1, 0.01, 0.01, 0.001, 0.001]
+    with pytest.raises(ValueError, match="beyond the last phase"):
+        rate_at(settings, 350, 0, 10)
+
+
+def test_one_cycle_rises_for_a_quarter_and_falls_to_nothing() -> None:
+    settings = PretrainingSettings(epochs=(4,), lr=(0.2,), schedule="onecycle")
+    rates = [rate_at(settings, epoch, step, 10) for epoch in range(4) for step in range(10)]
+    assert rates[0] == pytest.approx(0.008)
+    assert max(rates) == rates[10] == pytest.approx(0.2)
+    assert rates[:11] == sorted(rates[:11])
+    assert rates[10:] == sorted(rates[10:], reverse=True)
+    assert rates[25] == pytest.approx(0.1)
+    assert 0 < rates[-1] < 1e-3
+
+
+DATA = classes()
+
+
+def sets(parts: Split) -> list[set[int]]:
+    return [set(part.tolist()) for part in (parts.train, parts.spare, parts.held_out)]
+
+
+def test_every_training_picture_is_in_one_part() -> None:
+    parts = split(DATA, 2, 4, seed=1)
+    old, spare, out = sets(parts)
+    assert not old & spare
+    assert not old & out
+    assert not spare & out
+    assert len(old | spare | out) == len(DATA.train)
+    labels = DATA.train.labels
+    assert labels[parts.held_out].bincount().tolist() == [4] * 6
+    assert not parts.new[labels[parts.train]].any()
+    assert parts.new[labels[parts.spare]].all()
+    assert len(parts.old_classes) == 2
+
+
+def test_a_seed_decides() -> None:
+    one, again, other = (vars(split(DATA, 3, 4, seed=seed)) for seed in (1, 1, 2))
+    assert all(torch.equal(one[name], again[name]) for name in one)
+    assert not torch.equal(one["held_out"], other["held_out"])
+
+
+def test_held_out_pictures_do_not_depend_on_how_many_classes_are_old() -> None:
+    few, many = split(DATA, 2, 4, seed=1), split(DATA, 4, 4, seed=1)
+    assert torch.equal(few.held_out, many.held_out)
+    assert set(few.old_classes) < set(many.old_classes)
+
+
+def test_an_increment_has_fewer_pictures_of_half_of_the_new_classes() -> None:
+    parts = split(DATA, 2, 4, seed=1)
+    (balanced, none), (uneven, half) = (increment(DATA, parts, samples=6, ratio=ratio, seed=3) for ratio in (1, 3))
+    labels = DATA.train.labels
+    assert labels[balanced].bincount().tolist() == [6] * 6
+    assert not none.any()
+    assert int(half.sum()) == 2
+    assert parts.new[half].all()
+    assert labels[uneven].bincount().tolist() == [2 if few else 6 for few in half]
+    assert set(uneven.tolist()) < set(balanced.tolist())
+    assert not set(balanced.tolist()) & set(parts.held_out.tolist())
+    is_old = ~parts.new[labels[balanced]]
+    assert set(balanced[is_old].tolist()) < set(parts.train.tolist())
+
+
+def test_refuses_what_the_data_does_not_have() -> None:
+    with pytest.raises(UserError, match=r"6 pre-training classes leave no new one of the 6 of classes"):
+        split(DATA, 6, 4, seed=1)
+    with pytest.raises(UserError, match=r"held_out = 24 leaves none of the 24 training pictures of class 0"):
+        split(DATA, 3, 24, seed=1)
+    with pytest.raises(UserError, match=r"increment.samples = 21 is more than the 20 pictures of class 0"):
+        increment(DATA, split(DATA, 3, 4, seed=1), samples=21, ratio=1, seed=1)
+    with pytest.raises(UserError, match=r"49 test pictures were asked for, but classes has 48"):
+        predicted_order(DATA, 49, seed=1)

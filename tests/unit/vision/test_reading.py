@@ -10,9 +10,8 @@ from hebblm.adapt import functional
 from hebblm.adapt.functional import hebb_logits, mbpa_logits, mixture_log_probs
 from hebblm.memory import FlatMemory
 from hebblm.types import Neighbors, OutputHead
-from hebblm.vision.new_classes.methods import METHODS, VARIANTS, methods_of, values_of
-from hebblm.vision.new_classes.reading import PictureBlock, Predicted, Remembered, read
-from hebblm.vision.new_classes.settings import AdaptationSettings
+from hebblm.vision.reading import METHODS, VARIANTS, PictureBlock, Predicted, Remembered, methods_of, read, values_of
+from hebblm.vision.settings import AdaptationSettings
 
 SETTINGS = AdaptationSettings(k=5, rings=(4,))
 VALUES = {

@@ -1,32 +1,37 @@
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from typing import Literal
+
 import pytest
 
 from hebblm.errors import UserError
-from hebblm.vision.permuted_mnist.settings import PAPER, SCALES, PermutedSettings
+from hebblm.vision.scales import CLASS_SCALES, PERMUTED_PAPER, PERMUTED_SCALES, family_of, paper_values
+from hebblm.vision.settings import BACKBONES, PermutedSettings, Settings
+from hebblm.vision.tuning import left_to_choose
 
 
 def test_paper_values_leave_nothing_to_tune() -> None:
-    settings = SCALES["paper"].changed(PAPER)
+    settings = PERMUTED_SCALES["paper"].changed(PERMUTED_PAPER)
     assert settings.ewc_lambda == (1000.0,)
     assert (settings.mbpa_rate, settings.mbpa_lambda, settings.steps) == ("absolute", (0.05,), 5)
     assert (settings.hebb_beta, settings.hebb_eta) == ((0.9,), (0.2,))
     assert not settings.tuned
     assert settings.changed({"tasks": "2"}).tasks == 2  # fewer than tuning would run through
-    assert SCALES["paper"].tuned
+    assert PERMUTED_SCALES["paper"].tuned
 
 
 def test_paper_scale_is_the_papers() -> None:
-    paper = SCALES["paper"]
+    paper = PERMUTED_SCALES["paper"]
     assert (paper.tasks, paper.train_samples, paper.test_samples, paper.epochs) == (20, 10_000, 10_000, 100)
     assert (paper.hidden, paper.lr, paper.stored, paper.k) == (1000, 1e-3, (250, 500), 200)
 
 
 @pytest.mark.parametrize("scale", ["small", "paper"])
 def test_grids_hold_the_papers_values(scale: str) -> None:
-    settings = SCALES[scale]  # type: ignore[index]
+    settings = PERMUTED_SCALES[scale]  # type: ignore[index]
     for name in ("ewc_lambda", "hebb_beta", "hebb_eta"):
-        assert float(PAPER[name]) in getattr(settings, name)
+        assert float(PERMUTED_PAPER[name]) in getattr(settings, name)
     assert settings.tune_tasks == settings.tasks  # EWC's best lambda depends on how many tasks follow
 
 
@@ -59,3 +64,86 @@ def test_refuses(values: dict[str, str], told: str) -> None:
     with pytest.raises(UserError) as caught:
         PermutedSettings().changed(values)
     assert told in str(caught.value)
+
+
+def test_of_classes_paper_scale_is_the_papers() -> None:
+    paper = CLASS_SCALES["paper"]
+    assert (paper.backbone, paper.old_classes, paper.varied) == ("resnet50", 50, (30, 50, 70))
+    training = paper.pretraining
+    assert (training.epochs, training.lr) == ((150, 100, 100), (0.1, 0.01, 0.001))
+    assert (training.batch_size, training.momentum, training.weight_decay) == (128, 0.9, 5e-4)
+    assert (training.padding, training.flip, training.schedule) == (4, True, "steps")
+    assert paper.pretrainings == "own"
+    assert (paper.increment.ratios, paper.increment.reported) == ((1, 2, 5), (1, 3, 10))
+    assert (paper.online.interval, paper.online.streamed) == (100, 10_000)
+    assert (paper.adaptation.k, paper.adaptation.rings) == (200, (250, 500))
+    assert paper.increment.lr == paper.online.lr == (5e-5, 1e-4, 5e-4, 1e-3)
+
+
+@pytest.mark.parametrize("backbone", [name for name in BACKBONES if family_of(name)])
+@pytest.mark.parametrize("experiment", ["incremental", "online"])
+def test_of_classes_paper_values_leave_nothing_to_tune(backbone: str, experiment: str) -> None:
+    settings = CLASS_SCALES["paper"].changed(paper_values(backbone, experiment))
+    lr = settings.increment.lr if experiment == "incremental" else settings.online.lr
+    assert not left_to_choose(lr, settings)
+    assert left_to_choose(CLASS_SCALES["paper"].online.lr, settings)
+
+
+def test_paper_values_of_the_narrow_variant_are_those_of_its_network() -> None:
+    assert paper_values("resnet50-w16", "online") == paper_values("resnet50", "online")
+    values = paper_values("densenet40-k12", "incremental")
+    assert (values["increment.lr"], values["adaptation.mbpa_steps"]) == ("1e-3", "10")
+    with pytest.raises(UserError, match=r"no hyper-parameters for backbone 'cnn2-w16'"):
+        paper_values("cnn2-w16", "online")
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"backbone": "vgg"}, "unknown backbone 'vgg'; choose from resnet50"),
+        ({"old_classes": "0"}, "old_classes = 0 is out of range"),
+        ({"varied": "30,30"}, "each once"),
+        ({"held_out": "0"}, "held_out = 0 is out of range"),
+        ({"pretraining.epochs": "1,2"}, "must be as many values"),
+        ({"pretraining.schedule": "onecycle"}, "must be one value with schedule=onecycle"),
+        ({"pretraining.epochs": "0,1,1"}, "pretraining.epochs = 0"),
+        ({"pretraining.momentum": "1"}, "pretraining.momentum = 1.0"),
+        ({"pretraining.batch_size": "1"}, "pretraining.batch_size = 1"),
+        ({"increment.reported": "1,11"}, "is beyond increment.epochs = 10"),
+        ({"increment.samples": "4"}, "leaves no picture at a ratio of 5:1"),
+        ({"increment.lr": "1e-3,-1"}, "increment.lr = -1.0"),
+        ({"online.interval": "1"}, "online.interval = 1"),
+        ({"adaptation.k": "0"}, "adaptation.k = 0"),
+        ({"adaptation.hebb_beta": "1"}, "adaptation.hebb_beta = 1.0"),
+        ({"adaptation.mixture_gamma": "1.5"}, "adaptation.mixture_gamma = 1.5"),
+        ({"adaptation.hebb_constant": "2"}, "adaptation.hebb_constant = 2.0"),
+        ({"sensitivity.beta": "1"}, "sensitivity.beta = 1.0"),
+        ({"timing.rounds": "0"}, "timing.rounds = 0"),
+    ],
+)
+def test_of_classes_refuses(values: dict[str, str], told: str) -> None:
+    with pytest.raises(UserError) as caught:
+        CLASS_SCALES["paper"].changed(values)
+    assert told in str(caught.value)
+
+
+@dataclass(frozen=True)
+class Inner:
+    rate: float = 0.1
+    flip: bool = True
+
+
+@dataclass(frozen=True)
+class Outer(Settings):
+    count: int = 1
+    word: Literal["a", "b"] = "a"
+    values: tuple[int, ...] = (1,)
+    inner: Inner = field(default_factory=Inner)
+
+
+def test_changes_by_dotted_name() -> None:
+    before = Outer()
+    after = before.changed({"count": "3", "inner.flip": "false", "inner.rate": "2e-3", "values": "4,5"})
+    assert after == Outer(3, "a", (4, 5), Inner(2e-3, False))
+    assert before == Outer()
+    assert before.changed({}) == before

@@ -1,1 +1,0 @@
-"""Measurements of cost: every fast path beside its plain reference, interleaved in one run."""

@@ -1,0 +1,175 @@
+"""Pictures as a network reads them, training of a network on them, and reading of their features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from hebblm.vision.backbones import Classifier
+from hebblm.vision.data import Images
+from hebblm.vision.settings import PretrainingSettings
+from hebblm.vision.state import DivergedError
+
+PLANES = 3
+READ = 100  # pictures read at a time; more are slower, the maps of a layer no longer fit a cache
+MODEL = "model."
+Progress = Callable[[int], None]
+"""Told how many pictures were seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pictures:
+    """Labelled pictures as bytes on the device where a network reads them."""
+
+    pixels: Tensor  # (N, C, H, W) uint8; a single plane stands for three equal ones
+    labels: Tensor  # (N,) int64
+    mean: Tensor  # (3,) brightness of each plane that becomes 0
+    deviation: Tensor  # (3,) brightness above it that becomes 1
+
+    @classmethod
+    def of(cls, images: Images, mean: Tensor, deviation: Tensor, device: torch.device) -> Pictures:
+        """Return pictures on a device."""
+        return cls(images.pixels.to(device), images.labels.to(device), mean.to(device), deviation.to(device))
+
+    def batch(self, index: Tensor) -> Tensor:
+        """Return the pictures at ``index`` (n,) as (n, 3, H, W) float32, channels last."""
+        return self._scaled(self.pixels[index.to(self.pixels.device)])
+
+    def varied(self, index: Tensor, generator: torch.Generator, *, padding: int, flip: bool) -> Tensor:
+        """Return the same, each cropped at random out of a black frame, and for ``flip`` half of them mirrored.
+
+        The generator is on the CPU, so that every device sees the same pictures.
+        """
+        n, (height, width) = len(index), self.pixels.shape[2:]
+        rows = torch.randint(2 * padding + 1, (n, 1), generator=generator) + torch.arange(height)  # (n, H)
+        columns = torch.randint(2 * padding + 1, (n, 1), generator=generator) + torch.arange(width)  # (n, W)
+        if flip:
+            mirrored = torch.rand(n, 1, generator=generator) < 0.5
+            columns = torch.where(mirrored, columns.flip(1), columns)
+        device = self.pixels.device
+        framed = torch.nn.functional.pad(self.pixels[index.to(device)], (padding,) * 4)
+        each = torch.arange(n, device=device).view(n, 1, 1, 1)
+        planes = torch.arange(framed.shape[1], device=device).view(1, 1, 1, -1)
+        # Planes last already in the gathering, so that the scaled copy is in the order that convolutions want.
+        cut = framed[each, planes, rows.to(device).view(n, -1, 1, 1), columns.to(device).view(n, 1, -1, 1)]
+        return self._scaled(cut.permute(0, 3, 1, 2))
+
+    def _scaled(self, pixels: Tensor) -> Tensor:
+        scaled = pixels.to(torch.float32).expand(-1, PLANES, -1, -1).contiguous(memory_format=torch.channels_last)
+        return scaled.sub_(self.mean.view(-1, 1, 1)).div_(self.deviation.view(-1, 1, 1))
+
+
+def statistics(images: Images, index: Tensor) -> tuple[Tensor, Tensor]:
+    """Return mean and standard deviation (3,) of the brightness of each plane over the pictures at ``index``."""
+    pixels = images.pixels[index].to(torch.float32).transpose(0, 1).flatten(1)  # (C, n H W)
+    mean, deviation = pixels.mean(1, dtype=torch.float64), pixels.std(1)
+    return mean.to(torch.float32).expand(PLANES).clone(), deviation.clamp_min(1.0).expand(PLANES).clone()
+
+
+def batches(order: Tensor, size: int) -> Iterator[Tensor]:
+    """Yield parts of ``order`` (n,), the last of which may be smaller, but no single picture: a norm needs two."""
+    parts = list(torch.split(order, size))
+    if len(parts) > 1 and len(parts[-1]) == 1:
+        parts[-2:] = [torch.cat(parts[-2:])]
+    yield from parts
+
+
+def learn(classifier: Classifier, optimizer: torch.optim.Optimizer, pictures: Tensor, labels: Tensor) -> Tensor:
+    """Take one step on the mean cross-entropy of a batch, and return that () in nats before the step.
+
+    The norms use and gather the statistics of the batch.
+    """
+    classifier.train()
+    optimizer.zero_grad()
+    with torch.enable_grad():  # a stream is learnt from while its predictions are read without gradients
+        loss = torch.nn.functional.cross_entropy(classifier(pictures), labels)
+        loss.backward()  # type: ignore[no-untyped-call]
+    optimizer.step()
+    return loss.detach()
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """Network that learns from pictures, with everything by which training goes on."""
+
+    classifier: Classifier
+    optimizer: torch.optim.Optimizer
+    pictures: Pictures
+    settings: PretrainingSettings  # how pictures are cropped and flipped
+
+    def epoch(
+        self,
+        samples: Tensor,
+        *,
+        batch_size: int,
+        generator: torch.Generator,
+        lr: Callable[[int], float] | None = None,
+        progress: Progress = lambda pictures: None,
+    ) -> None:
+        """Pass once over the pictures at ``samples`` (n,) in a new order, each cropped and mirrored anew.
+
+        ``lr`` is the learning rate at a step of this epoch; None leaves it as it is.
+
+        Raises:
+            DivergedError: the loss ceased to be finite.
+        """
+        labels, crops = self.pictures.labels, self.settings
+        order = samples[torch.randperm(len(samples), generator=generator)]
+        total = torch.zeros((), device=labels.device)
+        for step, index in enumerate(batches(order, batch_size)):
+            if lr is not None:
+                for group in self.optimizer.param_groups:
+                    group["lr"] = lr(step)
+            varied = self.pictures.varied(index, generator, padding=crops.padding, flip=crops.flip)
+            total += learn(self.classifier, self.optimizer, varied, labels[index.to(labels.device)])
+            progress(len(index))
+        if not bool(total.isfinite()):
+            raise DivergedError(f"training diverged with lr = {self.optimizer.param_groups[0]['lr']:g}; lower it")
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return weights, statistics of the norms, and what the optimizer remembers."""
+        tensors = {f"{MODEL}{name}": value for name, value in self.classifier.state_dict().items()}
+        for name, parameter in self.classifier.named_parameters():
+            for kind, value in self.optimizer.state.get(parameter, {}).items():
+                if isinstance(value, Tensor):
+                    tensors[f"{kind}.{name}"] = value
+        return tensors
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Undo :meth:`tensors`."""
+        weights = {name.removeprefix(MODEL): value for name, value in tensors.items() if name.startswith(MODEL)}
+        self.classifier.load_state_dict(weights)
+        parameters = dict(self.classifier.named_parameters())
+        for name, value in tensors.items():
+            kind, _, owner = name.partition(".")
+            if not name.startswith(MODEL):
+                parameter = parameters[owner]
+                # As the optimizer makes them: in the memory order of the parameter.
+                place = torch.empty_like(parameter) if value.shape == parameter.shape else torch.empty_like(value)
+                self.optimizer.state[parameter][kind] = place.detach().copy_(value)
+
+
+@torch.no_grad()
+def features(classifier: Classifier, pictures: Tensor) -> Tensor:
+    """Return what the head multiplies (n, D) float32 for pictures (n, 3, H, W)."""
+    classifier.eval()
+    return classifier.features(pictures)
+
+
+def features_of(
+    classifier: Classifier, pictures: Pictures, samples: Tensor, progress: Progress = lambda pictures: None
+) -> Tensor:
+    """Return the features (n, D) float32 of the pictures at ``samples`` (n,)."""
+    parts = []
+    for index in torch.split(samples, READ):
+        parts.append(features(classifier, pictures.batch(index)))
+        progress(len(index))
+    return torch.cat(parts)
+
+
+def rmsprop(classifier: Classifier, lr: float) -> torch.optim.Optimizer:
+    """Return RMSprop over both backbone and head, with torch's defaults."""
+    return torch.optim.RMSprop(classifier.parameters(), lr=lr)

@@ -1,1 +1,0 @@
-"""Permuted MNIST: tasks learnt one after the other, and which method forgets least."""

@@ -1,0 +1,238 @@
+"""A backbone and its head learn the old classes, once for all experiments that ask for the same."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hebblm.errors import UserError
+from hebblm.files import atomic_path, hash_of, read_json, sha256, write_json
+from hebblm.installation import models_path
+from hebblm.locks import held
+from hebblm.tensors import read_tensors, write_tensors
+from hebblm.vision.backbones import Classifier, build_classifier
+from hebblm.vision.data import ImageDataset
+from hebblm.vision.learning import Pictures, Training, batches, features_of, statistics
+from hebblm.vision.settings import ClassSettings, Precision, PretrainingSettings
+from hebblm.vision.split import Split, split
+from hebblm.vision.state import KIND, TRAINING, generator, load_state, program, save_state, stage
+
+FOLDER = "vision"
+MODEL_FILE, RECORD_FILE = "model.safetensors", "pretraining.json"
+SAVE_SECONDS = 60.0  # least time between two states on disk
+SHARED_SEED = 1
+WARM_UP = 0.25  # share of onecycle's steps in which the rate rises
+START = 0.04  # of the peak, where onecycle begins
+
+
+@dataclass(frozen=True, slots=True)
+class Pretraining:
+    """Identity of a pre-training: everything that decides about its numbers."""
+
+    dataset: ImageDataset
+    settings: ClassSettings  # backbone, precision, rates and epochs are read
+    parts: Split
+    seed: int  # of the weights and the order
+
+    @classmethod
+    def of(cls, dataset: ImageDataset, settings: ClassSettings, old_classes: int, seed: int) -> Pretraining:
+        """Return what a seed of an experiment starts from.
+
+        Raises:
+            UserError: more classes or pictures asked for than there are.
+        """
+        own = SHARED_SEED if settings.pretrainings == "shared" else seed
+        return cls(dataset, settings, split(dataset, old_classes, settings.held_out, own), own)
+
+    @property
+    def run(self) -> str:
+        """Return a hash of it."""
+        data = {"train": hash_of(self.parts.train.tolist()), "data": dict(self.dataset.sha256)}
+        return hash_of({**self._asked, **data, "program": program(*TRAINING)})
+
+    @property
+    def shipped(self) -> Path:
+        """Return where it is if it comes with hebblm, whatever archive the pictures and program the weights are of."""
+        train, learned = self.dataset.train, hashlib.sha256()
+        for values in (train.pixels[self.parts.train], train.labels[self.parts.train]):
+            learned.update(values.contiguous().numpy().tobytes())
+        return models_path() / FOLDER / self._name(hash_of({**self._asked, "learned": learned.hexdigest()}))
+
+    @property
+    def cached(self) -> str:
+        """Return the name of its folder in the cache."""
+        return self._name(self.run)
+
+    def _name(self, own: str) -> str:
+        return f"{self.settings.backbone}-{len(self.parts.old_classes)}-{own}"
+
+    @property
+    def _asked(self) -> dict[str, Any]:
+        return {
+            "backbone": self.settings.backbone,
+            "precision": self.settings.precision,
+            "settings": asdict(self.settings.pretraining),
+            "old": self.parts.old_classes,
+            "seed": self.seed,
+        }
+
+    def on(self, device: torch.device) -> Pretraining:
+        """Return the same with the precision that ``auto`` means on a device."""
+        if self.settings.precision != "auto":
+            return self
+        kind: Precision = "bfloat16" if device.type == "cuda" else "float32"
+        return replace(self, settings=replace(self.settings, precision=kind))
+
+    def untrained(self, device: torch.device) -> Classifier:
+        """Return the network before training, with one output for every class, on a device.
+
+        Its maps are in the order that convolutions are fastest with.
+        """
+        classifier = build_classifier(self.settings.backbone, self.dataset.classes, self.seed)
+        placed: Classifier = classifier.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        placed.reduced = self.settings.precision == "bfloat16"
+        return placed
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pretrained:
+    """A trained network and where it comes from."""
+
+    pretraining: Pretraining
+    classifier: Classifier  # not to be changed; see :meth:`copy`
+    mean: Tensor  # (3,) see :class:`Pictures`
+    deviation: Tensor  # (3,)
+    record: Mapping[str, Any]  # what a result says about it: epochs, held-out accuracy, seconds
+    device: torch.device
+
+    @property
+    def parts(self) -> Split:
+        """Classes and pictures."""
+        return self.pretraining.parts
+
+    def copy(self) -> Classifier:
+        """Return a network of the same weights that may be trained on."""
+        other = self.pretraining.untrained(self.device)
+        other.load_state_dict(self.classifier.state_dict())
+        return other
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What a result says about a seed that starts from it."""
+        return {"old_classes": self.parts.old_classes, "pretraining": dict(self.record)}
+
+    def pictures(self, part: str) -> Pictures:
+        """Return the training or the test part as this network reads it."""
+        images = self.pretraining.dataset.train if part == "train" else self.pretraining.dataset.test
+        return Pictures.of(images, self.mean, self.deviation, self.device)
+
+
+def pretrained(wanted: Pretraining, cache: Path, device: torch.device) -> Pretrained:
+    """Return a pre-trained network that ships, or from the cache, trained first if it is not there, or to its end.
+
+    A network of the same precision that was trained on another device is taken as it is.
+
+    Raises:
+        UserError: training diverged, or what the cache has is damaged.
+    """
+    wanted = wanted.on(device)
+    if wanted.shipped.exists():
+        return _load(wanted, wanted.shipped, device, "install hebblm again")
+    folder, state = cache / FOLDER / wanted.cached, cache / FOLDER / f"{wanted.cached}.state.safetensors"
+    if not folder.exists():
+        with held(folder, f"the pre-training of {wanted.settings.backbone}"):
+            if not folder.exists():  # another process may have ended it meanwhile
+                tensors, record = _train(wanted, state, device)
+                with atomic_path(folder, directory=True) as temporary:
+                    write_tensors(temporary / MODEL_FILE, tensors, KIND, {"run": wanted.run})
+                    record["file_sha256"] = sha256(temporary / MODEL_FILE)
+                    write_json(temporary / RECORD_FILE, record, seal=True)
+    state.unlink(missing_ok=True)
+    return _load(wanted, folder, device, f"delete {folder} to pre-train anew")
+
+
+def _load(wanted: Pretraining, folder: Path, device: torch.device, remedy: str) -> Pretrained:
+    record = read_json(folder / RECORD_FILE)
+    path = folder / MODEL_FILE
+    if not path.exists() or not isinstance(record, dict) or record.get("file_sha256") != sha256(path):
+        raise UserError(f"{path} is missing or was altered; {remedy}")
+    tensors, _ = read_tensors(path, KIND, remedy)
+    mean, deviation = tensors.pop("mean"), tensors.pop("deviation")
+    classifier = wanted.untrained(device)
+    classifier.load_state_dict(tensors)
+    return Pretrained(wanted, classifier, mean, deviation, record, device)
+
+
+def _train(wanted: Pretraining, path: Path, device: torch.device) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Train to the end, or go on after the last epoch that ``path`` has; return what is kept and its record."""
+    settings, samples = wanted.settings.pretraining, wanted.parts.train
+    mean, deviation = statistics(wanted.dataset.train, samples)
+    classifier, pictures = wanted.untrained(device), Pictures.of(wanted.dataset.train, mean, deviation, device)
+    optimizer = torch.optim.SGD(
+        classifier.parameters(), lr=settings.lr[0], momentum=settings.momentum, weight_decay=settings.weight_decay
+    )
+    training = Training(classifier, optimizer, pictures, settings)
+    done, seconds = 0, 0.0
+    found = load_state(path, wanted.run, remedy="delete {path} to start anew")
+    if found is not None:
+        tensors, record = found
+        training.restore(tensors)
+        done, seconds = record["epochs"], record["seconds"]
+    epochs, steps = sum(settings.epochs), len(list(batches(samples, settings.batch_size)))
+    title = f"pre-train {wanted.settings.backbone} on {len(wanted.parts.old_classes)} classes"
+    with stage(title, (epochs - done) * len(samples)) as progress:
+        begin = saved = time.perf_counter()
+        for epoch in range(done, epochs):
+            training.epoch(
+                samples,
+                batch_size=settings.batch_size,
+                generator=generator(wanted.seed, f"epoch {epoch} of pre-training"),
+                lr=lambda step, epoch=epoch: rate_at(settings, epoch, step, steps),  # type: ignore[misc]
+                progress=progress,
+            )
+            now = time.perf_counter()
+            if now - saved >= SAVE_SECONDS and epoch + 1 < epochs:
+                record = {"run": wanted.run, "epochs": epoch + 1, "seconds": seconds + now - begin}
+                save_state(path, training.tensors(), record)
+                saved = time.perf_counter()
+        seconds += time.perf_counter() - begin
+    held_out = wanted.parts.held_out
+    old = held_out[~wanted.parts.new[wanted.dataset.train.labels[held_out]]]
+    made = classifier.head().logits(features_of(classifier, pictures, old)).argmax(1).cpu()
+    return {**classifier.state_dict(), "mean": mean, "deviation": deviation}, {
+        "run": wanted.run,
+        "backbone": wanted.settings.backbone,
+        "precision": "bfloat16" if classifier.reduced else "float32",
+        "parameters": sum(parameter.numel() for parameter in classifier.parameters()),
+        "seed": wanted.seed,
+        "old_classes": wanted.parts.old_classes,
+        "pictures": len(samples),
+        "settings": json.loads(json.dumps(asdict(settings))),
+        "held_out_top1": float((made == wanted.dataset.train.labels[old]).double().mean()),  # among all outputs
+        "device": device.type,
+        "seconds": seconds,
+    }
+
+
+def rate_at(settings: PretrainingSettings, epoch: int, step: int, steps: int) -> float:
+    """Return the learning rate of a step of an epoch, both counted from 0, epochs over all phases."""
+    if settings.schedule == "steps":
+        for epochs, lr in zip(settings.epochs, settings.lr, strict=True):
+            if epoch < epochs:
+                return lr
+            epoch -= epochs
+        raise ValueError(f"epoch {epoch} is beyond the last phase")
+    done = (epoch * steps + step) / (settings.epochs[0] * steps)
+    peak = settings.lr[0]
+    if done < WARM_UP:
+        return peak * (START + (1 - START) * done / WARM_UP)
+    return peak / 2 * (1 + math.cos(math.pi * (done - WARM_UP) / (1 - WARM_UP)))

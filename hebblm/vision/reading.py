@@ -1,0 +1,204 @@
+"""Reading loop of pictures: the methods, as rules of ``hebblm.adapt``, predict, are scored, and only then observe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from hebblm.adapt.context import Context
+from hebblm.adapt.methods.hebb import Hebb, HebbConfig
+from hebblm.adapt.methods.lstm import Unadapted
+from hebblm.adapt.methods.mbpa import Mbpa, MbpaConfig
+from hebblm.adapt.methods.memory_mixture import memory_mixture
+from hebblm.adapt.methods.mixture import Mixture, MixtureConfig
+from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.safeguards import Safeguards
+from hebblm.memory import FlatMemory, RingMemory
+from hebblm.types import OutputHead
+from hebblm.vision.result import KEYS, Values
+from hebblm.vision.settings import AdaptationSettings
+
+METHODS = ("parametric", "mixture", "mbpa", "hebb")
+VARIANTS = ("hebb-v1", "hebb-v2", "hebb-v3")
+"""Of Hebb. Any further name is that of Hebb with values of its own; ``hebb-N`` without values is Hebb with those of
+``hebb`` and a memory of N pairs."""
+Top1 = dict[str, float | None]
+"""Shares of right answers by ``new``, ``old`` and ``overall``; None where there is no such picture."""
+
+
+class ImageMethod(NamedTuple):
+    """A rule and the memory it reads."""
+
+    rule: Rule  # from a mini-batch to log-probabilities
+    # None for all training pairs and all that were observed; otherwise the memory holds the latest so many observed
+    # pairs only, 0 for none.
+    capacity: int | None = None
+
+
+def grids(lr: tuple[float, ...], settings: AdaptationSettings) -> dict[str, dict[str, tuple[float, ...]]]:
+    """Return the values to choose from by method and hyper-parameter; ``lr`` are those of training."""
+    beta, eta = settings.hebb_beta, settings.hebb_eta
+    mbpa: dict[str, tuple[float, ...]] = {"rate": settings.mbpa_lambda, "steps": settings.mbpa_steps}
+    if settings.mbpa_optimizer == "newton":
+        mbpa = {"pull": settings.mbpa_pull}
+    return {
+        "parametric": {"lr": lr},
+        "mixture": {"theta": settings.mixture_theta, "gamma": settings.mixture_gamma},
+        "mbpa": mbpa,
+        "hebb": {"beta": beta, "eta": eta},
+        "hebb-v1": {"eta": eta},
+        "hebb-v2": {"beta": beta, "eta": eta},
+        "hebb-v3": {"constant": settings.hebb_constant, "eta": eta},
+    }
+
+
+def given_values(lr: float, settings: AdaptationSettings) -> dict[str, dict[str, float]]:
+    """Return the first value of every grid."""
+    return {name: {key: values[0] for key, values in grid.items()} for name, grid in grids((lr,), settings).items()}
+
+
+def values_of(name: str, values: Values) -> dict[str, float]:
+    """Return everything that a method runs with, MbPA's part of Hebb included."""
+    if name in ("parametric", "mixture", "mbpa"):
+        return dict(values[name])
+    own = values.get(name, values["hebb"])  # Hebb-N takes over Hebb's
+    return dict(own) if name == "hebb-v1" else {**values["mbpa"], **own}
+
+
+def methods_of(names: Iterable[str], values: Values, settings: AdaptationSettings) -> dict[str, ImageMethod]:
+    """Return methods by name with their hyper-parameters."""
+    return {name: method_of(name, values, settings) for name in names}
+
+
+def method_of(name: str, values: Values, settings: AdaptationSettings) -> ImageMethod:
+    """Return one method with its hyper-parameters."""
+    if name == "parametric":
+        return ImageMethod(Unadapted(), 0)
+    if name == "mixture":  # both sides normalised
+        mixture = values[name]
+        config = MixtureConfig(theta=mixture["theta"], gamma=mixture["gamma"], scale="absolute")
+        return ImageMethod(memory_mixture(Mixture, config))
+    own: dict[str, Any] = {**values["mbpa"]}
+    mbpa = MbpaConfig(method="exact", eps=settings.eps, scale="absolute", weight=1.0)
+    if settings.mbpa_optimizer == "newton":
+        mbpa = replace(mbpa, pull=own["pull"])
+    else:  # with a fresh state for each query
+        mbpa = replace(mbpa, optimizer="rmsprop", rate="guarded", lr=own["rate"], steps=int(own["steps"]))
+    if name == "mbpa":
+        return ImageMethod(Mbpa(mbpa))
+    own = {**values.get(name, values["hebb"])}
+    # A value that a variant has no use for keeps its default.
+    hebb = HebbConfig(**own, classes="new", scale="absolute", closeness="raw")
+    if name in VARIANTS:
+        return ImageMethod(Hebb(hebb, mbpa, name.removeprefix("hebb-")))
+    return ImageMethod(Hebb(hebb, mbpa), None if name in values else int(name.removeprefix("hebb-")))
+
+
+class PictureBlock(NamedTuple):
+    """Pictures that one state of the network predicts."""
+
+    head: OutputHead  # the softmax layer at that moment
+    hidden: Tensor  # (n, D) their features at that moment
+    labels: Tensor  # (n,) int64
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """Memory and counts before the first picture."""
+
+    keys: Tensor  # (m, D) features of the training pictures, as the network gave them when they were stored
+    labels: Tensor  # (m,) int64 of them
+    counts: Tensor  # (C,) int64 different training pictures of each class so far, n_i
+    new: Tensor  # (C,) bool, the classes that pre-training did not see
+
+    def context(self, head: OutputHead, k: int, capacity: int | None) -> Context:
+        """Return a context over all of it, or over an empty memory that up to ``capacity`` observed pairs go to."""
+        width, device = self.keys.shape[1], self.keys.device
+        memory = RingMemory(width, capacity, device=device) if capacity else FlatMemory(width, device=device)
+        if capacity is None:
+            memory.add(self.keys, self.labels)
+        return Context(head, memory, k=k, train_counts=self.counts, new_classes=self.new)
+
+
+class Snapshot(NamedTuple):
+    """Input of the methods: after an epoch, or along a stream."""
+
+    blocks: Sequence[PictureBlock]  # the pictures to predict
+    remembered: Remembered  # to begin with
+
+    @property
+    def labels(self) -> Tensor:
+        """Labels (n,) int64 of all blocks."""
+        return torch.cat([block.labels for block in self.blocks])
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """Predictions of one method."""
+
+    classes: Tensor  # (n,) uint8 the likeliest class of each picture
+    losses: Tensor  # (n,) float32 nats of the right one
+    stabilized: int  # queries whose adaptation diverged and was run at a smaller rate
+
+    def score(self, labels: Tensor, new: Tensor) -> dict[str, float]:
+        """Return accuracies on ``old`` and on ``new`` classes, their ``harmonic_mean``, and the mean ``loss`` in nats.
+
+        The harmonic mean is the measure of generalised zero-shot learning (Xian et al. 2019): 0 for a network that
+        knows nothing of one side, however much it knows of the other. A side without pictures counts as 0.
+        """
+        found = top1(self.classes, labels.cpu(), new.cpu())
+        old, fresh = found["old"] or 0.0, found["new"] or 0.0
+        both = 2 * old * fresh / (old + fresh) if old + fresh else 0.0
+        return {"old": old, "new": fresh, "harmonic_mean": both, "loss": float(self.losses.double().mean())}
+
+
+def top1(classes: Tensor, labels: Tensor, new: Tensor) -> Top1:
+    """Return the accuracies of predictions (n,) uint8 for labels (n,); ``new`` (C,) bool are the new classes."""
+    right, is_new = classes == labels, new[labels]
+    everything = torch.ones_like(is_new)
+    return {
+        key: float(right[part].double().mean()) if bool(part.any()) else None
+        for key, part in zip(KEYS, (is_new, ~is_new, everything), strict=True)
+    }
+
+
+@torch.no_grad()
+def read(
+    blocks: Iterable[PictureBlock],
+    remembered: Remembered,
+    methods: Mapping[str, ImageMethod],
+    *,
+    k: int,
+    observes: bool,
+    progress: Callable[[int], None] = lambda pictures: None,
+) -> dict[str, Predicted]:
+    """Let every method predict every block; all of them share retrieval and adaptation.
+
+    Each block is predicted and scored before any of it is observed. For ``observes`` it then goes to the memories and
+    counts.
+    """
+    contexts: dict[int | None, Context] = {}
+    classes: dict[str, list[Tensor]] = {name: [] for name in methods}
+    losses: dict[str, list[Tensor]] = {name: [] for name in methods}
+    stabilized = dict.fromkeys(methods, 0)
+    for block in blocks:
+        for capacity in {method.capacity for method in methods.values()}:
+            if capacity not in contexts:
+                contexts[capacity] = remembered.context(block.head, k, capacity)
+            contexts[capacity].set_head(block.head)
+        batches = {capacity: context.batch(block.hidden) for capacity, context in contexts.items()}
+        for name, method in methods.items():
+            batch = batches[method.capacity]
+            log_probs = method.rule.log_probs(batch)  # (n, C)
+            classes[name].append(log_probs.argmax(1).to(torch.uint8).cpu())
+            losses[name].append(-log_probs.gather(1, block.labels[:, None]).squeeze(1).float().cpu())
+            stabilized[name] += int(Safeguards.of(method.rule, batch).stabilized.sum())
+        if observes:
+            for capacity, context in contexts.items():
+                context.observe(block.hidden, block.labels, write=capacity != 0)
+        progress(len(block.labels))
+    return {name: Predicted(torch.cat(classes[name]), torch.cat(losses[name]), stabilized[name]) for name in methods}

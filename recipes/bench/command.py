@@ -1,0 +1,145 @@
+"""``python -m recipes.bench``: what adaptation, retrieval, evaluation and training cost, in turn with plain forms."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import torch
+from rich.console import Console
+
+from hebblm.cli.common import Main, choosing, options, parse, tell
+from hebblm.files import check_writable
+from hebblm.models.device import check_device, pick_device
+from hebblm.progress import bar
+from hebblm.provenance import provenance
+from hebblm.report.console import print_table
+from recipes.bench.configs import AdaptConfig, EvalBenchConfig, RetrieveConfig, TrainBenchConfig
+from recipes.bench.machine import cpu_name, use_threads
+from recipes.bench.record import BenchResult, Case, Rounds, Row
+from recipes.bench.tables import row_table
+
+PROG = "python -m recipes.bench"
+
+
+class Measurement(NamedTuple):
+    """A subcommand that measures: its options, the module with its ``cases``, what it is, and options to try."""
+
+    config: Any
+    module: str
+    description: str
+    example: str
+
+
+MEASUREMENTS = {
+    "adapt": Measurement(
+        AdaptConfig,
+        "recipes.bench.adapt",
+        "Cost of MbPA, Hebb and the continuous cache, of MbPA over a whole network, and error of the fast form.",
+        "--checkpoint small-ptb-raw --threads 2 --json adapt.json",
+    ),
+    "retrieve": Measurement(
+        RetrieveConfig,
+        "recipes.bench.retrieve",
+        "Cost and recall of the memory's index against exact search.",
+        "--entries 10000 100000 1000000 --json retrieve.json",
+    ),
+    "eval": Measurement(
+        EvalBenchConfig,
+        "recipes.bench.evaluate",
+        "Cost of a whole evaluation with all methods against the unadapted model.",
+        "--memory-sizes 10000 100000 1000000 --json eval.json",
+    ),
+    "train": Measurement(
+        TrainBenchConfig,
+        "recipes.bench.train",
+        "Speed and memory of training against torch.nn.LSTM with a full softmax.",
+        "--preset tiny small --json train.json",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class PlotConfig:
+    """Options of the plot.
+
+    Args:
+        files: JSON files of the measurements.
+        output_path: file of the plot, .png or .svg.
+    """
+
+    files: list[Path] = field(metadata={"positional": True, "nargs": "+"})
+    output_path: Path = Path("cost.png")
+
+
+def shown(row: Row) -> Row:
+    """Print a row and return it."""
+    print_table(row_table(row), Console())
+    return row
+
+
+def measuring(kind: str, prog: str = PROG, finished: Callable[[Row], Row] = shown) -> Main:
+    """Return the subcommand that takes a measurement.
+
+    ``finished`` is called with each row while what it measured still exists; it returns the row that is kept.
+    """
+    chosen = MEASUREMENTS[kind]
+
+    def measure(argv: list[str] | None = None) -> int:
+        words = argv or []
+        example = f"{prog} {kind} {chosen.example}"
+        config = parse(chosen.config, words, prog=f"{prog} {kind}", description=chosen.description, example=example)
+        check_device(config.device)
+        cases = import_module(chosen.module).cases
+        run_bench(kind, config, cases, command=f"{prog} {shlex.join([kind, *words])}", finished=finished)
+        if config.json is not None:
+            tell(f"measurements in {config.json}")
+        return 0
+
+    measure.__doc__ = chosen.description
+    return measure
+
+
+def run_bench(
+    kind: str,
+    config: Any,
+    cases: Callable[[Any, Rounds], list[Case]],
+    *,
+    command: str,
+    finished: Callable[[Row], Row],
+) -> None:
+    """Measure every case under a progress bar; each finished row is on disk even if later ones fail."""
+    device = pick_device(config.device)
+    if config.json is not None:
+        check_writable(config.json.parent)
+    use_threads(config.threads)
+    record = {**provenance(command, device=str(device), seed=config.seed), "cpu": cpu_name()}
+    if device.type == "cuda":
+        record["gpu"] = torch.cuda.get_device_name(device)
+    result = BenchResult(kind, record, msgspec.to_builtins(config, enc_hook=str), (), complete=False)
+    progress = bar()
+    waiting = cases(config, Rounds(device, config.repeats, lambda: progress.advance(task)))
+    task = progress.add_task(f"bench {kind}", total=len(waiting) * (config.repeats + 1), unit="rounds")
+    with progress:
+        while waiting:
+            row = replace(finished(waiting.pop(0)()), measured={})
+            result = replace(result, rows=(*result.rows, row), complete=not waiting)
+            if config.json is not None:
+                result.save(config.json)
+
+
+@options(f"{PROG} plot", PlotConfig, f"{PROG} plot adapt.json retrieve.json eval.json --output-path cost.png")
+def _plot(config: PlotConfig, argv: list[str]) -> None:
+    """Cost against memory size, vocabulary and steps."""
+    from hebblm.report.plots import save
+    from recipes.bench.plots import cost_figure
+
+    save(cost_figure([BenchResult.load(path) for path in config.files]), config.output_path)
+
+
+main = choosing(PROG, {**{kind: measuring(kind) for kind in MEASUREMENTS}, "plot": _plot})

@@ -1,0 +1,1 @@
+"""Readings of the paper that it leaves open, each compared with the default."""

@@ -1,0 +1,383 @@
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from hebblm.errors import UserError
+from hebblm.files import sha256
+from hebblm.vision import classes, pretraining, tuning
+from hebblm.vision.classes import run_incremental, run_online, run_timing, stream
+from hebblm.vision.experiments import along, run_experiment
+from hebblm.vision.learning import Training
+from hebblm.vision.reading import top1
+from hebblm.vision.result import Outcome, over_seeds
+from hebblm.vision.state import load_state
+from hebblm.vision.tuning import ClassSetup, run_of, start_of
+
+from .class_samples import TINY, setup
+from .samples import after
+
+FIXED = TINY.changed({"online.lr": "1e-3", "increment.lr": "1e-3", "adaptation.mixture_gamma": "0.1"})
+FIXED = FIXED.changed({"adaptation.hebb_eta": "1"})
+RUNS: dict[str, Callable[[ClassSetup], Outcome]] = {"online": run_online, "incremental": run_incremental}
+
+
+def same(one: Outcome, other: Outcome) -> bool:
+    return one.tuning == other.tuning and all(
+        a.values == b.values
+        and a.counted == b.counted
+        and all(torch.equal(a.predictions[name], b.predictions[name]) for name in a.predictions)
+        for a, b in zip(one.runs, other.runs, strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "part", "calls"),
+    [
+        ("online", tuning, "read", 2),  # in tuning
+        ("online", tuning, "read", 4),  # of the first seed
+        ("incremental", Training, "epoch", 6),  # in tuning, after the three of pre-training
+        ("incremental", Training, "epoch", 8),  # in the first ratio
+    ],
+)
+def test_interrupted_runs_end_the_same(
+    name: str, module: Any, part: str, calls: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = RUNS[name](setup(tmp_path / "whole"))
+    with monkeypatch.context() as patch:
+        patch.setattr(module, part, after(calls, getattr(module, part)))
+        with pytest.raises(KeyboardInterrupt):
+            RUNS[name](setup(tmp_path / "parted"))
+    assert same(whole, RUNS[name](setup(tmp_path / "parted")))
+
+
+@pytest.mark.parametrize(("calls", "again"), [(1, 1), (3, 1)])  # behind one rate, and MbPA's values
+def test_a_tuning_goes_on_behind_what_it_has_tried(
+    calls: int, again: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = run_online(setup(tmp_path / "whole"))
+    with monkeypatch.context() as patch:
+        patch.setattr(tuning, "read", after(calls, tuning.read))
+        with pytest.raises(KeyboardInterrupt):
+            run_online(setup(tmp_path / "parted"))
+    follow, rates = classes._follow, []
+
+    def watched(own: ClassSetup, start: Any, part: str, order: Any, lr: float, title: str) -> Any:
+        rates.append((part, lr))
+        return follow(own, start, part, order, lr, title)
+
+    monkeypatch.setattr(classes, "_follow", watched)
+    assert same(whole, run_online(setup(tmp_path / "parted")))
+    assert [part for part, _ in rates].count("train") == again
+    assert not list(tmp_path.rglob("*.part.json"))
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_rate_that_diverges_is_tried_like_any_other(name: str, tmp_path: Path) -> None:
+    settings = TINY.changed({"online.lr": "1e30,1e-3", "increment.lr": "1e30,1e-3"})
+    outcome = RUNS[name](setup(tmp_path, settings))
+    first, second = next(iter(outcome.tuning.values()))["parametric"]
+    assert (first["lr"], first["harmonic_mean_reached"], first["loss"]) == (1e30, 0.0, math.inf)
+    assert second["loss"] < math.inf
+    assert outcome.runs[0].values["parametric"] == {"lr": 1e-3}
+
+
+def test_another_program_tunes_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = setup(tmp_path, FIXED)
+    start = start_of(own, 1, 3)
+    run = run_of(own, start, 1)
+    monkeypatch.setattr(tuning, "program", lambda *_: "other")
+    assert run_of(own, start, 1) != run
+
+
+def test_what_another_process_has_tuned_meanwhile_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = setup(tmp_path)
+    first = run_online(own)
+    own.clear()
+    (path,) = tmp_path.rglob("tuning-*.json")
+    content, asked = path.read_bytes(), []
+    path.unlink()
+
+    @contextmanager
+    def held(place: Path, what: str) -> Iterator[bool]:
+        asked.append(place)
+        place.write_bytes(content)
+        yield True
+
+    monkeypatch.setattr(tuning, "held", held)
+    monkeypatch.setattr(tuning, "_tune", lambda *_, **__: pytest.fail("it is tuned a second time"))
+    assert same(first, run_online(own))
+    assert asked == [path]
+
+
+def test_a_zero_probability_is_an_infinite_loss_among_what_was_tried(tmp_path: Path) -> None:
+    alone = replace(TINY, adaptation=replace(TINY.adaptation, mixture_gamma=(0.1, 1.0)))
+    for _ in range(2):  # made, and read again
+        tried = run_online(setup(tmp_path, alone)).tuning["3"]["mixture"]
+        assert [math.isinf(point["loss"]) for point in tried] == [False, True]
+
+
+def test_keys_are_rebuilt_each_epoch_and_every_picture_counts_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, seen = tuning.read, []
+
+    def watched(blocks: Any, remembered: Any, *args: Any, **options: Any) -> Any:
+        seen.append(remembered)
+        return read(blocks, remembered, *args, **options)
+
+    monkeypatch.setattr(tuning, "read", watched)
+    runs = run_incremental(setup(tmp_path, FIXED)).runs
+    assert len(seen) == 4  # two ratios, two epochs
+    for run, first, second in zip(runs, seen[::2], seen[1::2], strict=True):
+        samples, fewer = run.drawn["increment"], run.drawn["fewer"]
+        assert len(first.keys) == len(samples)
+        assert not torch.equal(first.keys, second.keys)
+        assert torch.equal(first.labels, setup(tmp_path).dataset.train.labels[samples])
+        # Of an old class all that pre-training saw, among them its part of the increment.
+        few = torch.where(fewer, 2, 6)
+        assert torch.equal(first.counts, torch.where(run.drawn["new"], few, 20))
+        assert torch.equal(first.counts, second.counts)
+        assert torch.equal(first.new, run.drawn["new"])
+
+
+def test_rates_are_scored_along_the_held_out_stream(tmp_path: Path) -> None:
+    own = setup(tmp_path)
+    tried = run_online(own).tuning["3"]["parametric"]
+    start = start_of(own, 1, 3)
+    held_out, pictures = start.pretraining.parts.held_out, start.pictures("train")
+    for point in tried:
+        made = stream(start.copy(), pictures, held_out, interval=8, lr=point["lr"])
+        blocks = [(block.head.logits(block.hidden).argmax(1) == block.labels, block.labels) for block in made]
+        right, labels = (torch.cat(parts) for parts in zip(*blocks, strict=True))
+        for side, is_new in {"old": False, "new": True}.items():
+            among = start.pretraining.parts.new[labels] == is_new
+            assert point[side] == pytest.approx(float(right[among].double().mean()))
+
+
+def test_finished_seeds_are_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, run in RUNS.items():
+        first = run(setup(tmp_path, FIXED))
+        with monkeypatch.context() as patch:
+            patch.setattr(tuning, "read", after(0, tuning.read))
+            assert same(first, run(setup(tmp_path, FIXED))), name
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_test_pictures_are_read_after_tuning_only(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pictures, read = pretraining.Pretrained.pictures, []
+
+    def watched(self: pretraining.Pretrained, part: str) -> Any:
+        read.append((part, bool(list(tmp_path.rglob("tuning-*.json")))))
+        return pictures(self, part)
+
+    monkeypatch.setattr(pretraining.Pretrained, "pictures", watched)
+    RUNS[name](setup(tmp_path))
+    assert ("test", True) in read
+    assert ("train", False) in read
+    assert ("test", False) not in read
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_chooses_the_best_point(name: str, tmp_path: Path) -> None:
+    outcome = RUNS[name](setup(tmp_path))
+    values, tried = outcome.runs[0].values, next(iter(outcome.tuning.values()))
+    assert set(tried) == set(values)
+    for method, points in tried.items():
+        score = "harmonic_mean_reached" if method == "parametric" else "harmonic_mean"
+        winner = sorted(points, key=lambda point: (-point[score], point["loss"]))[0]
+        assert values[method] == {key: winner[key] for key in values[method]}
+        old, new = winner["old"], winner["new"]
+        if name == "online":  # of one reading; the incremental experiment's is a mean over epochs
+            assert winner["harmonic_mean"] == pytest.approx(2 * old * new / (old + new) if old + new else 0.0)
+    chosen = max(point["harmonic_mean_reached"] for point in tried["parametric"])
+    assert chosen >= max(point["harmonic_mean"] for point in (*tried["parametric"], *tried["mixture"]))
+    assert [point["lr"] for point in tried["parametric"]] == list(
+        TINY.online.lr if name == "online" else TINY.increment.lr
+    )
+
+
+def test_by_newton_steps_no_query_is_run_again_and_the_pull_is_what_is_tuned(tmp_path: Path) -> None:
+    newton = TINY.changed({"adaptation.mbpa_pull": "1e-3,1e9"})
+    document = run_experiment("online", "smoke", setup(tmp_path, newton), {"command": "c"})
+    tried = document["tuning"]["3"]
+    assert [point["pull"] for point in tried["mbpa"]] == [1e-3, 1e9]
+    alone = next(point for point in tried["parametric"] if point["lr"] == values_of("parametric", document)["lr"])
+    for name in ("old", "new"):
+        assert tried["mbpa"][1][name] == alone[name], "held so fast that nothing is adapted"
+    assert tried["mbpa"][0] != {**tried["mbpa"][1], "pull": 1e-3}
+    assert set(values_of("hebb", document)) == {"pull", "beta", "eta"}
+    for method in ("mbpa", "hebb"):
+        assert [seed["stabilized"] for seed in document["methods"][method]["conditions"]["3"]["seeds"]] == [0]
+
+
+def test_by_rmsprop_rate_and_steps_are_tuned_as_in_the_paper(tmp_path: Path) -> None:
+    rmsprop = TINY.changed({"adaptation.mbpa_optimizer": "rmsprop", "adaptation.mbpa_lambda": "0,1e-2"})
+    document = run_experiment("online", "smoke", setup(tmp_path, rmsprop), {"command": "c"})
+    tried = document["tuning"]["3"]
+    assert [(point["rate"], point["steps"]) for point in tried["mbpa"]] == [(0, 2), (1e-2, 2)]
+    assert tried["mbpa"][0]["loss"] != tried["mbpa"][1]["loss"]
+    assert set(values_of("hebb", document)) == {"rate", "steps", "beta", "eta"}
+
+
+def values_of(method: str, document: dict[str, Any]) -> dict[str, float]:
+    found: dict[str, float] = document["methods"][method]["conditions"]["3"]["hyperparameters"]
+    return found
+
+
+def test_hebb_remembers_new_classes_that_the_network_does_not_know(tmp_path: Path) -> None:
+    strong = FIXED.changed({"adaptation.hebb_eta": "20", "online.lr": "1e-6", "online.streamed": "48"})
+    run = run_online(setup(tmp_path, strong)).runs[0]
+    scores = {name: top1(made[0], run.labels, run.drawn["new"]) for name, made in run.predictions.items()}
+    assert scores["parametric"]["new"] == 0
+    assert scores["hebb"]["new"] is not None
+    assert scores["hebb"]["new"] > 0.3
+    assert scores["parametric"]["old"] is not None
+    assert scores["parametric"]["old"] > 0.8
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("name", [*RUNS, "timing"])
+def test_runs_on_a_gpu(name: str, tmp_path: Path) -> None:
+    own = replace(setup(tmp_path, replace(TINY, precision="auto")), device=torch.device("cuda"))
+    document = run_experiment(name, "smoke", own, {"command": "c"})
+    assert all(entry["pretraining"]["precision"] == "bfloat16" for entry in document["seeds"])
+    assert all(entry["pretraining"]["held_out_top1"] > 0.6 for entry in document["seeds"])
+
+
+def test_seeds_draw_other_pictures(tmp_path: Path) -> None:
+    outcome = run_online(setup(tmp_path, replace(FIXED, pretrainings="shared"), seeds=(1, 2)))
+    one, other = outcome.runs
+    assert one.about == other.about
+    assert torch.equal(one.drawn["new"], other.drawn["new"])
+    assert not torch.equal(one.drawn["test"], other.drawn["test"])
+
+
+def test_result_of_an_imbalanced_increment(tmp_path: Path) -> None:
+    own = setup(tmp_path, FIXED, seeds=(1, 2))
+    document = run_experiment("incremental", "smoke", own, {"command": "c"})
+    assert json.loads((own.folder / "result.json").read_text()) == json.loads(json.dumps(document))
+    assert document["schema"] == "hebblm-vision/1"
+    assert [(entry["condition"], entry["seed"]) for entry in document["seeds"]] == [
+        ("1:1", 1),
+        ("1:1", 2),
+        ("3:1", 1),
+        ("3:1", 2),
+    ]
+    for entry in document["seeds"]:
+        assert sha256(own.folder / entry["file"]) == entry["file_sha256"]
+        tensors = load_file(own.folder / entry["file"])
+        for name, method in document["methods"].items():
+            summary = method["conditions"][entry["condition"]]
+            seed = next(part for part in summary["seeds"] if part["seed"] == entry["seed"])
+            right = (tensors[f"predictions.{name}"] == tensors["labels"]).double().mean(1)
+            assert [point["overall"] for point in seed["curve"]] == pytest.approx(right.tolist())
+            assert seed["overall"] == pytest.approx(float(right[-1]))
+            assert [point["at"] for point in summary["curve"]] == [1, 2]
+            means = [part["overall"] for part in summary["seeds"]]
+            assert summary["overall"]["mean"] == pytest.approx(sum(means) / 2)
+
+
+def test_sensitivity_holds_hebb_at_the_same_point(tmp_path: Path) -> None:
+    settings = FIXED.changed({"adaptation.hebb_beta": "0.8", "adaptation.hebb_eta": "0.2"})
+    own = setup(tmp_path, settings)
+    plain = run_online(own).runs[0].predictions["hebb"]
+    own.clear()
+    document = run_experiment("sensitivity", "smoke", own, {"command": "c"})
+    assert list(document["grid"].values()) == [{"beta": beta, "eta": eta} for beta in (0.5, 0.8) for eta in (0.2, 1.0)]
+    file = load_file(tmp_path / "out" / document["seeds"][0]["file"])
+    assert torch.equal(file["predictions.hebb beta=0.8 eta=0.2"], plain)
+    point = document["methods"]["hebb beta=0.8 eta=0.2"]["conditions"]["3"]
+    assert point["hyperparameters"] == {"pull": 1e-3, "beta": 0.8, "eta": 0.2}
+
+
+def test_ablation_and_numbers_of_old_classes(tmp_path: Path) -> None:
+    own = setup(tmp_path, FIXED)
+    ablation = run_experiment("ablation", "smoke", own, {"command": "c"})
+    assert list(ablation["methods"]) == [
+        "mbpa", "hebb-v1", "hebb-v2", "hebb-v3", "hebb-4", "hebb-9", "hebb",
+    ]  # fmt: skip
+    own.clear()
+    varied = run_experiment("pretrain-classes", "smoke", own, {"command": "c"})
+    assert list(varied["methods"]["hebb"]["conditions"]) == ["2", "3"]
+    assert [len(entry["old_classes"]) for entry in varied["seeds"]] == [2, 3]
+
+
+def test_times_are_ratios_within_a_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = setup(tmp_path, FIXED)
+    with monkeypatch.context() as patch:
+        patch.setattr(classes, "read", after(9, classes.read))  # in the second round
+        with pytest.raises(KeyboardInterrupt):
+            run_timing(own)
+    path = next(own.state.glob("timing-*.safetensors"))
+    found = load_state(path, path.name.removeprefix("timing-").partition(".")[0])
+    assert found is not None
+    (first,) = found[1]["taken"]
+    methods = run_timing(own)["methods"]
+    seconds = {name: item["seconds"]["rounds"] for name, item in methods.items()}
+    assert {name: rounds[0] for name, rounds in seconds.items()} == {
+        name: item["seconds"] for name, item in first.items()
+    }
+    assert {len(rounds) for rounds in seconds.values()} == {2}
+    assert methods["parametric"]["ratio"]["rounds"] == [1.0, 1.0]
+    assert methods["hebb"]["ratio"]["rounds"][1] == seconds["hebb"][1] / seconds["parametric"][1]
+
+
+def test_a_timing_by_other_threads_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = setup(tmp_path, FIXED)
+    run_timing(own)
+    threads = torch.get_num_threads()
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads + 1)
+    run_timing(own)
+    assert len(list(own.state.glob("timing-*.safetensors"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"old_classes": "6"}, "6 pre-training classes leave no new one"),
+        ({"online.streamed": "100"}, "100 test pictures were asked for"),
+        ({"increment.tested": "100"}, "100 test pictures were asked for"),
+        ({"increment.samples": "21"}, "increment.samples = 21 is more"),
+        ({"timing.samples": "100"}, "100 test pictures were asked for"),
+        ({"varied": "2,9"}, "9 pre-training classes leave no new one"),
+    ],
+)
+def test_refuses_before_anything_is_trained(values: dict[str, str], told: str, tmp_path: Path) -> None:
+    experiment = {"increment": "incremental", "timing": "timing", "varied": "pretrain-classes"}
+    name = experiment.get(next(iter(values)).partition(".")[0], "online")
+    with pytest.raises(UserError, match=told):
+        run_experiment(name, "smoke", setup(tmp_path, FIXED.changed(values)), {})
+    assert not list(tmp_path.iterdir())
+
+
+def test_accuracies_by_hand() -> None:
+    new = torch.tensor([False, True, True])
+    labels = torch.tensor([0, 1, 2, 0])
+    made = torch.tensor([0, 1, 0, 1], dtype=torch.uint8)
+    assert top1(made, labels, new) == {"new": 0.5, "old": 0.5, "overall": 0.5}
+    points = along(made, labels, new, 1)
+    assert [point["at"] for point in points] == [1, 2, 3, 4]
+    assert points[0] == {"at": 1, "new": None, "old": 1.0, "overall": 1.0}
+    assert points[2]["overall"] == pytest.approx(2 / 3)
+    assert [point["at"] for point in along(made, labels, new, 3)] == [3, 4]
+    means = over_seeds([{"new": 0.2, "old": 1.0, "overall": None}, {"new": 0.4, "old": 1.0, "overall": 0.5}])
+    assert means["new"] == {"mean": pytest.approx(0.3), "std": pytest.approx(0.02**0.5)}
+    assert means["overall"] is None
+
+
+def test_a_long_curve_has_about_a_hundred_points_and_ends_at_the_end() -> None:
+    labels = torch.zeros(1_005, dtype=torch.int64)
+    points = along(labels.to(torch.uint8), labels, torch.tensor([False]), 2)
+    assert len(points) <= 101
+    assert points[-1]["at"] == 1_005
