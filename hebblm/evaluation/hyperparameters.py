@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 
 from hebblm.adapt.methods import METHODS
-from hebblm.adapt.methods.gone import instead_of
+from hebblm.adapt.methods.gone import gone_setting
 from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.adapt.section import words_of
 from hebblm.adapt.settings import SECTIONS, MethodSettings
@@ -159,8 +159,8 @@ def _types() -> dict[str, dict[str, Any]]:
 
 def _unknown(name: str, section: str | None, key: str) -> UserError:
     """Return the error for a dotted name, with what is near it: a value of its section, or of a section like it."""
-    if (remedy := instead_of(name)) is not None:
-        return UserError(f"setting {name} is gone; {remedy}")
+    if (said := gone_setting(name)) is not None:
+        return UserError(said)
     hint = ""
     if section is not None:
         names = {known: f"{section}.{known}" for known in _types()[section]}

@@ -19,15 +19,15 @@ GONE = {
 _SECTIONS = {name.replace("+", "_").replace("-", "_"): name for name in GONE}
 
 
-def instead_of(setting: str) -> str | None:
-    """Return what to do instead of a setting that is gone, by its dotted name; None for any other name."""
-    section = setting.partition(".")[0].replace("+", "_")
+def gone_setting(name: str) -> str | None:
+    """Return what to say of a setting that is gone, by its dotted name; None for any other name."""
+    section = name.partition(".")[0].replace("+", "_")
     if section == "tempered":
-        return "leave it out; a method's distribution has no temperature any more"
+        return f"setting {name} is gone, since methods have no temperature any more; leave it out"
     method = _SECTIONS.get(section)
-    return method and f"leave it out; {method} is gone, use {GONE[method]}"
+    return method and f"setting {name} is gone with {method}; leave it out, and use {GONE[method]}"
 
 
 def without_gone(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return values by dotted name without those that are gone."""
-    return {name: value for name, value in values.items() if instead_of(name) is None}
+    return {name: value for name, value in values.items() if gone_setting(name) is None}

@@ -77,12 +77,24 @@ def test_a_combination_may_be_written_with_a_plus() -> None:
         ("hebb.beta", "1", "hebb.beta = 1"),
         ("mixture.gamma", "1.5", "mixture.gamma = 1.5"),
         ("mixture_heb.weight", "1", "unknown setting 'mixture_heb.weight'; did you mean mixture_hebb.weight"),
-        ("tempered.hebb", "1.1", "^setting tempered.hebb is gone; leave it out; a method's distribution has no temp"),
-        ("mixture_gated.bias", "1", "^setting mixture_gated.bias is gone; leave it out; mixture-gated is .* use best$"),
+        (
+            "tempered.hebb",
+            "1.1",
+            "^setting tempered.hebb is gone, since methods have no temperature any more; leave it out$",
+        ),
+        (
+            "mixture_gated.bias",
+            "1",
+            "^setting mixture_gated.bias is gone with mixture-gated; leave it out, and use best$",
+        ),
         ("hebb-learned.eta", "1", "unknown setting 'hebb-learned.eta'"),
-        ("hebb_learned.eta", "1", "^setting hebb_learned.eta is gone; .*; hebb-learned is gone, use hebb$"),
-        ("mixture+hebb_learned.weight", "1", "is gone; .* use mixture.hebb$"),
-        ("dynamic+mixture.theta", "1", "^setting dynamic.mixture.theta is gone; .* use dynamic.best$"),
+        ("hebb_learned.eta", "1", "^setting hebb_learned.eta is gone with hebb-learned; .* use hebb$"),
+        ("mixture+hebb_learned.weight", "1", "is gone with mixture.hebb-learned; .* use mixture.hebb$"),
+        (
+            "dynamic+mixture.theta",
+            "1",
+            "^setting dynamic.mixture.theta is gone with dynamic.mixture; .* use dynamic.best$",
+        ),
     ],
 )
 def test_a_bad_name_or_value_is_refused_by_its_name(name: str, value: object, message: str) -> None:
