@@ -86,7 +86,7 @@ class Request:
                 raise unknown("option", name, known, f"choose from {', '.join(known)}")
         plain = ScenarioConfig(**{**named, **options})
         config = plain.completed()
-        config.check()
+        config.check_names()
         chosen, lender = resolve_settings(config, hyperparameters, values or {}, settings or {})
         chosen.check_set(settings or {})
         if chosen.base.lr:

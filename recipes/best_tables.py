@@ -7,6 +7,7 @@ from typing import Any
 
 from hebblm.adapt.methods import DYNAMIC
 from hebblm.adapt.methods.best import BEST_OF_BOTH
+from hebblm.adapt.methods.gone import GONE
 from hebblm.files import read_json
 from hebblm.report import Result
 from hebblm.report.methods import BASE, name_of
@@ -125,7 +126,8 @@ def _gains(document: dict[str, Any]) -> Table:
 
 def _table(document: dict[str, Any]) -> Table:
     """Return a row for each rule: perplexity, and what the whole mixture gains over it."""
-    methods, gains = document["methods"], document["gain_of_best"]
+    methods = {name: found for name, found in document["methods"].items() if name not in GONE}
+    gains = document["gain_of_best"]
     new = any("oov_nll" in found for found in methods.values())
     rows = []
     for name, found in methods.items():

@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hebblm.adapt.methods import DEFAULT_METHODS
+from hebblm.adapt.methods.gone import GONE
 from hebblm.files import read_json
 from hebblm.report import Result
 from hebblm.report.methods import BASE, name_of, ordered
@@ -134,7 +135,7 @@ def carried() -> str:
     """Return what the default values lose to a text's own best point, by method and text."""
     document = read_json(DEFAULTS / "defaults.json")
     texts = {**document["chosen_on"], **document["transfer"]}
-    methods = ordered(texts["ptb"])
+    methods = [name for name in ordered(texts["ptb"]) if name not in GONE]
     columns = (Column("Text"), *(Column(name_of(name), "nll", decimals=3) for name in methods))
     rows = tuple((text, *(losses.get(name, {}).get("lost") for name in methods)) for text, losses in texts.items())
     return body(Table("carried", "", columns, rows))
@@ -142,7 +143,11 @@ def carried() -> str:
 
 def every_method() -> str:
     """Return the Markdown of all methods at the default values, beside the paper, in a fixed order."""
-    found = {name: Result.load(RESULTS / name) for name in ORDER}
+    found = {}
+    for name in ORDER:
+        whole = Result.load(RESULTS / name)
+        kept = {method: item for method, item in whole.methods.items() if method not in GONE}
+        found[name] = replace(whole, methods=kept)
     parts = [to_markdown(side_by_side(_headings(found.values())))]
     parts += [f"- {scenario_line(result.scenario)}" for result in found.values()]
     parts.append("")

@@ -44,12 +44,6 @@ def within(name: str, value: float, low: float, high: float) -> None:
         raise UserError(f"{name} = {value} is out of range; choose it within [{low:g}, {high:g}]")
 
 
-def finite(name: str, value: float) -> None:
-    """Raise unless ``value`` is a finite number."""
-    if not math.isfinite(value):
-        raise UserError(f"{name} = {value} must be a finite number")
-
-
 def decay(name: str, value: float) -> None:
     """Raise unless ``value`` lies in [0, 1)."""
     if not 0 <= value < 1:

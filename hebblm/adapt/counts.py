@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
@@ -14,19 +12,18 @@ from hebblm.adapt.methods.hebb import HebbConfig
 from hebblm.memory.causal import dropped_counts, occurrences
 
 
-def entry_weights(batch: EvalBatch, config: HebbConfig, labels: Tensor, steps: Sequence[float] | None = None) -> Tensor:
-    """Return E_i of some classes of each query, ``(1 - beta) / (1 - beta^n_i)`` (Eq. 7) or a step function of n_i.
+def entry_weights(batch: EvalBatch, config: HebbConfig, labels: Tensor) -> Tensor:
+    """Return E_i of some classes of each query, ``(1 - beta) / (1 - beta^n_i)`` (Eq. 7).
 
     Args:
         batch: the mini-batch; rows of its block count for a query as far as they were observed before it.
         config: beta, and whether n_i counts examples in training and stream or entries in the memory.
         labels: (N, K) int64 classes.
-        steps: of :func:`hebblm.adapt.functional.stepped_weights`, in place of beta.
 
     Returns:
         (N, K) in the precision of the logits.
     """
-    return _weights(entry_counts(batch, config, labels), config, steps).to(batch.logits.dtype)
+    return F.hebb_weights(entry_counts(batch, config, labels), config.beta).to(batch.logits.dtype)
 
 
 def entry_counts(batch: EvalBatch, config: HebbConfig, labels: Tensor) -> Tensor:
@@ -34,10 +31,10 @@ def entry_counts(batch: EvalBatch, config: HebbConfig, labels: Tensor) -> Tensor
     return looked_up(_counts_before(batch, config), labels) + _counts_within(batch, config, labels)
 
 
-def class_weights(batch: EvalBatch, config: HebbConfig, steps: Sequence[float] | None = None) -> Tensor:
+def class_weights(batch: EvalBatch, config: HebbConfig) -> Tensor:
     """Return E_i of every class: (1, V), or (N, V) where rows of the block were observed before others."""
     before = _counts_before(batch, config)
-    weights = _weights(before, config, steps).to(batch.logits.dtype)[None]
+    weights = F.hebb_weights(before, config.beta).to(batch.logits.dtype)[None]
     block = batch.block
     if block is None or not block.causal:
         return weights
@@ -46,13 +43,8 @@ def class_weights(batch: EvalBatch, config: HebbConfig, steps: Sequence[float] |
         torch.unique(block.labels) if config.counts == "observed" else torch.arange(len(before), device=before.device)
     )
     weights = weights.repeat(len(batch.hidden), 1)
-    weights[:, touched] = entry_weights(batch, config, touched.expand(len(weights), -1), steps)
+    weights[:, touched] = entry_weights(batch, config, touched.expand(len(weights), -1))
     return weights
-
-
-def _weights(counts: Tensor, config: HebbConfig, steps: Sequence[float] | None) -> Tensor:
-    """Return E_i of counts n_i of any shape."""
-    return F.hebb_weights(counts, config.beta) if steps is None else F.stepped_weights(counts, steps)
 
 
 def _counts_before(batch: EvalBatch, config: HebbConfig) -> Tensor:

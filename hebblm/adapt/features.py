@@ -8,9 +8,9 @@ from torch import Tensor
 from hebblm.adapt import functional as F
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.counts import entry_counts
-from hebblm.adapt.methods.gated import NEAREST, label_entropy
 from hebblm.adapt.methods.hebb import HebbConfig
 
+NEAREST = 1e-3  # added to the nearest squared distance, which is 0 where a state comes again
 SHARP = 2.0  # theta of the weights exp(theta h_k . h), relative, of the labels
 NAMES = (
     "one",
@@ -38,7 +38,8 @@ def _features(batch: EvalBatch) -> Tensor:
     entropy = torch.special.entr(log_probs.exp()).sum(1)
     peak, favourite = log_probs.max(1)
     some = near.mask[:, 0]
-    mass, label = _top(batch.products, near.values, near.mask)
+    scores = F.log_weights(batch.products, near.mask, sharpness=SHARP, scale="relative")
+    mass, label = _top(scores, near.values, near.mask)
     size = batch.queries.square().sum(1).clamp_min(torch.finfo(batch.queries.dtype).tiny)
     nearest = (NEAREST + near.distances[:, 0] / size).log()
     read = context.observed.sum() + (0 if batch.block is None else batch.block.visible)
@@ -48,7 +49,7 @@ def _features(batch: EvalBatch) -> Tensor:
         torch.ones_like(peak),
         entropy / 5,
         peak / 5,
-        label_entropy(batch, SHARP, "relative") / 5,
+        F.label_entropy(scores, near.values, near.mask) / 5,
         nearest.where(some, 0) / 5,
         mass,
         log_probs.gather(1, label[:, None]).squeeze(1).where(some, 0) / 5,
@@ -58,8 +59,7 @@ def _features(batch: EvalBatch) -> Tensor:
     return torch.stack([row.double() for row in rows], 1)
 
 
-def _top(products: Tensor, labels: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the largest mass of a label (N,) under ``softmax_k(2 h_k . h)`` and that label; 0 for no entry."""
-    scores = F.log_weights(products, seen, sharpness=SHARP, scale="relative").masked_fill(~seen, -torch.inf)
-    mass, at = F.label_sums(labels, scores.softmax(1).nan_to_num(0.0)).max(1)
+def _top(scores: Tensor, labels: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the largest mass of a label (N,) under ``softmax(s)`` and that label; 0 for no entry."""
+    mass, at = F.label_sums(labels, scores.masked_fill(~seen, -torch.inf).softmax(1).nan_to_num(0.0)).max(1)
     return mass, labels.gather(1, at[:, None]).squeeze(1)

@@ -18,9 +18,8 @@ COSTLY = {
     "mbpa_lr": ["mbpa.lr"],
     "mbpa_steps": ["mbpa.steps"],
     "absolute_lr": ["mbpa_absolute.lr"],
-    "guarded_lr": ["mbpa_guarded.lr"],
     "beta": ["hebb.beta"],
-    "eta": ["hebb.eta", "hebb_learned.eta"],
+    "eta": ["hebb.eta"],
     "closeness": ["hebb.closeness"],
 }
 """Axes every value of which costs an adaptation, and the settings that are tried along them."""
@@ -40,7 +39,6 @@ class Grid:
         mbpa_lr: rate of MbPA where it descends by sgd, relative to curvature.
         mbpa_steps: its steps.
         absolute_lr: lambda of MbPA at an absolute rate.
-        guarded_lr: the same, where a query that diverges is run again.
         beta: decay of Hebb's weight.
         eta: scale of the Hebbian term.
         closeness: scaling of the Hebbian term's closeness.
@@ -58,18 +56,12 @@ class Grid:
     mbpa_lr: Values = (6.0, 8.0, 10.0)
     mbpa_steps: tuple[int, ...] = (5, 10, 15)
     absolute_lr: Values = (0.01, 0.1, 1.0, 5.0, 25.0)
-    guarded_lr: Values = absolute_lr
     beta: Values = (0.0, 0.15, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999)
     eta: Values = (0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 15.0)
     closeness: tuple[Literal["raw", "sum", "max"], ...] = ("raw", "sum", "max")
     weight: tuple[Share, ...] = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, ONLINE)
     dynamic_lr: Values = (0.25, 0.5, 1.0, 2.0, 4.0)
     dynamic_decay: Values = (0.0002, 0.001, 0.005, 0.02, 0.1, 0.5)
-
-    @property
-    def fixed_theta(self) -> Values:
-        """The sharpness of Mixture and cache where it is a number."""
-        return tuple(theta for theta in self.theta if not isinstance(theta, str))
 
     def around(self, values: Mapping[str, Any]) -> Grid:
         """Return the part of the grid next to some values by dotted name; axes that cost little stay whole."""

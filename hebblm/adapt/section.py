@@ -14,7 +14,6 @@ NonNegative = Annotated[float, partial(checks.at_least, low=0)]
 Steps = Annotated[int, partial(checks.within, low=0, high=10_000)]
 """Steps a query, so few that one of them ends."""
 Count = Annotated[int, partial(checks.at_least, low=1)]
-Finite = Annotated[float, checks.finite]
 Fraction = Annotated[float, checks.share]
 Decay = Annotated[float, checks.decay]
 Share = Annotated[float | Literal["online"], checks.share]

@@ -43,7 +43,7 @@ class TuneConfig(ScenarioConfig):
             of them for dynamic evaluation, so that a whole text (--max-tokens null) costs a third after its first
             tokens (--max-tokens 20000).
         output_path: folder for tuned.json (every point tried) and config.json (for hebblm-eval --config).
-        skip_dynamic: leave dynamic evaluation and its combinations out; it reads the text once a point.
+        skip_dynamic: leave dynamic evaluation out; it reads the text once a point.
     """
 
     split: Literal["test", "valid"] = "valid"

@@ -8,11 +8,13 @@ from typing import Any
 
 import msgspec
 
+from hebblm.adapt.methods.gone import without_gone
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.files import read_json, read_record
 from hebblm.installation import models_path
 from hebblm.models.update import TRANSFORMERS
+from hebblm.progress import say
 from hebblm.suggest import unknown
 
 STARTS = ("default", "tuned", "paper")
@@ -20,7 +22,6 @@ TUNED_SCHEMA = "hebblm-tuned/1"
 PAPER: dict[str, dict[str, Any]] = read_json(Path(__file__).with_name("paper.json"))
 """The paper's optima (its Table "lm_parameter") in its own units, where a query that diverges is run again at a stable
 rate; the cache's are those published for AWD-LSTM."""
-_LITERAL = ("mbpa_absolute", "mbpa_guarded")
 
 
 class TunedFile(msgspec.Struct):
@@ -55,19 +56,23 @@ def resolve_settings(
         config: the scenario.
         start: ``default``, ``tuned``, ``paper``, a file of hebblm-tune, or what ``tune`` starts from.
         values: by dotted name, found for this scenario.
-        changes: by dotted name.
+        changes: by dotted name, which a user typed: those of methods that are gone are refused. Of other values they
+            are passed over.
 
     Returns:
         The hyper-parameters, and whose they are where they were found for another scenario; empty otherwise.
 
     Raises:
-        UserError: an unknown start, name or value.
+        UserError: a start, name or value that is unknown or gone.
     """
     first, lender = _start(config, start)
     if config.model is not None:  # what was found for an LSTM serves no other network
         own = first if Path(start).is_file() else {}
         first = {**first, **TRANSFORMERS, **own}
-    return Hyperparameters().changed({**first, **values, **changes}), "" if values else lender
+    kept = without_gone({**first, **values})
+    if own_gone := sorted(values.keys() - kept.keys()):
+        say(f"passed over, since their methods are gone: {', '.join(own_gone)}")
+    return Hyperparameters().changed({**kept, **changes}), "" if values else lender
 
 
 def _start(config: ScenarioConfig, start: str) -> tuple[dict[str, Any], str]:
@@ -131,5 +136,4 @@ def _lent(config: ScenarioConfig, tuned: TunedFile, lender: str, otherwise: str)
 def paper_values(source: str, target: str) -> dict[str, Any]:
     """Return the paper's optimum for a scenario: PTB's or WikiText-2's within a domain, else the cross-domain one."""
     values = PAPER["cross"] if source != target else PAPER.get(source, PAPER["wt2"])
-    steps = {f"{name}.{key}": values[f"mbpa.{key}"] for name in _LITERAL for key in ("lr", "steps")}
-    return {**values, **steps}
+    return {**values, **{f"mbpa_absolute.{key}": values[f"mbpa.{key}"] for key in ("lr", "steps")}}

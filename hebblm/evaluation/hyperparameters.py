@@ -11,10 +11,10 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 
 from hebblm.adapt.methods import METHODS
+from hebblm.adapt.methods.gone import gone_setting
 from hebblm.adapt.methods.mbpa import MbpaConfig
-from hebblm.adapt.methods.rule import dotted
 from hebblm.adapt.section import words_of
-from hebblm.adapt.settings import SECTIONS, MethodSettings, TemperedConfig
+from hebblm.adapt.settings import SECTIONS, MethodSettings
 from hebblm.errors import MOST, UserError
 from hebblm.memory import MemoryConfig
 from hebblm.models.update import BaseUpdate, DynamicConfig
@@ -49,7 +49,7 @@ class Hyperparameters:
             values: by dotted name; text is converted to the field's type.
 
         Raises:
-            UserError: an unknown name, or a value of the wrong type or out of range.
+            UserError: a name that is unknown or gone, or a value of the wrong type or out of range.
         """
         if not isinstance(values, Mapping):
             raise UserError(f"{values!r:.60} are no values by dotted name, such as {{'hebb.beta': 0.9}}")
@@ -98,21 +98,17 @@ class Hyperparameters:
         records = [METHODS[method] for method in methods]
         read = {kind.section for record in records for kind in record.settings} | {"base", "memory"}
         read |= {"dynamic"} if any(record.moving for record in records) else set()
-        warm = {f"{TemperedConfig.section}.{dotted(record.name)}" for record in records}
-        return [name for name in map(plain_name, names) if name.partition(".")[0] not in read and name not in warm]
+        return [name for name in map(plain_name, names) if name.partition(".")[0] not in read]
 
     def read_by(self, method: str) -> dict[str, Any]:
         """Return the values that a method reads, by dotted name."""
         record = METHODS[method]
         sections = [*(kind.section for kind in record.settings), *(["dynamic"] if record.moving else [])]
-        found = {
+        return {
             f"{section}.{name}": value
             for section in sections
             for name, value in dataclasses.asdict(self._section(section)).items()
         }
-        if record.tempered:
-            found[f"{TemperedConfig.section}.{dotted(method)}"] = self.methods.temperature(method)
-        return found
 
     def document(self) -> dict[str, Any]:
         """Return the values by section, as JSON."""
@@ -163,6 +159,8 @@ def _types() -> dict[str, dict[str, Any]]:
 
 def _unknown(name: str, section: str | None, key: str) -> UserError:
     """Return the error for a dotted name, with what is near it: a value of its section, or of a section like it."""
+    if (said := gone_setting(name)) is not None:
+        return UserError(said)
     hint = ""
     if section is not None:
         names = {known: f"{section}.{known}" for known in _types()[section]}

@@ -58,9 +58,9 @@ class EvaluationScores:
         nll: by method, (T,) float32 losses in nats.
         seconds: by method, time it would take alone: base, retrieval if it uses it, the pieces of work that it shares
             with others, and its own.
-        rose: by method, queries whose neighbours' loss rose while they were adapted.
-        stabilized: by method, those of them that were run again at a stable rate.
-        errors: by method, what the fast form cost where it was measured, nats a token.
+        rose: by method, queries whose neighbours' loss rose while they were adapted; nothing unless it is checked.
+        stabilized: by method, those of them that were run again at a stable rate; likewise.
+        errors: by method, what the fast form cost where it was measured, nats a token; likewise.
         base_seconds: reading and learning of the base.
         retrieval_seconds: search and update of the memory.
         own_seconds: by method, what it did for itself alone.
@@ -142,7 +142,7 @@ def evaluate(
     read_ahead: bool = False,
     known: Known | None = None,
     observers: Sequence[Observer] = (),
-    safeguards: bool = True,
+    check: bool = False,
     progress: Progress = lambda tokens: None,
     position: Position | None = None,
     ranks: Ranks = ALONE,
@@ -178,7 +178,8 @@ def evaluate(
         known: states and neighbours of this very stream, base and memory, where they were computed before; the base is
             then not read, nor the memory searched.
         observers: see every mini-batch once it is scored, before it is learned from.
-        safeguards: count the queries whose neighbours' loss rose, and measure the fast form by the exact one.
+        check: count the queries whose neighbours' loss rose, and compare MbPA's fast form with the exact one on one
+            query in a thousand.
         progress: called with the number of tokens done since the last call.
         position: where the pass stands on disk; it goes on from there. None for one that always begins anew.
         ranks: over which the streams are divided; where these share a memory, it is a
@@ -232,7 +233,7 @@ def evaluate(
                     with batch.stopwatch.time(name) as works[name]:
                         losses = vocabulary.losses(rule, batch, labels)
                         scores.nll[name][places] = losses.float().cpu().numpy()
-                        if safeguards:
+                        if check:
                             scores.count(name, Safeguards.of(rule, batch))
                 for observer in observers:
                     observer.watch(batch, labels)

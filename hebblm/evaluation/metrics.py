@@ -24,7 +24,7 @@ def method_result(
     edges: Sequence[int],
     *,
     measured: bool,
-    adapts: bool,
+    checked: bool,
 ) -> MethodResult:
     """Return the summary of one method's losses, by word, and by piece where tokens are pieces of words.
 
@@ -35,7 +35,7 @@ def method_result(
         hyperparameters: of the method.
         edges: bounds of the frequency buckets.
         measured: whether words and bytes of the stream are those of the text that it is.
-        adapts: whether the method adapts the head to a query, so that what came of it was counted.
+        checked: whether the method adapts the head to a query, and what came of that was counted.
     """
     words = stream.reported
     losses = stream.word_losses(scores.nll[name]).astype(np.float64)
@@ -53,8 +53,8 @@ def method_result(
         hyperparameters=hyperparameters,
         seconds=seconds,
         tokens_per_second=len(stream) / seconds if seconds else 0.0,
-        rose_queries=scores.rose[name] if adapts else None,
-        stabilized_queries=scores.stabilized[name] if adapts else None,
+        rose_queries=scores.rose[name] if checked else None,
+        stabilized_queries=scores.stabilized[name] if checked else None,
         words_perplexity=perplexity(total / units) if measured else None,
         bits_per_byte=(total / math.log(2) + 8 * int(stream.spelled.sum())) / stream.bytes if measured else None,
         running=tuple(running_curve(losses)),

@@ -52,6 +52,7 @@ def shared_pass(
     *,
     log: NeighborLog | None = None,
     probe: Probe | None = None,
+    check: bool = False,
     ranks: Ranks = ALONE,
 ) -> Pass:
     """Run the methods that read the hidden states of the base as trained, or as it learns for all alike.
@@ -62,13 +63,14 @@ def shared_pass(
         settings: hyper-parameters.
         log: notes neighbours, None for nothing.
         probe: the source's text before and after, None for nothing.
+        check: see :func:`~hebblm.evaluation.loop.evaluate`.
         ranks: over which the streams are divided; each returns what all found.
     """
     layout = scenario.layout().part(ranks.rank, ranks.size)
     base = scenario.base(settings, streams=layout.streams)
     title = f"evaluate {len(rules)} methods"
     sent, waited = ranks.traffic.sent, ranks.traffic.seconds
-    found = _run(scenario, base, rules, settings, title, log=log, probe=probe, layout=layout, ranks=ranks)
+    found = _run(scenario, base, rules, settings, title, log=log, probe=probe, check=check, layout=layout, ranks=ranks)
     if ranks.size > 1:
         told = ranks.told((ranks.traffic.sent - sent, ranks.traffic.seconds - waited))
         tokens = len(scenario.stream)
@@ -82,7 +84,12 @@ def shared_pass(
 
 
 def dynamic_pass(
-    scenario: Scenario, rules: Mapping[str, Rule], settings: Hyperparameters, *, probe: Probe | None = None
+    scenario: Scenario,
+    rules: Mapping[str, Rule],
+    settings: Hyperparameters,
+    *,
+    probe: Probe | None = None,
+    check: bool = False,
 ) -> Pass:
     """Run dynamic evaluation, a base of its own, and the methods that read its moving states.
 
@@ -93,6 +100,7 @@ def dynamic_pass(
         rules: by name.
         settings: hyper-parameters.
         probe: the source's text before and after, None for nothing.
+        check: see :func:`~hebblm.evaluation.loop.evaluate`.
 
     Raises:
         UserError: the rms rule, or a rate that is to be measured, without the training text.
@@ -103,7 +111,7 @@ def dynamic_pass(
     with Stopwatch(clock_of(scenario.device)).time("gradient statistics") as statistics:
         base = dynamic_base(scenario, config, gradient_statistics(scenario, config))
     layout = Layout.of(len(scenario.stream))
-    found = _run(scenario, base, rules, settings, "dynamic evaluation", probe=probe, layout=layout)
+    found = _run(scenario, base, rules, settings, "dynamic evaluation", probe=probe, check=check, layout=layout)
     found.preparation.append(statistics)
     found.dynamic = base.config
     return found
@@ -133,6 +141,7 @@ def _run(
     title: str,
     *,
     probe: Probe | None,
+    check: bool,
     layout: Layout,
     log: NeighborLog | None = None,
     ranks: Ranks = ALONE,
@@ -168,6 +177,7 @@ def _run(
                 write=retrieve and scenario.writes,
                 read_ahead=not base.moving and config.vocabulary == "union",
                 observers=observers,
+                check=check,
                 progress=lambda tokens: progress.advance(task, tokens),
                 ranks=ranks,
                 position=None if scenario.saved is None else scenario.saved.position(title, base, observers),

@@ -96,6 +96,7 @@ def run_scenario(
     *,
     log_neighbors: int = 0,
     forgetting: int | None = None,
+    check: bool = False,
     ranks: Ranks = ALONE,
 ) -> Evaluation | None:
     """Evaluate every method on the scenario's stream.
@@ -108,6 +109,7 @@ def run_scenario(
         edges: bounds of the frequency buckets.
         log_neighbors: tokens of the beginning of the stream whose neighbours are noted.
         forgetting: tokens of the source's own text that are scored before and after, None for none.
+        check: see :func:`~hebblm.evaluation.loop.evaluate`.
         ranks: over which the streams are divided.
 
     Returns:
@@ -131,11 +133,11 @@ def run_scenario(
         log = NeighborLog(log_neighbors, settings.methods[MbpaConfig], write=scenario.writes)
     shared, dynamic = Pass(EvaluationScores({})), Pass(EvaluationScores({}))
     if rules:
-        shared = shared_pass(scenario, rules, settings, log=log, probe=probe, ranks=ranks)
+        shared = shared_pass(scenario, rules, settings, log=log, probe=probe, check=check, ranks=ranks)
     if not ranks.leads:
         return None
     if moving:
-        dynamic = dynamic_pass(scenario, moving, settings, probe=probe)
+        dynamic = dynamic_pass(scenario, moving, settings, probe=probe, check=check)
         settings = replace(settings, dynamic=dynamic.dynamic or settings.dynamic)
     passes = {name: dynamic if name in moving else shared for name in built}
     ensembles = [name for name in methods if name in ENSEMBLES]
@@ -164,9 +166,9 @@ def run_scenario(
     results = {}
     for name, found in passes.items():
         values = _hyperparameters(name, settings)
-        adapts = name in built and bool(built[name].needs.descents)
+        checked = check and name in built and bool(built[name].needs.descents)
         tokens = scenario.stream
-        result = method_result(name, found.scores, tokens, values, edges, measured=scenario.measured, adapts=adapts)
+        result = method_result(name, found.scores, tokens, values, edges, measured=scenario.measured, checked=checked)
         results[name] = replace(result, gains=gains.get(name, ()), forgetting=found.forgetting.get(name))
     record = ScenarioRecord(
         kind=scenario.kind,

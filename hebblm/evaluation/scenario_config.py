@@ -126,8 +126,8 @@ class ScenarioConfig(ReadingOptions):
         (
             "output",
             None,
-            "output_path log_samples log_neighbors by_document frequency_edges forgetting forgetting_tokens models "
-            "settings",
+            "output_path log_samples log_neighbors by_document frequency_edges forgetting forgetting_tokens check "
+            "models settings",
         ),
     )
 
@@ -264,7 +264,7 @@ class ScenarioConfig(ReadingOptions):
         normalization = self.normalization or corpus.get("normalization", "raw")
         return replace(self, checkpoint=None, model=model, source=source, normalization=normalization)
 
-    def check(self) -> None:
+    def check_names(self) -> None:
         """Refuse mistyped names of corpora, presets and devices before anything is loaded.
 
         Raises:

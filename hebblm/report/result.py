@@ -74,8 +74,8 @@ class MethodResult:
         hyperparameters: the settings that produced the numbers.
         seconds: time spent on this method.
         tokens_per_second: tokens divided by seconds; pieces, where tokens are pieces of words.
-        rose_queries: queries whose neighbours' loss rose while they were adapted; None where nothing is.
-        stabilized_queries: those that were run again at a stable rate; None where nothing is adapted.
+        rose_queries: queries whose neighbours' loss rose while they were adapted; None where that was not checked.
+        stabilized_queries: those that were run again at a stable rate; None where that was not checked.
         words_perplexity: perplexity per word for a subword vocabulary.
         bits_per_byte: loss in bits per byte of the raw text, the spelling of what has no id included.
         running: points (tokens scored so far, mean loss so far in nats).

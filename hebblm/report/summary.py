@@ -17,6 +17,7 @@ from hebblm.report.table import Column, Table
 from hebblm.report.tables import (
     Said,
     by_loss,
+    fast_notes,
     loss_columns,
     lost_notes,
     method_table,
@@ -96,6 +97,8 @@ def summary_table(result: Result) -> Table:
         notes.append(f"Gain: nats a {unit} below the base{half}.")
     if result.of_pieces:
         notes.append("PPL: perplexity a piece, and a word; bits a byte compare between models.")
+    if rose := [f"{name_of(name)} {item.rose_queries:,}" for name, item in items if item.rose_queries is not None]:
+        notes += [f"Queries whose neighbours' loss rose: {', '.join(rose)}.", *fast_notes(result)]
     title = f"Methods on {result.scenario.label}, best first"
     table = method_table("summary", title, items, with_values(items, columns), notes)
     names = [(_name(name) + (_BEST if at == 0 and len(items) > 1 else "")) for at, (name, _) in enumerate(items)]

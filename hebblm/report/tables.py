@@ -62,7 +62,7 @@ def comparison_table(result: Result) -> Table:
         columns.append((Column("Loss rose", "count"), lambda _, item: _rose(item)))
     columns += with_values(items, text_columns(result))
     title = f"Methods on {result.scenario.label}"
-    return method_table("comparison", title, items, columns, (*lost_notes(result), *_fast_notes(result)))
+    return method_table("comparison", title, items, columns, (*lost_notes(result), *fast_notes(result)))
 
 
 def loss_columns(result: Result) -> list[Said]:
@@ -108,7 +108,7 @@ def lost_notes(result: Result) -> list[str]:
 
 
 def _rose(item: MethodResult) -> int | None:
-    """Return the queries whose neighbours' loss rose; None where none is adapted."""
+    """Return the queries whose neighbours' loss rose; None where that was not checked."""
     return item.stabilized_queries if item.rose_queries is None else item.rose_queries
 
 
@@ -118,7 +118,7 @@ def _is_plain(item: MethodResult) -> bool:
     return item.piece_nll is None and (words is None or math.isclose(words, item.perplexity, rel_tol=1e-9))
 
 
-def _fast_notes(result: Result) -> tuple[str, ...]:
+def fast_notes(result: Result) -> tuple[str, ...]:
     """Return what the fast form of MbPA was measured to cost, the most of any method."""
     found = [item.extra["fast_error"] for item in result.methods.values() if "fast_error" in item.extra]
     if not found:

@@ -28,7 +28,6 @@ class LabelTerms(NamedTuple):
         mine: (N, K) bool, one entry for each label that has a Hebbian term.
         base: (N, K) logit of the label.
         delta: (N, K) what MbPA adds to it.
-        adapted: (N, K) their sum.
         summed: (N, K) ``D_i . h``.
         hit: (N, K) bool, whether that label is the target.
         rest: (N,) logsumexp of the logits of all classes without a Hebbian term.
@@ -39,7 +38,6 @@ class LabelTerms(NamedTuple):
     mine: Tensor
     base: Tensor
     delta: Tensor
-    adapted: Tensor
     summed: Tensor
     hit: Tensor
     rest: Tensor
@@ -51,16 +49,14 @@ class LabelTerms(NamedTuple):
         classes = batch.context.new_classes if hebb.classes in ("auto", "new") else None
         dense, _ = adapted_logits(batch, mbpa)  # (N, V)
         term = hebbian_term(batch, mbpa, hebb, classes)
-        adapted = dense.gather(1, term.labels)
         # Not total less the labels' part: where MbPA gave a label all the mass, nothing would be left of the rest.
-        gone = torch.full_like(adapted, torch.inf).masked_fill_(term.chosen, -torch.inf)  # (N, K)
+        gone = torch.full_like(term.values, torch.inf).masked_fill_(term.chosen, -torch.inf)  # (N, K)
         others = dense.scatter_reduce(1, term.labels, gone, "amin")  # (N, V)
         return cls(
             labels=term.labels,
             mine=term.chosen,
             base=batch.logits.gather(1, term.labels),
             delta=mbpa_change(batch, mbpa).gather(1, term.labels),
-            adapted=adapted,
             summed=term.values,
             hit=term.chosen & (term.labels == targets[:, None]),
             rest=others.logsumexp(1),

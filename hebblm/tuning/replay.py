@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods.cache import CacheConfig
@@ -15,7 +14,6 @@ from hebblm.adapt.methods.rule import Rule
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import evaluate
 from hebblm.evaluation.notes import KeptObserver
-from hebblm.evaluation.passes import dynamic_base
 from hebblm.evaluation.scenario import Scenario
 from hebblm.models.base import StreamBase
 from hebblm.progress import bar
@@ -59,13 +57,6 @@ class Replay:
                 progress.update(task, visible=sweep is not None)
         context = scenario.context(base, memory, settings.methods[CacheConfig].window)
         return cls(scenario, base, context, scenario.config.update_every, scenario.writes, sweep)
-
-    @classmethod
-    def dynamic(cls, scenario: Scenario, settings: Hyperparameters, mean_squares: list[Tensor] | None) -> Replay:
-        """Open the base of dynamic evaluation and a memory, both updated as often as for all methods."""
-        base = dynamic_base(scenario, settings.dynamic, mean_squares)
-        context = scenario.context(base, scenario.memory(settings), settings.methods[CacheConfig].window)
-        return cls(scenario, base, context, scenario.config.update_every, scenario.writes)
 
     def score(
         self,
@@ -122,7 +113,6 @@ class Replay:
                 read_ahead=not self.base.moving,
                 known=self.sweep,
                 observers=observers,
-                safeguards=False,  # the exact form beside every point would cost more than the points
                 progress=lambda tokens: progress.advance(task, tokens),
                 position=position,
             )

@@ -10,7 +10,6 @@ from typing import Any
 from hebblm.adapt.grid import Axes, Grid
 from hebblm.adapt.methods import METHODS, with_parts
 from hebblm.adapt.methods.cache import CacheConfig
-from hebblm.adapt.methods.hebb import RANGES
 from hebblm.adapt.methods.memory_mixture import ONLINE_VALUES
 from hebblm.adapt.methods.rule import Rule, dotted
 from hebblm.adapt.section import ONLINE
@@ -25,11 +24,6 @@ from hebblm.report.record import encode
 from hebblm.tuning.best import BestPoint, Losses
 from hebblm.tuning.grid import Point
 from hebblm.tuning.replay import describe
-
-LEARNED = {f"hebb_learned.{name}" for name in RANGES} | {
-    f"mixture_gated.{name}" for name in ("bias", "distance", "entropy", "peak")
-}
-"""Values that stand among those of a point and are not tried."""
 
 TUNED_FILE = "tuned.json"
 
@@ -75,7 +69,7 @@ class Search:
         """The best values, by dotted name, that are the least or the largest tried: better ones may lie beyond."""
         found = []
         for best in self.best.values():
-            for name in best.values.keys() - LEARNED - self.fixed.keys():
+            for name in best.values.keys() - self.fixed.keys():
                 tried = {value for point in best.tried if isinstance(value := point[name], int | float)}
                 if len(tried) > 1 and best.values[name] in (min(tried), max(tried)):
                     found.append(name)
@@ -89,7 +83,7 @@ class Search:
         """
         usual, record = self.usual, METHODS[method]
         read = {kind.section for kind in record.settings} | {"dynamic" if record.moving else "base"}
-        if record.build(self.start.methods).needs.retrieval:
+        if record.rule(self.start.methods).needs.retrieval:
             read.add("memory")
         parts = [self.best[name] for name in with_parts([method]) - {method} if name in self.best]
         found = {name: value for part in parts for name, value in part.values.items()}
@@ -160,7 +154,7 @@ class Search:
         """
         changes = {f"{dotted(method)}.{name}": value for name, value in whole.items()}
         return {
-            name: METHODS[method].build(self.settings.changed({**point, **changes}).methods)
+            name: METHODS[method].rule(self.settings.changed({**point, **changes}).methods)
             for index, point in enumerate(tried)
             for name, point in named(f"{method} {index}", point).items()
         }

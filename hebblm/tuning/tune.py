@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from hebblm.adapt.grid import Grid
-from hebblm.adapt.methods import DYNAMIC, DYNAMIC_METHODS, METHODS, TUNABLE, with_parts
-from hebblm.adapt.methods.hebb import RANGES, HebbConfig
+from hebblm.adapt.methods import DYNAMIC, METHODS, TUNABLE, with_parts
+from hebblm.adapt.methods.hebb import HebbConfig
 from hebblm.adapt.methods.lstm import Unadapted
 from hebblm.adapt.methods.mbpa import Mbpa, MbpaConfig
-from hebblm.adapt.methods.mixture import MixtureConfig
 from hebblm.adapt.methods.rule import Rule, dotted
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, defaults
@@ -22,8 +21,6 @@ from hebblm.models.base import StreamBase
 from hebblm.models.dynamic import with_rate
 from hebblm.models.update import TRANSFORMERS
 from hebblm.tuning.best import BestPoint, Losses, divided, with_shares
-from hebblm.tuning.count_weights import TermObserver, Terms, learn_weights
-from hebblm.tuning.gate import GateFeatures, learn_gate
 from hebblm.tuning.grid import Point, next_to, points
 from hebblm.tuning.hebbian import HebbGrid, HebbLosses
 from hebblm.tuning.replay import Replay
@@ -42,20 +39,17 @@ def tune(
 ) -> Search:
     """Return the best hyper-parameters of every method on the scenario's stream.
 
-    The share of Mixture-gated is learned from the losses of its two parts (:mod:`hebblm.tuning.gate`), the weights of
-    Hebb-learned from the labels that have a Hebbian term (:mod:`hebblm.tuning.count_weights`).
-
     The states of a fixed base and the neighbours are computed once for all points, and kept in the cache for the next
     time (:mod:`hebblm.tuning.sweep`). The text is then gone through up to three times: for every method but Hebb, whose
-    shares are mixed from losses; for Hebb's grid beside MbPA's best values, read off the neighbours' labels; and for
-    what the learned weights depend on. The combinations take over the best values of their parts, as in the paper.
+    shares are mixed from losses; for Hebb's grid at MbPA's best values, read off the neighbours' labels; and for Hebb's
+    losses at its best point. The combinations take over the best values of their parts, as in the paper.
     Several ranks divide the points of each of these, and all of them come to the same values.
 
     Args:
         scenario: opened on a validation split, with the union vocabulary.
         settings: what is not tuned.
         grid: values that are tried.
-        dynamic: tune dynamic evaluation and what reads its states as well, which reads the text once a point.
+        dynamic: tune dynamic evaluation as well, which reads the text once a point.
         fixed: values by dotted name that are taken as they are; the other points are tried all the same.
         around: values by dotted name, found on less text. Of the grid only what is next to them is tried; of a base
             that learns, then what is next to the best, until that is the best of those around it.
@@ -72,7 +66,7 @@ def tune(
     around = around or {}
     search = Search(settings, grid.around(around), with_parts(methods), kept, usual=usual)
     search.check_fixed()
-    moving = dynamic and not search.wanted.isdisjoint(DYNAMIC_METHODS)
+    moving = dynamic and DYNAMIC in search.wanted
     if moving:
         scenario.check_statistics(settings.dynamic)
     if scenario.kind == "cross-domain" and settings.base.lr > 0:
@@ -86,54 +80,51 @@ def tune(
 
 def tune_static(search: Search, replay: Replay) -> None:
     """Tune the methods that read the states of the base."""
-    grid, wanted, best, methods = search.grid, search.wanted, search.best, search.settings.methods
+    wanted, best = search.wanted, search.best
     alone = {name: _space(search, name) for name, method in METHODS.items() if method.tried and not method.parts}
-    lenders = {"mixture-gated": "mixture", "mixture+cache": "cache"}
-    read = wanted | {lender for method, lender in lenders.items() if method in wanted}
     rules: dict[str, Rule] = {"lstm": Unadapted()}
     for method, (some, shares) in alone.items():
-        if method in read:
+        if method in wanted:
             rules |= search.rules(method, some, **({"gamma": 1.0} if shares else {}))
-    features = GateFeatures(grid.fixed_theta, methods[MixtureConfig].scale)
-    observers = [features] if "mixture-gated" in wanted else []
-    losses = replay.score(rules, f"tune {len(rules)} points", observers)
+    losses = replay.score(rules, f"tune {len(rules)} points")
     base = losses["lstm"]
     best["lstm"] = BestPoint(float(base.mean()), {}, base)
     for method, (some, shares) in alone.items():
         if method in wanted:
             found = _found(losses, method, some)
-            search.take(method, _with_gamma(method, found, base, shares, replay.every) if shares else found)
+            name = f"{dotted(method)}.gamma"
+            search.take(method, with_shares(found, base, name, shares, replay.every) if shares else found)
     if "hebb" in wanted:
         _tune_hebb(search, replay)
-    if "mixture+cache" in wanted:
-        _take_cache(search, "mixture+cache", losses, replay.every)
-    for part in ("mbpa", "hebb", "hebb-learned"):
+    for part in ("mbpa", "hebb"):
         if f"mixture+{part}" in wanted:
-            _take_weight(search, f"mixture+{part}", best[part].losses, replay.every)
-    if "mixture-gated" in wanted:
-        search.take("mixture-gated", _gated(methods[MixtureConfig].scale, grid.fixed_theta, losses, features))
+            found = with_shares(
+                [({}, best["mixture"].losses)],
+                best[part].losses,
+                f"mixture_{part}.weight",
+                search.grid.weight,
+                replay.every,
+            )
+            search.take(f"mixture+{part}", found)
 
 
 def _tune_hebb(search: Search, replay: Replay) -> None:
-    """Tune Hebb over its grid; then read its losses at the best point and, where they are learned, its weights."""
+    """Tune Hebb over its grid; then read its losses at the best point."""
     before = search.settings.methods
     grid = HebbGrid.of(before[MbpaConfig], before[HebbConfig], search.grid)
     replay.score({}, f"tune {len(grid.points)} points of hebb", [grid], [Mbpa(before[MbpaConfig])])
     search.best["hebb"] = best = BestPoint(fixed=search.fixed)
     best.offer_means(grid.points, grid.means())
     search.check("hebb")
-    tuned, learns = search.settings.methods, "hebb-learned" in search.wanted
-    losses, terms = HebbLosses(tuned[MbpaConfig], tuned[HebbConfig]), TermObserver(tuned[MbpaConfig], tuned[HebbConfig])
-    title = "learn the weights of hebb" if learns else "hebb at its best values"
-    replay.score({}, title, [losses, terms] if learns else [losses], [Mbpa(tuned[MbpaConfig])])
+    tuned = search.settings.methods
+    losses = HebbLosses(tuned[MbpaConfig], tuned[HebbConfig])
+    replay.score({}, "hebb at its best values", [losses], [Mbpa(tuned[MbpaConfig])])
     best.losses = losses.losses()
-    if learns:
-        search.take("hebb-learned", _learned(search, terms.terms()))
 
 
 def tune_dynamic(search: Search, scenario: Scenario, around: Mapping[str, Any]) -> None:
-    """Tune dynamic evaluation, around some values by dotted name or on the whole grid, and what reads its states."""
-    grid, wanted, config = search.grid, search.wanted, search.settings.dynamic
+    """Tune dynamic evaluation, around some values by dotted name or on the whole grid."""
+    grid, config = search.grid, search.settings.dynamic
     squares = gradient_statistics(scenario, config)
     search.note_rate(usual := float(with_rate(config, squares).lr))
     rates = points(
@@ -147,23 +138,6 @@ def tune_dynamic(search: Search, scenario: Scenario, around: Mapping[str, Any]) 
         return dynamic_base(scenario, settings.dynamic, squares)
 
     search.take(DYNAMIC, _alone(search, scenario, rates, base_of, around))
-    if "dynamic+mixture" not in wanted:
-        return
-    mixtures, shares = _space(search, "dynamic+mixture")
-    rules: dict[str, Rule] = {"base": Unadapted()}
-    rules |= search.rules("dynamic+mixture", mixtures, gamma=1.0)
-    if "dynamic+mixture+hebb" in wanted:
-        rules["hebb"] = METHODS["hebb"].build(search.settings.methods)
-    if "dynamic+mixture+cache" in wanted:
-        rules |= search.rules("cache", points("cache", theta=grid.theta), gamma=1.0)
-    replay = Replay.dynamic(scenario, search.settings, squares)
-    losses = replay.score(rules, "tune over dynamic evaluation")
-    found = _found(losses, "dynamic+mixture", mixtures)
-    search.take("dynamic+mixture", _with_gamma("dynamic+mixture", found, losses["base"], shares, replay.every))
-    if "dynamic+mixture+hebb" in wanted:
-        _take_weight(search, "dynamic+mixture+hebb", losses["hebb"], replay.every)
-    if "dynamic+mixture+cache" in wanted:
-        _take_cache(search, "dynamic+mixture+cache", losses, replay.every)
 
 
 def _alone(
@@ -209,55 +183,8 @@ def _space(search: Search, method: str) -> tuple[list[Point], list[float | str]]
     return points(dotted(method), **axes), shares
 
 
-def _with_gamma(
-    method: str, found: Iterable[tuple[Point, Losses]], base: Losses, shares: Iterable[float | str], every: int
-) -> Iterator[tuple[Point, Losses]]:
-    """Yield the points of a method of whole share, once each gamma, the rest predicted by what has the losses (T,)."""
-    return with_shares(found, base, f"{dotted(method)}.gamma", shares, every)
-
-
 def _found(losses: Mapping[str, Losses], method: str, tried: Iterable[Point]) -> Iterator[tuple[Point, Losses]]:
     """Yield the points whose rules :meth:`Search.rules` made, with their losses (T,), or (C, T) of C memories."""
     for index, point in enumerate(tried):
         rows = [losses[name] for name in named(f"{method} {index}", point)]
         yield point, np.stack(rows) if len(rows) > 1 else rows[0]
-
-
-def _take_weight(search: Search, method: str, other: Losses, every: int) -> None:
-    """Tune the share of Mixture in ``mixture+X`` from the losses (T,) of X."""
-    mixture = search.best[method.rpartition("+")[0]].losses
-    search.take(method, with_shares([({}, mixture)], other, f"{dotted(method)}.weight", search.grid.weight, every))
-
-
-def _take_cache(search: Search, method: str, losses: Mapping[str, Losses], every: int) -> None:
-    """Tune the cache over Mixture from the losses (T,) of a cache of whole share.
-
-    Before anything was observed, for the first ``every`` tokens, Mixture alone predicts.
-    """
-    mixture = search.best[method.removesuffix("+cache")].losses
-    tried, shares = _space(search, method)
-    past = (
-        (point, np.where(np.arange(len(mixture)) < every, mixture, alone))
-        for point, alone in _found(losses, "cache", tried)
-    )
-    search.take(method, _with_gamma(method, past, mixture, shares, every))
-
-
-def _learned(search: Search, terms: Terms) -> Iterator[tuple[Point, Losses]]:
-    """Yield the learned weights of Hebb at every eta, with its losses (T,)."""
-    hebb = search.settings.methods[HebbConfig]
-    for point in points("hebb_learned", eta=search.grid.eta, closeness=[hebb.closeness], scale=[hebb.scale]):
-        weights, losses = learn_weights(terms, float(point["hebb_learned.eta"]))
-        named = zip(RANGES, weights.tolist(), strict=True)
-        yield {**point, **{f"hebb_learned.{name}": weight for name, weight in named}}, losses
-
-
-def _gated(
-    scale: str, thetas: Iterable[float], losses: Mapping[str, Losses], features: GateFeatures
-) -> Iterator[tuple[Point, Losses]]:
-    """Yield the learned share of Mixture at every theta, with its losses (T,)."""
-    for index, theta in enumerate(thetas):
-        gate = learn_gate(losses[f"mixture {index}"], losses["lstm"], features.features(theta))
-        named = dict(zip(("distance", "entropy", "peak"), gate.coefficients.tolist(), strict=True))
-        values = {"scale": scale, "theta": theta, "bias": gate.bias, **named}
-        yield {f"mixture_gated.{name}": value for name, value in values.items()}, gate.losses

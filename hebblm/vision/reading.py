@@ -81,7 +81,7 @@ def method_of(name: str, values: Values, settings: AdaptationSettings) -> ImageM
     if name == "mixture":  # both sides normalised
         mixture = values[name]
         config = MixtureConfig(theta=mixture["theta"], gamma=mixture["gamma"], scale="absolute")
-        return ImageMethod(memory_mixture(Mixture, config, Unadapted()))
+        return ImageMethod(memory_mixture(Mixture, config))
     own: dict[str, Any] = {**values["mbpa"]}
     mbpa = MbpaConfig(method="exact", eps=settings.eps, scale="absolute", weight=1.0)
     if settings.mbpa_optimizer == "newton":

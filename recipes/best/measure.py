@@ -33,8 +33,8 @@ from hebblm.report.gains import Bootstrap, Losses, bootstrap_gains
 from hebblm.report.methods import BASE
 
 SCHEMA = "hebblm-best/1"
-BESIDE = ("lstm", "cache", "mbpa", "mixture+mbpa", "mixture+cache", "best")
-MOVING = ("dynamic", "dynamic+mixture+hebb", "dynamic+mixture+cache", "dynamic+best")
+BESIDE = ("lstm", "cache", "mbpa", "mixture+mbpa", "best")
+MOVING = ("dynamic", "dynamic+best")
 LEFT_OUT = {name: {name} for name in COMPONENTS} | {"caches": {"short", "medium", "long"}}
 
 

@@ -31,7 +31,7 @@ from hebblm.tuning.tune import tune as tuned
 from ..unit.models.architectures import random_model, tokenizer
 from .conftest import sentences
 
-METHODS = "lstm,dynamic,cache,knn,mixture,mbpa,hebb,mixture+hebb,dynamic+mixture"
+METHODS = "lstm,dynamic,cache,knn,mixture,mbpa,hebb,mixture+hebb,dynamic+best"
 WINDOW = ["--context", "32", "--stride", "16", "--device", "cpu"]
 
 

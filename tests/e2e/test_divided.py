@@ -116,7 +116,7 @@ def test_a_training_in_two_processes_survives_a_kill_and_ends_in_the_model_of_on
 def test_a_tuning_in_two_processes_finds_what_one_finds(tmp_path: Path) -> None:
     two, one, said = both(
         "tune", tmp_path, "--checkpoint", "tiny-pydoc-raw", "--target", "numpy", "--memory-content", "test",
-        "--max-tokens", "100", "--methods", "mixture-gated,hebb,dynamic",
+        "--max-tokens", "100", "--methods", "mixture,hebb,dynamic",
         "--set", "base.lr=1", "dynamic.rule=sgd", "dynamic.lr=0.01",
     )  # fmt: skip
     expected = read(one / "tuned.json")

@@ -239,14 +239,9 @@ def test_tuned_values_serve_an_evaluation(world: World, tmp_path: Path, capsys: 
         assert chosen["theta"] == tuned["values"]["mixture.theta"]
         assert chosen["gamma"] == tuned["values"]["mixture.gamma"]
         ours = {m: read(tmp_path / name)["methods"][m]["hyperparameters"] for m in OUR_METHODS}
-        assert ours["mixture-gated"]["bias"] == tuned["values"]["mixture_gated.bias"]
-        assert ours["mixture+cache"]["mixture_cache"]["theta"] == tuned["values"]["mixture_cache.theta"]
-        dynamic = ours["dynamic+mixture+hebb"]
-        assert dynamic["dynamic"]["lr"] == tuned["values"]["dynamic.lr"]
-        weight = dynamic["adaptation"]["dynamic_mixture_hebb"]["weight"]
-        assert weight == tuned["values"]["dynamic_mixture_hebb.weight"]
-        over = ours["dynamic+mixture+cache"]["adaptation"]["dynamic_mixture_cache"]
-        assert over["theta"] == tuned["values"]["dynamic_mixture_cache.theta"]
+        assert ours["mbpa-absolute"]["mbpa_absolute"]["lr"] == tuned["values"]["mbpa_absolute.lr"]
+        assert ours["dynamic+best"]["dynamic"]["lr"] == tuned["values"]["dynamic.lr"]
+        assert ours["best"]["mbpa"]["pull"] == tuned["values"]["mbpa.pull"]
     assert losses(tmp_path / "config") == losses(tmp_path / "hyperparameters")
 
 

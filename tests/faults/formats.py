@@ -187,14 +187,14 @@ def make_reader(folder: Path) -> None:
     torch.manual_seed(0)
     model = AWDLSTM(AWDLSTMConfig(len(words), 4, 6, 2))
     save_checkpoint(folder / "model", model, dictionary_sha256=words.hash(), training={"corpus": corpus})
-    reader = hebblm.load(folder / "model", device="cpu").reader("mixture+cache", k=5)
+    reader = hebblm.load(folder / "model", device="cpu").reader("best", k=5)
     reader.read("a b c a b d a\n" * 8)
     reader.save(folder / "reader")
 
 
 def read_reader(folder: Path) -> Any:
     """Return how a reader goes on from there."""
-    reader = hebblm.load(folder / "model", device="cpu").reader("mixture+cache", memory=folder / "reader", k=5)
+    reader = hebblm.load(folder / "model", device="cpu").reader("best", memory=folder / "reader", k=5)
     return reader.vocabulary.words, reader.read("a b d c\n").nll.tolist()
 
 

@@ -82,7 +82,7 @@ JOBS = {
         "--output-path", "{root}/out",
     )),
     "eval": Job("eval", (
-        *TINY, "--source", "text:{root}/text.txt", "--methods", "lstm,cache,mixture,mbpa,dynamic,dynamic+mixture",
+        *TINY, "--source", "text:{root}/text.txt", "--methods", "lstm,cache,mixture,mbpa,dynamic,dynamic+best",
         "--memory-content", "both", "--output-path", "{root}/out", "--log-samples", "--log-neighbors", "30",
     )),
     "tune": Job("tune", (

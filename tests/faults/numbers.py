@@ -33,7 +33,7 @@ RULES = [name for name in METHODS if name != DYNAMIC]
 EVALUATIONS = 100
 EVALUATED = (
     "--checkpoint {root}/model --text {root}/other.txt --device cpu --max-tokens 60 --k 5 --update-every 10 "
-    "--methods lstm,cache,knn,mixture,mbpa,mbpa-absolute,mbpa-guarded,hebb,mixture-gated,mixture+hebb"
+    "--methods lstm,cache,knn,mixture,mbpa,mbpa-absolute,hebb,mixture+hebb,best"
 )
 NO_NUMBER = re.compile(r"(?<![\w/.])(nan|inf|infinity|∞)(?![\w])", re.IGNORECASE)
 HALF = (torch.float16, torch.bfloat16)
@@ -88,17 +88,12 @@ def problem(seed: int) -> Problem:
         "mbpa.closeness": draw.choice(("raw", "sum", "max")),
         "mbpa_absolute.lr": between(1e-6, 1e6),
         "mbpa_absolute.eps": between(1e-12, 10),
-        "mbpa_guarded.lr": between(1e-6, 1e6),
-        "mbpa_guarded.eps": between(1e-12, 10),
         "hebb.eta": between(1e-6, 1e6),
         "hebb.closeness": draw.choice(("raw", "sum", "max")),
         "hebb.scale": draw.choice(("relative", "absolute")),
         "hebb.gate": draw.choice(("gated", "literal")),
-        "hebb_learned.eta": between(1e-6, 1e6),
         "mixture.theta": between(1e-6, 1e6),
         "mixture.scale": draw.choice(("relative", "absolute")),
-        "mixture_gated.theta": between(1e-6, 1e6),
-        "mixture_gated.distance": draw.uniform(-100, 100),
         "knn.temperature": between(1e-6, 1e6),
         "cache.theta": between(1e-6, 1e6),
     }

@@ -10,7 +10,6 @@ from hebblm.adapt.block import Block
 from hebblm.adapt.context import Context
 from hebblm.adapt.functional import Scale
 from hebblm.adapt.methods.cache import Cache, CacheConfig
-from hebblm.adapt.methods.lstm import Unadapted
 from hebblm.adapt.methods.memory_mixture import memory_mixture
 from hebblm.memory import FlatMemory
 from hebblm.types import OutputHead
@@ -56,7 +55,7 @@ def test_blocks_equal_the_classic_loop(window: int, every: int, size: int, dtype
     for begin in range(0, len(hidden), size // every * every):
         some = slice(begin, begin + size // every * every)
         batch = context.batch(hidden[some], Block.of(labels[some], every, written=False))
-        rule = memory_mixture(Cache, config, Unadapted())
+        rule = memory_mixture(Cache, config)
         found.append(rule.score(batch, labels[some]))
         gathered.append(-rule.log_probs(batch).gather(1, labels[some, None]).squeeze(1))
         context.observe(hidden[some], labels[some], write=False)

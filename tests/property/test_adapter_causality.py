@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from hebblm.adapt.methods import METHODS
-from hebblm.adapt.methods.mbpa import MbpaAbsoluteConfig, MbpaGuardedConfig
+from hebblm.adapt.methods.mbpa import MbpaAbsoluteConfig, MbpaConfig
 from hebblm.adapt.settings import MethodSettings
 from hebblm.evaluation.loop import EvaluationScores, evaluate
 from hebblm.evaluation.pace import READ_AHEAD
@@ -29,7 +30,7 @@ def evaluated(
     base = toy.base_of(toy.tiny_model(vocabulary=WIDE), lr=lr)
     context = toy.context_of(base, make(torch.float32), stream)
     rules = {method: METHODS[method].rule(config) for method in RULES}
-    return evaluate(base, [context], rules, stream, UnionVocabulary(), update_every=20, read_ahead=lr == 0)
+    return evaluate(base, [context], rules, stream, UnionVocabulary(), update_every=20, read_ahead=lr == 0, check=True)
 
 
 @every_memory
@@ -39,7 +40,7 @@ def test_later_tokens_leave_earlier_scores_bit_identical(make: MemoryMaker, lr: 
     """Within an interval too: a score depends on nothing that comes after it."""
     hot, config = kind == "diverging", toy.LEARNED if kind == "learned" else toy.SETTINGS
     if hot:
-        config = config.replaced(MbpaAbsoluteConfig(lr=30.0), MbpaGuardedConfig(lr=30.0))
+        config = config.replaced(MbpaAbsoluteConfig(lr=30.0), replace(config[MbpaConfig], rate="guarded", lr=30.0))
     for change in (33, 100):
         first, second = toy.tokens(1, 120), toy.tokens(1, 120)
         second[change:] = toy.tokens(2, 120)[change:]
@@ -48,7 +49,7 @@ def test_later_tokens_leave_earlier_scores_bit_identical(make: MemoryMaker, lr: 
         for method in RULES:
             assert np.array_equal(before.nll[method][:change], after.nll[method][:change]), (method, change)
             assert before.nll[method][change] != after.nll[method][change], method
-        assert (before.stabilized["mbpa-guarded"] > 0) >= hot
+        assert (before.stabilized["mbpa"] > 0) >= hot
 
 
 def test_reading_ahead_and_the_length_of_the_stream_change_nothing() -> None:

@@ -14,15 +14,9 @@ from torch import Tensor
 from awd_lstm import AWDLSTM, AWDLSTMConfig
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods.best import BestConfig
-from hebblm.adapt.methods.cache import CacheConfig, MixtureCacheConfig
-from hebblm.adapt.methods.combine import MixtureHebbConfig, MixtureHebbLearnedConfig, MixtureMbpaConfig
-from hebblm.adapt.methods.dynamic import (
-    DynamicMixtureCacheConfig,
-    DynamicMixtureConfig,
-    DynamicMixtureHebbConfig,
-)
-from hebblm.adapt.methods.gated import MixtureGatedConfig
-from hebblm.adapt.methods.hebb import HebbConfig, HebbLearnedConfig
+from hebblm.adapt.methods.cache import CacheConfig
+from hebblm.adapt.methods.combine import MixtureHebbConfig, MixtureMbpaConfig
+from hebblm.adapt.methods.hebb import HebbConfig
 from hebblm.adapt.methods.knn import KnnConfig
 from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.adapt.methods.mixture import MixtureConfig
@@ -53,13 +47,6 @@ SETTINGS = MethodSettings(
     HebbConfig(beta=0.6, eta=0.4, closeness="raw"),
     MixtureMbpaConfig(0.35),
     MixtureHebbConfig(0.45),
-    MixtureCacheConfig(window=30, theta=0.9, gamma=0.15),
-    HebbLearnedConfig(eta=0.5, closeness="max", n1=0.9, n2=0.3, n4=0.7, n8=0.2, n16=0.5),
-    MixtureHebbLearnedConfig(0.4),
-    MixtureGatedConfig(theta=0.6, bias=-0.4, distance=-0.5, entropy=0.3, peak=-0.2),
-    DynamicMixtureConfig(theta=0.5, gamma=0.35),
-    DynamicMixtureHebbConfig(0.3),
-    DynamicMixtureCacheConfig(window=30, theta=0.6, gamma=0.2),
     BestConfig(short=5, medium=15, long=30, rate=0.0),
 )
 LEARNED = SETTINGS.replaced(
@@ -68,11 +55,6 @@ LEARNED = SETTINGS.replaced(
     MixtureConfig(),
     MixtureMbpaConfig(),
     MixtureHebbConfig(),
-    MixtureCacheConfig(window=30),
-    MixtureHebbLearnedConfig(),
-    DynamicMixtureConfig(),
-    DynamicMixtureHebbConfig(),
-    DynamicMixtureCacheConfig(window=30),
     BestConfig(short=5, medium=15, long=30, rate=0.1),
 )
 """The same with every share learned online."""

@@ -105,7 +105,7 @@ def test_a_model_of_transformers_has_them_too(tmp_path: Path) -> None:
         assert opened.read("the cat in the fog.\n" * 6).nll.isfinite().all()
 
 
-@pytest.mark.parametrize("method", ["dynamic", "dynamic+mixture"])
+@pytest.mark.parametrize("method", ["dynamic", "dynamic+best"])
 def test_the_model_stays_as_trained_and_a_saved_reader_goes_on(
     lm: hebblm.LanguageModel, method: str, tmp_path: Path
 ) -> None:

@@ -153,7 +153,6 @@ def test_names_of_shares_tell_those_of_a_method_apart_and_hold_no_settings() -> 
         assert len(set(shares)) == len(shares)
         names[name] = set(shares)
     assert names["mixture+hebb"] == {"shares of mixture/1", "weight of mbpa/1", "shares of mixture+hebb/1"}
-    assert names["mixture+cache"] == {"shares of mixture/1", "shares of cache+mixture/1"}
     assert names["best"] == names["dynamic+best"] == {"gate of base,short,medium,long,knn,mbpa/1"}
     assert names["hebb"] == names["mbpa"] == {"weight of mbpa/1"}
 
@@ -185,14 +184,13 @@ def test_a_reader_is_opened_as_it_was_saved_unless_another_is_asked_for(
     lm: hebblm.LanguageModel, tmp_path: Path
 ) -> None:
     assert (lm.reader().method, lm.reader().update_every) == ("mixture+hebb", 50)
-    reader = lm.reader("knn", k=7, update_every=9, settings={"knn.temperature": 0.5, "tempered.knn": 2.0})
+    reader = lm.reader("knn", k=7, update_every=9, settings={"knn.temperature": 0.5})
     reader.read(TEXT)
     reader.save(tmp_path / "known")
     again = lm.reader(memory=tmp_path / "known")
     assert (again.method, again.update_every) == ("knn", 9)
-    assert read_json(tmp_path / "known" / "reader.json")["settings"] == {
-        "knn.temperature": 0.5, "knn.gamma": "online", "knn.scale": "relative", "tempered.knn": 2.0,
-    }  # fmt: skip
+    kept = {"knn.temperature": 0.5, "knn.gamma": "online", "knn.scale": "relative"}
+    assert read_json(tmp_path / "known" / "reader.json")["settings"] == kept
     expected = reader.read(REST)
     assert torch.equal(again.read(REST).nll, expected.nll)
     again.save(tmp_path / "known")
@@ -210,6 +208,18 @@ def test_settings_that_are_no_longer_there_are_told_of(
     with_changes(tmp_path / "known", settings={"knn.warmth": 1.0, "knn.temperature": 0.5})
     lm.reader(memory=tmp_path / "known")
     assert "was saved with settings that this version does not have: knn.warmth\n" in capsys.readouterr().err
+
+
+def test_a_saved_reader_of_a_method_that_is_gone_opens_with_the_one_to_use_instead(
+    lm: hebblm.LanguageModel, tmp_path: Path
+) -> None:
+    reader = lm.reader("hebb")
+    reader.read(TEXT)
+    reader.save(tmp_path / "known")
+    with_changes(tmp_path / "known", method="hebb-learned", settings={"hebb_learned.eta": 3.0, "hebb.eta": 8.0})
+    with pytest.raises(UserError, match=r"^hebb-learned is gone; use hebb$"):
+        lm.reader(memory=tmp_path / "known")
+    assert torch.equal(lm.reader("hebb", memory=tmp_path / "known").read(REST).nll, reader.read(REST).nll)
 
 
 def test_model_and_texts_are_recorded(lm: hebblm.LanguageModel, tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from hebblm.adapt.checks import Scale
     from hebblm.adapt.functional.gating import (
         LearnedGate,
-        gated,
         gated_losses,
         label_entropy,
         log_softmax_shares,
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
         hebb_logits,
         hebb_weights,
         hebbian_term,
-        stepped_weights,
     )
     from hebblm.adapt.functional.kernel import closeness
     from hebblm.adapt.functional.losses import (
@@ -49,7 +47,6 @@ __all__ = [
     "Scale",
     "changed_losses",
     "closeness",
-    "gated",
     "gated_losses",
     "hebb_combine",
     "hebb_logits",
@@ -70,7 +67,6 @@ __all__ = [
     "mixture_log_probs",
     "mixture_losses",
     "relative_distances",
-    "stepped_weights",
     "with_rows",
 ]
 

@@ -7,20 +7,8 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
-from torch.nn import functional as nn
 
 from hebblm.adapt.functional.grouping import label_sums
-
-
-def gated(first: Tensor, second: Tensor, gate: Tensor) -> Tensor:
-    """Return ``log(g exp(first) + (1 - g) exp(second))``, g the sigmoid of a gate that is 0 or 1 without overflow.
-
-    Args:
-        first: (N,) or (N, V) log-probabilities in nats.
-        second: of the same shape.
-        gate: (N,) or (N, 1) logit of g.
-    """
-    return torch.logaddexp(first + nn.logsigmoid(gate), second + nn.logsigmoid(-gate))
 
 
 def label_entropy(scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import torch
@@ -21,7 +20,6 @@ from hebblm.types import Neighbors, OutputHead
 Gate = Literal["gated", "literal"]
 
 LOST = -38.0  # expm1 of it is -1 in float64
-COUNT_EDGES = (1, 2, 4, 8, 16, 32, 64)  # between the ranges of counts that have a weight of their own
 
 
 class HebbianTerm(NamedTuple):
@@ -130,28 +128,6 @@ def looked_up(table: Tensor, indices: Tensor) -> Tensor:
         Values of the table in the shape of the indices.
     """
     return table.index_select(0, indices.flatten()).view(indices.shape)
-
-
-def stepped_weights(counts: Tensor, steps: Sequence[float]) -> Tensor:
-    """Return the weight of the Hebbian term as a step function of the count, E_i = ``steps[b]``.
-
-    b counts the edges 1, 2, 4, 8, 16, 32, 64 that n_i lies above. A class without an example has weight 0.
-
-    Args:
-        counts: examples n_i of each class observed so far, int64 of any shape.
-        steps: eight weights, for n = 1, 2, 3-4, 5-8, 9-16, 17-32, 33-64 and more.
-
-    Returns:
-        float64 weights of the same shape.
-
-    Raises:
-        UserError: not eight weights.
-    """
-    if len(steps) != len(COUNT_EDGES) + 1:
-        raise UserError(f"steps has {len(steps)} weights; give {len(COUNT_EDGES) + 1}, one a range of counts")
-    edges = torch.tensor(COUNT_EDGES, device=counts.device)
-    values = torch.tensor(steps, dtype=torch.float64, device=counts.device)
-    return torch.where(counts > 0, values[torch.bucketize(counts, edges)], 0)
 
 
 def hebb_combine(

@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from hebblm.adapt.methods.best import BEST, BEST_OF_BOTH, DYNAMIC_BEST
-from hebblm.adapt.methods.cache import CACHE, MIXTURE_CACHE
-from hebblm.adapt.methods.combine import MIXTURE_HEBB, MIXTURE_HEBB_LEARNED, MIXTURE_MBPA
-from hebblm.adapt.methods.dynamic import OVER_DYNAMIC
-from hebblm.adapt.methods.gated import MIXTURE_GATED
-from hebblm.adapt.methods.hebb import HEBB, HEBB_LEARNED, VARIANTS
+from hebblm.adapt.methods.cache import CACHE
+from hebblm.adapt.methods.combine import MIXTURE_HEBB, MIXTURE_MBPA
+from hebblm.adapt.methods.gone import GONE
+from hebblm.adapt.methods.hebb import HEBB, VARIANTS
 from hebblm.adapt.methods.knn import KNN
 from hebblm.adapt.methods.lstm import DYNAMIC as DYNAMIC
 from hebblm.adapt.methods.lstm import DYNAMIC_EVALUATION, LSTM
-from hebblm.adapt.methods.mbpa import MBPA, MBPA_ABSOLUTE, MBPA_GUARDED
+from hebblm.adapt.methods.mbpa import MBPA, MBPA_ABSOLUTE
 from hebblm.adapt.methods.mixture import MIXTURE
 from hebblm.adapt.methods.rule import Ensemble
 from hebblm.adapt.methods.rule import Method as Method
@@ -26,11 +25,7 @@ from hebblm.suggest import unknown
 EVERY = "all"
 _RECORDS: tuple[Method, ...] = (
     *(LSTM, DYNAMIC_EVALUATION, CACHE, KNN, MIXTURE, MBPA, HEBB, MIXTURE_MBPA, MIXTURE_HEBB),
-    *(MBPA_ABSOLUTE, MBPA_GUARDED, MIXTURE_GATED, HEBB_LEARNED, MIXTURE_HEBB_LEARNED, MIXTURE_CACHE),
-    BEST,
-    *OVER_DYNAMIC,
-    DYNAMIC_BEST,
-    *VARIANTS,
+    *(MBPA_ABSOLUTE, BEST, DYNAMIC_BEST, *VARIANTS),
 )
 METHODS = {method.name: method for method in _RECORDS}
 """All methods by name, in the order of the tables."""
@@ -77,7 +72,7 @@ def unaliased(name: str) -> str:
 
 
 def check_methods(names: list[str], known: Collection[str] = METHODS, among: str = "") -> None:
-    """Refuse an unknown or repeated method.
+    """Refuse a method that is unknown, gone or repeated.
 
     Args:
         names: of the methods.
@@ -88,6 +83,8 @@ def check_methods(names: list[str], known: Collection[str] = METHODS, among: str
         UserError: naming it and the known ones.
     """
     for name in names:
+        if name in GONE:
+            raise UserError(f"{name} is gone; use {GONE[name]}")
         if name in ENSEMBLES and name not in known:
             raise UserError(f"{name} is for evaluations alone; use {' or '.join(ENSEMBLES[name].parts)}")
         if name not in known:

@@ -114,7 +114,7 @@ class Best:
         """The gate as it is shipped."""
         import torch
 
-        weights = torch.tensor([WEIGHTS[name] for name, _ in self.rules], dtype=torch.float64)
+        weights = torch.tensor([WEIGHTS[name] for name, _ in self.rules], dtype=torch.float64, device="cpu")
         return F.LearnedGate(weights, self.config.rate)
 
     def evidence(self, batch: EvalBatch, targets: Tensor) -> Tensor:
@@ -162,7 +162,7 @@ def best_rule(settings: MethodSettings) -> Rule:
 
     def caches(name: str, window: int) -> tuple[tuple[str, Rule], ...]:
         return tuple(
-            (f"{name} {sharpness}", Cache(CacheConfig(window, theta, 1.0), base))
+            (f"{name} {sharpness}", Cache(CacheConfig(window, theta, 1.0)))
             for sharpness, theta in (("sharp", sharp), ("flat", flat))
         )
 

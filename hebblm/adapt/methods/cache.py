@@ -1,4 +1,4 @@
-"""The continuous cache, over the base or over Mixture."""
+"""The continuous cache."""
 
 from __future__ import annotations
 
@@ -7,18 +7,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 from hebblm.adapt import functional as F
 from hebblm.adapt.checks import Scale
-from hebblm.adapt.methods.lstm import Unadapted
 from hebblm.adapt.methods.memory_mixture import RememberedLabels, memory_mixture
-from hebblm.adapt.methods.mixture import MixtureConfig, mixture_rule
-from hebblm.adapt.methods.rule import Method, Needs, Rule
+from hebblm.adapt.methods.rule import Method, Needs
 from hebblm.adapt.section import Count, Section, Share, Sharpness
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from hebblm.adapt.batch import EvalBatch
-    from hebblm.adapt.grid import Axes, Grid
-    from hebblm.adapt.settings import MethodSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +38,11 @@ class CacheConfig(Section):
 
 
 @dataclass(frozen=True, slots=True)
-class MixtureCacheConfig(CacheConfig):
-    """Continuous cache on top of Mixture, whose share is the rest; the window keeps states as they were when read."""
-
-    section: ClassVar[str] = "mixture_cache"
-
-
-@dataclass(frozen=True, slots=True)
 class Cache(RememberedLabels):
     """Continuous cache: every pair in a window of the recent past (Grave et al. 2017).
 
     Args:
         config: window and sharpness.
-        over: what predicts for a query that sees no pair.
     """
 
     name: ClassVar[str] = "cache"
@@ -69,37 +57,16 @@ class Cache(RememberedLabels):
 
     @property
     def needs(self) -> Needs:
-        """The recent past, and what the cache lies over."""
-        return self.over.needs | Needs(window=self.config.window)
-
-
-def cache_over_mixture(settings: MethodSettings) -> Rule:
-    """Return the cache over Mixture."""
-    return memory_mixture(Cache, settings[MixtureCacheConfig], mixture_rule(settings))
-
-
-def tried_over_mixture(settings: MethodSettings, grid: Grid) -> Axes:
-    """Return the values that are tried of the cache over Mixture; window and scale are those of the cache alone."""
-    alone = settings[CacheConfig]
-    return {"window": [alone.window], "scale": [alone.scale], "theta": grid.theta, "gamma": grid.gamma}
+        """The recent past."""
+        return Needs(window=self.config.window)
 
 
 CACHE = Method(
     "cache",
     "Cache",
     "baseline",
-    lambda s: memory_mixture(Cache, s[CacheConfig], Unadapted()),
+    lambda s: memory_mixture(Cache, s[CacheConfig]),
     (CacheConfig,),
     tried=lambda s, grid: {"scale": [s[CacheConfig].scale], "theta": grid.theta, "gamma": grid.gamma},
     look=("#88ccee",),
-)
-MIXTURE_CACHE = Method(
-    "mixture+cache",
-    "Mixture+Cache (ours)",
-    "ours",
-    cache_over_mixture,
-    (MixtureConfig, MixtureCacheConfig),
-    parts=("mixture",),
-    tried=tried_over_mixture,
-    look=("#88ccee", "--"),
 )

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from hebblm.adapt.batch import EvalBatch
     from hebblm.adapt.settings import MethodSettings
 
-RANGES = ("n1", "n2", "n4", "n8", "n16", "n32", "n64", "more")
-
 
 @dataclass(frozen=True, slots=True)
 class HebbConfig(Section):
@@ -50,49 +48,6 @@ class HebbConfig(Section):
 
 
 @dataclass(frozen=True, slots=True)
-class HebbLearnedConfig(Section):
-    """Hebb whose E_i is a step function of n_i; hebblm-tune learns it. The defaults are means of
-    what was learned on two validation texts (recipes/defaults).
-
-    Args:
-        eta: strength of the Hebbian term, as for hebb.
-        closeness: of the Hebbian term's entries, as for hebb; bounded unless raw is asked for.
-        scale: of the Hebbian term, as for hebb.
-        n1: E_i of a class with one example.
-        n2: with two.
-        n4: with three or four.
-        n8: with five to eight.
-        n16: with nine to 16.
-        n32: with 17 to 32.
-        n64: with 33 to 64.
-        more: with more.
-    """
-
-    section: ClassVar[str] = "hebb_learned"
-
-    eta: NonNegative = 15.0
-    closeness: Literal["raw", "sum", "max"] = "max"
-    scale: Scale = "relative"
-    n1: Fraction = 0.36
-    n2: Fraction = 0.41
-    n4: Fraction = 0.45
-    n8: Fraction = 0.28
-    n16: Fraction = 0.3
-    n32: Fraction = 0.26
-    n64: Fraction = 0.13
-    more: Fraction = 0.038
-
-    @property
-    def steps(self) -> tuple[float, ...]:
-        """E_i by ranges of counts."""
-        return tuple(getattr(self, name) for name in RANGES)
-
-    def over(self, hebb: HebbConfig) -> HebbConfig:
-        """Return the settings of the term itself; all that is not set here is that of ``hebb``."""
-        return replace(hebb, eta=self.eta, closeness=self.closeness, scale=self.scale)
-
-
-@dataclass(frozen=True, slots=True)
 class HebbianLogits:
     """Logits after adaptation: those of ``dense`` and what the Hebbian term changes in them.
 
@@ -120,14 +75,11 @@ class Hebb:
         mbpa: of the gradient term.
         variant: ``v1`` the Hebbian term alone, ``v2`` over all of N, ``v3`` a constant weight;
             None for the method itself.
-        steps: weights by ranges of counts in place of those by beta, see
-            :func:`hebblm.adapt.functional.stepped_weights`.
     """
 
     config: HebbConfig
     mbpa: MbpaConfig
     variant: str | None = None
-    steps: tuple[float, ...] | None = None
 
     def log_probs(self, batch: EvalBatch) -> Tensor:
         """Return (N, V), nats; see :func:`hebblm.adapt.functional.hebb_logits`."""
@@ -151,7 +103,7 @@ class Hebb:
     @property
     def name(self) -> str:
         """Name of the form."""
-        return "hebb-learned" if self.steps else f"hebb-{self.variant}" if self.variant else "hebb"
+        return f"hebb-{self.variant}" if self.variant else "hebb"
 
     @property
     def needs(self) -> Needs:
@@ -173,12 +125,12 @@ class Hebb:
             return HebbianLogits(batch.logits, batch.log_normalizers, term.labels, term.chosen, changes)
         delta = mbpa_change(batch, self.mbpa)  # (N, V)
         constant = changes.new_full(changes.shape, config.constant) if self.variant == "v3" else None
-        weights = entry_weights(batch, config, term.labels, self.steps) if constant is None else constant  # (N, K)
+        weights = entry_weights(batch, config, term.labels) if constant is None else constant  # (N, K)
         if config.gate == "gated":
             dense, normalizers = adapted_logits(batch, self.mbpa)
             changes = weights * (changes - delta.gather(1, term.labels))
         else:
-            every = class_weights(batch, config, self.steps) if constant is None else constant[:, :1]
+            every = class_weights(batch, config) if constant is None else constant[:, :1]
             dense = batch.logits + (1 - every) * delta
             normalizers = dense.logsumexp(1)
             changes = weights * changes
@@ -230,23 +182,8 @@ def literal_rule(settings: MethodSettings) -> Rule:
     return Hebb(replace(settings[HebbConfig], gate="literal"), settings[MbpaConfig])
 
 
-def learned_rule(settings: MethodSettings) -> Rule:
-    """Return Hebb with a learned weight for each range of counts."""
-    config = settings[HebbLearnedConfig]
-    return Hebb(config.over(settings[HebbConfig]), settings[MbpaConfig], steps=config.steps)
-
-
 BOTH = (MbpaConfig, HebbConfig)
 HEBB = Method("hebb", "Hebb", "paper", hebb_rule, BOTH, parts=("mbpa",), look=("#cc6677",))
-HEBB_LEARNED = Method(
-    "hebb-learned",
-    "Hebb-learned (ours)",
-    "ours",
-    learned_rule,
-    (*BOTH, HebbLearnedConfig),
-    parts=("hebb",),
-    look=("#cc6677", ":"),
-)
 VARIANTS = (
     Method("hebb-v1", "Hebb-v1", "variant", lambda s: hebb_rule(s, "v1"), BOTH),
     Method("hebb-v2", "Hebb-v2", "variant", lambda s: hebb_rule(s, "v2"), BOTH),

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from hebblm.adapt import functional as F
 from hebblm.adapt.checks import Scale
-from hebblm.adapt.methods.lstm import Unadapted
 from hebblm.adapt.methods.memory_mixture import RememberedLabels, memory_mixture
 from hebblm.adapt.methods.rule import Method
 from hebblm.adapt.section import Section, Share, Temperature
@@ -57,7 +56,7 @@ KNN = Method(
     "knn",
     "kNN-LM",
     "baseline",
-    lambda s: memory_mixture(KnnLM, s[KnnConfig], Unadapted()),
+    lambda s: memory_mixture(KnnLM, s[KnnConfig]),
     (KnnConfig,),
     tried=lambda s, grid: {"scale": [s[KnnConfig].scale], "temperature": grid.temperature, "gamma": grid.gamma},
     look=("#332288",),

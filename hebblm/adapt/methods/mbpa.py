@@ -87,7 +87,6 @@ class MbpaAbsoluteConfig(Section):
     """
 
     section: ClassVar[str] = "mbpa_absolute"
-    rate: ClassVar[Rate] = "absolute"
 
     lr: NonNegative = 1.0
     steps: Steps = 5
@@ -102,21 +101,11 @@ class MbpaAbsoluteConfig(Section):
             lr=self.lr,
             steps=self.steps,
             eps=self.eps,
-            rate=self.rate,
+            rate="absolute",
             scale="absolute",
             closeness="raw",
             weight=1.0,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class MbpaGuardedConfig(MbpaAbsoluteConfig):
-    """MbPA at the paper's absolute rate; a query that diverges is run again at a stable rate."""
-
-    section: ClassVar[str] = "mbpa_guarded"
-    rate: ClassVar[Rate] = "guarded"
-
-    lr: NonNegative = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,12 +264,4 @@ MBPA_ABSOLUTE = Method(
     lambda s: Mbpa(s[MbpaAbsoluteConfig].over(s[MbpaConfig])),
     (MbpaAbsoluteConfig, MbpaConfig),
     tried=lambda s, grid: {"lr": grid.absolute_lr, "steps": [s[MbpaAbsoluteConfig].steps]},
-)
-MBPA_GUARDED = Method(
-    "mbpa-guarded",
-    "MbPA-guarded",
-    "ours",
-    lambda s: Mbpa(s[MbpaGuardedConfig].over(s[MbpaConfig])),
-    (MbpaGuardedConfig, MbpaConfig),
-    tried=lambda s, grid: {"lr": grid.guarded_lr, "steps": [s[MbpaGuardedConfig].steps]},
 )

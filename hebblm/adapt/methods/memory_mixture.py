@@ -1,9 +1,9 @@
-"""Labels of remembered entries beside another rule: what cache, kNN-LM and Mixture share."""
+"""Labels of remembered entries, mixed with the base: what cache, kNN-LM and Mixture share."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hebblm.adapt import functional as F
@@ -27,35 +27,31 @@ class RememberedLabels(ABC):
 
     Args:
         config: settings with a sharpness that is a number.
-        over: what predicts for a query that sees no entry.
     """
 
     name: ClassVar[str]
     sharpness: ClassVar[str] = "theta"
 
     config: Any
-    over: Rule = field(default_factory=Unadapted)
 
     @property
     def needs(self) -> Needs:
-        """Neighbours, and what predicts without any."""
-        return self.over.needs | Needs(retrieval=True)
+        """Neighbours."""
+        return Needs(retrieval=True)
 
     @abstractmethod
     def entries(self, batch: EvalBatch) -> tuple[Tensor, Tensor, Tensor]:
         """Return log-weights (N, K), labels (N, K) or (1, K), and which entries each query sees (N, K)."""
 
     def log_probs(self, batch: EvalBatch) -> Tensor:
-        """Return (N, V), nats; see :func:`hebblm.adapt.functional.memory_mixture`."""
-        return batch.shared(
-            self, lambda: F.memory_mixture(self.over.log_probs(batch), *self.entries(batch), weight=1.0)
-        )
+        """Return (N, V), nats, the base's for a query that sees no entry; see :func:`functional.memory_mixture`."""
+        return batch.shared(self, lambda: F.memory_mixture(batch.log_probs, *self.entries(batch), weight=1.0))
 
     def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
         """Return the loss (N,), nats; +inf for a label that no entry carries."""
 
         def compute() -> Tensor:
-            return F.mixture_losses(self.over.score(batch, targets), *self.entries(batch), 1.0, targets)
+            return F.mixture_losses(batch.base_losses(targets), *self.entries(batch), 1.0, targets)
 
         return batch.scored(self, targets, compute)
 
@@ -138,15 +134,14 @@ class Mixed:
         ).log()
 
 
-def memory_mixture(kind: type[RememberedLabels], config: Any, over: Rule) -> Mixed:
-    """Return a memory beside another rule; where its sharpness is online, as many memories as there are values of it.
+def memory_mixture(kind: type[RememberedLabels], config: Any) -> Mixed:
+    """Return a memory mixed with the base; where its sharpness is online, one memory for each value of it.
 
     Args:
         kind: the rule of the memory.
-        config: its settings, and its share ``gamma``.
-        over: what has the rest.
+        config: its settings, and its share ``gamma``; the base has the rest.
     """
     sharpness = getattr(config, kind.sharpness)
     values = ONLINE_VALUES[kind.sharpness] if isinstance(sharpness, str) else (sharpness,)
-    memories = (kind(replace(config, **{kind.sharpness: value, "gamma": 1.0}), over) for value in values)
-    return Mixed((*memories, over), config.gamma)
+    memories = (kind(replace(config, **{kind.sharpness: value, "gamma": 1.0})) for value in values)
+    return Mixed((*memories, Unadapted()), config.gamma)

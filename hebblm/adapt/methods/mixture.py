@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from hebblm.adapt import checks
 from hebblm.adapt import functional as F
 from hebblm.adapt.checks import Scale
-from hebblm.adapt.methods.lstm import Unadapted
 from hebblm.adapt.methods.memory_mixture import RememberedLabels, memory_mixture
 from hebblm.adapt.methods.rule import Method, Needs, Rule
 from hebblm.adapt.section import Section, Share, Sharpness
@@ -112,7 +111,7 @@ def mixture_rule(settings: MethodSettings) -> Rule:
     config = settings[MixtureConfig]
     if config.form == "logit-sum":
         return LogitSum(config)
-    return memory_mixture(Mixture, config, Unadapted())
+    return memory_mixture(Mixture, config)
 
 
 MIXTURE = Method(

@@ -85,7 +85,7 @@ class Method:
         name: on the command line and in results.
         label: in tables and plots.
         origin: one of the paper's, a baseline it leaves out, ours, or a variant of the paper's for an ablation.
-        build: returns its rule.
+        rule: returns its rule.
         settings: sections of the settings that it depends on.
         parts: methods whose values it takes over when it is tuned.
         moving: it reads the moving states of dynamic evaluation, a base of its own.
@@ -97,25 +97,13 @@ class Method:
     name: str
     label: str
     origin: Origin
-    build: Callable[[MethodSettings], Rule]
+    rule: Callable[[MethodSettings], Rule]
     settings: tuple[type[Section], ...] = ()
     parts: tuple[str, ...] = ()
     moving: bool = False
     tuned: bool = True
     tried: Callable[[MethodSettings, Grid], Axes] | None = None
     look: tuple[str, ...] = ()
-
-    @property
-    def tempered(self) -> bool:
-        """Whether its distribution has a temperature: all but the base as trained and the paper's variants."""
-        return self.origin != "variant" and (self.moving or bool(self.settings))
-
-    def rule(self, settings: MethodSettings) -> Rule:
-        """Return its rule, at its temperature."""
-        from hebblm.adapt.methods.combine import Tempered
-
-        rule, temperature = self.build(settings), settings.temperature(self.name)
-        return rule if temperature == 1 else Tempered(rule, temperature)
 
     def rates(self, settings: MethodSettings) -> str:
         """Return the learning rates by which it diverges where they are too large, by dotted name."""
@@ -131,15 +119,13 @@ class Method:
         Raises:
             UserError: naming it.
         """
-        if self.build(settings).needs.descents or self.origin == "variant":
+        if self.rule(settings).needs.descents or self.origin == "variant":
             raise UserError(f"{self.name} adapts the head with what enters it; use --key last, or knn or mixture")
 
     def hyperparameters(self, settings: MethodSettings) -> dict[str, Any]:
         """Return the settings that it depends on, as JSON."""
         values = {kind.section: asdict(settings[kind]) for kind in self.settings}
-        found = next(iter(values.values())) if len(values) == 1 else values
-        temperature = settings.temperature(self.name)
-        return found if temperature == 1 else {**found, "tempered": {dotted(self.name): temperature}}
+        return next(iter(values.values())) if len(values) == 1 else values
 
 
 @dataclass(frozen=True, slots=True)

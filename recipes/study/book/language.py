@@ -146,8 +146,7 @@ def _settings(result: Result) -> dict[str, str]:
         "weights_sha256": str(result.model.get("weights_sha256", ""))[:16],
     }
     for method, item in result.methods.items():
-        own = dotted(method)
-        found = {f"tempered.{own}": "1"}  # unless written down
+        own, found = dotted(method), {}
         for key, value in flatten(item.hyperparameters):
             # Combinations have the settings of their parts by section, single methods have them plain.
             short = key.removeprefix("adaptation.")

@@ -188,13 +188,13 @@ def test_plain_settings_of_single_methods_are_told_apart(tmp_path: Path) -> None
 def test_a_setting_differs_only_between_runs_that_have_it(tmp_path: Path) -> None:
     result = within()
     plain = {"dynamic": {"lr": 0.1}, "adaptation": {"theta": 2.0, "gamma": 0.5}}
-    warm = {"dynamic": {"lr": 0.1}, "adaptation": {"theta": 2.0, "tempered": {"dynamic_mixture": 0.9}}}
+    other = {"dynamic": {"lr": 0.1}, "adaptation": {"theta": 2.0, "gamma": 0.4}}
     result.save(tmp_path / "without")
-    for name, values in (("plain", plain), ("warm", warm)):
+    for name, values in (("other", other), ("plain", plain)):
         item = replace(result.methods["mixture"], hyperparameters=values)
         replace(result, methods={**result.methods, "dynamic+mixture": item}).save(tmp_path / name)
     tables = {s.title: s for s in contents(load_sources(tmp_path))}["ptb test: its runs side by side"].tables
-    assert tables[1].rows == (("tempered.dynamic_mixture", "1", "0.9", None),)
+    assert tables[1].rows == (("dynamic_mixture.gamma", "0.4", "0.5", None),)
 
 
 def test_new_words_by_occurrence_stand_side_by_side(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def test_one_run_of_a_scenario_counts() -> None:
 
 
 def test_settings_have_their_dotted_names() -> None:
-    result = changed(plain(), "mixture", hyperparameters={"theta": 0.4, "tempered": {"mixture": 1.1}})
-    assert settings_of(result, "mixture") == {"mixture.theta": 0.4, "tempered.mixture": 1.1}
+    result = changed(plain(), "mixture", hyperparameters={"theta": 0.4, "gamma": 0.1})
+    assert settings_of(result, "mixture") == {"mixture.theta": 0.4, "mixture.gamma": 0.1}
     result = with_values(result, {"mixture.theta": 1.0, "mixture_hebb.weight": 0.5})
     assert settings_of(result, "mixture+hebb") == {"mixture.theta": 1.0, "mixture_hebb.weight": 0.5}

@@ -175,12 +175,3 @@ def test_bad_values_are_named(options: dict[str, object], words: str) -> None:
     hidden, neighbors, head = one_query()
     with pytest.raises(UserError, match=words):
         functional.hebb_logits(hidden, neighbors, head, **{**OPTIONS, **options})
-
-
-def test_stepped_weights_follow_the_ranges_of_counts() -> None:
-    counts = torch.tensor([0, 1, 2, 3, 4, 5, 8, 9, 16, 17, 32, 33, 64, 65, 10**6])
-    steps = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8]
-    expected = [0.0, 0.1, 0.2, 0.3, 0.3, 0.4, 0.4, 0.5, 0.5, 0.6, 0.6, 0.7, 0.7, 0.8, 0.8]
-    assert functional.stepped_weights(counts, steps).tolist() == expected
-    with pytest.raises(UserError, match="steps has 3 weights"):
-        functional.stepped_weights(counts, steps[:3])

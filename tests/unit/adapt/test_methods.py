@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-import pickle
-from dataclasses import FrozenInstanceError, asdict, fields, replace
+import re
+from dataclasses import asdict, fields, replace
 from typing import Any, get_type_hints
 
 import pytest
@@ -12,17 +12,16 @@ from hebblm.adapt import functional as F
 from hebblm.adapt.context import Context
 from hebblm.adapt.grid import Grid
 from hebblm.adapt.methods import DEFAULT_METHODS, METHODS, OUR_METHODS, PAPER_METHODS, check_methods, named
-from hebblm.adapt.methods.cache import CacheConfig, MixtureCacheConfig
-from hebblm.adapt.methods.combine import MixtureHebbConfig, MixtureHebbLearnedConfig, MixtureMbpaConfig
-from hebblm.adapt.methods.dynamic import DynamicMixtureCacheConfig, DynamicMixtureConfig, DynamicMixtureHebbConfig
-from hebblm.adapt.methods.gated import MixtureGatedConfig
-from hebblm.adapt.methods.hebb import Hebb, HebbConfig, HebbLearnedConfig
+from hebblm.adapt.methods.cache import CacheConfig
+from hebblm.adapt.methods.combine import MixtureHebbConfig, MixtureMbpaConfig
+from hebblm.adapt.methods.gone import GONE
+from hebblm.adapt.methods.hebb import Hebb, HebbConfig
 from hebblm.adapt.methods.knn import KnnConfig
-from hebblm.adapt.methods.mbpa import MbpaAbsoluteConfig, MbpaConfig, MbpaGuardedConfig
+from hebblm.adapt.methods.mbpa import MbpaAbsoluteConfig, MbpaConfig
 from hebblm.adapt.methods.mixture import MixtureConfig
 from hebblm.adapt.methods.rule import Needs, dotted
 from hebblm.adapt.section import Section, words_of
-from hebblm.adapt.settings import SECTIONS, MethodSettings, TemperedConfig
+from hebblm.adapt.settings import SECTIONS, MethodSettings
 from hebblm.errors import UserError
 from hebblm.memory import FlatMemory
 from hebblm.models.update import DynamicConfig
@@ -115,39 +114,18 @@ def test_n_new_is_the_new_words_where_there_are_any(classes: str, novel: bool, a
     assert torch.allclose(found, over_all if all_of_them else over_new, atol=1e-12)
 
 
-def test_every_method_has_a_temperature_but_the_base_and_the_variants_of_the_paper() -> None:
-    have = {field.name for field in fields(TemperedConfig)}
-    wanted = {dotted(name) for name, method in METHODS.items() if method.origin != "variant" and name != "lstm"}
-    assert have == wanted
-    warm = TemperedConfig(mixture_hebb=1.2)
-    assert warm == replace(TemperedConfig(), mixture_hebb=1.2) == pickle.loads(pickle.dumps(warm)) != TemperedConfig()
-    assert (warm.of("mixture+hebb"), warm.of("mixture"), warm.of("lstm")) == (1.2, 1.0, 1.0)
-    with pytest.raises(FrozenInstanceError):
-        warm.hebb = 1.2  # type: ignore[attr-defined, misc]
-
-
 def test_a_result_names_the_settings_that_a_method_depends_on() -> None:
     every = toy.SETTINGS
     assert METHODS["lstm"].hyperparameters(every) == {}
     assert METHODS["cache"].hyperparameters(every) == asdict(every[CacheConfig])
     assert set(METHODS["mixture+hebb"].hyperparameters(every)) == {"mixture", "mbpa", "hebb", "mixture_hebb"}
     assert set(METHODS["hebb-v2"].hyperparameters(every)) == {"mbpa", "hebb"}
-    assert METHODS["mixture-gated"].hyperparameters(every) == asdict(every[MixtureGatedConfig])
-    assert set(METHODS["dynamic+mixture+hebb"].hyperparameters(every)) == {
-        "dynamic_mixture", "mbpa", "hebb", "dynamic_mixture_hebb"
-    }  # fmt: skip
-    cached = ["dynamic_mixture", "dynamic_mixture_cache"]
-    assert list(METHODS["dynamic+mixture+cache"].hyperparameters(every)) == cached
     for method in METHODS:
         METHODS[method].hyperparameters(every)
-    warm = every.replaced(TemperedConfig(knn=1.2, dynamic_mixture_hebb=0.9))
-    assert METHODS["knn"].hyperparameters(warm) == {**asdict(every[KnnConfig]), "tempered": {"knn": 1.2}}
-    assert METHODS["dynamic+mixture+hebb"].hyperparameters(warm)["tempered"] == {"dynamic_mixture_hebb": 0.9}
-    assert "tempered" not in METHODS["mixture"].hyperparameters(warm)
 
 
 def test_every_section_of_the_settings_is_that_of_a_method_whose_record_says_what_is_tried_of_it() -> None:
-    sections = {kind.section: kind for kind in SECTIONS if kind is not TemperedConfig}
+    sections = {kind.section: kind for kind in SECTIONS}
     assert set(sections) <= {dotted(name) for name in METHODS}
     for name, method in METHODS.items():
         if method.tried is not None:
@@ -156,14 +134,13 @@ def test_every_section_of_the_settings_is_that_of_a_method_whose_record_says_wha
                 assert all(replace(own, **{key: value}) for value in values), f"{name}.{key}"
 
 
-@pytest.mark.parametrize(("name", "rate"), [("mbpa-absolute", "absolute"), ("mbpa-guarded", "guarded")])
-def test_mbpa_at_an_absolute_rate_has_values_of_its_own(name: str, rate: str) -> None:
-    own = {"absolute": MbpaAbsoluteConfig, "guarded": MbpaGuardedConfig}[rate](lr=0.07, steps=2, eps=0.01)
+def test_mbpa_at_an_absolute_rate_has_values_of_its_own() -> None:
+    name, own = "mbpa-absolute", MbpaAbsoluteConfig(lr=0.07, steps=2, eps=0.01)
     settings = toy.exact(toy.SETTINGS).replaced(own)
     context = observed_context()
     hidden = toy.randn(9, 4, toy.DIM, dtype=torch.float64)
     near = context.memory.search(hidden, context.k)
-    expected = F.mbpa_logits(hidden, near, context.head, **asdict(own), rate=rate).log_softmax(1)
+    expected = F.mbpa_logits(hidden, near, context.head, **asdict(own), rate="absolute").log_softmax(1)
     found = ContextAdapter(context, METHODS[name].rule(settings)).predict(hidden)
     assert torch.allclose(found, expected, atol=1e-12)
     other = settings.replaced(replace(settings[MbpaConfig], lr=1.0, steps=1, eps=0.5))
@@ -173,14 +150,8 @@ def test_mbpa_at_an_absolute_rate_has_values_of_its_own(name: str, rate: str) ->
 
 
 def test_the_window_is_the_longest_that_is_looked_back_at() -> None:
-    every = toy.SETTINGS.replaced(
-        CacheConfig(window=7),
-        MixtureCacheConfig(window=9),
-        DynamicMixtureCacheConfig(window=8),
-    )
-    for name, window in (
-        ("lstm", 0), ("hebb", 0), ("cache", 7), ("mixture+cache", 9), ("dynamic+mixture+cache", 8)
-    ):  # fmt: skip
+    every = toy.SETTINGS.replaced(CacheConfig(window=7))
+    for name, window in (("lstm", 0), ("hebb", 0), ("cache", 7), ("best", 30)):
         assert METHODS[name].rule(every).needs.window == window
     assert (Needs(window=7) | Needs(True, 9)) == Needs(True, 9)
 
@@ -218,7 +189,6 @@ def test_a_method_needs_what_its_parts_need() -> None:
         (lambda: MbpaConfig(eps=0.0), "mbpa.eps = 0"),
         (lambda: MbpaConfig(pull=-1.0), "mbpa.pull = -1"),
         (lambda: MbpaAbsoluteConfig(lr=-1.0), "mbpa_absolute.lr = -1"),
-        (lambda: MbpaGuardedConfig(lr=-1.0), "mbpa_guarded.lr = -1"),
         (lambda: MbpaAbsoluteConfig(steps=-1), "mbpa_absolute.steps = -1"),
         (lambda: MbpaAbsoluteConfig(eps=0.0), "mbpa_absolute.eps = 0"),
         (lambda: HebbConfig(beta=1.0), "hebb.beta = 1"),
@@ -226,23 +196,6 @@ def test_a_method_needs_what_its_parts_need() -> None:
         (lambda: HebbConfig(constant=1.5), "hebb.constant = 1.5"),
         (lambda: MixtureMbpaConfig(1.2), "mixture_mbpa.weight = 1.2"),
         (lambda: MixtureHebbConfig(-0.2), "mixture_hebb.weight = -0.2"),
-        (lambda: HebbLearnedConfig(n8=1.5), "hebb_learned.n8 = 1.5"),
-        (lambda: HebbLearnedConfig(eta=-1.0), "hebb_learned.eta = -1"),
-        (lambda: MixtureHebbLearnedConfig(2.0), "mixture_hebb_learned.weight = 2"),
-        (lambda: MixtureGatedConfig(theta=-1.0), "mixture_gated.theta = -1"),
-        (lambda: MixtureGatedConfig(bias=float("-inf")), "mixture_gated.bias = -inf must be a finite"),
-        (lambda: MixtureGatedConfig(peak=float("nan")), "mixture_gated.peak = nan must be a finite"),
-        (lambda: DynamicMixtureConfig(theta=-1.0), "dynamic_mixture.theta = -1"),
-        (lambda: DynamicMixtureConfig(gamma=1.5), "dynamic_mixture.gamma = 1.5"),
-        (lambda: MixtureCacheConfig(window=0), "mixture_cache.window = 0"),
-        (lambda: MixtureCacheConfig(theta=-1.0), "mixture_cache.theta = -1"),
-        (lambda: MixtureCacheConfig(gamma=1.5), "mixture_cache.gamma = 1.5"),
-        (lambda: TemperedConfig(hebb=0.0), "tempered.hebb = 0"),
-        (lambda: TemperedConfig(knn=float("nan")), "tempered.knn = nan"),
-        (lambda: DynamicMixtureHebbConfig(2.0), "dynamic_mixture_hebb.weight = 2"),
-        (lambda: DynamicMixtureCacheConfig(window=0), "dynamic_mixture_cache.window = 0"),
-        (lambda: DynamicMixtureCacheConfig(theta=-1.0), "dynamic_mixture_cache.theta = -1"),
-        (lambda: DynamicMixtureCacheConfig(gamma=1.5), "dynamic_mixture_cache.gamma = 1.5"),
     ],
 )
 def test_a_value_out_of_range_is_refused_by_its_dotted_name(make, message: str) -> None:  # type: ignore[no-untyped-def]
@@ -264,3 +217,11 @@ def test_settings_take_no_section_that_belongs_to_no_method() -> None:
         MethodSettings(DynamicConfig())
     last = MethodSettings(MbpaConfig(pull=0.1)).replaced(MbpaConfig(pull=0.2))
     assert last[MbpaConfig].pull == 0.2
+
+
+@pytest.mark.parametrize("name", GONE)
+def test_a_method_that_is_gone_is_refused_with_the_one_to_use_instead(name: str) -> None:
+    with pytest.raises(UserError, match=rf"^{re.escape(name)} is gone; use \S+$") as refused:
+        named(f"lstm,{name}")
+    instead = str(refused.value).rpartition(" ")[2]
+    assert named(f"lstm,{instead}") == ["lstm", instead]

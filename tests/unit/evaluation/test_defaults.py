@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from hebblm.adapt.methods.hebb import HebbConfig
-from hebblm.adapt.methods.mbpa import MbpaAbsoluteConfig, MbpaConfig, MbpaGuardedConfig
+from hebblm.adapt.methods.mbpa import MbpaAbsoluteConfig, MbpaConfig
 from hebblm.errors import UserError
 from hebblm.evaluation import defaults
 from hebblm.evaluation.defaults import PAPER, TUNED_SCHEMA, TunedFile, paper_values, resolve_settings
@@ -66,8 +66,8 @@ def test_the_papers_optima() -> None:
         values = paper_values(source, target)
         assert PAPER[name].items() <= values.items()
         methods = Hyperparameters().changed(values).methods
-        for absolute in (methods[MbpaAbsoluteConfig], methods[MbpaGuardedConfig]):
-            assert (absolute.lr, absolute.steps) == (methods[MbpaConfig].lr, methods[MbpaConfig].steps)
+        absolute = methods[MbpaAbsoluteConfig]
+        assert (absolute.lr, absolute.steps) == (methods[MbpaConfig].lr, methods[MbpaConfig].steps)
     cross = PAPER["cross"]
     assert (cross["mbpa.lr"], cross["mbpa.steps"], cross["hebb.beta"], cross["hebb.eta"]) == (
         2.0,
@@ -133,6 +133,24 @@ def test_tuned_values_are_those_of_the_scenario_or_the_nearest_one(
     assert resolved(INTRA, "tuned").methods[HebbConfig].beta == 0.33
 
 
+def test_values_of_methods_that_are_gone_are_passed_over_in_files_and_refused_where_they_were_typed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = {"mixture_gated.bias": -1.2, "hebb_learned.n1": 0.4, "tempered.mixture": 1.1, "mbpa_guarded.lr": 3.0}
+    file = tmp_path / "tuned.json"
+    write_json(file, {"schema": TUNED_SCHEMA, "values": {"hebb.beta": 0.1, **gone}})
+    assert resolved(INTRA, str(file)).methods[HebbConfig].beta == 0.1
+    assert "passed over" not in capsys.readouterr().err
+    monkeypatch.delenv("HEBBLM_QUIET", raising=False)
+    assert resolved(INTRA, "default", {"hebb.eta": 2.0, **gone}).methods[HebbConfig].eta == 2.0
+    told = capsys.readouterr().err
+    assert "passed over, since their methods are gone: hebb_learned.n1, mbpa_guarded.lr, mixture_gated.bias" in told
+    for name, value in gone.items():
+        with pytest.raises(UserError, match=rf"^setting {name} is gone.*; leave it out"):
+            resolved(INTRA, str(file), **{name.replace(".", "__"): value})
+        assert resolved(INTRA, str(file)) == resolved(INTRA, "default", hebb__beta=0.1), "as the remedy says"
+
+
 @pytest.mark.parametrize("start", ["tuned", "file"])
 def test_values_found_at_another_interval_say_so(start: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(defaults, "models_path", lambda: tmp_path)
@@ -156,7 +174,7 @@ def test_the_defaults_can_be_asked_for_and_are_relative() -> None:
     settings = resolved(INTRA, "default")
     assert settings == Hyperparameters()
     scales = [name for name in default_values() if name.endswith(".scale")]
-    assert len(scales) == 10
+    assert set(scales) == {f"{name}.scale" for name in ("cache", "knn", "mixture", "mbpa", "hebb")}
     assert {settings.of(name) for name in scales} == {"relative"}
     shipped = resolved(INTRA, "tuned")
     assert {shipped.of(name) for name in scales} == {"relative"}

@@ -24,7 +24,7 @@ from hebblm.text import encode_target
 
 from ...support import toy
 
-CHOSEN = ["lstm", "cache", "mixture", "hebb", "dynamic", "dynamic+mixture"]
+CHOSEN = ["lstm", "cache", "mixture", "hebb", "dynamic", "dynamic+best"]
 TOKENS = 130
 
 
@@ -144,9 +144,9 @@ def test_the_table_says_what_was_forgotten(tmp_path: Path) -> None:
     table = forgetting_table(result)
     assert table is not None
     rows = {row[0]: row for row in table.rows}
-    item = result.methods["dynamic+mixture"].forgetting
+    item = result.methods["dynamic+best"].forgetting
     assert item is not None
-    assert rows["Dynamic+Mixture (ours)"][3] == item.after - item.before
+    assert rows["Dynamic+Best (ours)"][3] == item.after - item.before
     assert rows["Base"][3:] == (0.0, None, None)
     assert "30 tokens of toy test" in table.notes[0]
     assert "other test" in table.title

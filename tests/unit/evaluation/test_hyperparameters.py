@@ -40,7 +40,6 @@ def test_every_known_name_can_be_set_to_what_it_is() -> None:
         ("memory.index", "PQ4x4fs", "PQ4x4fs"),
         ("dynamic.rule", "sgd", "sgd"),
         ("base.lr", "1e-3", 1e-3),
-        ("tempered.dynamic_mixture_hebb", "1.2", 1.2),
     ],
 )
 def test_text_becomes_the_type_of_the_field(name: str, text: object, value: object) -> None:
@@ -77,15 +76,25 @@ def test_a_combination_may_be_written_with_a_plus() -> None:
         ("mbpa.method", "slow", "mbpa.method=slow must be one of fast, exact"),
         ("hebb.beta", "1", "hebb.beta = 1"),
         ("mixture.gamma", "1.5", "mixture.gamma = 1.5"),
+        ("mixture_heb.weight", "1", "unknown setting 'mixture_heb.weight'; did you mean mixture_hebb.weight"),
         (
-            "tempered.mixture_heb",
-            "1",
-            "unknown setting 'tempered.mixture_heb'; did you mean tempered.mixture_hebb",
+            "tempered.hebb",
+            "1.1",
+            "^setting tempered.hebb is gone, since methods have no temperature any more; leave it out$",
         ),
-        ("tempered.lstm", "1", "unknown setting 'tempered.lstm'"),
-        ("tempered.hebb_v1", "1", "unknown setting 'tempered.hebb_v1'"),
-        ("tempered.hebb", "warm", "tempered.hebb=warm must be a value of type float"),
-        ("tempered.hebb", "0", r"tempered.hebb = 0.0 is out of range; choose it within \[0.01, 100\]"),
+        (
+            "mixture_gated.bias",
+            "1",
+            "^setting mixture_gated.bias is gone with mixture-gated; leave it out, and use best$",
+        ),
+        ("hebb-learned.eta", "1", "unknown setting 'hebb-learned.eta'"),
+        ("hebb_learned.eta", "1", "^setting hebb_learned.eta is gone with hebb-learned; .* use hebb$"),
+        ("mixture+hebb_learned.weight", "1", "is gone with mixture.hebb-learned; .* use mixture.hebb$"),
+        (
+            "dynamic+mixture.theta",
+            "1",
+            "^setting dynamic.mixture.theta is gone with dynamic.mixture; .* use dynamic.best$",
+        ),
     ],
 )
 def test_a_bad_name_or_value_is_refused_by_its_name(name: str, value: object, message: str) -> None:
@@ -114,11 +123,10 @@ def test_a_value_that_was_asked_for_and_that_newton_s_steps_do_not_go_by_is_refu
 
 
 def test_values_that_no_method_of_a_run_reads_are_told_apart() -> None:
-    names = ["hebb.beta", "cache.theta", "mbpa.pull", "dynamic.lr", "memory.capacity", "tempered.mixture_mbpa"]
-    names += ["mixture+hebb.weight", "tempered.cache"]
+    names = ["hebb.beta", "cache.theta", "mbpa.pull", "dynamic.lr", "memory.capacity", "mixture+hebb.weight"]
     unread = Hyperparameters().unread(names, ["lstm", "mixture+mbpa"])
-    assert unread == ["hebb.beta", "cache.theta", "dynamic.lr", "mixture_hebb.weight", "tempered.cache"]
-    assert Hyperparameters().unread(["dynamic.lr", "mixture.theta"], ["dynamic+mixture"]) == ["mixture.theta"]
+    assert unread == ["hebb.beta", "cache.theta", "dynamic.lr", "mixture_hebb.weight"]
+    assert Hyperparameters().unread(["dynamic.lr", "mixture.theta"], ["dynamic"]) == ["mixture.theta"]
 
 
 def test_single_changes_are_name_equals_value() -> None:

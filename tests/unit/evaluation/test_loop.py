@@ -12,7 +12,7 @@ from torch.nn import functional as nn
 from awd_lstm import detach
 from hebblm.adapt import functional as F
 from hebblm.adapt.methods import METHODS, STATIC_METHODS
-from hebblm.adapt.methods.mbpa import MbpaAbsoluteConfig, MbpaConfig, MbpaGuardedConfig
+from hebblm.adapt.methods.mbpa import Mbpa, MbpaAbsoluteConfig, MbpaConfig
 from hebblm.evaluation.loop import evaluate
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import FlatMemory
@@ -125,7 +125,7 @@ def test_one_forward_pass_and_one_retrieval_serve_every_method(monkeypatch: pyte
     assert reads == [20, 20, 20, 20, 15]
     assert memory.searches == 5
     assert memory.added == len(memory) == 95
-    assert set(scores.nll) == set(scores.seconds) == set(scores.stabilized) == set(STATIC_METHODS)
+    assert set(scores.nll) == set(scores.seconds) == set(STATIC_METHODS)
     assert all(scores.seconds[name] >= scores.base_seconds for name in STATIC_METHODS)
 
 
@@ -182,21 +182,33 @@ def test_queries_whose_loss_rises_are_counted_and_finite() -> None:
         base = toy.base_of(toy.tiny_model())
         context = toy.context_of(base, FlatMemory(toy.DIM), stream)
         mbpa = replace(toy.SETTINGS[MbpaConfig], lr=lr)
-        settings = toy.SETTINGS.replaced(
-            mbpa,
-            MbpaAbsoluteConfig(lr=lr),
-            MbpaGuardedConfig(lr=lr),
-        )
+        settings = toy.SETTINGS.replaced(mbpa, MbpaAbsoluteConfig(lr=lr))
         rules = {name: METHODS[name].rule(settings) for name in STATIC_METHODS}
-        scores = evaluate(base, [context], rules, stream, UnionVocabulary(), update_every=20)
+        rules["guarded"] = Mbpa(replace(settings[MbpaAbsoluteConfig].over(mbpa), rate="guarded"))
+        scores = evaluate(base, [context], rules, stream, UnionVocabulary(), update_every=20, check=True)
         assert all(np.isfinite(losses).all() for losses in scores.nll.values())
-        quiet = {"lstm", "cache", "knn", "mixture", "mixture-gated", "mixture+cache", "hebb-v1"}
-        assert {name for name in STATIC_METHODS if scores.rose[name] == 0} == (quiet if lr > 1 else set(STATIC_METHODS))
-        again = {name for name in STATIC_METHODS if scores.stabilized[name]}
-        assert again == ({"mbpa-guarded"} if lr > 1 else set())
-        assert scores.stabilized["mbpa-guarded"] == scores.rose["mbpa-guarded"]
-        own = {"mbpa-absolute", "mbpa-guarded"}
-        assert len({scores.rose[name] for name in STATIC_METHODS if name not in quiet | own}) == 1
+        quiet = {"lstm", "cache", "knn", "mixture", "hebb-v1"}
+        assert {name for name in rules if scores.rose[name] == 0} == (quiet if lr > 1 else set(rules))
+        again = {name for name in rules if scores.stabilized[name]}
+        assert again == ({"guarded"} if lr > 1 else set())
+        assert scores.stabilized["guarded"] == scores.rose["guarded"]
+        own = {"mbpa-absolute", "guarded"}
+        assert len({scores.rose[name] for name in rules if name not in quiet | own}) == 1
+
+
+def test_nothing_is_checked_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hebblm.adapt.methods.mbpa.MEASURED", 1)
+    stream = toy.stream_of(np.tile(toy.tokens(5, 20), 6))
+    rules = {"mbpa": METHODS["mbpa"].rule(toy.SETTINGS.replaced(replace(toy.SETTINGS[MbpaConfig], lr=1e4)))}
+    found = {}
+    for check in (False, True):
+        base = toy.base_of(toy.tiny_model())
+        context = toy.context_of(base, FlatMemory(toy.DIM), stream)
+        found[check] = evaluate(base, [context], rules, stream, UnionVocabulary(), update_every=20, check=check)
+    assert np.array_equal(found[False].nll["mbpa"], found[True].nll["mbpa"])
+    assert (found[False].rose, found[False].errors) == ({}, {})
+    assert found[True].rose["mbpa"] > 0
+    assert len(found[True].errors["mbpa"]) == 120
 
 
 def test_alone_and_shared_agree_on_the_base() -> None:

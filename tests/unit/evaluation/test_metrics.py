@@ -27,14 +27,14 @@ def summarised(
     errors: tuple[float, ...] = (),
     edges: tuple[int, ...] = (50, 100, 500),
     whole: bool = True,
-    adapts: bool = True,
+    checked: bool = True,
 ) -> MethodResult:
     scores = EvaluationScores({"hebb": nll.astype(np.float32)})
     scores.seconds["hebb"] = seconds
     scores.rose["hebb"], scores.stabilized["hebb"] = 7, 4
     scores.errors["hebb"] += errors
     stream = toy.stream_of(toy.tokens(0, len(nll))) if stream is None else stream
-    return method_result("hebb", scores, stream, {}, edges, measured=whole, adapts=adapts)
+    return method_result("hebb", scores, stream, {}, edges, measured=whole, checked=checked)
 
 
 @given(seed=st.integers(0, 1000), count=st.integers(1, 400), edge=st.integers(1, 3000))
@@ -58,7 +58,7 @@ def test_perplexity_a_word_and_bits_a_byte_count_the_text_and_not_its_pieces() -
     ids = toy.tokens(0, 50)
     stream = replace(toy.stream_of(ids), words=17, lines=3, bytes=123)  # as if words were cut into pieces
     nll = np.linspace(1, 3, 50).astype(np.float32)
-    whole = summarised(nll, stream, adapts=False)
+    whole = summarised(nll, stream, checked=False)
     total = float(nll.astype(float).sum())
     assert whole.words_perplexity == pytest.approx(math.exp(total / 20))
     new = {stream.symbols[index] for index in ids.tolist() if index >= toy.SOURCE}  # each is spelled once

@@ -12,13 +12,17 @@ from torch.nn import functional as nn
 from hebblm.adapt import functional as F
 from hebblm.adapt.functional.shares import mixed
 from hebblm.adapt.methods import DYNAMIC_METHODS, METHODS
-from hebblm.adapt.methods.dynamic import DynamicMixtureCacheConfig, DynamicMixtureConfig, DynamicMixtureHebbConfig
+from hebblm.adapt.methods.cache import CacheConfig
+from hebblm.adapt.methods.combine import MixtureHebbConfig
 from hebblm.adapt.methods.hebb import HebbConfig
 from hebblm.adapt.methods.mbpa import MbpaConfig
+from hebblm.adapt.methods.mixture import MixtureConfig
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.passes import dynamic_base, dynamic_pass, shared_pass
 from hebblm.evaluation.run import run_scenario
+from hebblm.report.render import to_markdown
+from hebblm.report.tables import comparison_table
 from hebblm.types import Neighbors
 
 from ...support import toy
@@ -27,11 +31,11 @@ from .test_forgetting import scenario_of, settings_of
 SEGMENT = 20
 
 
-def test_the_methods_over_dynamic_evaluation_equal_the_plainest_loop(tmp_path: Path) -> None:
+def test_methods_over_dynamic_evaluation_equal_the_plainest_loop(tmp_path: Path) -> None:
     scenario, settings = scenario_of(tmp_path), settings_of(0.0)
     scenario.model.model.double()
-    # What the gate of dynamic+best learns has a plain reference of its own, tests/parity/test_best.py.
-    rules = {n: METHODS[n].rule(settings.methods) for n in DYNAMIC_METHODS if n != "dynamic+best"}
+    # Any rule can read the moving states. For the gate of dynamic+best see tests/parity/test_best.py.
+    rules = {n: METHODS[n].rule(settings.methods) for n in ("dynamic", "mixture", "mixture+hebb", "cache")}
     found = dynamic_pass(scenario, rules, settings).scores.nll
 
     methods, stream = settings.methods, scenario.stream
@@ -49,8 +53,8 @@ def test_the_methods_over_dynamic_evaluation_equal_the_plainest_loop(tmp_path: P
                 near = order[:, :9]
                 mask = torch.ones_like(near, dtype=torch.bool)
                 found_near = Neighbors(keys[near], values[near], distances[:, :9], mask)
-                mixture, mbpa, hebb_config = methods[DynamicMixtureConfig], methods[MbpaConfig], methods[HebbConfig]
-                log_probs["dynamic+mixture"] = F.mixture_log_probs(
+                mixture, mbpa, hebb_config = methods[MixtureConfig], methods[MbpaConfig], methods[HebbConfig]
+                log_probs["mixture"] = F.mixture_log_probs(
                     hidden, found_near, head, theta=mixture.theta, gamma=mixture.gamma, scale=mixture.scale
                 )
                 counts = torch.from_numpy(stream.train_counts) + torch.bincount(
@@ -62,16 +66,13 @@ def test_the_methods_over_dynamic_evaluation_equal_the_plainest_loop(tmp_path: P
                     hebbian_classes=torch.arange(stream.vocabulary_size) >= stream.source_size,
                     scale=hebb_config.scale, rate=mbpa.rate,
                 ).log_softmax(1)  # fmt: skip
-                log_probs["dynamic+mixture+hebb"] = mixed(
-                    log_probs["dynamic+mixture"], hebb, methods[DynamicMixtureHebbConfig].weight
-                )
-                cache = methods[DynamicMixtureCacheConfig]
+                log_probs["mixture+hebb"] = mixed(log_probs["mixture"], hebb, methods[MixtureHebbConfig].weight)
+                cache = methods[CacheConfig]
                 products = hidden @ keys[-cache.window :].t()
                 weights = (cache.theta * products / products.std(1, keepdim=True, unbiased=False)).softmax(1)
                 pointer = weights @ nn.one_hot(values[-cache.window :], stream.vocabulary_size).double()
-                log_probs["dynamic+mixture+cache"] = (
-                    (1 - cache.gamma) * log_probs["dynamic+mixture"].exp() + cache.gamma * pointer
-                ).log()
+                base_probs = log_probs["dynamic"].exp()
+                log_probs["cache"] = ((1 - cache.gamma) * base_probs + cache.gamma * pointer).log()
             for name, values_of in log_probs.items():
                 expected[name] += nn.nll_loss(values_of, targets, reduction="none").tolist()
         base.learn(targets)
@@ -79,7 +80,7 @@ def test_the_methods_over_dynamic_evaluation_equal_the_plainest_loop(tmp_path: P
         values = torch.cat([values, targets])
     for name in rules:
         np.testing.assert_allclose(found[name], expected[name], rtol=1e-5, atol=1e-5, err_msg=name)
-    assert np.abs(found["dynamic"] - found["dynamic+mixture"]).max() > 1e-2
+    assert np.abs(found["dynamic"] - found["mixture"]).max() > 1e-2
 
 
 def test_dynamic_evaluation_beside_others_is_dynamic_evaluation_alone(tmp_path: Path) -> None:
@@ -95,17 +96,36 @@ def test_dynamic_evaluation_beside_others_is_dynamic_evaluation_alone(tmp_path: 
 
 def test_each_base_scores_its_own_methods_in_the_order_asked_for(tmp_path: Path) -> None:
     scenario, settings = scenario_of(tmp_path), settings_of(0.0)
-    methods = ["dynamic+mixture", "lstm", "dynamic", "mixture-gated"]
-    outcome = run_scenario(scenario, methods, settings, {}, (50,))
+    methods = ["dynamic+best", "lstm", "dynamic", "mixture"]
+    outcome = run_scenario(scenario, methods, settings, {}, (50,), check=True)
     assert list(outcome.result.methods) == list(outcome.nll) == methods
-    rules = {name: METHODS[name].rule(settings.methods) for name in ("lstm", "mixture-gated")}
+    rules = {name: METHODS[name].rule(settings.methods) for name in ("lstm", "mixture")}
     shared = shared_pass(scenario, rules, settings).scores.nll
     for name, nll in shared.items():
         np.testing.assert_array_equal(outcome.nll[name], nll)
-    values = outcome.result.methods["dynamic+mixture"].hyperparameters
+    moving = outcome.result.methods["dynamic+best"]
+    assert moving.rose_queries is not None, "both passes are checked"
+    values = moving.hyperparameters
     assert values["dynamic"]["lr"] == settings.dynamic.lr
-    assert values["adaptation"] == {"theta": 0.5, "gamma": 0.35, "scale": "relative"}
+    assert set(values["adaptation"]) == {"best", "mbpa"}
     assert outcome.result.memory["content"] == "test"
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_a_result_has_counts_and_the_error_of_the_fast_form_only_where_it_was_checked(
+    check: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hebblm.adapt.methods.mbpa.MEASURED", 1)
+    names = ["lstm", "mbpa"]
+    settings = settings_of(0.0).changed({"mbpa.method": "fast"})
+    found = run_scenario(scenario_of(tmp_path), names, settings, {}, (50,), check=check).result
+    counted = {
+        name: (item.rose_queries is not None, "fast_error" in item.extra) for name, item in found.methods.items()
+    }
+    assert counted == {name: (check and name != "lstm",) * 2 for name in names}
+    assert ("fast form" in to_markdown(comparison_table(found))) == check
+    if check:
+        assert found.methods["mbpa"].extra["fast_error"]["queries"] == found.scenario.tokens
 
 
 def test_the_rms_rule_needs_the_training_text(tmp_path: Path) -> None:
@@ -136,7 +156,7 @@ def test_a_method_that_diverged_into_nan_is_named_with_its_rates(
 @pytest.mark.parametrize(
     ("name", "rates"),
     [
-        ("dynamic+mixture", "dynamic.lr"),
+        ("dynamic+best", "dynamic.lr"),
         ("mbpa", "base.lr"),
         ("mbpa-absolute", "mbpa_absolute.lr"),
         ("lstm", "base.lr"),

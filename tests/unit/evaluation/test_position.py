@@ -110,7 +110,7 @@ class Reading:
 
         found = evaluate(
             base, contexts, self.rules, self.stream, self.vocabulary, update_every=self.every, layout=self.layout,
-            read_ahead=self.ahead, observers=[self.log], progress=progress, position=where,
+            read_ahead=self.ahead, observers=[self.log], check=True, progress=progress, position=where,
         )  # fmt: skip
         return found, contexts
 
@@ -184,7 +184,7 @@ def test_every_method_over_dynamic_evaluation(rule: str, vocabulary: str, tmp_pa
         own = AwdBase(model, rows=rows, init="uniform")
         return DynamicBase(own, DynamicConfig(rule, lr=0.05), squares)  # type: ignore[arg-type]
 
-    methods = tuple(name for name in DYNAMIC_METHODS if words is None or name == "dynamic+mixture")
+    methods = tuple(name for name in DYNAMIC_METHODS if words is None or name == "dynamic+best")
     survives(Reading(methods, base, MEMORIES["flat"], vocabulary=words, every=5, ahead=False), tmp_path)
 
 
@@ -245,7 +245,7 @@ def within(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_a_tuning_goes_on(tmp_path: Path, within: list[int]) -> None:
     grid = Grid(
         theta=(0.3, "online"), gamma=(0.2, "online"), mbpa_lr=(0.1, 0.3), mbpa_steps=(1, 2), beta=(0.3, 0.6),
-        eta=(0.1, 1.0), dynamic_lr=(0.5, 1.0), temperature=(1.0,), absolute_lr=(0.1,), guarded_lr=(0.1,),
+        eta=(0.1, 1.0), dynamic_lr=(0.5, 1.0), temperature=(1.0,), absolute_lr=(0.1,),
     )  # fmt: skip
     scenario, settings = scenario_of(tmp_path), settings_of(0.0)
     expected = tune(scenario, settings, grid)

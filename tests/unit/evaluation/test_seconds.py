@@ -98,7 +98,7 @@ def test_a_method_in_company_is_charged_what_it_takes_alone(name: str, ticks: Ti
     assert scores_of({**others, name: rules[name]}).seconds[name] == alone
 
 
-@pytest.mark.parametrize("name", ["hebb", "hebb-learned", "mixture+hebb", "mixture+hebb-learned", "mixture+mbpa"])
+@pytest.mark.parametrize("name", ["hebb", "mixture+hebb", "mixture+mbpa"])
 def test_what_stands_on_mbpa_pays_for_it(name: str, ticks: Ticks) -> None:
     scores = scores_of({each: METHODS[each].rule(toy.SETTINGS) for each in ("mbpa", name)})
     assert scores.seconds[name] > scores.seconds["mbpa"] > scores.base_seconds + scores.retrieval_seconds

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from hebblm.adapt.methods.gone import GONE
 from hebblm.errors import UserError
-from hebblm.report import print_summary, write_comparison, write_report
+from hebblm.report import Result, print_summary, write_comparison, write_report
 from hebblm.report.document import print_comparison
+from hebblm.report.methods import name_of
 from hebblm.report.render import to_html, to_markdown
 from hebblm.report.sections import flatten, scenario_line
 from hebblm.report.table import Column, Table
@@ -64,6 +66,17 @@ def test_every_format_is_written(tmp_path: Path) -> None:
     }  # fmt: skip
     assert {path.name for path in (tmp_path / "out").iterdir()} == names
     assert all(path.stat().st_size > 0 for path in written)
+
+
+def test_a_result_with_methods_that_are_gone_loads_and_renders(tmp_path: Path) -> None:
+    result, item = sample_result(300), sample_result(300).methods["hebb"]
+    written = replace(item, hyperparameters={"hebb_learned": {"n1": 0.4}, "tempered": {"hebb_learned": 1.1}})
+    replace(result, methods={**result.methods, **dict.fromkeys(GONE, written)}).save(tmp_path)
+    write_report(Result.load(tmp_path), tmp_path / "out")
+    text = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
+    for name in GONE:
+        assert f"| {name_of(name)} |" in text
+    assert "n1 = 0.4" in text
 
 
 def test_markdown_states_policies_settings_and_origin(tmp_path: Path) -> None:

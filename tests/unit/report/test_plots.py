@@ -89,11 +89,11 @@ def test_frequency_figure_shows_every_bucket_and_method() -> None:
 
 
 def test_bars_of_one_colour_are_hatched_apart() -> None:
-    family = ("dynamic", "dynamic+mixture", "dynamic+mixture+hebb", "dynamic+mixture+cache")
+    family = ("best", "dynamic+best", "best-of-both")
     sample = sample_result(400, methods=SMALL).methods
     result = sample_result(400, methods=SMALL)
     result = replace(result, methods={"lstm": sample["lstm"], **dict.fromkeys(family, sample["hebb"])})
-    for figure, shown in ((frequency_figure(result), 5), (comparison_figure(result), 4)):
+    for figure, shown in ((frequency_figure(result), 4), (comparison_figure(result), 3)):
         assert figure is not None
         bars = [patch for patch in figure.axes[0].patches if isinstance(patch, Rectangle)]
         assert len({(bar.get_facecolor(), bar.get_hatch()) for bar in bars}) == shown

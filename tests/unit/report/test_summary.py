@@ -208,3 +208,13 @@ def test_every_committed_result_has_a_verdict() -> None:
         assert "nats a token" in text, path
         assert "nan" not in text
         assert len(result.table().splitlines()) == 2 + len(result.methods)
+
+
+def test_what_was_checked_stands_below_the_table() -> None:
+    result = sample_result(300, methods=("lstm", "mbpa"))
+    assert not any("rose" in note or "fast form" in note for note in summary_table(result).notes)
+    error = {"queries": 2, "mean": 0.001, "max": 0.002}
+    checked = replace(result.methods["mbpa"], rose_queries=1234, extra={"fast_error": error})
+    notes = summary_table(replace(result, methods={**result.methods, "mbpa": checked})).notes
+    assert "Queries whose neighbours' loss rose: MbPA 1,234." in notes
+    assert any("on 2 queries, one in a thousand: 0.00100 nats" in note for note in notes)

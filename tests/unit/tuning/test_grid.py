@@ -14,14 +14,11 @@ from hebblm.adapt import functional as F
 from hebblm.adapt.functional.shares import mixed as interpolated
 from hebblm.adapt.grid import Grid
 from hebblm.adapt.methods import METHODS
-from hebblm.adapt.methods.cache import CacheConfig
 from hebblm.adapt.methods.hebb import HebbConfig
 from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, defaults
 from hebblm.evaluation.loop import evaluate
-from hebblm.evaluation.passes import dynamic_pass
-from hebblm.evaluation.scenario import Scenario
 from hebblm.memory import FlatMemory, MemoryConfig
 from hebblm.models.dynamic import DynamicConfig
 from hebblm.models.update import TRANSFORMERS
@@ -29,7 +26,7 @@ from hebblm.tuning.best import BestPoint, mixed
 from hebblm.tuning.hebbian import HebbGrid, HebbLosses
 from hebblm.tuning.replay import Replay
 from hebblm.tuning.search import Search
-from hebblm.tuning.tune import tune, tune_dynamic
+from hebblm.tuning.tune import tune
 
 from ...support import toy
 from .scenarios import scenario_of
@@ -182,7 +179,6 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str, scale: str) -> No
         "knn": {"knn.scale": (scale,), "knn.temperature": grid.temperature, "knn.gamma": grid.gamma},
         "mbpa": {"mbpa.lr": grid.mbpa_lr, "mbpa.steps": grid.mbpa_steps},
         "mbpa-absolute": {"mbpa_absolute.lr": grid.absolute_lr, "mbpa_absolute.steps": (5,)},
-        "mbpa-guarded": {"mbpa_guarded.lr": grid.guarded_lr, "mbpa_guarded.steps": (5,)},
         "hebb": {
             "hebb.scale": (scale,),
             "hebb.closeness": grid.closeness,
@@ -191,50 +187,10 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str, scale: str) -> No
         },
         "mixture+mbpa": {"mixture_mbpa.weight": grid.weight},
         "mixture+hebb": {"mixture_hebb.weight": grid.weight},
-        "mixture+cache": {
-            "mixture_cache.window": (start.methods[CacheConfig].window,),
-            "mixture_cache.scale": (scale,),
-            "mixture_cache.theta": grid.theta,
-            "mixture_cache.gamma": grid.gamma,
-        },
     }
     compare(spaces, loss)
     assert chosen.items() <= tuned.values.items()
     assert len(tuned.best["dynamic"].tried) == 4
-    learned = tuned.best["hebb-learned"]
-    assert [point["hebb_learned.eta"] for point in learned.tried] == list(grid.eta)
-    assert loss("hebb-learned", {**chosen, **learned.values}) == pytest.approx(learned.loss, abs=1e-4)
-    assert learned.loss <= tuned.best["hebb"].loss + 1e-4, "but for its prior, the best step function is no worse"
-    both = tuned.best["mixture+hebb-learned"]
-    assert loss("mixture+hebb-learned", {**chosen, **learned.values, **both.values}) == pytest.approx(
-        both.loss, abs=1e-4
-    )
-    gated = tuned.best["mixture-gated"]
-    assert [point["mixture_gated.theta"] for point in gated.tried] == list(grid.fixed_theta)
-    assert gated.loss == min(point["nll"] for point in gated.tried)
-    assert loss("mixture-gated", dict(gated.values)) == pytest.approx(gated.loss, abs=1e-4)
-    assert gated.loss < tuned.best["mixture"].loss
-
-    def dynamic_loss(method: str, values: dict[str, float | str]) -> float:
-        point = settings.changed(tuned.values).changed(values)
-        rules = {method: METHODS[method].rule(point.methods)}
-        return float(dynamic_pass(scenario, rules, point).scores.nll[method].astype(float).mean())
-
-    spaces = {
-        "dynamic+mixture": {
-            "dynamic_mixture.scale": (scale,),
-            "dynamic_mixture.theta": grid.theta,
-            "dynamic_mixture.gamma": grid.gamma,
-        },
-        "dynamic+mixture+hebb": {"dynamic_mixture_hebb.weight": grid.weight},
-        "dynamic+mixture+cache": {
-            "dynamic_mixture_cache.window": (start.methods[CacheConfig].window,),
-            "dynamic_mixture_cache.scale": (scale,),
-            "dynamic_mixture_cache.theta": grid.theta,
-            "dynamic_mixture_cache.gamma": grid.gamma,
-        },
-    }
-    compare(spaces, dynamic_loss)
 
 
 def test_a_further_reading_solves_for_nothing_that_an_earlier_one_learned() -> None:
@@ -254,19 +210,15 @@ def test_a_further_reading_solves_for_nothing_that_an_earlier_one_learned() -> N
 
 
 def test_a_best_number_at_an_end_of_what_was_tried_is_told() -> None:
-    search = Search(Hyperparameters(), Grid(), {"mixture", "hebb-learned"}, {"mbpa.pull": 0.01})
+    search = Search(Hyperparameters(), Grid(), {"mixture"}, {"mbpa.pull": 0.01})
     theta, gamma = (0.2, 1.0, "online"), (0.1, 0.5)
     tried = [{"mixture.theta": t, "mixture.gamma": g, "mixture.scale": "relative"} for t in theta for g in gamma]
     search.take("mixture", [(point, np.array([abs(at - 3.0)])) for at, point in enumerate(tried)])
     assert search.at_end == ["mixture.gamma", "mixture.theta"]
     search.take("mixture", [(point, np.array([abs(at - 5.0)])) for at, point in enumerate(tried)])
     assert search.at_end == ["mixture.gamma"], "words have no ends"
-    learned = [{"hebb_learned.eta": eta, "hebb_learned.n1": eta / 10} for eta in (0.1, 0.2, 0.3)]
-    search.take("hebb-learned", [(point, np.array([loss])) for point, loss in zip(learned, (2, 1, 2), strict=True)])
     search.take("mbpa", [({"mbpa.pull": pull}, np.array([1.0])) for pull in (0.01, 0.02)])
-    assert search.at_end == ["mixture.gamma"], "neither learned nor fixed values have ends"
-    search.take("hebb-learned", [(point, np.array([loss])) for point, loss in zip(learned, (3, 2, 1), strict=True)])
-    assert search.at_end == ["hebb_learned.eta", "mixture.gamma"]
+    assert search.at_end == ["mixture.gamma"], "fixed values have no ends"
 
 
 def test_a_fixed_value_is_taken_and_the_others_are_tried_all_the_same() -> None:
@@ -319,21 +271,21 @@ def test_a_loss_is_the_default_one_whatever_values_that_its_method_does_not_read
     search.take("dynamic", [({"dynamic.lr": 5e-5, "dynamic.decay": 0.001, "dynamic.epsilon": 0.001}, np.full(3, 2.0))])
     assert search.default_loss("dynamic") == 2.0
     online = {"theta": "online", "gamma": "online"}
-    for method in ("dynamic+mixture", "mixture", "cache"):
-        point = {f"{method.replace('+', '_')}.{name}": value for name, value in online.items()}
+    for method in ("mixture", "cache"):
+        point = {f"{method}.{name}": value for name, value in online.items()}
         search.take(method, [(point, np.full(3, 1.0))])
-    assert [search.default_loss(name) for name in ("dynamic+mixture", "mixture", "cache")] == [None, None, None]
+    assert [search.default_loss(name) for name in ("mixture", "cache")] == [None, None]
     search.start = search.start.changed({"memory.index": "auto"})
-    assert [search.default_loss(name) for name in ("dynamic+mixture", "mixture", "cache")] == [1.0, 1.0, None]
+    assert [search.default_loss(name) for name in ("mixture", "cache")] == [1.0, None]
     search.start = search.start.changed({"base.lr": 1.0})
-    assert [search.default_loss(name) for name in ("dynamic+mixture", "mixture")] == [1.0, None]
+    assert [search.default_loss(name) for name in ("dynamic", "mixture")] == [2.0, None]
 
 
 @pytest.mark.parametrize(
     ("method", "point", "told"),
     [
         ("mbpa-absolute", {"mbpa_absolute.lr": 5.0}, "mbpa_absolute.lr"),
-        ("dynamic+mixture", {"dynamic_mixture.theta": 1.0}, "dynamic.lr"),
+        ("dynamic", {"dynamic.decay": 0.1}, "dynamic.lr"),
         ("mixture", {"mixture.theta": 1.0}, "base.lr"),
         ("base", {"base.lr": 1.0}, "base.lr"),
     ],
@@ -342,25 +294,3 @@ def test_a_method_that_diverges_at_every_point_says_what_to_lower(method: str, p
     search = Search(Hyperparameters(), Grid(), {method}, dict(point))
     with pytest.raises(UserError, match=rf"^{re.escape(method)}: no point .* finite loss; lower {told} "):
         search.take(method, [(point, np.array([np.inf])), (point, np.array([np.nan]))])
-
-
-def test_the_cache_over_dynamic_evaluation_leaves_the_first_segment_to_mixture(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def of_training(*_: object) -> FlatMemory:
-        memory = FlatMemory(toy.DIM)
-        memory.add(toy.randn(5, 30, toy.DIM), torch.from_numpy(toy.tokens(5, 30)))
-        memory.mark_base()
-        return memory
-
-    monkeypatch.setattr(Scenario, "memory", of_training)
-    start = Hyperparameters(methods=toy.exact(toy.SETTINGS), dynamic=DynamicConfig("sgd", lr=1.0, segment=20))
-    scenario = scenario_of("intra-domain", 60)
-    grid = Grid(theta=(0.5,), gamma=(0.3,), dynamic_lr=(0.1,), dynamic_decay=(0.0,))
-    names = ("dynamic", "dynamic+mixture", "dynamic+mixture+cache")
-    search = Search(start, grid, set(names), {})
-    tune_dynamic(search, scenario, {})
-    best, point = search.best, search.settings
-    rules = {name: METHODS[name].rule(point.methods) for name in names}
-    for name, nll in dynamic_pass(scenario, rules, point).scores.nll.items():
-        np.testing.assert_allclose(best[name].losses, nll, atol=1e-5, err_msg=name)
