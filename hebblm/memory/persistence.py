@@ -36,6 +36,7 @@ class ReadText(TypedDict, total=False):
     path: str
     bytes: Count
     sha256: str
+    column: str
 
 
 class About(TypedDict, total=False):

@@ -29,8 +29,8 @@ OTHERS = (
     "conclusions", "hf_results", "best/both", "best/rates",  # what they find is kept under recipes/
     "train_models", "quickstart", "hf_small", "paper_stages",
 )  # fmt: skip
-COMMANDS = tuple(f"hebblm-{name}" for name in ("eval", "tune", "vision", "report", "train", "preprocess", "bench"))
-MODULES = ("study", "conclusions", "causal_tables", "best.rates", "compact", "readme_results", "hf_small")
+COMMANDS = tuple(f"hebblm-{name}" for name in ("eval", "tune", "vision", "report", "train", "preprocess"))
+MODULES = ("study", "conclusions", "causal_tables", "best.rates", "compact", "readme_results", "hf_small", "bench")
 VISION = tuple(sorted(path.stem for path in RECIPES.glob("vision_*.sh")))
 CONFIGS: dict[str, Any] = {
     "hebblm-eval": EvalConfig,

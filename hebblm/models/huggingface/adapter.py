@@ -28,7 +28,7 @@ SAVE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Adapter:
+class PeftAdapter:
     """An adapter on disk.
 
     Args:
@@ -46,7 +46,7 @@ class Adapter:
     tokenizer: bool
 
 
-def find_adapter(name: str, place: Mapping[str, Any]) -> Adapter | None:
+def find_adapter(name: str, place: Mapping[str, Any]) -> PeftAdapter | None:
     """Return the adapter in a folder or on the hub; None where there is none.
 
     Args:
@@ -81,10 +81,10 @@ def find_adapter(name: str, place: Mapping[str, Any]) -> Adapter | None:
             base = str(folder / base)
         elif not HUB_ID.fullmatch(base):
             raise UserError(f"{path}: the base {base!r} is no folder here; {remedy}")
-    return Adapter(name, folder, base, revision, tokenizer is not None)
+    return PeftAdapter(name, folder, base, revision, tokenizer is not None)
 
 
-def merged(model: Any, adapter: Adapter) -> Any:
+def merged(model: Any, adapter: PeftAdapter) -> Any:
     """Return a model with an adapter merged into its weights.
 
     Args:
@@ -161,7 +161,7 @@ def _check_mergeable(path: str, document: Mapping[str, Any]) -> None:
         raise UserError(f"{path}: megatron_config names code to run; leave it out")
 
 
-def _resize(model: Any, adapter: Adapter) -> None:
+def _resize(model: Any, adapter: PeftAdapter) -> None:
     """Give a model as many rows as the adapter has, which are more where it was trained with added tokens."""
     names = {id(module): name for name, module in model.named_modules()}
     layers = [each for each in (model.get_input_embeddings(), model.get_output_embeddings()) if each is not None]

@@ -13,7 +13,7 @@ from safetensors import safe_open
 from hebblm.download import quiet_hub
 from hebblm.errors import UserError
 from hebblm.files import lack, read_json
-from hebblm.models.huggingface.adapter import Adapter, find_adapter, merged
+from hebblm.models.huggingface.adapter import PeftAdapter, find_adapter, merged
 from hebblm.models.huggingface.kinds import READS, check_kind, kind_of, line
 from hebblm.progress import say
 
@@ -118,7 +118,7 @@ def _load_model(
 
 
 def _with_adapter(
-    adapter: Adapter, place: Mapping[str, Any], device: torch.device, dtype: str, options: Mapping[str, Any]
+    adapter: PeftAdapter, place: Mapping[str, Any], device: torch.device, dtype: str, options: Mapping[str, Any]
 ) -> Any:
     """Return the base model of an adapter, with the adapter merged into its weights."""
     name, its = _base(adapter, place)
@@ -134,7 +134,7 @@ def _with_adapter(
         return merged(model, adapter)
 
 
-def _base(adapter: Adapter, place: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def _base(adapter: PeftAdapter, place: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return the name of an adapter's base model, and the options that say where it lies."""
     its = {key: value for key, value in place.items() if key not in ("revision", "subfolder")}
     return adapter.base, its if adapter.revision is None else {**its, "revision": adapter.revision}

@@ -38,6 +38,6 @@ def test_it_goes_by_its_name() -> None:
     pytest.importorskip("transformers")
     reader = hebblm.load("llama-wt2-small", device="cpu").reader("mixture+hebb")
     first, again = reader.read(TEXT), reader.read(TEXT)
-    assert first.unadapted is not None
-    assert float(first.nll.sum()) != float(first.unadapted.nll.sum()) or len(first) <= 10
+    assert again.unadapted is not None
+    assert again.perplexity < again.unadapted.perplexity
     assert again.perplexity < first.perplexity

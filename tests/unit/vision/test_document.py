@@ -66,7 +66,7 @@ def test_what_is_undefined_is_a_dash(shape: dict[str, int], tmp_path: Path) -> N
     rows = tables(document(**shape))[0].text()
     assert "-" in rows[0]
     assert "nan" not in str(rows)
-    assert len(write_report(document(**shape), tmp_path)) == 3
+    assert len(write_report(document(**shape), tmp_path)) == 2
 
 
 def test_curves_have_one_line_a_method() -> None:
