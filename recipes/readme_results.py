@@ -220,6 +220,7 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
     DOCS / "conclusions.md": {
         "constant": conclusions.constant,
         "freshness": conclusions.freshness,
+        "gone": conclusions.gone,
         "interval": conclusions.interval,
         "published": conclusions.published,
         "regimes": conclusions.regimes,
