@@ -203,6 +203,8 @@ class SavedMemory:
         Raises:
             UserError: it holds no memory, or a file is missing, truncated or changed.
         """
+        if folder.name == MEMORY and (folder.parent / READER).is_file():  # its words stand beside it
+            raise UserError(f"{folder} is the memory of the reader in {folder.parent}; name {folder.parent}")
         reader = (folder / READER).is_file()
         place = folder / MEMORY if reader else folder
         manifest = read_manifest(place)

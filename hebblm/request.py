@@ -32,6 +32,9 @@ if TYPE_CHECKING:  # they load torch
     Target = str | Path | Sequence[str] | None
 
 
+LONGEST_NAME = 4096  # characters of a path
+
+
 def _one_stream(config: ScenarioConfig, why: str) -> None:
     """Refuse several streams."""
     if config.streams > 1:
@@ -62,6 +65,8 @@ class Request:
         """Check names, values and folder; the arguments are those of :func:`evaluate`."""
         if target is not None and not isinstance(target, str | Path):
             target = kept_texts(target)
+        if isinstance(target, str) and ("\n" in target or len(target) > LONGEST_NAME):
+            raise UserError(f"target = {target!r:.60} is a text, not the name of one; give it in a list: [text]")
         own = isinstance(target, Path) or (target not in load_manifest() and isfile(target or ""))
         named: dict[str, Any] = {"text": Path(target or "")} if own else {"target": target}
         held: tuple[TrainedModel, Subwords] | None = None
@@ -96,7 +101,9 @@ class Request:
             check_writable(place)
         union = replace(plain, vocabulary="union", unk_share=ScenarioConfig.unk_share)  # open is not tuned
         tuning = shlex.join(["hebblm-tune", *union.arguments()])
-        note = f"hyper-parameters: {lender}; find this model's own with {tuning}"
+        note = f"hyper-parameters: {lender}"
+        if config.corpora()[1] != "text:-":  # standard input is read once
+            note += f"; find this model's own with {tuning}"
         return cls(config, chosen, note if lender else "", place, held)
 
     def check_one_stream(self, why: str) -> None:

@@ -120,8 +120,9 @@ def _info(config: InfoConfig, argv: list[str]) -> None:
     for name, value in rows.items():
         tell(f"{name:<12}{value}")
     for text in texts:
-        size = f" ({text['bytes']:,} bytes)" if "bytes" in text else ""
-        tell(f"  {text.get('path', 'texts without a name')}{size}")
+        known = [f"{text['bytes']:,} bytes"] if "bytes" in text else []
+        known += [f"column {text['column']}"] if text.get("column") else []
+        tell(f"  {text.get('path', 'texts without a name')}{f' ({chr(44).join(known)})' if known else ''}")
 
 
 @options(f"{PROG} merge", MergeConfig, f"{PROG} merge memories/a memories/b --output-path memories/both")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -143,3 +144,7 @@ def main(config: PreprocessConfig, argv: list[str]) -> None:
         )
     if isinstance(prepared.tokenizer(), WhitespaceTokenizer) and (word := _unsplit(prepared.dictionary)):
         tell(f"warning: words stand with punctuation, such as {word!r}; try --tokenizer moses")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -151,7 +151,10 @@ def main(config: ReadConfig, argv: list[str]) -> None:
         known = len(reader.vocabulary.words)
         totals = Totals(pieces=model.pieces is not None)
         _read(reader, file, text, config, totals)
-        new = "" if totals.pieces else f"; {len(reader.vocabulary.words) - known:,} new words"
+        words = len(reader.vocabulary.words) - known
+        new = "" if totals.pieces else f"; {words:,} new word{'s' * (words != 1)}"
+        if words:
+            new += ", each charged as <unk> and spelled until it is learned"
         tell(f"{file}: {totals}{new}")
         if totals.tokens and not math.isfinite(totals.perplexity):
             rates = METHODS[reader.method].rates(Hyperparameters().changed(settings).methods)

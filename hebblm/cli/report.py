@@ -151,3 +151,7 @@ def main(argv: list[str] | None = None) -> int:
     if words and not Path(words[0]).exists() and closest(words[0], [INSPECT]) not in (None, words[0]):
         raise unknown("subcommand", words[0], [INSPECT], "name folders that hebblm-eval wrote")
     return _inspect(words[1:]) if words[:1] == [INSPECT] else _report(words)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -13,7 +13,7 @@ class ModelOptions:
     """Options of a model that reads texts, the same for every command.
 
     Args:
-        tokenizer: how a model of words splits a text: auto (like the model's own text; at punctuation as well where
+        tokenizer: how a text is split: auto (for a model of words like its own text; at punctuation as well where
             that one came tokenised and the first text that is read did not; a saved memory or reader keeps its own
             way), whitespace or moses.
         context: tokens of the window that a model of transformers reads in; by default what it was trained with, at

@@ -156,6 +156,8 @@ def corpus_name(corpus: str) -> str:
     """Return a corpus as a reader knows it: of a text of one's own the name of its file or folder, else as it is."""
     if not corpus.startswith(_TEXT):
         return corpus
+    if corpus == f"{_TEXT}-":
+        return "standard input"
     return PurePath(corpus.removeprefix(_TEXT)).name or corpus
 
 

@@ -207,7 +207,7 @@ def _count(corpus: Corpus, normalization: Normalization) -> Counter[str]:
                 counts.update(tokenize(normalize(line, normalization)))
             counts[EOS] += len(batch)
     if set(counts) <= {EOS}:
-        raise UserError(f"the train split of {corpus.name} is empty; put text into it")
+        raise UserError(f"{corpus.name.removeprefix('text:')} has no words to count; put text into it")
     return counts
 
 
@@ -232,7 +232,7 @@ def _encode(
             lines += len(batch)
             unknown += ids.count(dictionary.unk_index)
     if words == 0:
-        raise UserError(f"the {split} split of {corpus.name} is empty; put text into it")
+        raise UserError(f"the {split} split of {corpus.name} has no words; put text into it")
     return SplitMeta(path.name, sha256(path), tokens, lines, words, size, unknown, literal)
 
 

@@ -91,7 +91,11 @@ def contiguous(whole: FileLines, path: Path) -> dict[str, FileLines]:
     if total == 0:
         raise UserError(f"{shown(path)} is empty; put text into it")
     if total < MIN_LINES:
-        raise UserError(f"{shown(path)} has {total} lines, too few to split; break it into lines or name three files")
+        lines = f"{total} line{'s' * (total > 1)}"
+        raise UserError(
+            f"{shown(path)} has {lines}, too few to split; break it into lines, or name a folder with train.txt, "
+            "valid.txt and test.txt"
+        )
     first, second = total * 8 // 10, total * 9 // 10
     return {
         "train": FileLines(whole.files, 0, first, first / total),

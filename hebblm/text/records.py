@@ -90,6 +90,8 @@ def text_column(types: Mapping[str, str], asked: str | None, name: str, remedy: 
     wanted = COLUMN if asked is None else asked
     if wanted in types and types[wanted] in (*TEXT_TYPES, *UNSETTLED):
         return wanted
+    if not strings and wanted in types:
+        raise UserError(f"column {wanted} of {name} holds {types[wanted]}, not text; write strings into it")
     if not strings:
         every = ", ".join(f"{column} ({kind})" for column, kind in types.items())
         raise UserError(f"{name} has no column of text, only {every}; write the text as strings into column {wanted}")
@@ -186,22 +188,29 @@ def _rows(path: Path, delimiter: str) -> Iterator[tuple[str, dict[str, str]]]:
         rows = csv.reader(lines, delimiter=delimiter, strict=True)
         try:
             names = next(rows, [])
+            if not names:
+                raise UserError(f"{path} line 1 is empty, and should name the columns; remove it")
+            if twice := sorted({name for name in names if names.count(name) > 1}):
+                raise UserError(f"{path} has two columns {twice[0]}; give one of them another name")
             for row in rows:
                 if row and len(row) != len(names):
                     raise UserError(
-                        f"{path} line {rows.line_num} has {len(row)} columns, not the {len(names)} of line 1; mend it"
+                        f"{path} line {rows.line_num} and line 1 differ: {len(row)} and {len(names)} columns; mend it"
                     )
                 if row:
                     yield f"line {rows.line_num}", dict(zip(names, row, strict=True))
         except csv.Error as error:
-            raise UserError(f"{path} line {rows.line_num} is broken ({error}); mend it") from error
+            why = str(error).partition(" - do you need")[0]
+            raise UserError(f"{path} line {rows.line_num} is broken ({why}); mend it") from error
 
 
 def _objects(path: Path, *, whole: bool) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the objects of JSON lines or, where it may be one, of a whole list."""
+    """Yield the objects of JSON lines or, where it may be one, of a whole list or of one object over several lines."""
     with opened(path) as stream:
-        if whole and stream.peek(64).removeprefix(BOM).lstrip()[:1] == b"[":  # type: ignore[attr-defined]
+        begins = stream.peek(64).removeprefix(BOM).lstrip()[:2]  # type: ignore[attr-defined]
+        if whole and (begins[:1] == b"[" or begins in (b"{\n", b"{\r", b"{")):
             found = _parsed(stream.read(), str(path))
+            found = found if isinstance(found, list) else [found]
             named = ((f"record {number}", each) for number, each in enumerate(found, 1))
         else:
             lines = enumerate(raw_lines(stream, path), 1)

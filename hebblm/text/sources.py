@@ -189,10 +189,22 @@ def text_files(
             found.append(path)
         else:
             raise UserError(f"{path} {lack(path)}; name a text file or a folder of them")
-    files = tuple(TextFile(path, column_of(path, column, remedy) if holds_records(path) else None) for path in found)
+    files = tuple(TextFile(path, _column(path, column, remedy, len(found))) for path in found)
     if column is not None and all(file.column is None for file in files):
         raise UserError(f"{', '.join(map(shown, paths))} is plain text and has no columns; leave --column {column} out")
     return files
+
+
+def _column(path: Path, column: str | None, remedy: str, files: int) -> str | None:
+    """Return the column that is read of a file, None for plain text; of several files all have to have it."""
+    if not holds_records(path):
+        return None
+    try:
+        return column_of(path, column, remedy)
+    except UserError as error:
+        if column is None or files == 1:
+            raise
+        raise UserError(f"{error}, or read the files that have column {column} by themselves") from error
 
 
 def pieces(file: TextFile, size: int) -> Iterator[str]:

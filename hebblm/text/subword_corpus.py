@@ -238,7 +238,7 @@ def _tell_fit(read: SubwordCorpus, stream: EvaluationStream, apart: int, counted
             f"the tokenizer loses at least {100 * stream.lost / stream.bytes:.3g} % of the bytes of {name}: "
             "do not compare its bits a byte with another model's"
         )
-    if unknown := int((stream.ids == subwords.unknown).sum()) if stream.spelled.any() else 0:
+    if unknown := int((stream.spelled > 0).sum()):
         say(
             f"{unknown:,} of {len(stream):,} pieces of {name} have no id: they count as new words, and their spelling "
             "costs 8 bits a byte"

@@ -53,8 +53,8 @@ class Subwords(Vocabulary):
         self.words = []
         self.start = begin
         self.end = tokenizer.eos_token_id
-        unknown = tokenizer.unk_token_id
-        self.unknown = None if unknown in (begin, self.end) else unknown
+        self._unknown = _unknown_of(tokenizer)
+        self.unknown = None if self._unknown in (begin, self.end) else self._unknown
         self.grows = False
         self.counts = counts if counts is not None else [UNCOUNTED] * rows
         self.known = rows
@@ -98,11 +98,11 @@ class Subwords(Vocabulary):
         for _, stop in spans:
             pieces.append(text[end : max(end, stop)])  # blanks that no piece covers go with the next one
             end = max(end, stop)
-        name = self.tokenizer.unk_token
+        name = "" if self._unknown is None else self.tokenizer.convert_ids_to_tokens(self._unknown)
         unknown = tuple(
             place
             for place, index in enumerate(ids)
-            if index == self.unknown and text[slice(*spans[place])].strip() != name
+            if index == self._unknown and text[slice(*spans[place])].strip() != name
         )
         spelled, end = [], 0
         for place in unknown:  # their spelling is charged: nothing of it is lost
@@ -146,6 +146,20 @@ class Subwords(Vocabulary):
         """Return the text that ids stand for."""
         text: str = self.tokenizer.decode(list(ids), clean_up_tokenization_spaces=False)
         return text
+
+
+def _unknown_of(tokenizer: Any) -> int | None:
+    """Return the id of what a tokenizer has no piece for, as it says itself or its model does; None without one."""
+    if tokenizer.unk_token_id is not None:
+        return int(tokenizer.unk_token_id)
+    try:
+        model = json.loads(tokenizer.backend_tokenizer.to_str())["model"]
+    except Exception:  # one with parts in Python cannot be written
+        return None
+    if model.get("unk_token") is not None:
+        found = tokenizer.convert_tokens_to_ids(model["unk_token"])
+        return None if found is None else int(found)
+    return None if model.get("unk_id") is None else int(model["unk_id"])
 
 
 def _untrimmed(tokenizer: Any) -> Any:

@@ -76,7 +76,7 @@ def words_of(text: str, spans: Sequence[tuple[int, int]]) -> Words:
     """Return the words of a text, and where its pieces lie in them.
 
     A piece is a part of each word that one of its characters belongs to. A piece of blanks, or of nothing, belongs to
-    the next word, at the end to the last one. A text of blanks alone is one word if it has a piece.
+    the next word, at the end to the last one. A text of blanks alone is one word.
 
     Args:
         text: as the tokenizer was given it.
@@ -85,7 +85,7 @@ def words_of(text: str, spans: Sequence[tuple[int, int]]) -> Words:
     found = [*_WORD.finditer(text)]
     if not found:
         nothing = np.zeros(len(spans), dtype=np.int64)
-        return Words((text,) if spans else (), nothing, nothing)
+        return Words((text,) if text else (), nothing, nothing)
     begins, ends = (np.array([bound(match) for match in found]) for bound in (re.Match.start, re.Match.end))
     start, stop = np.array(spans, dtype=np.int64).reshape(-1, 2).T
     first = np.searchsorted(ends, start, side="right")  # the first word that ends after the piece begins

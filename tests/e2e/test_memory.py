@@ -16,6 +16,8 @@ import hebblm
 from hebblm import corpus_memory
 from hebblm.cli.memory import main
 from hebblm.cli.read import main as read
+from hebblm.corpus_memory import merge
+from hebblm.errors import UserError
 from hebblm.memory import load_memory, save_memory
 from hebblm.memory.persistence import read_about
 from hebblm.models import awd_segments
@@ -237,6 +239,15 @@ def test_merged_memories_hold_both_with_one_number_a_word(
     assert "texts/a.txt" in told
     assert MODEL in told
     assert "texts without a name (11 bytes)" in told, "what the reader read"
+
+
+def test_the_memory_within_a_reader_is_not_merged_without_its_words(tmp_path: Path) -> None:
+    reader = hebblm.load("tiny-pydoc-raw").reader("cache")
+    reader.read("Frobnitz and quux .\n")
+    reader.save(tmp_path / "reader")
+    with pytest.raises(UserError, match=f"name {tmp_path / 'reader'}"):
+        merge(tmp_path / "reader", tmp_path / "reader" / "memory", tmp_path / "both")
+    assert len(merge(tmp_path / "reader", tmp_path / "reader", tmp_path / "both")) == 2 * len(reader)
 
 
 def test_a_memory_on_disk_is_built_merged_and_read_with(place: Path) -> None:

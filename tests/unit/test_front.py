@@ -30,6 +30,11 @@ from hebblm.request import Request
         (hebblm.evaluate, {"intra_domain": None, "target": ["a", 3]}, "text 2 of target is 3, not a string"),
         (hebblm.evaluate, {"intra_domain": None, "target": ["a\ud800"]}, "target holds .*, half a surrogate pair"),
         (hebblm.evaluate, {"intra_domain": None, "target": []}, "target holds no text"),
+        (
+            hebblm.evaluate,
+            {"intra_domain": None, "target": "a text\n" * 900},
+            r"is a text, .*; give it in a list: \[text\]",
+        ),
         (hebblm.evaluate, {"max_tokens": "1000"}, "max_tokens = '1000' must be at least 1, and a whole number"),
         (hebblm.evaluate, {"max_tokens": 1.5}, "max_tokens = 1.5 must be"),
         (hebblm.evaluate, {"seed": None}, "seed = None must be at least 0"),

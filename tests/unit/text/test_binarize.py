@@ -150,10 +150,10 @@ def test_a_folder_with_other_files_is_never_replaced(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (corpus([]), "train split of toy is empty"),
-        (corpus(["", " "]), "train split of toy is empty"),
-        (corpus(["a"], valid=[]), "valid split of toy is empty"),
-        (corpus(["a"], test=[""]), "test split of toy is empty"),
+        (corpus([]), "toy has no words to count"),
+        (corpus(["", " "]), "toy has no words to count"),
+        (corpus(["a"], valid=[]), "valid split of toy has no words"),
+        (corpus(["a"], test=[""]), "test split of toy has no words"),
         (corpus(["a"], expected_tokens={"train": 3}), "train has 2 tokens, not 3"),
         (corpus(["a"], expected_types=3), "2 types, not 3"),
         (corpus(["a"], min_count=0), "at least 1"),

@@ -58,7 +58,7 @@ def test_bad_text_is_named(tmp_path: Path) -> None:
     cases = {
         "absent.txt": "does not exist",
         "empty.txt": "is empty",
-        "short.txt": "1 lines, too few",
+        "short.txt": "1 line, too few",
         "split": r"valid\.txt.*test\.txt does not exist",
         "hollow": r"no file of text \(\.txt, \.jsonl",
         "pipe.txt": "is no plain file",
@@ -172,7 +172,7 @@ def test_bad_datasets_are_named(tmp_path: Path) -> None:
         (['{"url": "u", "content": "c"}'], "and url and content all hold text; choose one with --column", "content"),
         (['{"text": 5, "b": "c"}'], r"column text of .* holds numbers, not text; choose --column b", "b"),
         (['{"text": ["a"], "b": "c"}'], r"column text of .* holds lists, not text; choose --column b", "b"),
-        (['{"text": 5}'], r"no column of text, only text \(numbers\); write the text as strings", None),
+        (['{"text": 5}'], r"holds numbers, not text; write strings into it", None),
     ],
 )
 def test_a_column_of_a_dataset_that_is_not_clear_is_asked_for(
@@ -192,7 +192,11 @@ def test_a_column_of_a_dataset_that_is_not_clear_is_asked_for(
     [
         ({"train.jsonl": '{"text": "a"}\n' * 20 + '{"text": \n'}, r"train\.jsonl line 21 is no JSON .*; mend it", {}),
         ({"train.jsonl": '{"text": "a"}\n' * 20 + '{"text": 5}\n'}, r"train\.jsonl line 21: column text is 5, not", {}),
-        ({"train.csv": "n,text\n" + "1,a\n" * 20 + "2,a,b\n"}, r"train\.csv line 22 has 3 columns, not the 2 of", {}),
+        (
+            {"train.csv": "n,text\n" + "1,a\n" * 20 + "2,a,b\n"},
+            r"train\.csv line 22 and line 1 differ: 3 and 2 columns",
+            {},
+        ),
         (
             {"train.jsonl": '{"text": "a"}\n' * 20, "test.csv": "text\na\n"},
             "file format for all splits.*; keep files of one kind and the same columns there",

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from hebblm.errors import UserError
 from hebblm.text import formats
+from hebblm.text.records import texts
 from hebblm.text.sources import FileLines, TextFile, pieces, text_files
 
 
@@ -28,6 +29,19 @@ def written(path: Path, data: str | bytes) -> Path:
     """Write a file and return its path."""
     path.write_bytes(data.encode() if isinstance(data, str) else data)
     return path
+
+
+def test_one_object_over_several_lines_is_a_record(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.json", '{\n "text": "the list"\n}\n')
+    assert [*texts(path, "text")] == ["the list"]
+
+
+def test_of_a_folder_the_files_with_another_column_are_read_by_themselves(tmp_path: Path) -> None:
+    one = written(tmp_path / "a.jsonl", '{"text": "a"}\n')
+    written(tmp_path / "b.jsonl", '{"content": "b", "url": "c"}\n')
+    with pytest.raises(UserError, match="or read the files that have column text by themselves"):
+        text_files([tmp_path], "text")
+    assert [file.column for file in text_files([one], "text")] == ["text"]
 
 
 def test_each_record_with_a_text_is_a_document(tmp_path: Path) -> None:
@@ -116,7 +130,7 @@ BROKEN = [
     (
         "a.jsonl",
         '{"text": 5}\n',
-        r"no column of text, only text \(numbers\); write the text as strings into column text",
+        r"holds numbers, not text; write strings into it",
     ),
     ("a.csv", "id\n12\n", r"no column of text, only id \(numbers\)"),
     ("a.jsonl", '{"text": "a"}\n{"text": 5}\n', "line 2: column text is 5, not text; write it as a string"),
@@ -127,7 +141,9 @@ BROKEN = [
     ("a.jsonl", b'{"text": "\xe9"}\n', r"line 1 is not UTF-8 \(.*\); convert it"),
     ("a.json", '[{"text": "a"},', "a.json is no JSON"),
     ("a.json", '["a"]', "record 1 is 'a', not an object with columns"),
-    ("a.csv", "id,text\n1,a\n2,b,c\n", "line 3 has 3 columns, not the 2 of line 1; mend it"),
+    ("a.csv", "id,text\n1,a\n2,b,c\n", "line 3 and line 1 differ: 3 and 2 columns; mend it"),
+    ("a.csv", "text,text\na,b\n", "has two columns text; give one of them another name"),
+    ("a.csv", "\ntext\na\n", "line 1 is empty, and should name the columns; remove it"),
     ("a.csv", 'id,text\n1,a\n2,"b\n', r"line 3 is broken \(unexpected end of data\)"),
     ("a.csv", b"id,text\n1,a\n2,\xe9\n", "line 3 is not UTF-8"),
     ("a.parquet", b"x" * 100, PARQUET),

@@ -8,12 +8,13 @@ import unicodedata
 import numpy as np
 import pytest
 import torch
+from transformers import PreTrainedTokenizerFast
 
 from hebblm.scores import Scores
 from hebblm.text.subwords import Subwords
 from hebblm.text.words import Words, counted_as, lost_bytes, words_of
 
-from ...support.pieces import KINDS, tokenizer_of
+from ...support.pieces import KINDS, tokenizer_of, words_alone
 
 COMPOSED = "là .\n"
 TEXTS = [
@@ -123,6 +124,22 @@ def test_pieces_without_an_id_are_spelled_and_not_lost() -> None:
     found = subwords("words").encode("frobnitz the <unk> quux")
     assert [found.tokens[place].strip() for place in found.unknown] == ["frobnitz", "quux"]
     assert found.lost == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_text_of_blanks_is_one_word_under_every_tokenizer(kind: str) -> None:
+    found = subwords(kind).encode("    ")
+    assert found.words is not None
+    assert found.words.texts == ("    ",)
+    assert subwords(kind).encode("").words is not None
+    assert len(subwords(kind).encode("").words or ()) == 0
+
+
+@pytest.mark.parametrize("names", [{}, {"unk_token": "<unk>"}, {"bos_token": "<unk>", "eos_token": "<unk>"}])
+def test_unknown_pieces_are_found_whatever_the_tokenizer_calls_them(names: dict[str, str]) -> None:
+    made = PreTrainedTokenizerFast(tokenizer_object=words_alone(), **{"bos_token": "the", **names})
+    found = Subwords(made, len(made)).encode("frobnitz the <unk> quux")
+    assert [found.tokens[place].strip() for place in found.unknown] == ["frobnitz", "quux"]
 
 
 def test_lost_bytes_are_those_of_characters_that_are_missing_or_added() -> None:
