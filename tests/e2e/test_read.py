@@ -25,7 +25,7 @@ def test_a_text_is_read_and_gone_on_from(tmp_path: Path, capsys: pytest.CaptureF
     printed = capsys.readouterr().out
     before, after = printed.split("after reading", 1)
     assert "frobnitz" not in before.split(str(notes))[0]
-    assert "1 new words" in printed
+    assert "1 new word" in printed
     assert "frobnitz" in after
     assert main(["tiny-pydoc-raw", "--memory", known, "--suggest", "Call", "--words", "1"]) == 0
     captured = capsys.readouterr()

@@ -257,7 +257,7 @@ def test_control_characters_do_not_vanish(tmp_path: Path, capsys: pytest.Capture
     assert read([MODEL, str(path), "--tokenizer", "moses"]) == 0
     said = capsys.readouterr()
     assert f"{path}: 9 tokens" in said.out
-    assert "1 new words" in said.out
+    assert "1 new word" in said.out
     assert "most often li\\x00st;" in said.err, "a terminal shows it, too"
 
 
