@@ -95,11 +95,14 @@ def evaluation(config: TuneConfig, found: Search) -> str:
 
 def tuned_table(found: Search) -> Table:
     """Return one line a method: its loss at the best point, at the default one, and the values of the best."""
+    bits = found.bits_per_byte
+    unit = "" if bits is None else "piece"
     columns = (
         Column("Method"),
-        Column("Nats", "nll"),
-        Column("Default", "nll"),
-        Column("Perplexity", "perplexity"),
+        Column("Nats", "nll", subheader=unit),
+        Column("Default", "nll", subheader=unit),
+        Column("PPL" if bits else "Perplexity", "perplexity", subheader=unit),
+        *([] if bits is None else [Column("Bits", "nll", subheader="byte", decimals=3)]),
         Column("Values", wide=True),
     )
     ends = found.at_end
@@ -109,6 +112,7 @@ def tuned_table(found: Search) -> Table:
             best.loss,
             found.default_loss(name) if name in TUNABLE else None,
             perplexity(best.loss),
+            *([] if bits is None else [bits(best.loss)]),
             ", ".join(f"{key}={_short(value)}{'*' * (key in ends)}" for key, value in best.values.items()),
         )
         for name, best in found.best.items()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -56,7 +55,7 @@ def method_result(
         rose_queries=scores.rose[name] if checked else None,
         stabilized_queries=scores.stabilized[name] if checked else None,
         words_perplexity=perplexity(total / units) if measured else None,
-        bits_per_byte=(total / math.log(2) + 8 * int(stream.spelled.sum())) / stream.bytes if measured else None,
+        bits_per_byte=stream.bits_per_byte(total / len(stream)) if measured else None,
         running=tuple(running_curve(losses)),
         oov_occurrences=tuple(occurrence_report(losses, occurrences_so_far(words.targets), oov)),
         piece_nll=piece,

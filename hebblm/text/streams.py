@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -66,6 +67,10 @@ class EvaluationStream:
     def word_losses(self, nll: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """Return the losses (U,) of the words, each the sum of its tokens', from those of the tokens (T,); nats."""
         return nll if self.pieces is None else self.pieces.sums(nll).astype(np.float32)
+
+    def bits_per_byte(self, nll: float) -> float:
+        """Return bits a byte from the mean loss in nats a token; the spelling of what has no id is included."""
+        return (nll * len(self) / math.log(2) + 8 * int(self.spelled.sum())) / self.bytes
 
     @property
     def spelled(self) -> Ids:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ class Search:
         fixed: values by dotted name that are taken as they are.
         best: by method, its best point.
         usual: the default values of this model.
+        bits_per_byte: bits a byte from the mean loss in nats a piece; None where tokens are words.
     """
 
     start: Hyperparameters
@@ -47,6 +48,7 @@ class Search:
     fixed: Mapping[str, float | str]
     best: dict[str, BestPoint] = field(default_factory=dict)
     usual: dict[str, Any] = field(default_factory=defaults)
+    bits_per_byte: Callable[[float], float] | None = None
 
     def note_rate(self, lr: float) -> None:
         """Take the rate of dynamic evaluation that was measured on the model for its default one."""

@@ -65,6 +65,8 @@ def tune(
     usual = defaults() | (TRANSFORMERS if scenario.config.model is not None else {})
     around = around or {}
     search = Search(settings, grid.around(around), with_parts(methods), kept, usual=usual)
+    if scenario.closed:
+        search.bits_per_byte = scenario.stream.bits_per_byte
     search.check_fixed()
     moving = dynamic and DYNAMIC in search.wanted
     if moving:

@@ -133,6 +133,9 @@ def test_reading_and_tuning_from_the_command_line(place: Path, capsys: pytest.Ca
     assert "bits a byte" in capsys.readouterr().out
     arguments = ["--model", model, "--text", text, *WINDOW, "--max-tokens", "60", "--methods", "mixture"]
     assert tune([*arguments, "--output-path", str(place / "tuned")]) == 0
+    header, second = [line for line in capsys.readouterr().out.splitlines() if "Bits" in line or "byte" in line]
+    assert "Nats" in header
+    assert second.split() == ["piece", "piece", "piece", "byte"]
     assert evaluate([*arguments, "--config", str(place / "tuned" / "config.json")]) == 0
     assert "Mixture" in capsys.readouterr().out
 
