@@ -152,24 +152,27 @@ def _unknown_of(tokenizer: Any) -> int | None:
     """Return the id of what a tokenizer has no piece for, as it says itself or its model does; None without one."""
     if tokenizer.unk_token_id is not None:
         return int(tokenizer.unk_token_id)
-    try:
-        model = json.loads(tokenizer.backend_tokenizer.to_str())["model"]
-    except Exception:  # one with parts in Python cannot be written
-        return None
+    made = _written(tokenizer)
+    model = {} if made is None else json.loads(made)["model"]
     if model.get("unk_token") is not None:
         found = tokenizer.convert_tokens_to_ids(model["unk_token"])
         return None if found is None else int(found)
     return None if model.get("unk_id") is None else int(model["unk_id"])
 
 
+def _written(tokenizer: Any) -> str | None:
+    """Return a fast tokenizer as JSON; None for one with parts in Python, which cannot be written."""
+    try:
+        made: str = tokenizer.backend_tokenizer.to_str()
+    except Exception:  # the tokenizers library raises this very class
+        return None
+    return made
+
+
 def _untrimmed(tokenizer: Any) -> Any:
     """Return a copy of a tokenizer's own one that counts blanks as parts of their pieces; None where it does so."""
-    own = tokenizer.backend_tokenizer
-    try:
-        made = own.to_str()
-    except Exception:  # one with parts in Python cannot be written: it is used as it is
-        return None
-    if '"trim_offsets":true' not in made.replace(" ", ""):
+    own, made = tokenizer.backend_tokenizer, _written(tokenizer)
+    if made is None or '"trim_offsets":true' not in made.replace(" ", ""):
         return None
     copied = type(own).from_str(re.sub(r'"trim_offsets":\s*true', '"trim_offsets":false', made))
     copied.no_truncation()

@@ -31,7 +31,7 @@ class Encoded:
 
     def then(self, more: Encoded) -> Encoded:
         """Return this text and another one after it."""
-        if not self.ids:
+        if not self.ids and self.words is None:
             return more
         shifted = tuple(len(self.ids) + place for place in more.unknown)
         words = None if self.words is None or more.words is None else Words.joined([self.words, more.words])

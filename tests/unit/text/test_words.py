@@ -74,6 +74,16 @@ def test_a_text_cut_anywhere_has_the_same_words(kind: str) -> None:
         assert sums == pytest.approx(whole.sum())
 
 
+def test_words_of_a_part_without_pieces_are_kept() -> None:
+    pieces = subwords("WordPiece")
+    breaks = pieces.encode("\n\n")
+    assert not breaks.ids
+    both = breaks.then(pieces.encode("the list"))
+    assert both.words is not None
+    assert both.words.texts == ("\n", "\n", "the", "list")
+    assert both.lost == 2
+
+
 def test_a_piece_of_several_words_gives_each_an_equal_part() -> None:
     text = "of the\nwar"
     words = words_of(text, [(0, 6), (6, 7), (7, 8), (8, 10)])
