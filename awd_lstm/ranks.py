@@ -35,7 +35,7 @@ class TrainingRanks:
             return cls()
         return cls(dist.get_rank(), dist.get_world_size())
 
-    def share(self, total: int) -> Share:
+    def partition(self, total: int) -> Share:
         """Return the rows of a batch of ``total`` that are this process's; they differ by at most one a process."""
         return Share(total * self.rank // self.count, total * (self.rank + 1) // self.count, total)
 

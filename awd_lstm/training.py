@@ -127,9 +127,9 @@ class Trainer:
         self.folder = folder
         self.device = device or torch.device("cpu")
         self.provenance = provenance or {}
-        self.streams = ParallelStreams(train, config.batch_size, self.ranks.share(config.batch_size))
+        self.streams = ParallelStreams(train, config.batch_size, self.ranks.partition(config.batch_size))
         count = min(VALID_STREAMS, max(1, len(valid) // 2))
-        self.valid_streams = ParallelStreams(valid, count, self.ranks.share(count))
+        self.valid_streams = ParallelStreams(valid, count, self.ranks.partition(count))
         self.stopped = False
         self.record = Record(model_config.to_dict(), config.to_dict(), dictionary_sha256, text_sha256 or {})
         self._counted = time.monotonic()  # record.seconds end here

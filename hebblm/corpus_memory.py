@@ -82,7 +82,7 @@ def build(
     )
     there = partial(load_memory, folder, model_hash=owner[0], dictionary_hash=owner[1])
     parts = Parts(folder.with_name(f".{folder.name}.{identity[:12]}.parts"))
-    if ranks.told(read_about(folder).get("identity"))[0] == identity:
+    if ranks.all_gather_object(read_about(folder).get("identity"))[0] == identity:
         say(f"{folder} holds this memory already")
         if ranks.leads:
             remove_left(folder)
@@ -95,7 +95,7 @@ def build(
         if ranks.leads:
             stack.enter_context(parts.held("this memory"))
             stack.enter_context(held(folder, "this memory", wait=False))
-        if ranks.told(read_about(folder).get("identity"))[0] == identity:
+        if ranks.all_gather_object(read_about(folder).get("identity"))[0] == identity:
             say(f"{folder} holds this memory already")
             return there()
         if ranks.leads and (folder / MANIFEST).is_file():
@@ -141,7 +141,7 @@ def _read(
     ranks: Ranks,
 ) -> int:
     """Save the entries of all pieces that are not there yet; return how many pieces there are."""
-    done, index = ranks.told(parts.finished())[0], 0
+    done, index = ranks.all_gather_object(parts.finished())[0], 0
     with bar() as progress:
         whence = f", going on from piece {done + 1:,}" if done else ""
         task = progress.add_task(f"memory{whence}", total=FileLines(tuple(files)).size, unit="bytes")

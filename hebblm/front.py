@@ -164,7 +164,7 @@ def evaluate(
             found.save(request.folder, log_samples=log_samples)
             write_report(found.result, request.folder)
         if ranks.size > 1:  # what is saved is kept until the first one has ended
-            return Result.from_json(ranks.told(None if found is None else found.result.to_json())[0])
+            return Result.from_json(ranks.all_gather_object(None if found is None else found.result.to_json())[0])
     assert found is not None
     return found.result
 

@@ -51,7 +51,7 @@ def leads() -> bool:
     return rank() == 0
 
 
-def share(count: int, part: int, parts: int) -> range:
+def partition(count: int, part: int, parts: int) -> range:
     """Return which of ``count`` things in a row are those of one of several parts: as many as any other's, or one less.
 
     The longer parts come first.
@@ -95,9 +95,9 @@ class Ranks:
         """Whether this is the first rank, which writes results."""
         return self.rank == 0
 
-    def share(self, count: int) -> range:
-        """Return which of ``count`` things in a row are this rank's; see :func:`share`."""
-        return share(count, self.rank, self.size)
+    def partition(self, count: int) -> range:
+        """Return which of ``count`` things in a row are this rank's; see :func:`partition`."""
+        return partition(count, self.rank, self.size)
 
     def tasks(self, count: int) -> range:
         """Return which of ``count`` tasks are this rank's: every P-th one, as earlier ones often take longer."""
@@ -128,7 +128,7 @@ class Ranks:
             self.traffic.sent += raw.shape[1] * (len(rows) - counts[self.rank]) + 8 * (self.size - 1)
         return _whole(received, rows), arriving
 
-    def gather(self, rows: Tensor) -> list[Tensor]:
+    def all_gather_rows(self, rows: Tensor) -> list[Tensor]:
         """Return the rows (N, ...) of every rank, by rank; N may differ."""
         if self.size == 1:
             return [rows]
@@ -147,31 +147,31 @@ class Ranks:
             self.traffic.sent += (padded.numel() + 8) * (self.size - 1)
         return [_whole(each[:length], rows) for each, length in zip(found, lengths, strict=True)]
 
-    def led(self, rows: Tensor) -> Tensor:
+    def gather(self, rows: Tensor) -> Tensor:
         """Return on the first rank the rows of all (N, ...), its own first; on others none."""
         return self.exchange(rows, [len(rows), *[0] * (self.size - 1)])[0]
 
-    def joined(self, rows: Tensor) -> Tensor:
+    def all_gather(self, rows: Tensor) -> Tensor:
         """Return the rows of all ranks (N, ...), those of the first one first."""
-        found = self.gather(rows)
+        found = self.all_gather_rows(rows)
         if len(found) == 1:
             return found[0]
         import torch
 
         return torch.cat(found)
 
-    def told(self, value: T) -> list[T]:
+    def all_gather_object(self, value: T) -> list[T]:
         """Return what every rank has to say, by rank: values as JSON has them."""
         if self.size == 1:
             return [value]
         import torch
 
         words = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
-        return [json.loads(each.numpy().tobytes()) for each in self.gather(words)]
+        return [json.loads(each.numpy().tobytes()) for each in self.all_gather_rows(words)]
 
     def wait(self) -> None:
         """Wait until every rank is here, however long that takes."""
-        self.told(None)
+        self.all_gather_object(None)
 
     @contextlib.contextmanager
     def in_turn(self) -> Iterator[None]:

@@ -122,8 +122,8 @@ class Reader:
         vocabulary.include(opened.words)
         self._base.grow(len(vocabulary.words))
         _check_labels(opened.memory, len(self._base.head.weight), memory)
-        self._base.take_over(opened.weights)
-        self._beginning = self._base.state()
+        self._base.load_weights(opened.weights)
+        self._beginning = self._base.stream_state()
         self._last = torch.tensor([vocabulary.start], device=device)
         if opened.memory is None:
             self._memory = build_memory(model.key_width, values.memory, device)
@@ -139,7 +139,7 @@ class Reader:
         )
         self._context.learn_shares([self._rule])
         if opened.state is not None:
-            self._base.restore(opened.state)
+            self._base.load_stream_state(opened.state)
             self._last = opened.last
             self._context.recall(opened.observed, *opened.recent)
         elif opened.memory is not None:  # a memory by itself: what it holds was read once
@@ -305,7 +305,7 @@ class Reader:
 
     def begin(self) -> None:
         """Stand at the beginning of a text; what was learned stays."""
-        self._base.restore(self._beginning)
+        self._base.load_stream_state(self._beginning)
         self._last = self._last.new_tensor([self.vocabulary.start])
 
     @torch.no_grad()
@@ -338,7 +338,7 @@ class Reader:
         if not found or whole("last", last, 0) > len(found):
             raise UserError(f"last = {last} must be at most the number of ids, {len(found)}, and that at least 1")
         with self._base.aside():
-            self._base.restore(self._beginning)
+            self._base.load_stream_state(self._beginning)
             hidden = self._base.read(self._known(self._last.new_tensor(found)))
         return torch.cat(
             [self.predict(part)[0] for part in torch.split(hidden[len(hidden) - last :], self.update_every)]
@@ -413,7 +413,7 @@ class Reader:
             ReaderState(
                 self._memory,
                 tuple(self.vocabulary.words[: len(self._base.head.weight) - self.vocabulary.known]),
-                self._base.state(),
+                self._base.stream_state(),
                 self._last,
                 observed,
                 recent,

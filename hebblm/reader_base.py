@@ -75,17 +75,17 @@ class ReaderBase:
         for base in self._both if rows else ():
             base.grow(rows)
 
-    def state(self) -> State:
+    def stream_state(self) -> State:
         """Return where it stands in the stream, weights apart."""
-        beside = {} if self._trained is None else self._trained.state()
-        return {**self._base.state(), **prefixed(_TRAINED, beside)}
+        beside = {} if self._trained is None else self._trained.stream_state()
+        return {**self._base.stream_state(), **prefixed(_TRAINED, beside)}
 
-    def restore(self, state: State) -> None:
+    def load_stream_state(self, state: State) -> None:
         """Go on from such a state, of a base that moves or not; the weights stay as they are."""
         moving = {name: value for name, value in state.items() if not name.startswith(_TRAINED)}
         trained = under(_TRAINED, state)
         for base in self._both:
-            base.restore(moving if base is self._base and self._trained is not None else trained or moving)
+            base.load_stream_state(moving if base is self._base and self._trained is not None else trained or moving)
 
     @contextmanager
     def aside(self) -> Iterator[None]:
@@ -100,7 +100,7 @@ class ReaderBase:
         return {} if self._trained is None else dict(self._base.parameters())
 
     @torch.no_grad()
-    def take_over(self, weights: Mapping[str, Tensor]) -> None:
+    def load_weights(self, weights: Mapping[str, Tensor]) -> None:
         """Go on with weights that :meth:`weights` gave; a base that stays as trained has no use for them.
 
         Raises:

@@ -106,11 +106,11 @@ class Reading:
     @contextmanager
     def _whole(self) -> Iterator[None]:
         """Let the base stand where it stood before an interval that is broken off."""
-        before = self.base.state()
+        before = self.base.stream_state()
         try:
             yield
         except BaseException:
-            self.base.restore(before)
+            self.base.load_stream_state(before)
             self.context.set_head(self.base.head)
             raise
 

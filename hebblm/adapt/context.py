@@ -153,7 +153,7 @@ class Context:
     @property
     def known_shares(self) -> dict[str, tuple[float, ...]]:
         """Numbers of every learned share by name, as :meth:`recall_shares` takes them over."""
-        return {learner.learned_as: share.numbers for learner, share in self.shares.items()}
+        return {learner.learned_as: share.as_floats for learner, share in self.shares.items()}
 
     def recall_shares(self, known: Mapping[str, tuple[float, ...]]) -> list[str]:
         """Take over what an earlier context knew of the shares that are learned here too.
@@ -164,29 +164,30 @@ class Context:
         unused = dict(known)
         for learner, share in self.shares.items():
             numbers = known.get(learner.learned_as, ())
-            if len(numbers) == len(share.numbers):
-                self.shares[learner] = share.recalled(numbers)
+            if len(numbers) == len(share.as_floats):
+                self.shares[learner] = share.from_floats(numbers)
                 del unused[learner.learned_as]
         return list(unused)
 
-    def position(self) -> dict[str, Tensor]:
-        """Return everything that was observed, the memory apart, as :meth:`go_on` takes it over."""
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return everything that was observed, the memory apart, as :meth:`load_state_dict` takes it over."""
         found = {"observed": self.observed}
         for number, state in enumerate(self.stream_states):
-            known = [state.shares[each].numbers for each in self.learners]
+            known = [state.shares[each].as_floats for each in self.learners]
             shares = {f"share {index}": torch.tensor(one, dtype=torch.float64) for index, one in enumerate(known)}
-            held = {**state.recent.position(), **shares}
+            held = {**state.recent.state_dict(), **shares}
             found |= {f"{number} {name}": tensor for name, tensor in held.items()}
         return found
 
-    def go_on(self, position: Mapping[str, Tensor]) -> None:
-        """Go on, to the bit, where :meth:`position` was asked for; the same shares are learned, the head is set."""
-        self.observed = position["observed"]
-        for number, state in enumerate(self.stream_states):
-            own = {name.partition(" ")[2]: value for name, value in position.items() if name.startswith(f"{number} ")}
-            state.recent.go_on(own)
-            state.shares = {
-                each: each.initial.recalled(own[f"share {index}"].tolist()) for index, each in enumerate(self.learners)
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Go on, to the bit, where :meth:`state_dict` was asked for; the same shares are learned, the head is set."""
+        self.observed = state["observed"]
+        for number, stream in enumerate(self.stream_states):
+            own = {name.partition(" ")[2]: value for name, value in state.items() if name.startswith(f"{number} ")}
+            stream.recent.load_state_dict(own)
+            stream.shares = {
+                each: each.initial.from_floats(own[f"share {index}"].tolist())
+                for index, each in enumerate(self.learners)
             }
 
     def set_head(self, head: OutputHead) -> None:

@@ -59,18 +59,18 @@ class Window:
         self._keys[self._end : stop], self._labels[self._end : stop] = keys, labels
         self._begin, self._end = max(self._begin, stop - self.size), stop
 
-    def position(self) -> dict[str, Tensor]:
-        """Return the pairs kept and where they lie, as :meth:`go_on` takes them over."""
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return the pairs kept and where they lie, as :meth:`load_state_dict` takes them over."""
         keys, labels = self.latest(self.size)
         return {"begin": torch.tensor(self._begin), "keys": keys, "labels": labels}
 
-    def go_on(self, position: Mapping[str, Tensor]) -> None:
-        """Take over what :meth:`position` gave, at the same place: a product's last bit may depend on it."""
-        self._begin = int(position["begin"])
-        self._end = self._begin + len(position["labels"])
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Take over what :meth:`state_dict` gave, at the same place: a product's last bit may depend on it."""
+        self._begin = int(state["begin"])
+        self._end = self._begin + len(state["labels"])
         self._make_room(self._end)
-        self._keys[self._begin : self._end] = position["keys"]
-        self._labels[self._begin : self._end] = position["labels"]
+        self._keys[self._begin : self._end] = state["keys"]
+        self._labels[self._begin : self._end] = state["labels"]
 
     def _make_room(self, rows: int) -> None:
         """Let the buffer hold so many rows or more; what it holds stays where it is."""

@@ -95,11 +95,13 @@ class EvaluationScores:
         """Return what all ranks found: all losses, the sum of what was counted, and their mean time."""
         if ranks.size == 1:
             return self
-        nll = {name: ranks.joined(torch.from_numpy(losses[layout.text])).numpy() for name, losses in self.nll.items()}
+        nll = {
+            name: ranks.all_gather(torch.from_numpy(losses[layout.text])).numpy() for name, losses in self.nll.items()
+        }
         found = EvaluationScores(nll, earlier_seconds=self.earlier_seconds)
-        for totals in ranks.told(self.totals()):
+        for totals in ranks.all_gather_object(self.totals()):
             found.add(totals, ranks.size)
-        for errors in ranks.told(self.errors):
+        for errors in ranks.all_gather_object(self.errors):
             for name, values in errors.items():
                 found.errors[name] += values
         return found
@@ -243,7 +245,7 @@ def evaluate(
                 scores.retrieval_seconds += clock() - started
             started = clock()
             labels = torch.cat([targets[:0], *(observation.labels for _, observation in observations)])
-            heard = ranks.gather(labels) if layout.spread else [labels]
+            heard = ranks.all_gather_rows(labels) if layout.spread else [labels]
             if any(map(len, heard)):
                 _advance(base, torch.cat(heard), vocabulary)
             for each in contexts:

@@ -72,7 +72,7 @@ def shared_pass(
     sent, waited = ranks.traffic.sent, ranks.traffic.seconds
     found = _run(scenario, base, rules, settings, title, log=log, probe=probe, check=check, layout=layout, ranks=ranks)
     if ranks.size > 1:
-        told = ranks.told((ranks.traffic.sent - sent, ranks.traffic.seconds - waited))
+        told = ranks.all_gather_object((ranks.traffic.sent - sent, ranks.traffic.seconds - waited))
         tokens = len(scenario.stream)
         found.exchanged = {
             "processes": ranks.size,

@@ -83,7 +83,7 @@ class Position:
         self._begun = time.monotonic()
         self.saved.within = True
         known = [path.name for path in self.folder.glob(f"*{STATE}")]
-        common = set.intersection(*map(set, ranks.told(known)))
+        common = set.intersection(*map(set, ranks.all_gather_object(known)))
         if not common:
             return 0
         name = max(common)
@@ -95,10 +95,10 @@ class Position:
         if layout.spread:
             self._hear()
         traffic.sent, traffic.seconds = traffic.sent + record["sent"], traffic.seconds + record["waited"]
-        self.base.go_on(under("base: ", state))
+        self.base.load_state_dict(under("base: ", state))
         for number, context in enumerate(contexts):
             context.set_head(self.base.head)
-            context.go_on(under(f"context {number}: ", state))
+            context.load_state_dict(under(f"context {number}: ", state))
         scores.add(record["totals"])
         scores.earlier_seconds = record["clock"]
         done = sum(min(length, place) for length in layout.lengths)
@@ -125,7 +125,7 @@ class Position:
         saved, now = self.saved, time.monotonic()
         ended = place >= self._layout.longest
         due = now - saved.last >= EVERY or (ended and now - saved.started >= EVERY)
-        if any(self._ranks.told(due or saved.stopped or self._bytes > MOST)):
+        if any(self._ranks.all_gather_object(due or saved.stopped or self._bytes > MOST)):
             self._save(place)
             saved.last = time.monotonic()
         saved.within = not ended
@@ -139,9 +139,9 @@ class Position:
             run = {"begin": self._begin, "end": place}
             write_tensors(self.folder / _part(self._parts), self._part(place), KIND, run)
             self._parts, self._begin = self._parts + 1, place
-        state = prefixed("base: ", self.base.position())
+        state = prefixed("base: ", self.base.state_dict())
         for number, context in enumerate(self._contexts):
-            state |= prefixed(f"context {number}: ", context.position())
+            state |= prefixed(f"context {number}: ", context.state_dict())
         record = {
             "place": place,
             "parts": self._parts,
@@ -214,8 +214,8 @@ class Position:
         """Tell the memory that ranks share what each of them wrote, step by step."""
         device = self.base.head.weight.device
         nothing = torch.zeros(0, 2, dtype=torch.int64, device=device)
-        sizes = self._ranks.gather(torch.cat([nothing, *(rows for rows, _ in self._told)]))  # by rank (L, 2)
-        labels = self._ranks.gather(torch.cat([nothing[:, 0], *(each for _, each in self._told)]))
+        sizes = self._ranks.all_gather_rows(torch.cat([nothing, *(rows for rows, _ in self._told)]))  # by rank (L, 2)
+        labels = self._ranks.all_gather_rows(torch.cat([nothing[:, 0], *(each for _, each in self._told)]))
         self._told = []
         self._steps = max([0, *(int(rows[-1, 0]) + 1 for rows in sizes if len(rows))])
         steps = []

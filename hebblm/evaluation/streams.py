@@ -14,7 +14,7 @@ from torch import Tensor
 from hebblm.adapt.block import Block
 from hebblm.errors import UserError
 from hebblm.evaluation.scenario_config import MemoryScope
-from hebblm.ranks import share
+from hebblm.ranks import partition
 
 ROWS = 200  # tokens of several streams that are scored at once, unless one stream has more
 
@@ -95,7 +95,7 @@ class Layout:
     @property
     def own(self) -> range:
         """Numbers of the streams that this process reads."""
-        return share(len(self.begins), self.rank, self.ranks)
+        return partition(len(self.begins), self.rank, self.ranks)
 
     @property
     def streams(self) -> int:

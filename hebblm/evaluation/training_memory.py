@@ -77,10 +77,10 @@ def _whole(
     folders = [cache_dir() / "memory" / hash_of(key) for key in (identity, [*identity, "log-normalizers"])]
     folder = folders[normalized or folders[1].exists()]
     parts = Parts(folder.with_name(f"{folder.name}.parts"))
-    if not ranks.told(folder.exists())[0]:
+    if not ranks.all_gather_object(folder.exists())[0]:
         memory = build_memory(model.key_width, config, device, work=parts.folder if ranks.leads else None)
         with parts.held("the memory of the training text") if ranks.leads else nullcontext():
-            if not ranks.told(folder.exists())[0]:  # another process may have built it meanwhile
+            if not ranks.all_gather_object(folder.exists())[0]:  # another process may have built it meanwhile
                 save = partial(save_memory, memory, folder, model_hash=model_hash, dictionary_hash=dictionary_hash)
                 _build(memory, model, ids, parts, normalized=normalized, save=save, ranks=ranks)
     else:
@@ -104,7 +104,7 @@ def _build(
 
     Ranks read their shares of each part; the first one fills and saves.
     """
-    total, done = model.segment_count(len(ids) - 1), ranks.told(parts.finished())[0]
+    total, done = model.segment_count(len(ids) - 1), ranks.all_gather_object(parts.finished())[0]
     whence = f"goes on from part {done + 1:,} of {total:,}" if done else f"is read once, in {total:,} parts"
     say(
         f"the memory of the training text {whence}; if it is interrupted, the same command goes on, and with "
@@ -147,7 +147,7 @@ def saved_segments(
     Yields:
         ``keys`` (M, D), ``labels`` (M,) and, where they are wanted, ``log-normalizers`` (M,), with the state.
     """
-    done, part = ranks.told(parts.finished())[0], {}
+    done, part = ranks.all_gather_object(parts.finished())[0], {}
     for part in map(parts.load, range(done)):
         yield part
     state = unpacked_state(part, device_of(model)) if done else None
@@ -156,7 +156,7 @@ def saved_segments(
         if normalized:
             # Those of the keys as they are stored: what is followed has to add up with what is not.
             part["log-normalizers"] = log_normalizers(part["keys"], model.head)
-        part = {name: ranks.led(rows) for name, rows in (part | prefixed(STATE, segment.state)).items()}
+        part = {name: ranks.gather(rows) for name, rows in (part | prefixed(STATE, segment.state)).items()}
         yield part  # first: what cannot be remembered is not kept
         if ranks.leads:
             parts.save(index, part)
@@ -165,7 +165,7 @@ def saved_segments(
 def _share(whole: AnyMemory, config: MemoryConfig, device: torch.device, ranks: Ranks) -> AnyMemory:
     """Return a memory of a rank's own, which holds its share of the entries of another: a run of them."""
     memory, place = build_memory(whole.dim, config, device), 0
-    mine = ranks.share(len(whole))
+    mine = ranks.partition(len(whole))
     for part in whole.parts():
         some = part.run(max(0, mine.start - place), max(0, mine.stop - place))
         memory.fill(some.keys, some.values, some.log_normalizers)

@@ -181,7 +181,7 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
         """Return what follows ids (T,), before which nothing stands: ``Reader.generate`` would put ``start`` there."""
         base = self.reader._base
         with base.aside():
-            base.restore(self.reader._beginning)
+            base.load_stream_state(self.reader._beginning)
             return draw(
                 lambda more: self.reader.predict(base.read(more)[-1:])[0][0],
                 torch.tensor(ids, device=device_of(self.reader.model)),

@@ -46,7 +46,7 @@ class ShardedMemory(AnyMemory):
         self._counts = torch.zeros(0, dtype=torch.int64, device=own.parts()[0].values.device)
         self._base: tuple[Tensor, _Places] | None = None
         self._places = _Places(ranks, self._counts.device)
-        self.note(ranks.gather(torch.cat([part.values for part in own.parts()])))
+        self.note(ranks.all_gather_rows(torch.cat([part.values for part in own.parts()])))
 
     @property
     def dim(self) -> int:
@@ -76,7 +76,7 @@ class ShardedMemory(AnyMemory):
 
     def nearest(self, queries: Tensor, k: int) -> Ranked:
         """Return distances and places (N, K) among the entries of all ranks."""
-        asked = self._ranks.gather(queries)  # by rank (N, D)
+        asked = self._ranks.all_gather_rows(queries)  # by rank (N, D)
         sizes = [len(each) for each in asked]
         found = self._own.nearest(torch.cat(asked), k)
         answers = _packed(found.distances, self._places.of_own(found.ids))  # (sum N, bytes)

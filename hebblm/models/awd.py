@@ -100,11 +100,11 @@ class AwdBase(GradientBase):
             grow_vocabulary(self.model, rows, self.init, self._generator)
             self._optimizer = None
 
-    def state(self) -> State:
+    def stream_state(self) -> State:
         """Return (h, c) of each layer by name."""
         return awd_segments.named_state(self._state)
 
-    def restore(self, state: State) -> None:
+    def load_stream_state(self, state: State) -> None:
         """Go on from such a state."""
         self._state = awd_segments.layers_of(state)
 
@@ -113,16 +113,16 @@ class AwdBase(GradientBase):
         """Say whether its weights may be others than after construction: it learns, or words were appended."""
         return self.tracked or len(self.model.bias) > len(self._trained.bias) + self._rows
 
-    def position(self) -> State:
+    def state_dict(self) -> State:
         """Return where it stands and what it learned, with what new rows are drawn from."""
-        return {**super().position(), "generator": self._generator.get_state()}
+        return {**super().state_dict(), "generator": self._generator.get_state()}
 
-    def go_on(self, position: State) -> None:
-        """Go on, to the bit, where :meth:`position` was asked for."""
-        if "weight bias" in position:
-            self.grow(len(position["weight bias"]) - len(self.model.bias))
-        self._generator.set_state(position["generator"].cpu())
-        super().go_on(position)
+    def load_state_dict(self, state: State) -> None:
+        """Go on, to the bit, where :meth:`state_dict` was asked for."""
+        if "weight bias" in state:
+            self.grow(len(state["weight bias"]) - len(self.model.bias))
+        self._generator.set_state(state["generator"].cpu())
+        super().load_state_dict(state)
 
     def frozen(self) -> AwdBase:
         """Return a base with the weights as they are now, at the beginning of a stream."""

@@ -15,7 +15,7 @@ from awd_lstm.streams import ParallelStreams
 from hebblm.models import base
 from hebblm.models.base import Ids, Segment
 from hebblm.progress import track
-from hebblm.ranks import share
+from hebblm.ranks import partition
 
 STREAMS = 40
 SEGMENT = 256
@@ -48,7 +48,7 @@ def read_segments(
     device = model.bias.device
     total = len(ids) - 1
     streams, stride = streams_of(total)
-    mine = share(streams, rank, ranks)
+    mine = partition(streams, rank, ranks)
     begins = [b * stride for b in mine]
     state = model.initial_state(len(mine))
     if before is not None:

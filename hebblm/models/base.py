@@ -65,17 +65,17 @@ class StreamBase(Base, Protocol):
     def moving(self) -> bool:
         """Say whether the base learns while it reads."""
 
-    def state(self) -> State:
+    def stream_state(self) -> State:
         """Return where it stands in the stream, weights apart."""
 
-    def restore(self, state: State) -> None:
-        """Go on from where :meth:`state` was asked for; the weights stay as they are."""
+    def load_stream_state(self, state: State) -> None:
+        """Go on from where :meth:`stream_state` was asked for; the weights stay as they are."""
 
-    def position(self) -> State:
-        """Return where it stands and what it learned, as :meth:`go_on` takes it over."""
+    def state_dict(self) -> State:
+        """Return where it stands and what it learned, as :meth:`load_state_dict` takes it over."""
 
-    def go_on(self, position: State) -> None:
-        """Go on, to the bit, where :meth:`position` was asked for; called on a base as it is after construction."""
+    def load_state_dict(self, state: State) -> None:
+        """Go on, to the bit, where :meth:`state_dict` was asked for; called on a base as it is after construction."""
 
     def aside(self) -> AbstractContextManager[None]:
         """Let what is read inside be forgotten behind: the stream goes on from where it stood."""

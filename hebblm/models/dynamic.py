@@ -77,28 +77,28 @@ class DynamicBase:
                 self._origin[index] = torch.cat([self._origin[index], parameter.detach()[known:]])
         self._rescale()
 
-    def state(self) -> State:
+    def stream_state(self) -> State:
         """Return where it stands in the stream, weights apart."""
-        return self._base.state()
+        return self._base.stream_state()
 
-    def restore(self, state: State) -> None:
+    def load_stream_state(self, state: State) -> None:
         """Go on from such a state; the weights stay as they are."""
-        self._base.restore(state)
+        self._base.load_stream_state(state)
 
-    def position(self) -> State:
+    def state_dict(self) -> State:
         """Return where it stands and what it learned, with the origins of the rows that were appended since."""
         grown = {
             f"origin {index}": origin[rows:]
             for index, (origin, rows) in enumerate(zip(self._origin, self._rows, strict=True))
             if len(origin) > rows
         }
-        return {**self._base.position(), **grown}
+        return {**self._base.state_dict(), **grown}
 
-    def go_on(self, position: State) -> None:
-        """Go on, to the bit, where :meth:`position` was asked for."""
-        self._base.go_on(position)
+    def load_state_dict(self, state: State) -> None:
+        """Go on, to the bit, where :meth:`state_dict` was asked for."""
+        self._base.load_state_dict(state)
         for index, origin in enumerate(self._origin):
-            if (grown := position.get(f"origin {index}")) is not None:
+            if (grown := state.get(f"origin {index}")) is not None:
                 self._origin[index] = torch.cat([origin, grown])
         self._rescale()
 

@@ -43,20 +43,20 @@ class GradientBase(StreamBase):
     @contextmanager
     def aside(self) -> Iterator[None]:
         """Let what is read inside be forgotten behind: the stream goes on from where it stood."""
-        before = self.state()
+        before = self.stream_state()
         try:
             yield
         finally:
-            self.restore(before)
+            self.load_stream_state(before)
 
     @property
     def changed(self) -> bool:
         """Say whether its weights may be others than after construction."""
         return self.tracked
 
-    def position(self) -> State:
+    def state_dict(self) -> State:
         """Return where it stands and what it learned: weights, and what their optimizer remembers."""
-        found = prefixed("state ", self.state())
+        found = prefixed("state ", self.stream_state())
         if self.changed:
             found |= prefixed("weight ", {name: weight.detach() for name, weight in self.parameters().items()})
         if self._optimizer is not None:
@@ -65,19 +65,19 @@ class GradientBase(StreamBase):
                 found |= prefixed(f"optimizer {index} ", tensors)
         return found
 
-    def go_on(self, position: State) -> None:
-        """Go on, to the bit, where :meth:`position` was asked for."""
+    def load_state_dict(self, state: State) -> None:
+        """Go on, to the bit, where :meth:`state_dict` was asked for."""
         remembered: dict[int, dict[str, Tensor]] = {}
         with torch.no_grad():
             for name, weight in self.parameters().items() if self.changed else ():
-                weight.copy_(position[f"weight {name}"])
-        for name, tensor in under("optimizer ", position).items():
+                weight.copy_(state[f"weight {name}"])
+        for name, tensor in under("optimizer ", state).items():
             index, _, key = name.partition(" ")
             remembered.setdefault(int(index), {})[key] = tensor
         if remembered:
             self._optimizer = self._make_optimizer()
             self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": remembered})
-        self.restore(under("state ", position))
+        self.load_stream_state(under("state ", state))
 
     def learn(self, targets: Tensor) -> None:
         """Take one step on the mean loss of the tokens read last; nothing for a base that is fixed."""

@@ -60,7 +60,7 @@ def train_model(
             done = _is_done(prepared, preset, folder, initial)  # another process may have ended it meanwhile
         elif ranks.leads:
             remove_left(folder / CONFIG)
-        if not ranks.told(done)[0]:
+        if not ranks.all_gather_object(done)[0]:
             _train(prepared, preset, folder, device, provenance, initial, ranks)
     return load_checkpoint(folder, dictionary_sha256=prepared.meta.dictionary_hash)
 
@@ -100,7 +100,7 @@ def _train(
         if ranks.leads:
             folder.mkdir(parents=True, exist_ok=True)
         keep_freed_memory()
-        begun = ranks.told((folder / STATE).exists())[0]
+        begun = ranks.all_gather_object((folder / STATE).exists())[0]
         if not begun:
             _announce(prepared, preset, device, together)
         trainer = Trainer(

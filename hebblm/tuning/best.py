@@ -31,9 +31,9 @@ def divided(count: int, compute: Callable[[Sequence[int]], Mapping[int, Losses]]
         return [losses[index] for index in own]
     if len(own) < count:  # the bar is the first process's own, and a reading of the others may cost more
         say(f"{len(own)} of {count} points are done here; the other processes finish theirs")
-    tokens = max(ranks.told(max((len(each) for each in losses.values()), default=0)))
+    tokens = max(ranks.all_gather_object(max((len(each) for each in losses.values()), default=0)))
     rows = np.stack([losses[index] for index in own]) if len(own) else np.zeros((0, tokens))
-    found = [part.numpy() for part in ranks.gather(torch.from_numpy(rows))]  # by rank (n, T)
+    found = [part.numpy() for part in ranks.all_gather_rows(torch.from_numpy(rows))]  # by rank (n, T)
     return [found[index % ranks.size][index // ranks.size] for index in range(count)]
 
 

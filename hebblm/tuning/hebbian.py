@@ -100,7 +100,7 @@ class HebbGrid:
     def of(cls, mbpa: MbpaConfig, hebb: HebbConfig, grid: Grid) -> HebbGrid:
         """Return one that has seen nothing; several ranks divide the points."""
         tried = points("hebb", scale=[hebb.scale], closeness=grid.closeness, beta=grid.beta, eta=grid.eta)
-        pairs = current().share(len(grid.closeness) * len(grid.beta))
+        pairs = current().partition(len(grid.closeness) * len(grid.beta))
         return cls(mbpa, hebb, grid, tried, pairs, torch.zeros(len(pairs) * len(grid.eta), dtype=torch.float64))
 
     def noted(self) -> dict[str, Tensor]:
@@ -119,7 +119,7 @@ class HebbGrid:
 
     def means(self) -> Losses:
         """Return the mean loss (P,) of every point, nats; not finite where one of its losses is not."""
-        means: Losses = current().joined(self.sums / max(1, self.tokens)).numpy()
+        means: Losses = current().all_gather(self.sums / max(1, self.tokens)).numpy()
         return means
 
     def losses(self, batch: EvalBatch, targets: Tensor) -> Tensor:

@@ -203,7 +203,7 @@ def _fill(
             "states": torch.cat(states),
             "distances": torch.cat([ranked.distances for ranked in found]),
             "ids": torch.cat([ranked.ids for ranked in found]).int(),
-            **prefixed(STATE, base.state()),
+            **prefixed(STATE, base.stream_state()),
         }
         parts.save(index, tensors)
 
@@ -230,7 +230,7 @@ def _resume(
             for rows, block in _blocks(some, index * plan.part + offset, memory, stream, plan):
                 memory.refresh()  # trained when it would have been searched
                 memory.add(rows, block.labels)
-        base.restore(unpacked_state(tensors, device))
+        base.load_stream_state(unpacked_state(tensors, device))
 
 
 def _make_room(folder: Path, needed: int) -> None:

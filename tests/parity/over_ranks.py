@@ -58,7 +58,7 @@ def scores(layout: Layout, kind: str, settings: str, every: int, ranks: Ranks) -
     logs = (keys @ base.head.weight.T + base.head.bias).logsumexp(1)
 
     def memory() -> AnyMemory:
-        own, share = MEMORIES[kind](), (ranks if mine.spread else ALONE).share(TRAINING)
+        own, share = MEMORIES[kind](), (ranks if mine.spread else ALONE).partition(TRAINING)
         held = slice(share.start, share.stop)
         own.add(keys[held], labels[held], logs[held])
         own.mark_base()

@@ -48,9 +48,9 @@ def found_by_ranks(place: Path) -> None:
             shared = ShardedMemory(own, ranks)
             labels = written(ranks.rank, 1)[1]
             shared.add(*written(ranks.rank, 1))
-            shared.note(ranks.gather(labels))
+            shared.note(ranks.all_gather_rows(labels))
             near = shared.search(rows(100 + ranks.rank, ASKED[ranks.rank]), K)
-            found.append([ranks.joined(part) for part in (near.distances, near.values, near.keys)])
+            found.append([ranks.all_gather(part) for part in (near.distances, near.values, near.keys)])
         if ranks.leads:
             torch.save(found, place)
     end_rank(0)

@@ -169,7 +169,7 @@ def test_a_weight_stays_within_its_bounds_and_nothing_infinite_counts() -> None:
     assert weight.after([(9.0, 5.0, 1.0)] * 500).value == 1.5
     assert weight.after([(2.0, 1.0, 1.5)] * 500).value == pytest.approx(13 / 12, abs=0.01)
     assert weight.after([(np.inf, 3.0, 9.0), (np.nan,) * 3, (1.0, 1.0, np.inf)]) == weight
-    assert LearnedWeight().recalled(weight.after([(2.0, 1.0, 2.0)]).numbers) == weight.after([(2.0, 1.0, 2.0)])
+    assert LearnedWeight().from_floats(weight.after([(2.0, 1.0, 2.0)]).as_floats) == weight.after([(2.0, 1.0, 2.0)])
 
 
 def test_a_share_follows_what_predicts_and_stays_within_its_bounds() -> None:
@@ -182,7 +182,7 @@ def test_a_share_follows_what_predicts_and_stays_within_its_bounds() -> None:
     assert sure.after([(np.inf, 1.0)] * 300).value[0] < 0.4, "the past is forgotten"
     assert shares.after([(np.nan, np.nan), (np.inf, np.inf)]) == shares
     assert shares.after([(1e300, 0.0), (0.0, 1e300)]).value[0] == pytest.approx((3 + 1) / (10 + 0.996 + 1), rel=1e-12)
-    assert shares.recalled(sure.numbers) == sure
+    assert shares.from_floats(sure.as_floats) == sure
 
 
 def test_of_several_memories_that_one_is_learned_which_predicts_where_the_base_does_not() -> None:

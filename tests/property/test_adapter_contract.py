@@ -38,7 +38,7 @@ def state_of(context: Context) -> list[Tensor]:
     tensors = [
         context.head.weight, context.observed, context.train_counts, *context.recent.latest(99),
         near.keys, near.values, near.distances, near.mask, torch.tensor(len(context.memory)),
-        torch.tensor([x for share in context.shares.values() for x in share.numbers], dtype=torch.float64),
+        torch.tensor([x for share in context.shares.values() for x in share.as_floats], dtype=torch.float64),
     ]  # fmt: skip
     return [tensor.clone() for tensor in tensors]
 

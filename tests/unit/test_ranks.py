@@ -17,7 +17,7 @@ from hebblm.ranks import ALONE, Ranks
 @pytest.mark.parametrize("parts", [1, 2, 3, 7])
 @pytest.mark.parametrize("count", [0, 1, 6, 7, 20])
 def test_everything_is_somebodys(count: int, parts: int) -> None:
-    shares = [Ranks(rank, parts).share(count) for rank in range(parts)]
+    shares = [Ranks(rank, parts).partition(count) for rank in range(parts)]
     assert [thing for share in shares for thing in share] == list(range(count))
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
     tasks = [Ranks(rank, parts).tasks(count) for rank in range(parts)]
@@ -43,9 +43,9 @@ def test_one_that_is_alone_keeps_what_it_has() -> None:
     given, counts = ALONE.exchange(rows, [3])
     assert given is rows
     assert counts == [3]
-    assert ALONE.gather(rows)[0] is rows
-    assert ALONE.joined(rows) is rows
-    assert ALONE.told({"a": 1}) == [{"a": 1}]
+    assert ALONE.all_gather_rows(rows)[0] is rows
+    assert ALONE.all_gather(rows) is rows
+    assert ALONE.all_gather_object({"a": 1}) == [{"a": 1}]
     with ranks.opened("cpu") as found:
         assert found is ALONE is ranks.current()
 

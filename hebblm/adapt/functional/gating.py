@@ -82,10 +82,10 @@ class LearnedGate:
         return replace(self, weights=self.weights + self.rate * step)
 
     @property
-    def numbers(self) -> tuple[float, ...]:
+    def as_floats(self) -> tuple[float, ...]:
         """Weights in a row, as :meth:`recalled` takes them over."""
         return tuple(self.weights.flatten().tolist())
 
-    def recalled(self, numbers: Sequence[float]) -> LearnedGate:
-        """Return the gate that was known when :attr:`numbers` were kept."""
+    def from_floats(self, numbers: Sequence[float]) -> LearnedGate:
+        """Return the gate that was known when :attr:`as_floats` were kept."""
         return replace(self, weights=self.weights.new_tensor(numbers).view_as(self.weights))

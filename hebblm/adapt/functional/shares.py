@@ -64,11 +64,11 @@ class Learned(Protocol):
         """
 
     @property
-    def numbers(self) -> tuple[float, ...]:
+    def as_floats(self) -> tuple[float, ...]:
         """All that is known, to be kept."""
 
-    def recalled(self, numbers: Sequence[float]) -> Self:
-        """Return what was known when :attr:`numbers` were kept."""
+    def from_floats(self, numbers: Sequence[float]) -> Self:
+        """Return what was known when :attr:`as_floats` were kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +122,12 @@ class LearnedShares:
         return replace(self, owned=owned, tokens=tokens)
 
     @property
-    def numbers(self) -> tuple[float, ...]:
+    def as_floats(self) -> tuple[float, ...]:
         """Evidence and tokens so far, as :meth:`recalled` takes them over."""
         return *self.owned, self.tokens
 
-    def recalled(self, numbers: Sequence[float]) -> LearnedShares:
-        """Return the shares that were known when :attr:`numbers` were kept."""
+    def from_floats(self, numbers: Sequence[float]) -> LearnedShares:
+        """Return the shares that were known when :attr:`as_floats` were kept."""
         return replace(self, owned=tuple(numbers[:-1]), tokens=numbers[-1])
 
 
@@ -174,10 +174,10 @@ class LearnedWeight:
         return LearnedWeight(lowest, curvature)
 
     @property
-    def numbers(self) -> tuple[float, float]:
+    def as_floats(self) -> tuple[float, float]:
         """All that is known, as :meth:`recalled` takes it over."""
         return self.lowest, self.curvature
 
-    def recalled(self, numbers: Sequence[float]) -> LearnedWeight:
-        """Return the weight that was known when :attr:`numbers` were kept."""
+    def from_floats(self, numbers: Sequence[float]) -> LearnedWeight:
+        """Return the weight that was known when :attr:`as_floats` were kept."""
         return LearnedWeight(*numbers)

@@ -114,7 +114,7 @@ class HuggingFaceBase(GradientBase):
         if rows:
             raise ValueError(f"a closed vocabulary was given {rows} more rows")
 
-    def state(self) -> State:
+    def stream_state(self) -> State:
         """Return the tokens of the window, which are read anew on return; of a recurrent model what it carries.
 
         Of a model that moves also keys and values of the window: read anew, by weights that may have learned since, it
@@ -125,7 +125,7 @@ class HuggingFaceBase(GradientBase):
         window = self._window if self._streams > 1 else self._window[0]
         return {TOKENS: window.clone(), **{name: tensor.clone() for name, tensor in carried.items()}}
 
-    def restore(self, state: State) -> None:
+    def load_stream_state(self, state: State) -> None:
         """Go on from such a state."""
         self._begin()
         carried = {name: tensor for name, tensor in state.items() if name != TOKENS}
@@ -141,15 +141,15 @@ class HuggingFaceBase(GradientBase):
                 self._carry(carried)
         self._window = window.clone()
 
-    def position(self) -> State:
+    def state_dict(self) -> State:
         """Return where it stands and what it learned, with keys and values of the window as they were computed."""
         carried = {} if self._cache is None or self._recurrent or self.tracked else dict(tensors_of(self._cache))
-        return {**super().position(), **prefixed("cache ", carried)}
+        return {**super().state_dict(), **prefixed("cache ", carried)}
 
-    def go_on(self, position: State) -> None:
-        """Go on, to the bit, where :meth:`position` was asked for."""
-        super().go_on(position)
-        if carried := under("cache ", position):
+    def load_state_dict(self, state: State) -> None:
+        """Go on, to the bit, where :meth:`state_dict` was asked for."""
+        super().load_state_dict(state)
+        if carried := under("cache ", state):
             self._carry(carried)
 
     def frozen(self) -> HuggingFaceBase:

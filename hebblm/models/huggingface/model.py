@@ -23,7 +23,7 @@ from hebblm.models.huggingface.turns import turn
 from hebblm.models.huggingface.weights import Weights
 from hebblm.models.update import BaseUpdate
 from hebblm.progress import track
-from hebblm.ranks import share
+from hebblm.ranks import partition
 from hebblm.types import OutputHead
 
 Steps = Literal["many", "one", "none"]
@@ -173,7 +173,7 @@ class HuggingFaceModel:
                 min((segment + 1) * self._together * self.stride, total),
                 self.stride,
             )
-            mine = share(len(starts), rank, ranks)
+            mine = partition(len(starts), rank, ranks)
             starts = starts[mine.start : mine.stop]
             if not starts:
                 yield Segment(self.head.weight.new_empty(0, self.key_width), stream[:0].to(device), {})

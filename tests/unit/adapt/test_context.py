@@ -43,7 +43,7 @@ def test_a_window_takes_no_more_memory_than_what_it_holds() -> None:
         shared.observe(row[None], torch.tensor([1]))
     assert torch.equal(shared.recent.latest(MOST)[0], hidden)
     again = context(window=MOST)
-    again.recent.go_on(shared.recent.position())
+    again.recent.load_state_dict(shared.recent.state_dict())
     assert torch.equal(again.recent.latest(MOST)[0], hidden)
 
 

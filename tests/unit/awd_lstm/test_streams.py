@@ -36,7 +36,7 @@ def test_segments_tile_each_row_exactly_once(tokens: int, batch: int, length: in
 def test_shares_are_the_rows_of_the_whole_batch_each_once(count: int) -> None:
     ids = np.arange(100)
     inputs, targets = ParallelStreams(ids, 7).segment(2, 5, CPU)
-    shares = [TrainingRanks(rank, count).share(7) for rank in range(count)]
+    shares = [TrainingRanks(rank, count).partition(7) for rank in range(count)]
     parts = [ParallelStreams(ids, 7, share).segment(2, 5, CPU) for share in shares]
     assert torch.equal(torch.cat([x for x, _ in parts]), inputs)
     assert torch.equal(torch.cat([y for _, y in parts]), targets)

@@ -218,8 +218,8 @@ def test_models_of_transformers_go_on_to_the_bit(name: str, moving: bool) -> Non
     for begin in range(0, 40, 5):
         first.read(ids[begin : begin + 5])
         first.learn(ids[begin + 1 : begin + 6])
-    kept = {key: value.clone() for key, value in first.position().items()}
-    second.go_on(kept)
+    kept = {key: value.clone() for key, value in first.state_dict().items()}
+    second.load_state_dict(kept)
     for begin in range(40, 60, 5):
         assert torch.equal(first.read(ids[begin : begin + 5]), second.read(ids[begin : begin + 5]))
         for base in (first, second):

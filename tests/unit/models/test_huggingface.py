@@ -50,14 +50,14 @@ def test_the_unadapted_reader_is_the_model_token_by_token(name: str) -> None:
     assert model.recurrent or not torch.allclose(whole, expected, atol=1e-2), "the window is there to be seen"
     reader = lm.reader("mixture+hebb")
     reader.read(TEXT)
-    before = reader._base.state()
+    before = reader._base.stream_state()
     best = reader.suggest("the", 3)
     assert best == reader.suggest("the", 3)
     assert best[0].probability >= best[1].probability > 0
     drawn = [reader.generate("the", max_new_tokens=most, seed=3) for most in (4, 4, 8)]
     assert drawn[0] == drawn[1]
     assert drawn[2].startswith(drawn[0])
-    assert all(torch.equal(before[key], value) for key, value in reader._base.state().items())
+    assert all(torch.equal(before[key], value) for key, value in reader._base.stream_state().items())
 
 
 @pytest.mark.parametrize("name", ["Llama", "Gemma2", "Mamba"])

@@ -136,7 +136,7 @@ def test_small_steps_reach_weights_of_half_precision() -> None:
         assert torch.equal(model.parameters[name], kept[name])
     assert base.head.weight.data_ptr() == base.parameters()[model.found.weight].data_ptr()
     again = model.base(update=BaseUpdate(lr=1e-4))
-    again.go_on(base.position())
+    again.load_state_dict(base.state_dict())
     assert torch.equal(again.head.weight, base.head.weight)
     assert {squares.dtype for squares in model.mean_squares(ids.numpy(), 5)} == {torch.float32}
     some = open_causal(random_model("Llama").to(torch.bfloat16), learns=("norm",)).base(update=BaseUpdate(lr=1e-4))

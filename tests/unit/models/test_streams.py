@@ -27,7 +27,7 @@ def check(beside: GradientBase, alone: list[GradientBase], words: int) -> None:
         if begin == 7:
             with beside.aside():
                 beside.read(ids[:, :20])
-            beside.restore(beside.state())
+            beside.load_stream_state(beside.stream_state())
 
 
 def test_awd_lstm() -> None:
