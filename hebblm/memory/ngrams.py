@@ -1,0 +1,373 @@
+"""Counts of n-grams over what was read: a memory of the exact words, by hash tables over arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from hebblm.errors import UserError
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Keys = npt.NDArray[np.uint64]
+Number = TypeVar("Number", bound=np.generic)
+
+PAD = -1
+"""Token of a context before the beginning of its text."""
+MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio: neighbouring numbers end far apart
+SECOND = np.uint64(0xBF58476D1CE4E5B9)  # of the finaliser of SplitMix64 (Steele, Lea and Flood 2014)
+FULLEST = 0.6  # of an index, above which it doubles: probes stay short
+BLOCK = 1 << 16  # tokens counted at once when a long text is added
+
+
+class Discounts(NamedTuple):
+    """What a follower seen once, twice, or more often gives to shorter contexts."""
+
+    once: float
+    twice: float
+    more: float
+
+
+SHORT, LONG = Discounts(0.7, 1.1, 1.5), Discounts(0.5, 0.8, 1.0)
+LONG_FROM = 3  # tokens of a context whose discounts are those of LONG
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What is known of the next token before it is known.
+
+    Args:
+        log_prob: (N,) of the token asked for, nats.
+        length: (N,) tokens of the longest context seen before.
+        peak: (N,) share of its most frequent follower.
+        count: (N,) how often it was followed by anything.
+    """
+
+    log_prob: Floats
+    length: Ints
+    peak: Floats
+    count: Ints
+
+
+class _Table:
+    """Rows of integers that grow, found by 64-bit keys: open addressing with linear probing, many keys at a time."""
+
+    def __init__(self, *columns: str) -> None:
+        self.size = 0
+        self.keys: Keys = np.zeros(16, dtype=np.uint64)
+        self.columns = {name: np.zeros(16, dtype=np.int32) for name in columns}
+        self._index = np.full(64, PAD, dtype=np.int32)  # slot -> row
+
+    def __getitem__(self, name: str) -> npt.NDArray[np.int32]:
+        return self.columns[name]
+
+    @property
+    def nbytes(self) -> int:
+        return self._index.nbytes + self.keys.nbytes + sum(column.nbytes for column in self.columns.values())
+
+    def find(self, keys: Keys) -> Ints:
+        """Rows (N,) of keys (N,), PAD for one that is not there."""
+        mask = np.uint64(len(self._index) - 1)
+        slots = (keys & mask).astype(np.int64)
+        rows = self._index[slots].astype(np.int64)
+        open_ = np.flatnonzero((rows != PAD) & (self.keys[rows] != keys))  # another key sits there
+        while len(open_):
+            slots[open_] = (slots[open_] + 1) & int(mask)
+            rows[open_] = self._index[slots[open_]]
+            taken = rows[open_]
+            open_ = open_[(taken != PAD) & (self.keys[taken] != keys[open_])]
+        return rows
+
+    def insert(self, keys: Keys) -> Ints:
+        """New rows (N,), zero in every column, for keys (N,) that are distinct and not there."""
+        first, self.size = self.size, self.size + len(keys)
+        rows = np.arange(first, self.size)
+        if self.size > len(self.keys):
+            room = max(self.size, len(self.keys) * 3 // 2)
+            self.keys = _grown(self.keys, room)
+            self.columns = {name: _grown(column, room) for name, column in self.columns.items()}
+        self.keys[rows] = keys
+        if self.size > FULLEST * len(self._index):
+            size = len(self._index)
+            while self.size > FULLEST * size:
+                size *= 2
+            self._index = np.full(size, PAD, dtype=np.int32)
+            self._place(np.arange(self.size))
+        else:
+            self._place(rows)
+        return rows
+
+    def _place(self, rows: Ints) -> None:
+        mask = len(self._index) - 1
+        slots = (self.keys[rows] & np.uint64(mask)).astype(np.int64)
+        while len(rows):
+            free = self._index[slots] == PAD
+            self._index[slots[free]] = rows[free]  # of several that claim a slot, the last one gets it
+            left = self._index[slots] != rows
+            rows, slots = rows[left], (slots[left] + 1) & mask
+
+
+def _grown(array: npt.NDArray[Number], room: int) -> npt.NDArray[Number]:
+    larger = np.zeros(room, dtype=array.dtype)
+    larger[: len(array)] = array
+    return larger
+
+
+class NGrams:
+    """Counts of the followers of contexts of 0 to ``order`` tokens, and the probabilities they give.
+
+    Interpolated absolute discounting with a discount for followers seen once, twice and more often, as in modified
+    Kneser-Ney (Chen and Goodman 1999), but with plain counts. Of a context c of n tokens with count C(c) > 0::
+
+        p_n(w | c) = max(C(c w) - D(C(c w)), 0) / C(c) + (D1 N1 + D2 N2 + D3 N3+)(c) / C(c) p_(n-1)(w | c')
+
+    where c' lacks the first token of c and N1, N2, N3+ count the followers of c seen once, twice and more often. Below
+    order 0 every token of the vocabulary is equally likely. Contexts end at the longest one that was seen.
+
+    Args:
+        order: tokens of the longest context.
+        capacity: tokens after which nothing is added, so that memory stays bounded.
+
+    Raises:
+        UserError: an order or capacity below 1.
+    """
+
+    def __init__(self, order: int = 5, capacity: int = 20_000_000) -> None:
+        if order < 1 or capacity < 1:
+            raise UserError(f"ngram.order = {order} and ngram.capacity = {capacity} must be at least 1")
+        self.order = order
+        self.capacity = capacity
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self.tokens = 0
+        self._contexts = _Table("total", "kinds", "once", "twice", "peak", "last")
+        self._pairs = _Table("count", "token", "before")
+
+    @property
+    def nbytes(self) -> int:
+        return self._contexts.nbytes + self._pairs.nbytes
+
+    def add(self, contexts: Ints, tokens: Ints) -> None:
+        """Count tokens (N,) behind their contexts (N, order), the nearest token first, PAD where a text begins.
+
+        At ``capacity`` the rest is left out.
+        """
+        room = self.capacity - self.tokens
+        contexts, tokens = contexts[:room], tokens[:room]
+        self.tokens += len(tokens)
+        for begin in range(0, len(tokens), BLOCK):
+            self._add(contexts[begin : begin + BLOCK], tokens[begin : begin + BLOCK])
+
+    def add_text(self, tokens: Ints) -> None:
+        """Count a text (T,) from its beginning."""
+        for begin in range(0, len(tokens), BLOCK):
+            end = min(begin + BLOCK, len(tokens))
+            self.add(contexts_of(tokens[:end], begin, self.order), tokens[begin:end])
+
+    def _add(self, contexts: Ints, tokens: Ints) -> None:
+        keys, there = _context_keys(contexts), np.c_[np.ones(len(tokens), dtype=bool), contexts != PAD]
+        keys, tokens = keys[there], np.broadcast_to(tokens[:, None], there.shape)[there]  # of all lengths at once
+        unique, number = np.unique(keys, return_inverse=True)
+        rows = self._contexts.find(unique)
+        rows[rows == PAD] = self._contexts.insert(unique[rows == PAD])
+        pair_keys = _pair_keys(keys, tokens)
+        pairs, first, added = np.unique(pair_keys, return_index=True, return_counts=True)
+        owners = rows[number[first]]
+        found = self._pairs.find(pairs)
+        new = found == PAD
+        found[new] = made = self._pairs.insert(pairs[new])
+        self._pairs["token"][made] = tokens[first[new]]
+        self._link(made, owners[new])
+        before = self._pairs["count"][found]
+        after = before + added.astype(np.int32)
+        self._pairs["count"][found] = after
+        table = self._contexts
+        np.add.at(table["total"], owners, added.astype(np.int32))
+        np.add.at(table["kinds"], owners, (before == 0).astype(np.int32))
+        for name, times in (("once", 1), ("twice", 2)):
+            np.add.at(table[name], owners, (after == times).astype(np.int32) - (before == times))
+        np.maximum.at(table["peak"], owners, after)
+
+    def _link(self, pairs: Ints, owners: Ints) -> None:
+        """Append new pairs to the chains of followers of their contexts; 0 ends a chain, so rows count from 1."""
+        order = np.argsort(owners, kind="stable")
+        pairs, owners = pairs[order], owners[order]
+        if not len(pairs):
+            return
+        begins = np.r_[True, owners[1:] != owners[:-1]]
+        before = np.r_[0, pairs[:-1] + 1]
+        before[begins] = self._contexts["last"][owners[begins]]
+        self._pairs["before"][pairs] = before
+        ends = np.r_[begins[1:], True]
+        self._contexts["last"][owners[ends]] = pairs[ends] + 1
+
+    def score(
+        self, contexts: Ints, tokens: Ints, vocabulary: int, streams: Ints | None = None, visible: Ints | None = None
+    ) -> Seen:
+        """Probability of each token, had those before it in its stream been added already; nothing is added.
+
+        Args:
+            contexts: (N, order), the nearest token first.
+            tokens: (N,), whose rows follow one another within each stream.
+            vocabulary: tokens that share what is below order 0.
+            streams: (N,) the stream of each row; None for a single one.
+            visible: (N,) how many of the rows were observed before each row; None for all rows before it.
+        """
+        count = len(tokens)
+        rows = np.arange(count)
+        visible = rows if visible is None else visible
+        streams = np.zeros(count, dtype=np.int64) if streams is None else streams
+        lengths = self.order + 1
+        every = self._seen(
+            _context_keys(contexts).T.ravel(),
+            np.tile(tokens, lengths),
+            np.tile(streams, lengths),
+            (visible + count * np.arange(lengths)[:, None]).ravel(),
+        )
+        probability = np.full(count, 1 / vocabulary)
+        length, peak, total_at = np.zeros(count, np.int64), np.zeros(count), np.zeros(count, np.int64)
+        reached = np.ones(count, dtype=bool)
+        for n in range(self.order + 1):
+            if n:
+                reached &= contexts[:, n - 1] != PAD
+            seen = _Counts(*(column[n * count : (n + 1) * count] for column in every))
+            reached &= seen.total > 0
+            if not reached.any():
+                break
+            d = LONG if n >= LONG_FROM else SHORT
+            total = np.maximum(seen.total, 1)
+            given = d.once * seen.once + d.twice * seen.twice + d.more * (seen.kinds - seen.once - seen.twice)
+            discount = np.select([seen.wanted == 0, seen.wanted == 1, seen.wanted == 2], [0, d.once, d.twice], d.more)
+            found = (seen.wanted - discount) / total + given / total * probability
+            probability = np.where(reached, found, probability)
+            length[reached] = n
+            peak[reached] = (seen.peak / total)[reached]
+            total_at[reached] = seen.total[reached]
+        return Seen(np.log(probability), length, peak, total_at)
+
+    def _seen(self, keys: Keys, tokens: Ints, streams: Ints, visible: Ints) -> _Counts:
+        """Counts of contexts as of each row: those of the tables, and of the rows before it.
+
+        Of L lengths one after another, (L N,); ``visible`` counts the rows of all lengths.
+        """
+        size = len(tokens)
+        rows = np.arange(size)
+        table, pairs = self._contexts, self._pairs
+        context_rows, pair_keys = table.find(keys), _pair_keys(keys, tokens)
+        known, pair_rows = context_rows != PAD, pairs.find(pair_keys)
+        stored = {name: np.where(known, table[name][context_rows], 0).astype(np.int64) for name in _Counts._fields[:5]}
+        count = np.where(pair_rows != PAD, pairs["count"][pair_rows], 0).astype(np.int64)
+        # Earlier rows of the same stream and context, in the order of the rows.
+        own = np.unique(_mixed(keys ^ _mixed(streams.astype(np.uint64) + np.uint64(1))), return_inverse=True)[1]
+        order = np.argsort(own, kind="stable")
+        place = own[order] * (size + 1) + order  # ascending
+        low = np.searchsorted(place, own * (size + 1))
+        high = np.searchsorted(place, own * (size + 1) + visible)
+        # How often each row's pair was seen once the row is counted: what it changes of its context.
+        same = np.unique(_pair_keys(own.astype(np.uint64), tokens), return_inverse=True)[1]
+        pair_order = np.argsort(same, kind="stable")
+        pair_place = same[pair_order] * (size + 1) + pair_order
+        pair_low = np.searchsorted(pair_place, same * (size + 1))
+        after = count + np.searchsorted(pair_place, same * (size + 1) + rows) - pair_low + 1
+        count = count + np.searchsorted(pair_place, same * (size + 1) + visible) - pair_low
+        changes = {
+            "total": np.ones(size, dtype=np.int64),
+            "kinds": (after == 1).astype(np.int64),
+            "once": (after == 1).astype(np.int64) - (after == 2),
+            "twice": (after == 2).astype(np.int64) - (after == 3),
+        }
+        for name, change in changes.items():
+            sums = np.r_[0, np.cumsum(change[order])]
+            stored[name] = stored[name] + sums[high] - sums[low]
+        # The largest count so far in each context: a running maximum that begins anew with each of them.
+        step = int(after.max()) + 1
+        highest = np.maximum.accumulate(own[order] * step + after[order]) - own[order] * step
+        stored["peak"] = np.where(
+            high > low, np.maximum(stored["peak"], highest[np.maximum(high, 1) - 1]), stored["peak"]
+        )
+        return _Counts(**stored, wanted=count)
+
+    def distribution(self, context: Ints, vocabulary: int) -> Floats:
+        """Probabilities (V,) of every token behind one context (order,), as of what was added."""
+        keys = _context_keys(context[None])[0]
+        probability = np.full(vocabulary, 1 / vocabulary)
+        for n in range(self.order + 1):
+            row = int(self._contexts.find(keys[n : n + 1])[0])
+            if (n and context[n - 1] == PAD) or row == PAD:
+                break
+            d = LONG if n >= LONG_FROM else SHORT
+            total, kinds, once, twice = (int(self._contexts[name][row]) for name in ("total", "kinds", "once", "twice"))
+            probability *= (d.once * once + d.twice * twice + d.more * (kinds - once - twice)) / total
+            tokens, counts = self._followers(row)
+            discount = np.select([counts == 1, counts == 2], [d.once, d.twice], d.more)
+            probability[tokens] += (counts - discount) / total
+        return probability
+
+    def _followers(self, row: int) -> tuple[Ints, Ints]:
+        """Tokens and counts of the followers of a context."""
+        before, pair, chain = self._pairs["before"], int(self._contexts["last"][row]), []
+        while pair:
+            chain.append(pair - 1)
+            pair = int(before[pair - 1])
+        return self._pairs["token"][chain].astype(np.int64), self._pairs["count"][chain].astype(np.int64)
+
+    def state_dict(self) -> dict[str, npt.NDArray[np.generic]]:
+        """All counts as arrays, to be kept."""
+        found: dict[str, npt.NDArray[np.generic]] = {"tokens": np.array([self.tokens, self.order])}
+        for name, table in (("contexts", self._contexts), ("pairs", self._pairs)):
+            found[f"{name} keys"] = table.keys[: table.size].view(np.int64)
+            found |= {f"{name} {key}": column[: table.size] for key, column in table.columns.items()}
+        return found
+
+    def load_state_dict(self, state: Mapping[str, npt.NDArray[np.generic]]) -> None:
+        """Take over what :meth:`state_dict` gave."""
+        self.reset()
+        self.tokens, self.order = (int(number) for number in state["tokens"])
+        for name, table in (("contexts", self._contexts), ("pairs", self._pairs)):
+            rows = table.insert(np.ascontiguousarray(state[f"{name} keys"]).view(np.uint64))
+            for key, column in table.columns.items():
+                column[rows] = state[f"{name} {key}"]
+
+
+class _Counts(NamedTuple):
+    """Counts of a context as of each row, (N,), and of the token asked for."""
+
+    total: Ints
+    kinds: Ints
+    once: Ints
+    twice: Ints
+    peak: Ints
+    wanted: Ints
+
+
+def contexts_of(tokens: Ints, begin: int, order: int) -> Ints:
+    """Contexts (T - begin, order) of the tokens of a text (T,) from ``begin`` on, the nearest token first."""
+    padded = np.r_[np.full(order, PAD, dtype=np.int64), tokens]
+    windows = np.lib.stride_tricks.sliding_window_view(padded, order)[begin : len(tokens)]  # the farthest first
+    return windows[:, ::-1]
+
+
+def _mixed(keys: Keys) -> Keys:
+    """Spread the bits of keys, one to one (the finaliser of SplitMix64)."""
+    keys = (keys ^ (keys >> np.uint64(30))) * SECOND
+    return keys ^ (keys >> np.uint64(27))
+
+
+def _context_keys(contexts: Ints) -> Keys:
+    """Keys (N, order + 1) of the contexts of every length, one token longer each time."""
+    keys = np.empty((len(contexts), contexts.shape[1] + 1), dtype=np.uint64)
+    keys[:, 0] = MULTIPLIER
+    for n in range(contexts.shape[1]):
+        keys[:, n + 1] = _mixed((keys[:, n] + contexts[:, n].astype(np.uint64) + np.uint64(2)) * MULTIPLIER)
+    return keys
+
+
+def _pair_keys(keys: Keys, tokens: Ints) -> Keys:
+    """Keys (N,) of contexts with their followers."""
+    return _mixed(_mixed(keys) + (tokens.astype(np.uint64) + np.uint64(1)) * MULTIPLIER)
