@@ -3,54 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
 
-from hebblm.adapt.block import Block
+from hebblm.adapt.block import Block, WindowView, view_of
+from hebblm.adapt.context import Context, Observation
 from hebblm.adapt.functional.grouping import group_ids
 from hebblm.adapt.functional.normalizers import log_normalizers
-from hebblm.adapt.functional.shares import Learned
+from hebblm.adapt.needs import Learned, Learner
 from hebblm.adapt.solvers.problem import key_products
-from hebblm.adapt.window import WindowView, view_of
 from hebblm.adapt.work import Stopwatch, Work, clock_of, name_of
 from hebblm.errors import UserError
 from hebblm.memory.causal import WrittenBlock
 from hebblm.memory.nearest import Ranked
 from hebblm.types import Neighbors
 
-if TYPE_CHECKING:
-    from hebblm.adapt.context import Context
-    from hebblm.adapt.methods.rule import Learner
-
 T = TypeVar("T")
 L = TypeVar("L", bound=Learned)
 SEARCH = "neighbors"
 """Name of the piece of work that finds the neighbours."""
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """Scored mini-batch as it is learned from.
-
-    Args:
-        hidden: (N, D).
-        queries: (N, D_key).
-        labels: (N,) int64.
-        block: says of which stream each row is.
-        key_normalizers: (N,) as :attr:`EvalBatch.key_normalizers` has them.
-        shares: by stream, the learned ones behind it.
-    """
-
-    hidden: Tensor
-    queries: Tensor
-    labels: Tensor
-    block: Block | None
-    key_normalizers: Tensor | None
-    shares: dict[int, dict[Learner[Any], Learned]]
 
 
 class EvalBatch:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Scale = Literal["relative", "absolute"]
 """Scores and distances in units of what a query sees, or as they are."""
-Rate = Literal["relative", "absolute", "guarded"]
+LrUnits = Literal["relative", "absolute", "guarded"]
 """A learning rate in the unit of a query's curvature, as it is, or as it is with a second run where it diverges."""
 
 
@@ -36,12 +36,6 @@ def share(name: str, value: float) -> None:
     """Raise unless ``value`` lies in [0, 1]."""
     if not 0 <= value <= 1:
         raise UserError(f"{name} = {value} is out of range; choose {name} within [0, 1]")
-
-
-def within(name: str, value: float, low: float, high: float) -> None:
-    """Raise unless ``value`` lies in [``low``, ``high``]."""
-    if not low <= value <= high:
-        raise UserError(f"{name} = {value} is out of range; choose it within [{low:g}, {high:g}]")
 
 
 def decay(name: str, value: float) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from hebblm.adapt.section import ONLINE, Share, Sharpness, Temperature, Weight
+from hebblm.adapt.settings import ONLINE, Share, Sharpness, Temperature, Weight
 
 Values = tuple[float, ...]
 Axes = Mapping[str, Iterable[float | str]]

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from hebblm.adapt.methods.gone import without_gone
+from hebblm.adapt.former import gone_setting, present_settings
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.files import read_json, read_record
@@ -69,8 +69,8 @@ def resolve_settings(
     if config.model is not None:  # what was found for an LSTM serves no other network
         own = first if Path(start).is_file() else {}
         first = {**first, **TRANSFORMERS, **own}
-    kept = without_gone({**first, **values})
-    if own_gone := sorted(values.keys() - kept.keys()):
+    kept = present_settings({**first, **values})
+    if own_gone := sorted(name for name in values if gone_setting(name)):
         say(f"passed over, since their methods are gone: {', '.join(own_gone)}")
     return Hyperparameters().changed({**kept, **changes}), "" if values else lender
 

@@ -30,8 +30,8 @@ from torch import Tensor
 from hebblm.adapt import functional as F
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.counts import entry_counts
+from hebblm.adapt.methods.base import Unadapted
 from hebblm.adapt.methods.hebb import HebbConfig
-from hebblm.adapt.methods.lstm import Unadapted
 from hebblm.adapt.methods.mbpa import MbpaConfig, adapted_logits
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import evaluate
@@ -83,7 +83,7 @@ class Forms:
         same = terms.labels.unsqueeze(2) == terms.labels.unsqueeze(1)  # (N, K, K)
         mass = (same * close.unsqueeze(1)).sum(2)  # (N, K) of the label
         ratio = mass / (terms.adapted - normalizers[:, None]).exp()
-        counts = entry_counts(batch, hebb, terms.labels)
+        counts = entry_counts(batch, hebb.counts, terms.labels)
         for kappa in KAPPA:
             yield f"bump, kappa {kappa:g}", (kappa * ratio).log1p()
         for beta in BETA:

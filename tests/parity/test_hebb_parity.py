@@ -26,7 +26,7 @@ def test_equals_the_printed_equations(beta: float, gate: str, steps: int) -> Non
         "eps": EPS,
         "gate": gate,
     }
-    actual = functional.hebb_logits(hidden, neighbors, head, rate="absolute", **options)
+    actual = functional.hebb_logits(hidden, neighbors, head, lr_units="absolute", **options)
     assert_same(actual, reference.hebb_logits(hidden, neighbors, head, **options))
 
 
@@ -36,9 +36,9 @@ def test_only_new_classes(gate: str, bias: bool) -> None:
     hidden, neighbors, head = make_problem(12, k=9, labels=6, zero_rows=3, bias=bias)
     new = torch.arange(13) >= 10
     options = {"lr": 0.02, "steps": 2, "eta": 0.4, "beta": 0.5, "counts": COUNTS, "eps": EPS, "gate": gate}
-    actual = functional.hebb_logits(hidden, neighbors, head, hebbian_classes=new, rate="absolute", **options)
+    actual = functional.hebb_logits(hidden, neighbors, head, hebbian_classes=new, lr_units="absolute", **options)
     assert_same(actual, reference.hebb_logits(hidden, neighbors, head, hebbian_classes=new, **options))
-    everywhere = functional.hebb_logits(hidden, neighbors, head, rate="absolute", **options)
+    everywhere = functional.hebb_logits(hidden, neighbors, head, lr_units="absolute", **options)
     assert not torch.allclose(actual, everywhere)
 
 
@@ -46,7 +46,7 @@ def test_only_new_classes(gate: str, bias: bool) -> None:
 def test_constant_weight(constant: float) -> None:
     hidden, neighbors, head = make_problem(13)
     options = {"lr": 0.02, "steps": 2, "eta": 0.4, "beta": 0.5, "counts": COUNTS, "eps": EPS}
-    actual = functional.hebb_logits(hidden, neighbors, head, weighting=constant, rate="absolute", **options)
+    actual = functional.hebb_logits(hidden, neighbors, head, weighting=constant, lr_units="absolute", **options)
     assert_same(actual, reference.hebb_logits(hidden, neighbors, head, constant=constant, **options))
 
 
@@ -82,5 +82,5 @@ def test_a_relative_term_written_out(normalization: str, bias: bool) -> None:
 def test_rmsprop() -> None:
     hidden, neighbors, head = make_problem(15)
     options = {"lr": 1e-3, "steps": 2, "eta": 0.4, "beta": 0.5, "counts": COUNTS, "eps": EPS}
-    actual = functional.hebb_logits(hidden, neighbors, head, optimizer="rmsprop", rate="absolute", **options)
+    actual = functional.hebb_logits(hidden, neighbors, head, optimizer="rmsprop", lr_units="absolute", **options)
     assert_same(actual, reference.hebb_logits(hidden, neighbors, head, optimizer="rmsprop", **options))

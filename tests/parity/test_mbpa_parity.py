@@ -38,7 +38,7 @@ def relative_reference(
 @pytest.mark.parametrize("bias", [True, False])
 def test_descent_equals_autograd(steps: int, lr: float, bias: bool) -> None:
     hidden, neighbors, head = make_problem(steps, bias=bias)
-    actual = functional.mbpa_logits(hidden, neighbors, head, lr=lr, steps=steps, eps=EPS, rate="absolute")
+    actual = functional.mbpa_logits(hidden, neighbors, head, lr=lr, steps=steps, eps=EPS, lr_units="absolute")
     assert_same(actual, reference.mbpa_logits(hidden, neighbors, head, lr=lr, steps=steps, eps=EPS))
 
 
@@ -49,7 +49,7 @@ def test_descent_equals_autograd(steps: int, lr: float, bias: bool) -> None:
 def test_descent_at_a_relative_rate_equals_autograd(steps: int, lr: float, pull: float, bias: bool) -> None:
     hidden, neighbors, head = make_problem(steps, bias=bias)
     options = {"lr": lr, "steps": steps, "pull": pull}
-    actual = functional.mbpa_logits(hidden, neighbors, head, eps=EPS, rate="relative", **options)
+    actual = functional.mbpa_logits(hidden, neighbors, head, eps=EPS, lr_units="relative", **options)
     assert_same(actual, relative_reference(hidden, neighbors, head, **options))
     assert torch.equal(actual[2], head.logits(hidden)[2])  # no neighbours
 
@@ -61,7 +61,7 @@ def test_where_the_largest_eigenvalue_is_exact_so_is_the_relative_rate(pull: flo
     same = neighbors.keys[:, :1].expand_as(neighbors.keys).contiguous()
     neighbors = Neighbors(same, neighbors.values, neighbors.distances, neighbors.mask)
     options = {"lr": 3.0, "steps": 4, "eps": EPS, "pull": pull}
-    actual = functional.mbpa_logits(hidden, neighbors, head, rate="relative", **options)
+    actual = functional.mbpa_logits(hidden, neighbors, head, lr_units="relative", **options)
     assert_same(actual, reference.mbpa_logits(hidden, neighbors, head, relative=True, **options))
 
 
@@ -75,7 +75,7 @@ def test_where_the_largest_eigenvalue_is_exact_so_is_the_relative_rate(pull: flo
 def test_descent_equals_autograd_in_awkward_shapes(steps: int, rate: str, shape: dict[str, int]) -> None:
     hidden, neighbors, head = make_problem(3, **shape)
     lr = 0.05 if rate == "absolute" else 2.0
-    actual = functional.mbpa_logits(hidden, neighbors, head, lr=lr, steps=steps, eps=EPS, rate=rate)
+    actual = functional.mbpa_logits(hidden, neighbors, head, lr=lr, steps=steps, eps=EPS, lr_units=rate)
     if rate == "absolute":
         expected = reference.mbpa_logits(hidden, neighbors, head, lr=lr, steps=steps, eps=EPS)
     else:
@@ -92,7 +92,7 @@ def test_every_key_a_duplicate(steps: int) -> None:
         torch.zeros(2, 4, dtype=torch.float64),
         torch.ones(2, 4, dtype=torch.bool),
     )
-    actual = functional.mbpa_logits(hidden, same, head, lr=1e-4, steps=steps, eps=EPS, rate="absolute")
+    actual = functional.mbpa_logits(hidden, same, head, lr=1e-4, steps=steps, eps=EPS, lr_units="absolute")
     assert_same(actual, reference.mbpa_logits(hidden, same, head, lr=1e-4, steps=steps, eps=EPS))
 
 
@@ -101,10 +101,10 @@ def test_every_key_a_duplicate(steps: int) -> None:
 def test_pull_equals_autograd(steps: int, bias: bool) -> None:
     hidden, neighbors, head = make_problem(5, bias=bias)
     options = {"lr": 0.02, "steps": steps, "eps": EPS, "pull": 0.7}
-    actual = functional.mbpa_logits(hidden, neighbors, head, rate="absolute", **options)
+    actual = functional.mbpa_logits(hidden, neighbors, head, lr_units="absolute", **options)
     assert_same(actual, reference.mbpa_logits(hidden, neighbors, head, **options))
     if steps > 1:
-        free = functional.mbpa_logits(hidden, neighbors, head, rate="absolute", **{**options, "pull": 0.0})
+        free = functional.mbpa_logits(hidden, neighbors, head, lr_units="absolute", **{**options, "pull": 0.0})
         assert not torch.allclose(actual, free)
 
 
@@ -115,5 +115,5 @@ def test_pull_equals_autograd(steps: int, bias: bool) -> None:
 def test_rmsprop_equals_torch(steps: int, lr: float, pull: float, bias: bool) -> None:
     hidden, neighbors, head = make_problem(6, bias=bias)
     options = {"lr": lr, "steps": steps, "eps": EPS, "optimizer": "rmsprop", "pull": pull}
-    actual = functional.mbpa_logits(hidden, neighbors, head, rate="absolute", **options)
+    actual = functional.mbpa_logits(hidden, neighbors, head, lr_units="absolute", **options)
     assert_same(actual, reference.mbpa_logits(hidden, neighbors, head, **options))

@@ -106,7 +106,7 @@ def test_fast_is_near_exact_on_language_like_states(stored: bool, classes: int) 
         neighbors = replace(neighbors, log_normalizers=None)
     options = {"optimizer": "newton", "lr": 1.0, "steps": 3, "pull": 0.005, "eps": 3e-3, "scale": "relative"}
     exact = functional.mbpa_logits(hidden, neighbors, head, **options).log_softmax(1)
-    found = functional.mbpa_logits(hidden, neighbors, head, method="fast", **options).log_softmax(1)
+    found = functional.mbpa_logits(hidden, neighbors, head, solver="fast", **options).log_softmax(1)
     base = head.logits(hidden).log_softmax(1)
     expected = (exact.exp() * (found - exact).abs()).sum(1).mean()
     moved = (exact.exp() * (exact - base).abs()).sum(1).mean()

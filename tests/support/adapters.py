@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods import DYNAMIC, METHODS
 from hebblm.adapt.methods.rule import Rule
@@ -68,7 +69,7 @@ def filled(
         hidden[1:2] = hidden[:1]
         labels = torch.randint(0, WIDE, (entries,), generator=torch.Generator().manual_seed(seed))
         labels[::3] = WIDE - 1 - labels[::3] % 5
-        context.observe(hidden, labels)
+        toy.observe(context, hidden, labels)
     return context
 
 
@@ -95,15 +96,15 @@ class ContextAdapter:
 
     def predict(self, hidden: Tensor) -> Tensor:
         """Return log-probabilities (N, V) in nats for hidden states (N, D); changes nothing."""
-        return self.rule.log_probs(self.context.batch(hidden))
+        return self.rule.log_probs(EvalBatch(hidden, self.context))
 
     def score(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """Return the loss (N,) in nats of ``targets`` (N,): what gathering from :meth:`predict` gives, for less."""
-        return self.rule.score(self.context.batch(hidden), targets)
+        return self.rule.score(EvalBatch(hidden, self.context), targets)
 
     def update(self, hidden: Tensor, targets: Tensor) -> None:
         """Write scored pairs to the context."""
-        self.context.observe(hidden, targets)
+        toy.observe(self.context, hidden, targets)
 
     def reset(self) -> None:
         """Forget everything observed."""

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor
@@ -51,24 +50,6 @@ def log_mixture(parts: Iterable[Tensor], log_shares: Tensor) -> Tensor:
         for part, share in zip(parts, log_shares.unbind(1), strict=True)
     )
     return reduce(torch.logaddexp, weighted)
-
-
-class Learned(Protocol):
-    """Statistics of shares over the tokens already scored."""
-
-    def after(self, evidence: Sequence[Any]) -> Self:
-        """Return what is known once more tokens were scored, all of them with the shares as they are.
-
-        Args:
-            evidence: what each token says, nan where it says nothing.
-        """
-
-    @property
-    def as_floats(self) -> tuple[float, ...]:
-        """All that is known, to be kept."""
-
-    def from_floats(self, numbers: Sequence[float]) -> Self:
-        """Return what was known when :attr:`as_floats` were kept."""
 
 
 @dataclass(frozen=True, slots=True)

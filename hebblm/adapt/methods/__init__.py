@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from hebblm.adapt.former import GONE
+from hebblm.adapt.methods.base import DYNAMIC as DYNAMIC
+from hebblm.adapt.methods.base import DYNAMIC_EVALUATION, LSTM
 from hebblm.adapt.methods.best import BEST, BEST_OF_BOTH, DYNAMIC_BEST
 from hebblm.adapt.methods.cache import CACHE
 from hebblm.adapt.methods.combine import MIXTURE_HEBB, MIXTURE_MBPA
-from hebblm.adapt.methods.gone import GONE
 from hebblm.adapt.methods.hebb import HEBB, VARIANTS
 from hebblm.adapt.methods.knn import KNN
-from hebblm.adapt.methods.lstm import DYNAMIC as DYNAMIC
-from hebblm.adapt.methods.lstm import DYNAMIC_EVALUATION, LSTM
 from hebblm.adapt.methods.mbpa import MBPA, MBPA_ABSOLUTE
 from hebblm.adapt.methods.mixture import MIXTURE
 from hebblm.adapt.methods.rule import Ensemble

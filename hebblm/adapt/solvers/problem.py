@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from hebblm.adapt.checks import Rate
+from hebblm.adapt.checks import LrUnits
 from hebblm.types import OutputHead
 
 STABLE = 4.0  # cross-entropy has a Hessian of at most 1/2 in the logits, so descent cannot climb below 2 / (1/2)
@@ -75,15 +75,15 @@ class Descent:
     finish: bool = False
 
     @classmethod
-    def at(cls, problem: Problem, lr: float, steps: int, pull: float, rate: Rate) -> Descent:
+    def at(cls, problem: Problem, lr: float, steps: int, pull: float, lr_units: LrUnits) -> Descent:
         """Return the descent at a rate ``lr``, or at ``lr / lambda_max`` of each query for a ``relative`` one.
 
         A relative pull is in the unit of the rate, so that ``lr * pull`` is what a step takes back in either case.
         """
         weights = problem.weights
         keep = torch.full_like(weights[:, 0], 1 - lr * pull)
-        if rate != "relative":
-            return cls(lr * weights, keep, steps, finish=rate == "guarded")
+        if lr_units != "relative":
+            return cls(lr * weights, keep, steps, finish=lr_units == "guarded")
         return cls(lr * relative_weights(problem), keep, steps)
 
     @classmethod
