@@ -219,17 +219,28 @@ class NGrams:
             streams: (N,) the stream of each row; None for a single one.
             visible: (N,) how many of the rows were observed before each row; None for all rows before it.
         """
-        count = len(tokens)
-        rows = np.arange(count)
-        visible = rows if visible is None else visible
-        streams = np.zeros(count, dtype=np.int64) if streams is None else streams
-        lengths = self.order + 1
-        every = self._seen(
-            _context_keys(contexts).T.ravel(),
-            np.tile(tokens, lengths),
-            np.tile(streams, lengths),
-            (visible + count * np.arange(lengths)[:, None]).ravel(),
-        )
+        rows = _Rows.of(contexts, tokens, streams, visible)
+        return self._interpolated(self._seen(rows, rows), contexts, vocabulary)
+
+    def distributions(
+        self, contexts: Ints, tokens: Ints, vocabulary: int, streams: Ints | None = None, visible: Ints | None = None
+    ) -> Floats:
+        """Log-probabilities (N, V) of every token in place of each row's; the arguments are those of :meth:`score`."""
+        rows, every = _Rows.of(contexts, tokens, streams, visible), np.arange(vocabulary)
+        found = np.empty((len(contexts), vocabulary))
+        for index, context in enumerate(contexts):
+            asked = _Rows.of(
+                np.broadcast_to(context, (vocabulary, self.order)),
+                every,
+                np.full(vocabulary, rows.streams[index]),
+                np.full(vocabulary, rows.visible[index]),
+            )
+            found[index] = self._interpolated(self._seen(asked, rows), asked.contexts, vocabulary).log_prob
+        return found
+
+    def _interpolated(self, every: _Counts, contexts: Ints, vocabulary: int) -> Seen:
+        """Probabilities by the counts (L N,) of contexts of every length, the shortest first."""
+        count = len(contexts)
         probability = np.full(count, 1 / vocabulary)
         length, peak, total_at = np.zeros(count, np.int64), np.zeros(count), np.zeros(count, np.int64)
         reached = np.ones(count, dtype=bool)
@@ -251,31 +262,46 @@ class NGrams:
             total_at[reached] = seen.total[reached]
         return Seen(np.log(probability), length, peak, total_at)
 
-    def _seen(self, keys: Keys, tokens: Ints, streams: Ints, visible: Ints) -> _Counts:
-        """Counts of contexts as of each row: those of the tables, and of the rows before it.
-
-        Of L lengths one after another, (L N,); ``visible`` counts the rows of all lengths.
-        """
-        size = len(tokens)
-        rows = np.arange(size)
-        table, pairs = self._contexts, self._pairs
-        context_rows, pair_keys = table.find(keys), _pair_keys(keys, tokens)
-        known, pair_rows = context_rows != PAD, pairs.find(pair_keys)
-        stored = {name: np.where(known, table[name][context_rows], 0).astype(np.int64) for name in _Counts._fields[:5]}
-        count = np.where(pair_rows != PAD, pairs["count"][pair_rows], 0).astype(np.int64)
-        # Earlier rows of the same stream and context, in the order of the rows.
-        own = np.unique(_mixed(keys ^ _mixed(streams.astype(np.uint64) + np.uint64(1))), return_inverse=True)[1]
-        order = np.argsort(own, kind="stable")
-        place = own[order] * (size + 1) + order  # ascending
+    def _seen(self, asked: _Rows, added: _Rows) -> _Counts:
+        """Counts (L N,) as of each row: those of the tables, and of the visible rows among those that are added."""
+        lengths, size = self.order + 1, len(added.tokens)
+        keys, tokens, streams = asked.keys(), np.tile(asked.tokens, lengths), np.tile(asked.streams, lengths)
+        visible = (asked.visible + size * np.arange(lengths)[:, None]).ravel()
+        context_rows, pair_rows = self._contexts.find(keys), self._pairs.find(_pair_keys(keys, tokens))
+        known = context_rows != PAD
+        stored = {
+            name: np.where(known, self._contexts[name][context_rows], 0).astype(np.int64)
+            for name in _Counts._fields[:5]
+        }
+        count = np.where(pair_rows != PAD, self._pairs["count"][pair_rows], 0).astype(np.int64)
+        if not asked.visible.any():
+            return _Counts(**stored, wanted=count)
+        # Added rows of the same stream and context, in their order; rows of all lengths are numbered in a row.
+        new_keys, new_tokens = added.keys(), np.tile(added.tokens, lengths)
+        size *= lengths
+        owner = np.unique(
+            _mixed(
+                np.r_[new_keys, keys]
+                ^ _mixed(np.r_[np.tile(added.streams, lengths), streams].astype(np.uint64) + np.uint64(1))
+            ),
+            return_inverse=True,
+        )[1]
+        new, own = owner[:size], owner[size:]
+        order = np.argsort(new, kind="stable")
+        place = new[order] * (size + 1) + order  # ascending
         low = np.searchsorted(place, own * (size + 1))
         high = np.searchsorted(place, own * (size + 1) + visible)
-        # How often each row's pair was seen once the row is counted: what it changes of its context.
-        same = np.unique(_pair_keys(own.astype(np.uint64), tokens), return_inverse=True)[1]
-        pair_order = np.argsort(same, kind="stable")
-        pair_place = same[pair_order] * (size + 1) + pair_order
-        pair_low = np.searchsorted(pair_place, same * (size + 1))
-        after = count + np.searchsorted(pair_place, same * (size + 1) + rows) - pair_low + 1
-        count = count + np.searchsorted(pair_place, same * (size + 1) + visible) - pair_low
+        # How often each added pair was seen once its row is counted: what it changes of its context.
+        pair = np.unique(_pair_keys(owner.astype(np.uint64), np.r_[new_tokens, tokens]), return_inverse=True)[1]
+        new_pair, pair = pair[:size], pair[size:]
+        pair_order = np.argsort(new_pair, kind="stable")
+        pair_place = new_pair[pair_order] * (size + 1) + pair_order
+        pair_rows = self._pairs.find(_pair_keys(new_keys, new_tokens))
+        after = np.where(pair_rows != PAD, self._pairs["count"][pair_rows], 0).astype(np.int64) + 1
+        after += np.searchsorted(pair_place, new_pair * (size + 1) + np.arange(size))
+        after -= np.searchsorted(pair_place, new_pair * (size + 1))
+        count += np.searchsorted(pair_place, pair * (size + 1) + visible)
+        count -= np.searchsorted(pair_place, pair * (size + 1))
         changes = {
             "total": np.ones(size, dtype=np.int64),
             "kinds": (after == 1).astype(np.int64),
@@ -284,13 +310,12 @@ class NGrams:
         }
         for name, change in changes.items():
             sums = np.r_[0, np.cumsum(change[order])]
-            stored[name] = stored[name] + sums[high] - sums[low]
+            stored[name] += sums[high] - sums[low]
         # The largest count so far in each context: a running maximum that begins anew with each of them.
         step = int(after.max()) + 1
-        highest = np.maximum.accumulate(own[order] * step + after[order]) - own[order] * step
-        stored["peak"] = np.where(
-            high > low, np.maximum(stored["peak"], highest[np.maximum(high, 1) - 1]), stored["peak"]
-        )
+        highest = np.maximum.accumulate(new[order] * step + after[order]) - new[order] * step
+        largest = np.maximum(stored["peak"], highest[np.maximum(high, 1) - 1])
+        stored["peak"] = np.where(high > low, largest, stored["peak"])
         return _Counts(**stored, wanted=count)
 
     def distribution(self, context: Ints, vocabulary: int) -> Floats:
@@ -344,6 +369,25 @@ class _Counts(NamedTuple):
     twice: Ints
     peak: Ints
     wanted: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Contexts with the tokens that follow them, the stream of each, and how many rows each sees."""
+
+    contexts: Ints  # (N, order)
+    tokens: Ints  # (N,)
+    streams: Ints  # (N,)
+    visible: Ints  # (N,)
+
+    @classmethod
+    def of(cls, contexts: Ints, tokens: Ints, streams: Ints | None, visible: Ints | None) -> _Rows:
+        streams = np.zeros(len(tokens), dtype=np.int64) if streams is None else streams
+        return cls(contexts, tokens, streams, np.arange(len(tokens)) if visible is None else visible)
+
+    def keys(self) -> Keys:
+        """Keys ((order + 1) N,) of the contexts of every length, the shortest first."""
+        return _context_keys(self.contexts).T.ravel()
 
 
 def contexts_of(tokens: Ints, begin: int, order: int) -> Ints:

@@ -89,6 +89,18 @@ def test_streams_side_by_side_see_each_other_once_they_are_added(texts: list[lis
         assert np.allclose(seen.log_prob[stream :: len(texts)], own, atol=1e-12)
 
 
+def test_distributions_are_what_every_token_would_be_scored() -> None:
+    text, order = np.random.default_rng(3).integers(0, 4, 40), 3
+    ngrams = NGrams(order)
+    ngrams.add_text(text[:20])
+    contexts, tokens = contexts_of(text, 20, order), text[20:]
+    streams, visible = np.arange(20) % 2, np.arange(20) // 4 * 4
+    whole = ngrams.distributions(contexts, tokens, 6, streams, visible)
+    assert np.allclose(np.exp(whole).sum(1), 1, atol=1e-12)
+    scored = ngrams.score(contexts, tokens, 6, streams, visible).log_prob
+    assert np.allclose(whole[np.arange(20), tokens], scored, atol=1e-12)
+
+
 def test_rows_that_are_not_observed_yet_count_nothing() -> None:
     text = np.random.default_rng(0).integers(0, 3, 60)
     ngrams = NGrams(2)
