@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeVar, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,6 +21,7 @@ from hebblm.adapt.work import Stopwatch, Work, clock_of, name_of
 from hebblm.errors import UserError
 from hebblm.memory.causal import WrittenBlock
 from hebblm.memory.nearest import Ranked
+from hebblm.memory.ngrams import PAD, Ints, contexts_of
 from hebblm.types import Neighbors
 
 T = TypeVar("T")
@@ -39,10 +41,16 @@ class EvalBatch:
         block: where the queries are rows of the stream of which later ones come after earlier ones were observed;
             None if all come before anything is observed.
         ranked: (N, K) where the neighbours lie, if that is known.
+        inputs: (N,) int64 the tokens that were read, the last one known before each label; n-grams ask for them.
     """
 
     def __init__(
-        self, hidden: Tensor, context: Context, block: Block | None = None, ranked: Ranked | None = None
+        self,
+        hidden: Tensor,
+        context: Context,
+        block: Block | None = None,
+        ranked: Ranked | None = None,
+        inputs: Tensor | None = None,
     ) -> None:
         width = context.head.weight.shape[1]
         self.states = hidden
@@ -52,6 +60,7 @@ class EvalBatch:
         self.context = context
         self.block = block
         self.ranked = ranked
+        self.inputs = inputs
         self.head = context.head
         self.stopwatch = Stopwatch(clock_of(hidden.device))
         self._shared: dict[Hashable, tuple[Work, object]] = {}
@@ -65,6 +74,11 @@ class EvalBatch:
     def log_probs(self) -> Tensor:
         """(N, V) log-probabilities of the base, nats."""
         return self.shared("log-probabilities", lambda: self.logits.log_softmax(1))
+
+    @cached_property
+    def no_targets(self) -> Tensor:
+        """(N,) zeros, where what is asked for does not depend on the labels."""
+        return torch.zeros(len(self.hidden), dtype=torch.int64, device=self.hidden.device)
 
     @cached_property
     def log_normalizers(self) -> Tensor:
@@ -129,6 +143,41 @@ class EvalBatch:
     def groups(self) -> Tensor:
         """(N, K) int64 numbers of the neighbours' labels, equal where these are."""
         return self.shared("groups", lambda: group_ids(self.neighbors.values))
+
+    def ngram_contexts(self, labels: Tensor | None = None) -> Ints:
+        """Contexts (N, order) of the rows, the nearest token first.
+
+        Tokens that the base read come from ``inputs``; with ``labels`` (N,), those after the first of each stream are
+        the labels themselves, among them words that the base has no row for.
+        """
+        ngrams = self.context.ngrams
+        if ngrams is None or self.inputs is None:
+            raise ValueError("n-grams need a context that counts them, and the tokens that were read")
+        contexts = np.empty((len(self.hidden), ngrams.order), dtype=np.int64)
+        inputs = self.inputs.cpu().numpy()
+        streams = (
+            [(0, slice(None))] if self.block is None else [(stream, rows) for stream, rows, _ in self.block.by_stream()]
+        )
+        for stream, rows in streams:
+            own = rows if isinstance(rows, slice) else rows.cpu().numpy()
+            read = inputs[own]
+            if labels is not None:
+                read = np.r_[read[:1], labels.cpu().numpy()[own][:-1]]
+            past = self.context.stream_states[stream].history[::-1]
+            contexts[own] = contexts_of(np.r_[past, read, 0], len(past) + 1, ngrams.order)
+        return contexts
+
+    def ngram_rows(self) -> tuple[Ints, Ints, Ints]:
+        """Contexts (N, order), the tokens after them as far as they were read (N,), and the stream of each row (N,)."""
+        block, contexts = self.block, self.ngram_contexts()
+        streams = np.zeros(len(contexts), dtype=np.int64)
+        if block is not None and block.streams is not None:
+            streams = block.streams.cpu().numpy()
+        following = np.full(len(contexts), PAD)
+        for stream in np.unique(streams):
+            rows = np.flatnonzero(streams == stream)
+            following[rows[:-1]] = contexts[rows[1:], 0]
+        return contexts, following, streams
 
     def learned_share(self, learner: Learner[Any]) -> Tensor:
         """Return a learner's share (N,), or shares (N, C), float64: for each query what was learned before it."""
@@ -205,7 +254,8 @@ class EvalBatch:
         """
         normalizers = self.key_normalizers if self.context.fixed else None
         shares = self.shares_after(targets)
-        return Observation(self.hidden, self.queries, targets, self.block, normalizers, shares)
+        contexts = None if self.context.ngrams is None else self.ngram_contexts(targets)
+        return Observation(self.hidden, self.queries, targets, self.block, normalizers, shares, contexts)
 
     def scored(self, rule: Hashable, targets: Tensor, compute: Callable[[], T]) -> T:
         """Return ``compute()``, losses of ``targets`` (N,) under a rule, computed once for all that build on it."""

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,6 +17,7 @@ from hebblm.adapt.block import Block, Window
 from hebblm.adapt.needs import Learned, Learner, Needing
 from hebblm.errors import UserError
 from hebblm.memory.base import AnyMemory
+from hebblm.memory.ngrams import PAD, Ints, NGrams
 from hebblm.types import OutputHead
 
 
@@ -29,13 +31,15 @@ class Observation:
     block: Block | None  # says of which stream each row is
     key_normalizers: Tensor | None  # (N,) nats, of the keys as the memory stores them; None if the head moves
     shares: dict[int, dict[Learner[Any], Learned]]  # by stream, as they are after the batch
+    contexts: Ints | None = None  # (N, order) the tokens before each label, the nearest first; None without n-grams
 
 
 @dataclass(slots=True)
 class StreamState:
-    """State kept of one stream: its latest pairs, and the shares learned from its tokens."""
+    """State kept of one stream: its latest pairs, the shares learned from its tokens, and what it was read behind."""
 
     recent: Window
+    history: Ints  # (order,) tokens before the next input, the nearest first
     shares: dict[Learner[Any], Learned] = field(default_factory=dict)
 
 
@@ -51,6 +55,7 @@ class Context:
         window: number of most recent pairs kept for caches; 0 for none.
         fixed: whether the head stays as it is, so that the log-normalisers of keys can be kept and used.
         streams: how many are read side by side; each has its own window and shares.
+        ngrams: counts of the exact words; None for none.
     """
 
     def __init__(
@@ -64,6 +69,7 @@ class Context:
         window: int = 0,
         fixed: bool = False,
         streams: int = 1,
+        ngrams: NGrams | None = None,
     ) -> None:
         if k < 1:
             raise UserError(f"k = {k} must be at least 1 neighbour")
@@ -76,13 +82,18 @@ class Context:
         self.window = window
         self.fixed = fixed
         self.streams = streams
+        self.ngrams = ngrams
         self.learners: tuple[Learner[Any], ...] = ()
         self._start()
 
     def _start(self) -> None:
         self.observed = torch.zeros_like(self.train_counts)
         self.stream_states = [
-            StreamState(Window(self.window, self.head.weight), {learner: learner.initial for learner in self.learners})
+            StreamState(
+                Window(self.window, self.head.weight),
+                np.full(0 if self.ngrams is None else self.ngrams.order, PAD),
+                {learner: learner.initial for learner in self.learners},
+            )
             for _ in range(self.streams)
         ]
 
@@ -109,6 +120,8 @@ class Context:
         labels = observation.labels
         if write:
             self.memory.add(observation.queries, labels, observation.key_normalizers)
+        if self.ngrams is not None and observation.contexts is not None:
+            self.ngrams.add(observation.contexts, labels.cpu().numpy())
         self.observed += torch.bincount(labels, minlength=len(self.observed))
         streams: list[tuple[int, Tensor | slice]] = [(0, slice(None))]
         if observation.block is not None:
@@ -116,12 +129,17 @@ class Context:
         for stream, rows in streams:
             self.stream_states[stream].shares = observation.shares[stream]
             self.stream_states[stream].recent.append(observation.hidden[rows], labels[rows])
+            if observation.contexts is not None:
+                own = observation.contexts[rows if isinstance(rows, slice) else rows.cpu().numpy()]
+                self.stream_states[stream].history = own[-1]
 
     @contextmanager
     def side_by_side(self, streams: int) -> Iterator[None]:
         """Go on as several streams inside, each with a copy of what is kept of the first; then as the last of them."""
         first = self.stream_states[0]
-        self.stream_states = [StreamState(copy.deepcopy(first.recent), dict(first.shares)) for _ in range(streams)]
+        self.stream_states = [
+            StreamState(copy.deepcopy(first.recent), first.history, dict(first.shares)) for _ in range(streams)
+        ]
         try:
             yield
         finally:
@@ -164,7 +182,7 @@ class Context:
         for number, stream in enumerate(self.stream_states):
             numbers = [stream.shares[learner].as_floats for learner in self.learners]
             shares = {f"share {index}": torch.tensor(one, dtype=torch.float64) for index, one in enumerate(numbers)}
-            kept = {**stream.recent.state_dict(), **shares}
+            kept = {**stream.recent.state_dict(), **shares, "history": torch.from_numpy(stream.history.copy())}
             state |= {f"{number} {name}": tensor for name, tensor in kept.items()}
         return state
 
@@ -174,6 +192,7 @@ class Context:
         for number, stream in enumerate(self.stream_states):
             kept = {name.partition(" ")[2]: value for name, value in state.items() if name.startswith(f"{number} ")}
             stream.recent.load_state_dict(kept)
+            stream.history = kept["history"].cpu().numpy()
             stream.shares = {
                 learner: learner.initial.from_floats(kept[f"share {index}"].tolist())
                 for index, learner in enumerate(self.learners)
@@ -196,4 +215,6 @@ class Context:
     def reset(self) -> None:
         """Forget everything observed; the head stays as it was set last."""
         self.memory.reset()
+        if self.ngrams is not None:
+            self.ngrams.reset()
         self._start()

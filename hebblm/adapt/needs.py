@@ -54,12 +54,14 @@ class Needs:
     window: int = 0  # how many of the latest pairs it looks back at
     descents: tuple[Section, ...] = ()  # settings of the MbPA that it rests on
     shares: tuple[Learner[Any], ...] = ()  # its parts that learn, those within others first
+    ngrams: bool = False  # counts of the exact words
 
     def __or__(self, other: Needs) -> Needs:
         descents = dict.fromkeys((*self.descents, *other.descents))
         shares = dict.fromkeys((*self.shares, *other.shares))
         window = max(self.window, other.window)
-        return Needs(self.retrieval or other.retrieval, window, tuple(descents), tuple(shares))
+        retrieval, ngrams = self.retrieval or other.retrieval, self.ngrams or other.ngrams
+        return Needs(retrieval, window, tuple(descents), tuple(shares), ngrams)
 
 
 class Needing(Protocol):

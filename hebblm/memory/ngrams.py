@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -208,7 +208,13 @@ class NGrams:
         self._contexts["last"][owners[ends]] = pairs[ends] + 1
 
     def score(
-        self, contexts: Ints, tokens: Ints, vocabulary: int, streams: Ints | None = None, visible: Ints | None = None
+        self,
+        contexts: Ints,
+        tokens: Ints,
+        vocabulary: int,
+        streams: Ints | None = None,
+        visible: Ints | None = None,
+        following: Ints | None = None,
     ) -> Seen:
         """Probability of each token, had those before it in its stream been added already; nothing is added.
 
@@ -218,9 +224,11 @@ class NGrams:
             vocabulary: tokens that share what is below order 0.
             streams: (N,) the stream of each row; None for a single one.
             visible: (N,) how many of the rows were observed before each row; None for all rows before it.
+            following: (N,) the token that came after each context, where it is another one than is asked for.
         """
         rows = _Rows.of(contexts, tokens, streams, visible)
-        return self._interpolated(self._seen(rows, rows), contexts, vocabulary)
+        added = rows if following is None else replace(rows, tokens=following)
+        return self._interpolated(self._seen(rows, added), contexts, vocabulary)
 
     def distributions(
         self, contexts: Ints, tokens: Ints, vocabulary: int, streams: Ints | None = None, visible: Ints | None = None

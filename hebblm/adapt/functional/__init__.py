@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from hebblm.adapt.checks import Scale
     from hebblm.adapt.functional.gating import (
         LearnedGate,
+        anchored,
         gated_losses,
         label_entropy,
         log_softmax_shares,
@@ -44,6 +45,7 @@ __all__ = [
     "LearnedShares",
     "MbpaResult",
     "Scale",
+    "anchored",
     "changed_losses",
     "closeness",
     "gated_losses",

@@ -17,6 +17,7 @@ from hebblm.adapt.methods.hebb import HEBB, VARIANTS
 from hebblm.adapt.methods.knn import KNN
 from hebblm.adapt.methods.mbpa import MBPA, MBPA_ABSOLUTE
 from hebblm.adapt.methods.mixture import MIXTURE
+from hebblm.adapt.methods.ngram import NGRAM
 from hebblm.adapt.methods.rule import Ensemble
 from hebblm.adapt.methods.rule import Method as Method
 from hebblm.errors import UserError
@@ -25,7 +26,7 @@ from hebblm.suggest import unknown
 EVERY = "all"
 _RECORDS: tuple[Method, ...] = (
     *(LSTM, DYNAMIC_EVALUATION, CACHE, KNN, MIXTURE, MBPA, HEBB, MIXTURE_MBPA, MIXTURE_HEBB),
-    *(MBPA_ABSOLUTE, BEST, DYNAMIC_BEST, *VARIANTS),
+    *(MBPA_ABSOLUTE, NGRAM, BEST, DYNAMIC_BEST, *VARIANTS),
 )
 METHODS = {method.name: method for method in _RECORDS}
 """All methods by name, in the order of the tables."""

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, ClassVar
 from hebblm.adapt import functional as F
 from hebblm.adapt.methods.base import Unadapted
 from hebblm.adapt.methods.cache import Cache, CacheConfig
+from hebblm.adapt.methods.gate import Gated
 from hebblm.adapt.methods.knn import KnnConfig, KnnLM
 from hebblm.adapt.methods.mbpa import Mbpa, MbpaConfig
+from hebblm.adapt.methods.ngram import FEATURES as NGRAM_FEATURES
+from hebblm.adapt.methods.ngram import Ngram, NgramConfig
 from hebblm.adapt.methods.rule import Ensemble, Method, Rule
 from hebblm.adapt.needs import Needs
-from hebblm.adapt.settings import Count, MethodSettings, NonNegative, Section
+from hebblm.adapt.settings import ONLINE, Count, MethodSettings, NonNegative, Section
 from hebblm.errors import UserError
 from hebblm.suggest import unknown
 
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
     from hebblm.adapt.batch import EvalBatch
 
 PAIR = (0.6, 2.0)  # sharpness of the caches; a weight was fitted for each
-COMPONENTS = ("base", "short", "medium", "long", "knn", "mbpa")
+COMPONENTS = ("base", "short", "medium", "long", "knn", "mbpa", "ngram")
 NEAREST = 1e-3  # added to the nearest squared distance, which is 0 where a state comes again
 SHARP = 2.0  # theta of the weights exp(theta h_k . h), relative, of the labels
 FEATURES = (
@@ -39,31 +42,230 @@ FEATURES = (
     "tokens of the stream",
 )
 """The features: a constant, entropies and logarithms of probabilities in nats, of distances, and of 1 + a count."""
-# What the gate starts from, a column a feature, written by recipes/best/fit.py.
-# Fitted on the first 15,000 validation tokens each of ptb; wt2; wt2-to-ptb; ptb, moving; wt2-to-ptb, moving.
+# What the gate starts from, a column a feature, those of the n-gram last; written by recipes/best/fit.py.
 WEIGHTS: dict[str, tuple[float, ...]] = {
-    "base": (1.074, 0.337, -0.294, 0.688, 0.113, 0.134, 0.349, 0.382, 0.471, -0.544, -0.013),
-    "short sharp": (-0.361, 0.176, 0.028, -0.038, -0.093, -0.241, 0.071, 0.017, -0.07, 0.042, -0.061),
-    "short flat": (-0.528, 0.604, 0.092, -0.117, 0.536, -0.246, -0.326, 0.118, 0.137, 0.417, -0.083),
-    "medium sharp": (-0.314, 0.137, 0.061, -0.08, -0.124, -0.109, 0.028, 0.022, -0.01, 0.074, -0.025),
-    "medium flat": (-0.401, -0.148, 0.119, -0.149, 0.314, -0.174, -0.049, -0.197, -0.183, 0.054, -0.274),
-    "long sharp": (-0.251, -0.066, 0.08, -0.046, -0.082, -0.156, -0.026, -0.105, -0.1, 0.132, 0.012),
-    "long flat": (-0.373, -0.28, 0.138, -0.167, 0.307, -0.154, -0.2, -0.32, -0.256, 0.045, -0.25),
-    "knn": (-0.142, -0.17, 0.01, -0.207, -0.067, 0.101, 0.239, 0.111, -0.278, -0.2, -0.1),
-    "mbpa": (1.296, -0.591, -0.234, 0.116, -0.904, 0.844, -0.085, -0.028, 0.289, -0.02, 0.794),
+    "base": (
+        0.637,
+        0.667,
+        -0.339,
+        0.292,
+        -0.411,
+        0.127,
+        0.325,
+        0.332,
+        -0.042,
+        -0.441,
+        -0.03,
+        0.113,
+        0.539,
+        0.109,
+        -0.124,
+        -0.133,
+        -0.036,
+    ),
+    "short sharp": (
+        -0.362,
+        0.329,
+        -0.019,
+        -0.141,
+        0.127,
+        -0.163,
+        0.053,
+        0.033,
+        0.252,
+        0.097,
+        0.023,
+        -0.253,
+        -0.163,
+        0.067,
+        -0.012,
+        -0.149,
+        -0.054,
+    ),
+    "short flat": (
+        -0.589,
+        0.697,
+        0.083,
+        -0.125,
+        0.419,
+        -0.348,
+        -0.187,
+        0.09,
+        0.721,
+        0.318,
+        0.038,
+        -0.274,
+        -0.102,
+        -0.161,
+        -0.051,
+        -0.191,
+        0.023,
+    ),
+    "medium sharp": (
+        -0.315,
+        0.191,
+        0.006,
+        -0.154,
+        0.187,
+        -0.095,
+        0.174,
+        -0.034,
+        0.147,
+        0.065,
+        -0.063,
+        -0.062,
+        -0.126,
+        -0.01,
+        -0.116,
+        -0.196,
+        0.155,
+    ),
+    "medium flat": (
+        -0.377,
+        -0.011,
+        0.058,
+        -0.196,
+        0.245,
+        -0.137,
+        0.005,
+        -0.182,
+        -0.044,
+        -0.011,
+        -0.231,
+        0.029,
+        -0.069,
+        -0.165,
+        -0.173,
+        -0.267,
+        -0.027,
+    ),
+    "long sharp": (
+        -0.354,
+        -0.072,
+        0.053,
+        -0.161,
+        0.171,
+        -0.14,
+        0.223,
+        -0.122,
+        -0.116,
+        -0.037,
+        -0.215,
+        -0.006,
+        -0.105,
+        -0.102,
+        -0.141,
+        -0.218,
+        -0.052,
+    ),
+    "long flat": (
+        -0.389,
+        -0.071,
+        0.056,
+        -0.224,
+        0.228,
+        -0.125,
+        -0.004,
+        -0.228,
+        -0.113,
+        -0.036,
+        -0.253,
+        0.03,
+        -0.089,
+        -0.161,
+        -0.168,
+        -0.237,
+        -0.12,
+    ),
+    "knn": (
+        -0.15,
+        -0.277,
+        0.092,
+        -0.122,
+        -0.045,
+        0.016,
+        0.197,
+        0.015,
+        -0.248,
+        -0.096,
+        -0.096,
+        -0.047,
+        -0.146,
+        -0.052,
+        0.094,
+        0.063,
+        -0.18,
+    ),
+    "mbpa": (
+        -0.031,
+        -0.07,
+        0.004,
+        -0.014,
+        0.029,
+        -0.01,
+        -0.002,
+        -0.073,
+        -0.06,
+        -0.028,
+        -0.049,
+        0.039,
+        -0.033,
+        -0.02,
+        -0.017,
+        -0.021,
+        -0.015,
+    ),
+    "mbpa online": (
+        2.153,
+        -1.615,
+        0.087,
+        1.418,
+        -1.024,
+        0.348,
+        -0.238,
+        0.197,
+        -0.491,
+        0.065,
+        0.752,
+        0.724,
+        0.542,
+        0.439,
+        0.447,
+        0.682,
+        0.425,
+    ),
+    "ngram": (
+        -0.223,
+        0.231,
+        -0.08,
+        -0.574,
+        0.074,
+        0.529,
+        -0.546,
+        -0.026,
+        -0.004,
+        0.105,
+        0.124,
+        -0.293,
+        -0.248,
+        0.057,
+        0.261,
+        0.669,
+        -0.12,
+    ),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class BestConfig(Section):
-    """The mixture of base, caches of three windows, kNN-LM and MbPA, which is that of its own settings at weight 1.
+    """The mixture of base, caches of three windows, kNN-LM, MbPA at weight 1 and at its own weight, and the n-gram.
 
     Args:
         parts: comma-separated components; a gate without some has the weights of the others.
         short: number of most recent tokens that the first cache remembers.
         medium: of the second.
         long: of the third.
-        lr: of the gate's step at each token that was scored; 0 keeps the weights that are shipped.
+        lr: of the gate's steps; 0 keeps the weights that are shipped.
     """
 
     section: ClassVar[str] = "best"
@@ -72,7 +274,7 @@ class BestConfig(Section):
     short: Count = 300
     medium: Count = 2000
     long: Count = 20_000
-    lr: NonNegative = 0.01
+    lr: NonNegative = 0.1
 
     def __post_init__(self) -> None:
         for name in self.names:
@@ -88,82 +290,17 @@ class BestConfig(Section):
 
 
 @dataclass(frozen=True, slots=True)
-class Best:
-    """``sum_c w_c P_c`` with ``w = softmax(G x)``: shares of the components that depend on the query.
+class BestFeatures:
+    """Features of the gate: the :data:`FEATURES` and, where there is an n-gram, what it says of the match."""
 
-    x (F) are the :data:`FEATURES`, none of which depends on the answer. G starts from weights fitted on validation text
-    and goes on learning from the tokens already scored, see :class:`hebblm.adapt.functional.LearnedGate`.
-    """
+    ngram: Ngram | None
 
-    name: ClassVar[str] = "best"
-
-    config: BestConfig
-    rules: tuple[tuple[str, Rule], ...]  # of each row of G, by its name there
-
-    def log_probs(self, batch: EvalBatch) -> Tensor:
-        def compute() -> Tensor:
-            return F.log_mixture((rule.log_probs(batch) for _, rule in self.rules), self._log_shares(batch))
-
-        return batch.shared(self, compute)
-
-    def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
-        def compute() -> Tensor:
-            losses = F.gated_losses(self._losses(batch, targets), self._log_shares(batch))
-            return losses.to(batch.logits.dtype)
-
-        return batch.scored(self, targets, compute)
-
-    @property
-    def needs(self) -> Needs:
-        """Needs of the components, and of the gate's features."""
-        needs = Needs(retrieval=True, shares=(self,) if self.config.lr else ())
-        for _, rule in self.rules:
-            needs = rule.needs | needs
-        return needs
-
-    @property
-    def learned_as(self) -> str:
-        """The gate of the components, whose rows are theirs in this order."""
-        return f"gate of {self.config.parts}/1"
-
-    @property
-    def initial(self) -> F.LearnedGate:
-        """The gate as it is shipped."""
+    def __call__(self, batch: EvalBatch) -> Tensor:
         import torch
 
-        weights = torch.tensor([WEIGHTS[name] for name, _ in self.rules], dtype=torch.float64, device="cpu")
-        return F.LearnedGate(weights, self.config.lr)
-
-    def evidence(self, batch: EvalBatch, targets: Tensor) -> Tensor:
-        """Losses of each token under the parts, nats, and its features, (N, C + F) float64."""
-        import torch
-
-        return torch.cat([self._losses(batch, targets), gate_features(batch)], 1)
-
-    def _losses(self, batch: EvalBatch, targets: Tensor) -> Tensor:
-        """Losses (N, C) of the components, nats, float64."""
-        import torch
-
-        def compute() -> Tensor:
-            return torch.stack([rule.score(batch, targets) for _, rule in self.rules], 1).double()
-
-        return batch.scored(("components", self), targets, compute)
-
-    def _log_shares(self, batch: EvalBatch) -> Tensor:
-        """log w (N, C), float64."""
-
-        def compute() -> Tensor:
-            import torch
-
-            if not self.config.lr:
-                weights = self.initial.weights.to(batch.hidden.device)[None]  # (1, C, F)
-            else:
-                gates, rows = batch.learned(self)
-                distinct = torch.stack([gate.weights for gate in gates]).to(batch.hidden.device)  # (S, C, F)
-                weights = distinct[rows]  # (N, C, F)
-            return F.log_softmax_shares(gate_features(batch), weights)
-
-        return batch.shared(("shares", self), compute)
+        if (ngram := self.ngram) is None:
+            return gate_features(batch)
+        return batch.shared(self, lambda: torch.cat([gate_features(batch), ngram.features(batch)], 1))
 
 
 def gate_features(batch: EvalBatch) -> Tensor:
@@ -205,7 +342,7 @@ def _features(batch: EvalBatch) -> Tensor:
 
 def best_rule(settings: MethodSettings) -> Rule:
     """The mixture of the components that are set."""
-    config, base = settings[BestConfig], Unadapted()
+    config, base, ngram = settings[BestConfig], Unadapted(), Ngram(settings[NgramConfig].fresh)
     flat, sharp = PAIR
 
     def caches(name: str, window: int) -> tuple[tuple[str, Rule], ...]:
@@ -220,12 +357,28 @@ def best_rule(settings: MethodSettings) -> Rule:
         "medium": caches("medium", config.medium),
         "long": caches("long", config.long),
         "knn": (("knn", KnnLM(KnnConfig(min(PAIR), 1.0))),),
-        "mbpa": (("mbpa", Mbpa(replace(settings[MbpaConfig], weight=1.0))),),
+        "mbpa": (
+            ("mbpa", Mbpa(replace(settings[MbpaConfig], weight=1.0))),
+            ("mbpa online", Mbpa(replace(settings[MbpaConfig], weight=ONLINE))),
+        ),
+        "ngram": (("ngram", ngram),),
     }
-    return Best(config, tuple(row for name in config.names for row in every[name]))
+    rows = tuple(row for name in config.names for row in every[name])
+    counted = "ngram" in config.names
+    columns = len(FEATURES) + (len(NGRAM_FEATURES) if counted else 0)
+    return Gated(
+        "best",
+        f"gate of {config.parts}/2",
+        tuple(rule for _, rule in rows),
+        BestFeatures(ngram if counted else None),
+        tuple(WEIGHTS[name][:columns] for name, _ in rows),
+        config.lr,
+        anchor=config.names.index("base") if "base" in config.names else None,
+        needed=Needs(retrieval=True, ngrams=counted),
+    )
 
 
-_SECTIONS = (BestConfig, MbpaConfig)
+_SECTIONS = (BestConfig, MbpaConfig, NgramConfig)
 BEST = Method("best", "Best (ours)", "ours", best_rule, _SECTIONS, tuned=False, plot_style=("#000000",))
 DYNAMIC_BEST = Method(
     "dynamic+best",

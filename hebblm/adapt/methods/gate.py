@@ -1,0 +1,93 @@
+"""Mixture whose shares depend on the query: a softmax gate that goes on learning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hebblm.adapt import functional as F
+from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.needs import Needs
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from hebblm.adapt.batch import EvalBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Gated:
+    """``sum_c w_c P_c`` with ``w = softmax(G x)``: shares of the parts that depend on the query.
+
+    x (F) are features that do not depend on the answer. G goes on learning from the tokens already scored, see
+    :class:`hebblm.adapt.functional.LearnedGate`.
+    """
+
+    name: str
+    learned_as: str
+    rules: tuple[Rule, ...]
+    features: Callable[[EvalBatch], Tensor]  # (N, F) float64
+    weights: tuple[tuple[float, ...], ...]  # (C, F) G before anything was scored
+    lr: float  # of the steps of G; 0 keeps it as it is
+    anchor: int | None  # the part that the mixture is never far behind
+    needed: Needs  # by the features
+
+    def log_probs(self, batch: EvalBatch) -> Tensor:
+        def compute() -> Tensor:
+            return F.log_mixture((rule.log_probs(batch) for rule in self.rules), self._log_shares(batch))
+
+        return batch.shared(self, compute)
+
+    def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
+        def compute() -> Tensor:
+            losses = F.gated_losses(self._losses(batch, targets), self._log_shares(batch))
+            return losses.to(batch.logits.dtype)
+
+        return batch.scored(self, targets, compute)
+
+    @property
+    def needs(self) -> Needs:
+        needs = Needs(shares=(self,) if self.lr else ()) | self.needed
+        for rule in self.rules:
+            needs = rule.needs | needs
+        return needs
+
+    @property
+    def initial(self) -> F.LearnedGate:
+        """The gate as it is shipped."""
+        import torch
+
+        weights = torch.tensor(self.weights, dtype=torch.float64, device="cpu")
+        return F.LearnedGate(weights, self.lr, self.anchor if self.lr else None)
+
+    def evidence(self, batch: EvalBatch, targets: Tensor) -> Tensor:
+        """Losses of each token under the parts, nats, and its features, (N, C + F) float64."""
+        import torch
+
+        return torch.cat([self._losses(batch, targets), self.features(batch)], 1)
+
+    def _losses(self, batch: EvalBatch, targets: Tensor) -> Tensor:
+        """Losses (N, C) of the parts, nats, float64."""
+        import torch
+
+        def compute() -> Tensor:
+            return torch.stack([rule.score(batch, targets) for rule in self.rules], 1).double()
+
+        return batch.scored(("components", self), targets, compute)
+
+    def _log_shares(self, batch: EvalBatch) -> Tensor:
+        """log w (N, C), float64."""
+
+        def compute() -> Tensor:
+            import torch
+
+            features, device = self.features(batch), batch.hidden.device
+            if not self.lr:
+                return self.initial.log_shares(features.cpu()).to(device)
+            gates, rows = batch.learned(self)
+            weights = torch.stack([gate.weights for gate in gates]).to(device)[rows]  # (N, C, F)
+            odds = torch.tensor([gate.odds for gate in gates], dtype=torch.float64, device=device)[rows]
+            return F.anchored(F.log_softmax_shares(features, weights), odds, self.anchor)
+
+        return batch.shared(("shares", self), compute)

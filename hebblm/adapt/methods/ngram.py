@@ -1,0 +1,142 @@
+"""n-gram: probabilities by the exact words before, over everything that was read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+
+from hebblm.adapt.methods.base import LSTM, Unadapted
+from hebblm.adapt.methods.gate import Gated
+from hebblm.adapt.methods.rule import Method, Rule
+from hebblm.adapt.needs import Needs
+from hebblm.adapt.settings import Count, MethodSettings, NonNegative, Section
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from hebblm.adapt.batch import EvalBatch
+    from hebblm.memory.ngrams import Ints, Seen
+
+SUFFIX = "+ngram"
+FEATURES = ("no match", "one token matches", "two tokens match", "three or more match", "top share", "count")
+"""Of the longest context seen: its length, its most frequent follower's share, and ``log(1 + n) / 5`` of its count n."""
+# What a gate starts from: the longer the match, the less the base is trusted.
+BASE_WEIGHTS, NGRAM_WEIGHTS = (4.0, 3.0, 2.0, 1.0, 0.0, 0.0), (0.0,) * 6
+
+
+@dataclass(frozen=True, slots=True)
+class NgramConfig(Section):
+    """n-gram of the words before (Chen and Goodman 1999), mixed by a gate that is learned.
+
+    Args:
+        order: words before that it looks at.
+        fresh: what it has seen: every token before, or those before the last update as the other memories.
+        capacity: tokens after which it counts no more.
+        lr: of the gate's steps; 0 keeps the weights that are shipped.
+    """
+
+    section: ClassVar[str] = "ngram"
+
+    order: Count = 3
+    fresh: Literal["token", "interval"] = "token"
+    capacity: Count = 20_000_000
+    lr: NonNegative = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Ngram:
+    """Interpolated n-gram of the words before; see :class:`hebblm.memory.ngrams.NGrams`."""
+
+    name: ClassVar[str] = "ngram"
+    needs: ClassVar[Needs] = Needs(ngrams=True)
+
+    fresh: Literal["token", "interval"]
+
+    def log_probs(self, batch: EvalBatch) -> Tensor:
+        import torch
+
+        def compute() -> Tensor:
+            ngrams, vocabulary = batch.context.ngrams, batch.logits.shape[1]
+            assert ngrams is not None
+            contexts, following, streams = batch.ngram_rows()
+            found = ngrams.distributions(contexts, following, vocabulary, streams, self._visible(batch))
+            return torch.from_numpy(found).to(batch.logits)
+
+        return batch.shared(self, compute)
+
+    def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
+        import torch
+
+        def compute() -> Tensor:
+            return -torch.from_numpy(self.seen(batch, targets).log_prob).to(batch.logits)
+
+        return batch.scored(self, targets, compute)
+
+    def seen(self, batch: EvalBatch, targets: Tensor) -> Seen:
+        """Probabilities of targets (N,), and how long the context was that gave them."""
+
+        def compute() -> Seen:
+            ngrams = batch.context.ngrams
+            assert ngrams is not None
+            contexts, following, streams = batch.ngram_rows()
+            return ngrams.score(
+                contexts, targets.cpu().numpy(), batch.logits.shape[1], streams, self._visible(batch), following
+            )
+
+        return batch.scored(("seen", self), targets, compute)
+
+    def features(self, batch: EvalBatch) -> Tensor:
+        """Features (N, F) of :data:`FEATURES`, float64; none depends on the labels."""
+        import torch
+
+        def compute() -> Tensor:
+            seen = self.seen(batch, batch.no_targets)
+            matches = np.eye(4)[np.minimum(seen.length, 3)]  # (N, 4)
+            found = np.c_[matches, seen.peak, np.log1p(seen.count) / 5]
+            return torch.from_numpy(found).to(batch.hidden.device)
+
+        return batch.shared(("features", self), compute)
+
+    def _visible(self, batch: EvalBatch) -> Ints | None:
+        """How many rows each row sees (N,); None for all before it."""
+        if self.fresh == "token":
+            return None
+        return np.zeros(len(batch.hidden), dtype=np.int64) if batch.block is None else batch.block.visible.cpu().numpy()
+
+
+def with_ngram(rule: Rule, settings: MethodSettings) -> Rule:
+    """A rule and the n-gram under a gate that knows how much of the text before was seen."""
+    config = settings[NgramConfig]
+    ngram = Ngram(config.fresh)
+    name = SUFFIX[1:] if isinstance(rule, Unadapted) else rule.name + SUFFIX
+    return Gated(
+        name,
+        f"gate of {name}/1",
+        (rule, ngram),
+        ngram.features,
+        (BASE_WEIGHTS, NGRAM_WEIGHTS),
+        config.lr,
+        anchor=0,
+        needed=Needs(ngrams=True),
+    )
+
+
+NGRAM = Method(
+    "ngram", "n-gram", "baseline", lambda s: with_ngram(LSTM.rule(s), s), (NgramConfig,), tuned=False,
+    plot_style=("#aa4499",),
+)  # fmt: skip
+
+
+def beside_ngram(method: Method) -> Method:
+    """The record of any method with the n-gram beside it."""
+    return Method(
+        method.name + SUFFIX,
+        f"{method.label}+n-gram",
+        "ours",
+        lambda settings: with_ngram(method.rule(settings), settings),
+        (*method.settings, NgramConfig),
+        moving=method.moving,
+        tuned=False,
+    )
