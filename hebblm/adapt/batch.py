@@ -21,7 +21,7 @@ from hebblm.adapt.work import Stopwatch, Work, clock_of, name_of
 from hebblm.errors import UserError
 from hebblm.memory.causal import WrittenBlock
 from hebblm.memory.nearest import Ranked
-from hebblm.memory.ngrams import PAD, Ints, contexts_of
+from hebblm.memory.ngrams import Ints, NGramRows, contexts_of
 from hebblm.types import Neighbors
 
 T = TypeVar("T")
@@ -41,16 +41,10 @@ class EvalBatch:
         block: where the queries are rows of the stream of which later ones come after earlier ones were observed;
             None if all come before anything is observed.
         ranked: (N, K) where the neighbours lie, if that is known.
-        inputs: (N,) int64 the tokens that were read, the last one known before each label; n-grams ask for them.
     """
 
     def __init__(
-        self,
-        hidden: Tensor,
-        context: Context,
-        block: Block | None = None,
-        ranked: Ranked | None = None,
-        inputs: Tensor | None = None,
+        self, hidden: Tensor, context: Context, block: Block | None = None, ranked: Ranked | None = None
     ) -> None:
         width = context.head.weight.shape[1]
         self.states = hidden
@@ -60,7 +54,6 @@ class EvalBatch:
         self.context = context
         self.block = block
         self.ranked = ranked
-        self.inputs = inputs
         self.head = context.head
         self.stopwatch = Stopwatch(clock_of(hidden.device))
         self._shared: dict[Hashable, tuple[Work, object]] = {}
@@ -144,40 +137,39 @@ class EvalBatch:
         """(N, K) int64 numbers of the neighbours' labels, equal where these are."""
         return self.shared("groups", lambda: group_ids(self.neighbors.values))
 
-    def ngram_contexts(self, labels: Tensor | None = None) -> Ints:
-        """Contexts (N, order) of the rows, the nearest token first.
+    def ngram_contexts(self, labels: Tensor | None) -> Ints:
+        """Contexts (N, order) of the rows, the nearest token first: what was observed of their stream, and the rows before.
 
-        Tokens that the base read come from ``inputs``; with ``labels`` (N,), those after the first of each stream are
-        the labels themselves, among them words that the base has no row for.
+        Without ``labels`` (N,), which say what came after each row, all come after what was observed.
         """
         ngrams = self.context.ngrams
-        if ngrams is None or self.inputs is None:
-            raise ValueError("n-grams need a context that counts them, and the tokens that were read")
+        if ngrams is None:
+            raise ValueError("n-grams need a context that counts them; tell it so with learn_shares first")
         contexts = np.empty((len(self.hidden), ngrams.order), dtype=np.int64)
-        inputs = self.inputs.cpu().numpy()
-        streams = (
-            [(0, slice(None))] if self.block is None else [(stream, rows) for stream, rows, _ in self.block.by_stream()]
-        )
-        for stream, rows in streams:
-            own = rows if isinstance(rows, slice) else rows.cpu().numpy()
-            read = inputs[own]
-            if labels is not None:
-                read = np.r_[read[:1], labels.cpu().numpy()[own][:-1]]
-            past = self.context.stream_states[stream].history[::-1]
-            contexts[own] = contexts_of(np.r_[past, read, 0], len(past) + 1, ngrams.order)
+        for stream, rows in self._rows_by_stream():
+            past = self.context.stream_states[stream].history
+            if labels is None:
+                contexts[rows] = past
+            else:
+                text = np.r_[past[::-1], labels.cpu().numpy()[rows]]
+                contexts[rows] = contexts_of(text, len(past), ngrams.order)
         return contexts
 
-    def ngram_rows(self) -> tuple[Ints, Ints, Ints]:
-        """Contexts (N, order), the tokens after them as far as they were read (N,), and the stream of each row (N,)."""
-        block, contexts = self.block, self.ngram_contexts()
-        streams = np.zeros(len(contexts), dtype=np.int64)
-        if block is not None and block.streams is not None:
-            streams = block.streams.cpu().numpy()
-        following = np.full(len(contexts), PAD)
-        for stream in np.unique(streams):
-            rows = np.flatnonzero(streams == stream)
-            following[rows[:-1]] = contexts[rows[1:], 0]
-        return contexts, following, streams
+    def ngram_rows(self) -> NGramRows:
+        """Rows of the batch as an n-gram scores them: each sees all rows of its stream before it, if their labels are known."""
+        count, streams = len(self.hidden), np.zeros(len(self.hidden), dtype=np.int64)
+        for stream, rows in self._rows_by_stream():
+            streams[rows] = stream
+        if self.block is None:
+            nothing = np.zeros(count, dtype=np.int64)
+            return NGramRows(self.ngram_contexts(None), nothing, streams, nothing)
+        labels = self.block.labels
+        return NGramRows(self.ngram_contexts(labels), labels.cpu().numpy(), streams, np.arange(count))
+
+    def _rows_by_stream(self) -> list[tuple[int, slice | Ints]]:
+        if self.block is None or self.block.streams is None:
+            return [(0, slice(None))]
+        return [(stream, np.asarray(rows)) for stream, rows, _ in self.block.by_stream()]
 
     def learned_share(self, learner: Learner[Any]) -> Tensor:
         """Return a learner's share (N,), or shares (N, C), float64: for each query what was learned before it."""

@@ -39,7 +39,7 @@ class StreamState:
     """State kept of one stream: its latest pairs, the shares learned from its tokens, and what it was read behind."""
 
     recent: Window
-    history: Ints  # (order,) tokens before the next input, the nearest first
+    history: Ints  # (order,) tokens that were observed last, the nearest first
     shares: dict[Learner[Any], Learned] = field(default_factory=dict)
 
 
@@ -55,7 +55,6 @@ class Context:
         window: number of most recent pairs kept for caches; 0 for none.
         fixed: whether the head stays as it is, so that the log-normalisers of keys can be kept and used.
         streams: how many are read side by side; each has its own window and shares.
-        ngrams: counts of the exact words; None for none.
     """
 
     def __init__(
@@ -69,7 +68,6 @@ class Context:
         window: int = 0,
         fixed: bool = False,
         streams: int = 1,
-        ngrams: NGrams | None = None,
     ) -> None:
         if k < 1:
             raise UserError(f"k = {k} must be at least 1 neighbour")
@@ -82,7 +80,7 @@ class Context:
         self.window = window
         self.fixed = fixed
         self.streams = streams
-        self.ngrams = ngrams
+        self.ngrams: NGrams | None = None  # counts of the exact words, once a rule needs them
         self.learners: tuple[Learner[Any], ...] = ()
         self._start()
 
@@ -108,8 +106,12 @@ class Context:
         return self.stream_states[0].shares
 
     def learn_shares(self, rules: Iterable[Needing]) -> None:
-        """Learn from now on the shares that rules ask for; those that are learned already go on."""
+        """Learn from now on the shares that rules ask for, and count n-grams; what is learned already goes on."""
         for rule in rules:
+            if rule.needs.ngrams is not None and self.ngrams is None:
+                self.ngrams = NGrams(*rule.needs.ngrams)
+                for state in self.stream_states:
+                    state.history = np.full(self.ngrams.order, PAD)
             self.learners = tuple(dict.fromkeys((*self.learners, *rule.needs.shares)))
         for state in self.stream_states:
             known = state.shares
@@ -130,8 +132,9 @@ class Context:
             self.stream_states[stream].shares = observation.shares[stream]
             self.stream_states[stream].recent.append(observation.hidden[rows], labels[rows])
             if observation.contexts is not None:
+                last = int(labels[rows][-1])
                 own = observation.contexts[rows if isinstance(rows, slice) else rows.cpu().numpy()]
-                self.stream_states[stream].history = own[-1]
+                self.stream_states[stream].history = np.r_[last, own[-1]][:-1]
 
     @contextmanager
     def side_by_side(self, streams: int) -> Iterator[None]:

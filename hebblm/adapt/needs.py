@@ -54,13 +54,13 @@ class Needs:
     window: int = 0  # how many of the latest pairs it looks back at
     descents: tuple[Section, ...] = ()  # settings of the MbPA that it rests on
     shares: tuple[Learner[Any], ...] = ()  # its parts that learn, those within others first
-    ngrams: bool = False  # counts of the exact words
+    ngrams: tuple[int, int] | None = None  # order and capacity of counts of the exact words; None for none
 
     def __or__(self, other: Needs) -> Needs:
         descents = dict.fromkeys((*self.descents, *other.descents))
         shares = dict.fromkeys((*self.shares, *other.shares))
         window = max(self.window, other.window)
-        retrieval, ngrams = self.retrieval or other.retrieval, self.ngrams or other.ngrams
+        retrieval, ngrams = self.retrieval or other.retrieval, self.ngrams or other.ngrams  # one run has one order
         return Needs(retrieval, window, tuple(descents), tuple(shares), ngrams)
 
 

@@ -53,6 +53,29 @@ class Seen:
     count: Ints
 
 
+@dataclass(frozen=True, slots=True)
+class NGramRows:
+    """Contexts with the tokens that follow them, in the order in which they are added."""
+
+    contexts: Ints  # (N, order), the nearest token first
+    tokens: Ints  # (N,)
+    streams: Ints  # (N,) of each row: rows see those of their own stream alone
+    visible: Ints  # (N,) how many of the rows were added before each one is asked for
+
+    @classmethod
+    def of(cls, contexts: Ints, tokens: Ints) -> NGramRows:
+        """Rows of a single stream, each of which sees all before it."""
+        return cls(contexts, tokens, np.zeros(len(tokens), dtype=np.int64), np.arange(len(tokens)))
+
+    def within(self, vocabulary: int) -> NGramRows:
+        """The same, but nobody sees rows whose tokens are beyond a vocabulary: these have no probability yet."""
+        return replace(self, streams=np.where(self.tokens < vocabulary, self.streams, -1))
+
+    def keys(self) -> Keys:
+        """Keys ((order + 1) N,) of the contexts of every length, the shortest first."""
+        return _context_keys(self.contexts).T.ravel()
+
+
 class _Table:
     """Rows of integers that grow, found by 64-bit keys: open addressing with linear probing, many keys at a time."""
 
@@ -141,10 +164,20 @@ class NGrams:
             raise UserError(f"ngram.order = {order} and ngram.capacity = {capacity} must be at least 1")
         self.order = order
         self.capacity = capacity
+        self._base: dict[str, npt.NDArray[np.generic]] | None = None
         self.reset()
 
+    def mark_base(self) -> None:
+        """Take what was added so far for what :meth:`reset` returns to."""
+        self._base = {name: column.copy() for name, column in self.state_dict().items()}
+
     def reset(self) -> None:
-        """Forget everything."""
+        """Forget everything, or all that was added since :meth:`mark_base`."""
+        self._clear()
+        if self._base is not None:
+            self.load_state_dict(self._base)
+
+    def _clear(self) -> None:
         self.tokens = 0
         self._contexts = _Table("total", "kinds", "once", "twice", "peak", "last")
         self._pairs = _Table("count", "token", "before")
@@ -207,43 +240,29 @@ class NGrams:
         ends = np.r_[begins[1:], True]
         self._contexts["last"][owners[ends]] = pairs[ends] + 1
 
-    def score(
-        self,
-        contexts: Ints,
-        tokens: Ints,
-        vocabulary: int,
-        streams: Ints | None = None,
-        visible: Ints | None = None,
-        following: Ints | None = None,
-    ) -> Seen:
-        """Probability of each token, had those before it in its stream been added already; nothing is added.
+    def score(self, rows: NGramRows, vocabulary: int, targets: Ints | None = None) -> Seen:
+        """Probability of each token, had the rows that it sees been added already; nothing is added.
 
         Args:
-            contexts: (N, order), the nearest token first.
-            tokens: (N,), whose rows follow one another within each stream.
-            vocabulary: tokens that share what is below order 0.
-            streams: (N,) the stream of each row; None for a single one.
-            visible: (N,) how many of the rows were observed before each row; None for all rows before it.
-            following: (N,) the token that came after each context, where it is another one than is asked for.
+            rows: N contexts, and the tokens after them.
+            vocabulary: tokens that share what is below order 0; later ones among the rows are not counted yet.
+            targets: (N,) the tokens asked for; None for those of the rows.
         """
-        rows = _Rows.of(contexts, tokens, streams, visible)
-        added = rows if following is None else replace(rows, tokens=following)
-        return self._interpolated(self._seen(rows, added), contexts, vocabulary)
+        asked = rows if targets is None else replace(rows, tokens=targets)
+        return self._interpolated(self._seen(asked, rows.within(vocabulary)), rows.contexts, vocabulary)
 
-    def distributions(
-        self, contexts: Ints, tokens: Ints, vocabulary: int, streams: Ints | None = None, visible: Ints | None = None
-    ) -> Floats:
-        """Log-probabilities (N, V) of every token in place of each row's; the arguments are those of :meth:`score`."""
-        rows, every = _Rows.of(contexts, tokens, streams, visible), np.arange(vocabulary)
-        found = np.empty((len(contexts), vocabulary))
-        for index, context in enumerate(contexts):
-            asked = _Rows.of(
+    def distributions(self, rows: NGramRows, vocabulary: int) -> Floats:
+        """Log-probabilities (N, V) of every token after each row; see :meth:`score`."""
+        every, added = np.arange(vocabulary), rows.within(vocabulary)
+        found = np.empty((len(rows.tokens), vocabulary))
+        for index, context in enumerate(rows.contexts):
+            asked = NGramRows(
                 np.broadcast_to(context, (vocabulary, self.order)),
                 every,
                 np.full(vocabulary, rows.streams[index]),
                 np.full(vocabulary, rows.visible[index]),
             )
-            found[index] = self._interpolated(self._seen(asked, rows), asked.contexts, vocabulary).log_prob
+            found[index] = self._interpolated(self._seen(asked, added), asked.contexts, vocabulary).log_prob
         return found
 
     def _interpolated(self, every: _Counts, contexts: Ints, vocabulary: int) -> Seen:
@@ -270,7 +289,7 @@ class NGrams:
             total_at[reached] = seen.total[reached]
         return Seen(np.log(probability), length, peak, total_at)
 
-    def _seen(self, asked: _Rows, added: _Rows) -> _Counts:
+    def _seen(self, asked: NGramRows, added: NGramRows) -> _Counts:
         """Counts (L N,) as of each row: those of the tables, and of the visible rows among those that are added."""
         lengths, size = self.order + 1, len(added.tokens)
         keys, tokens, streams = asked.keys(), np.tile(asked.tokens, lengths), np.tile(asked.streams, lengths)
@@ -360,7 +379,7 @@ class NGrams:
 
     def load_state_dict(self, state: Mapping[str, npt.NDArray[np.generic]]) -> None:
         """Take over what :meth:`state_dict` gave."""
-        self.reset()
+        self._clear()
         self.tokens, self.order = (int(number) for number in state["tokens"])
         for name, table in (("contexts", self._contexts), ("pairs", self._pairs)):
             rows = table.insert(np.ascontiguousarray(state[f"{name} keys"]).view(np.uint64))
@@ -377,25 +396,6 @@ class _Counts(NamedTuple):
     twice: Ints
     peak: Ints
     wanted: Ints
-
-
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """Contexts with the tokens that follow them, the stream of each, and how many rows each sees."""
-
-    contexts: Ints  # (N, order)
-    tokens: Ints  # (N,)
-    streams: Ints  # (N,)
-    visible: Ints  # (N,)
-
-    @classmethod
-    def of(cls, contexts: Ints, tokens: Ints, streams: Ints | None, visible: Ints | None) -> _Rows:
-        streams = np.zeros(len(tokens), dtype=np.int64) if streams is None else streams
-        return cls(contexts, tokens, streams, np.arange(len(tokens)) if visible is None else visible)
-
-    def keys(self) -> Keys:
-        """Keys ((order + 1) N,) of the contexts of every length, the shortest first."""
-        return _context_keys(self.contexts).T.ravel()
 
 
 def contexts_of(tokens: Ints, begin: int, order: int) -> Ints:

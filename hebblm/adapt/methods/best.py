@@ -342,7 +342,7 @@ def _features(batch: EvalBatch) -> Tensor:
 
 def best_rule(settings: MethodSettings) -> Rule:
     """The mixture of the components that are set."""
-    config, base, ngram = settings[BestConfig], Unadapted(), Ngram(settings[NgramConfig].fresh)
+    config, base, ngram = settings[BestConfig], Unadapted(), Ngram(settings[NgramConfig])
     flat, sharp = PAIR
 
     def caches(name: str, window: int) -> tuple[tuple[str, Rule], ...]:
@@ -374,7 +374,7 @@ def best_rule(settings: MethodSettings) -> Rule:
         tuple(WEIGHTS[name][:columns] for name, _ in rows),
         config.lr,
         anchor=config.names.index("base") if "base" in config.names else None,
-        needed=Needs(retrieval=True, ngrams=counted),
+        needed=Needs(retrieval=True),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from hebblm.adapt.batch import EvalBatch
-    from hebblm.memory.ngrams import Ints, Seen
+    from hebblm.memory.ngrams import NGramRows, Seen
 
 SUFFIX = "+ngram"
 FEATURES = ("no match", "one token matches", "two tokens match", "three or more match", "top share", "count")
@@ -50,9 +50,12 @@ class Ngram:
     """Interpolated n-gram of the words before; see :class:`hebblm.memory.ngrams.NGrams`."""
 
     name: ClassVar[str] = "ngram"
-    needs: ClassVar[Needs] = Needs(ngrams=True)
 
-    fresh: Literal["token", "interval"]
+    config: NgramConfig
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(ngrams=(self.config.order, self.config.capacity))
 
     def log_probs(self, batch: EvalBatch) -> Tensor:
         import torch
@@ -60,8 +63,7 @@ class Ngram:
         def compute() -> Tensor:
             ngrams, vocabulary = batch.context.ngrams, batch.logits.shape[1]
             assert ngrams is not None
-            contexts, following, streams = batch.ngram_rows()
-            found = ngrams.distributions(contexts, following, vocabulary, streams, self._visible(batch))
+            found = ngrams.distributions(self._rows(batch), vocabulary)
             return torch.from_numpy(found).to(batch.logits)
 
         return batch.shared(self, compute)
@@ -80,10 +82,7 @@ class Ngram:
         def compute() -> Seen:
             ngrams = batch.context.ngrams
             assert ngrams is not None
-            contexts, following, streams = batch.ngram_rows()
-            return ngrams.score(
-                contexts, targets.cpu().numpy(), batch.logits.shape[1], streams, self._visible(batch), following
-            )
+            return ngrams.score(self._rows(batch), batch.logits.shape[1], targets.cpu().numpy())
 
         return batch.scored(("seen", self), targets, compute)
 
@@ -99,17 +98,17 @@ class Ngram:
 
         return batch.shared(("features", self), compute)
 
-    def _visible(self, batch: EvalBatch) -> Ints | None:
-        """How many rows each row sees (N,); None for all before it."""
-        if self.fresh == "token":
-            return None
-        return np.zeros(len(batch.hidden), dtype=np.int64) if batch.block is None else batch.block.visible.cpu().numpy()
+    def _rows(self, batch: EvalBatch) -> NGramRows:
+        rows, block = batch.ngram_rows(), batch.block
+        if self.config.fresh == "token" or block is None:
+            return rows
+        return replace(rows, visible=block.visible.cpu().numpy())
 
 
 def with_ngram(rule: Rule, settings: MethodSettings) -> Rule:
     """A rule and the n-gram under a gate that knows how much of the text before was seen."""
     config = settings[NgramConfig]
-    ngram = Ngram(config.fresh)
+    ngram = Ngram(config)
     name = SUFFIX[1:] if isinstance(rule, Unadapted) else rule.name + SUFFIX
     return Gated(
         name,
@@ -119,7 +118,7 @@ def with_ngram(rule: Rule, settings: MethodSettings) -> Rule:
         (BASE_WEIGHTS, NGRAM_WEIGHTS),
         config.lr,
         anchor=0,
-        needed=Needs(ngrams=True),
+        needed=ngram.needs,
     )
 
 

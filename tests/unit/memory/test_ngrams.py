@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from dataclasses import replace
 from math import log
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hebblm.errors import UserError
-from hebblm.memory.ngrams import LONG, LONG_FROM, SHORT, NGrams, contexts_of
+from hebblm.memory.ngrams import LONG, LONG_FROM, SHORT, NGramRows, NGrams, contexts_of
 
 
 class Plain:
@@ -63,7 +64,7 @@ def test_runs_of_any_size_are_scored_as_token_by_token(text: list[int], order: i
         if end == begin:
             break
         contexts = contexts_of(tokens[:end], begin, order)
-        seen = ngrams.score(contexts, tokens[begin:end], 9)
+        seen = ngrams.score(NGramRows.of(contexts, tokens[begin:end]), 9)
         rows += zip(seen.log_prob, seen.length, seen.peak, seen.count, strict=True)
         ngrams.add(contexts, tokens[begin:end])
         kept, ngrams = ngrams.state_dict(), NGrams(order)
@@ -78,14 +79,15 @@ def test_streams_side_by_side_see_each_other_once_they_are_added(texts: list[lis
     order, ngrams, alone = 3, NGrams(3), [NGrams(3) for _ in texts]
     contexts = [contexts_of(np.array(text), 0, order) for text in texts]
     rows = [(t, stream) for t in range(20) for stream in range(len(texts))]  # interleaved
-    seen = ngrams.score(
+    together = NGramRows(
         np.stack([contexts[stream][t] for t, stream in rows]),
         np.array([texts[stream][t] for t, stream in rows]),
-        9,
-        streams=np.array([stream for _, stream in rows]),
+        np.array([stream for _, stream in rows]),
+        np.arange(len(rows)),
     )
+    seen = ngrams.score(together, 9)
     for stream, one in enumerate(alone):
-        own = one.score(contexts[stream], np.array(texts[stream]), 9).log_prob
+        own = one.score(NGramRows.of(contexts[stream], np.array(texts[stream])), 9).log_prob
         assert np.allclose(seen.log_prob[stream :: len(texts)], own, atol=1e-12)
 
 
@@ -95,9 +97,10 @@ def test_distributions_are_what_every_token_would_be_scored() -> None:
     ngrams.add_text(text[:20])
     contexts, tokens = contexts_of(text, 20, order), text[20:]
     streams, visible = np.arange(20) % 2, np.arange(20) // 4 * 4
-    whole = ngrams.distributions(contexts, tokens, 6, streams, visible)
+    rows = NGramRows(contexts, tokens, streams, visible)
+    whole = ngrams.distributions(rows, 6)
     assert np.allclose(np.exp(whole).sum(1), 1, atol=1e-12)
-    scored = ngrams.score(contexts, tokens, 6, streams, visible).log_prob
+    scored = ngrams.score(rows, 6).log_prob
     assert np.allclose(whole[np.arange(20), tokens], scored, atol=1e-12)
 
 
@@ -105,7 +108,7 @@ def test_rows_that_are_not_observed_yet_count_nothing() -> None:
     text = np.random.default_rng(0).integers(0, 3, 60)
     ngrams = NGrams(2)
     visible = np.arange(60) // 10 * 10
-    seen = ngrams.score(contexts_of(text, 0, 2), text, 9, visible=visible)
+    seen = ngrams.score(replace(NGramRows.of(contexts_of(text, 0, 2), text), visible=visible), 9)
     expected = plainly(text.tolist(), 2, 9, every=10)
     assert np.allclose(seen.log_prob, [row[0] for row in expected], atol=1e-12)
 
@@ -117,7 +120,9 @@ def test_distribution_sums_to_one_and_is_what_is_scored() -> None:
     for context in ([4, 2, 7], [4, 2, -1], [-1, -1, -1], [*text[-1:-4:-1]]):
         context = np.array(context)
         whole = ngrams.distribution(context, 25)
-        scored = ngrams.score(np.tile(context, (25, 1)), np.arange(25), 25, streams=np.arange(25)).log_prob
+        scored = ngrams.score(
+            NGramRows(np.tile(context, (25, 1)), np.arange(25), np.arange(25), np.zeros(25, int)), 25
+        ).log_prob
         assert whole.sum() == pytest.approx(1, abs=1e-12)
         assert np.allclose(np.log(whole), scored, atol=1e-12)
 
@@ -130,7 +135,7 @@ def test_a_long_text_is_added_at_once_as_in_parts() -> None:
         end = min(begin + 7_000, len(text))
         parts.add(contexts_of(text[:end], begin, 2), text[begin:end])
     contexts = contexts_of(text[:2000], 0, 2)
-    first, second = (ngrams.score(contexts, text[:2000], 60).log_prob for ngrams in (whole, parts))
+    first, second = (ngrams.score(NGramRows.of(contexts, text[:2000]), 60).log_prob for ngrams in (whole, parts))
     assert np.array_equal(first, second)
 
 
@@ -142,3 +147,21 @@ def test_nothing_is_added_beyond_the_capacity() -> None:
     assert (ngrams.tokens, ngrams.nbytes) == (10, size)
     with pytest.raises(UserError, match=r"ngram.capacity = 0 must be at least 1"):
         NGrams(2, 0)
+
+
+def test_tokens_beyond_the_vocabulary_count_once_they_are_added() -> None:
+    ngrams, text = NGrams(2), np.array([0, 1, 7, 0, 1])
+    rows = NGramRows.of(contexts_of(text, 0, 2), text)
+    assert np.allclose(np.exp(ngrams.distributions(rows, 3)).sum(1), 1)
+    ngrams.add(rows.contexts, text)
+    assert float(np.exp(ngrams.score(rows, 8).log_prob[2])) > 0.3
+
+
+def test_reset_returns_to_the_marked_base() -> None:
+    ngrams, text = NGrams(2), np.array([0, 1, 2, 0, 1, 2])
+    ngrams.add_text(text)
+    ngrams.mark_base()
+    before = {name: column.copy() for name, column in ngrams.state_dict().items()}
+    ngrams.add_text(text[::-1])
+    ngrams.reset()
+    assert all(np.array_equal(column, before[name]) for name, column in ngrams.state_dict().items())
