@@ -95,7 +95,7 @@ def load_checkpoint(folder: Path, *, dictionary_sha256: str | None = None) -> AW
 
 
 def _fitting(text: str, tensors: dict[str, Tensor], path: Path) -> AWDLSTMConfig:
-    """Return the shape of a model, whose tensors are exactly those at hand; nothing is allocated to find out."""
+    """Shape of a model, whose tensors are exactly those at hand; nothing is allocated to find out."""
     try:
         config = msgspec.json.decode(text, type=AWDLSTMConfig)
     except (msgspec.ValidationError, msgspec.DecodeError) as error:

@@ -46,12 +46,12 @@ class AWDLSTMConfig:
                 raise ValueError(f"{name} = {getattr(self, name)} must lie in [0, 1)")
 
     def layer_sizes(self) -> list[tuple[int, int]]:
-        """Return (input width, output width) of each layer."""
+        """(input width, output width) of each layer."""
         widths = [self.embedding_dim, *[self.hidden_dim] * (self.layers - 1), self.embedding_dim]
         return list(itertools.pairwise(widths))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as a JSON object."""
+        """Fields as a JSON object."""
         return asdict(self)
 
 

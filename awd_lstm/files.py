@@ -24,7 +24,7 @@ _CHUNK = 1 << 20
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary sibling that replaces ``path`` when the block succeeds and vanishes when it fails."""
+    """Temporary sibling that replaces ``path`` when the block succeeds and vanishes when it fails."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     for left in path.parent.glob(f".{path.name}.*"):  # of a process that was killed
@@ -39,17 +39,13 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def file_sha256(path: Path) -> str:
-    """Return the sha256 of a file as hexadecimal."""
+    """Hash of a file as hexadecimal."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def save_file(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
-    """Write a safetensors file; its header is in order and holds, as ``sha256``, the hash of all the rest.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Write a safetensors file; its header is in order and holds, as ``sha256``, the hash of all the rest."""
     # As bytes: the library writes metadata in an order that changes from run to run, gives its files a mode of its own
     # and hides the cause of a failure in its text.
     content = memoryview(safetensors_torch.save(tensors))
@@ -66,15 +62,7 @@ def save_file(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) 
 
 
 def read_file(path: Path, remedy: str) -> tuple[dict[str, str], dict[str, Tensor]]:
-    """Return metadata and tensors of a safetensors file; where the metadata has a ``sha256``, it was found right.
-
-    Args:
-        path: the file.
-        remedy: what to do about one that cannot be read.
-
-    Raises:
-        CheckpointError: truncated, changed, unreadable, or no such file.
-    """
+    """Metadata and tensors of a safetensors file; where the metadata has a ``sha256``, it was found right."""
     try:
         if not path.is_file():
             raise CheckpointError(f"{path} is no file; {remedy}")
@@ -91,7 +79,7 @@ def read_file(path: Path, remedy: str) -> tuple[dict[str, str], dict[str, Tensor
 
 
 def _verified(stream: IO[bytes], path: Path, remedy: str) -> dict[str, str]:
-    """Return the metadata of an open file, whose hash is compared if it has one."""
+    """Metadata of an open file, whose hash is compared if it has one."""
     length = int.from_bytes(stream.read(8), "little")
     header = json.loads(stream.read(min(length, _LONGEST)))
     metadata = header.get(_METADATA, {}) if isinstance(header, dict) else None
@@ -107,7 +95,6 @@ def _verified(stream: IO[bytes], path: Path, remedy: str) -> dict[str, str]:
 
 
 def _digest(header: dict[str, Any]) -> hashlib._Hash:
-    """Return the hash of a header, to be updated by the tensors behind it."""
     return hashlib.sha256(_canonical(header))
 
 

@@ -30,23 +30,23 @@ class TrainingRanks:
 
     @classmethod
     def here(cls) -> TrainingRanks:
-        """Return the place in the default process group; by itself where there is none."""
+        """Place in the default process group; by itself where there is none."""
         if not (dist.is_available() and dist.is_initialized()):
             return cls()
         return cls(dist.get_rank(), dist.get_world_size())
 
     def partition(self, total: int) -> Share:
-        """Return the rows of a batch of ``total`` that are this process's; they differ by at most one a process."""
+        """Rows of a batch of ``total`` that are this process's; they differ by at most one a process."""
         return Share(total * self.rank // self.count, total * (self.rank + 1) // self.count, total)
 
     def parallel(self, model: nn.Module) -> nn.Module:
-        """Return what a training pass calls: gradients are averaged over the processes as they are formed."""
+        """What a training pass calls: gradients are averaged over the processes as they are formed."""
         if self.count == 1:
             return model
         return DistributedDataParallel(model, gradient_as_bucket_view=True)
 
     def sum(self, value: float, device: torch.device) -> float:
-        """Return the sum of every process's value, the same in all of them."""
+        """Sum of every process's value, the same in all of them."""
         if self.count == 1:
             return value
         total = torch.tensor([value], dtype=torch.float64, device=device)
@@ -54,11 +54,11 @@ class TrainingRanks:
         return float(total.item())
 
     def any(self, flag: bool, device: torch.device) -> bool:
-        """Say whether any process says so."""
+        """Whether any process says so."""
         return self.sum(float(flag), device) > 0
 
     def whole(self, rows: Tensor, share: Share) -> Tensor:
-        """Return the rows (B, ...) of all processes from this one's (b, ...)."""
+        """Rows (B, ...) of all processes from this one's (b, ...)."""
         if self.count == 1:
             return rows
         together = rows.new_zeros(share.total, *rows.shape[1:])

@@ -19,11 +19,7 @@ STATE_FORMAT = "awd-lstm-training/1"
 
 
 def save_state(path: Path, tensors: dict[str, Tensor], record: dict[str, Any]) -> None:
-    """Write tensors and a JSON record as one file, so that they cannot be of different moments.
-
-    Raises:
-        ValueError: the record holds a nan or an infinity, which could not be read back.
-    """
+    """Write tensors and a JSON record as one file, so that they cannot be of different moments."""
     header = {"format": STATE_FORMAT, "record": json.dumps(record, allow_nan=False)}
     with replacing(path) as temporary:
         save_file({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, temporary, header)
@@ -33,9 +29,6 @@ def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read what :func:`save_state` wrote, the tensors where torch puts its own.
 
     In a file they begin anywhere, and on some processors the last bit of a product depends on that.
-
-    Raises:
-        CheckpointError: truncated or changed file, or another format.
     """
     remedy = "delete it to start anew"
     header, tensors = read_file(path, remedy)

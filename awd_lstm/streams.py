@@ -25,28 +25,21 @@ class Share:
 
     @property
     def rows(self) -> slice:
-        """Return them as an index."""
+        """Them as an index."""
         return slice(self.begin, self.end)
 
     @property
     def weight(self) -> float:
-        """Return what they are of the batch, in [0, 1]."""
+        """What they are of the batch, in [0, 1]."""
         return len(self) / self.total
 
 
 class ParallelStreams:
-    """``batch_size`` contiguous parts of a token stream, read side by side.
+    """``batch_size`` contiguous parts of a token stream (T,), read side by side; only the rows of ``share`` are read
+    here.
 
-    The tail that does not fill a row is left out, as usual in training; evaluation that scores every token
-    reads one stream. Only the segment asked for is copied, so the ids may be a memory map of any size.
-
-    Args:
-        ids: (T,) integers.
-        batch_size: number of parallel parts, B.
-        share: those that are read here, b of them; None for all.
-
-    Raises:
-        ValueError: fewer than two tokens a part.
+    The tail that does not fill a row is left out, as usual in training; evaluation that scores every token reads one
+    stream. Only the segment asked for is copied, so the ids may be a memory map of any size.
     """
 
     def __init__(self, ids: Ids, batch_size: int, share: Share | None = None) -> None:
@@ -58,11 +51,11 @@ class ParallelStreams:
             raise ValueError(f"{len(ids)} tokens are too few for {batch_size} parallel streams; use a smaller batch")
 
     def __len__(self) -> int:
-        """Return the number of predicted tokens a part."""
+        """Number of predicted tokens a part."""
         return self.stride - 1
 
     def segment(self, start: int, length: int, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Return inputs and targets (b, L) from position ``start``; L is ``length`` or what is left."""
+        """Inputs and targets (b, L) from position ``start``; L is ``length`` or what is left."""
         length = min(length, len(self) - start)
         rows = [
             self.ids[b * self.stride + start : b * self.stride + start + length + 1]

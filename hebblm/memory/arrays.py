@@ -28,8 +28,7 @@ def write_rows(stream: IO[bytes], rows: Tensor) -> None:
 class GrowingArray:
     """Rows in memory; capacity doubles when it is exhausted, so that n appends copy O(n) rows.
 
-    Args:
-        initial: (n, ...) the rows to begin with, not copied until the array grows.
+    ``initial`` (n, ...) are not copied until the array grows.
     """
 
     def __init__(self, initial: Tensor) -> None:
@@ -37,7 +36,6 @@ class GrowingArray:
         self._length = len(initial)
 
     def append(self, rows: Tensor) -> None:
-        """Add ``rows`` (m, ...) at the end."""
         needed = self._length + len(rows)
         if needed > len(self._data):
             grown = self._data.new_empty((max(needed, 2 * self._length), *self._data.shape[1:]))
@@ -47,29 +45,21 @@ class GrowingArray:
         self._length = needed
 
     def truncate(self, length: int) -> None:
-        """Keep the first ``length`` rows."""
         self._length = min(self._length, length)
 
     def view(self) -> Tensor:
-        """Return all rows without a copy; valid until the next change."""
+        """All rows without a copy; valid until the next change."""
         return self._data[: self._length]
 
     def release(self) -> None:
-        """Keep everything: nothing of it stands anywhere else."""
+        """Keep everything: it stands nowhere else."""
 
 
 class MappedArray:
     """Rows in a file that is read through a memory map; for what is too large for memory.
 
-    Without a path they stand in an unnamed temporary file, and can grow. Rows are written with plain writes, so that a
-    full disk is an error that can be told, not a fault of the map.
-
-    Args:
-        initial: (n, ...) the rows to begin with, on the CPU; they are copied to the file.
-        file: where they stand; None for a temporary file.
-
-    Raises:
-        UserError: the temporary folder has no space left.
+    Without a file they stand in an unnamed temporary one, and can grow; ``initial`` (n, ...), on the CPU, is copied
+    there. Rows are written with plain writes, so that a full disk is an error that can be told, not a fault of the map.
     """
 
     def __init__(self, initial: Tensor, file: IO[bytes] | None = None) -> None:
@@ -84,7 +74,7 @@ class MappedArray:
 
     @classmethod
     def open(cls, path: Path, dtype: torch.dtype, shape: tuple[int, ...]) -> MappedArray:
-        """Return the rows of a saved file, which never changes; they are read at random, a page at a time."""
+        """Rows of a saved file, which never changes; they are read at random, a page at a time."""
         array = cls(torch.empty(0, *shape[1:], dtype=dtype), path.open("rb"))
         array._map(shape[0])
         if array._mapped is not None:
@@ -92,7 +82,6 @@ class MappedArray:
         return array
 
     def append(self, rows: Tensor) -> None:
-        """Add ``rows`` (m, ...) at the end of the file."""
         try:
             self._file.seek(self._length * self._row_bytes)
             write_rows(self._file, rows)
@@ -109,7 +98,6 @@ class MappedArray:
         self._view = self._view[: self._length]
 
     def view(self) -> Tensor:
-        """Return all rows, mapped."""
         return self._view
 
     def release(self) -> None:
@@ -118,7 +106,7 @@ class MappedArray:
             self._mapped.madvise(mmap.MADV_DONTNEED)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Let a copy have a temporary file of its own."""
+        """A copy has a temporary file of its own."""
         return MappedArray, (self._view,)
 
     def _map(self, length: int) -> None:

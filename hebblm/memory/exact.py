@@ -47,12 +47,10 @@ class FlatMemory(StoredMemory):
         self._chunk_bytes = chunk_bytes
 
     def nearest(self, queries: Tensor, k: int) -> Ranked:
-        """Return exact distances and positions (N, K) only; see :meth:`search`."""
         entries = self.entries()
         return nearest(checked(queries, entries, k), entries, k, chunk_bytes=self._chunk_bytes)
 
     def nearest_within(self, queries: Tensor, k: int, limits: Tensor) -> Ranked:
-        """Return those of the exact nearest that may be no farther than ``limits`` (N,), (N, K)."""
         entries = self.entries()
         return nearest_within(checked(queries, entries, k), entries, k, limits)
 
@@ -91,27 +89,22 @@ class RingMemory(StoredMemory):
         return min(len(self._store), self.capacity)
 
     def add(self, keys: Tensor, values: Tensor, log_normalizers: Tensor | None = None) -> None:
-        """Append keys (M, D), values (M,), log_normalizers (M,); forget the oldest beyond capacity."""
         super().add(keys, values, log_normalizers)
         if len(self._store) >= 2 * self.capacity:
             # Compacting at twice the capacity keeps entries contiguous and costs O(1) an entry.
             self._store = self._store.copy(self.capacity)
 
     def nearest(self, queries: Tensor, k: int) -> Ranked:
-        """Return exact distances and positions (N, K) only; see :meth:`search`."""
         entries = self.entries()
         return nearest(checked(queries, entries, k), entries, k)
 
     def entries(self) -> Entries:
-        """Return a view of the entries kept, oldest first."""
         return self._store.entries(latest=self.capacity)
 
     def dropped(self, written: Tensor) -> Tensor:
-        """Return how many of the oldest entries and rows (N,) are beyond capacity once so many (N,) are written."""
         return (written + len(self) - self.capacity).clamp_min(0)
 
     def mark_base(self) -> None:
-        """Make the present entries the state that :meth:`reset` returns to."""
         self._base_store = self._store.copy(self.capacity)
 
     def reset(self) -> None:
@@ -122,5 +115,4 @@ class RingMemory(StoredMemory):
             self._store = self._base_store.copy(self.capacity)
 
     def settings(self) -> dict[str, Any]:
-        """Return the capacity."""
         return {"capacity": self.capacity}

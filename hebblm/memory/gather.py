@@ -13,15 +13,7 @@ from hebblm.types import Neighbors
 
 
 def checked(queries: Tensor, entries: Entries, k: int) -> Tensor:
-    """Refuse a search that has no answer, and bring the queries to the device of the entries.
-
-    Returns:
-        (N, D) the queries.
-
-    Raises:
-        UserError: ``k`` below 1, or queries that are no tensor or not finite.
-        ValueError: queries whose shape is not (N, D).
-    """
+    """Queries (N, D) on the device of the entries; refuses a search that has no answer."""
     check_tensors(queries=queries)
     dim = entries.keys.shape[1]
     if k < 1:
@@ -34,15 +26,10 @@ def checked(queries: Tensor, entries: Entries, k: int) -> Tensor:
 
 
 def gather(parts: list[Entries], ranked: Ranked, queries: Tensor) -> Neighbors:
-    """Collect the entries at ``ranked`` positions.
+    """Entries at ``ranked`` positions (N, K), which count through all parts; their log-normalisers only if every part
+    has them.
 
-    Args:
-        parts: the entries, in order; positions count through all of them.
-        ranked: (N, K) distances and positions.
-        queries: (N, D), whose dtype the keys take, and whose device everything takes.
-
-    Returns:
-        (N, K) neighbours; ``log_normalizers`` only if every part has them.
+    Keys take the dtype of the queries (N, D), and everything their device.
     """
     dtype = queries.dtype
     mask = ranked.ids >= 0  # (N, K)
@@ -74,7 +61,7 @@ def gather(parts: list[Entries], ranked: Ranked, queries: Tensor) -> Neighbors:
 
 
 def _take(entries: Entries, ids: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return keys (N, K, D), values (N, K) and log-normalisers (N, K); what stands at -1 is unspecified."""
+    """Keys (N, K, D), values (N, K) and log-normalisers (N, K); what stands at -1 is unspecified."""
     dim = entries.keys.shape[1]
     if not len(entries):
         logs = None if entries.log_normalizers is None else torch.zeros_like(ids, dtype=torch.float32)

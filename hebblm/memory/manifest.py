@@ -23,25 +23,16 @@ Some = Annotated[int, msgspec.Meta(ge=1, le=1 << 62)]
 
 @dataclass(frozen=True, slots=True)
 class IndexManifest:
-    """The settings of a FAISS memory, and its index if one was built.
+    """The settings of a FAISS memory, and its index if one was built."""
 
-    Args:
-        factory: "auto" or a factory string.
-        rescore: candidates for each neighbour.
-        nprobe: inverted lists visited, None for the default.
-        spec: the factory string of the saved index, None if there is none.
-        trained: entries when the index was trained.
-    """
-
-    factory: str
-    rescore: Some
-    nprobe: Some | None
-    spec: str | None
-    trained: Count
+    factory: str  # "auto" or a factory string
+    rescore: Some  # candidates for each neighbour
+    nprobe: Some | None  # inverted lists visited, None for the default
+    spec: str | None  # the factory string of the saved index, None if there is none
+    trained: Count  # entries when the index was trained
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], trained: TrainedIndex | None) -> IndexManifest:
-        """Return them from a memory's settings and its index."""
         spec, count = (None, 0) if trained is None else (trained.spec, trained.trained)
         return cls(settings["factory"], settings["rescore"], settings["nprobe"], spec, count)
 
@@ -76,21 +67,14 @@ class Manifest:
     files: dict[str, tuple[Count, str]]
 
     def write(self, folder: Path) -> None:
-        """Write ``manifest.json`` into ``folder``."""
         write_json(folder / NAME, asdict(self), seal=True)
 
 
 def describe_files(folder: Path) -> dict[str, tuple[int, str]]:
-    """Return size and sha256 of every file in ``folder``."""
     return {path.name: (path.stat().st_size, sha256(path)) for path in sorted(folder.iterdir())}
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read and check the form of a manifest.
-
-    Raises:
-        UserError: it is missing, of another schema, or malformed.
-    """
     path = folder / NAME
     if not path.is_file():
         raise UserError(f"{folder} holds no saved memory: {NAME} {lack(path)}; save one there first")
@@ -100,11 +84,6 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def check_owner(manifest: Manifest, folder: Path, *, model_hash: str, dictionary_hash: str) -> None:
-    """Refuse a memory that was made with another model or dictionary.
-
-    Raises:
-        UserError: naming which of the two differs.
-    """
     for name, found, expected in (
         ("model", manifest.model_hash, model_hash),
         ("dictionary", manifest.dictionary_hash, dictionary_hash),
@@ -119,13 +98,7 @@ def check_owner(manifest: Manifest, folder: Path, *, model_hash: str, dictionary
 def check_files(manifest: Manifest, folder: Path, *, quick: bool = False) -> None:
     """Refuse files that are missing, truncated or changed.
 
-    Args:
-        manifest: of the memory.
-        folder: of the memory.
-        quick: of large keys and inverted lists only the sizes count; there may be more than fits into memory.
-
-    Raises:
-        UserError: naming the file.
+    If ``quick``, only the sizes of large keys and inverted lists count; there may be more than fits into memory.
     """
     for name, (size, digest) in manifest.files.items():
         path = folder / name

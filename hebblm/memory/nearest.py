@@ -24,43 +24,32 @@ MOST_PAIRS = 1 << 25  # of a query and an entry, that are compared at once besid
 
 
 class Ranked(NamedTuple):
-    """Entries chosen for N queries.
+    """Entries chosen for N queries."""
 
-    Args:
-        distances: (N, K) squared L2, ascending; +inf where there is no entry.
-        ids: (N, K) int64 positions among the entries; -1 where there is none. Equal distances: older first.
-    """
-
-    distances: Tensor
-    ids: Tensor
+    distances: Tensor  # (N, K) squared L2, ascending; +inf where there is no entry
+    ids: Tensor  # (N, K) int64 positions among the entries; -1 where there is none. Equal distances: older first.
 
 
 def compute_dtype(queries: Tensor, keys: Tensor) -> torch.dtype:
-    """Return the type of distances: float64 if either side is, float32 otherwise."""
+    """Type of distances: float64 if either side is, float32 otherwise."""
     return torch.promote_types(torch.promote_types(queries.dtype, keys.dtype), torch.float32)
 
 
 def block_rows(row_bytes: int, device: torch.device) -> int:
-    """Return how many rows of ``row_bytes`` make one block of work."""
     budget = CUDA_BLOCK_BYTES if device.type == "cuda" else CPU_BLOCK_BYTES
     return max(1, budget // max(1, row_bytes))
 
 
 def parts(count: int, row_bytes: int, device: torch.device) -> list[slice]:
-    """Return ``count`` rows of so many bytes, a block of work at a time."""
+    """``count`` rows of so many bytes, a block of work at a time."""
     step = block_rows(row_bytes, device)
     return [slice(begin, begin + step) for begin in range(0, count, step)]
 
 
 def squared_differences(queries: Tensor, keys: Tensor) -> Tensor:
-    """Return ``||h - h_k||^2`` by direct difference.
+    """``||h - h_k||^2`` (...) of queries and keys (..., D) by direct difference.
 
-    Args:
-        queries: (..., D).
-        keys: (..., D), broadcast against the queries.
-
-    Returns:
-        (...), with bits that depend on the two vectors alone: the order of summation depends on D only.
+    The bits depend on the two vectors alone: the order of summation depends on D only.
     """
     squares = (keys - queries).square_()  # (..., D)
     if squares.device.type == "cpu":
@@ -76,15 +65,9 @@ def squared_differences(queries: Tensor, keys: Tensor) -> Tensor:
 
 
 def listed_distances(queries: Tensor, keys: Tensor, ids: Tensor) -> Tensor:
-    """Return ``||h - h_k||^2`` by direct difference, with bits that depend on the two vectors alone.
+    """``||h - h_k||^2`` (N, M) of queries (N, D) and the keys (n, D) at positions ``ids`` (N, M), by direct difference.
 
-    Args:
-        queries: (N, D).
-        keys: (n, D) all entries.
-        ids: (N, M) positions of the keys that each query is compared with; at negative ones anything may stand.
-
-    Returns:
-        (N, M).
+    The bits depend on the two vectors alone. At negative positions anything may stand.
     """
     dtype = compute_dtype(queries, keys)
     plain = queries.dtype == keys.dtype == torch.float32 and keys.device.type == "cpu"
@@ -101,15 +84,10 @@ def listed_distances(queries: Tensor, keys: Tensor, ids: Tensor) -> Tensor:
 
 
 def rank(queries: Tensor, keys: Tensor, ids: Tensor) -> Ranked:
-    """Order candidates by their exact distance.
+    """Candidates at positions ``ids`` (N, M), distinct within a row, -1 for none, by their exact distance to the
+    queries (N, D).
 
-    Args:
-        queries: (N, D).
-        keys: (n, D) all entries.
-        ids: (N, M) candidate positions, distinct within a row, -1 for none.
-
-    Returns:
-        All M candidates of each query, nearest first, ties by position.
+    All M of each query, nearest first, ties by position.
     """
     ids = ids.sort(dim=1).values
     distances = listed_distances(queries, keys, ids).masked_fill_(ids < 0, float("inf"))  # (N, M)
@@ -118,16 +96,10 @@ def rank(queries: Tensor, keys: Tensor, ids: Tensor) -> Ranked:
 
 
 def nearest(queries: Tensor, entries: Entries, k: int, *, chunk_bytes: int | None = None) -> Ranked:
-    """Return the exact ``k`` nearest entries of each query.
+    """Distances and positions (N, K) of the exact ``k`` nearest entries of each query (N, D); columns beyond n are
+    empty.
 
-    Args:
-        queries: (N, D), finite, on the entries' device.
-        entries: n entries.
-        k: K, at least 1; columns beyond n are empty.
-        chunk_bytes: bound on the scratch memory of the matrix products.
-
-    Returns:
-        (N, K) distances and positions.
+    Queries are finite and on the entries' device; ``chunk_bytes`` bounds the scratch memory of the matrix products.
     """
     dtype = compute_dtype(queries, entries.keys)
     queries = queries.to(dtype)
@@ -149,19 +121,11 @@ def nearest(queries: Tensor, entries: Entries, k: int, *, chunk_bytes: int | Non
 
 
 def nearest_within(queries: Tensor, entries: Entries, k: int, limits: Tensor) -> Ranked:
-    """Return those of the exact ``k`` nearest entries that may be no farther than ``limits``.
+    """Those of the exact ``k`` nearest entries (N, K) that may be no farther than ``limits`` (N,), squared; others may
+    be missing.
 
-    Where other entries fill the K places up to a distance, only nearer ones count, and they are few: no K of them
-    have to be ranked. As in :func:`nearest`, matrix products choose and direct differences decide.
-
-    Args:
-        queries: (N, D), finite, on the entries' device.
-        entries: n entries.
-        k: K, at least 1.
-        limits: (N,) squared distances; inf where every entry may count.
-
-    Returns:
-        (N, K) distances and positions: every one of the K nearest within its limit is there, others may be missing.
+    Where other entries fill the K places up to a distance, only nearer ones count, and they are few: no K of them have
+    to be ranked. As in :func:`nearest`, matrix products choose and direct differences decide.
     """
     if not len(entries) or len(queries) * len(entries) > MOST_PAIRS or not bool(limits.isfinite().all()):
         return nearest(queries, entries, k)
@@ -180,7 +144,6 @@ def nearest_within(queries: Tensor, entries: Entries, k: int, limits: Tensor) ->
 
 
 def pad(ranked: Ranked, k: int) -> Ranked:
-    """Widen to K columns; the new ones are empty."""
     missing = k - ranked.ids.shape[1]
     if missing <= 0:
         return ranked
@@ -189,7 +152,7 @@ def pad(ranked: Ranked, k: int) -> Ranked:
 
 
 def merge(first: Ranked, second: Ranked, k: int) -> Ranked:
-    """Return the ``k`` nearest of two rankings; on equal distances those of ``first`` come first."""
+    """The ``k`` nearest of two rankings; on equal distances those of ``first`` come first."""
     distances = torch.cat([first.distances, second.distances], dim=1)
     ids = torch.cat([first.ids, second.ids], dim=1)
     distances, order = distances.sort(dim=1, stable=True)
@@ -197,7 +160,7 @@ def merge(first: Ranked, second: Ranked, k: int) -> Ranked:
 
 
 def shifted(ranked: Ranked, by: int) -> Ranked:
-    """Return the same ranking with positions that count from ``by`` on."""
+    """The same ranking with positions that count from ``by`` on."""
     return Ranked(ranked.distances, torch.where(ranked.ids < 0, ranked.ids, ranked.ids + by))
 
 
@@ -226,13 +189,12 @@ def _nearest_chunk(queries: Tensor, entries: Entries, wanted: int, candidates: i
 
 
 def _nothing(queries: Tensor) -> Ranked:
-    """Return a ranking of no columns."""
     ids = torch.empty(len(queries), 0, dtype=torch.int64, device=queries.device)
     return Ranked(queries.new_empty(len(queries), 0), ids)
 
 
 def approximate_distances(queries: Tensor, entries: Entries, begin: int, end: int) -> Tensor:
-    """Return ``||h||^2 + ||h_k||^2 - 2 h.h_k`` (N, C) for a run of entries, subject to rounding."""
+    """``||h||^2 + ||h_k||^2 - 2 h.h_k`` (N, C) for a run of entries, subject to rounding."""
     keys = entries.keys[begin:end].to(queries.dtype)  # (C, D)
     norms = entries.norms[begin:end].to(queries.dtype)  # (C,)
     distances = torch.addmm(norms, queries, keys.t(), alpha=-2)  # (N, C)

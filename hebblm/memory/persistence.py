@@ -104,11 +104,6 @@ def save_memory(
 
 
 def check_replaceable(folder: Path) -> None:
-    """Refuse to write a memory where something else stands.
-
-    Raises:
-        UserError: there does.
-    """
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; name a folder for the memory")
     if folder.exists() and any(folder.iterdir()):
@@ -120,7 +115,7 @@ def check_replaceable(folder: Path) -> None:
 
 
 def read_about(folder: Path, name: str = ABOUT) -> dict[str, Any]:
-    """Return what stands beside the entries of a saved memory, empty where nothing was said.
+    """What stands beside the entries of a saved memory, empty where nothing was said.
 
     Among it are ``words``, the new ones behind the ``known`` classes of the model.
     """
@@ -130,7 +125,7 @@ def read_about(folder: Path, name: str = ABOUT) -> dict[str, Any]:
 
 
 def read_entries(manifest: Manifest, folder: Path, *, mmap: bool, device: torch.device) -> EntryStore:
-    """Return the entries; what is mapped is copied when it is written, so that the files never change."""
+    """Entries; what is mapped is copied when it is written, so that the files never change."""
     dtype, count = KEY_DTYPES[manifest.dtype], manifest.count
     if manifest.store == "disk":
         return saved_entries(folder, dtype, count, manifest.dim)
@@ -143,11 +138,7 @@ def read_entries(manifest: Manifest, folder: Path, *, mmap: bool, device: torch.
 
 
 def read_index(manifest: Manifest, store: EntryStore, folder: Path) -> TrainedIndex | None:
-    """Return the index over a prefix of the entries, None if none was trained; its sha256 was checked before.
-
-    Raises:
-        UserError: another FAISS wrote it, or it belongs to other entries.
-    """
+    """Index over a prefix of the entries, None if none was trained; its sha256 was checked before."""
     index = manifest.index
     if index is None or index.spec is None:
         return None
@@ -165,7 +156,6 @@ def read_index(manifest: Manifest, store: EntryStore, folder: Path) -> TrainedIn
 
 
 def _write_parts(path: Path, parts: list[Tensor], release: Callable[[], None] = lambda: None) -> None:
-    """Write tensors one behind the other; ``release`` lets go of what was read of them."""
     with path.open("wb") as stream:
         for rows in (rows for part in parts for rows in torch.split(part, CHUNK)):
             write_rows(stream, rows)
@@ -173,7 +163,7 @@ def _write_parts(path: Path, parts: list[Tensor], release: Callable[[], None] = 
 
 
 def _read_rows(path: Path, dtype: torch.dtype, size: int, *, mmap: bool) -> Tensor:
-    """Return (size,) of a file, mapped copy-on-write or read."""
+    """(size,) of a file, mapped copy-on-write or read."""
     if not size:
         return torch.empty(0, dtype=dtype)
     mapped = torch.from_file(str(path), shared=False, size=size, dtype=dtype)

@@ -21,27 +21,19 @@ SPILL_BYTES = 4 << 30
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """A view of n entries, oldest first.
+    """A view of n entries, oldest first."""
 
-    Args:
-        keys: (n, D) as stored.
-        values: (n,) int64.
-        norms: (n,) squared L2 norms of the keys as stored; float64 for float64 keys, float32 otherwise.
-        log_normalizers: (n,) float32 in nats, or None unless every entry has one.
-        largest: () of the norms, or of more than these; None if it has to be looked for.
-    """
-
-    keys: Tensor
-    values: Tensor
-    norms: Tensor
-    log_normalizers: Tensor | None
-    largest: Tensor | None = None
+    keys: Tensor  # (n, D) as stored
+    values: Tensor  # (n,) int64
+    norms: Tensor  # (n,) squared L2 norms of the keys as stored; float64 for float64 keys, float32 otherwise
+    log_normalizers: Tensor | None  # (n,) float32 in nats, or None unless every entry has one
+    largest: Tensor | None = None  # () of the norms, or of more than these; None if it has to be looked for
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def run(self, begin: int, end: int | None = None) -> Entries:
-        """Return a view of those from one position to another, or to the end."""
+        """View of those from one position to another, or to the end."""
         logs = self.log_normalizers
         some = slice(begin, end)
         return Entries(self.keys[some], self.values[some], self.norms[some], None if logs is None else logs[some])
@@ -50,14 +42,8 @@ class Entries:
 class EntryStore:
     """Growing arrays of keys, values and log-normalisers.
 
-    Args:
-        dim: D, the width of a key.
-        dtype: float32, float16, bfloat16 or float64; keys are converted when they are added.
-        device: where the entries live; None takes the device of the first keys added.
-        spill_bytes: entries on the CPU whose keys outgrow this many bytes move to memory-mapped temporary files.
-
-    Raises:
-        UserError: ``dtype`` is not one of the four.
+    Entries on the CPU whose keys outgrow ``spill_bytes`` move to memory-mapped temporary files. No ``device`` is that
+    of the first keys added.
     """
 
     def __init__(
@@ -85,7 +71,7 @@ class EntryStore:
 
     @classmethod
     def from_tensors(cls, keys: Tensor, values: Tensor, log_normalizers: Tensor | None) -> EntryStore:
-        """Return a store over ``keys`` (n, D), ``values`` (n,), ``log_normalizers`` (n,), without copying."""
+        """Store over ``keys`` (n, D), ``values`` (n,), ``log_normalizers`` (n,), without copying."""
         store = cls(keys.shape[1], dtype=keys.dtype, device=keys.device)
         logs = values.new_full((len(keys),), float("nan"), dtype=torch.float32)
         tensors = keys, values, squared_norms(keys), logs if log_normalizers is None else log_normalizers
@@ -94,14 +80,13 @@ class EntryStore:
 
     @classmethod
     def mapped(cls, keys: MappedArray, values: MappedArray, norms: MappedArray, logs: MappedArray) -> EntryStore:
-        """Return a store over the files of a saved memory; what is added to it goes to temporary files."""
+        """Store over the files of a saved memory; what is added to it goes to temporary files."""
         store = cls(keys.view().shape[1], dtype=keys.view().dtype, device="cpu", spill_bytes=0)
         store._saved = True
         store._hold(keys, values, norms, logs)
         return store
 
     def _hold(self, keys: RowArray, values: RowArray, norms: RowArray, logs: RowArray) -> None:
-        """Take arrays of some entries in place of the empty ones."""
         self._keys, self._values, self._norms, self._logs = keys, values, norms, logs
         self._note(norms.view())
         self._lacking = int(logs.view().isnan().sum())
@@ -115,18 +100,7 @@ class EntryStore:
         return self._device or torch.device("cpu")
 
     def append(self, keys: Tensor, values: Tensor, log_normalizers: Tensor | None = None) -> None:
-        """Add entries at the end.
-
-        Args:
-            keys: (M, D) floating point.
-            values: (M,) integer labels.
-            log_normalizers: (M,) logsumexp of the base logits of each key, in nats.
-
-        Raises:
-            ValueError: shapes that do not fit together.
-            UserError: no tensors, a label that is no whole number from 0 on, or a key that is not finite, or not
-                representable in the memory's dtype.
-        """
+        """Add keys (M, D), integer labels (M,) and, in nats, the logsumexp (M,) of each key's base logits."""
         self._check(keys, values, log_normalizers)
         if self._device is None:
             self._move(keys.device)
@@ -154,17 +128,15 @@ class EntryStore:
         self._lacking += int(logs.isnan().sum())
 
     def truncate(self, length: int) -> None:
-        """Keep the first ``length`` entries."""
         for array in (self._keys, self._values, self._norms, self._logs):
             array.truncate(length)
         self._lacking = int(self._logs.view().isnan().sum())
 
     def release(self) -> None:
-        """Let go of the pages of keys that were read from disk."""
         self._keys.release()
 
     def entries(self, latest: int | None = None) -> Entries:
-        """Return a view of all entries, or of the ``latest`` ones; valid until the next change."""
+        """View of all entries, or of the ``latest`` ones; valid until the next change."""
         start = 0 if latest is None else max(0, len(self) - latest)
         logs = self._logs.view()[start:]
         complete = not self._lacking or (start > 0 and not bool(logs.isnan().any()))
@@ -177,13 +149,12 @@ class EntryStore:
         )
 
     def copy(self, latest: int) -> EntryStore:
-        """Return a store with its own copy of the ``latest`` entries."""
+        """Store with its own copy of the ``latest`` entries."""
         start = max(0, len(self) - latest)
         keys, values, logs = (a.view()[start:].clone() for a in (self._keys, self._values, self._logs))
         return EntryStore.from_tensors(keys, values, logs)
 
     def _note(self, norms: Tensor) -> None:
-        """Take account of the norms (n,) of new entries."""
         if len(norms):
             largest = norms.max()
             self._largest = largest if self._largest is None else torch.maximum(largest, self._largest)
@@ -218,23 +189,18 @@ class EntryStore:
 
 
 def check_tensors(**arrays: object) -> None:
-    """Refuse arrays that are no tensors; None is none at all.
-
-    Raises:
-        UserError: naming it.
-    """
     for name, array in arrays.items():
         if array is not None and not isinstance(array, Tensor):
             raise UserError(f"{name} of type {type(array).__name__} are no tensor; give torch.as_tensor of them")
 
 
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
-    """Return the type that norms and distances of keys of ``dtype`` are computed in."""
+    """Type that norms and distances of keys of ``dtype`` are computed in."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 def squared_norms(keys: Tensor) -> Tensor:
-    """Return ``||h_k||^2`` of keys (n, D) as (n,), in chunks: half-precision keys are not widened whole."""
+    """``||h_k||^2`` of keys (n, D) as (n,), in chunks: half-precision keys are not widened whole."""
     dtype = accumulation_dtype(keys.dtype)
     norms = torch.empty(len(keys), dtype=dtype, device=keys.device)
     for rows, out in zip(torch.split(keys, 16384), torch.split(norms, 16384), strict=True):

@@ -13,47 +13,30 @@ from hebblm.text.normalize import Normalization, normalize
 
 
 class Beginning(NamedTuple):
-    """The text of the first tokens of a split.
+    """The text of the first tokens of a split."""
 
-    Args:
-        lines: ends of line among them.
-        words: words before tokenisation, ends of line apart.
-        bytes: UTF-8 bytes before normalisation, one an end of line.
-        unspelled: those of words that the model has no row for: it tells which of the text's new words one is, or only
-            that it is unknown, and never spells it, so that its bits for these bytes are too few.
-        spelling: those of them that would have to be spelled: of a new word that can be told from others its first
-            occurrence, of an unknown one each.
-    """
-
-    lines: int
-    words: int
-    bytes: int
+    lines: int  # ends of line among them
+    words: int  # words before tokenisation, ends of line apart
+    bytes: int  # UTF-8 bytes before normalisation, one an end of line
+    # those of words that the model has no row for: it tells which of the text's new words one is, or only that it is
+    # unknown, and never spells it, so that its bits for these bytes are too few
     unspelled: int
+    # those of them that would have to be spelled: of a new word that can be told from others its first occurrence, of
+    # an unknown one each
     spelling: int
 
 
 def measure_beginning(
-    corpus: Corpus,
-    split: str,
-    tokens: int,
-    normalization: Normalization,
-    known: Container[str],
-    told_apart: Container[str],
+    corpus: Corpus,  # with its lines
+    split: str,  # of it
+    tokens: int,  # that are read, an end of line each line
+    normalization: Normalization,  # the case policy
+    known: Container[str],  # words that the model has a row for
+    told_apart: Container[str],  # words that the stream has an id for
 ) -> Beginning:
-    """Return how much text the first tokens of a split are.
+    """How much text the first tokens of a split are.
 
     Of a line that is read in part, words and bytes count by the share of its tokens.
-
-    Args:
-        corpus: with its lines.
-        split: of it.
-        tokens: that are read, an end of line each line.
-        normalization: the case policy.
-        known: words that the model has a row for.
-        told_apart: words that the stream has an id for.
-
-    Raises:
-        UserError: the split has fewer tokens.
     """
     lines = words = size = unspelled = spelling = 0
     left, seen = tokens, set[str]()

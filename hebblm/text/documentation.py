@@ -44,13 +44,10 @@ Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def documentation_sources(name: str) -> tuple[dict[str, LineSource], dict[str, Any]]:
-    """Return the splits of ``pydoc`` or ``numpy`` and the versions they came from.
+    """Splits of ``pydoc`` or ``numpy`` and the versions they came from.
 
-    What was extracted is kept in the user's cache, under a name that changes with the installation and with the way
-    of extraction.
-
-    Raises:
-        UserError: the installation holds no documentation, or the cache cannot be written.
+    What was extracted is kept in the user's cache, under a name that changes with the installation and with the way of
+    extraction.
     """
     versions = {"python": platform.python_version()} | ({"numpy": np.__version__} if name == "numpy" else {})
     code = [sha256(Path(str(module.__file__))) for module in (prose, sys.modules[__name__])]
@@ -64,7 +61,6 @@ def documentation_sources(name: str) -> tuple[dict[str, LineSource], dict[str, A
 
 
 def _write(parts: dict[str, list[str]], folder: Path) -> None:
-    """Write the lines of each split to a file of its own."""
     with atomic_path(folder, directory=True) as temporary:
         for split, lines in parts.items():
             text = "".join(f"{line}\n" for line in lines)
@@ -72,14 +68,11 @@ def _write(parts: dict[str, list[str]], folder: Path) -> None:
 
 
 def extract(name: str) -> dict[str, list[str]]:
-    """Return the paragraphs of ``pydoc`` or ``numpy`` by split.
+    """Paragraphs of ``pydoc`` or ``numpy`` by split.
 
     Of every ten runs of 100 paragraphs, the ninth goes to valid and the tenth to test, so that each split
     covers every part of the documentation. A paragraph that several docstrings share is kept where it stands first:
     repeated, it would stand in training and test alike.
-
-    Raises:
-        UserError: the installation holds no documentation.
     """
     docstrings = _pydoc() if name == "pydoc" else _numpy()
     lines = list(dict.fromkeys(line for text in dict.fromkeys(docstrings) for line in prose.paragraphs(text)))
@@ -93,7 +86,7 @@ def extract(name: str) -> dict[str, list[str]]:
 
 
 def _pydoc() -> Iterator[str]:
-    """Yield the standard library's docstrings in order of path, those written in C, ``help()``'s topics."""
+    """Standard library's docstrings in order of path, those written in C, ``help()``'s topics."""
     yield from _source_docstrings(Path(sysconfig.get_paths()["stdlib"]))
     for name in C_MODULES:
         yield from _runtime_docstrings(importlib.import_module(name))
@@ -103,14 +96,14 @@ def _pydoc() -> Iterator[str]:
 
 
 def _numpy() -> Iterator[str]:
-    """Yield the docstrings of NumPy's sources in order of path, then those of what is written in C."""
+    """Docstrings of NumPy's sources in order of path, then those of what is written in C."""
     yield from _source_docstrings(Path(np.__file__).parent)
     for name in NUMPY_MODULES:
         yield from _runtime_docstrings(importlib.import_module(name))
 
 
 def _source_docstrings(root: Path) -> Iterator[str]:
-    """Yield the docstrings of all sources below a folder, in order of path and of place."""
+    """Docstrings of all sources below a folder, in order of path and of place."""
     files = (path for path in root.rglob("*.py") if SKIPPED_FOLDERS.isdisjoint(path.relative_to(root).parts[:-1]))
     for path in sorted(files, key=lambda path: path.relative_to(root).as_posix()):
         with tokenize.open(path) as stream, warnings.catch_warnings():
@@ -124,7 +117,7 @@ def _source_docstrings(root: Path) -> Iterator[str]:
 
 
 def _runtime_docstrings(module: ModuleType) -> Iterator[str]:
-    """Yield the docstrings of a module's public members and of their members."""
+    """Docstrings of a module's public members and of their members."""
     for name in sorted(vars(module)):
         # What NumPy keeps for old callers warns on access; its text is not documentation of this version.
         if name.startswith("_") or isinstance(vars(module)[name], ModuleType):
@@ -138,7 +131,7 @@ def _runtime_docstrings(module: ModuleType) -> Iterator[str]:
 
 
 def _cleaned(member: object) -> Iterator[str]:
-    """Yield a member's own docstring, if it has one."""
+    """A member's own docstring, if it has one."""
     docstring = getattr(member, "__doc__", None)
     if isinstance(docstring, str) and docstring is not type(member).__doc__:
         yield inspect.cleandoc(docstring)

@@ -15,11 +15,7 @@ CASED = 0.01  # share of a dictionary's words from which on it tells capital let
 class GrowingVocabulary(Vocabulary):
     """A dictionary that stays as it is, and the new words behind it.
 
-    Args:
-        dictionary: of the model; its ids are rows of the softmax layer.
-        tokenizer: of the dictionary's text.
-        lower: take words that the dictionary does not have in lower case.
-        splitting: of texts; see :func:`hebblm.text.fitting.fitting`.
+    ``lower`` takes words that the dictionary does not have in lower case.
     """
 
     def __init__(
@@ -44,26 +40,22 @@ class GrowingVocabulary(Vocabulary):
         return self.dictionary[index] if index < self.known else self.words[index - self.known]
 
     def hash(self) -> str:
-        """Return that of the dictionary."""
         return self.dictionary.hash()
 
     def fresh(self, splitting: Splitting = "auto") -> GrowingVocabulary:
-        """Return the same without the new words, to split texts as is asked for."""
         return GrowingVocabulary(self.dictionary, self.own, lower=self.lower, splitting=splitting)
 
     def fit(self, text: str, name: str = "the text") -> None:
-        """Choose how texts are split, on the first one that has words; it stays so."""
         if self.splitting is None and text.strip():
             found = fitting(text.split("\n", SAMPLE)[:SAMPLE], self.own, self._has, name=name)
             self.split("own" if found is self.own else "moses")
 
     def split(self, splitting: Chosen) -> None:
-        """Split texts as was chosen before."""
         self.splitting = splitting
         self.tokenizer = self.own if splitting == "own" else fitting((), self.own, self._has, splitting, name="")
 
     def encode(self, text: str, *, include: bool) -> Encoded:
-        """Return the words of a text; each line break, but not the text's end, is an ``<eos>``."""
+        """Words of a text; each line break, but not the text's end, is an ``<eos>``."""
         end = self.dictionary[self.start]
         tokens = [token for line in text.split("\n") for token in (*self.tokenizer.tokenize(line), end)][:-1]
         if self.lower:
@@ -76,18 +68,16 @@ class GrowingVocabulary(Vocabulary):
         return Encoded(tuple(tokens), ids, unknown)
 
     def _has(self, word: str) -> bool:
-        """Say whether the dictionary has a word, as :meth:`encode` takes it."""
+        """Whether the dictionary has a word, as :meth:`encode` takes it."""
         return word in self.dictionary or (self.lower and word.lower() in self.dictionary)
 
     def include(self, words: Iterable[str]) -> None:
-        """Give those words an id that have none, in order."""
         for word in words:
             if word not in self.dictionary and word not in self._ids:
                 self._ids[word] = len(self)
                 self.words.append(word)
 
     def join(self, ids: Iterable[int]) -> str:
-        """Return the text that ids stand for, as nearly as can be told."""
         lines: list[list[str]] = [[]]
         for index in ids:
             if index == self.start:
@@ -98,6 +88,6 @@ class GrowingVocabulary(Vocabulary):
 
 
 def is_cased(dictionary: Dictionary) -> bool:
-    """Say whether a dictionary tells capital letters apart; a few, as Penn Treebank's N for numbers, do not count."""
+    """Whether a dictionary tells capital letters apart; a few, as Penn Treebank's N for numbers, do not count."""
     cased = sum(word != word.lower() for word in dictionary.symbols)
     return cased > CASED * len(dictionary)

@@ -15,15 +15,9 @@ from hebblm.text.records import COLUMN
 
 
 def kept_texts(texts: Any) -> Path:
-    """Return a file with a record for each text, so that they are read as any file is.
+    """File with a record for each text of a list or a pandas Series, so that they are read as any file is.
 
-    Its name is a hash of the texts: the same ones are kept once.
-
-    Args:
-        texts: a list or another sequence of strings, or a pandas Series of them; one that is missing is empty.
-
-    Raises:
-        UserError: it is something else, is empty, or has a character that is half a surrogate pair.
+    Its name is a hash of the texts: the same ones are kept once. A text that is missing is empty.
     """
     if hasattr(texts, "columns"):
         raise UserError(

@@ -19,57 +19,31 @@ SPLITS = ("train", "valid", "test")
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """File of a corpus.
+    """File of a corpus."""
 
-    Args:
-        path: below a data folder, such as ``ptb/train.txt``.
-        urls: public addresses of these very bytes.
-        sha256: of the file.
-        bytes: its size.
-        lines: its lines, blank ones too.
-        tokens: its words with one ``<eos>`` a line.
-    """
-
-    path: str
-    urls: tuple[str, ...]
-    sha256: str
-    bytes: Count
-    lines: Count
-    tokens: Count
+    path: str  # below a data folder, such as ``ptb/train.txt``
+    urls: tuple[str, ...]  # public addresses of these very bytes
+    sha256: str  # of the file
+    bytes: Count  # its size
+    lines: Count  # its lines, blank ones too
+    tokens: Count  # its words with one ``<eos>`` a line
 
 
 @dataclass(frozen=True, slots=True)
 class CorpusEntry:
-    """Named corpus.
+    """Named corpus."""
 
-    Args:
-        name: as on the command line.
-        title: what it is.
-        kind: ``files`` with known bytes, or ``documentation`` extracted from an installation.
-        licence: of the text.
-        citation: whom to name.
-        files: by split, empty for documentation.
-        types: distinct words of the training split with ``<eos>``, None for documentation.
-    """
-
-    name: str
-    title: str
+    name: str  # as on the command line
+    title: str  # what it is
+    # ``files`` with known bytes, or ``documentation`` extracted from an installation
     kind: Literal["files", "documentation"]
-    licence: str
-    citation: str
-    files: Mapping[str, FileEntry]
-    types: int | None
+    licence: str  # of the text
+    citation: str  # whom to name
+    files: Mapping[str, FileEntry]  # by split, empty for documentation
+    types: int | None  # distinct words of the training split with ``<eos>``, None for documentation
 
 
 def load_manifest(path: Path | None = None) -> dict[str, CorpusEntry]:
-    """Read the manifest.
-
-    Args:
-        path: another manifest than the one that came with hebblm.
-
-    Raises:
-        UserError: the file is missing, or is not a manifest of this version.
-    """
     path = path or manifest_path()
     document = read_json(path)
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
@@ -83,5 +57,5 @@ def load_manifest(path: Path | None = None) -> dict[str, CorpusEntry]:
 
 
 def file_corpora() -> list[str]:
-    """Return the names of the corpora whose bytes are known, the same on every machine."""
+    """Names of the corpora whose bytes are known, the same on every machine."""
     return [name for name, entry in load_manifest().items() if entry.kind == "files"]

@@ -10,12 +10,9 @@ Normalization = Literal["raw", "lower"]
 
 
 def normalize(line: str, policy: Normalization) -> str:
-    """Return the line as it stands (``raw``) or lower-cased (``lower``).
+    """Line as it stands (``raw``) or lower-cased (``lower``).
 
     The symbols ``<unk>`` and ``<eos>`` are lower-case already and stay what they are.
-
-    Raises:
-        UserError: the policy is neither.
     """
     if policy == "raw":
         return line

@@ -17,17 +17,10 @@ MIN_LINES = 10
 def plain_sources(
     path: Path, names: Mapping[str, str], column: str | None, remedy: str
 ) -> tuple[dict[str, FileLines], dict[str, str]]:
-    """Return the splits of a file or folder, and the sha256 of each file by its name.
+    """Splits of a file, a folder or ``-``, and the sha256 of each file by its name.
 
-    Args:
-        path: file, folder, or ``-`` for standard input.
-        names: by split, file names within the folder; empty for ``train.txt``, ``valid.txt``, ``test.txt``, or the same
-            with another suffix of a file of text.
-        column: of records that holds the text; see :func:`hebblm.text.records.text_column`.
-        remedy: what to do where several columns could be meant.
-
-    Raises:
-        UserError: see :func:`hebblm.text.corpora.text_corpus`.
+    ``names`` are file names within the folder, by split; empty for ``train.txt``, ``valid.txt``, ``test.txt``, or the
+    same with another suffix of a file of text.
     """
     if names and not path.is_dir():
         raise UserError(f"{path} is no folder, so {', '.join(names)} cannot be named within it; name a folder")
@@ -50,11 +43,7 @@ def plain_sources(
 
 
 def named_splits(path: Path) -> dict[str, Path]:
-    """Return the files of a folder that are named like a split, such as ``train.txt`` or ``test.jsonl.gz``.
-
-    Raises:
-        UserError: a split has several.
-    """
+    """Files of a folder that are named like a split, such as ``train.txt`` or ``test.jsonl.gz``."""
     found: dict[str, Path] = {}
     for file in sorted(path.iterdir()) if path.is_dir() else ():
         split = file.name.partition(".")[0]
@@ -66,11 +55,7 @@ def named_splits(path: Path) -> dict[str, Path]:
 
 
 def own_text(target: str, column: str | None) -> FileLines | None:
-    """Return the lines of a target ``text:PATH`` that names no splits; None for any other.
-
-    Raises:
-        UserError: see :func:`hebblm.text.sources.text_files`.
-    """
+    """Lines of a target ``text:PATH`` that names no splits; None for any other."""
     path = Path(target.removeprefix("text:"))
     if not target.startswith("text:") or named_splits(path):
         return None
@@ -78,15 +63,7 @@ def own_text(target: str, column: str | None) -> FileLines | None:
 
 
 def contiguous(whole: FileLines, path: Path) -> dict[str, FileLines]:
-    """Split the lines of a text, in order, into 80 % train, 10 % valid, 10 % test.
-
-    Args:
-        whole: all of them.
-        path: what the text is called, for people.
-
-    Raises:
-        UserError: there are too few.
-    """
+    """Lines of a text, in order, as 80 % train, 10 % valid, 10 % test; ``path`` is its name, for people."""
     total = sum(1 for _ in whole.lines())
     if total == 0:
         raise UserError(f"{shown(path)} is empty; put text into it")

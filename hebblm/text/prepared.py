@@ -25,7 +25,6 @@ DTYPES: tuple[Dtype, ...] = get_args(Dtype)
 
 
 def smallest_dtype(vocabulary_size: int) -> Dtype:
-    """Return the smallest integer type that holds every id below ``vocabulary_size``."""
     for name in DTYPES:
         if vocabulary_size - 1 <= np.iinfo(name).max:
             return name
@@ -34,113 +33,70 @@ def smallest_dtype(vocabulary_size: int) -> Dtype:
 
 @dataclass(frozen=True, slots=True)
 class SplitMeta:
-    """Description of a split.
+    """Description of a split."""
 
-    Args:
-        file: of its ids, in the folder.
-        sha256: of that file.
-        tokens: ids, with one ``<eos>`` a line.
-        lines: lines, blank ones too.
-        words: words before tokenisation, ends of line apart.
-        bytes: UTF-8 bytes of the text before normalisation, one an end of line.
-        unknown: tokens that are ``<unk>``.
-        literal: those of them that are ``<unk>`` in the text itself; None for a corpus of an earlier version.
-    """
-
-    file: str
-    sha256: str
-    tokens: Count
-    lines: Count
-    words: Count
-    bytes: Count
-    unknown: Count
+    file: str  # of its ids, in the folder
+    sha256: str  # of that file
+    tokens: Count  # ids, with one ``<eos>`` a line
+    lines: Count  # lines, blank ones too
+    words: Count  # words before tokenisation, ends of line apart
+    bytes: Count  # UTF-8 bytes of the text before normalisation, one an end of line
+    unknown: Count  # tokens that are ``<unk>``
+    # those of them that are ``<unk>`` in the text itself; None for a corpus of an earlier version
     literal: Count | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CorpusMeta:
-    """Description of a binarised corpus (``corpus.json``).
+    """Description of a binarised corpus (``corpus.json``)."""
 
-    Args:
-        name: of the corpus.
-        normalization: ``raw`` or ``lower``.
-        tokenizer: specification for :func:`hebblm.text.tokenizers.load_tokenizer`.
-        dtype: of the ids, little-endian.
-        vocabulary_size: symbols of the dictionary.
-        dictionary_hash: sha256 of its symbols.
-        min_count: rarer training words became ``<unk>``.
-        provenance: where the text came from.
-        splits: by name.
-    """
-
-    name: str
-    normalization: Normalization
-    tokenizer: Mapping[str, Any]
-    dtype: Dtype
-    vocabulary_size: Count
-    dictionary_hash: str
-    min_count: int
-    provenance: Mapping[str, Any]
-    splits: Mapping[str, SplitMeta]
+    name: str  # of the corpus
+    normalization: Normalization  # ``raw`` or ``lower``
+    tokenizer: Mapping[str, Any]  # specification for :func:`hebblm.text.tokenizers.load_tokenizer`
+    dtype: Dtype  # of the ids, little-endian
+    vocabulary_size: Count  # symbols of the dictionary
+    dictionary_hash: str  # sha256 of its symbols
+    min_count: int  # rarer training words became ``<unk>``
+    provenance: Mapping[str, Any]  # where the text came from
+    splits: Mapping[str, SplitMeta]  # by name
 
     def to_json(self) -> dict[str, Any]:
-        """Return the content of ``corpus.json``."""
         return {"schema": SCHEMA, **asdict(self)}
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedCorpus:
-    """A binarised corpus on disk.
+    """A binarised corpus on disk."""
 
-    Args:
-        folder: where it stands.
-        dictionary: its symbols and their training counts.
-        meta: what it says of itself.
-    """
-
-    folder: Path
-    dictionary: Dictionary
-    meta: CorpusMeta
+    folder: Path  # where it stands
+    dictionary: Dictionary  # its symbols and their training counts
+    meta: CorpusMeta  # what it says of itself
 
     def tokens(self, split: str) -> npt.NDArray[Any]:
-        """Return the ids (T,) of a split as a read-only memory map of the stored type.
-
-        Raises:
-            UserError: there is no such split.
-        """
+        """Ids (T,) of a split as a read-only memory map of the stored type."""
         meta = self.split(split)
         dtype = np.dtype(self.meta.dtype).newbyteorder("<")
         return np.memmap(self.folder / meta.file, dtype=dtype, mode="r", shape=(meta.tokens,))
 
     def split(self, split: str) -> SplitMeta:
-        """Return what is known of a split.
-
-        Raises:
-            UserError: there is no such split.
-        """
         if split not in self.meta.splits:
             raise UserError(f"{self.meta.name} has no split {split!r}; it has {', '.join(self.meta.splits)}")
         return self.meta.splits[split]
 
     def stream(self, split: str) -> EvaluationStream:
-        """Return a split as the model reads it that was trained on the corpus."""
+        """Split as the model reads it that was trained on the corpus."""
         return encode_target(self.dictionary, self, split)
 
     def tokenizer(self) -> Tokenizer:
-        """Return the tokeniser the corpus was written with."""
         return load_tokenizer(dict(self.meta.tokenizer), self.folder)
 
     def describe(self) -> Mapping[str, Any]:
-        """Return what a result records of the tokeniser."""
+        """What a result records of the tokeniser."""
         return self.meta.tokenizer
 
 
 def load_prepared(folder: Path) -> PreparedCorpus:
-    """Open a binarised corpus and verify its files.
-
-    Raises:
-        UserError: the folder is none, is of another version, or a file is missing, cut short or changed.
-    """
+    """Binarised corpus of a folder, whose files were verified."""
     path, remedy = folder / CORPUS_FILE, "write it again with hebblm-preprocess"
     meta = read_record(CorpusMeta, path, remedy, SCHEMA)
     dictionary = Dictionary.load(folder / DICTIONARY_FILE)

@@ -37,17 +37,11 @@ _TOKEN = re.compile(r"\w+(?:[.'-]\w+)*|\.\.\.|[^\w\s]")
 
 
 def paragraphs(docstring: str) -> Iterator[str]:
-    """Yield the prose of a cleaned docstring, one tokenised paragraph at a time.
+    """Prose of a docstring without common indentation, one paragraph at a time.
 
-    Left out are doctest sessions up to the next blank line, blocks indented after ``::``, directives without
-    text, tables, headings with their rules, grammar, signatures and parameter declarations, and any paragraph
-    that does not read like English.
-
-    Args:
-        docstring: text whose common indentation was removed.
-
-    Returns:
-        Paragraphs whose words and punctuation marks stand between single spaces, in their own case.
+    Its words and punctuation marks stand between single spaces, in their own case. Left out are doctest sessions up to
+    the next blank line, blocks indented after ``::``, directives without text, tables, headings with their rules,
+    grammar, signatures and parameter declarations, and any paragraph that does not read like English.
     """
     for block in _blocks(docstring.expandtabs()):
         tokens = tokenize(" ".join(_FIELD.sub("", line.strip()) for line in block))
@@ -56,14 +50,14 @@ def paragraphs(docstring: str) -> Iterator[str]:
 
 
 def tokenize(text: str) -> list[str]:
-    """Split words, dotted names, numbers and punctuation marks; markup and addresses are dropped."""
+    """Words, dotted names, numbers and punctuation marks; markup and addresses are dropped."""
     text = _URL.sub(" ", _ROLE.sub(r"\1", text))
     text = _LITERAL.sub(lambda match: next(group for group in match.groups() if group is not None), text)
     return _TOKEN.findall(text.replace("`", " ").replace("\u2019", "'"))
 
 
 def reads_like_prose(tokens: list[str]) -> bool:
-    """Say whether most tokens are words, and they end like a sentence or have a function word."""
+    """Whether most tokens are words, and they end like a sentence or have a function word."""
     words = [token.lower() for token in tokens if token.replace("-", "").replace("'", "").isalpha()]
     names = sum(token[0].isalnum() or token[0] == "_" for token in tokens)
     if len(words) < MIN_WORDS or len(words) < MIN_SHARE_OF_WORDS * max(names, len(tokens) - names):
@@ -72,7 +66,7 @@ def reads_like_prose(tokens: list[str]) -> bool:
 
 
 def _blocks(docstring: str) -> Iterator[list[str]]:
-    """Yield runs of lines that may be prose: blank lines, list items and declarations part them."""
+    """Runs of lines that may be prose: blank lines, list items and declarations part them."""
     block: list[str] = []
     skip_deeper_than: int | None = None
     in_doctest = False
@@ -111,7 +105,7 @@ def _blocks(docstring: str) -> Iterator[list[str]]:
 
 
 def _finished(block: list[str]) -> Iterator[list[str]]:
-    """Yield a block unless it is empty, a table or grammar."""
+    """A block unless it is empty, a table or grammar."""
     if not block:
         return
     stripped = [line.strip() for line in block]
@@ -123,7 +117,7 @@ def _finished(block: list[str]) -> Iterator[list[str]]:
 
 
 def _declares(text: str, *, new: bool) -> bool:
-    """Say whether a line declares a signature or, where a declaration can begin, a parameter."""
+    """Whether a line declares a signature or, where a declaration can begin, a parameter."""
     return bool(_SIGNATURE.match(text)) or (new and bool(_PARAMETER.match(text)))
 
 

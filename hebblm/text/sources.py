@@ -34,27 +34,21 @@ class LineSource(Protocol):
     def size(self) -> int | None:
         """Bytes of UTF-8 text or an estimate, where that costs no reading; for progress bars only."""
 
-    def lines(self) -> Iterator[str]:
-        """Yield the lines without their ends."""
+    def lines(self) -> Iterator[str]: ...
 
     def sha256(self) -> str:
-        """Return a hash that changes whenever the lines do."""
+        """Hash that changes whenever the lines do."""
 
     def documents(self) -> Iterator[tuple[str, int]]:
-        """Yield name and first line, counted from 0, of each file or record that the lines come from."""
+        """Name and first line, counted from 0, of each file or record that the lines come from."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextFile:
-    """A file of text: one document, or records of which each is one.
+    """A file of text: one document, or records of which each is one."""
 
-    Args:
-        path: the file; compressed if its suffix says so.
-        column: of its records that holds the text, None for plain text.
-    """
-
-    path: Path
-    column: str | None = None
+    path: Path  # the file; compressed if its suffix says so
+    column: str | None = None  # of its records that holds the text, None for plain text
 
     def __str__(self) -> str:
         return shown(self.path)
@@ -65,11 +59,7 @@ class TextFile:
         return None if kind_of(self.path)[1] else self.path.stat().st_size
 
     def documents(self) -> Iterator[tuple[str, Iterator[str]]]:
-        """Yield the name and the lines of each document that has some.
-
-        Raises:
-            UserError: the file cannot be read, is not UTF-8 or broken; it names the line or record.
-        """
+        """Name and lines of each document that has some."""
         if self.column is None:
             yield self.path.name, plain_lines(self.path)
             return
@@ -78,7 +68,7 @@ class TextFile:
                 yield f"{self.path.name}:record {number}", iter(lines_of(text))
 
     def parts(self, size: int) -> Iterator[str]:
-        """Yield the text in parts of some ``size`` characters, in which each document ends with a line end."""
+        """Text in parts of some ``size`` characters, in which each document ends with a line end."""
         if self.column is None:
             yield from _ended(plain_parts(self.path, size))
             return
@@ -94,30 +84,22 @@ class TextFile:
             yield held
 
     def sha256(self) -> str:
-        """Hash the file as it stands, and the name of the column that is read of it."""
+        """Hash of the file as it stands, and of the name of the column that is read of it."""
         found = sha256(self.path)
         return found if self.column is None else hashlib.sha256(f"{found}:{self.column}".encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class FileLines:
-    """A run of lines over one or more files, read as a stream.
+    """A run of lines over one or more files, read as a stream."""
 
-    Args:
-        files: in order.
-        start: first line, counted over all files.
-        stop: line after the last one, None for all.
-        share: of the lines that the run holds, by which its bytes are estimated.
-    """
-
-    files: tuple[TextFile, ...]
-    start: int = 0
-    stop: int | None = None
-    share: float = 1.0
+    files: tuple[TextFile, ...]  # in order
+    start: int = 0  # first line, counted over all files
+    stop: int | None = None  # line after the last one, None for all
+    share: float = 1.0  # of the lines that the run holds, by which its bytes are estimated
 
     @classmethod
     def of(cls, path: Path) -> FileLines:
-        """Return the lines of a file of plain text."""
         return cls((TextFile(path),))
 
     @property
@@ -132,23 +114,18 @@ class FileLines:
         return ", ".join(dict.fromkeys(file.column for file in self.files if file.column is not None)) or None
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines.
-
-        Raises:
-            UserError: a file cannot be read, is not UTF-8 or broken, or has a line too long to be held in memory.
-        """
         every = (line for file in self.files for _, lines in file.documents() for line in lines)
         return islice(every, self.start, self.stop)
 
     def sha256(self) -> str:
-        """Hash one whole file; for more files or a part, their hashes and the run of lines."""
+        """Hash of one whole file; for more files or a part, of their hashes and the run of lines."""
         if len(self.files) == 1 and not self.start and self.stop is None:
             return self.files[0].sha256()
         parts = [file.sha256() for file in self.files] + [f"{self.start}:{self.stop}"]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     def documents(self) -> Iterator[tuple[str, int]]:
-        """Yield name and first line of each document that has lines of the run; a single plain file is not read."""
+        """Name and first line of each document that has lines of the run; a single plain file is not read."""
         if [file.column for file in self.files] == [None]:
             yield self.files[0].path.name, 0
             return
@@ -163,18 +140,10 @@ class FileLines:
 def text_files(
     paths: Sequence[Path], column: str | None = None, remedy: str = CHOOSE, *, pipes: bool = False
 ) -> tuple[TextFile, ...]:
-    """Return the files of text that paths name, each with the column that is read of its records.
+    """Files of text that paths name, each with the column that is read of its records.
 
-    A folder stands for the files of text below it, by name; ``-`` for standard input.
-
-    Args:
-        paths: files, folders and standard input.
-        column: that holds the text of records, None for the rule of :func:`hebblm.text.records.text_column`.
-        remedy: what to do where several columns could be meant.
-        pipes: take those as well, which are read once.
-
-    Raises:
-        UserError: one does not exist, a folder without text, or no column of text.
+    A folder stands for the files of text below it, by name; ``-`` for standard input. ``pipes``, which are read once,
+    are taken only where that is enough.
     """
     found: list[Path] = []
     for path in paths:
@@ -196,7 +165,7 @@ def text_files(
 
 
 def _column(path: Path, column: str | None, remedy: str, files: int) -> str | None:
-    """Return the column that is read of a file, None for plain text; of several files all have to have it."""
+    """Column that is read of a file, None for plain text; of several files all have to have it."""
     if not holds_records(path):
         return None
     try:
@@ -208,12 +177,9 @@ def _column(path: Path, column: str | None, remedy: str, files: int) -> str | No
 
 
 def pieces(file: TextFile, size: int) -> Iterator[str]:
-    """Yield a text in pieces of so many characters and more, each to an end of line, or a blank in longer lines.
+    """Text in pieces of so many characters and more, each to an end of line, or a blank in longer lines.
 
     Its lines are those of :class:`FileLines`; each has an end.
-
-    Raises:
-        UserError: it cannot be read, is not UTF-8 or broken, or has no blank in what is too long to be held in memory.
     """
     held = ""
     for text in file.parts(size):
@@ -229,7 +195,7 @@ def pieces(file: TextFile, size: int) -> Iterator[str]:
 
 
 def _ended(parts: Iterable[str]) -> Iterator[str]:
-    """Yield the parts of a text, none of which is empty; its last line gets an end if it has none."""
+    """Parts of a text, none of which is empty; its last line gets an end if it has none."""
     last = "\n"
     for part in parts:
         yield part

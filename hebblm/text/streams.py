@@ -25,39 +25,23 @@ class EvaluationStream:
     """Tokens to be scored in order, each exactly once, the first from an initial ``<eos>``.
 
     Ids below ``source_size`` are rows of the model's head; those above are novel words.
-
-    Args:
-        ids: (T,) int64 the tokens.
-        eos: id of the end of line.
-        source_size: V_source, rows of the model's head.
-        vocabulary_size: V_source plus every novel word of the target's dictionary.
-        symbols: (vocabulary_size,) the words.
-        train_counts: (vocabulary_size,) int64 counts in the model's training text, 0 for novel words.
-        lines: lines of the text.
-        words: its words, ends of line apart.
-        bytes: its UTF-8 bytes, one an end of line.
-        pieces: of which words of ``by_word`` each token is a part; None where tokens are words.
-        by_word: the same text as words; None where tokens are words.
-        counted: whether the counts are known; otherwise they are 0.
-        unknown: (T,) int64, bytes by which a piece without an id is spelled, 0 for the others; None where tokens are
-            words.
-        lost: bytes that a tokenizer of pieces loses, at least.
     """
 
-    ids: Ids
-    eos: int
-    source_size: int
-    vocabulary_size: int
-    symbols: tuple[str, ...]
-    train_counts: Ids
-    lines: int
-    words: int
-    bytes: int
-    pieces: Words | None = None
-    by_word: EvaluationStream | None = None
-    counted: bool = True
+    ids: Ids  # (T,) int64 the tokens
+    eos: int  # id of the end of line
+    source_size: int  # V_source, rows of the model's head
+    vocabulary_size: int  # V_source plus every novel word of the target's dictionary
+    symbols: tuple[str, ...]  # (vocabulary_size,) the words
+    train_counts: Ids  # (vocabulary_size,) int64 counts in the model's training text, 0 for novel words
+    lines: int  # lines of the text
+    words: int  # its words, ends of line apart
+    bytes: int  # its UTF-8 bytes, one an end of line
+    pieces: Words | None = None  # of which words of ``by_word`` each token is a part; None where tokens are words
+    by_word: EvaluationStream | None = None  # the same text as words; None where tokens are words
+    counted: bool = True  # whether the counts are known; otherwise they are 0
+    # (T,) int64, bytes by which a piece without an id is spelled, 0 for the others; None where tokens are words
     unknown: Ids | None = None
-    lost: int = 0
+    lost: int = 0  # bytes that a tokenizer of pieces loses, at least
 
     @property
     def reported(self) -> EvaluationStream:
@@ -65,11 +49,11 @@ class EvaluationStream:
         return self if self.by_word is None else self.by_word
 
     def word_losses(self, nll: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Return the losses (U,) of the words, each the sum of its tokens', from those of the tokens (T,); nats."""
+        """Losses (U,) of the words, each the sum of its tokens', from those of the tokens (T,); nats."""
         return nll if self.pieces is None else self.pieces.sums(nll).astype(np.float32)
 
     def bits_per_byte(self, nll: float) -> float:
-        """Return bits a byte from the mean loss in nats a token; the spelling of what has no id is included."""
+        """Bits a byte from the mean loss in nats a token; the spelling of what has no id is included."""
         return (nll * len(self) / math.log(2) + 8 * int(self.spelled.sum())) / self.bytes
 
     @property
@@ -103,7 +87,6 @@ class EvaluationStream:
         return self.ids
 
     def occurrences(self, symbol: str) -> int:
-        """Return how many of the tokens are a symbol."""
         return int((self.ids == self.symbols.index(symbol)).sum()) if symbol in self.symbols else 0
 
     @property
@@ -131,22 +114,11 @@ class EvaluationStream:
 def encode_target(
     source: Dictionary, target: PreparedCorpus, split: str, policy: VocabularyPolicy = "union"
 ) -> EvaluationStream:
-    """Map a binarised split into the ids of a source dictionary, extended by novel words.
+    """Binarised split in the ids of a source dictionary, the model's, extended by novel words.
 
-    Ends of line and unknown words of the target become those of the source, whatever either calls them.
-
-    Args:
-        source: dictionary of the model.
-        target: the binarised text.
-        split: of the target.
-        policy: ``union`` numbers the novel words in the order of the target's dictionary; ``open`` in the
-            order in which the stream first shows them, those that it never shows last.
-
-    Returns:
-        The stream; with source and target equal, its ids are the target's own.
-
-    Raises:
-        UserError: unknown policy or split.
+    Ends of line and unknown words of the target become those of the source, whatever either calls them; with source and
+    target equal, the ids are the target's own. ``union`` numbers the novel words in the order of the target's
+    dictionary; ``open`` in the order in which the stream first shows them, those that it never shows last.
     """
     if policy not in get_args(VocabularyPolicy):
         raise UserError(f"unknown vocabulary policy {policy!r}; choose one of {', '.join(get_args(VocabularyPolicy))}")
@@ -174,7 +146,7 @@ def encode_target(
 
 
 def _known_ids(source: Dictionary, target: Dictionary) -> Ids:
-    """Return for every target id the source id of the same symbol, or -1."""
+    """(V_target,) the source id of the same symbol, or -1."""
     known = np.array([source.index(symbol) if symbol in source else -1 for symbol in target.symbols], dtype=np.int64)
     known[target.eos_index] = source.eos_index
     known[target.unk_index] = source.unk_index
@@ -182,7 +154,7 @@ def _known_ids(source: Dictionary, target: Dictionary) -> Ids:
 
 
 def _by_first_appearance(own: npt.NDArray[Any], novel: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-    """Reorder novel target ids by where the stream first shows them; the others follow in their order."""
+    """Novel target ids in the order in which the stream first shows them; the others follow in theirs."""
     present, first = np.unique(own, return_index=True)
     place = np.full(int(max(novel.max(initial=0), present.max(initial=0))) + 1, len(own))
     place[present] = first
