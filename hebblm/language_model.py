@@ -29,10 +29,9 @@ from hebblm.reader import Reader
 from hebblm.suggest import did_you_mean
 from hebblm.text import resolve
 from hebblm.text.fitting import Splitting
-from hebblm.text.growing import GrowingVocabulary, is_cased
 from hebblm.text.subword_corpus import SubwordCorpus
 from hebblm.text.subwords import Subwords, token_before
-from hebblm.text.vocabulary import Vocabulary
+from hebblm.text.vocabulary import GrowingVocabulary, Vocabulary, is_cased
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from hebblm.progress import say
 from hebblm.provenance import provenance
 from hebblm.ranks import leads
 from hebblm.suggest import unknown
-from hebblm.text.held import kept_texts
-from hebblm.text.manifest import load_manifest
+from hebblm.text.corpora import load_manifest
+from hebblm.text.records import kept_texts
 
 if TYPE_CHECKING:  # they load torch
     from hebblm.evaluation.scenario import Scenario

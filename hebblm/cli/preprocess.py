@@ -13,15 +13,16 @@ from hebblm.errors import UserError
 from hebblm.text.binarize import prepare, prepared_corpus, refuse_foreign
 from hebblm.text.corpora import Corpus, resolve, text_corpus
 from hebblm.text.dictionary import Dictionary
-from hebblm.text.normalize import Normalization, normalize
 from hebblm.text.prepared import PreparedCorpus
 from hebblm.text.records import CHOOSE
 from hebblm.text.tokenizers import (
     MODEL_FILE,
     MosesTokenizer,
+    Normalization,
     SentencePieceTokenizer,
     Tokenizer,
     WhitespaceTokenizer,
+    normalize,
 )
 
 PROG = "hebblm-preprocess"

@@ -28,15 +28,12 @@ from hebblm.text import (
     prepare,
     resolve,
 )
-from hebblm.text.beginning import measure_beginning
-from hebblm.text.binarize import prepared_corpus
+from hebblm.text.binarize import measure_beginning, prepared_corpus
 from hebblm.text.fitting import SAMPLE, fitting, warn_of_unknown
-from hebblm.text.normalize import Normalization, normalize
-from hebblm.text.plain import contiguous, own_text
 from hebblm.text.records import CHOOSE
-from hebblm.text.sources import FileLines, LineSource
+from hebblm.text.sources import FileLines, LineSource, contiguous, own_text
 from hebblm.text.subwords import Subwords
-from hebblm.text.tokenizers import Tokenizer
+from hebblm.text.tokenizers import Normalization, Tokenizer, normalize
 
 ALL = "all"
 """Split of a text of the user's own that is read from beginning to end."""

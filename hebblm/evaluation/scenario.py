@@ -24,7 +24,7 @@ from hebblm.models.learning import GradientBase
 from hebblm.progress import say
 from hebblm.ranks import ALONE, Ranks
 from hebblm.text import Dictionary, EvaluationStream, PreparedCorpus
-from hebblm.text.beginning import Beginning
+from hebblm.text.binarize import Beginning
 from hebblm.text.subword_corpus import SubwordCorpus
 from hebblm.text.subwords import Subwords
 

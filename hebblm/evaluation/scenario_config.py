@@ -16,8 +16,7 @@ from hebblm.evaluation.options import ReadingOptions
 from hebblm.models.catalog import check_configured, is_causal, model_folder, trained_on
 from hebblm.models.device import check_device
 from hebblm.models.presets import check_preset
-from hebblm.text.corpora import check_name
-from hebblm.text.manifest import file_corpora
+from hebblm.text.corpora import check_name, file_corpora
 from hebblm.text.prepared import DICTIONARY_FILE
 from hebblm.text.records import CHOOSE
 

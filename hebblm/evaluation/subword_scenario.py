@@ -12,12 +12,11 @@ from hebblm.models.base import TrainedModel
 from hebblm.models.huggingface.open import load_and_open
 from hebblm.progress import say
 from hebblm.text import foreign_text, resolve
-from hebblm.text.normalize import Normalization
 from hebblm.text.records import CHOOSE
 from hebblm.text.sources import FileLines
 from hebblm.text.subword_corpus import SubwordCorpus, encode_subwords
 from hebblm.text.subwords import Subwords
-from hebblm.text.tokenizers import WhitespaceTokenizer
+from hebblm.text.tokenizers import Normalization, WhitespaceTokenizer
 
 
 def open_subwords(

@@ -16,9 +16,9 @@ from hebblm.progress import bar, say
 from hebblm.text.corpora import Corpus
 from hebblm.text.dictionary import EOS
 from hebblm.text.fitting import warn_of_unknown
-from hebblm.text.normalize import Normalization, normalize
-from hebblm.text.streams import EvaluationStream
+from hebblm.text.prepared import EvaluationStream
 from hebblm.text.subwords import Subwords
+from hebblm.text.tokenizers import Normalization, normalize
 from hebblm.text.words import Words, counted_as, lost_bytes, spelled_bytes
 
 Ids = npt.NDArray[np.int64]

@@ -1,4 +1,4 @@
-"""Tokenizers, from lines to tokens and back: white space, Moses rules, SentencePiece subwords."""
+"""Lines to tokens and back: case policy, white space, Moses rules, SentencePiece subwords."""
 
 from __future__ import annotations
 
@@ -9,12 +9,27 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from hebblm.errors import UserError
 from hebblm.files import atomic_path, lack, sha256
 from hebblm.suggest import unknown
 from hebblm.text.dictionary import EOS, UNK
+
+Normalization = Literal["raw", "lower"]
+
+
+def normalize(line: str, policy: Normalization) -> str:
+    """Line as it stands (``raw``) or lower-cased (``lower``).
+
+    The symbols ``<unk>`` and ``<eos>`` are lower-case already and stay what they are.
+    """
+    if policy == "raw":
+        return line
+    if policy == "lower":
+        return line.lower()
+    raise UserError(f"unknown normalization {policy!r}; choose one of {', '.join(get_args(Normalization))}")
+
 
 if TYPE_CHECKING:  # both take part of a second, which text that is tokenised already need not wait for
     from sacremoses import MosesDetokenizer

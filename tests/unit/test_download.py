@@ -14,8 +14,7 @@ import pytest
 
 from hebblm.download import cache_dir, data_dirs
 from hebblm.errors import UserError
-from hebblm.text.corpora import locate
-from hebblm.text.manifest import CorpusEntry, FileEntry
+from hebblm.text.corpora import CorpusEntry, FileEntry, locate
 
 TEXT = b"one two\nthree\n" * 1000
 

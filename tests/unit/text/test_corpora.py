@@ -13,8 +13,9 @@ import pytest
 
 from hebblm.download import _reachable
 from hebblm.errors import UserError
-from hebblm.text.corpora import resolve, text_corpus
+from hebblm.text.corpora import SCHEMA, load_manifest, resolve, text_corpus
 from hebblm.text.records import CHOOSE
+from hebblm.text.sources import SPLITS
 
 
 def test_one_file_is_split_80_10_10_by_lines(tmp_path: Path) -> None:
@@ -251,3 +252,28 @@ def test_a_hub_that_refuses_the_page_is_still_reachable() -> None:
         Thread(target=server.serve_forever, daemon=True).start()
         assert _reachable(f"http://127.0.0.1:{server.server_port}")
         server.shutdown()
+
+
+def test_the_named_corpora_and_their_published_counts() -> None:
+    corpora = load_manifest()
+    assert set(corpora) == {"ptb", "wt2", "pydoc", "numpy"}
+    counts = {name: [corpora[name].files[split].tokens for split in SPLITS] for name in ("ptb", "wt2")}
+    assert counts == {"ptb": [929_589, 73_760, 82_430], "wt2": [2_088_628, 217_646, 245_569]}
+    assert (corpora["ptb"].types, corpora["wt2"].types) == (10_000, 33_278)
+    for corpus in corpora.values():
+        assert corpus.licence
+        assert corpus.citation
+        for file in corpus.files.values():
+            assert len(file.sha256) == 64
+            assert all(url.startswith("https://") for url in file.urls)
+            assert file.urls
+
+
+@pytest.mark.parametrize(
+    "document",
+    [[], {"schema": "other"}, {"schema": SCHEMA}, {"schema": SCHEMA, "corpora": {"x": {}}}],
+)
+def test_a_damaged_list_is_refused(tmp_path: Path, document: object) -> None:
+    (tmp_path / "corpora.json").write_text(json.dumps(document))
+    with pytest.raises(UserError, match="restore it"):
+        load_manifest(tmp_path / "corpora.json")
