@@ -20,10 +20,9 @@ from hebblm.evaluation.training_memory import saved_segments
 from hebblm.files import hash_of
 from hebblm.locks import held, remove_left
 from hebblm.memory import AnyMemory, MemoryConfig, build_memory, load_memory, save_memory
-from hebblm.memory.arrays import CHUNK
-from hebblm.memory.manifest import NAME as MANIFEST
-from hebblm.memory.manifest import Manifest, check_files, read_manifest
-from hebblm.memory.persistence import check_replaceable, read_about
+from hebblm.memory.persistence import NAME as MANIFEST
+from hebblm.memory.persistence import Manifest, check_files, check_replaceable, read_about, read_manifest
+from hebblm.memory.store import CHUNK
 from hebblm.models.base import TrainedModel, device_of
 from hebblm.progress import bar, say
 from hebblm.ranks import ALONE, Ranks
@@ -225,7 +224,7 @@ def _merge(first: Path, second: Path, folder: Path) -> AnyMemory:
         if one.words and one.known is None:
             raise UserError(f"{one.folder.parent} does not say where its new words begin; read and save it anew")
         source = load_memory(one.folder, model_hash=owner[0], dictionary_hash=owner[1])
-        for part in source.parts():
+        for part in source.segments():
             for begin in range(0, len(part), CHUNK):
                 some = part.run(begin, begin + CHUNK)
                 labels = some.values

@@ -19,8 +19,7 @@ from hebblm.evaluation import gradients
 from hebblm.evaluation.scenario_config import ScenarioConfig, several, whole
 from hebblm.expected import Suggestion, draw, most_probable
 from hebblm.memory import AnyMemory, build_memory
-from hebblm.memory.manifest import Owner
-from hebblm.memory.persistence import ReadText
+from hebblm.memory.persistence import Owner, ReadText
 from hebblm.models.base import Ids, TrainedModel, device_of
 from hebblm.models.dynamic import DynamicBase
 from hebblm.progress import say
@@ -469,6 +468,6 @@ def _told(progress: Progress) -> Callable[[int, int], None]:
 
 def _check_labels(memory: AnyMemory | None, classes: int, place: object) -> None:
     """Refuse a memory with labels (n,) that are none of so many classes."""
-    for part in memory.parts() if memory is not None else ():
+    for part in memory.segments() if memory is not None else ():
         if len(part) and not 0 <= int(part.values.min()) <= int(part.values.max()) < classes:
             raise UserError(f"{place} has labels of words that are not beside it; build or save it anew")

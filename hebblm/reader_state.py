@@ -15,9 +15,8 @@ from hebblm.errors import UserError
 from hebblm.files import Count, atomic_path, check_own, read_record, recover, sha256, write_json
 from hebblm.locks import held
 from hebblm.memory import AnyMemory, load_memory, save_memory
-from hebblm.memory.manifest import NAME as MANIFEST
-from hebblm.memory.manifest import Owner
-from hebblm.memory.persistence import ReadText, read_about
+from hebblm.memory.persistence import NAME as MANIFEST
+from hebblm.memory.persistence import Owner, ReadText, read_about
 from hebblm.models.base import State
 from hebblm.reader_setup import ReaderSetup
 from hebblm.tensors import prefixed, read_tensors, under, write_tensors

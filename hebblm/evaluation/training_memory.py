@@ -166,7 +166,7 @@ def _share(whole: AnyMemory, config: MemoryConfig, device: torch.device, ranks: 
     """Return a memory of a rank's own, which holds its share of the entries of another: a run of them."""
     memory, place = build_memory(whole.dim, config, device), 0
     mine = ranks.partition(len(whole))
-    for part in whole.parts():
+    for part in whole.segments():
         some = part.run(max(0, mine.start - place), max(0, mine.stop - place))
         memory.fill(some.keys, some.values, some.log_normalizers)
         place += len(part)
@@ -179,7 +179,7 @@ def _include_rows(memory: AnyMemory, head: OutputHead, known: int) -> None:
     new = OutputHead(head.weight[known:], None if head.bias is None else head.bias[known:])
     if not len(new.weight):
         return
-    for part in memory.parts():
+    for part in memory.segments():
         if part.log_normalizers is not None:
             where = part.keys.device
             rows = OutputHead(new.weight.to(where), None if new.bias is None else new.bias.to(where))

@@ -5,15 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from hebblm.memory.faiss_index import TrainedIndex
-from hebblm.memory.gather import gather
-from hebblm.memory.nearest import Ranked
-from hebblm.memory.store import Entries, EntryStore
+from hebblm.memory.nearest import Ranked, gather
+from hebblm.memory.store import Entries
 from hebblm.types import Neighbors
 
 
@@ -65,7 +64,7 @@ class AnyMemory(ABC):
         return self.nearest(queries, k)
 
     @abstractmethod
-    def parts(self) -> list[Entries]:
+    def segments(self) -> list[Entries]:
         """Views of the entries, oldest first: at least one."""
 
     @abstractmethod
@@ -77,7 +76,7 @@ class AnyMemory(ABC):
         """Drop every entry added since the last :meth:`mark_base`, or since construction."""
 
     def __len__(self) -> int:
-        return sum(map(len, self.parts()))
+        return sum(map(len, self.segments()))
 
     def __repr__(self) -> str:
         """Say how much it holds."""
@@ -89,7 +88,7 @@ class AnyMemory(ABC):
         Raises:
             UserError: ``k`` below 1, or a query that is not finite.
         """
-        return gather(self.parts(), self.nearest(queries, k), queries)
+        return gather(self.segments(), self.nearest(queries, k), queries)
 
     def span(self, every: int) -> int | None:
         """How many tokens from here on can be searched at once when every ``every`` tokens are written.
@@ -105,7 +104,7 @@ class AnyMemory(ABC):
 
     def counts(self, classes: int) -> Tensor:
         """Number of present entries of each of ``classes`` labels, (V,) int64."""
-        return torch.stack([torch.bincount(part.values, minlength=classes) for part in self.parts()]).sum(0)
+        return torch.stack([torch.bincount(part.values, minlength=classes) for part in self.segments()]).sum(0)
 
     def refresh(self) -> TrainedIndex | None:
         """Bring the trained index up to date, as a search would; None where all entries are compared."""
@@ -123,47 +122,3 @@ class AnyMemory(ABC):
     def settings(self) -> dict[str, Any]:
         """How entries are kept and searched, beside what every memory has, for results and manifests."""
         return {}
-
-
-class StoredMemory(AnyMemory):
-    """A memory whose entries stand in one store; those present are no base, see :meth:`mark_base`."""
-
-    def __init__(self, store: EntryStore) -> None:
-        self._store = store
-        self._base = 0
-
-    def over(self, store: EntryStore) -> Self:
-        """The memory with other entries, those of ``store``, which become its base."""
-        self._store = store
-        self.mark_base()
-        return self
-
-    @property
-    def dim(self) -> int:
-        return self._store.dim
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self._store.dtype
-
-    def __len__(self) -> int:
-        return len(self._store)
-
-    def add(self, keys: Tensor, values: Tensor, log_normalizers: Tensor | None = None) -> None:
-        self._store.append(keys, values, log_normalizers)
-
-    def release(self) -> None:
-        self._store.release()
-
-    def entries(self) -> Entries:
-        """View of all entries, oldest first."""
-        return self._store.entries()
-
-    def parts(self) -> list[Entries]:
-        return [self.entries()]
-
-    def mark_base(self) -> None:
-        self._base = len(self)
-
-    def reset(self) -> None:
-        self._store.truncate(self._base)

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from hebblm.memory.base import AnyMemory
-from hebblm.memory.gather import checked, gather
-from hebblm.memory.nearest import Ranked, listed_distances, merge, nearest, shifted
+from hebblm.memory.nearest import Ranked, checked, gather, listed_distances, merge, nearest, shifted
 from hebblm.memory.store import Entries, EntryStore
 from hebblm.types import Neighbors
 
@@ -35,7 +34,7 @@ class WrittenBlock:
             raise TypeError(f"a {type(memory).__name__} is searched interval by interval")
         self.memory = memory
         self.queries = keys
-        self._stored = memory.parts()
+        self._stored = memory.segments()
         like = self._stored[0].keys
         store = EntryStore(like.shape[1], dtype=like.dtype, device=like.device)
         store.append(keys, values, log_normalizers)
@@ -85,7 +84,7 @@ def dropped_counts(memory: AnyMemory, wanted: Tensor, labels: Tensor, visible: T
     dropped = memory.dropped(visible)  # (N,)
     if not bool(dropped.any()):
         return torch.zeros_like(wanted)
-    stored = memory.parts()[0].values[: int(dropped.max())].to(labels.device)
+    stored = memory.segments()[0].values[: int(dropped.max())].to(labels.device)
     return occurrences(wanted, torch.cat([stored, labels])[: int(dropped.max())], dropped)
 
 

@@ -20,11 +20,10 @@ from torch import Tensor
 from hebblm.errors import UserError
 from hebblm.files import atomic_path
 from hebblm.memory import faiss_index
-from hebblm.memory.arrays import MappedArray
 from hebblm.memory.faiss_index import CHUNK, TrainedIndex, load_faiss
 from hebblm.memory.nearest import Ranked
 from hebblm.memory.pq import FaissMemory
-from hebblm.memory.store import EntryStore, accumulation_dtype
+from hebblm.memory.store import EntryStore, MappedArray, accumulation_dtype
 
 INDEX, LISTS = "index.faiss", "lists.bin"
 SHARD = 1 << 18  # entries that are encoded at once: what an interrupted build encodes again at most
@@ -77,12 +76,12 @@ class DiskMemory(FaissMemory):
         keys = self.entries().keys
         if keys.numel() * keys.element_size() < RELEASED_FROM or not len(queries):
             return super().nearest(queries, k)
-        found = []
-        for some in torch.split(queries, max(1, READ_AT_ONCE // (self.rescore * max(1, k)))):
+        ranked = []
+        for block in torch.split(queries, max(1, READ_AT_ONCE // (self.rescore * max(1, k)))):
             self._store.release()
-            found.append(super().nearest(some, k))
+            ranked.append(super().nearest(block, k))
         self._store.release()
-        return Ranked(*map(torch.cat, zip(*found, strict=True)))
+        return Ranked(*map(torch.cat, zip(*ranked, strict=True)))
 
     def refresh(self) -> TrainedIndex | None:
         if self._trained is None or len(self) != len(self._trained):
@@ -173,8 +172,8 @@ def _extended(trained: ListsOnDisk, store: EntryStore, folder: Path, work: Path)
             shard = faiss.deserialize_index(trained.empty)
             rows = keys[begin : begin + SHARD]
             for start in range(0, len(rows), CHUNK):
-                some = faiss_index.as_float32(rows[start : start + CHUNK])
-                shard.add_with_ids(some, np.arange(begin + start, begin + start + len(some)))
+                chunk = faiss_index.as_float32(rows[start : start + CHUNK])
+                shard.add_with_ids(chunk, np.arange(begin + start, begin + start + len(chunk)))
                 store.release()
             _write(shard, path)
         paths.append(path)

@@ -13,8 +13,7 @@ from hebblm.memory.config import MemoryConfig
 from hebblm.memory.disk import DiskMemory
 from hebblm.memory.exact import FlatMemory, RingMemory
 from hebblm.memory.hybrid import HybridMemory
-from hebblm.memory.manifest import check_files, check_owner, read_manifest
-from hebblm.memory.persistence import read_entries, read_index
+from hebblm.memory.persistence import check_files, check_owner, read_entries, read_index, read_manifest
 from hebblm.memory.pq import FaissMemory, check_search
 from hebblm.memory.store import KEY_DTYPES
 

@@ -83,8 +83,8 @@ class HybridMemory(AnyMemory):
         inner = self.recent.span(every)
         return before if inner is None else min(before, inner)
 
-    def parts(self) -> list[Entries]:
-        parts = [*self.bulk.parts(), *self.recent.parts()]
+    def segments(self) -> list[Entries]:
+        parts = [*self.bulk.segments(), *self.recent.segments()]
         return [part for part in parts if len(part)] or parts[-1:]
 
     def mark_base(self) -> None:
@@ -115,10 +115,10 @@ class HybridMemory(AnyMemory):
                 f"a memory of kind {shared.kind} cannot be shared below others; leave memory.capacity unset"
             )
         bulk = shared.bulk if isinstance(shared, HybridMemory) else shared
-        own = FlatMemory(bulk.dim, dtype=bulk.dtype, device=bulk.parts()[0].keys.device)
+        own = FlatMemory(bulk.dim, dtype=bulk.dtype, device=bulk.segments()[0].keys.device)
         return cls(bulk, own, flush_at=sys.maxsize)
 
     def _flush(self) -> None:
-        for part in self.recent.parts():
+        for part in self.recent.segments():
             self.bulk.add(part.keys, part.values, part.log_normalizers)
         self.recent.reset()

@@ -11,18 +11,18 @@ from torch import Tensor
 
 from hebblm.errors import UserError
 from hebblm.memory import faiss_index
-from hebblm.memory.base import StoredMemory
+from hebblm.memory.exact import StoredMemory
 from hebblm.memory.faiss_index import TrainedIndex
-from hebblm.memory.gather import checked
 from hebblm.memory.nearest import (
     Ranked,
+    checked,
     compute_dtype,
     error_bound,
     listed_distances,
     nearest,
     pad,
-    parts,
     rank,
+    row_slices,
 )
 from hebblm.memory.store import SPILL_BYTES, Entries, EntryStore
 
@@ -190,11 +190,11 @@ def _products(queries: Tensor, entries: Entries, ids: Tensor) -> Tensor:
     dtype = compute_dtype(queries, entries.keys)
     dim = entries.keys.shape[1]
     distances = torch.empty(ids.shape, dtype=dtype, device=ids.device)
-    for block in parts(len(ids), ids.shape[1] * dim * dtype.itemsize, ids.device):
-        some, centres = ids[block], queries[block].to(dtype)  # (n, C), (n, D)
-        flat = some.clamp_min(0).flatten()
-        rows = entries.keys.index_select(0, flat).to(dtype).view(*some.shape, dim)
+    for block in row_slices(len(ids), ids.shape[1] * dim * dtype.itemsize, ids.device):
+        listed, centres = ids[block], queries[block].to(dtype)  # (n, C), (n, D)
+        flat = listed.clamp_min(0).flatten()
+        rows = entries.keys.index_select(0, flat).to(dtype).view(*listed.shape, dim)
         products = torch.bmm(rows, centres[..., None])[..., 0]  # (n, C)
-        norms = entries.norms.index_select(0, flat).view_as(some)
+        norms = entries.norms.index_select(0, flat).view_as(listed)
         distances[block] = norms - 2 * products + centres.square().sum(dim=1, keepdim=True)
     return distances

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from hebblm.memory.arrays import GrowingArray
 from hebblm.memory.base import AnyMemory
 from hebblm.memory.faiss_index import TrainedIndex
-from hebblm.memory.gather import gather
-from hebblm.memory.nearest import Ranked
-from hebblm.memory.store import Entries
+from hebblm.memory.nearest import Ranked, gather
+from hebblm.memory.store import Entries, GrowingArray
 from hebblm.ranks import Ranks
 from hebblm.types import Neighbors
 
@@ -43,10 +42,10 @@ class ShardedMemory(AnyMemory):
             raise TypeError("a memory that forgets cannot be kept in pieces")
         self._own = own
         self._ranks = ranks
-        self._counts = torch.zeros(0, dtype=torch.int64, device=own.parts()[0].values.device)
+        self._counts = torch.zeros(0, dtype=torch.int64, device=own.segments()[0].values.device)
         self._base: tuple[Tensor, _Places] | None = None
         self._places = _Places(ranks, self._counts.device)
-        self.note(ranks.all_gather_rows(torch.cat([part.values for part in own.parts()])))
+        self.note(ranks.all_gather_rows(torch.cat([part.values for part in own.segments()])))
 
     @property
     def dim(self) -> int:
@@ -104,7 +103,7 @@ class ShardedMemory(AnyMemory):
         asked, sizes = self._ranks.exchange(numbers[order], counts)
         like = torch.empty(0, self.dim, dtype=self.dtype, device=wanted.device)
         nothing = torch.zeros(len(asked), 1, device=wanted.device)
-        found = gather(self._own.parts(), Ranked(nothing, asked[:, None]), like)
+        found = gather(self._own.segments(), Ranked(nothing, asked[:, None]), like)
         logs = found.log_normalizers
         given = (
             found.keys[:, 0],
@@ -116,13 +115,13 @@ class ShardedMemory(AnyMemory):
         back = order.argsort()
         return keys[back], values[back, 0], logs[back, 0]
 
-    def parts(self) -> list[Entries]:
+    def segments(self) -> list[Entries]:
         """Views of this rank's entries, oldest first."""
-        return self._own.parts()
+        return self._own.segments()
 
     def mark_base(self) -> None:
         self._own.mark_base()
-        self._base = self._counts.clone(), self._places.copy()
+        self._base = self._counts.clone(), copy.deepcopy(self._places)
 
     def reset(self) -> None:
         self._own.reset()
@@ -130,7 +129,7 @@ class ShardedMemory(AnyMemory):
             self._counts = self._counts[:0]
             self._places = _Places(self._ranks, self._counts.device)
         else:
-            self._counts, self._places = self._base[0].clone(), self._base[1].copy()
+            self._counts, self._places = self._base[0].clone(), copy.deepcopy(self._base[1])
 
     def counts(self, classes: int) -> Tensor:
         return _widened(self._counts, classes).clone()
@@ -184,13 +183,6 @@ class _Places:
         runs = self._runs.view()
         first = runs[torch.searchsorted(runs[:, 0].contiguous(), places, right=True) - 1]
         return first[:, 1], first[:, 2] + places - first[:, 0]
-
-    def copy(self) -> _Places:
-        other = _Places(Ranks(self._rank, self._size), self._runs.view().device)
-        other._total, other._held = self._total, list(self._held)
-        other._runs.append(self._runs.view())
-        other._own.append(self._own.view())
-        return other
 
 
 def _packed(*columns: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from hebblm.files import write_json
-from hebblm.memory.manifest import read_manifest
+from hebblm.memory.persistence import read_manifest
 from hebblm.provenance import provenance
 from hebblm.text import resolve
 from recipes.bench.machine import cpu_name

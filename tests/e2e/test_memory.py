@@ -51,7 +51,7 @@ def held(folder: str) -> tuple[torch.Tensor, torch.Tensor, tuple[str, ...]]:
     found = corpus_memory.SavedMemory.of(Path(folder))
     manifest = found.manifest
     owner = {"model_hash": manifest.model_hash, "dictionary_hash": manifest.dictionary_hash}
-    [part] = load_memory(found.folder, **owner).parts()
+    [part] = load_memory(found.folder, **owner).segments()
     return part.keys, part.values, found.words
 
 

@@ -121,7 +121,7 @@ def make_disk(folder: Path) -> None:
 def read_disk(folder: Path) -> Any:
     """Return entries, and what is found among them."""
     memory = load_memory(folder / "memory", model_hash="m", dictionary_hash="d")
-    (part,) = memory.parts()
+    (part,) = memory.segments()
     near = memory.search(torch.ones(1, 8), 20)
     held = [each.tolist() for each in (part.keys, part.values, part.norms, part.log_normalizers)]
     return held, near.values.tolist(), near.distances.tolist()
@@ -130,7 +130,7 @@ def read_disk(folder: Path) -> Any:
 def read_memory(folder: Path) -> Any:
     """Return entries and what stands beside them."""
     memory = load_memory(folder / "memory", model_hash="m", dictionary_hash="d")
-    (part,) = memory.parts()
+    (part,) = memory.segments()
     return part.keys.numpy().tobytes(), part.values.tolist(), read_about(folder / "memory")
 
 

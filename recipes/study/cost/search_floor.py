@@ -22,7 +22,7 @@ def search_phase(memory: AnyMemory, queries: Tensor, k: int) -> Phase | None:
         queries: (N, D) a mini-batch.
         k: neighbours wanted, K.
     """
-    keys, (batch, dim) = memory.parts()[0].keys, queries.shape
+    keys, (batch, dim) = memory.segments()[0].keys, queries.shape
     k = min(k, len(keys))
     trained, candidates = trained_index(memory, k)
     if trained is not None:

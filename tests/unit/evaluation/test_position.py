@@ -147,7 +147,7 @@ def survives(reading: Reading, folder: Path, seed: int = 0) -> None:
     for one, other in zip(contexts, mine, strict=True):
         assert torch.equal(one.observed, other.observed)
         assert len(one.memory) == len(other.memory)
-        for before, after in zip(one.memory.parts(), other.memory.parts(), strict=True):
+        for before, after in zip(one.memory.segments(), other.memory.segments(), strict=True):
             assert torch.equal(before.keys, after.keys)
             assert torch.equal(before.values, after.values)
     for name, column in noted.items():

@@ -111,7 +111,7 @@ def test_is_built_once_and_refused_for_another_model(tmp_path: Path, monkeypatch
     ask(model, ids, "b" * 64)
     [second] = set((tmp_path / "memory").iterdir()) - {first}
     other = ids[::-1].copy()  # of the same length
-    labels = torch.cat([part.values for part in ask(model, other, "a" * 64).parts()])
+    labels = torch.cat([part.values for part in ask(model, other, "a" * 64).segments()])
     assert torch.equal(labels, torch.from_numpy(other[1:]))
     assert len(ask(model, ids, "a" * 64, capacity=50)) == 50
 
