@@ -18,13 +18,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from awd_lstm.checkpoint import WEIGHTS, load_checkpoint, save_checkpoint
+from awd_lstm.checkpoint import (
+    STATE,
+    WEIGHTS,
+    file_sha256,
+    load_checkpoint,
+    load_state,
+    pack_optimizer,
+    save_checkpoint,
+    save_state,
+    unpack_optimizer,
+)
 from awd_lstm.config import AWDLSTMConfig
 from awd_lstm.document import CheckpointError, read_config
-from awd_lstm.files import file_sha256
 from awd_lstm.loss import linear_cross_entropy, sampled_cross_entropy
 from awd_lstm.model import AWDLSTM, State, detach
-from awd_lstm.ranks import TrainingRanks
 from awd_lstm.regularization import activation_penalty, temporal_activation_penalty
 from awd_lstm.schedule import (
     TrainingConfig,
@@ -33,8 +41,7 @@ from awd_lstm.schedule import (
     segment_length,
     starts_averaging,
 )
-from awd_lstm.state import STATE, load_state, pack_optimizer, save_state, unpack_optimizer
-from awd_lstm.streams import Ids, ParallelStreams
+from awd_lstm.streams import Ids, ParallelStreams, TrainingRanks
 
 LOG_EVERY = 100  # segments
 VALID_STREAMS = 10

@@ -86,7 +86,7 @@ def main(config: TrainConfig, argv: list[str]) -> int:
         products = replace(preset.training, precision=config.precision, recurrent=config.precision)
         preset = replace(preset, training=products)
     folder = config.output_path or cached_folder(prepared, preset)
-    from awd_lstm.state import STATE
+    from awd_lstm.checkpoint import STATE
     from hebblm.models.training import train_model  # loads torch, which the lines above need not wait for
 
     done = (folder / CONFIG).exists() and not (folder / STATE).exists()

@@ -8,8 +8,7 @@ from typing import Any
 import torch
 
 from awd_lstm import load_checkpoint, read_config
-from awd_lstm.checkpoint import WEIGHTS
-from awd_lstm.state import STATE
+from awd_lstm.checkpoint import STATE, WEIGHTS
 from hebblm.files import sha256
 from hebblm.models.awd import AwdModel
 from hebblm.models.catalog import cached_folder, missing_models, shipped_folder

@@ -11,8 +11,8 @@ import torch
 
 import awd_lstm
 from awd_lstm import AWDLSTM, Event, Trainer, load_checkpoint, read_config, training_seconds
+from awd_lstm.checkpoint import STATE
 from awd_lstm.document import CONFIG
-from awd_lstm.state import STATE
 from hebblm.errors import UserError, reason
 from hebblm.files import sha256
 from hebblm.interrupts import handled

@@ -19,8 +19,8 @@ import torch
 
 import hebblm
 from awd_lstm import read_config
+from awd_lstm.checkpoint import STATE, load_state
 from awd_lstm.document import CONFIG
-from awd_lstm.state import STATE, load_state
 from hebblm.cli import train, tune, vision
 
 from .conftest import World

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from awd_lstm.state import load_state
+from awd_lstm.checkpoint import load_state
 from hebblm.cli.eval import main as evaluate
 from hebblm.cli.train import main as train
 from hebblm.report import Result

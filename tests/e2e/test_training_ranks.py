@@ -19,7 +19,7 @@ import torch
 import awd_lstm
 from awd_lstm import AWDLSTMConfig, Event, Trainer, TrainingConfig, TrainingRanks, load_checkpoint, read_config
 from awd_lstm import training as module
-from awd_lstm.state import STATE, load_state
+from awd_lstm.checkpoint import STATE, load_state
 
 MODEL = AWDLSTMConfig(40, 6, 8, 2, dropout=0.2, dropouth=0.1, dropouti=0.2, dropoute=0.1, wdrop=0.3)
 SGD = TrainingConfig(batch_size=4, epochs=5, lr=2.0, bptt=10, nonmono=1)

@@ -30,7 +30,7 @@ from awd_lstm import (
     state,
     training,
 )
-from awd_lstm.state import STATE, load_state
+from awd_lstm.checkpoint import STATE, load_state
 
 MODEL = AWDLSTMConfig(40, 6, 8, 2, dropout=0.2, dropouth=0.1, dropouti=0.2, dropoute=0.1, wdrop=0.3)
 CONFIGS = {

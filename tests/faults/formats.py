@@ -18,7 +18,7 @@ import torch
 
 import hebblm
 from awd_lstm import AWDLSTM, AWDLSTMConfig, load_checkpoint, read_config, save_checkpoint
-from awd_lstm import state as training_state
+from awd_lstm import checkpoint as training_state
 from hebblm.cli.common import parse
 from hebblm.cli.eval import EvalConfig
 from hebblm.evaluation.defaults import TunedFile

@@ -11,9 +11,8 @@ import torch
 from safetensors.torch import save_file
 
 from awd_lstm import AWDLSTM, AWDLSTMConfig, CheckpointError, checkpoint, grow_vocabulary
-from awd_lstm.checkpoint import load_checkpoint, read_config, save_checkpoint
-from awd_lstm.files import file_sha256, read_file, replacing
-from awd_lstm.files import save_file as sealed_file
+from awd_lstm.checkpoint import file_sha256, load_checkpoint, read_config, read_file, replacing, save_checkpoint
+from awd_lstm.checkpoint import save_file as sealed_file
 
 HASH = "ab" * 32
 

@@ -10,8 +10,8 @@ from safetensors.torch import save_file
 from torch import nn
 from torch.optim import ASGD, SGD, AdamW, Optimizer
 
-from awd_lstm import CheckpointError, state
-from awd_lstm.state import load_state, pack_optimizer, save_state, unpack_optimizer
+from awd_lstm import CheckpointError, checkpoint
+from awd_lstm.checkpoint import load_state, pack_optimizer, save_state, unpack_optimizer
 
 
 def optimizer(kind: str, parameters: list[nn.Parameter]) -> Optimizer:
@@ -106,7 +106,7 @@ def test_a_failed_save_leaves_the_older_state(tmp_path: Path, monkeypatch: pytes
         path.write_bytes(b"half a file")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(state, "save_file", no_space)
+    monkeypatch.setattr(checkpoint, "save_file", no_space)
     with pytest.raises(OSError, match="No space left"):
         save_state(tmp_path / "state", {"a": torch.zeros(2)}, {"epoch": 2})
     assert [path.name for path in tmp_path.iterdir()] == ["state"]

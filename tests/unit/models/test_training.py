@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from awd_lstm import AWDLSTMConfig, CheckpointError, Event, Trainer, TrainingConfig, read_config
+from awd_lstm.checkpoint import STATE, load_state
 from awd_lstm.document import CONFIG
-from awd_lstm.state import STATE, load_state
 from hebblm.errors import UserError
 from hebblm.models import shipped, training
 from hebblm.models.catalog import CHECKOUT, cached_folder, shipped_folder
