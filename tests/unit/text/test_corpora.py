@@ -88,12 +88,6 @@ def test_a_column_is_for_records(tmp_path: Path) -> None:
     assert resolve("numpy").splits == ("train", "valid", "test")
 
 
-def test_a_split_that_is_not_there_is_named(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("x\n" * 20)
-    with pytest.raises(UserError, match="no split 'dev'"):
-        resolve(f"text:{tmp_path / 'a.txt'}").lines("dev")
-
-
 def test_a_named_corpus_with_the_wrong_bytes_is_refused(tmp_path: Path) -> None:
     (tmp_path / "ptb").mkdir()
     (tmp_path / "ptb" / "train.txt").write_text("no treebank\n")
