@@ -150,7 +150,7 @@ class _Places:
     def __init__(self, ranks: Ranks, device: torch.device) -> None:
         self._rank, self._size = ranks.rank, ranks.size
         self._total = 0
-        self._held = [0] * self._size  # entries by rank
+        self._sizes = [0] * self._size  # entries by rank
         self._runs = GrowingArray(torch.empty(0, 3, dtype=torch.int64, device=device))  # place, rank, number
         self._own = GrowingArray(torch.empty(0, 2, dtype=torch.int64, device=device))  # number, place
 
@@ -162,11 +162,11 @@ class _Places:
         rows = []
         for rank, count in enumerate(counts):
             if count:
-                rows.append([self._total, rank, self._held[rank]])
+                rows.append([self._total, rank, self._sizes[rank]])
                 if rank == self._rank:
-                    self._own.append(self._own.view().new_tensor([[self._held[rank], self._total]]))
+                    self._own.append(self._own.view().new_tensor([[self._sizes[rank], self._total]]))
                 self._total += count
-                self._held[rank] += count
+                self._sizes[rank] += count
         if rows:
             self._runs.append(self._runs.view().new_tensor(rows))
 

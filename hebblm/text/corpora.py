@@ -31,8 +31,6 @@ class FileEntry:
     path: str  # below a data folder, such as ``ptb/train.txt``
     urls: tuple[str, ...]  # public addresses of these very bytes
     sha256: str  # of the file
-    bytes: Count  # its size
-    lines: Count  # its lines, blank ones too
     tokens: Count  # its words with one ``<eos>`` a line
 
 
@@ -97,15 +95,12 @@ class Corpus:
         return self.sources[split].lines()
 
 
-def resolve(
-    name: str, column: str | None = None, *, remedy: str | None = None, data_dirs: Sequence[Path] | None = None
-) -> Corpus:
+def resolve(name: str, column: str | None = None, *, remedy: str | None = None) -> Corpus:
     """Corpus of a name: ``ptb``, ``wt2``, ``pydoc``, ``numpy``, ``text:PATH``, ``hf:ID[:CONFIG]``, or a folder that
     ``hebblm-preprocess`` wrote.
 
     ``column`` names the column of records that holds the text, see :func:`hebblm.text.records.text_column`; ``remedy``
-    is what to do where several could be meant, by default to preprocess the text. ``data_dirs`` are where the files of
-    named corpora are looked for, instead of ``$HEBBLM_DATA``, ``data/`` and the user's cache.
+    is what to do where several could be meant, by default to preprocess the text.
     """
     manifest = load_manifest()
     check_name(name, manifest)
@@ -113,7 +108,7 @@ def resolve(
     if column is not None and not name.startswith(("text:", "hf:")):
         raise UserError(f"{name} has no columns; leave --column {column} out")
     if name in manifest and manifest[name].kind == "files":
-        return _from_manifest(manifest[name], download.data_dirs() if data_dirs is None else data_dirs)
+        return _from_manifest(manifest[name], download.data_dirs())
     if name in manifest:
         entry = manifest[name]
         sources, origin = documentation_sources(name)

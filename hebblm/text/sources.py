@@ -76,21 +76,21 @@ class TextFile:
         if self.column is None:
             yield from _ended(plain_parts(self.path, size))
             return
-        held = ""
+        pending = ""
         for text in texts(self.path, self.column):
             ended = "".join(_ended(filter(None, [text.removeprefix("\ufeff")])))
             for start in range(0, len(ended), size):
-                held += ended[start : start + size]
-                if len(held) >= size:
-                    yield held
-                    held = ""
-        if held:
-            yield held
+                pending += ended[start : start + size]
+                if len(pending) >= size:
+                    yield pending
+                    pending = ""
+        if pending:
+            yield pending
 
     def sha256(self) -> str:
         """Hash of the file as it stands, and of the name of the column that is read of it."""
-        found = sha256(self.path)
-        return found if self.column is None else hashlib.sha256(f"{found}:{self.column}".encode()).hexdigest()
+        digest = sha256(self.path)
+        return digest if self.column is None else hashlib.sha256(f"{digest}:{self.column}".encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,17 +185,17 @@ def pieces(file: TextFile, size: int) -> Iterator[str]:
 
     Its lines are those of :class:`FileLines`; each has an end.
     """
-    held = ""
+    pending = ""
     for text in file.parts(size):
         cut = len(text) if text.endswith("\n") else max(text.rfind(" "), text.rfind("\t"))
         if cut > 0:  # before a blank or behind a line feed, so that no end of line is cut in two
-            yield (held + text[:cut]).replace("\r\n", "\n")
-            held, text = "", text[cut:]
-        held += text
-        if len(held) > formats.MAX_LINE_BYTES:
+            yield (pending + text[:cut]).replace("\r\n", "\n")
+            pending, text = "", text[cut:]
+        pending += text
+        if len(pending) > formats.MAX_LINE_BYTES:
             raise UserError(f"{file} has no blank in {formats.MAX_LINE_BYTES >> 20} MiB; break the text into lines")
-    if held:
-        yield held.replace("\r\n", "\n")
+    if pending:
+        yield pending.replace("\r\n", "\n")
 
 
 def _ended(parts: Iterable[str]) -> Iterator[str]:

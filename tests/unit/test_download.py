@@ -37,7 +37,7 @@ def server(folder: Path) -> Iterator[str]:
 
 
 def entry(*urls: str) -> CorpusEntry:
-    file = FileEntry("toy/train.txt", urls, hashlib.sha256(TEXT).hexdigest(), len(TEXT), 2000, 5000)
+    file = FileEntry("toy/train.txt", urls, hashlib.sha256(TEXT).hexdigest(), 5000)
     return CorpusEntry("toy", "Toy", "files", "none", "nobody", {"train": file}, None)
 
 

@@ -88,11 +88,12 @@ def test_a_column_is_for_records(tmp_path: Path) -> None:
     assert resolve("numpy").splits == ("train", "valid", "test")
 
 
-def test_a_named_corpus_with_the_wrong_bytes_is_refused(tmp_path: Path) -> None:
+def test_a_named_corpus_with_the_wrong_bytes_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEBBLM_DATA", str(tmp_path))
     (tmp_path / "ptb").mkdir()
     (tmp_path / "ptb" / "train.txt").write_text("no treebank\n")
     with pytest.raises(UserError, match=r"ptb/train\.txt has sha256"):
-        resolve("ptb", data_dirs=[tmp_path])
+        resolve("ptb")
 
 
 @pytest.fixture(autouse=True)
