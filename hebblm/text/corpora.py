@@ -48,8 +48,8 @@ class CorpusEntry:
     types: int | None  # distinct words of the training split with ``<eos>``, None for documentation
 
 
-def load_manifest(path: Path | None = None) -> dict[str, CorpusEntry]:
-    path = path or manifest_path()
+def load_manifest() -> dict[str, CorpusEntry]:
+    path = manifest_path()
     document = read_json(path)
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise UserError(f"{path} is not a list of corpora of schema {SCHEMA}; restore it")
@@ -102,8 +102,8 @@ def resolve(name: str, column: str | None = None, *, remedy: str | None = None) 
     ``column`` names the column of records that holds the text, see :func:`hebblm.text.records.text_column`; ``remedy``
     is what to do where several could be meant, by default to preprocess the text.
     """
+    check_name(name)
     manifest = load_manifest()
-    check_name(name, manifest)
     remedy = remedy or f"hebblm-preprocess --text {name} --column NAME makes a corpus of one of them"
     if column is not None and not name.startswith(("text:", "hf:")):
         raise UserError(f"{name} has no columns; leave --column {column} out")
@@ -121,9 +121,9 @@ def resolve(name: str, column: str | None = None, *, remedy: str | None = None) 
     return Corpus(name, {}, WhitespaceTokenizer(), {"kind": "prepared"}, prepared=Path(name))
 
 
-def check_name(name: str, manifest: Mapping[str, CorpusEntry] | None = None) -> None:
+def check_name(name: str) -> None:
     """Refuse a name that stands for no corpus, before anything is loaded or fetched."""
-    manifest = load_manifest() if manifest is None else manifest
+    manifest = load_manifest()
     kind, _, path = name.partition(":")
     if name in manifest or kind == "hf" or (Path(name) / CORPUS_FILE).is_file():
         return

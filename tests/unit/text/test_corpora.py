@@ -13,6 +13,7 @@ import pytest
 
 from hebblm.download import _reachable
 from hebblm.errors import UserError
+from hebblm.text import corpora
 from hebblm.text.corpora import SCHEMA, load_manifest, resolve, text_corpus
 from hebblm.text.records import CHOOSE
 from hebblm.text.sources import SPLITS
@@ -250,12 +251,12 @@ def test_a_hub_that_refuses_the_page_is_still_reachable() -> None:
 
 
 def test_the_named_corpora_and_their_published_counts() -> None:
-    corpora = load_manifest()
-    assert set(corpora) == {"ptb", "wt2", "pydoc", "numpy"}
-    counts = {name: [corpora[name].files[split].tokens for split in SPLITS] for name in ("ptb", "wt2")}
+    listed = load_manifest()
+    assert set(listed) == {"ptb", "wt2", "pydoc", "numpy"}
+    counts = {name: [listed[name].files[split].tokens for split in SPLITS] for name in ("ptb", "wt2")}
     assert counts == {"ptb": [929_589, 73_760, 82_430], "wt2": [2_088_628, 217_646, 245_569]}
-    assert (corpora["ptb"].types, corpora["wt2"].types) == (10_000, 33_278)
-    for corpus in corpora.values():
+    assert (listed["ptb"].types, listed["wt2"].types) == (10_000, 33_278)
+    for corpus in listed.values():
         assert corpus.licence
         assert corpus.citation
         for file in corpus.files.values():
@@ -268,7 +269,8 @@ def test_the_named_corpora_and_their_published_counts() -> None:
     "document",
     [[], {"schema": "other"}, {"schema": SCHEMA}, {"schema": SCHEMA, "corpora": {"x": {}}}],
 )
-def test_a_damaged_list_is_refused(tmp_path: Path, document: object) -> None:
+def test_a_damaged_list_is_refused(tmp_path: Path, document: object, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "corpora.json").write_text(json.dumps(document))
+    monkeypatch.setattr(corpora, "manifest_path", lambda: tmp_path / "corpora.json")
     with pytest.raises(UserError, match="restore it"):
-        load_manifest(tmp_path / "corpora.json")
+        load_manifest()
