@@ -168,8 +168,8 @@ def _entries(
 class SavedMemory:
     """Saved memory and what its folder says: a memory by itself, or a reader's with its words."""
 
-    folder: Path  # of the memory
-    manifest: Manifest  # of the memory
+    folder: Path
+    manifest: Manifest
     words: tuple[str, ...]  # new ones, in the order of their ids
     known: int | None  # classes of the model, behind which the new words' begin; None where that was not written down
     about: dict[str, Any]  # what else was

@@ -35,9 +35,9 @@ BATCH_LINES = 2_000
 
 
 def prepare(
-    corpus: Corpus,  # the text
+    corpus: Corpus,
     *,
-    normalization: Normalization,  # the case policy
+    normalization: Normalization,
     destdir: Path,  # the folder to write; made whole or left as it was
     min_count: int | None = None,  # rarer training words become ``<unk>``; the corpus' own choice unless said
     joined: Dictionary | None = None,  # whose words are in the dictionary too, however rare in training
@@ -236,10 +236,10 @@ class Beginning(NamedTuple):
 
 
 def measure_beginning(
-    corpus: Corpus,  # with its lines
-    split: str,  # of it
+    corpus: Corpus,
+    split: str,
     tokens: int,  # that are read, an end of line each line
-    normalization: Normalization,  # the case policy
+    normalization: Normalization,
     known: Container[str],  # words that the model has a row for
     told_apart: Container[str],  # words that the stream has an id for
 ) -> Beginning:

@@ -30,7 +30,7 @@ class FileEntry:
 
     path: str  # below a data folder, such as ``ptb/train.txt``
     urls: tuple[str, ...]  # public addresses of these very bytes
-    sha256: str  # of the file
+    sha256: str
     tokens: Count  # its words with one ``<eos>`` a line
 
 
@@ -39,10 +39,10 @@ class CorpusEntry:
     """Named corpus."""
 
     name: str  # as on the command line
-    title: str  # what it is
+    title: str
     # ``files`` with known bytes, or ``documentation`` extracted from an installation
     kind: Literal["files", "documentation"]
-    licence: str  # of the text
+    licence: str
     citation: str  # whom to name
     files: Mapping[str, FileEntry]  # by split, empty for documentation
     types: int | None  # distinct words of the training split with ``<eos>``, None for documentation

@@ -36,7 +36,7 @@ class SplitMeta:
     """Description of a split."""
 
     file: str  # of its ids, in the folder
-    sha256: str  # of that file
+    sha256: str
     tokens: Count  # ids, with one ``<eos>`` a line
     lines: Count  # lines, blank ones too
     words: Count  # words before tokenisation, ends of line apart
@@ -50,7 +50,7 @@ class SplitMeta:
 class CorpusMeta:
     """Description of a binarised corpus (``corpus.json``)."""
 
-    name: str  # of the corpus
+    name: str
     normalization: Normalization  # ``raw`` or ``lower``
     tokenizer: Mapping[str, Any]  # specification for :func:`hebblm.text.tokenizers.load_tokenizer`
     dtype: Dtype  # of the ids, little-endian

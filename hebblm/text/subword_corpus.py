@@ -47,7 +47,7 @@ class SubwordCorpus:
 
     corpus: Corpus  # its text
     subwords: Subwords  # how it is cut
-    normalization: Normalization  # the case policy
+    normalization: Normalization
     _ids: dict[str, Ids] = field(default_factory=dict)
 
     def tokens(self, split: str) -> Ids:
