@@ -14,7 +14,7 @@ import pytest
 
 import hebblm
 from hebblm.cli.eval import main
-from hebblm.models import allocator
+from hebblm.models.device import keep_freed_memory
 
 # Left alone, glibc learns from what is freed, and may come to the same.
 GIVING_BACK = {
@@ -24,7 +24,7 @@ GIVING_BACK = {
 }
 FAULTS = """
 import resource, sys, torch
-from hebblm.models.allocator import keep_freed_memory
+from hebblm.models.device import keep_freed_memory
 if sys.argv[1] == "keep":
     assert keep_freed_memory()
 def step():
@@ -58,7 +58,7 @@ def test_pages_of_a_step_serve_the_next_one() -> None:
 
 def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
-    assert not allocator.keep_freed_memory()
+    assert not keep_freed_memory()
 
 
 def test_only_a_command_asks_for_it_not_an_evaluation_from_python(

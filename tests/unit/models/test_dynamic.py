@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -9,8 +11,7 @@ from torch.nn import functional as nn
 from awd_lstm import AWDLSTM, detach
 from hebblm.errors import UserError
 from hebblm.evaluation.vocabulary import UnionVocabulary
-from hebblm.models.awd import AwdBase
-from hebblm.models.awd_segments import gradient_mean_squares
+from hebblm.models.awd import AwdBase, AwdModel
 from hebblm.models.dynamic import DynamicBase, DynamicConfig, with_rate
 from hebblm.models.update import MEASURED
 
@@ -118,7 +119,7 @@ def test_rows_that_come_later_decay_to_their_initial_value(rule: str) -> None:
 
 def test_gradient_statistics_are_the_mean_square_over_segments() -> None:
     model, ids = toy.tiny_model().double(), toy.tokens(3, 500, toy.SOURCE)
-    found = gradient_mean_squares(model, ids[:400], 7)
+    found = AwdModel(model, Path("none"), "checkpoint", "0").mean_squares(ids[:400], 7)
     rows = ids[:400].reshape(20, 20)
     sums = [torch.zeros_like(p) for p in model.parameters()]
     state = model.initial_state(20)

@@ -81,7 +81,7 @@ def test_a_large_layer_is_compared_some_rows_at_a_time(monkeypatch: pytest.Monke
             sizes.append(out.numel() if isinstance(out, Tensor) and out.dtype == torch.float64 else 0)
             return out
 
-    monkeypatch.setattr("hebblm.models.huggingface.head.ROWS", 16)
+    monkeypatch.setattr("hebblm.models.huggingface.layers.ROWS", 16)
     with Noted():
         found = open_causal(random_model("Granite"), context=4)
     assert 0 < max(sizes) <= 16 * 32 < 70 * 32

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hebblm.models.one_thread import SMALL, one_thread_if_small
+from hebblm.models.awd import SMALL, one_thread_if_small
 
 from ...support import toy
 
@@ -21,13 +21,13 @@ def two_threads() -> Iterator[None]:
 
 @pytest.mark.parametrize(("rows", "threads"), [(SMALL, 1), (SMALL + 1, 2)])
 def test_only_small_layers_get_one_thread(rows: int, threads: int) -> None:
-    with one_thread_if_small(nn.Linear(1, rows)):
+    with one_thread_if_small(nn.Linear(1, rows), 1):
         assert torch.get_num_threads() == threads
     assert torch.get_num_threads() == 2
 
 
 def test_an_error_gives_the_threads_back() -> None:
-    with pytest.raises(KeyError), one_thread_if_small(nn.Linear(1, 1)):
+    with pytest.raises(KeyError), one_thread_if_small(nn.Linear(1, 1), 1):
         raise KeyError
     assert torch.get_num_threads() == 2
 

@@ -9,8 +9,8 @@ import torch
 
 from hebblm.errors import UserError
 from hebblm.models.awd import AwdBase, AwdModel
+from hebblm.models.base import GradientBase
 from hebblm.models.huggingface.open import open_causal
-from hebblm.models.learning import GradientBase
 
 from ...support import toy
 from .architectures import ARCHITECTURES, random_model

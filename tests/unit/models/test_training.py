@@ -13,11 +13,10 @@ from awd_lstm import AWDLSTMConfig, CheckpointError, Event, Trainer, TrainingCon
 from awd_lstm.document import CONFIG
 from awd_lstm.state import STATE, load_state
 from hebblm.errors import UserError
-from hebblm.models import shipped, training
+from hebblm.models import training
 from hebblm.models.catalog import CHECKOUT, cached_folder, shipped_folder
 from hebblm.models.presets import Preset
-from hebblm.models.shipped import obtain_model, open_model
-from hebblm.models.training import train_model
+from hebblm.models.training import obtain_model, open_model, train_model
 from hebblm.progress import Display
 from hebblm.text import Dictionary, PreparedCorpus
 from hebblm.text.binarize import prepared_corpus
@@ -236,7 +235,7 @@ def test_a_model_meets_its_own_dictionary_only(
 def test_the_cached_model_is_trained_once_and_the_shipped_one_never(
     prepared: PreparedCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(shipped, "get_preset", lambda *args: recipe(prepared, epochs=1))
+    monkeypatch.setattr(training, "get_preset", lambda *args: recipe(prepared, epochs=1))
     monkeypatch.setitem(CHECKOUT, "tiny-toy-raw", "")
     ask = lambda: obtain_model(prepared, "tiny", seed=1, device=CPU, provenance={})  # noqa: E731
     first = ask()
