@@ -259,9 +259,9 @@ def device_of(model: TrainedModel) -> torch.device:
     return model.head.weight.device
 
 
-def hash_of_ids(ids: Ids, block: int = 1 << 22) -> str:
-    """Hash (sha256) of token ids (T,), whatever integers they are kept as, taken block by block."""
-    digest = hashlib.sha256()
+def hash_of_ids(ids: Ids) -> str:
+    """Hash (sha256) of token ids (T,), whatever integers they are kept as."""
+    digest, block = hashlib.sha256(), 1 << 22  # so that copies are small
     for start in range(0, len(ids), block):
         digest.update(np.ascontiguousarray(ids[start : start + block], dtype=np.int64).tobytes())
     return digest.hexdigest()

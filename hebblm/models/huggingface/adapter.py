@@ -38,22 +38,22 @@ class PeftAdapter:
     tokenizer: bool  # whether it has one of its own
 
 
-def find_adapter(name: str, place: Mapping[str, Any]) -> PeftAdapter | None:
+def find_adapter(name: str, location: Mapping[str, Any]) -> PeftAdapter | None:
     """Adapter in a folder or on the hub, None where there is none; refused where it cannot be merged.
 
     Args:
         name: folder or hub id.
-        place: options that say where it lies, such as ``subfolder``, ``revision`` and ``token``.
+        location: options that say where it lies, such as ``subfolder``, ``revision`` and ``token``.
     """
     from transformers.utils.hub import cached_file
     from transformers.utils.peft_utils import find_adapter_config_file
 
-    path = find_adapter_config_file(name, **place)
+    path = find_adapter_config_file(name, **location)
     if path is None:
         return None
     tokenizer = None
     for file in (WEIGHTS, TOKENIZER):  # where they lie on the hub, they are downloaded to the same folder
-        tokenizer = cached_file(name, file, **place, _raise_exceptions_for_missing_entries=False)
+        tokenizer = cached_file(name, file, **location, _raise_exceptions_for_missing_entries=False)
     folder = Path(path).parent
     _check_weights(folder)
     document = read_json(Path(path))

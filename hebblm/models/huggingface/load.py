@@ -17,7 +17,7 @@ from hebblm.models.huggingface.adapter import PeftAdapter, find_adapter, merged
 from hebblm.models.huggingface.probe import READS, check_kind, line
 from hebblm.progress import say
 
-PLACE = ("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token")
+LOCATION = ("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token")
 """Options that say where a model lies, as its tokenizer does."""
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 INSTALL = "models of transformers need more to be installed: pip install -e '.[hf]' in the checkout"
@@ -53,19 +53,19 @@ def load_causal(name: str | Path, *, device: torch.device, dtype: str = "auto", 
         from transformers import AutoTokenizer
     except ImportError as error:
         raise UserError(INSTALL) from error
-    folder, place = Path(name), {key: options[key] for key in PLACE if key in options}
+    folder, location = Path(name), {key: options[key] for key in LOCATION if key in options}
     if not folder.is_dir() and (folder.is_absolute() or str(name).startswith((".", "~")) or len(folder.parts) > 2):
         raise UserError(f"{name} is no folder; name a folder of save_pretrained, or a model of the hub as OWNER/NAME")
     with _in_one_line(str(name)), quiet_hub(), _quiet():
-        adapter = find_adapter(str(name), place)
+        adapter = find_adapter(str(name), location)
     if adapter is None:
-        model = _load_model(str(name), place, device, dtype, options)
+        model = _load_model(str(name), location, device, dtype, options)
     else:
-        model = _with_adapter(adapter, place, device, dtype, options)
-    holder, its_place = (str(name), place) if adapter is None or adapter.tokenizer else _base(adapter, place)
+        model = _with_adapter(adapter, location, device, dtype, options)
+    holder, its_location = (str(name), location) if adapter is None or adapter.tokenizer else _base(adapter, location)
     try:
         with _in_one_line(f"the tokenizer of {holder}"), quiet_hub():
-            tokenizer = AutoTokenizer.from_pretrained(holder, **its_place, trust_remote_code=False)
+            tokenizer = AutoTokenizer.from_pretrained(holder, **its_location, trust_remote_code=False)
             tokenizer("a")  # some values are looked at only now
     except UserError as error:
         raise UserError(f"{error}; {OPENED}" if OPENED not in str(error) else str(error)) from error
@@ -73,7 +73,7 @@ def load_causal(name: str | Path, *, device: torch.device, dtype: str = "auto", 
 
 
 def _load_model(
-    name: str, place: Mapping[str, Any], device: torch.device, dtype: str, options: Mapping[str, Any]
+    name: str, location: Mapping[str, Any], device: torch.device, dtype: str, options: Mapping[str, Any]
 ) -> Any:
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, AutoModelForCausalLM
 
@@ -81,14 +81,14 @@ def _load_model(
     loaded: Any
     with _in_one_line(name), quiet_hub(), _quiet():
         if folder.is_dir():
-            _check_stored(folder / place.get("subfolder", ""))
-        config = AutoConfig.from_pretrained(name, **place, trust_remote_code=False)  # None would ask
+            _check_stored(folder / location.get("subfolder", ""))
+        config = AutoConfig.from_pretrained(name, **location, trust_remote_code=False)  # None would ask
         kind = _kind_of(config)
         check_kind(kind, config, f"cannot load {name}: ")
         if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
             raise UserError(f"cannot load {name}: {kind} is not a causal language model for transformers; {READS}")
         if folder.is_dir():
-            _check_layers(folder / place.get("subfolder", ""), config)
+            _check_layers(folder / location.get("subfolder", ""), config)
         loaded = AutoModelForCausalLM.from_pretrained(
             name,
             **{**options, "dtype": dtype, "use_safetensors": True, "trust_remote_code": False},
@@ -113,26 +113,26 @@ def _load_model(
 
 
 def _with_adapter(
-    adapter: PeftAdapter, place: Mapping[str, Any], device: torch.device, dtype: str, options: Mapping[str, Any]
+    adapter: PeftAdapter, location: Mapping[str, Any], device: torch.device, dtype: str, options: Mapping[str, Any]
 ) -> Any:
     """Base model of an adapter, with the adapter merged into its weights."""
-    name, base_place = _base(adapter, place)
+    name, base_location = _base(adapter, location)
     with _in_one_line(f"{adapter.name}, an adapter"), quiet_hub(), _quiet():
-        if find_adapter(name, base_place) is not None:
+        if find_adapter(name, base_location) is not None:
             raise UserError(
                 f"the base of {adapter.name} is {name}, an adapter as well; merge that one with merge_and_unload, and "
                 "save the model"
             )
-    others = {key: value for key, value in options.items() if key not in PLACE}
-    model = _load_model(name, base_place, device, dtype, {**others, **base_place})
+    others = {key: value for key, value in options.items() if key not in LOCATION}
+    model = _load_model(name, base_location, device, dtype, {**others, **base_location})
     with _in_one_line(f"{adapter.name}, an adapter"), _quiet():
         return merged(model, adapter)
 
 
-def _base(adapter: PeftAdapter, place: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def _base(adapter: PeftAdapter, location: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Name of an adapter's base model, and the options that say where it lies."""
-    base_place = {key: value for key, value in place.items() if key not in ("revision", "subfolder")}
-    return adapter.base, base_place if adapter.revision is None else {**base_place, "revision": adapter.revision}
+    base_location = {key: value for key, value in location.items() if key not in ("revision", "subfolder")}
+    return adapter.base, base_location if adapter.revision is None else {**base_location, "revision": adapter.revision}
 
 
 def _kind_of(config: Any) -> str:
