@@ -142,13 +142,14 @@ def test_weights_that_are_no_numbers_stay_in_their_places() -> None:
 def test_a_model_without_room_for_float32_is_told_of(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    def full(*_: Any) -> Any:
+    def refuse(*_: Any) -> Any:
         raise torch.OutOfMemoryError("out of memory")
 
-    monkeypatch.setattr(probe.Float32, "__torch_function__", full)
+    plain = opened("Llama")
+    monkeypatch.setattr(probe.Float32, "__torch_function__", refuse)
     lm = hebblm.load((random_model("Llama").to(torch.bfloat16), tokenizer()), context=CONTEXT, stride=STRIDE)
     assert capfd.readouterr().err.count("no room to compute this model in float32") == 1
-    scores, full = lm.reader("mbpa").read(TEXT), opened("Llama").reader("mbpa").read(TEXT)
+    scores, full = lm.reader("mbpa").read(TEXT), plain.reader("mbpa").read(TEXT)
     assert scores.nll.dtype == lm.model.head.weight.dtype == torch.float32
     assert scores.loss == pytest.approx(full.loss, rel=0.05)
-    assert lm.model.sha256 != opened("Llama").model.sha256
+    assert lm.model.sha256 != plain.model.sha256
