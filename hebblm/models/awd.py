@@ -35,13 +35,7 @@ SMALL = 1 << 18  # weights of the largest matrix: a megabyte, which lies in a co
 class AwdBase(GradientBase):
     """An AWD-LSTM that reads one stream, fixed or moving, or several side by side.
 
-    Args:
-        model: as trained; it is copied, never changed.
-        rows: words appended to its vocabulary from the start (the union policy).
-        init: initial value of new rows.
-        update: how it learns while it reads.
-        seed: of ``uniform`` rows.
-        streams: B, how many are read; several must not move.
+    The model is copied, never changed; the other arguments are those of :meth:`hebblm.models.base.TrainedModel.base`.
     """
 
     def __init__(

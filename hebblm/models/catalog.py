@@ -134,12 +134,7 @@ def checkpoint_words(folder: Path) -> tuple[Dictionary, Tokenizer]:
 
 
 def training_corpus(folder: Path | None, dictionary_hash: str) -> PreparedCorpus:
-    """Text that a model of words was trained on, as its checkpoint names it; refused where it has other words by now.
-
-    Args:
-        folder: of the checkpoint, None for none.
-        dictionary_hash: of the model's dictionary, which must be the corpus' own.
-    """
+    """Text that a model of words was trained on, as its checkpoint says; refused where it has other words by now."""
     corpus = {} if folder is None else trained_on(folder)
     if "name" not in corpus:
         raise UserError("its checkpoint names none")

@@ -44,12 +44,7 @@ def obtain_model(
 ) -> AwdModel:
     """The shipped model of a preset and corpus, else the one in the cache, else one that is trained there.
 
-    Args:
-        prepared: the corpus the model is (to be) trained on.
-        preset: ``tiny``, ``small``, ``medium`` or ``paper``.
-        seed: of a training run; a shipped model has its own.
-        device: where to compute.
-        provenance: written into a newly trained checkpoint.
+    Seed and provenance are those of a training run; a shipped model has its own.
     """
     recipe = get_preset(preset, prepared.meta.name, len(prepared.dictionary), seed)
     dictionary = prepared.meta.dictionary_hash
@@ -80,7 +75,7 @@ def train_model(
 ) -> AWDLSTM:
     """Train to the end, or finish the run that was interrupted in ``folder``, and return the best model.
 
-    A folder whose run is finished is used as it is.
+    A folder whose run is finished is used as it is; one that holds another model is refused.
 
     Args:
         prepared: the corpus; its ``train`` and ``valid`` splits are read.

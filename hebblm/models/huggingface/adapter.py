@@ -39,12 +39,7 @@ class PeftAdapter:
 
 
 def find_adapter(name: str, location: Mapping[str, Any]) -> PeftAdapter | None:
-    """Adapter in a folder or on the hub, None where there is none; refused where it cannot be merged.
-
-    Args:
-        name: folder or hub id.
-        location: options that say where it lies, such as ``subfolder``, ``revision`` and ``token``.
-    """
+    """Adapter in a folder or on the hub, None where there is none; refused where it cannot be merged."""
     from transformers.utils.hub import cached_file
     from transformers.utils.peft_utils import find_adapter_config_file
 

@@ -32,9 +32,7 @@ class HuggingFaceBase(GradientBase):
 
     Args:
         network: as trained; it is never changed.
-        update: how the base learns while it reads.
         own: weights in place of the network's, by name.
-        streams: B, how many are read; several must not move.
     """
 
     def __init__(

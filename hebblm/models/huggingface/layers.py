@@ -83,12 +83,9 @@ def find_key(model: Any, name: str) -> Key:
 
 @contextmanager
 def states_of(module: nn.Module, *, entering: bool = True, last_only: bool = False) -> Iterator[list[Tensor]]:
-    """Note the hidden states (B, T, D) of each forward pass in this thread; passes of others stay as they are.
+    """Note the hidden states (B, T, D) that enter or leave a layer in this thread; passes of others stay as they are.
 
-    Args:
-        module: the layer.
-        entering: the states that enter it; otherwise those that leave it.
-        last_only: let only the last state of a sequence enter: of an output layer whose logits nobody reads.
+    ``last_only`` lets only the last state of a sequence enter an output layer whose logits nobody reads.
     """
     noted: list[Tensor] = []
     thread = get_ident()
@@ -119,10 +116,7 @@ def states_of(module: nn.Module, *, entering: bool = True, last_only: bool = Fal
 def find_head(model: Any, ids: Tensor, exact: bool) -> FoundHead:
     """Softmax layer of a model whose logits are those of the layer, scaled by a constant or softly capped.
 
-    Args:
-        model: a causal language model of ``transformers``, in evaluation mode.
-        ids: (1, T) a few tokens, on which logits are compared.
-        exact: whether they can be computed in float32, whatever the weights are kept in.
+    They are compared on a few tokens (1, T), in float32 if ``exact``, whatever the weights are kept in.
     """
     kind = type(model).__name__
     with probing(kind):
@@ -184,15 +178,9 @@ def logits_of(model: Any, ids: Tensor) -> Tensor:
 def _fitted(
     plain: FoundHead, product: Tensor, logits: Tensor, caps: list[float], rounding: float, kind: str
 ) -> FoundHead:
-    """Head with the scale and the cap under which it gives the model's logits.
+    """Head with the scale and the cap under which the layer's product (T, V) is the model's logits (T, V), float64.
 
-    Args:
-        plain: where it is.
-        product: (T, V) float64, of states and layer.
-        logits: (T, V) float64, of the model itself.
-        caps: bounds that the model's configuration names.
-        rounding: share of the largest logit by which rounding may change logits.
-        kind: of the model, for the message.
+    Rounding may change logits by a share of the largest one.
     """
     tolerance, size = max(EXACT, rounding), float(logits.abs().max())
     for cap in (*caps, None):

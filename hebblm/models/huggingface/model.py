@@ -33,10 +33,6 @@ class Weights:
 
     A single number is seen by torch's count of changes, which each copy of a tensor begins anew; what ``.data`` or a
     fused optimizer changes is not counted, but moves most numbers, and with them the hash.
-
-    Args:
-        model: of ``transformers``.
-        key: name of the layer whose states memories keep.
     """
 
     def __init__(self, model: Any, key: str) -> None:
