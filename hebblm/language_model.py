@@ -23,7 +23,7 @@ from hebblm.models.catalog import (
 from hebblm.models.device import pick_device
 from hebblm.models.huggingface.model import HuggingFaceModel
 from hebblm.models.huggingface.open import load_and_open, open_causal
-from hebblm.models.shipped import open_model
+from hebblm.models.training import open_model
 from hebblm.models.update import TRANSFORMERS
 from hebblm.reader import Reader
 from hebblm.suggest import did_you_mean

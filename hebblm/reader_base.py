@@ -10,9 +10,8 @@ from torch import Tensor
 
 from hebblm.adapt.batch import EvalBatch
 from hebblm.errors import UserError
-from hebblm.models.base import State, StreamBase
+from hebblm.models.base import GradientBase, State, StreamBase
 from hebblm.models.dynamic import DynamicBase
-from hebblm.models.learning import GradientBase
 from hebblm.tensors import prefixed, under
 from hebblm.types import OutputHead
 

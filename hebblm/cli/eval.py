@@ -17,7 +17,7 @@ from hebblm.evaluation.hyperparameters import parse_settings
 from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.front import evaluate
 from hebblm.interrupts import GOES_ON, interrupted
-from hebblm.models.allocator import keep_freed_memory
+from hebblm.models.device import keep_freed_memory
 from hebblm.provenance import command_line
 from hebblm.ranks import opened
 from hebblm.report.parts import DEFAULT_EDGES, parse_edges

@@ -19,7 +19,7 @@ from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary, Vocabu
 from hebblm.files import hash_of
 from hebblm.models.base import TrainedModel
 from hebblm.models.catalog import checkpoint_words, trained_on
-from hebblm.models.shipped import obtain_model, open_model
+from hebblm.models.training import obtain_model, open_model
 from hebblm.text import (
     Dictionary,
     PreparedCorpus,

@@ -17,10 +17,9 @@ from hebblm.evaluation.streams import Layout
 from hebblm.evaluation.training_memory import training_memory
 from hebblm.evaluation.vocabulary import VocabularyPolicy
 from hebblm.memory import AnyMemory, HybridMemory, ShardedMemory, build_memory
-from hebblm.models.base import Ids, StreamBase, TrainedModel
+from hebblm.models.base import GradientBase, Ids, StreamBase, TrainedModel
 from hebblm.models.catalog import training_corpus
 from hebblm.models.dynamic import DynamicConfig
-from hebblm.models.learning import GradientBase
 from hebblm.progress import say
 from hebblm.ranks import ALONE, Ranks
 from hebblm.text import Dictionary, EvaluationStream, PreparedCorpus

@@ -20,7 +20,7 @@ from hebblm.corpus_memory import merge
 from hebblm.errors import UserError
 from hebblm.memory import load_memory, save_memory
 from hebblm.memory.persistence import read_about
-from hebblm.models import awd_segments
+from hebblm.models.awd import AwdModel
 from hebblm.models.base import Segment
 
 from ..unit.models.architectures import random_model, tokenizer
@@ -151,7 +151,7 @@ def test_an_interrupted_build_goes_on_to_the_same_bytes(
 def test_a_build_goes_on_within_a_piece(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (place / "long.txt").write_text(FIRST * 60)
     build("long.txt", "whole")
-    original, read = awd_segments.read_segments, []
+    original, read = AwdModel.segments, []
 
     def segments(*arguments: Any) -> Iterator[Segment]:
         for segment in original(*arguments):
@@ -161,7 +161,7 @@ def test_a_build_goes_on_within_a_piece(place: Path, monkeypatch: pytest.MonkeyP
             read.append("segment")
             yield segment
 
-    monkeypatch.setattr(awd_segments, "read_segments", segments)
+    monkeypatch.setattr(AwdModel, "segments", segments)
     arguments = ["build", "--model", MODEL, "--text", "long.txt", "--output-path", "cut", *EXACT]
     assert main(arguments) == 130
     assert main(arguments) == 0

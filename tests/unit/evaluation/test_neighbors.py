@@ -16,7 +16,6 @@ from hebblm.evaluation.training_memory import training_states
 from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary, VocabularyPolicy
 from hebblm.memory import AnyMemory, FlatMemory, HybridMemory, RingMemory
 from hebblm.models.awd import AwdModel
-from hebblm.models.awd_segments import label_places
 
 from ...support import toy
 
@@ -101,7 +100,6 @@ def test_the_places_of_labels_are_those_of_the_training_memory(total: int) -> No
 
     parts = {"__call__": staticmethod(read), "initial_state": model.initial_state, "bias": model.bias}
     stand_in = type("StandIn", (), parts)()
-    labels = torch.cat(
-        [labels for _, labels in training_states(AwdModel(stand_in, Path("none"), "checkpoint", "0"), ids)]
-    )
-    assert label_places(total).tolist() == labels.tolist()
+    trained = AwdModel(stand_in, Path("none"), "checkpoint", "0")
+    labels = torch.cat([labels for _, labels in training_states(trained, ids)])
+    assert trained.label_places(total).tolist() == labels.tolist()

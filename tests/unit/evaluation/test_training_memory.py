@@ -18,8 +18,7 @@ from hebblm.evaluation import training_memory as module
 from hebblm.evaluation.training_memory import training_memory, training_states
 from hebblm.files import _HOST
 from hebblm.memory import MemoryConfig
-from hebblm.models.awd import AwdModel
-from hebblm.models.awd_segments import SEGMENT, STREAMS, WARM_UP
+from hebblm.models.awd import SEGMENT, STREAMS, WARM_UP, AwdModel
 from hebblm.types import OutputHead
 
 from ...support import toy

@@ -19,17 +19,18 @@ def test_reading_in_parts_goes_on_where_the_last_part_ended() -> None:
     assert not whole.requires_grad
 
 
-@pytest.mark.parametrize("under_no_grad", [False, True])
-@pytest.mark.parametrize("optimizer", ["sgd", "rmsprop"])
-def test_every_parameter_of_a_moving_base_learns(under_no_grad: bool, optimizer: str) -> None:
+@pytest.mark.parametrize(("optimizer", "under_no_grad"), [("sgd", True), ("rmsprop", False)])
+def test_every_parameter_of_a_moving_base_learns_and_none_of_the_model(optimizer: str, under_no_grad: bool) -> None:
     """Also where the evaluation loop reads under no_grad."""
-    base = AwdBase(toy.tiny_model(), update=BaseUpdate(0.1, optimizer))  # type: ignore[arg-type]
+    model = toy.tiny_model()
+    base = AwdBase(model, update=BaseUpdate(0.1, optimizer))  # type: ignore[arg-type]
     before = {name: p.detach().clone() for name, p in base.model.named_parameters()}
     with torch.set_grad_enabled(not under_no_grad):
         base.read(torch.tensor([1, 2, 3]))
         with torch.enable_grad():
             base.learn(torch.tensor([2, 3, 4]))
     assert all(not torch.equal(before[name], p) for name, p in base.model.named_parameters())
+    assert all(torch.equal(before[name], p) for name, p in model.named_parameters())
 
 
 def test_a_fixed_base_ignores_what_it_should_learn() -> None:
@@ -50,15 +51,6 @@ def test_reset_forgets_learning_growth_and_state_bit_for_bit() -> None:
     base.reset()
     assert torch.equal(base.head.weight, weight)
     assert torch.equal(base.read(inputs), first)
-
-
-def test_the_trained_model_is_never_changed() -> None:
-    model = toy.tiny_model()
-    before = {name: p.detach().clone() for name, p in model.named_parameters()}
-    base = AwdBase(model, rows=2, update=BaseUpdate(0.5))
-    base.read(torch.tensor([1, 2, 3]))
-    base.learn(torch.tensor([2, 3, 4]))
-    assert all(torch.equal(before[name], p) for name, p in model.named_parameters())
 
 
 @pytest.mark.parametrize(("init", "same"), [("zero", True), ("mean", True), ("uniform", False)])

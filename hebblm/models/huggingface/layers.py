@@ -1,10 +1,14 @@
-"""The softmax layer of a causal language model, found by what it computes and checked against the model's logits."""
+"""The layers of a model that are read: its softmax layer, and the one whose states a memory keeps.
+
+The softmax layer of a causal language model is found by what it computes, and checked against the model's logits.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from threading import get_ident
 from typing import Any
 
@@ -12,8 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from hebblm.errors import UserError
-from hebblm.models.huggingface.kinds import READS, probing
-from hebblm.models.huggingface.probe import arithmetic
+from hebblm.models.huggingface.probe import READS, arithmetic, probing
 from hebblm.types import OutputHead
 
 CAPS = ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap")
@@ -22,28 +25,23 @@ EXACT = 1e-4  # of the largest logit, in float32
 CLEAR = 0.9  # of a cap; nearer to it, what stood before it cannot be told
 ROUNDING = 4  # units of rounding that half precision may be off by, where it is all that there is
 ROWS = 1024  # of the output layer whose logits are compared at a time
+LAST = "last"
+FFN_INPUT = "ffn-input"
+FFN = re.compile(r"(mlp|ffn|feed_forward|moe|fc1|dense_h_to_4h)$")  # end of a feed-forward layer's name
 
 
 @dataclass(frozen=True, slots=True)
 class FoundHead:
-    """Softmax layer of a model, by the names of its parts, and what is done to the logits behind it.
+    """Softmax layer of a model, by the names of its parts, and what is done to its logits."""
 
-    Args:
-        module: that multiplies the hidden states.
-        weight: name of the parameter (V, D).
-        bias: name of the parameter (V,), None if there is none.
-        scale: constant that the logits are multiplied by.
-        cap: bound of the soft cap ``cap tanh(logits / cap)`` behind it, None if there is none.
-    """
-
-    module: nn.Module
-    weight: str
-    bias: str | None
-    scale: float = 1.0
-    cap: float | None = None
+    module: nn.Module  # that multiplies the hidden states
+    weight: str  # name of the parameter (V, D)
+    bias: str | None  # name of the parameter (V,)
+    scale: float = 1.0  # that the logits are multiplied by
+    cap: float | None = None  # of the soft cap after that, cap tanh(logits / cap)
 
     def of(self, parameters: Mapping[str, Tensor]) -> OutputHead:
-        """Return the head that these parameters make, the scale folded in; float32 where they are of half precision."""
+        """Head that these parameters make, the scale folded in; float32 where they are of half precision."""
         weight, bias = parameters[self.weight], None if self.bias is None else parameters[self.bias]
         return OutputHead(self._scaled(weight), None if bias is None else self._scaled(bias), self.cap)
 
@@ -53,54 +51,72 @@ class FoundHead:
         return tensor if self.scale == 1 else tensor * self.scale
 
 
+@dataclass(frozen=True, slots=True)
+class Key:
+    """Layer whose states a memory keeps."""
+
+    name: str  # last, ffn-input or a number, as it was asked for
+    module: nn.Module | None = None  # None for the states that enter the output layer
+    entering: bool = False  # those that enter the module, not those that leave it
+
+    def states(self) -> AbstractContextManager[list[Tensor]]:
+        """Note the states (B, T, D_key) of each forward pass; none for those that enter the output layer."""
+        return nullcontext([]) if self.module is None else states_of(self.module, entering=self.entering)
+
+
+def find_key(model: Any, name: str) -> Key:
+    """Layer called ``last``, ``ffn-input`` or by its number from 0 or, below it, from the end."""
+    if name == LAST:
+        return Key(name)
+    if name == FFN_INPUT:
+        layers = [module for path, module in model.named_modules() if FFN.search(path)]
+        if not layers:
+            raise UserError(f"{type(model).__name__} has no feed-forward layer by a known name; name a layer by number")
+        return Key(name, layers[-1], entering=True)
+    layers = max((list(module) for module in model.modules() if isinstance(module, nn.ModuleList)), key=len, default=[])
+    if not layers:
+        raise UserError(f"{type(model).__name__} has no list of layers, so key {name!r} must be last or ffn-input")
+    if not re.fullmatch(r"-?\d+", name) or not -len(layers) <= int(name) < len(layers):
+        raise UserError(f"key {name!r} must be last, ffn-input or a layer from 0 to {len(layers) - 1}")
+    return Key(name, layers[int(name)])
+
+
 @contextmanager
 def states_of(module: nn.Module, *, entering: bool = True, last_only: bool = False) -> Iterator[list[Tensor]]:
-    """Note the hidden states that enter or leave a layer in this thread; passes of others stay as they are.
+    """Note the hidden states (B, T, D) that enter or leave a layer in this thread; passes of others stay as they are.
 
-    Args:
-        module: the layer.
-        entering: those that enter it; otherwise those that leave it.
-        last_only: let only the last state of a sequence enter: of an output layer whose logits nobody reads.
-
-    Yields:
-        A list that receives the states (B, T, D) of each forward pass.
+    ``last_only`` lets only the last state of a sequence enter an output layer whose logits nobody reads.
     """
-    found: list[Tensor] = []
-    own = get_ident()
+    noted: list[Tensor] = []
+    thread = get_ident()
 
     # A pass of another thread gives no options where it comes upon a hook that is just put in or taken out.
     def before(_: nn.Module, inputs: tuple[Any, ...], options: dict[str, Any] | None = None) -> tuple[Any, Any] | None:
-        if get_ident() != own:
+        if get_ident() != thread:
             return None
         states = inputs[0] if inputs else (options or {})["hidden_states"]
-        found.append(states)
+        noted.append(states)
         return ((states[..., -1:, :], *inputs[1:]), options) if last_only else None
 
-    def behind(_: nn.Module, inputs: tuple[Any, ...], out: Any) -> None:
-        if get_ident() == own:
-            found.append(out if isinstance(out, Tensor) else out[0])
+    def after(_: nn.Module, inputs: tuple[Any, ...], out: Any) -> None:
+        if get_ident() == thread:
+            noted.append(out if isinstance(out, Tensor) else out[0])
 
     if entering:
         handle = module.register_forward_pre_hook(before, with_kwargs=True)
     else:
-        handle = module.register_forward_hook(behind)
+        handle = module.register_forward_hook(after)
     try:
-        yield found
+        yield noted
     finally:
         handle.remove()
 
 
 @torch.no_grad()
 def find_head(model: Any, ids: Tensor, exact: bool) -> FoundHead:
-    """Return the softmax layer of a model whose logits are those of the layer, scaled by a constant or softly capped.
+    """Softmax layer of a model whose logits are those of the layer, scaled by a constant or softly capped.
 
-    Args:
-        model: a causal language model of ``transformers``, in evaluation mode.
-        ids: (1, T) a few tokens, on which logits are compared.
-        exact: whether they can be computed in float32, whatever the weights are kept in.
-
-    Raises:
-        UserError: the model has no such layer, or its logits are computed otherwise.
+    They are compared on a few tokens (1, T), in float32 if ``exact``, whatever the weights are kept in.
     """
     kind = type(model).__name__
     with probing(kind):
@@ -122,29 +138,25 @@ def find_head(model: Any, ids: Tensor, exact: bool) -> FoundHead:
     bias = getattr(module, "bias", None)
     if bias is not None and id(bias) not in names:
         raise UserError(f"the bias of {kind}'s output layer is no parameter of it")
-    plain = FoundHead(module, names[id(weight)], None if bias is None else names[id(bias)])
     with states_of(module) as states, arithmetic(exact):
         logits = logits_of(model, ids)[0].double()  # (T, V)
-    if exact and any(each.dtype == torch.float16 for each in model.parameters()):
+    if exact and any(parameter.dtype == torch.float16 for parameter in model.parameters()):
         logits_of(model, ids)  # it will be read in float16, which overflows where float32 does not
     if len(states) != 1 or states[0].shape != (*ids.shape, weight.shape[1]):
         raise UserError(f"{kind} does not compute its logits with its output layer")
     named = (getattr(model.config.get_text_config(), name, None) for name in CAPS)
-    caps = [float(value) for value in named if value]
     rounding = 0.0 if exact else ROUNDING * torch.finfo(weight.dtype).eps
-    return fitted(plain, weight, bias, states[0][0], logits, caps, max(EXACT, rounding), kind)
+    plain = FoundHead(module, names[id(weight)], None if bias is None else names[id(bias)])
+    hidden = states[0][0].double().to(weight.device)  # (T, D)
+    product = torch.cat([hidden @ rows.double().t() for rows in torch.split(weight, ROWS)], -1)  # (T, V)
+    product = product if bias is None else product + bias.double()
+    return _fitted(plain, product, logits.to(product.device), [float(cap) for cap in named if cap], rounding, kind)
 
 
 def logits_of(model: Any, ids: Tensor) -> Tensor:
-    """Return the logits (1, T, V) of a model.
+    """Logits (1, T, V) of a model behind tokens (1, T); refused unless there is a row a token, finite and not all zero.
 
-    Args:
-        model: of ``transformers``, in evaluation mode.
-        ids: (1, T) a few tokens.
-
-    Raises:
-        UserError: the model cannot read them, or gives other logits than a row a token, or they are not finite, or
-            all zero, as they are behind states that overflow.
+    They are all zero behind states that overflow.
     """
     kind = type(model).__name__
     with probing(kind):
@@ -163,46 +175,24 @@ def logits_of(model: Any, ids: Tensor) -> Tensor:
     raise UserError(f"the {what} of {kind} are {fault} in {str(dtype).removeprefix('torch.')}; {remedy}")
 
 
-def fitted(
-    plain: FoundHead,
-    weight: Tensor,
-    bias: Tensor | None,
-    hidden: Tensor,
-    logits: Tensor,
-    caps: list[float],
-    tolerance: float,
-    name: str,
+def _fitted(
+    plain: FoundHead, product: Tensor, logits: Tensor, caps: list[float], rounding: float, kind: str
 ) -> FoundHead:
-    """Return the head with the scale and the cap under which it gives the model's logits.
+    """Head with the scale and the cap under which the layer's product (T, V) is the model's logits (T, V), float64.
 
-    Args:
-        plain: where it is.
-        weight: (V, D) as it is, of any precision.
-        bias: (V,) or None.
-        hidden: (T, D) states.
-        logits: (T, V) float64, of the model itself.
-        caps: bounds that the model's configuration names.
-        tolerance: share of the largest logit by which logits may differ.
-        name: of the model, for the message.
-
-    Raises:
-        UserError: there is none.
+    Rounding may change logits by a share of the largest one.
     """
-    hidden = hidden.double().to(weight.device)
-    product = torch.cat([hidden @ rows.double().t() for rows in torch.split(weight, ROWS)], -1)  # (T, V)
-    product = product if bias is None else product + bias.double()
-    logits = logits.to(product.device)
-    size = float(logits.abs().max())
+    tolerance, size = max(EXACT, rounding), float(logits.abs().max())
     for cap in (*caps, None):
         clear = torch.ones_like(logits) if cap is None else (logits.abs() < CLEAR * cap).double()
         straight = logits if cap is None else cap * (clear * logits / cap).atanh()
-        scale = float((clear * straight * product).sum() / (clear * product.square()).sum())
+        scale = float((clear * straight * product).sum() / (clear * product.square()).sum())  # least squares
         scale = 1.0 if abs(scale - 1) < tolerance else scale
         again = scale * product if cap is None else cap * (scale * product / cap).tanh()
         if scale > 0 and float((again - logits).abs().max()) <= tolerance * size:
-            return FoundHead(plain.module, plain.weight, plain.bias, scale, cap)
+            return replace(plain, scale=scale, cap=cap)
     gap = float((product - logits).abs().max())
     raise UserError(
-        f"the logits of {name} are not its output layer's, scaled or softly capped (they differ by {gap:.3g}); "
+        f"the logits of {kind} are not its output layer's, scaled or softly capped (they differ by {gap:.3g}); "
         "hebblm cannot adapt this model"
     )
