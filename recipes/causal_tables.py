@@ -34,10 +34,7 @@ def transformer() -> str:
         *(
             Column(f"{result.scenario.target}, {what}", kind, best, decimals=decimals)
             for result in found.values()
-            for what, kind, best, decimals in (
-                ("bits a byte", "nll", "min", 3),
-                ("nats a word gained", "nll", None, 3),
-            )
+            for what, kind, best, decimals in (("bits a byte", "nll", "min", 3), ("nats a word gained", "nll", None, 3))
         ),
     )
     rows = tuple(

@@ -110,11 +110,7 @@ def needs() -> str:
     across = Result.load(ACROSS)
     columns = (Column("You want"), Column("Use"), Column("Time a token, base = 1"))
     rows = tuple(
-        (
-            need,
-            " or ".join(f"`{name}`" for name in names),
-            " and ".join(f"{_cost(across, name):.1f}" for name in names),
-        )
+        (need, " or ".join(f"`{name}`" for name in names), " and ".join(f"{_cost(across, name):.1f}" for name in names))
         for need, names in NEEDS
     )
     return body(Table("needs", "", columns, rows)).replace("\\`", "`")

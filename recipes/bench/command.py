@@ -106,12 +106,7 @@ def measuring(kind: str, prog: str = PROG, finished: Callable[[Row], Row] = show
 
 
 def run_bench(
-    kind: str,
-    config: Any,
-    cases: Callable[[Any, Rounds], list[Case]],
-    *,
-    command: str,
-    finished: Callable[[Row], Row],
+    kind: str, config: Any, cases: Callable[[Any, Rounds], list[Case]], *, command: str, finished: Callable[[Row], Row]
 ) -> None:
     """Measure every case under a progress bar; each finished row is on disk even if later ones fail."""
     device = pick_device(config.device)

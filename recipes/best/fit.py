@@ -97,13 +97,7 @@ def choices() -> dict[str, list[str]]:
         "caches of 500 and 5,000": rest + caches(500, 5000),
         "a cache of 2,000": rest + caches(2000),
         "a cache of 500": rest + caches(500),
-        "a cache of 500, frequencies, Mixture, Hebb: as it was": [
-            *rest,
-            *both,
-            "hebb",
-            "frequency",
-            *caches(500),
-        ],
+        "a cache of 500, frequencies, Mixture, Hebb: as it was": [*rest, *both, "hebb", "frequency", *caches(500)],
     }
 
 
@@ -213,13 +207,7 @@ def main(arguments: list[str] | None = None) -> None:
         return {name: rows[:, columns] for name, rows in found.items()}
 
     losses = {label: second_halves(of(rules)) for label, rules in choices().items()}
-    document = {
-        "schema": SCHEMA,
-        "texts": list(TEXTS),
-        "tokens": asked.tokens,
-        "nll": losses,
-        "provenance": by,
-    }
+    document = {"schema": SCHEMA, "texts": list(TEXTS), "tokens": asked.tokens, "nll": losses, "provenance": by}
     write_json(asked.output_path / "choice.json", document)
     own = {rule: name for name, rule in every.items()}
     texts = of([own[part] for _, part in rule.rules])

@@ -113,11 +113,7 @@ def test_evaluation_says_what_is_wrong(arguments: list[str], told: str, tmp_path
         (train, ["--corpus", "klingon"], "unknown corpus 'klingon'"),
         (train, ["--corpus", "text:empty.txt"], "empty.txt is empty"),
         (train, [], "corpus"),
-        (
-            train,
-            ["--corpus", "pydoc", "--processes", "2"],
-            "torchrun --nproc-per-node P -m hebblm.cli.train ...",
-        ),
+        (train, ["--corpus", "pydoc", "--processes", "2"], "torchrun --nproc-per-node P -m hebblm.cli.train ..."),
         (train, ["--corpus", "pydoc", "--lr", "0"], "lr = 0.0 must be positive"),
         (train, ["--corpus", "pydoc", "--finetune-from-model", "tiny-pydoc-raw"], "needs --output-path"),
         (train, ["--corpus", "pydoc", "--finetune-from-model", ".", "--output-path", "m"], "has no config.json"),
@@ -196,11 +192,7 @@ def test_no_network_to_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 @pytest.mark.parametrize(
     ("main", "arguments"),
-    [
-        (evaluate, ["--intra-domain", "pydoc"]),
-        (tune, ["--intra-domain", "pydoc"]),
-        (train, ["--corpus", "pydoc"]),
-    ],
+    [(evaluate, ["--intra-domain", "pydoc"]), (tune, ["--intra-domain", "pydoc"]), (train, ["--corpus", "pydoc"])],
 )
 def test_no_cuda(main: Main, arguments: list[str], capsys: Capture) -> None:
     refused(main, [*arguments, "--device", "cuda"], capsys, "torch sees no CUDA device")
@@ -280,14 +272,7 @@ def test_a_memory_of_another_model(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     monkeypatch.setenv("HEBBLM_CACHE", str(tmp_path / "cache"))
-    arguments = [
-        "--intra-domain",
-        str(world.prepared),
-        "--checkpoint",
-        str(world.model),
-        "--max-tokens",
-        "20",
-    ]
+    arguments = ["--intra-domain", str(world.prepared), "--checkpoint", str(world.model), "--max-tokens", "20"]
     arguments += ["--methods", "lstm,mixture", "--device", "cpu"]
     assert evaluate(arguments) == 0
     (manifest,) = (cache_dir() / "memory").glob("*/manifest.json")
@@ -322,28 +307,14 @@ def test_no_space_while_preprocessing(world: World, tmp_path: Path, capsys: Capt
 
 
 def test_no_space_while_training(world: World, tmp_path: Path, capsys: Capture) -> None:
-    arguments = [
-        "--corpus",
-        str(world.prepared),
-        "--preset",
-        "tiny",
-        "--output-path",
-        str(tmp_path / "model"),
-    ]
+    arguments = ["--corpus", str(world.prepared), "--preset", "tiny", "--output-path", str(tmp_path / "model")]
     with files_no_longer_than(100_000):
         refused(train, [*arguments, "--device", "cpu"], capsys, "cannot write", work_before=True)
     assert not [path for path in tree(tmp_path) if "safetensors" in path]
 
 
 def test_no_space_for_a_result(world: World, tmp_path: Path, capsys: Capture) -> None:
-    arguments = [
-        "--intra-domain",
-        str(world.prepared),
-        "--checkpoint",
-        str(world.model),
-        "--max-tokens",
-        "50",
-    ]
+    arguments = ["--intra-domain", str(world.prepared), "--checkpoint", str(world.model), "--max-tokens", "50"]
     arguments += ["--methods", "lstm,cache", "--log-samples", "--device", "cpu", "--output-path", "out"]
     with files_no_longer_than(500):
         refused(evaluate, arguments, capsys, "cannot write", work_before=True)

@@ -42,11 +42,7 @@ def one_thread() -> Iterator[None]:
 
 def started(command: str, *arguments: object) -> subprocess.Popen[str]:
     """Start a command in two processes, one thread each."""
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(Path(hebblm.__file__).parents[1]),
-        "OMP_NUM_THREADS": "1",
-    }
+    environment = {**os.environ, "PYTHONPATH": str(Path(hebblm.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     words = [*torchrun, "-m", f"hebblm.cli.{command}", *map(str, arguments)]
     return subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

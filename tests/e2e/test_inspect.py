@@ -26,14 +26,7 @@ def words_of(folder: Path, split: str) -> list[str]:
 
 
 def test_neighbours_stand_where_the_log_says(world: World, tmp_path: Path) -> None:
-    chosen = [
-        "--intra-domain",
-        str(world.prepared),
-        "--checkpoint",
-        str(world.model),
-        "--training-entries",
-        "5000",
-    ]
+    chosen = ["--intra-domain", str(world.prepared), "--checkpoint", str(world.model), "--training-entries", "5000"]
     assert evaluate([*chosen, *ARGUMENTS, "--log-neighbors", "250", "--output-path", str(tmp_path)]) == 0
     rows = pq.read_table(tmp_path / "neighbors.parquet").to_pylist()
     texts = {True: words_of(world.prepared, "test"), False: words_of(world.prepared, "train")}

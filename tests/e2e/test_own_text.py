@@ -174,14 +174,7 @@ def test_a_dataset_without_a_train_split_can_be_read(
 def test_the_memory_of_a_long_training_text_is_bounded(
     world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = [
-        "--checkpoint",
-        str(world.model),
-        "--intra-domain",
-        str(world.prepared),
-        "--max-tokens",
-        "30",
-    ]
+    arguments = ["--checkpoint", str(world.model), "--intra-domain", str(world.prepared), "--max-tokens", "30"]
     bound = ["--training-entries", "500", "--memory-content", "train", "--methods", "lstm,mixture"]
     assert evaluate([*arguments, *bound, "--output-path", str(tmp_path), *CPU]) == 0
     assert read(tmp_path)["memory"]["entries"] == 500
@@ -278,10 +271,7 @@ def test_a_text_has_several_names_and_one_reading(
         "target": ["--target", f"text:{world.other}"],
         "folder": ["--target", f"text:{folder}"],
     }
-    for split, part, share in (
-        ([], "the whole text", 1.0),
-        (["--split", "test"], "the last tenth of its lines", 0.1),
-    ):
+    for split, part, share in (([], "the whole text", 1.0), (["--split", "test"], "the last tenth of its lines", 0.1)):
         found = []
         for name, arguments in named.items():
             out = tmp_path / f"{name}-{len(split)}"
@@ -304,15 +294,7 @@ def test_a_text_has_several_names_and_one_reading(
 def test_the_command_that_tuning_prints_works_as_it_stands(
     world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    scenario = [
-        "--checkpoint",
-        str(world.model),
-        "--text",
-        str(world.other),
-        *CPU,
-        "--memory-content",
-        "test",
-    ]
+    scenario = ["--checkpoint", str(world.model), "--text", str(world.other), *CPU, "--memory-content", "test"]
     chosen = ["--methods", "mixture+mbpa", "--max-tokens", "60", "--output-path", str(tmp_path / "tuned")]
     assert tune([*scenario, *chosen]) == 0
     said = capsys.readouterr()
@@ -351,15 +333,7 @@ def test_what_is_done_already_says_so(world: World, capsys: pytest.CaptureFixtur
     assert "is done already: epochs 1 to 1, of which 1 was best with validation perplexity" in " ".join(
         capsys.readouterr().err.split()
     )
-    memory = [
-        "--intra-domain",
-        str(world.prepared),
-        "--checkpoint",
-        str(world.model),
-        "--max-tokens",
-        "20",
-        *CPU,
-    ]
+    memory = ["--intra-domain", str(world.prepared), "--checkpoint", str(world.model), "--max-tokens", "20", *CPU]
     for words in ("is read once", "is there from an earlier run"):
         assert evaluate([*memory, "--methods", "mixture", "--training-entries", "700"]) == 0
         assert words in capsys.readouterr().err

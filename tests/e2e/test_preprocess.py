@@ -24,16 +24,7 @@ def novel(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("tokenizer", ["whitespace", "moses", "sentencepiece"])
 def test_text_to_ids(novel: Path, tmp_path: Path, tokenizer: str, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
-    arguments = [
-        "--text",
-        str(novel),
-        "--tokenizer",
-        tokenizer,
-        "--output-path",
-        str(out),
-        "--normalization",
-        "lower",
-    ]
+    arguments = ["--text", str(novel), "--tokenizer", tokenizer, "--output-path", str(out), "--normalization", "lower"]
     assert main([*arguments, "--vocab-size", "45"]) == 0
     prepared = load_prepared(out)
     assert "train: " in capsys.readouterr().out

@@ -127,17 +127,7 @@ def test_two_processes_build_the_memory_of_the_training_text(
 ) -> None:
     arguments = ["--intra-domain", str(world.prepared), "--checkpoint", str(world.model), "--device", "cpu"]
     arguments += ["--methods", "mixture,hebb", "--memory-content", "both", "--training-entries", "3000"]
-    arguments += [
-        "--max-tokens",
-        "90",
-        "--update-every",
-        "10",
-        "--k",
-        "20",
-        "--streams",
-        "3",
-        "--log-samples",
-    ]
+    arguments += ["--max-tokens", "90", "--update-every", "10", "--k", "20", "--streams", "3", "--log-samples"]
     arguments += ["--set", f"memory.store={store}"]
     two = [*arguments, "--output-path", str(tmp_path / "two")]
     run("eval", two, tmp_path / "cache")

@@ -266,26 +266,14 @@ def test_language_recipes_run_offline(tmp_path: Path, monkeypatch: pytest.Monkey
     found = shutil.which("hebblm-eval", path=str(Path(sys.executable).parent))
     assert found is not None
     monkeypatch.setenv("HEBBLM_CACHE", str(tmp_path / "cache"))
-    given = {
-        "HEBBLM_BIN": str(Path(found).parent),
-        "RESULTS": str(tmp_path),
-        "SCALE": "smoke",
-        "DEVICE": "cpu",
-    }
+    given = {"HEBBLM_BIN": str(Path(found).parent), "RESULTS": str(tmp_path), "SCALE": "smoke", "DEVICE": "cpu"}
     for recipe in ("tune", "lm_intra_domain", "lm_cross_domain", "frequency"):
         done = subprocess.run(
-            [RECIPES / f"{recipe}.sh"],
-            capture_output=True,
-            text=True,
-            env={**os.environ, **given},
-            check=False,
+            [RECIPES / f"{recipe}.sh"], capture_output=True, text=True, env={**os.environ, **given}, check=False
         )
         assert done.returncode == 0, done.stderr
     names = {path.parent.name for path in (tmp_path / "smoke").rglob("result.json")}
-    runs = {
-        "intra-pydoc": ("", "-valid", "-paper"),
-        "pydoc-to-numpy": ("", "-paper", "-base-learns", "-open"),
-    }
+    runs = {"intra-pydoc": ("", "-valid", "-paper"), "pydoc-to-numpy": ("", "-paper", "-base-learns", "-open")}
     assert {name + suffix for name, suffixes in runs.items() for suffix in suffixes} <= names
     assert "Training count" in done.stdout
 

@@ -92,10 +92,7 @@ def test_streams_remember_for_themselves_beside_the_training_text(world: World, 
             out = tmp_path / scope / content
             more = ["--memory-scope", scope, "--memory-content", content, "--output-path", str(out)]
             assert evaluate([*chosen, *more]) == 0
-            entries[scope, content] = (
-                result(out)["memory"]["entries"],
-                result(out)["methods"]["mixture"]["nll"],
-            )
+            entries[scope, content] = (result(out)["memory"]["entries"], result(out)["methods"]["mixture"]["nll"])
     assert {key: count for key, (count, _) in entries.items()} == {
         ("shared", "both"): 690,
         ("stream", "both"): 630,
@@ -125,11 +122,7 @@ def test_a_model_of_pieces_reads_several(tmp_path: Path) -> None:
         (evaluate, ["--streams", "2", "--vocabulary", "open"], "open"),
         (evaluate, ["--streams", "2", "--set", "base.lr=0.1"], "base.lr=0.1"),
         (evaluate, ["--streams", "500", "--max-tokens", "50", "--methods", "lstm"], "streams = 500"),
-        (
-            evaluate,
-            ["--streams", "2", "--log-samples", "--log-neighbors", "5", "--output-path", "o"],
-            "neighbors",
-        ),
+        (evaluate, ["--streams", "2", "--log-samples", "--log-neighbors", "5", "--output-path", "o"], "neighbors"),
         (tune, ["--streams", "2"], "tuned on a single stream"),
     ],
 )

@@ -72,11 +72,7 @@ def together(folder: Path, names: str, count: int, *, victim: int = -1, kill: in
     """Train in several processes at once; return their exit statuses, negative for a signal."""
     folder.mkdir(exist_ok=True)
     store = folder / f"store-{len(list(folder.iterdir()))}"
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(Path(awd_lstm.__file__).parents[1]),
-        "OMP_NUM_THREADS": "1",
-    }
+    environment = {**os.environ, "PYTHONPATH": str(Path(awd_lstm.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
     started = [
         subprocess.Popen(
             [
@@ -155,11 +151,7 @@ if __name__ == "__main__":
     place, store, kinds, rank, count, kill = sys.argv[1:]
     torch.set_num_threads(1)
     torch.distributed.init_process_group(
-        "gloo",
-        init_method=f"file://{store}",
-        rank=int(rank),
-        world_size=int(count),
-        timeout=timedelta(seconds=60),
+        "gloo", init_method=f"file://{store}", rank=int(rank), world_size=int(count), timeout=timedelta(seconds=60)
     )
     for kind in kinds.split(","):
         train_one(Path(place) / kind, kind, TrainingRanks.here(), int(kill))

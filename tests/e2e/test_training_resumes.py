@@ -20,16 +20,7 @@ import torch
 from torch import Tensor
 
 import awd_lstm
-from awd_lstm import (
-    AWDLSTMConfig,
-    Event,
-    Trainer,
-    TrainingConfig,
-    load_checkpoint,
-    read_config,
-    state,
-    training,
-)
+from awd_lstm import AWDLSTMConfig, Event, Trainer, TrainingConfig, load_checkpoint, read_config, state, training
 from awd_lstm.state import STATE, load_state
 
 MODEL = AWDLSTMConfig(40, 6, 8, 2, dropout=0.2, dropouth=0.1, dropouti=0.2, dropoute=0.1, wdrop=0.3)
@@ -98,11 +89,7 @@ def finish(folder: Path, optimizer: str) -> None:
 
 def process(folder: Path, optimizer: str, moment: str, number: int) -> int:
     """Train in a process of its own that shall be killed; return its exit status, negative for a signal."""
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(Path(awd_lstm.__file__).parents[1]),
-        "OMP_NUM_THREADS": "1",
-    }
+    environment = {**os.environ, "PYTHONPATH": str(Path(awd_lstm.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, __file__, str(folder), optimizer, moment, str(number)]
     return subprocess.run(command, env=environment, check=False, timeout=120).returncode
 

@@ -21,13 +21,7 @@ from .formats import Format, made
 from .mutate import damaged
 
 LIMIT = 10  # seconds
-RIGHT, REFUSED, OTHER, TRACEBACK, HANGS = (
-    "loaded as it was",
-    "refused",
-    "loaded as another",
-    "traceback",
-    "hangs",
-)
+RIGHT, REFUSED, OTHER, TRACEBACK, HANGS = ("loaded as it was", "refused", "loaded as another", "traceback", "hangs")
 DIED, LARGE = "interpreter died", "more than 1 GiB"
 DEFECTS = (OTHER, TRACEBACK, HANGS, DIED, LARGE)
 

@@ -55,9 +55,4 @@ class Case:
 
     def to_json(self) -> dict[str, Any]:
         """Return the case as plain data."""
-        return {
-            "tried": self.tried,
-            "survived": self.survived,
-            "note": self.note,
-            "defects": self.defects[:MOST_TOLD],
-        }
+        return {"tried": self.tried, "survived": self.survived, "note": self.note, "defects": self.defects[:MOST_TOLD]}

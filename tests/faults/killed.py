@@ -66,16 +66,7 @@ OFTEN = (
     ("hebblm.memory.disk", "SHARD", 50),
 )
 """So that a small text is saved as often as a large one."""
-TINY = (
-    "--checkpoint",
-    "{root}/model",
-    "--text",
-    "{root}/other.txt",
-    "--device",
-    "cpu",
-    "--update-every",
-    "10",
-)
+TINY = ("--checkpoint", "{root}/model", "--text", "{root}/other.txt", "--device", "cpu", "--update-every", "10")
 JOBS = {
     "train": Job("train", (
         "--corpus", "text:{root}/text.txt", "--preset", "tiny", "--epochs", "2", "--device", "cpu",

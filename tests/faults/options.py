@@ -35,11 +35,7 @@ MENDED: tuple[str, ...] = (
 LINES, FILES = 2_000, 5_000
 PATIENCE = 5  # seconds; a line that is still at work then was understood
 MEMORY = 6 << 30  # bytes that a command may have
-OFFLINE: dict[str, str | None] = {
-    "HEBBLM_MIRROR": "http://127.0.0.1:9",
-    "HF_HUB_OFFLINE": "1",
-    "HEBBLM_DATA": None,
-}
+OFFLINE: dict[str, str | None] = {"HEBBLM_MIRROR": "http://127.0.0.1:9", "HF_HUB_OFFLINE": "1", "HEBBLM_DATA": None}
 
 
 @dataclass(frozen=True)
@@ -74,21 +70,7 @@ COMMANDS = (
     Known("vision", (), vision.VisionConfig, "online --scale smoke --seeds 1 --output-path {out}"),
 )  # fmt: skip
 
-NUMBERS = (
-    "0",
-    "1",
-    "2",
-    "3",
-    "7",
-    "20",
-    "-1",
-    "9007199254740993",
-    "18446744073709551616",
-    "1e3",
-    "x",
-    "",
-    "1.5",
-)
+NUMBERS = ("0", "1", "2", "3", "7", "20", "-1", "9007199254740993", "18446744073709551616", "1e3", "x", "", "1.5")
 FLOATS = ("0", "0.5", "1", "-0.5", "2", "1e-30", "1e30", "nan", "inf", "-inf", "1e999", "x", "")
 WORDS = (
     "raw", "lower", "auto", "cpu", "cuda", "tiny", "small", "test", "valid", "union", "open", "ptb", "wt2", "pydoc",
@@ -126,8 +108,7 @@ def line(seed: int) -> tuple[Known, tuple[str, ...]]:
             arguments += option + words
     if draw.random() < 0.1:
         arguments.insert(
-            draw.randint(0, len(arguments)),
-            draw.choice(("-h", "--help", "--nonsense", "--", "-", "x", "--config")),
+            draw.randint(0, len(arguments)), draw.choice(("-h", "--help", "--nonsense", "--", "-", "x", "--config"))
         )
     if draw.random() < 0.05 and arguments:
         del arguments[draw.randrange(len(arguments))]

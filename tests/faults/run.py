@@ -75,10 +75,7 @@ def try_all(record: dict[str, Any], scratch: Path, group: str, clock: Clock) -> 
         found[name] = case.to_json()
         record["others"][group] = {"mended": len(OTHERS[group].MENDED), "cases": found}
         print(
-            f"{group}: {name}: {case.survived} of {case.tried} {case.note}",
-            *case.defects[:5],
-            sep="\n  ",
-            flush=True,
+            f"{group}: {name}: {case.survived} of {case.tried} {case.note}", *case.defects[:5], sep="\n  ", flush=True
         )
         yield group
 
@@ -130,9 +127,7 @@ def main() -> None:
     parser.add_argument("--formats", nargs="+", default=(), help="damage files of these alone")
     parser.add_argument("--kills", type=int, default=100, help="of each command")
     parser.add_argument(
-        "--minutes",
-        type=float,
-        help="of each group, and of each command killed; all that it takes if not given",
+        "--minutes", type=float, help="of each group, and of each command killed; all that it takes if not given"
     )
     parser.add_argument("--commands", default=",".join(JOBS), help="that are killed")
     parser.add_argument("--add", action="store_true", help="kill only as often as is missing")
@@ -150,13 +145,7 @@ def main() -> None:
 
 def _record() -> dict[str, Any]:
     """Return the figures there are."""
-    return {
-        "damaged": {},
-        "killed": {},
-        "others": {},
-        "made": {},
-        **(read_json(RECORD) if RECORD.is_file() else {}),
-    }
+    return {"damaged": {}, "killed": {}, "others": {}, "made": {}, **(read_json(RECORD) if RECORD.is_file() else {})}
 
 
 def _measure(group: str, asked: argparse.Namespace, scratch: Path) -> None:
@@ -164,19 +153,11 @@ def _measure(group: str, asked: argparse.Namespace, scratch: Path) -> None:
     parts: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
         "damaged": lambda record: damage_all(record, scratch, asked.damaged, asked.formats),
         "killed": lambda record: kill_all(
-            record,
-            scratch,
-            asked.kills,
-            asked.commands.split(","),
-            asked.minutes or float("inf"),
-            add=asked.add,
+            record, scratch, asked.kills, asked.commands.split(","), asked.minutes or float("inf"), add=asked.add
         ),
     }
     started, own = time.monotonic(), {"damaged": {}, "killed": {}, "others": {}}
-    said = {
-        "command": shlex.join(["python", "-m", "tests.faults.run", *sys.argv[1:]]),
-        "seed": "numbers from 0",
-    }
+    said = {"command": shlex.join(["python", "-m", "tests.faults.run", *sys.argv[1:]]), "seed": "numbers from 0"}
     said |= {"commit": commit(), "versions": versions()}
     for name in parts.get(group, lambda record: try_all(record, scratch, group, Clock(asked.minutes)))(own):
         with held(RECORD, "the figures"):  # several groups and commands may be tried at once

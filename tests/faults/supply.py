@@ -67,11 +67,7 @@ def silent_imports() -> Case:
     """Import every module in a fresh interpreter, and listen for sockets."""
     case = Case()
     done = subprocess.run(
-        [sys.executable, "-c", SILENT, json.dumps(modules())],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        check=True,
+        [sys.executable, "-c", SILENT, json.dumps(modules())], capture_output=True, text=True, cwd=ROOT, check=True
     )
     for name, asked in json.loads(done.stdout.splitlines()[-1]).items():
         case.count(f"{name}: {asked[0]}" if asked else "")

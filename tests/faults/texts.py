@@ -91,10 +91,7 @@ def lost(folder: Path, content: bytes) -> str:
 
 
 def odd_texts(
-    scratch: Path,
-    names: tuple[str, ...] = tuple(ODD),
-    readers: tuple[Writer, ...] = READERS,
-    clock: Clock = FOREVER,
+    scratch: Path, names: tuple[str, ...] = tuple(ODD), readers: tuple[Writer, ...] = READERS, clock: Clock = FOREVER
 ) -> Iterator[tuple[str, Case]]:
     """Give odd texts to commands that read one."""
     root = scratch / "world"

@@ -65,8 +65,7 @@ def variants() -> list[Variant]:
         Variant("FAISS absent", without_faiss=True),
         Variant("a processor without AVX-512", environment=narrow),
         Variant(
-            "a processor without AVX2",
-            environment={"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41"},
+            "a processor without AVX2", environment={"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41"}
         ),
     ]
     for python in filter(None, os.environ.get("HEBBLM_PYTHONS", "").split(os.pathsep)):
@@ -90,19 +89,7 @@ def losses(variant: Variant, scratch: Path) -> dict[str, float]:
 def count_tests(variant: Variant, scratch: Path, case: Case, selection: tuple[str, ...]) -> int:
     """Run a selection of the tests, and count those that pass or fail; return how many skipped themselves."""
     done = variant.run(
-        [
-            "-m",
-            "pytest",
-            "-n",
-            "0",
-            "-p",
-            "no:cacheprovider",
-            "--tb=line",
-            "-m",
-            "not slow",
-            *selection,
-        ],
-        scratch,
+        ["-m", "pytest", "-n", "0", "-p", "no:cacheprovider", "--tb=line", "-m", "not slow", *selection], scratch
     )
     last = done.stdout.strip().splitlines()[-1:] or [done.stderr[-300:]]
     counts = {word: int(number) for number, word in re.findall(r"(\d+) (passed|failed|error|skipped)", last[0])}

@@ -161,10 +161,7 @@ def test_what_several_documents_taught_goes_on_in_the_next_text(lm: hebblm.Langu
         for text in ("a list", "an error")
     ]
     assert [each.tokens for each in reader.read(ids)] == [("a", "list"), ("an", "error")]
-    assert [each.tokens for each in reader.read([torch.tensor(own) for own in ids])] == [
-        ("a", "list"),
-        ("an", "error"),
-    ]
+    assert [each.tokens for each in reader.read([torch.tensor(own) for own in ids])] == [("a", "list"), ("an", "error")]
 
 
 def test_dynamic_evaluation_reads_one_text(lm: hebblm.LanguageModel) -> None:

@@ -17,15 +17,7 @@ COUNTS = torch.tensor([0, 1, 2, 3, 5, 8, 13, 100, 10_000, 1, 0, 2, 1])
 @pytest.mark.parametrize("steps", [1, 5])
 def test_equals_the_printed_equations(beta: float, gate: str, steps: int) -> None:
     hidden, neighbors, head = make_problem(11, k=9)
-    options = {
-        "lr": 0.02,
-        "steps": steps,
-        "eta": 0.4,
-        "beta": beta,
-        "counts": COUNTS,
-        "eps": EPS,
-        "gate": gate,
-    }
+    options = {"lr": 0.02, "steps": steps, "eta": 0.4, "beta": beta, "counts": COUNTS, "eps": EPS, "gate": gate}
     actual = functional.hebb_logits(hidden, neighbors, head, rate="absolute", **options)
     assert_same(actual, reference.hebb_logits(hidden, neighbors, head, **options))
 

@@ -103,13 +103,7 @@ def plainly(
 
 
 def as_evaluated(
-    base: StreamBase,
-    memory: AnyMemory,
-    rules: dict[str, Rule],
-    every: int,
-    scope: MemoryScope,
-    *,
-    ahead: bool,
+    base: StreamBase, memory: AnyMemory, rules: dict[str, Rule], every: int, scope: MemoryScope, *, ahead: bool
 ) -> dict[str, np.ndarray]:
     """Read as the evaluation does, as one stream."""
     stream = text()

@@ -75,12 +75,7 @@ def test_losses_are_those_of_the_formula(every: int, ahead: bool) -> None:
     }
     both = Mixed((rules["mixture"], alone["knn"]), ONLINE)
     found = scored(
-        {
-            "base": Unadapted(),
-            "both": both,
-            **rules,
-            **{f"{name} alone": rule for name, rule in alone.items()},
-        },
+        {"base": Unadapted(), "both": both, **rules, **{f"{name} alone": rule for name, rule in alone.items()}},
         every,
         ahead=ahead,
     )

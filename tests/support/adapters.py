@@ -49,12 +49,7 @@ def configured(form: str) -> MethodSettings:
 
 
 def filled(
-    make: MemoryMaker,
-    dtype: torch.dtype = torch.float32,
-    *,
-    seed: int = 0,
-    entries: int = 40,
-    bias: bool = True,
+    make: MemoryMaker, dtype: torch.dtype = torch.float32, *, seed: int = 0, entries: int = 40, bias: bool = True
 ) -> Context:
     """Return a context that observed some pairs, among them new classes and the same state twice."""
     head = OutputHead(

@@ -109,13 +109,7 @@ def base_of(model: AWDLSTM, *, rows: int = NOVEL, lr: float = 0.0) -> AwdBase:
 
 
 def context_of(
-    base: AwdBase,
-    memory: AnyMemory,
-    stream: EvaluationStream,
-    *,
-    k: int = 9,
-    window: int = 30,
-    novel: bool = True,
+    base: AwdBase, memory: AnyMemory, stream: EvaluationStream, *, k: int = 9, window: int = 30, novel: bool = True
 ) -> Context:
     """Return the shared state of all methods over ``base``."""
     rows = base.head.weight.shape[0]

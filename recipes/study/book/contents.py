@@ -57,10 +57,7 @@ def _claims(sources: Sources) -> list[Section]:
     runs = sources.language
     counting = counted_runs(runs)
     language = [replace(claim, reason=likely_reason(claim, runs[claim.run])) for claim in language_claims(counting)]
-    kinds = (
-        (language, "language models, nats per token"),
-        (image_claims(sources.images), "images, percentage points"),
-    )
+    kinds = ((language, "language models, nats per token"), (image_claims(sources.images), "images, percentage points"))
     claims = [claim for found, _ in kinds for claim in found]
     if not claims:
         return []

@@ -10,15 +10,7 @@ from recipes.bench.harness import Harness
 from recipes.study.cost.floor import Floor, Phase
 from recipes.study.cost.rates import measure_rates
 from recipes.study.cost.search_floor import search_phase
-from recipes.study.cost.work import (
-    ACTIVE,
-    Work,
-    base_work,
-    cache_work,
-    descent_work,
-    hebbian_work,
-    reading_work,
-)
+from recipes.study.cost.work import ACTIVE, Work, base_work, cache_work, descent_work, hebbian_work, reading_work
 
 
 def evaluation_floor(bench: Harness, parts: Mapping[str, float], *, batch: int, steps: int) -> Floor | None:

@@ -29,11 +29,7 @@ class Phase:
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object."""
-        return {
-            "ms_per_token": self.milliseconds,
-            "work": asdict(self.work),
-            "rates_per_second": asdict(self.rates),
-        }
+        return {"ms_per_token": self.milliseconds, "work": asdict(self.work), "rates_per_second": asdict(self.rates)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,14 +149,8 @@ def _bound(floor: Floor) -> str:
     """Return what the longer side of the floor, moving or computing, is mostly made of, in milliseconds."""
     (phase,) = floor.phases.values()
     work, rates = phase.work, phase.rates
-    moved = {
-        "bytes in order": work.streamed / rates.streamed,
-        "rows gathered": work.gathered / rates.gathered,
-    }
-    computed = {
-        "products": work.operations / rates.operations,
-        "exponentials": work.exponentials / rates.exponentials,
-    }
+    moved = {"bytes in order": work.streamed / rates.streamed, "rows gathered": work.gathered / rates.gathered}
+    computed = {"products": work.operations / rates.operations, "exponentials": work.exponentials / rates.exponentials}
     longer = max(moved, computed, key=lambda side: sum(side.values()))
     name = max(longer, key=longer.__getitem__)
     return f"{name} ({1000 * longer[name]:.2g})"

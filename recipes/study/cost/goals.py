@@ -17,12 +17,7 @@ WT2_ENTRIES = 2_300_000  # WikiText-2: training text and test stream
 WT2_CLASSES = 33_278
 FLAT = 1.1  # a cost that grows by less than a tenth over the stream is called flat
 LINEAR = 1.1  # largest exponent that is called linear
-ADAPTATION = {
-    (10_000, 1): 45,
-    (10_000, 5): 140,
-    (33_278, 1): 250,
-    (33_278, 5): 700,
-}  # times naive, by V and S
+ADAPTATION = {(10_000, 1): 45, (10_000, 5): 140, (33_278, 1): 250, (33_278, 5): 700}  # times naive, by V and S
 HEBBIAN = 0.01  # of MbPA
 SEARCH_MS, SEARCH_TIMES = 0.25, 30  # and times exact search
 EVALUATION = 2  # times the unadapted base
@@ -73,10 +68,7 @@ def goals() -> tuple[Goal, ...]:
     ]
     return (
         *adaptation,
-        Goal(
-            "error of the fast form, real states: mean 1e-4 nats, KL 1e-6, perplexity bias 0.01 % at most",
-            _error,
-        ),
+        Goal("error of the fast form, real states: mean 1e-4 nats, KL 1e-6, perplexity bias 0.01 % at most", _error),
         Goal("Hebb on top of MbPA: at most 1 %", _overhead),
         *caches,
         Goal(

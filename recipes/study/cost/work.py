@@ -116,9 +116,7 @@ def exact_work(*, entries: int, dim: int, k: int, batch: int, stored: int = FLOA
     """
     copied = k * (dim * FLOAT + LABEL + 2 * FLOAT)
     return Work(
-        streamed=entries * dim * stored / batch + copied,
-        gathered=k * dim * stored,
-        operations=2 * entries * dim,
+        streamed=entries * dim * stored / batch + copied, gathered=k * dim * stored, operations=2 * entries * dim
     )
 
 
@@ -191,11 +189,7 @@ def cache_work(*, window: int, dim: int, batch: int) -> Work:
         dim: D.
         batch: queries of a mini-batch.
     """
-    return Work(
-        streamed=window * dim * FLOAT / batch,
-        operations=2 * window * dim,
-        exponentials=float(window),
-    )
+    return Work(streamed=window * dim * FLOAT / batch, operations=2 * window * dim, exponentials=float(window))
 
 
 def network_work(*, pixels: int, hidden: int, classes: int, k: int, steps: int) -> Work:

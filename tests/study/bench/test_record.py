@@ -44,14 +44,7 @@ def test_a_file_holds_everything_and_comes_back(tmp_path: Path) -> None:
         ([1], "is no measurement of costs"),
         ({"schema": SCHEMA, "kind": "adapt"}, "lacks parts"),
         (
-            {
-                "schema": SCHEMA,
-                "kind": "adapt",
-                "provenance": {},
-                "settings": {},
-                "complete": True,
-                "rows": [{}],
-            },
+            {"schema": SCHEMA, "kind": "adapt", "provenance": {}, "settings": {}, "complete": True, "rows": [{}]},
             "lacks",
         ),
     ],

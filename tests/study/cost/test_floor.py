@@ -111,8 +111,7 @@ def test_another_case_has_no_goal() -> None:
 
 def test_the_table_says_what_sets_a_floor_and_where_the_time_went() -> None:
     row = FlooredRow.of(
-        retrieve_row(1_000_000, exact=9.0, index=0.8),
-        {"index": floor(0.2, codes=0.5, ranking=0.29, copying=0.01)},
+        retrieve_row(1_000_000, exact=9.0, index=0.8), {"index": floor(0.2, codes=0.5, ranking=0.29, copying=0.01)}
     )
     (line,) = lines_of([row])
     assert line.cells()[-1] == "floor set by products (0.2); measured: codes 0.5, ranking 0.29"

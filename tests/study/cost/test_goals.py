@@ -82,12 +82,7 @@ def test_another_width_is_not_the_papers() -> None:
 
 @pytest.mark.parametrize(
     ("values", "met"),
-    [
-        ({}, "yes"),
-        ({"error_mean": 2e-4}, "no"),
-        ({"kl": 2e-6}, "no"),
-        ({"perplexity_bias_percent": -0.02}, "no"),
-    ],
+    [({}, "yes"), ({"error_mean": 2e-4}, "no"), ({"kl": 2e-6}, "no"), ({"perplexity_bias_percent": -0.02}, "no")],
 )
 def test_errors_are_those_on_real_states(values: dict[str, float], met: str) -> None:
     name = next(goal.text for goal in goals() if goal.text.startswith("error"))
@@ -158,11 +153,7 @@ def test_the_other_goals(row: Row, met: str) -> None:
 def test_the_cache_needs_speed_and_the_same_numbers(cost: float, difference: float, met: str) -> None:
     timings = {"classic": timing(1.2), "cache": timing(cost)}
     row = Row(
-        "cache",
-        {"vocabulary": 10_000, "window": 500},
-        timings,
-        {"cache": "classic"},
-        {"difference_max": difference},
+        "cache", {"vocabulary": 10_000, "window": 500}, timings, {"cache": "classic"}, {"difference_max": difference}
     )
     assert list(verdicts(row).values()) == [met]
 

@@ -37,10 +37,7 @@ def test_a_single_step_needs_no_products_of_the_keys_with_each_other() -> None:
     assert found.exponentials == 5 * 11
 
 
-@pytest.mark.parametrize(
-    ("rank", "mixing"),
-    [(1, 2 * 40 * 1 * (3 + 2 * 2 * 10)), (1000, 2 * 40 * 40 * (3 + 2 * 10))],
-)
+@pytest.mark.parametrize(("rank", "mixing"), [(1, 2 * 40 * 1 * (3 + 2 * 2 * 10)), (1000, 2 * 40 * 40 * (3 + 2 * 10))])
 def test_steps_go_through_whichever_form_of_m_is_less(rank: int, mixing: int) -> None:
     one, three = (descent_work(dim=3, classes=50, k=40, steps=s, active=10, rank=rank) for s in (1, 3))
     assert three.operations - one.operations == mixing + 2 * (2 * 40 * 10)

@@ -32,11 +32,7 @@ def test_the_point_that_is_best_over_the_texts_and_what_it_loses(tmp_path: Path)
     found = json.loads(output.read_text())
     assert found["values"] == {"mbpa.lr": 8.0, "mbpa.steps": 5}
     assert found["chosen_on"]["wt2"]["mbpa"]["lost"] == pytest.approx(0.1)
-    assert found["chosen_on"]["wt2-to-ptb"]["mbpa"] == {
-        "default": 4.6,
-        "tuned": 1.0,
-        "lost": pytest.approx(3.6),
-    }
+    assert found["chosen_on"]["wt2-to-ptb"]["mbpa"] == {"default": 4.6, "tuned": 1.0, "lost": pytest.approx(3.6)}
     assert found["transfer"]["wt2-to-numpy"]["mbpa"]["lost"] == pytest.approx(0.25)
 
 
