@@ -18,7 +18,7 @@ from hebblm.report.sections import scenario_line
 from hebblm.report.table import Column, Table
 from recipes.bench.tables import origin
 from recipes.markdown import body, origin_of
-from recipes.study.cost.record import load
+from recipes.study.cost.floor import load
 
 CAUSAL = Path(__file__).with_name("huggingface")
 TEXTS = ("wt2", "ptb", "numpy")

@@ -32,7 +32,7 @@ from recipes import causal_tables as causal
 from recipes.bench.tables import training_table
 from recipes.markdown import ROOT, body, origin_of
 from recipes.scale import processes
-from recipes.study.cost.record import load
+from recipes.study.cost.floor import load
 from recipes.study.cost.tables import goal_table
 from recipes.study.paper import paper_tables
 

@@ -59,7 +59,7 @@ def _evaluation(config: EvalBenchConfig, bench: Harness, size: int, unadapted: R
     times = timings["all"].times(timings["lstm"]).named("times_lstm")
     values = {**times, "peak_bytes": float(peak_resident_bytes()), **bench.shares()}
     case = bench.case(entries=size, batch=config.batch)
-    return Row("evaluation", case, timings, {}, values, {"bench": bench})
+    return Row("evaluation", case, timings, {}, values)
 
 
 def _currency(config: EvalBenchConfig, bench: Harness, rounds: Rounds) -> Row:

@@ -20,17 +20,13 @@ SCHEMA = "hebblm-bench/1"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Measurement of one case: its sizes and settings, timings by name, each one's reference, and what else was found.
-
-    ``measured`` holds what was measured, for whoever looks at it before the next case; it is no part of the file.
-    """
+    """Measurement of one case: sizes and settings, timings by name, each one's reference, and what else was found."""
 
     name: str
     case: dict[str, Any]
     timings: dict[str, Timing] = field(default_factory=dict)
     references: dict[str, str] = field(default_factory=dict)
     values: dict[str, float] = field(default_factory=dict)
-    measured: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         for name, value in self.values.items():

@@ -16,7 +16,7 @@ from hebblm.report.result import SCHEMA as RESULT_SCHEMA
 from hebblm.vision.result import SCHEMA as VISION_SCHEMA
 from recipes.bench.record import SCHEMA as BENCH_SCHEMA
 from recipes.bench.record import BenchResult
-from recipes.study.cost.record import load
+from recipes.study.cost.floor import load
 from recipes.study.readings.record import FILE_NAME as READINGS_FILE
 from recipes.study.readings.record import SCHEMA as READINGS_SCHEMA
 from recipes.study.readings.record import Readings

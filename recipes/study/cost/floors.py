@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hebblm.report.table import Cell, Column, Table
 from recipes.bench.record import BenchResult, Row
-from recipes.study.cost.floor import Floor
+from recipes.study.cost.floor import Floor, floors_of
 from recipes.study.cost.goals import (
     ADAPTATION,
     EVALUATION,
@@ -20,7 +20,6 @@ from recipes.study.cost.goals import (
     hebbian_cost,
     is_paper_evaluation,
 )
-from recipes.study.cost.record import floors_of
 
 NOTE = (
     "Floor: bytes that have to be moved at the measured bandwidth, or operations at the measured rate, whichever takes "

@@ -8,7 +8,7 @@ from functools import partial
 
 from recipes.bench.record import Row, of_one_vocabulary
 from recipes.bench.timing import Spread, exponent
-from recipes.study.cost.record import floors_of
+from recipes.study.cost.floor import floors_of
 
 Measure = Callable[[Sequence[Row]], "Finding | None"]
 PAPER_SIZE = {"dim": 400, "k": 200, "batch": 100}

@@ -6,12 +6,9 @@ import pytest
 
 from hebblm.report.render import to_markdown
 from recipes.bench.record import Row
-from recipes.study.cost.floor import Floor, Phase
+from recipes.study.cost.floor import Floor, FlooredRow, Phase, Rates, Work
 from recipes.study.cost.goals import goals
-from recipes.study.cost.rates import Rates
-from recipes.study.cost.record import FlooredRow
 from recipes.study.cost.tables import cost_tables, goal_table
-from recipes.study.cost.work import Work
 
 from ..bench.rows import MODEL, adapt_row, evaluation_row, result, retrieve_row, timing
 
