@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import os
 import random
 import re
 import resource
@@ -24,14 +25,8 @@ from hebblm.cli import eval as evaluation
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import defaults
 
-from .figures import FOREVER, Case, Clock
-from .sandbox import Writer, make_world, run
+from .sandbox import FOREVER, Case, Clock, Group, Writer, make_world, run
 
-HEADING = "Options"
-MENDED: tuple[str, ...] = (
-    "a file of options that names `config` or a class ended in a traceback",
-    "so did an empty path, which means the folder one stands in",
-)
 LINES, FILES = 2_000, 5_000
 PATIENCE = 5  # seconds; a line that is still at work then was understood
 MEMORY = 6 << 30  # bytes that a command may have
@@ -40,19 +35,12 @@ OFFLINE: dict[str, str | None] = {"HEBBLM_MIRROR": "http://127.0.0.1:9", "HF_HUB
 
 @dataclass(frozen=True)
 class Known:
-    """A command.
+    """A command."""
 
-    Args:
-        module: of ``hebblm.cli``.
-        prefix: its subcommand, if it has any.
-        config: the dataclass that defines its options.
-        usual: options without which little would be tried but that they are missing; small, so that all ends soon.
-    """
-
-    module: str
-    prefix: tuple[str, ...]
-    config: Any
-    usual: str
+    module: str  # of hebblm.cli
+    prefix: tuple[str, ...]  # its subcommand, if it has any
+    config: Any  # the dataclass that defines its options
+    usual: str  # options without which little would be tried but that they are missing; small, so that all ends soon
 
 
 SCENARIO = "--checkpoint {root}/model --text {root}/short.txt --device cpu --max-tokens 20"
@@ -148,11 +136,6 @@ def _pool(draw: random.Random, hint: Any) -> tuple[str, ...]:
     return WORDS
 
 
-def _offline() -> None:
-    """Bound what a command may ask for."""
-    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
-
-
 def lines(scratch: Path, count: int, clock: Clock = FOREVER) -> Case:
     """Try so many command lines."""
     root, case, still, fine = scratch / "world", Case(), 0, 0
@@ -208,10 +191,9 @@ def parsed(scratch: Path, count: int) -> Case:
 
 
 def _enter(folder: str) -> None:
-    import os
-
+    """Stand in a folder, and bound what a command may ask for."""
     os.chdir(folder)
-    _offline()
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
 
 
 WITNESS = "hebblm_witness_of_import"
@@ -310,3 +292,13 @@ def cases(scratch: Path, clock: Clock) -> Iterator[tuple[str, Case]]:
     yield "files of options that name code", files(scratch, FILES)
     yield "random command lines, parsed", parsed(scratch, LINES)
     yield "random command lines, carried out", lines(scratch, LINES, clock)
+
+
+GROUP = Group(
+    "Options",
+    cases,
+    (
+        "a file of options that names `config` or a class ended in a traceback",
+        "so did an empty path, which means the folder one stands in",
+    ),
+)

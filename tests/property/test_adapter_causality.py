@@ -72,11 +72,5 @@ def test_reading_ahead_and_the_length_of_the_stream_change_nothing() -> None:
 def test_methods_differ_from_each_other() -> None:
     """Else nothing above would mean much."""
     nll = evaluated(toy.tokens(4, 300), MEMORIES["flat"]).nll
-    same = (
-        {"hebb-literal", "hebb"},  # differ by the MbPA change of classes without a Hebbian term alone
-        {"best", "dynamic+best"},  # differ by the base, which stays here
-    )
     for first, second in itertools.combinations(RULES, 2):
-        if {first, second} not in same:
-            assert np.abs(nll[first] - nll[second]).max() > 1e-4, (first, second)
-    assert not np.array_equal(nll["hebb"], nll["hebb-literal"])
+        assert np.abs(nll[first] - nll[second]).max() > 1e-6, (first, second)
