@@ -70,21 +70,3 @@ def test_logging_changes_no_number(world: World, tmp_path: Path) -> None:
     tables = [pq.read_table(tmp_path / name / "tokens.parquet") for name in ("with", "without")]
     assert tables[0].equals(tables[1])
     assert not (tmp_path / "without" / "neighbors.parquet").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        (["--log-neighbors", "-1", "--log-samples"], "log_neighbors = -1"),
-        (["--log-neighbors", "5"], "--log-samples"),
-        (["--log-neighbors", "5", "--log-samples", "--methods", "lstm"], "retrieves"),
-    ],
-)
-def test_neighbours_that_cannot_be_logged(
-    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], named: str
-) -> None:
-    chosen = ["--target", str(world.other_prepared), "--checkpoint", str(world.model), "--device", "cpu"]
-    assert evaluate([*chosen, *arguments, "--output-path", str(tmp_path / "out")]) == 2
-    error = capsys.readouterr().err.strip().splitlines()
-    assert named in error[-1]
-    assert not (tmp_path / "out").exists()

@@ -7,7 +7,6 @@ import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -26,18 +25,13 @@ from recipes.study.command import main as study
 from recipes.study.readings.record import Readings
 
 from .conftest import World
+from .conftest import result as read
 
 EVERY = list(EVALUATED)
 BUCKETS = ["<50", "50-100", "100-500", ">500"]
 CPU = ["--device", "cpu"]
 TOKENS = 100
 LITTLE = ["--max-tokens", str(TOKENS), "--set", "dynamic.statistics=2000", *CPU]
-
-
-def read(folder: Path) -> dict[str, Any]:
-    """Return a result as plain JSON."""
-    document: dict[str, Any] = json.loads((folder / "result.json").read_text())
-    return document
 
 
 def losses(folder: Path) -> dict[str, float]:

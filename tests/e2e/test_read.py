@@ -139,34 +139,6 @@ def test_prose_is_split_at_punctuation_and_many_new_words_are_told_of(
     assert "11 tokens" in captured.out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["tiny-pydc"], "did you mean tiny-pydoc-raw"),
-        (["tiny-pydoc-raw", "nowhere.txt"], "nowhere.txt does not exist"),
-        (["tiny-pydoc-raw", "--method", "mxture"], "did you mean mixture"),
-        (["tiny-pydoc-raw", "--words", "0"], "words = 0 must be at least 1"),
-        (["tiny-pydoc-raw", "--max-tokens", "0"], "max_tokens = 0 must be at least 1"),
-        (["tiny-pydoc-raw", "--max-tokns", "9"], "did you mean --max-tokens?"),
-        (["tiny-pydoc-raw", "."], "empty.txt is empty; put text into it"),
-        (["tiny-pydoc-raw", "--method", "all"], "choose from lstm, "),
-        (["tiny-pydoc-raw", os.devnull, "empty.txt"], "empty.txt is empty; put text into it"),
-        (["tiny-pydoc-raw", "--memory", "nowhere"], "nowhere"),
-        (["tiny-pydoc-raw", "--set", "hebb.bta=1"], "hebb.beta"),
-        (["tiny-pydoc-raw", "--read-only", "--save", "x"], "--read-only learns nothing that --save x could keep"),
-    ],
-)
-def test_bad_input_gets_one_line(
-    arguments: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("empty.txt").touch()
-    assert main(arguments) == 2
-    captured = capsys.readouterr()
-    assert told in captured.err
-    assert captured.err.count("\n") == 1
-
-
 def test_a_folder_of_something_else_is_refused_before_anything_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +11,11 @@ import pytest
 
 import hebblm
 from hebblm.cli.eval import main as evaluate
-from hebblm.cli.tune import main as tune
 
 from ..unit.models.architectures import random_model, tokenizer
-from .conftest import World, sentences
+from .conftest import World, result, sentences
 
 SMALL = ["--update-every", "10", "--k", "20", "--device", "cpu"]
-
-
-def result(folder: Path) -> dict[str, Any]:
-    return json.loads((folder / "result.json").read_text())  # type: ignore[no-any-return]
 
 
 def test_documents_are_read_side_by_side(world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,22 +107,3 @@ def test_a_model_of_pieces_reads_several(tmp_path: Path) -> None:
     assert many.scenario.tokens == one.scenario.tokens
     assert many.methods["lstm"].nll == pytest.approx(one.methods["lstm"].nll, rel=0.05)
     assert many.methods["lstm"].nll != one.methods["lstm"].nll
-
-
-@pytest.mark.parametrize(
-    ("main", "arguments", "told"),
-    [
-        (evaluate, ["--streams", "0"], "streams = 0"),
-        (evaluate, ["--streams", "2", "--vocabulary", "open"], "open"),
-        (evaluate, ["--streams", "2", "--set", "base.lr=0.1"], "base.lr=0.1"),
-        (evaluate, ["--streams", "500", "--max-tokens", "50", "--methods", "lstm"], "streams = 500"),
-        (evaluate, ["--streams", "2", "--log-samples", "--log-neighbors", "5", "--output-path", "o"], "neighbors"),
-        (tune, ["--streams", "2"], "tuned on a single stream"),
-    ],
-)
-def test_what_several_streams_do_not_allow(  # type: ignore[no-untyped-def]
-    world: World, main, arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    chosen = ["--checkpoint", str(world.model), "--target", str(world.other_prepared), "--device", "cpu"]
-    assert main([*chosen, *arguments]) == 2
-    assert told in capsys.readouterr().err.splitlines()[-1]

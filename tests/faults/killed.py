@@ -20,6 +20,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from .sandbox import FOREVER, Case, Clock, Group, words
 
 TIMES = ("seconds", "tokens_per_second", "command", "commit", "curve", "threads", "document_sha256")
@@ -115,6 +117,7 @@ def run(job: Job, root: Path, after: float | None = None, victim: int = 0) -> tu
                 os.dup2(log, 1)
                 os.dup2(log, 2)
                 _save_often()
+                torch.set_num_threads(1)  # the threads that the parent computed with are not there after a fork
                 sys.argv[1:] = job.line.format(root=root).split()
                 status = main()  # a rank ends itself, as a user's does
             os._exit(status)

@@ -18,6 +18,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import torch
+
 MOST_TOLD = 20  # defects of a case that are kept
 PATIENCE = 300  # seconds for a command
 LOADED = (
@@ -184,6 +186,7 @@ def run(
 def _become(pipe: int, environment: Mapping[str, str | None]) -> None:
     """Let this process write to a pipe what people would see, in another environment."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    torch.set_num_threads(1)  # the threads that the parent computed with are not there after a fork
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     os.dup2(pipe, 2)
     sys.stdout, sys.stderr = (os.fdopen(number, "w", buffering=1, closefd=False) for number in (1, 2))
