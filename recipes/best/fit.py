@@ -52,15 +52,10 @@ MODULE = Path(__file__).parents[2] / "hebblm" / "adapt" / "methods" / "best_weig
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """An observer that notes what a gate learns from.
+    """An observer that notes what a gate learns from."""
 
-    Args:
-        rule: whose evidence it is.
-        rows: of each mini-batch, (N, C + F).
-    """
-
-    rule: Best
-    rows: list[Tensor] = field(default_factory=list)
+    rule: Best  # whose evidence it is
+    rows: list[Tensor] = field(default_factory=list)  # of each mini-batch, (N, C + F)
 
     def watch(self, batch: EvalBatch, targets: Tensor) -> None:
         """Note a mini-batch."""
@@ -102,14 +97,7 @@ def choices() -> dict[str, list[str]]:
 
 
 def evidence(rule: Best, named: dict[str, str], tokens: int, *, moving: bool) -> Tensor:
-    """Return the evidence (T, C + F) of the first tokens of a validation text.
-
-    Args:
-        rule: the gate's.
-        named: which scenario.
-        tokens: T.
-        moving: read by dynamic evaluation.
-    """
+    """Return the evidence (T, C + F) of the first tokens of a validation text."""
     settings = Hyperparameters()
     config = ScenarioConfig(**named, split="valid", max_tokens=tokens)  # type: ignore[arg-type]
     scenario = open_scenario(config, torch.device("cpu"), {})

@@ -35,17 +35,11 @@ FURTHER = ("mkdir", "pip")  # of every shell; what they are given is not tried
 
 
 class Block(NamedTuple):
-    """A fenced block.
+    """A fenced block."""
 
-    Args:
-        page: where it stands.
-        language: behind the fence.
-        text: within it.
-    """
-
-    page: Path
-    language: str
-    text: str
+    page: Path  # where it stands
+    language: str  # behind the fence
+    text: str  # within it
 
 
 class Parsed(BaseException):

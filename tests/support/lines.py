@@ -9,13 +9,9 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class MemoryLines:
-    """Lines held in memory.
+    """Lines held in memory."""
 
-    Args:
-        content: the lines, none of which holds a line break.
-    """
-
-    content: Sequence[str] = field(repr=False)
+    content: Sequence[str] = field(repr=False)  # the lines, none of which holds a line break
 
     @property
     def size(self) -> int | None:

@@ -24,11 +24,7 @@ TITLE = "Results of hebblm beside the paper"
 
 
 def contents(sources: Sources) -> list[Section]:
-    """Return the book: claims, language models, readings, tuning, images, cost, and where every number comes from.
-
-    Raises:
-        UserError: a file lacks a part that its kind has.
-    """
+    """Return the book: claims, language models, readings, tuning, images, cost, and where every number comes from."""
     return [
         *_claims(sources),
         *language_sections(sources.language),

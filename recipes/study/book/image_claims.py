@@ -37,14 +37,7 @@ Numbers = tuple[str, dict[str, float | None], dict[str, list[float]]]
 
 
 def image_claims(documents: Mapping[str, Mapping[str, Any]]) -> list[Claim]:
-    """Return the paper's claims beside results on its data, margins in percentage points.
-
-    Args:
-        documents: by name, results of hebblm-vision.
-
-    Raises:
-        UserError: a result lacks a part.
-    """
+    """Return the paper's claims beside results on its data, margins in percentage points."""
     claims: list[Claim] = []
     for name, document in documents.items():
         with complete(name):

@@ -31,19 +31,12 @@ SHOWN = 0.05  # parts of a cost that are named one by one
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A measured thing above its floor.
+    """A measured thing above its floor."""
 
-    Args:
-        what: in words.
-        floor: under it.
-        cost: milliseconds a token, measured.
-        goal: milliseconds a token, or None where there is none.
-    """
-
-    what: str
-    floor: Floor
-    cost: float
-    goal: float | None = None
+    what: str  # in words
+    floor: Floor  # under it
+    cost: float  # milliseconds a token, measured
+    goal: float | None = None  # milliseconds a token, or None where there is none
 
     def cells(self) -> tuple[Cell, ...]:
         """Return the cells of the table."""
@@ -77,11 +70,7 @@ class Line:
 
 
 def floor_table(results: Sequence[BenchResult]) -> Table | None:
-    """Return what has a floor, None where no file counts one.
-
-    Args:
-        results: of any kinds.
-    """
+    """Return what has a floor, None where no file counts one."""
     lines = [line for result in results for line in lines_of(result.rows)]
     if not lines:
         return None

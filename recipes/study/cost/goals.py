@@ -26,28 +26,18 @@ NETWORK = 20  # times automatic differentiation
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Measured numbers of a goal.
+    """Measured numbers of a goal."""
 
-    Args:
-        text: the numbers.
-        met: whether they reach it.
-    """
-
-    text: str
-    met: bool
+    text: str  # the numbers
+    met: bool  # whether they reach it
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A goal and how to find what was measured for it.
+    """A goal and how to find what was measured for it."""
 
-    Args:
-        text: in words.
-        measure: returns the finding, or None where no row is about it.
-    """
-
-    text: str
-    measure: Measure
+    text: str  # in words
+    measure: Measure  # returns the finding, or None where no row is about it
 
 
 def goals() -> tuple[Goal, ...]:

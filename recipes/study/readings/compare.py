@@ -62,11 +62,7 @@ def compare(
     folder: Path | None,
     command: str,
 ) -> Readings:
-    """Open a scenario by the options of hebblm-eval, compare the readings on it, and write them to a folder.
-
-    Raises:
-        UserError: an unknown name or value, or no method that retrieves.
-    """
+    """Open a scenario by the options of hebblm-eval, compare the readings on it, and write them to a folder."""
     request = Request.of(hyperparameters=hyperparameters, settings=settings, output_path=folder, **options)
     request.check_keys(methods)
     request.check_one_stream("readings are compared on a single stream")
