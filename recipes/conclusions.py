@@ -174,7 +174,6 @@ def _new_words(tokens: TokenLosses) -> dict[str, Any]:
 
 
 def _said(gain: Mapping[str, Any]) -> str:
-    """Return a gain with its interval."""
     return interval_text(Gain(**gain), mark="*")
 
 

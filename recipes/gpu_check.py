@@ -39,7 +39,6 @@ def difference(folder: Path) -> dict[str, dict[str, float]]:
 
 
 def main() -> None:
-    """Write ``gpu.json`` beside what it is made of."""
     folder = Path(sys.argv[1])
     kind = "cuda" if torch.cuda.is_available() else "cpu"  # the latter at smoke
     document: dict[str, Any] = {

@@ -29,10 +29,10 @@ from hebblm.report.tables import frequency_table, side_by_side
 from hebblm.vision.tables import tables
 from recipes import best_tables, conclusions, scale_tables
 from recipes import causal_tables as causal
+from recipes.bench.record import BenchResult
 from recipes.bench.tables import training_table
 from recipes.markdown import ROOT, body, origin_of
 from recipes.scale import processes
-from recipes.study.cost.floor import load
 from recipes.study.cost.tables import goal_table
 from recipes.study.paper import paper_tables
 
@@ -159,7 +159,7 @@ def every_method() -> str:
 
 def cost() -> str:
     """Return the Markdown of all committed measurements of speed."""
-    measured = [load(path) for path in sorted((RESULTS / "bench").glob("*.json"))]
+    measured = [BenchResult.load(path) for path in sorted((RESULTS / "bench").glob("*.json"))]
     return _headed(map(to_markdown, present(goal_table(measured), training_table(measured))))
 
 
@@ -276,7 +276,6 @@ def _headings(results: Iterable[Result]) -> dict[str, Result]:
 
 
 def main() -> int:
-    """Write the pages and the picture, or say by the exit status whether the pages are up to date."""
     stale = False
     for page in PAGES:
         text = page.read_text(encoding="utf-8")

@@ -27,6 +27,9 @@ class Row:
     timings: dict[str, Timing] = field(default_factory=dict)
     references: dict[str, str] = field(default_factory=dict)
     values: dict[str, float] = field(default_factory=dict)
+    # Of version 0.2.0, by timing: the least time, milliseconds a token, that the bytes to move and the operations to do
+    # could have taken at rates that were measured beside it. Not counted any more.
+    floors: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, value in self.values.items():
@@ -42,7 +45,6 @@ class Row:
         return self.timings[name].milliseconds().median
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON object, ratios first."""
         return {
             "name": self.name,
             "case": self.case,
@@ -55,7 +57,6 @@ class Row:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Row:
-        """Read what :meth:`to_json` made; ratios and medians follow from the raw times."""
         return cls(
             name=value["name"],
             case=value["case"],
@@ -64,6 +65,7 @@ class Row:
             },
             references={name: item["to"] for name, item in value["ratios"].items()},
             values=value["values"],
+            floors={name: floor["ms_per_token"] for name, floor in value.get("floors", {}).items()},
         )
 
 
@@ -108,8 +110,8 @@ class BenchResult:
         write_json(path, {"schema": SCHEMA, **asdict(replace(self, rows=())), "rows": rows})
 
     @classmethod
-    def load(cls, path: Path, row: type[Row] = Row) -> BenchResult:
-        """Read a file of measurements, its rows as ``row``."""
+    def load(cls, path: Path) -> BenchResult:
+        """Read a file of measurements."""
         document = read_json(path)
         if not isinstance(document, dict) or document.get("schema") != SCHEMA:
             raise UserError(f"{path} is no measurement of costs; name a file of schema {SCHEMA}")
@@ -118,7 +120,7 @@ class BenchResult:
                 kind=document["kind"],
                 provenance=document["provenance"],
                 settings=document["settings"],
-                rows=tuple(row.from_json(item) for item in document["rows"]),
+                rows=tuple(Row.from_json(item) for item in document["rows"]),
                 complete=document["complete"],
             )
         except (KeyError, TypeError, AttributeError) as error:

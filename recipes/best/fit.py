@@ -175,7 +175,6 @@ def written(weights: dict[str, list[float]], tokens: int) -> str:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Fit and write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--tokens", type=int, default=15_000, help="of each validation text")
     parser.add_argument("--output-path", type=Path, required=True, help="folder for what each choice loses")

@@ -17,9 +17,9 @@ from hebblm.provenance import command_line
 from hebblm.report import Result
 from hebblm.report.console import print_table
 from hebblm.report.render import to_markdown
+from recipes.bench.record import BenchResult
 from recipes.study.book import contents, load_sources, write_book
 from recipes.study.book.contents import TITLE
-from recipes.study.cost.floor import load
 from recipes.study.cost.tables import cost_tables
 from recipes.study.paper import paper_tables
 from recipes.study.readings.compare import compare
@@ -64,7 +64,7 @@ class CostConfig:
 @options(f"{PROG} cost", CostConfig, f"{PROG} cost recipes/results/bench/*.json")
 def _cost(config: CostConfig, argv: list[str]) -> None:
     """Goals beside what was measured, and how far above its floor that is, as Markdown."""
-    text = "\n".join(map(to_markdown, cost_tables([load(path) for path in config.files])))
+    text = "\n".join(map(to_markdown, cost_tables([BenchResult.load(path) for path in config.files])))
     if config.output_path is None:
         print(text)
     else:

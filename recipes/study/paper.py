@@ -125,7 +125,6 @@ def _beside_frequency(result: Result, printed: Published) -> Table:
 def _beside(
     name: str, result: Result, columns: Sequence[Column], rows: Sequence[Sequence[Cell]], notes: Sequence[str]
 ) -> Table:
-    """Return a table that stands beside the paper."""
     what = "Perplexity by training count" if name.endswith("frequency") else "Results"
     title = f"{what} on {result.scenario.label} beside the paper"
     return Table(name, title, tuple(columns), tuple(map(tuple, rows)), (*notes, f"Paper: {SOURCE}."))

@@ -47,7 +47,6 @@ class Parsed(BaseException):
 
 
 def blocks(page: Path) -> Iterator[Block]:
-    """Yield the fenced blocks of a page."""
     for match in FENCE.finditer(page.read_text(encoding="utf-8")):
         yield Block(page, match[1], match[2])
 

@@ -54,7 +54,6 @@ def refused(capsys: pytest.CaptureFixture[str], line: str, *told: str, work_befo
 
 
 def tree(folder: Path) -> dict[str, bytes | None]:
-    """Every file below a folder with its bytes, and every folder."""
     return {str(path): path.read_bytes() if path.is_file() else None for path in sorted(folder.rglob("*"))}
 
 

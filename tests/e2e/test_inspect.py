@@ -20,7 +20,6 @@ ARGUMENTS = ["--max-tokens", "300", "--methods", "lstm,knn", "--log-samples", "-
 
 
 def words_of(folder: Path, split: str) -> list[str]:
-    """Return a split's tokens as words."""
     corpus = load_prepared(folder)
     return [corpus.dictionary[int(token)] for token in corpus.tokens(split)]
 

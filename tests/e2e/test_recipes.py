@@ -92,7 +92,6 @@ class Desk:
             path.write_text("a text\n")
 
     def run(self, recipe: str, scale: str = "small", **environment: str) -> subprocess.CompletedProcess[str]:
-        """Run a recipe with the stand-ins."""
         self.log.unlink(missing_ok=True)
         given = {"HEBBLM_BIN": str(self.bin), "RESULTS": str(self.results), "SCALE": scale, **environment}
         kept = {name: value for name, value in os.environ.items() if name not in ("SEEDS", "DEVICE")}
@@ -101,7 +100,6 @@ class Desk:
         )
 
     def commands(self, *names: str) -> list[list[str]]:
-        """Return what was run, of some commands or of all."""
         lines = self.log.read_text().splitlines() if self.log.exists() else []
         return [call for call in map(json.loads, lines) if not names or call[0] in names]
 

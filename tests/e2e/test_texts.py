@@ -56,7 +56,6 @@ def parquet() -> bytes:
 
 
 def zstd(data: bytes) -> bytes:
-    """Return compressed data."""
     return bytes(pa.Codec("zstd").compress(data, asbytes=True))
 
 

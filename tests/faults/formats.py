@@ -144,7 +144,6 @@ def make_result(folder: Path) -> None:
 
 
 def read_result(folder: Path) -> Any:
-    """Return the numbers."""
     found = Result.load(folder)
     return {key: value for key, value in found.to_json().items() if "sha256" not in key}
 

@@ -56,7 +56,6 @@ class Problem:
 
 
 def problem(seed: int) -> Problem:
-    """Return the problem of a seed."""
     draw = random.Random(f"numbers {seed}")
 
     def between(low: float, high: float) -> float:

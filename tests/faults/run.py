@@ -111,7 +111,6 @@ def _of_group(group: Group, cases: dict[str, Any]) -> list[str]:
 
 
 def main() -> None:
-    """Measure, and write what was found."""
     parser = argparse.ArgumentParser(description=__doc__)
     known = ("damaged", "killed", *OTHERS)
     parser.add_argument("groups", nargs="*", help=f"of {', '.join(known)}; all if none is named")
@@ -136,7 +135,6 @@ def main() -> None:
 
 
 def _record() -> dict[str, Any]:
-    """Return the figures there are."""
     return {"damaged": {}, "killed": {}, "others": {}, "made": {}, **(read_json(RECORD) if RECORD.is_file() else {})}
 
 

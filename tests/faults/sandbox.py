@@ -54,7 +54,6 @@ class Case:
     defects: list[str] = field(default_factory=list)
 
     def count(self, defect: str = "") -> None:
-        """Count one more; ``defect`` says what was wrong with it."""
         self.tried += 1
         if defect:
             self.defects.append(defect)
@@ -209,7 +208,6 @@ def _status(main: Callable[[list[str]], int], arguments: list[str]) -> int:
 
 @contextlib.contextmanager
 def _no_longer_than(seconds: int, process: int) -> Iterator[None]:
-    """Kill a process that takes longer."""
     former = signal.signal(signal.SIGALRM, lambda *_: os.kill(process, signal.SIGKILL))
     signal.alarm(seconds)
     try:

@@ -276,7 +276,6 @@ def defect(page: Callable[[str, Path], list[Path]], word: str, folder: Path) -> 
 
 
 def page_cases(scratch: Path, clock: Clock, words: tuple[str, ...] = HOSTILE) -> Iterator[tuple[str, Case]]:
-    """Write every page with every word."""
     for number, (name, page) in enumerate(PAGES.items()):
         case = Case()
         for at, word in enumerate(words if not clock.over() else ()):

@@ -19,7 +19,6 @@ class MemoryLines:
         return sum(len(line.encode()) + 1 for line in self.content)
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines."""
         return iter(self.content)
 
     def sha256(self) -> str:

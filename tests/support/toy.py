@@ -104,7 +104,6 @@ def stream_of(ids: np.ndarray, *, words: int = WORDS, source: int = SOURCE) -> E
 
 
 def base_of(model: AWDLSTM, *, rows: int = NOVEL, lr: float = 0.0) -> AwdBase:
-    """Return a base with a row for every word."""
     return AwdBase(model, rows=rows, init="uniform", update=BaseUpdate(lr=lr))
 
 
@@ -129,7 +128,6 @@ def randn(seed: int, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
 
 
 def text(seed: int, lines: int, words: int = 30) -> list[str]:
-    """Return lines of made-up words."""
     generator = np.random.default_rng(seed)
     return [
         " ".join(f"w{min(i, words) - 1}" for i in generator.geometric(0.15, generator.integers(3, 9)))

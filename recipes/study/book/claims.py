@@ -120,12 +120,11 @@ def claim_tables(claims: Iterable[Claim], unit: str) -> list[Table]:
 
 
 def _ends(interval: Interval) -> str | None:
-    """Return an interval as text."""
     return None if interval is None else f"{interval[0]:+.3f} to {interval[1]:+.3f}"
 
 
 def other_settings_tables(counted: Iterable[Claim], others: Iterable[Claim]) -> list[Table]:
-    """Return the margins of claims that were met again under other settings, a table a group of runs; nats per token."""
+    """Margins of claims that were met again under other settings, a table a group of runs; nats per token."""
     margins: dict[str, dict[str, float]] = {}
     for claim in others:
         margins.setdefault(claim.text, {})[claim.run] = claim.here
@@ -163,7 +162,6 @@ def base_lines(runs: Mapping[str, Result]) -> tuple[str, ...]:
 
 
 def _of_run(name: str, result: Result) -> Iterator[Claim]:
-    """Yield the claims about one run."""
     printed = paper.published(result.scenario)
     if printed is None or result.scenario.tokens < LEAST_SHARE * printed.tokens:
         return

@@ -46,7 +46,6 @@ def image_claims(documents: Mapping[str, Mapping[str, Any]]) -> list[Claim]:
 
 
 def _of_result(name: str, document: Mapping[str, Any]) -> Iterator[Claim]:
-    """Yield the claims about one result."""
     if document["experiment"] == PERMUTED_MNIST:
         yield from _permuted(name, document)
         return

@@ -170,7 +170,6 @@ def _another_rate_of_the_base(claim: Claim, result: Result) -> str | None:
 
 
 def _another_share_of_new_words(claim: Claim, result: Result) -> str | None:
-    """The share of new words is not the paper's."""
     printed, rate = paper.published(result.scenario), result.scenario.oov_rate
     if printed is None or printed.oov_rate == 0 or rate <= 0:
         return None

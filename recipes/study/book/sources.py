@@ -16,7 +16,6 @@ from hebblm.report.result import SCHEMA as RESULT_SCHEMA
 from hebblm.vision.result import SCHEMA as VISION_SCHEMA
 from recipes.bench.record import SCHEMA as BENCH_SCHEMA
 from recipes.bench.record import BenchResult
-from recipes.study.cost.floor import load
 from recipes.study.readings.record import FILE_NAME as READINGS_FILE
 from recipes.study.readings.record import SCHEMA as READINGS_SCHEMA
 from recipes.study.readings.record import Readings
@@ -99,7 +98,7 @@ def _add(sources: Sources, path: Path, place: str, name: str) -> None:
     elif schema == READINGS_SCHEMA:
         sources.readings[name] = Readings.from_json(document, str(path))
     elif schema == BENCH_SCHEMA:
-        sources.costs[name] = load(path)
+        sources.costs[name] = BenchResult.load(path)
     elif schema == VISION_SCHEMA:
         sources.images[name] = document
     else:

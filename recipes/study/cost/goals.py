@@ -8,7 +8,6 @@ from functools import partial
 
 from recipes.bench.record import Row, of_one_vocabulary
 from recipes.bench.timing import Spread, exponent
-from recipes.study.cost.floor import floors_of
 
 Measure = Callable[[Sequence[Row]], "Finding | None"]
 PAPER_SIZE = {"dim": 400, "k": 200, "batch": 100}
@@ -96,8 +95,8 @@ def _spread(value: Spread, unit: str = "x") -> str:
 
 def _above_floor(row: Row, name: str, cost: float) -> str:
     """Return a floor and how many times it ``cost`` (milliseconds a token) is; nothing where no floor was counted."""
-    floor = floors_of(row).get(name)
-    return "" if floor is None else f", {cost / floor.milliseconds:.3g} times the floor of {floor.milliseconds:.2g}"
+    floor = row.floors.get(name)
+    return "" if floor is None else f", {cost / floor:.3g} times the floor of {floor:.2g}"
 
 
 def _adaptation(rows: Sequence[Row], *, classes: int, steps: int, wanted: float) -> Finding | None:
@@ -139,7 +138,7 @@ def _overhead(rows: Sequence[Row]) -> Finding | None:
     low, high = worst.values["hebb_over_mbpa_min"], worst.values["hebb_over_mbpa_max"]
     share = worst.values["hebb_over_mbpa"]
     text = f"{100 * share:+.2g} % ({100 * low:+.2g} to {100 * high:+.2g})"
-    if "hebbian" in floors_of(worst):
+    if "hebbian" in worst.floors:
         cost = hebbian_cost(worst)
         text = f"{text}; {cost:.2g} ms a token{_above_floor(worst, 'hebbian', cost)}"
     return Finding(text, share <= HEBBIAN)

@@ -1,4 +1,4 @@
-"""Measurements held against the goals and the floors under them."""
+"""Measurements held against the goals."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from hebblm.report.numbers import MISSING
 from hebblm.report.table import Column, Table, present
 from recipes.bench.record import BenchResult
 from recipes.bench.tables import origin, training_table
-from recipes.study.cost.floors import floor_table
 from recipes.study.cost.goals import goals
 
 
 def cost_tables(results: Sequence[BenchResult]) -> list[Table]:
     """Return every table that there is something for, the goals first."""
-    return present(goal_table(results), floor_table(results), training_table(results))
+    return present(goal_table(results), training_table(results))
 
 
 def goal_table(results: Sequence[BenchResult]) -> Table:

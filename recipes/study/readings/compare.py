@@ -166,7 +166,6 @@ def _tuned(
 
 
 def _effect(reading: str, method: str, losses: Mapping[tuple[str, str], Losses], seed: int) -> Effect:
-    """Return what a reading changes for a method."""
     mine, default = losses[reading, method], losses[DEFAULT, method]
     if reading == DEFAULT:
         return Effect(reading, method, float(mine.mean()), 0.0, None, None)

@@ -59,14 +59,12 @@ class Readings:
 
     @classmethod
     def from_json(cls, value: Any, where: str = FILE_NAME) -> Readings:
-        """Build them from parsed JSON."""
         found = read(cls, decode(value, where), where)
         if not found.effects:
             raise UserError(f"{where} has no effects; evaluate at least one method that retrieves")
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON data; infinite numbers as ``"inf"``."""
         encoded: dict[str, Any] = encode({"schema": SCHEMA, **plain(self)}, "readings")
         return encoded
 

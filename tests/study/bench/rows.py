@@ -65,7 +65,6 @@ def retrieve_row(
     source: dict[str, object] = SYNTHETIC,
     **case: object,
 ) -> Row:
-    """Return a row of ``retrieve``."""
     return Row(
         "retrieve",
         {"entries": entries, **PAPER, "source": source, **case},

@@ -6,13 +6,10 @@ import pytest
 
 from hebblm.report.render import to_markdown
 from recipes.bench.record import Row
-from recipes.study.cost.floor import Floor, FlooredRow, Phase, Rates, Work
 from recipes.study.cost.goals import goals
 from recipes.study.cost.tables import cost_tables, goal_table
 
 from ..bench.rows import MODEL, adapt_row, evaluation_row, result, retrieve_row, timing
-
-RATES = Rates(streamed=1e9, gathered=1e9, operations=1e10, exponentials=1e9)
 
 
 def verdicts(*rows: Row) -> dict[str, str]:
@@ -42,15 +39,14 @@ def finding(*rows: Row, goal: str) -> str:
 
 
 def test_goals_say_how_far_above_its_floor_a_cost_is() -> None:
-    floors = {name: Floor({"all": Phase(Work(operations=1e6), RATES)}) for name in ("fast_mbpa", "hebbian")}
     older = adapt_row(10_000, 1, naive=20.0, fast=0.4)
-    row = FlooredRow.of(older, floors)  # a floor of 0.1 ms
+    row = dataclasses.replace(older, floors={"fast_mbpa": 0.1, "hebbian": 0.1})
     assert finding(row, goal="MbPA and Hebb, V = 10,000, S = 1").endswith("; 0.4 ms a token, 4 times the floor of 0.1")
     assert finding(row, goal="Hebb on top").endswith("; 0.0015 ms a token, 0.015 times the floor of 0.1")
     older = dataclasses.replace(older, timings={**older.timings, "products": timing(0.12)})
     assert finding(older, goal="MbPA and Hebb, V = 10,000, S = 1").endswith("that cannot be spared 0.12")
     assert "floor" not in finding(older, goal="Hebb on top")
-    searched = FlooredRow.of(retrieve_row(1_000_000, exact=7.0, index=0.2), {"index": floors["fast_mbpa"]})
+    searched = dataclasses.replace(retrieve_row(1_000_000, exact=7.0, index=0.2), floors={"index": 0.1})
     assert finding(searched, goal="retrieval, 1 M").endswith(", 2 times the floor of 0.1")
 
 
@@ -162,8 +158,6 @@ def test_markdown_says_where_the_numbers_come_from() -> None:
     assert "interrupted" in text
 
 
-def test_goals_come_first_and_floors_where_there_are_any() -> None:
+def test_goals_stand_alone_without_a_training() -> None:
     row = adapt_row(10_000, 1, naive=20.0, fast=0.4)
     assert [table.name for table in cost_tables([result(row)])] == ["goals"]
-    floors = {name: Floor({"all": Phase(Work(operations=1e6), RATES)}) for name in ("fast_mbpa", "hebbian")}
-    assert [table.name for table in cost_tables([result(FlooredRow.of(row, floors))])] == ["goals", "floors"]
