@@ -88,12 +88,6 @@ def test_tokens_are_logged_one_a_row(intra: Path) -> None:
         assert np.mean(np.array(table[f"nll_{name}"], dtype=np.float64)) == pytest.approx(nll, abs=1e-6)
 
 
-def test_the_report_stands_beside_the_result(intra: Path) -> None:
-    assert {"report.md", "report.html"} <= {path.name for path in intra.iterdir()}
-    assert any(path.suffix == ".png" for path in intra.iterdir())
-    assert "mixture+hebb" in (intra / "report.md").read_text().lower().replace(" ", "")
-
-
 def test_the_same_command_gives_the_same_numbers(world: World, intra: Path, tmp_path: Path) -> None:
     arguments = ["--intra-domain", str(world.prepared), "--checkpoint", str(world.model), *LITTLE]
     methods = ["--methods", ",".join(EVERY), "--output-path", str(tmp_path)]
@@ -132,13 +126,6 @@ def test_across_domains_token_by_token(world: World, tmp_path: Path, vocabulary:
         assert [item["bucket"] for item in occurrences] == ["1st", "2nd", "3rd", "4th-7th", "8th+"]
         summed = sum(item["tokens"] * item["nll"] for item in occurrences if item["tokens"])
         assert summed == pytest.approx(oov * method["oov_nll"])
-
-
-def test_a_checkpoint_reads_a_file(world: World, tmp_path: Path) -> None:
-    arguments = ["--checkpoint", str(world.model), "--text", str(world.other), "--max-tokens", "100"]
-    methods = ["--methods", "lstm,cache,mixture,hebb", "--memory-content", "test"]
-    assert evaluate([*arguments, *methods, "--output-path", str(tmp_path), *CPU]) == 0
-    assert read(tmp_path)["scenario"]["tokens"] == 100
 
 
 def test_a_dataset_without_a_train_split_can_be_read(
@@ -246,7 +233,10 @@ def test_readings_are_compared(world: World, tmp_path: Path, capsys: pytest.Capt
     assert "Mixture as printed" in capsys.readouterr().out
 
 
-def test_results_are_reported_side_by_side(intra: Path, tmp_path: Path) -> None:
+def test_results_are_reported_alone_and_side_by_side(intra: Path, tmp_path: Path) -> None:
+    assert {"report.md", "report.html"} <= {path.name for path in intra.iterdir()}
+    assert any(path.suffix == ".png" for path in intra.iterdir())
+    assert "mixture+hebb" in (intra / "report.md").read_text().lower().replace(" ", "")
     assert report([str(intra), "--format", "md", "--output-path", str(tmp_path / "one"), "--edges", "10,100"]) == 0
     assert "10-100" in (tmp_path / "one" / "report.md").read_text()
     assert report([str(intra), str(intra), "--format", "md,csv", "--output-path", str(tmp_path / "two")]) == 0

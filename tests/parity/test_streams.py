@@ -103,8 +103,7 @@ def side_by_side(layout: Layout, rules: dict[str, Rule], make: Make, every: int)
 
 @pytest.mark.parametrize("make", MEMORIES.values(), ids=MEMORIES.keys())
 @pytest.mark.parametrize("scope", ["shared", "stream"])
-@pytest.mark.parametrize("every", [1, 7, 20])
-@pytest.mark.parametrize("settings", [toy.SETTINGS, toy.LEARNED], ids=["numbers", "learned"])
+@pytest.mark.parametrize(("settings", "every"), [(toy.SETTINGS, 7), (toy.LEARNED, 1), (toy.LEARNED, 20)])
 def test_side_by_side_equals_one_by_one(  # type: ignore[no-untyped-def]
     make: Make, scope, every: int, settings: MethodSettings
 ) -> None:

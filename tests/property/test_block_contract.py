@@ -66,9 +66,8 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("make", MEMORIES.values(), ids=MEMORIES.keys())
-@pytest.mark.parametrize("every", [1, 7])
+@pytest.mark.parametrize(("every", "learned"), [(1, True), (7, False), (7, True)])
 @pytest.mark.parametrize(("k", "stored"), [(4, 20), (50, 0)], ids=["few", "more-than-there-are"])
-@pytest.mark.parametrize("learned", [False, True], ids=["numbers", "learned"])
 def test_blocks_equal_one_by_one(  # type: ignore[no-untyped-def]
     make, every: int, k: int, stored: int, learned: bool
 ) -> None:

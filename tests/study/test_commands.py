@@ -36,8 +36,3 @@ def test_mistakes_end_with_status_2_and_one_line(
     last = capsys.readouterr().err.strip().splitlines()[-1]
     assert last.startswith("python -m recipes.study: error: ")
     assert all(word in last for word in words), last
-
-
-def test_help_names_the_subcommands(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--help"]) == 0
-    assert "{book,cost,paper,readings}" in capsys.readouterr().out
