@@ -52,15 +52,28 @@ def test_a_text_is_the_same_in_any_pieces(
     assert "135 tokens" in whole
 
 
-def test_a_suggested_line_break_is_shown_as_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+NUMBER = r"\d+\.\d"
+SAID = {
+    "tiny-pydoc-raw": rf"240 tokens; perplexity {NUMBER} a token \(unadapted {NUMBER}\); ",
+    "llama-wt2-small": (
+        rf"\d+ pieces in 240 words; perplexity {NUMBER} a piece \(unadapted {NUMBER}\), {NUMBER} a word; "
+    ),
+}
+
+
+@pytest.mark.parametrize("model", SAID)
+def test_every_number_has_a_unit_and_a_line_break_is_shown_as_one(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "notes.txt").write_text("Call it .\n" * 60)
-    for model in ("tiny-pydoc-raw", "llama-wt2-small"):
-        ask = ["--suggest", "Call it .", "--generate", "Call it .", "--temperature", "0", "--new-tokens", "8"]
-        assert main([model, str(tmp_path / "notes.txt"), *ask]) == 0
-        _, after = capsys.readouterr().out.split("after reading: Call it . ...", 1)
-        assert "⏎ (line break)" in after
-        assert "<eos>" not in after
-        assert "after reading: Call it . ⏎ Call it ." in after
+    ask = ["--suggest", "Call it .", "--generate", "Call it .", "--temperature", "0", "--new-tokens", "8"]
+    assert main([model, str(tmp_path / "notes.txt"), *ask]) == 0
+    printed = capsys.readouterr().out
+    assert re.search(rf"{SAID[model]}{NUMBER}\d bits a byte \(unadapted {NUMBER}\d\)", printed)
+    _, after = printed.split("after reading: Call it . ...", 1)
+    assert "⏎ (line break)" in after
+    assert "<eos>" not in after
+    assert "after reading: Call it . ⏎ Call it ." in after
 
 
 def test_a_terminal_without_a_character_gets_another_one(tmp_path: Path) -> None:
@@ -72,20 +85,6 @@ def test_a_terminal_without_a_character_gets_another_one(tmp_path: Path) -> None
     )  # fmt: skip
     assert found.returncode == 0, found.stderr
     assert "? (line break)" in found.stdout
-
-
-def test_every_number_has_a_unit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "notes.txt").write_text("The function frobnitz returns a list .\n" * 20)
-    number = r"\d+\.\d"
-    for model, words in (
-        ("tiny-pydoc-raw", rf"160 tokens; perplexity {number} a token \(unadapted {number}\); "),
-        (
-            "llama-wt2-small",
-            rf"\d+ pieces in 160 words; perplexity {number} a piece \(unadapted {number}\), {number} a word; ",
-        ),
-    ):
-        assert main([model, str(tmp_path / "notes.txt")]) == 0
-        assert re.search(rf"{words}{number}\d bits a byte \(unadapted {number}\d\)", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("model", ["tiny-pydoc-raw", "llama-wt2-small"])

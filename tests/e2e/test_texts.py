@@ -188,16 +188,8 @@ def test_a_data_set_has_its_column_asked_for(tmp_path: Path, capsys: pytest.Capt
     folder = tmp_path / "set"
     folder.mkdir()
     (folder / "train.jsonl").write_text(TWO * 5)
-    scenario = [
-        "--checkpoint",
-        MODEL,
-        "--target",
-        f"hf:{folder}",
-        "--methods",
-        "lstm",
-        "--output-path",
-        str(tmp_path / "o"),
-    ]
+    scenario = ["--checkpoint", MODEL, "--target", f"hf:{folder}", "--methods", "lstm"]
+    scenario += ["--output-path", str(tmp_path / "o")]
     assert evaluate(scenario) == 2
     assert "url and content all hold text; choose one with --column" in capsys.readouterr().err
     assert evaluate([*scenario, "--column", "content"]) == 0

@@ -21,7 +21,6 @@ from ..support.adapters import (
     WIDE,
     ContextAdapter,
     MemoryMaker,
-    both_dtypes,
     configured,
     every_form,
     every_memory,
@@ -58,8 +57,11 @@ def test_over_dynamic_evaluation_a_method_has_its_own_rule(config: MethodSetting
 
 
 @every_method_in_each_of_its_forms
-@every_memory
-@both_dtypes
+@pytest.mark.parametrize(
+    ("make", "dtype"),
+    [*((make, torch.float32) for make in MEMORIES.values()), (MEMORIES["flat"], torch.float64)],
+    ids=[*MEMORIES, "flat fp64"],
+)
 def test_probabilities_sum_to_one_and_scores_are_gathered(
     method: str, make: MemoryMaker, form: str, dtype: torch.dtype
 ) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import torch
 from torch import Tensor
@@ -12,10 +10,12 @@ from hebblm.adapt.context import Context
 from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.rule import Rule
 from hebblm.adapt.settings import MethodSettings
-from hebblm.memory import AnyMemory, FlatMemory, HybridMemory, RingMemory
 from hebblm.types import OutputHead
 
 from . import toy
+from .toy import MEMORIES as MEMORIES
+from .toy import MemoryMaker as MemoryMaker
+from .toy import every_memory as every_memory
 
 
 def _rules() -> list[str]:
@@ -30,17 +30,7 @@ def _rules() -> list[str]:
 
 RULES = _rules()
 WIDE = 576  # classes; the fast form follows 255 of them
-MemoryMaker = Callable[[torch.dtype], AnyMemory]
-
-MEMORIES: dict[str, MemoryMaker] = {
-    "flat": lambda dtype: FlatMemory(toy.DIM, dtype=dtype),
-    "ring": lambda dtype: RingMemory(toy.DIM, 25, dtype=dtype),
-    "hybrid": lambda dtype: HybridMemory(
-        FlatMemory(toy.DIM, dtype=dtype), FlatMemory(toy.DIM, dtype=dtype), flush_at=11
-    ),
-}
 every_method = pytest.mark.parametrize("method", RULES)
-every_memory = pytest.mark.parametrize("make", MEMORIES.values(), ids=MEMORIES.keys())
 every_form = pytest.mark.parametrize("form", ["fast", "exact"])
 every_method_in_each_of_its_forms = pytest.mark.parametrize(
     ("method", "form"),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor
 
@@ -24,7 +25,7 @@ from hebblm.adapt.methods.rule import Rule
 from hebblm.adapt.settings import MethodSettings
 from hebblm.evaluation.loop import Observer, evaluate
 from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary, VocabularyPolicy
-from hebblm.memory import AnyMemory, FlatMemory
+from hebblm.memory import AnyMemory, FlatMemory, HybridMemory, RingMemory
 from hebblm.models.awd import AwdBase
 from hebblm.models.base import Base, BaseUpdate
 from hebblm.text import Corpus, EvaluationStream, PreparedCorpus, prepare
@@ -58,6 +59,14 @@ LEARNED = SETTINGS.replaced(
     BestConfig(short=5, medium=15, long=30, rate=0.1),
 )
 """The same with every share learned online."""
+
+MemoryMaker = Callable[[torch.dtype], AnyMemory]
+MEMORIES: dict[str, MemoryMaker] = {
+    "flat": lambda dtype: FlatMemory(DIM, dtype=dtype),
+    "ring": lambda dtype: RingMemory(DIM, 13, dtype=dtype),
+    "hybrid": lambda dtype: HybridMemory(FlatMemory(DIM, dtype=dtype), FlatMemory(DIM, dtype=dtype), flush_at=11),
+}
+every_memory = pytest.mark.parametrize("make", MEMORIES.values(), ids=MEMORIES.keys())
 
 
 def tiny_model(seed: int = 0, vocabulary: int = SOURCE, **dropout: float) -> AWDLSTM:
