@@ -140,10 +140,7 @@ def _table(document: dict[str, Any]) -> Table:
         Column("The whole is better by (nats, 95 %)"),
     ]
     if new:
-        columns += [
-            Column("Loss on new words", "nll", "min"),
-            Column("The whole is better there by"),
-        ]
+        columns += [Column("Loss on new words", "nll", "min"), Column("The whole is better there by")]
     return Table("best", "", tuple(columns), tuple(rows))
 
 

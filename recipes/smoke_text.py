@@ -26,7 +26,6 @@ def sources() -> dict[str, Iterable[str]]:
 
 
 def main(folder: Path) -> None:
-    """Write the texts."""
     for name, documents in sources().items():
         lines = list(dict.fromkeys(line for text in documents for line in paragraphs(text)))
         write_text(folder / f"{name}.txt", "".join(f"{line}\n" for line in lines[: PARAGRAPHS[name]]))

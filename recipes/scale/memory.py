@@ -41,7 +41,6 @@ SLACK = 1e-5  # relative rounding of a distance
 
 
 def main() -> int:
-    """Measure every size, and write the JSON after each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, required=True, help="for states and memories; 20 GB at 10 million")
     parser.add_argument("--entries", type=int, nargs="+", default=[1_000_000, 3_000_000, 10_000_000])

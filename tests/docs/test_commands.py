@@ -44,7 +44,6 @@ def command_of(line: str) -> str | None:
 
 
 def commands_of_pages() -> dict[str, list[str]]:
-    """Return the commands that are run for each page, in order."""
     found: dict[str, list[str]] = {}
     for page, line in command_lines():
         if command := command_of(line):
@@ -56,7 +55,6 @@ PAGES = commands_of_pages()
 
 
 def run(commands: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Run commands in a folder of texts, and expect that each of them succeeds."""
     for name in TEXTS:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(TEXT)

@@ -35,17 +35,11 @@ FURTHER = ("mkdir", "pip")  # of every shell; what they are given is not tried
 
 
 class Block(NamedTuple):
-    """A fenced block.
+    """A fenced block."""
 
-    Args:
-        page: where it stands.
-        language: behind the fence.
-        text: within it.
-    """
-
-    page: Path
-    language: str
-    text: str
+    page: Path  # where it stands
+    language: str  # behind the fence
+    text: str  # within it
 
 
 class Parsed(BaseException):
@@ -53,7 +47,6 @@ class Parsed(BaseException):
 
 
 def blocks(page: Path) -> Iterator[Block]:
-    """Yield the fenced blocks of a page."""
     for match in FENCE.finditer(page.read_text(encoding="utf-8")):
         yield Block(page, match[1], match[2])
 

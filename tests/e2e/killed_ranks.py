@@ -18,7 +18,6 @@ KILLS = 3
 
 
 def kill_at(exchange: int) -> None:
-    """Kill this process as it begins an exchange."""
     gather, left = Ranks.gather, iter(range(exchange))
 
     def counted(self: Ranks, rows: Tensor) -> list[Tensor]:

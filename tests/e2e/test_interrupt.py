@@ -96,14 +96,7 @@ def test_a_reading_that_is_interrupted_saves_nothing_and_says_so(tmp_path: Path)
 
 def test_an_older_result_survives_ctrl_c(world: World, tmp_path: Path) -> None:
     out, cache = tmp_path / "out", tmp_path / "cache"
-    arguments = [
-        "--intra-domain",
-        str(world.prepared),
-        "--checkpoint",
-        str(world.model),
-        "--output-path",
-        str(out),
-    ]
+    arguments = ["--intra-domain", str(world.prepared), "--checkpoint", str(world.model), "--output-path", str(out)]
     assert evaluate([*arguments, "--methods", "lstm", "--max-tokens", "50", "--device", "cpu"]) == 0
     before = {path: path.read_bytes() for path in out.iterdir()}
     slow = ["--methods", "mbpa", "--set", "mbpa.method=exact", "mbpa.steps=50", "--update-every", "1"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import random
 import shutil
 import warnings
 from collections.abc import Callable
@@ -40,31 +39,18 @@ from ..unit.models.architectures import random_model, tokenizer
 from ..unit.report.samples import sample_result, sample_tokens
 from ..unit.report.test_tokens import write_parquet
 from ..unit.vision.samples import archive, cifar_record
+from .sandbox import words
 
 
 @dataclass(frozen=True)
 class Format:
-    """A format.
-
-    Args:
-        name: for people.
-        make: writes a sample into a folder.
-        read: reads it, as something that can be compared.
-        files: below the folder, that are damaged.
-        hashed: other content than was written is to be noticed.
-    """
+    """A format: a sample of it is made in a folder, and read as something that can be compared."""
 
     name: str
     make: Callable[[Path], object]
     read: Callable[[Path], Any]
-    files: tuple[str, ...]
-    hashed: bool = True
-
-
-def words(count: int = 400) -> str:
-    """Return a text in lines of six words."""
-    draw = random.Random(1)
-    return "".join(" ".join(draw.choices("abcdefghijklmnop", k=6)) + "\n" for _ in range(count))
+    files: tuple[str, ...]  # below the folder, that are damaged
+    hashed: bool = True  # other content than was written is to be noticed
 
 
 def make_corpus(folder: Path) -> None:
@@ -158,7 +144,6 @@ def make_result(folder: Path) -> None:
 
 
 def read_result(folder: Path) -> Any:
-    """Return the numbers."""
     found = Result.load(folder)
     return {key: value for key, value in found.to_json().items() if "sha256" not in key}
 

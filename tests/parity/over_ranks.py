@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +16,7 @@ from hebblm.evaluation.loop import evaluate
 from hebblm.evaluation.scenario_config import MemoryScope
 from hebblm.evaluation.streams import Layout
 from hebblm.evaluation.vocabulary import UnionVocabulary
-from hebblm.memory import AnyMemory, FlatMemory, HybridMemory, ShardedMemory
+from hebblm.memory import AnyMemory, ShardedMemory
 from hebblm.models.awd import AwdBase
 from hebblm.ranks import ALONE, Ranks, end_rank, opened
 from hebblm.text import EvaluationStream
@@ -26,10 +25,6 @@ from ..support import toy
 
 TOKENS, TRAINING = 101, 23
 DOUBLE = torch.float64
-MEMORIES: dict[str, Callable[[], AnyMemory]] = {
-    "flat": lambda: FlatMemory(toy.DIM, dtype=DOUBLE),
-    "hybrid": lambda: HybridMemory(FlatMemory(toy.DIM, dtype=DOUBLE), FlatMemory(toy.DIM, dtype=DOUBLE), flush_at=11),
-}
 LAYOUTS = {
     "parts": Layout.of(TOKENS, 6),
     "documents": Layout((0, 5, 60, 62, 63), (5, 55, 2, 1, 38)),  # ranks end at different times
@@ -58,7 +53,7 @@ def scores(layout: Layout, kind: str, settings: str, every: int, ranks: Ranks) -
     logs = (keys @ base.head.weight.T + base.head.bias).logsumexp(1)
 
     def memory() -> AnyMemory:
-        own, share = MEMORIES[kind](), (ranks if mine.spread else ALONE).partition(TRAINING)
+        own, share = toy.MEMORIES[kind](DOUBLE), (ranks if mine.spread else ALONE).partition(TRAINING)
         held = slice(share.start, share.stop)
         own.add(keys[held], labels[held], logs[held])
         own.mark_base()

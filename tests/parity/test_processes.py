@@ -25,7 +25,7 @@ def alone() -> dict[str, np.ndarray]:
         over_ranks.streams.ROWS = rows
 
 
-@pytest.mark.parametrize("processes", [2, 4])
+@pytest.mark.parametrize("processes", [3])
 def test_processes_read_what_one_reads(processes: int, alone: dict[str, np.ndarray], tmp_path: Path) -> None:
     place = tmp_path / "scores.npz"
     start = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]

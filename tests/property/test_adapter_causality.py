@@ -34,10 +34,9 @@ def evaluated(
 
 
 @every_memory
-@pytest.mark.parametrize("lr", [0.0, 0.5], ids=["fixed", "moving"])
-@pytest.mark.parametrize("kind", ["calm", "diverging", "learned"])
-def test_later_tokens_leave_earlier_scores_bit_identical(make: MemoryMaker, lr: float, kind: str) -> None:
-    """Within an interval too: a score depends on nothing that comes after it."""
+@pytest.mark.parametrize(("kind", "lr"), [("calm", 0.5), ("diverging", 0.0), ("learned", 0.0), ("learned", 0.5)])
+def test_later_tokens_leave_earlier_scores_bit_identical(make: MemoryMaker, kind: str, lr: float) -> None:
+    """Within an interval too: a score depends on nothing that comes after it; the base is fixed or moves."""
     hot, config = kind == "diverging", toy.LEARNED if kind == "learned" else toy.SETTINGS
     if hot:
         config = config.replaced(MbpaAbsoluteConfig(lr=30.0), replace(config[MbpaConfig], rate="guarded", lr=30.0))
@@ -72,11 +71,5 @@ def test_reading_ahead_and_the_length_of_the_stream_change_nothing() -> None:
 def test_methods_differ_from_each_other() -> None:
     """Else nothing above would mean much."""
     nll = evaluated(toy.tokens(4, 300), MEMORIES["flat"]).nll
-    same = (
-        {"hebb-literal", "hebb"},  # differ by the MbPA change of classes without a Hebbian term alone
-        {"best", "dynamic+best"},  # differ by the base, which stays here
-    )
     for first, second in itertools.combinations(RULES, 2):
-        if {first, second} not in same:
-            assert np.abs(nll[first] - nll[second]).max() > 1e-4, (first, second)
-    assert not np.array_equal(nll["hebb"], nll["hebb-literal"])
+        assert np.abs(nll[first] - nll[second]).max() > 1e-6, (first, second)

@@ -37,14 +37,7 @@ Numbers = tuple[str, dict[str, float | None], dict[str, list[float]]]
 
 
 def image_claims(documents: Mapping[str, Mapping[str, Any]]) -> list[Claim]:
-    """Return the paper's claims beside results on its data, margins in percentage points.
-
-    Args:
-        documents: by name, results of hebblm-vision.
-
-    Raises:
-        UserError: a result lacks a part.
-    """
+    """Return the paper's claims beside results on its data, margins in percentage points."""
     claims: list[Claim] = []
     for name, document in documents.items():
         with complete(name):
@@ -53,7 +46,6 @@ def image_claims(documents: Mapping[str, Mapping[str, Any]]) -> list[Claim]:
 
 
 def _of_result(name: str, document: Mapping[str, Any]) -> Iterator[Claim]:
-    """Yield the claims about one result."""
     if document["experiment"] == PERMUTED_MNIST:
         yield from _permuted(name, document)
         return

@@ -62,11 +62,7 @@ def compare(
     folder: Path | None,
     command: str,
 ) -> Readings:
-    """Open a scenario by the options of hebblm-eval, compare the readings on it, and write them to a folder.
-
-    Raises:
-        UserError: an unknown name or value, or no method that retrieves.
-    """
+    """Open a scenario by the options of hebblm-eval, compare the readings on it, and write them to a folder."""
     request = Request.of(hyperparameters=hyperparameters, settings=settings, output_path=folder, **options)
     request.check_keys(methods)
     request.check_one_stream("readings are compared on a single stream")
@@ -170,7 +166,6 @@ def _tuned(
 
 
 def _effect(reading: str, method: str, losses: Mapping[tuple[str, str], Losses], seed: int) -> Effect:
-    """Return what a reading changes for a method."""
     mine, default = losses[reading, method], losses[DEFAULT, method]
     if reading == DEFAULT:
         return Effect(reading, method, float(mine.mean()), 0.0, None, None)
