@@ -9,7 +9,7 @@ import torch
 
 from hebblm.adapt import functional
 from hebblm.adapt.solvers import fast
-from hebblm.adapt.solvers.newton import other_curvatures, solve_newton
+from hebblm.adapt.solvers.newton import _other_curvatures, solve_newton
 from hebblm.adapt.solvers.problem import Problem, relative_weights
 
 from .problems import as_problem, language_like, make_problem
@@ -62,10 +62,10 @@ def test_many_steps_reach_the_optimum(pull: float, bias: bool, classes: int) -> 
 @pytest.mark.parametrize("bias", [True, False])
 def test_other_curvatures_are_those_of_the_eigenvalues(bias: bool) -> None:
     problem = as_problem(*make_problem(5, k=9, bias=bias), eps=1.0)
-    found = other_curvatures(problem, relative_weights(problem))
+    found = _other_curvatures(problem, relative_weights(problem))
     torch.testing.assert_close(found, torch.stack([differing(problem, row) for row in range(5)]))
     twins = replace(problem, keys=problem.keys[:, :1].expand_as(problem.keys))
-    torch.testing.assert_close(other_curvatures(twins, relative_weights(twins)), torch.full_like(found, 0.01))
+    torch.testing.assert_close(_other_curvatures(twins, relative_weights(twins)), torch.full_like(found, 0.01))
 
 
 def test_three_steps_come_near_the_optimum() -> None:
