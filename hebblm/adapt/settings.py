@@ -64,9 +64,9 @@ def changed(name: str, values: T, changes: Mapping[str, Any]) -> T:
     for key, value in given.items():
         if isinstance(value, str) and value in ("none", "") and type(None) in get_args(hints[key]):
             given[key] = None
-    whole = {**asdict(values), **given}
+    whole = {**asdict(values), **given}  # type: ignore[call-overload]
     try:
-        new = msgspec.convert(whole, kind, strict=False)  # type: ignore[call-overload]
+        new = msgspec.convert(whole, kind, strict=False)
     except msgspec.ValidationError as error:
         if isinstance(error.__cause__, UserError):  # of values that do not go together
             raise error.__cause__ from None
