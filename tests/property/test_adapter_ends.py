@@ -26,7 +26,7 @@ def weightless() -> MethodSettings:
         CacheConfig(30, 0.7, 0.0), KnnConfig(0.5, 0.0), MixtureConfig(0.8, 0.0),
         replace(toy.SETTINGS[MbpaConfig], lr=0.0), MbpaAbsoluteConfig(lr=0.0),
         replace(toy.SETTINGS[HebbConfig], eta=0.0),
-        BestConfig(parts="base", rate=0.0),
+        BestConfig(parts="base", lr=0.0),
     )  # fmt: skip
 
 

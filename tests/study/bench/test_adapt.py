@@ -47,9 +47,9 @@ def test_errors_are_those_of_the_fast_form(batch: Batch, monkeypatch: pytest.Mon
     raised = 0.05
     original = F.mbpa_logits
 
-    def altered(*args: Any, method: str, **options: Any) -> torch.Tensor:
+    def altered(*args: Any, solver: str, **options: Any) -> torch.Tensor:
         logits = original(*args, solver="exact", **options)
-        if method == "fast":
+        if solver == "fast":
             logits[0, batch.targets[0]] += raised
         return logits
 
