@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from hebblm.adapt.former import present_settings
 from hebblm.adapt.methods import check_methods, unaliased
 from hebblm.errors import UserError
-from hebblm.evaluation.hyperparameters import Hyperparameters, defaults
+from hebblm.evaluation.hyperparameters import Hyperparameters, defaults, plain_name
 from hebblm.evaluation.scenario_config import ScenarioConfig, number_of_neighbors, several, whole
 from hebblm.memory.persistence import ReadText
 from hebblm.progress import say
@@ -92,8 +93,9 @@ def choose(
     """
     method = unaliased(method or saved.method or METHOD)
     check_methods([method])
-    known = {name: value for name, value in saved.settings.items() if name in defaults()}
-    if lost := sorted(saved.settings.keys() - known.keys()):
+    present = present_settings(saved.settings)
+    known = {name: value for name, value in present.items() if name in defaults()}
+    if lost := sorted(name for name in saved.settings if plain_name(name) not in known):
         say(f"{memory} was saved with settings that this version does not have: {', '.join(lost)}")
     values = Hyperparameters().changed({**others, **known, **settings})
     values.check_set(settings)

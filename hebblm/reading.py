@@ -84,7 +84,7 @@ class Reading:
                     labels = layout.labels(group, ids)  # (N,)
                     targets = self.known(labels, rows)
                     block = layout.block(group, labels, self.every, written=self.learn) if layout.streams > 1 else None
-                    batch = self.context.batch(layout.states(group, states, start), block)
+                    batch = EvalBatch(layout.states(group, states, start), self.context, block)
                     places = torch.from_numpy(layout.places(group))
                     adapted[places] = self.rule.score(batch, targets).float().cpu()
                     base[places] = self.base.trained_losses(batch, targets).float().cpu()

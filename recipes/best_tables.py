@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from hebblm.adapt.former import GONE
 from hebblm.adapt.methods import DYNAMIC
 from hebblm.adapt.methods.best import BEST_OF_BOTH
-from hebblm.adapt.methods.gone import GONE
 from hebblm.files import read_json
 from hebblm.report import Result
 from hebblm.report.methods import BASE, name_of

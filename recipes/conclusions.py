@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from hebblm.adapt.former import GONE
 from hebblm.adapt.methods import DEFAULT_METHODS
-from hebblm.adapt.methods.gone import GONE
 from hebblm.files import read_json, write_json
 from hebblm.report import Result
 from hebblm.report.gains import Bootstrap, Gain, Losses, bootstrap_gains

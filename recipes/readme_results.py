@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from hebblm.adapt.former import GONE
 from hebblm.adapt.methods import DEFAULT_METHODS
-from hebblm.adapt.methods.gone import GONE
 from hebblm.files import read_json
 from hebblm.report import Result
 from hebblm.report.methods import BASE, name_of, ordered

@@ -1,4 +1,4 @@
-"""A block of the stream that is predicted at once, each token from what was observed before it alone."""
+"""What of its stream a query sees: the rows of its own block before it, and the latest pairs before the block."""
 
 from __future__ import annotations
 
@@ -13,34 +13,26 @@ from torch import Tensor
 class Block:
     """Consecutive tokens, of one stream or several side by side, whose states are known before their labels are scored.
 
-    Args:
-        labels: (N,) int64, what followed each state. Row i's own label and later ones are never looked at for row i.
-        visible: (N,) int64, row i is predicted when the first ``visible[i]`` rows were observed: at most i, ascending.
-        used: rows that the last row sees, and with it any.
-        written: whether observed rows are in the memory.
-        streams: (N,) int64, which stream of its context each row is of; None for all of the first one.
+    They are predicted at once, each from what was observed before it alone.
     """
 
-    labels: Tensor
-    visible: Tensor
-    used: int
-    written: bool
-    streams: Tensor | None = None
+    labels: Tensor  # (N,) int64, what followed each state; row i's own label and later ones are never read for row i
+    visible: Tensor  # (N,) int64 ascending: row i is predicted when the first visible[i] <= i rows were observed
+    used: int  # rows that the last row sees, and with it any
+    written: bool  # whether observed rows are in the memory
+    streams: Tensor | None = None  # (N,) int64, which stream of its context each row is of; None for all of the first
 
     @classmethod
     def of(cls, labels: Tensor, every: int, written: bool) -> Block:
-        """Return a block of ``labels`` (N,) that starts with an update and has one each ``every`` tokens."""
+        """Block of ``labels`` (N,) that starts with an update and has one each ``every`` tokens."""
         rows = torch.arange(len(labels), device=labels.device)
         return cls(labels, rows // every * every, (len(labels) - 1) // every * every, written)
 
     @classmethod
     def beside(cls, labels: Tensor, intervals: Sequence[Mapping[int, int]], written: bool) -> Block:
-        """Return a block of several streams: in each interval, before which all are observed, first one, then another.
+        """Block of several streams: in each interval, before which all are observed, first one, then another.
 
-        Args:
-            labels: (N,) in that order.
-            intervals: rows by stream.
-            written: see :class:`Block`.
+        ``labels`` (N,) stand in that order; an interval says how many rows it has of each stream.
         """
         where = labels.device
         sizes = torch.tensor([sum(rows.values()) for rows in intervals], device=where)
@@ -62,10 +54,113 @@ class Block:
 
     @property
     def causal(self) -> bool:
-        """Say whether any row was observed before another one is predicted."""
+        """Whether any row was observed before another one is predicted."""
         return self.used > 0
 
     @property
     def in_memory(self) -> Tensor:
         """(N,) how many of the block's rows the memory holds when each row is predicted."""
         return self.visible if self.written else torch.zeros_like(self.visible)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowView:
+    """What a mini-batch sees of a window of W pairs."""
+
+    products: Tensor  # (N, W) h_k . h
+    labels: Tensor  # (N, W) int64, or (1, W) where all queries look back at the same pairs
+    seen: Tensor  # (N, W) bool, the entries a query sees
+
+
+class Window:
+    """The latest pairs of state and label, up to a fixed ``size``; 0 keeps none.
+
+    They lie in one run of memory: a pair is copied once when it is added and, on average, once more when the run has
+    come to the end of its buffer. That one holds twice the size at most, and no more than what was added asks for.
+    ``like`` is a tensor of width D, whose dtype and device the states take.
+    """
+
+    def __init__(self, size: int, like: Tensor) -> None:
+        self.size = size
+        self._keys = like.new_empty(0, like.shape[-1])
+        self._labels = torch.empty(0, dtype=torch.int64, device=like.device)
+        self._begin = self._end = 0
+
+    def append(self, keys: Tensor, labels: Tensor) -> None:
+        """Add pairs (N, D), (N,); the oldest ones beyond the size are forgotten."""
+        keys, labels = keys[-self.size :] if self.size else keys[:0], labels[-self.size :]
+        if not len(keys):
+            return
+        if self._end + len(keys) > 2 * self.size:  # the run is at its buffer's end: what is kept moves to the start
+            old_keys, old_labels = self.latest(self.size - len(keys))
+            self._keys[: len(old_keys)] = old_keys.clone()
+            self._labels[: len(old_keys)] = old_labels.clone()
+            self._begin, self._end = 0, len(old_keys)
+        stop = self._end + len(keys)
+        self._make_room(stop)
+        self._keys[self._end : stop], self._labels[self._end : stop] = keys, labels
+        self._begin, self._end = max(self._begin, stop - self.size), stop
+
+    def state_dict(self) -> dict[str, Tensor]:
+        keys, labels = self.latest(self.size)
+        return {"begin": torch.tensor(self._begin), "keys": keys, "labels": labels}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Take over what :meth:`state_dict` gave, at the same offset: a product's last bit may depend on it."""
+        self._begin = int(state["begin"])
+        self._end = self._begin + len(state["labels"])
+        self._make_room(self._end)
+        self._keys[self._begin : self._end] = state["keys"]
+        self._labels[self._begin : self._end] = state["labels"]
+
+    def _make_room(self, rows: int) -> None:
+        if rows > len(self._keys):
+            rows = min(2 * self.size, max(rows, 2 * len(self._keys)))
+            self._keys.resize_(rows, self._keys.shape[1])  # what it holds stays where it is
+            self._labels.resize_(rows)
+
+    def latest(self, count: int) -> tuple[Tensor, Tensor]:
+        """Views of the ``count`` latest states (W, D) and labels (W,), fewer at the beginning."""
+        begin = max(self._begin, self._end - count)
+        return self._keys[begin : self._end], self._labels[begin : self._end]
+
+    def view(self, hidden: Tensor, size: int, block: Block | None) -> WindowView:
+        """What queries (N, D) see of the ``size`` latest pairs, those of their own block included.
+
+        ``block`` is None for queries that are not part of the stream.
+        """
+        size = min(size, self.size)
+        keys, labels = self.latest(size)
+        if block is None or not block.causal:
+            products = hidden @ keys.t()
+            return WindowView(products, labels[None], torch.ones_like(products, dtype=torch.bool))
+        used = block.used
+        products = hidden.new_empty(len(hidden), len(keys) + used)
+        torch.mm(hidden, keys.t(), out=products[:, : len(keys)])
+        torch.mm(hidden, hidden[:used].t(), out=products[:, len(keys) :])
+        seen = torch.ones_like(products, dtype=torch.bool)
+        column = torch.arange(products.shape[1], device=hidden.device)
+        stop = block.visible[:, None] + len(keys)  # (N, 1)
+        seen[:, len(keys) :] = column[len(keys) :] < stop
+        leaving = max(0, products.shape[1] - size)  # as rows of the block come in, the oldest pairs go
+        seen[:, :leaving] &= column[:leaving] >= stop - size
+        return WindowView(products, torch.cat([labels, block.labels[:used]])[None], seen)
+
+
+def view_of(windows: Sequence[Window], hidden: Tensor, size: int, block: Block | None) -> WindowView:
+    """What queries (N, D) see of the ``size`` latest pairs of their own streams, a window each."""
+    if block is None or block.streams is None:
+        return windows[0].view(hidden, size, block)
+    views = [(rows, windows[stream].view(hidden[rows], size, part)) for stream, rows, part in block.by_stream()]
+    shape = len(hidden), max(view.products.shape[1] for _, view in views)
+    whole = WindowView(
+        hidden.new_zeros(shape),
+        torch.zeros(shape, dtype=torch.int64, device=hidden.device),
+        torch.zeros(shape, dtype=torch.bool, device=hidden.device),
+    )
+    for rows, view in views:
+        width = view.products.shape[1]
+        whole.products[rows, :width] = view.products
+        whole.labels[rows, :width] = view.labels.expand_as(view.products)
+        whole.seen[rows, :width] = view.seen
+    return whole

@@ -1,4 +1,4 @@
-"""State that the adapters of one run share: head, memory, counts, and what is kept of each stream."""
+"""State that the rules of one run predict from: head, memory, counts, and what is kept of each stream."""
 
 from __future__ import annotations
 
@@ -6,33 +6,34 @@ import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from hebblm.adapt import checks
-from hebblm.adapt.batch import EvalBatch, Observation
-from hebblm.adapt.block import Block
-from hebblm.adapt.functional.shares import Learned
-from hebblm.adapt.window import Window
+from hebblm.adapt.block import Block, Window
+from hebblm.adapt.needs import Learned, Learner, Needing
 from hebblm.errors import UserError
 from hebblm.memory.base import AnyMemory
-from hebblm.memory.nearest import Ranked
 from hebblm.types import OutputHead
 
-if TYPE_CHECKING:
-    from hebblm.adapt.methods.rule import Learner, Rule
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Scored mini-batch as it is learned from."""
+
+    hidden: Tensor  # (N, D)
+    queries: Tensor  # (N, D_key)
+    labels: Tensor  # (N,) int64
+    block: Block | None  # says of which stream each row is
+    key_normalizers: Tensor | None  # (N,) nats, of the keys as the memory stores them; None if the head moves
+    shares: dict[int, dict[Learner[Any], Learned]]  # by stream, as they are after the batch
 
 
 @dataclass(slots=True)
 class StreamState:
-    """State kept of one stream.
-
-    Args:
-        recent: its latest pairs.
-        shares: those learned from its tokens.
-    """
+    """State kept of one stream: its latest pairs, and the shares learned from its tokens."""
 
     recent: Window
     shares: dict[Learner[Any], Learned] = field(default_factory=dict)
@@ -50,9 +51,6 @@ class Context:
         window: number of most recent pairs kept for caches; 0 for none.
         fixed: whether the head stays as it is, so that the log-normalisers of keys can be kept and used.
         streams: how many are read side by side; each has its own window and shares.
-
-    Raises:
-        UserError: k below 1, or a head of half precision.
     """
 
     def __init__(
@@ -84,7 +82,7 @@ class Context:
     def _start(self) -> None:
         self.observed = torch.zeros_like(self.train_counts)
         self.stream_states = [
-            StreamState(Window(self.window, self.head.weight), {each: each.initial for each in self.learners})
+            StreamState(Window(self.window, self.head.weight), {learner: learner.initial for learner in self.learners})
             for _ in range(self.streams)
         ]
 
@@ -98,21 +96,13 @@ class Context:
         """The shares learned from the first stream."""
         return self.stream_states[0].shares
 
-    def batch(self, hidden: Tensor, block: Block | None = None, ranked: Ranked | None = None) -> EvalBatch:
-        """Return the shared quantities of ``hidden`` (N, D); the arguments are those of :class:`EvalBatch`."""
-        return EvalBatch(hidden, self, block, ranked)
-
-    def learn_shares(self, rules: Iterable[Rule]) -> None:
+    def learn_shares(self, rules: Iterable[Needing]) -> None:
         """Learn from now on the shares that rules ask for; those that are learned already go on."""
         for rule in rules:
             self.learners = tuple(dict.fromkeys((*self.learners, *rule.needs.shares)))
         for state in self.stream_states:
             known = state.shares
-            state.shares = {each: known.get(each, each.initial) for each in self.learners}
-
-    def observe(self, hidden: Tensor, targets: Tensor, *, write: bool = True) -> None:
-        """Take scored pairs (N, D), (N,) that were predicted alone; see :meth:`take`."""
-        self.take(EvalBatch(hidden, self).observation(targets), write=write)
+            state.shares = {learner: known.get(learner, learner.initial) for learner in self.learners}
 
     def take(self, observation: Observation, *, write: bool = True) -> None:
         """Take an observation into counts, windows and shares of its streams and, with ``write``, into the memory."""
@@ -139,9 +129,9 @@ class Context:
 
     def note(self, labels: Sequence[Tensor], rank: int, *, write: bool = True) -> None:
         """Take account of the labels (M,) of each of several processes, once ``rank``, this one, has taken its own."""
-        for other, each in enumerate(labels):
-            if other != rank:
-                self.observed += torch.bincount(each, minlength=len(self.observed))
+        for process, observed in enumerate(labels):
+            if process != rank:
+                self.observed += torch.bincount(observed, minlength=len(self.observed))
         if write:
             self.memory.note(labels)
 
@@ -158,8 +148,7 @@ class Context:
     def recall_shares(self, known: Mapping[str, tuple[float, ...]]) -> list[str]:
         """Take over what an earlier context knew of the shares that are learned here too.
 
-        Returns:
-            The names of those that do not fit: they are not learned here, or consist of other numbers.
+        Names are returned of those that do not fit: they are not learned here, or consist of other numbers.
         """
         unused = dict(known)
         for learner, share in self.shares.items():
@@ -170,24 +159,24 @@ class Context:
         return list(unused)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return everything that was observed, the memory apart, as :meth:`load_state_dict` takes it over."""
-        found = {"observed": self.observed}
-        for number, state in enumerate(self.stream_states):
-            known = [state.shares[each].as_floats for each in self.learners]
-            shares = {f"share {index}": torch.tensor(one, dtype=torch.float64) for index, one in enumerate(known)}
-            held = {**state.recent.state_dict(), **shares}
-            found |= {f"{number} {name}": tensor for name, tensor in held.items()}
-        return found
+        """Everything that was observed, the memory apart."""
+        state = {"observed": self.observed}
+        for number, stream in enumerate(self.stream_states):
+            numbers = [stream.shares[learner].as_floats for learner in self.learners]
+            shares = {f"share {index}": torch.tensor(one, dtype=torch.float64) for index, one in enumerate(numbers)}
+            kept = {**stream.recent.state_dict(), **shares}
+            state |= {f"{number} {name}": tensor for name, tensor in kept.items()}
+        return state
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Go on, to the bit, where :meth:`state_dict` was asked for; the same shares are learned, the head is set."""
         self.observed = state["observed"]
         for number, stream in enumerate(self.stream_states):
-            own = {name.partition(" ")[2]: value for name, value in state.items() if name.startswith(f"{number} ")}
-            stream.recent.load_state_dict(own)
+            kept = {name.partition(" ")[2]: value for name, value in state.items() if name.startswith(f"{number} ")}
+            stream.recent.load_state_dict(kept)
             stream.shares = {
-                each: each.initial.from_floats(own[f"share {index}"].tolist())
-                for index, each in enumerate(self.learners)
+                learner: learner.initial.from_floats(kept[f"share {index}"].tolist())
+                for index, learner in enumerate(self.learners)
             }
 
     def set_head(self, head: OutputHead) -> None:

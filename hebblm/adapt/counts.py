@@ -2,66 +2,59 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
 from hebblm.adapt import functional as F
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.functional.hebbian import looked_up
-from hebblm.adapt.methods.hebb import HebbConfig
 from hebblm.memory.causal import dropped_counts, occurrences
 
-
-def entry_weights(batch: EvalBatch, config: HebbConfig, labels: Tensor) -> Tensor:
-    """Return E_i of some classes of each query, ``(1 - beta) / (1 - beta^n_i)`` (Eq. 7).
-
-    Args:
-        batch: the mini-batch; rows of its block count for a query as far as they were observed before it.
-        config: beta, and whether n_i counts examples in training and stream or entries in the memory.
-        labels: (N, K) int64 classes.
-
-    Returns:
-        (N, K) in the precision of the logits.
-    """
-    return F.hebb_weights(entry_counts(batch, config, labels), config.beta).to(batch.logits.dtype)
+Counts = Literal["observed", "memory"]
+"""What n_i counts: examples in training and stream, or entries in the memory."""
 
 
-def entry_counts(batch: EvalBatch, config: HebbConfig, labels: Tensor) -> Tensor:
-    """Return n_i (N, K) int64 of some classes of each query; the arguments are those of :func:`entry_weights`."""
-    return looked_up(_counts_before(batch, config), labels) + _counts_within(batch, config, labels)
+def entry_weights(batch: EvalBatch, beta: float, counts: Counts, labels: Tensor) -> Tensor:
+    """E_i (N, K) of some classes (N, K) int64 of each query, ``(1 - beta) / (1 - beta^n_i)`` (Eq. 7)."""
+    return F.hebb_weights(entry_counts(batch, counts, labels), beta).to(batch.logits.dtype)
 
 
-def class_weights(batch: EvalBatch, config: HebbConfig) -> Tensor:
-    """Return E_i of every class: (1, V), or (N, V) where rows of the block were observed before others."""
-    before = _counts_before(batch, config)
-    weights = F.hebb_weights(before, config.beta).to(batch.logits.dtype)[None]
+def entry_counts(batch: EvalBatch, counts: Counts, labels: Tensor) -> Tensor:
+    """n_i (N, K) int64 of some classes of each query: rows of its block count that were observed before it."""
+    return looked_up(_counts_before(batch, counts), labels) + _counts_within(batch, counts, labels)
+
+
+def class_weights(batch: EvalBatch, beta: float, counts: Counts) -> Tensor:
+    """E_i of every class: (1, V), or (N, V) where rows of the block were observed before others."""
+    before = _counts_before(batch, counts)
+    weights = F.hebb_weights(before, beta).to(batch.logits.dtype)[None]
     block = batch.block
     if block is None or not block.causal:
         return weights
-    # A ring drops labels that the block need not contain.
-    touched = (
-        torch.unique(block.labels) if config.counts == "observed" else torch.arange(len(before), device=before.device)
-    )
+    # A ring drops labels that the block need not contain, so that the count of any class may change within it.
+    touched = torch.unique(block.labels) if counts == "observed" else torch.arange(len(before), device=before.device)
     weights = weights.repeat(len(batch.hidden), 1)
-    weights[:, touched] = entry_weights(batch, config, touched.expand(len(weights), -1))
+    weights[:, touched] = entry_weights(batch, beta, counts, touched.expand(len(weights), -1))
     return weights
 
 
-def _counts_before(batch: EvalBatch, config: HebbConfig) -> Tensor:
-    """Return n_i (V,) int64 as it is before the block."""
+def _counts_before(batch: EvalBatch, counts: Counts) -> Tensor:
+    """n_i (V,) int64 as it is before the block."""
     context = batch.context
-    if config.counts == "observed":
+    if counts == "observed":
         return batch.shared("observed counts", lambda: context.train_counts + context.observed)
     classes = len(context.train_counts)
     return batch.shared("memory counts", lambda: context.memory.counts(classes).to(context.observed.device))
 
 
-def _counts_within(batch: EvalBatch, config: HebbConfig, labels: Tensor) -> Tensor:
-    """Return what the block adds to n_i of some classes (N, K) before each of its rows."""
+def _counts_within(batch: EvalBatch, counts: Counts, labels: Tensor) -> Tensor:
+    """What the block adds to n_i of some classes (N, K) before each of its rows."""
     block = batch.block
-    if block is None or not block.causal or not (block.written or config.counts == "observed"):
+    if block is None or not block.causal or not (block.written or counts == "observed"):
         return torch.zeros_like(labels)
     added = occurrences(labels, block.labels, block.visible)
-    if config.counts == "observed":
+    if counts == "observed":
         return added
     return added - dropped_counts(batch.context.memory, labels, block.labels, block.visible)

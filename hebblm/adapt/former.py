@@ -1,10 +1,64 @@
-"""Names of learned shares as version 0.2.0 spelled them: by the printed form of the rule that learns them."""
+"""Names that earlier versions had, by what they are now: of settings, methods, keywords and learned shares."""
 
 from __future__ import annotations
 
 import ast
+import warnings
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
-_NAMES = {
+P = ParamSpec("P")
+R = TypeVar("R")
+
+GONE = {
+    "mixture-gated": "best",
+    "hebb-learned": "hebb",
+    "mixture+hebb-learned": "mixture+hebb",
+    "mixture+cache": "best",
+    "dynamic+mixture": "dynamic+best",
+    "dynamic+mixture+hebb": "dynamic+best",
+    "dynamic+mixture+cache": "dynamic+best",
+    "mbpa-guarded": "mbpa",
+}
+"""The method to use instead, by the name of one that is gone."""
+RENAMED = {"mbpa.method": "mbpa.solver", "mbpa.rate": "mbpa.lr_units", "best.rate": "best.lr"}
+"""Settings by the names of version 0.2.0, which are taken for one more release."""
+_SECTIONS = {name.replace("+", "_").replace("-", "_"): name for name in GONE}
+
+
+def gone_setting(name: str) -> str | None:
+    """What to say of a setting that is gone, by its dotted name; None for any other name."""
+    section = name.partition(".")[0].replace("+", "_")
+    if section == "tempered":
+        return f"setting {name} is gone, since methods have no temperature any more; leave it out"
+    method = _SECTIONS.get(section)
+    return method and f"setting {name} is gone with {method}; leave it out, and use {GONE[method]}"
+
+
+def present_settings(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by dotted name, of a file of any version, under the names of today and without those that are gone."""
+    return {RENAMED.get(name, name): value for name, value in values.items() if gone_setting(name) is None}
+
+
+def renamed(**names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Function that for one more release takes keywords by the names of version 0.2.0 as well, and says so."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def taking(*args: P.args, **kwargs: P.kwargs) -> R:
+            for name in names.keys() & kwargs.keys():
+                said = f"{function.__name__}: {name} is now {names[name]}; the old name goes with the next release"
+                warnings.warn(said, FutureWarning, stacklevel=2)
+                kwargs[names[name]] = kwargs.pop(name)
+            return function(*args, **kwargs)
+
+        return taking
+
+    return decorate
+
+
+_RULES = {
     "Unadapted": "base",
     "Cache": "cache",
     "KnnLM": "knn",
@@ -15,7 +69,7 @@ _NAMES = {
 
 
 def present_name(name: str) -> str:
-    """Return the present name of a saved share; one that is no printed rule, or of none that was, stays."""
+    """Present name of a share that version 0.2.0 saved by the printed rule that learns it; any other stays."""
     if "(" not in name:
         return name
     try:
@@ -39,7 +93,6 @@ class _Printed:
         self.fields = {word.arg: word.value for word in node.keywords}
 
     def value(self, field: str) -> object:
-        """Return the value of a field that is a literal."""
         return ast.literal_eval(self.fields[field])
 
     @property
@@ -52,4 +105,4 @@ class _Printed:
         if self.kind == "Hebb":
             variant = self.value("variant")
             return "hebb-learned" if self.value("steps") else f"hebb-{variant}" if variant else "hebb"
-        return _NAMES[self.kind]
+        return _RULES[self.kind]

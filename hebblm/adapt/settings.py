@@ -1,47 +1,109 @@
-"""The settings of all methods together."""
+"""Settings of the methods: sections whose types say their ranges, how they are changed, and all of a run together."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from hebblm.adapt.methods import METHODS
-from hebblm.adapt.section import Section
+import msgspec
+from msgspec import Meta
 
-S = TypeVar("S", bound=Section)
+from hebblm.errors import MOST, UserError
+from hebblm.suggest import did_you_mean
 
-SECTIONS: tuple[type[Section], ...] = tuple(
-    dict.fromkeys(kind for method in METHODS.values() for kind in method.settings)
-)
-"""Sections of the settings, once each, as the records of the methods name them."""
+ONLINE: Literal["online"] = "online"
+Positive = Annotated[float, Meta(gt=0)]
+NonNegative = Annotated[float, Meta(ge=0)]
+Fraction = Annotated[float, Meta(ge=0, le=1)]
+Decay = Annotated[float, Meta(ge=0, lt=1)]
+Count = Annotated[int, Meta(ge=1)]
+Steps = Annotated[int, Meta(ge=0, le=10_000)]  # of a query, so few that one of them ends
+# A number, or learned from the tokens already scored:
+Share = Fraction | Literal["online"]  # of one of two distributions
+Sharpness = NonNegative | Literal["online"]  # of weights; online mixes three of them with shares that are learned
+Temperature = Positive | Literal["online"]  # the inverse of a sharpness
+Weight = NonNegative | Literal["online"]  # of a change
+T = TypeVar("T")
+S = TypeVar("S", bound="Section")
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A section of the settings, whose values are set as ``section.name``."""
+
+    section: ClassVar[str]
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class MethodSettings:
-    """Hyper-parameters of all methods that work on hidden states, a section each: ``settings[MbpaConfig].lr``.
+    """Settings of the methods, a section each: ``settings[MbpaConfig].lr``; of two of a kind the last holds."""
 
-    Args:
-        sections: those that are not at their default values; of two of a kind the last.
-
-    Raises:
-        TypeError: a section that belongs to no method.
-    """
-
-    sections: tuple[Section, ...]
+    sections: tuple[Section, ...]  # by name, those alone that are not at their default values
 
     def __init__(self, *sections: Section) -> None:
         given = {type(section): section for section in sections}
-        if unknown := given.keys() - set(SECTIONS):
-            raise TypeError(f"no method has settings of {', '.join(sorted(kind.__name__ for kind in unknown))}")
-        object.__setattr__(self, "sections", tuple(given.get(kind) or kind() for kind in SECTIONS))
+        kept = (section for kind, section in given.items() if section != kind())
+        object.__setattr__(self, "sections", tuple(sorted(kept, key=lambda section: section.section)))
 
     def __getitem__(self, kind: type[S]) -> S:
-        return next(section for section in self.sections if type(section) is kind)
+        return next((section for section in self.sections if type(section) is kind), None) or kind()
 
     def replaced(self, *sections: Section) -> MethodSettings:
-        """Return a copy with other sections in place of those of their kinds."""
         return MethodSettings(*self.sections, *sections)
 
-    def document(self) -> dict[str, Any]:
-        """Return the values by section, as JSON."""
-        return {section.section: asdict(section) for section in self.sections}
+
+def changed(name: str, values: T, changes: Mapping[str, Any]) -> T:
+    """Section ``name`` with some of its values replaced; text becomes what the type of its field says.
+
+    Several are replaced at once, since some values only go together.
+    """
+    given = {key: scalar(value) for key, value in changes.items()}
+    kind, hints = type(values), get_type_hints(type(values), include_extras=True)
+    for key, value in given.items():
+        if isinstance(value, str) and value in ("none", "") and type(None) in get_args(hints[key]):
+            given[key] = None
+    whole = {**asdict(values), **given}  # type: ignore[call-overload]
+    try:
+        new = msgspec.convert(whole, kind, strict=False)
+    except msgspec.ValidationError as error:
+        if isinstance(error.__cause__, UserError):  # of values that do not go together
+            raise error.__cause__ from None
+        key = re.findall(r"`\$\.(\w+)", str(error))[0]
+        raise UserError(f"{name}.{key} = {whole[key]} must be {_wanted(whole[key], hints[key])}") from None
+    for key, value in given.items():
+        number = getattr(new, key)
+        if isinstance(number, int | float) and not abs(number) <= MOST:
+            raise UserError(f"{name}.{key} = {value} must be a number of at most {MOST:.0e}")
+    return new
+
+
+def scalar(value: Any) -> Any:
+    """What a scalar of NumPy or torch holds, and anything else as it is."""
+    return value.item() if getattr(value, "ndim", None) == 0 and hasattr(value, "item") else value
+
+
+def _wanted(value: Any, hint: Any) -> str:
+    """What a value of the type ``hint`` is: its ranges and words, and the word that may have been meant."""
+    info = msgspec.inspect.type_info(hint)
+    kinds = info.types if isinstance(info, msgspec.inspect.UnionType) else (info,)
+    choices = []
+    for kind in kinds:
+        if isinstance(kind, msgspec.inspect.IntType | msgspec.inspect.FloatType):
+            bounds = (("at least", kind.ge), ("above", kind.gt), ("at most", kind.le), ("below", kind.lt))
+            limits = " and ".join(f"{word} {bound:g}" for word, bound in bounds if bound is not None)
+            what = "a whole number" if isinstance(kind, msgspec.inspect.IntType) else "a number"
+            choices.append(f"{what} {limits}".strip())
+    words = words_of(hint)
+    choices += words if len(words) == 1 else [f"one of {', '.join(words)}"] if words else []
+    if any(isinstance(kind, msgspec.inspect.NoneType) for kind in kinds):
+        choices.append("none")
+    return " or ".join(choices or ["text"]) + (f";{did_you_mean(str(value), words)}".rstrip(";") if words else "")
+
+
+def words_of(hint: Any) -> list[str]:
+    """Words that a value of a type may be, in their order."""
+    if get_origin(hint) is Annotated:
+        hint = hint.__origin__
+    return [word for part in (hint, *get_args(hint)) if get_origin(part) is Literal for word in get_args(part)]

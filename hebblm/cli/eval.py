@@ -13,7 +13,7 @@ from hebblm.adapt.methods import DEFAULT_METHODS, ENSEMBLES, METHODS, OUR_METHOD
 from hebblm.cli.common import command, tell
 from hebblm.cli.lists import print_models, print_settings
 from hebblm.errors import UserError
-from hebblm.evaluation.hyperparameters import parse_settings
+from hebblm.evaluation.hyperparameters import parse_settings, plain_name
 from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.front import evaluate
 from hebblm.interrupts import GOES_ON, interrupted
@@ -35,7 +35,7 @@ class EvalConfig(ScenarioConfig):
             file of hebblm-tune.
         values: hyper-parameters by dotted name, as hebblm-tune writes them.
         set: hyper-parameters, e.g. --set hebb.beta=0.5 mbpa.lr=0.1.
-        method: form of MbPA and Hebb: fast (the default) or exact; short for --set mbpa.method=... To choose methods
+        method: form of MbPA and Hebb: fast (the default) or exact; short for --set mbpa.solver=... To choose methods
             use --methods.
         output_path: folder for result.json, reports and plots.
         log_samples: also write tokens.parquet, one row a token.
@@ -78,8 +78,8 @@ class EvalConfig(ScenarioConfig):
         super().__post_init__()
         if self.forgetting_tokens < 1:
             raise UserError(f"--forgetting-tokens {self.forgetting_tokens} must be at least 1")
-        if self.method is not None and any(item.partition("=")[0] == "mbpa.method" for item in self.set):
-            raise UserError(f"--method {self.method} and --set mbpa.method=... name the same; use one")
+        if self.method is not None and "mbpa.solver" in map(plain_name, parse_settings(self.set)):
+            raise UserError(f"--method {self.method} and --set mbpa.solver=... name the same; use one")
 
 
 @command(PROG, EvalConfig, "hebblm-eval --cross-domain wt2-to-ptb --output-path results/wt2-to-ptb")
@@ -97,7 +97,7 @@ def main(config: EvalConfig, argv: list[str]) -> int:
 
 def _evaluate(config: EvalConfig, argv: list[str]) -> None:
     """Evaluate as one of the processes that were started."""
-    form = {} if config.method is None else {"mbpa.method": config.method}
+    form = {} if config.method is None else {"mbpa.solver": config.method}
     result = evaluate(
         **config.scenario(),
         methods=config.methods,

@@ -6,65 +6,51 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any
 
-import msgspec
-
+from hebblm.adapt.former import RENAMED, gone_setting
 from hebblm.adapt.methods import METHODS
-from hebblm.adapt.methods.gone import gone_setting
 from hebblm.adapt.methods.mbpa import MbpaConfig
-from hebblm.adapt.section import words_of
-from hebblm.adapt.settings import SECTIONS, MethodSettings
-from hebblm.errors import MOST, UserError
+from hebblm.adapt.settings import MethodSettings, Section, changed
+from hebblm.errors import UserError
 from hebblm.memory import MemoryConfig
 from hebblm.models.update import BaseUpdate, DynamicConfig
 from hebblm.progress import say
-from hebblm.suggest import closest, did_you_mean
+from hebblm.suggest import closest
 
-_OWN = {"dynamic": DynamicConfig, "base": BaseUpdate, "memory": MemoryConfig}
+_METHODS: dict[str, type[Section]] = {kind.section: kind for record in METHODS.values() for kind in record.settings}
+_OWN: dict[str, type] = {"dynamic": DynamicConfig, "base": BaseUpdate, "memory": MemoryConfig}
 """The sections that no method owns."""
-_METHODS = {kind.section: kind for kind in SECTIONS}
+_NAMES = {section: [f.name for f in dataclasses.fields(kind)] for section, kind in {**_METHODS, **_OWN}.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Hyperparameters:
-    """Hyper-parameters that can be set by dotted name, as ``hebb.beta=0.5``.
+    """Hyper-parameters that can be set by dotted name, as ``hebb.beta=0.5``."""
 
-    Args:
-        methods: of the methods that read a base's hidden states.
-        dynamic: of dynamic evaluation.
-        base: how the base learns while it reads.
-        memory: how entries are kept and searched.
-    """
-
-    methods: MethodSettings = field(default_factory=MethodSettings)
+    methods: MethodSettings = field(default_factory=MethodSettings)  # that read a base's hidden states
     dynamic: DynamicConfig = field(default_factory=DynamicConfig)
-    base: BaseUpdate = field(default_factory=BaseUpdate)
+    base: BaseUpdate = field(default_factory=BaseUpdate)  # how the base learns while it reads
     memory: MemoryConfig = field(default_factory=MemoryConfig)
 
     def changed(self, values: Mapping[str, Any]) -> Hyperparameters:
-        """Return a copy with some values replaced.
-
-        Args:
-            values: by dotted name; text is converted to the field's type.
-
-        Raises:
-            UserError: a name that is unknown or gone, or a value of the wrong type or out of range.
-        """
+        """Copy with some values, by dotted name, replaced; text becomes what the type of its field says."""
         if not isinstance(values, Mapping):
             raise UserError(f"{values!r:.60} are no values by dotted name, such as {{'hebb.beta': 0.9}}")
-        found: dict[str, dict[str, Any]] = {}  # a section at once, since some values only go together
+        changes: dict[str, dict[str, Any]] = {}  # a section at once, since some values only go together
         for name, value in values.items():
+            if name in RENAMED:
+                _say_renamed(name)
             section, _, key = plain_name(name).partition(".")
-            if key not in _types().get(section, {}):
-                raise _unknown(name, closest(section, _types()), key)
-            found.setdefault(section, {})[key] = _convert(name, value, _types()[section][key])
-        new = {section: dataclasses.replace(self._section(section), **held) for section, held in found.items()}
-        own = {section: new.pop(section) for section in _OWN if section in new}
+            if key not in _NAMES.get(section, ()):
+                raise _unknown(name, closest(section, _NAMES), key)
+            changes.setdefault(section, {})[key] = value
+        new = {name: changed(name, self._section(name), values) for name, values in changes.items()}
+        own = {name: new.pop(name) for name in _OWN if name in new}
         return dataclasses.replace(self, methods=self.methods.replaced(*new.values()), **own)
 
     def of(self, name: str) -> Any:
-        """Return the value of a dotted name."""
+        """Value of a dotted name."""
         section, _, key = name.partition(".")
         return getattr(self._section(section), key)
 
@@ -72,16 +58,9 @@ class Hyperparameters:
         return getattr(self, name) if name in _OWN else self.methods[_METHODS[name]]
 
     def check_set(self, names: Iterable[str]) -> None:
-        """Refuse values that were asked for and that MbPA's optimizer does not go by.
-
-        Args:
-            names: dotted.
-
-        Raises:
-            UserError: naming the first one.
-        """
-        for name in names:
-            if name in ("mbpa.lr", "mbpa.rate") and self.methods[MbpaConfig].optimizer == "newton":
+        """Refuse values, by dotted name, that were asked for and that MbPA's optimizer does not go by."""
+        for name in map(plain_name, names):
+            if name in ("mbpa.lr", "mbpa.lr_units") and self.methods[MbpaConfig].optimizer == "newton":
                 raise UserError(
                     f"{name} is of gradient descent, and MbPA takes Newton's steps; leave it out, or set "
                     "mbpa.optimizer=sgd beside it"
@@ -94,41 +73,32 @@ class Hyperparameters:
             say(f"set for nothing, since {why} it: {', '.join(unread)}")
 
     def unread(self, names: Iterable[str], methods: Iterable[str]) -> list[str]:
-        """Return those of some dotted names whose values no method of a run reads."""
+        """Those of some dotted names whose values no method of a run reads."""
         records = [METHODS[method] for method in methods]
         read = {kind.section for record in records for kind in record.settings} | {"base", "memory"}
         read |= {"dynamic"} if any(record.moving for record in records) else set()
         return [name for name in map(plain_name, names) if name.partition(".")[0] not in read]
 
     def read_by(self, method: str) -> dict[str, Any]:
-        """Return the values that a method reads, by dotted name."""
+        """Values that a method reads, by dotted name."""
         record = METHODS[method]
         sections = [*(kind.section for kind in record.settings), *(["dynamic"] if record.moving else [])]
-        return {
-            f"{section}.{name}": value
-            for section in sections
-            for name, value in dataclasses.asdict(self._section(section)).items()
-        }
+        return {f"{section}.{key}": self.of(f"{section}.{key}") for section in sections for key in _NAMES[section]}
 
     def document(self) -> dict[str, Any]:
-        """Return the values by section, as JSON."""
-        own = {name: dataclasses.asdict(getattr(self, name)) for name in _OWN}
-        return {"methods": self.methods.document(), **own}
+        """Values by section, as JSON."""
+        methods = {name: dataclasses.asdict(self._section(name)) for name in _METHODS}
+        return {"methods": methods, **{name: dataclasses.asdict(self._section(name)) for name in _OWN}}
 
 
 def defaults() -> dict[str, Any]:
-    """Return the default value of every dotted name."""
+    """Default value of every dotted name."""
     plain = Hyperparameters()
-    names = [f"{section}.{key}" for section, types in _types().items() for key in types]
-    return {name: plain.of(name) for name in names}
+    return {f"{section}.{key}": plain.of(f"{section}.{key}") for section, keys in _NAMES.items() for key in keys}
 
 
 def parse_settings(items: list[str]) -> dict[str, str]:
-    """Turn ``["hebb.beta=0.5", ...]`` into a mapping.
-
-    Raises:
-        UserError: an item without ``=``.
-    """
+    """Turn ``["hebb.beta=0.5", ...]`` into a mapping."""
     pairs = {}
     for item in items:
         name, equals, value = item.partition("=")
@@ -138,55 +108,23 @@ def parse_settings(items: list[str]) -> dict[str, str]:
     return pairs
 
 
-def scalar(value: Any) -> Any:
-    """Return what a scalar of NumPy or torch holds, and anything else as it is."""
-    return value.item() if getattr(value, "ndim", None) == 0 and hasattr(value, "item") else value
-
-
 def plain_name(name: str) -> str:
-    """Return a dotted name as it is kept: ``mixture+hebb.weight`` is ``mixture_hebb.weight``."""
-    return name.replace("+", "_")
+    """Dotted name as it is kept: ``mixture+hebb.weight`` is ``mixture_hebb.weight``, a former name the present one."""
+    return RENAMED.get(name, name.replace("+", "_"))
 
 
-@cache
-def _types() -> dict[str, dict[str, Any]]:
-    """Return the type of every value, by section and name."""
-    return {
-        section: {f.name: get_type_hints(settings)[f.name] for f in dataclasses.fields(settings)}
-        for section, settings in {**_METHODS, **_OWN}.items()
-    }
+@cache  # once a name, however often it is read
+def _say_renamed(name: str) -> None:
+    say(f"{name} is now {RENAMED[name]}; the old name goes with the next release")
 
 
 def _unknown(name: str, section: str | None, key: str) -> UserError:
-    """Return the error for a dotted name, with what is near it: a value of its section, or of a section like it."""
+    """Error for a dotted name, with what is near it: a value of its section, or of a section like it."""
     if (said := gone_setting(name)) is not None:
         return UserError(said)
     hint = ""
     if section is not None:
-        names = {known: f"{section}.{known}" for known in _types()[section]}
+        names = {known: f"{section}.{known}" for known in _NAMES[section]}
         meant = closest(key, names)
         hint = f" known are {', '.join(names.values())};" if meant is None else f" did you mean {names[meant]}?"
     return UserError(f"unknown setting {name!r};{hint} hebblm-eval --settings lists them all")
-
-
-def _convert(name: str, value: Any, hint: Any) -> Any:
-    """Return ``value`` as the type ``hint``; text becomes a number where one is meant."""
-    value = scalar(value)
-    if type(None) in get_args(hint) and value in ("none", ""):
-        value = None
-    try:
-        found = msgspec.convert(value, hint, strict=False)
-    except msgspec.ValidationError as error:
-        raise UserError(f"{name}={value} must be {_wanted(value, hint)}") from error
-    if isinstance(found, int | float) and not abs(found) <= MOST:
-        raise UserError(f"{name}={value} must be a number of at most {MOST:.0e}")
-    return found
-
-
-def _wanted(value: Any, hint: Any) -> str:
-    """Return what a value of the type ``hint`` is, beside one that is none."""
-    words = words_of(hint)
-    choice = f"one of {', '.join(words)}"
-    if get_origin(hint) is Literal:
-        return f"{choice};{did_you_mean(str(value), words)} see hebblm-eval --settings"
-    return f"a number, or {choice}" if words else f"a value of type {(*get_args(hint), hint)[0].__name__}"

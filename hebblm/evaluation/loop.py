@@ -14,8 +14,8 @@ from torch import Tensor
 
 from hebblm.adapt.batch import SEARCH, EvalBatch
 from hebblm.adapt.context import Context
+from hebblm.adapt.methods.mbpa import Safeguards
 from hebblm.adapt.methods.rule import Rule
-from hebblm.adapt.safeguards import Safeguards
 from hebblm.adapt.work import Work, clock_of
 from hebblm.evaluation.pace import Pace
 from hebblm.evaluation.streams import Layout
@@ -153,7 +153,7 @@ def evaluate(
 
     The loop is equivalent to, for each interval of ``update_every`` tokens::
 
-        batch = context.batch(base.read(inputs))    # what the model knows before each label
+        batch = EvalBatch(base.read(inputs), context)  # what the model knows before each label
         for rule in rules: rule.score(batch, labels)
         observation = batch.observation(labels)               # of the predictions as they were
         base.learn(labels)
@@ -218,13 +218,13 @@ def evaluate(
             observations = []
             for group in layout.rounds(start, stop, update_every):
                 if group is None:  # other ranks ask for neighbours still
-                    _ = searches and contexts[0].batch(states[0, :0]).neighbors
+                    _ = searches and EvalBatch(states[0, :0], contexts[0]).neighbors
                     continue
                 own, places = contexts[group.owner], layout.places(group)
                 hidden = layout.states(group, states, begin)  # (N, D)
                 labels = layout.labels(group, targets)  # (N,)
                 ranked = None if known is None else known.ranked(start, stop)
-                batch = own.batch(hidden, layout.block(group, labels, update_every, written=write), ranked)
+                batch = EvalBatch(hidden, own, layout.block(group, labels, update_every, written=write), ranked)
                 started = clock()
                 _ = batch.log_normalizers
                 scores.base_seconds += clock() - started

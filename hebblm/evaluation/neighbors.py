@@ -9,7 +9,7 @@ import pyarrow as pa
 from torch import Tensor
 
 from hebblm.adapt.batch import EvalBatch
-from hebblm.adapt.functional.kernel import closeness
+from hebblm.adapt.functional.scales import closeness
 from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.evaluation.notes import Notes
 from hebblm.evaluation.scenario import Scenario

@@ -12,8 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hebblm.adapt.batch import Observation
-from hebblm.adapt.context import Context
+from hebblm.adapt.context import Context, Observation
 from hebblm.errors import UserError
 from hebblm.evaluation.loop import EvaluationScores
 from hebblm.evaluation.notes import KeptObserver

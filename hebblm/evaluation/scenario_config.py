@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any, Literal, Self, get_args, get_type_hints
 
 from hebblm.adapt import checks
-from hebblm.adapt.section import words_of
+from hebblm.adapt.settings import scalar, words_of
 from hebblm.errors import MOST, UserError
-from hebblm.evaluation.hyperparameters import scalar
 from hebblm.evaluation.options import ReadingOptions
 from hebblm.models.catalog import check_configured, is_causal, model_folder, trained_on
 from hebblm.models.device import check_device

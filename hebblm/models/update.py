@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from hebblm.adapt import checks
-from hebblm.adapt.section import Count, NonNegative, Positive, Section
+from hebblm.adapt.settings import Count, Fraction, NonNegative, Positive, Section
 
 MEASURED: Literal["measured"] = "measured"
 TRANSFORMERS = {"dynamic.lr": MEASURED, "dynamic.gain": 0.1, "dynamic.decay": 0.001, "dynamic.epsilon": 0.001}
@@ -53,9 +51,9 @@ class DynamicConfig(Section):
     section: ClassVar[str] = "dynamic"
 
     rule: Literal["sgd", "rms"] = "rms"
-    lr: Annotated[float | Literal["measured"], partial(checks.at_least, low=0)] = MEASURED
+    lr: NonNegative | Literal["measured"] = MEASURED
     gain: Positive = 0.065
-    decay: Annotated[float, checks.share] = 0.02
+    decay: Fraction = 0.02
     epsilon: Positive = 1e-4
     segment: Count = 50
     statistics: Count = 50_000

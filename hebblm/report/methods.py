@@ -43,7 +43,7 @@ def check_plotted(most: int) -> None:
 
 def ordered(methods: Iterable[str]) -> list[str]:
     """Return the methods in the order of their records; those without a look of their own follow by name."""
-    rank = {name: index for index, name in enumerate(EVALUATED) if EVALUATED[name].look}
+    rank = {name: index for index, name in enumerate(EVALUATED) if EVALUATED[name].plot_style}
     return sorted(set(methods), key=lambda method: (rank.get(method, len(EVALUATED)), method))
 
 
@@ -65,7 +65,7 @@ def looks(methods: Iterable[str]) -> dict[str, Look]:
     result: dict[str, Look] = {}
     further = 0
     for method in ordered(methods):
-        if method in EVALUATED and (look := EVALUATED[method].look):
+        if method in EVALUATED and (look := EVALUATED[method].plot_style):
             result[method] = Look(name_of(method), *look)
             continue
         line = _FURTHER_LINES[further // len(_FURTHER_COLORS) % len(_FURTHER_LINES)]

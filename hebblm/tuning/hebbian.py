@@ -133,7 +133,7 @@ class HebbGrid:
             hebb = replace(self.hebb, closeness=closeness)
             terms = LabelTerms.of(batch, targets, self.mbpa, hebb)
             for beta in tried:
-                weights = entry_weights(batch, replace(hebb, beta=beta), terms.labels)  # (N, K)
+                weights = entry_weights(batch, beta, hebb.counts, terms.labels)  # (N, K)
                 results += [terms.losses(weights, eta)[None] for eta in self.grid.eta]
         return torch.cat(results)
 
@@ -153,7 +153,7 @@ class HebbLosses(Notes):
     def watch(self, batch: EvalBatch, targets: Tensor) -> None:
         """Note the losses of a mini-batch."""
         terms = LabelTerms.of(batch, targets, self.mbpa, self.hebb)
-        weights = entry_weights(batch, self.hebb, terms.labels)
+        weights = entry_weights(batch, self.hebb.beta, self.hebb.counts, terms.labels)
         self.add({"losses": terms.losses(weights, self.hebb.eta).float()})
 
     def losses(self) -> Losses:

@@ -12,7 +12,7 @@ from hebblm.adapt.methods import METHODS, with_parts
 from hebblm.adapt.methods.cache import CacheConfig
 from hebblm.adapt.methods.memory_mixture import ONLINE_VALUES
 from hebblm.adapt.methods.rule import Rule, dotted
-from hebblm.adapt.section import ONLINE
+from hebblm.adapt.settings import ONLINE
 from hebblm.errors import UserError
 from hebblm.evaluation.defaults import TUNED_SCHEMA
 from hebblm.evaluation.hyperparameters import Hyperparameters, defaults
@@ -139,7 +139,7 @@ class Search:
             "dynamic": {"decay": grid.dynamic_decay},
         }
         for method in self.wanted:
-            tried = METHODS[method].tried
+            tried = METHODS[method].search_space
             axes = beside.get(method, {"weight": grid.weight}) if tried is None else tried(self.settings.methods, grid)
             for name, some in axes.items():
                 values, key = list(some), f"{dotted(method)}.{name}"

@@ -9,8 +9,8 @@ import numpy as np
 
 from hebblm.adapt.grid import Grid
 from hebblm.adapt.methods import DYNAMIC, METHODS, TUNABLE, with_parts
+from hebblm.adapt.methods.base import Unadapted
 from hebblm.adapt.methods.hebb import HebbConfig
-from hebblm.adapt.methods.lstm import Unadapted
 from hebblm.adapt.methods.mbpa import Mbpa, MbpaConfig
 from hebblm.adapt.methods.rule import Rule, dotted
 from hebblm.errors import UserError
@@ -83,7 +83,7 @@ def tune(
 def tune_static(search: Search, replay: Replay) -> None:
     """Tune the methods that read the states of the base."""
     wanted, best = search.wanted, search.best
-    alone = {name: _space(search, name) for name, method in METHODS.items() if method.tried and not method.parts}
+    alone = {name: _space(search, name) for name, method in METHODS.items() if method.search_space and not method.parts}
     rules: dict[str, Rule] = {"lstm": Unadapted()}
     for method, (some, shares) in alone.items():
         if method in wanted:
@@ -178,7 +178,7 @@ def _alone(
 
 def _space(search: Search, method: str) -> tuple[list[Point], list[float | str]]:
     """Return the points of a method that are read, and the shares gamma that each is tried with; none without one."""
-    tried = METHODS[method].tried
+    tried = METHODS[method].search_space
     assert tried is not None, f"{method} tries points"
     axes = dict(tried(search.settings.methods, search.grid))
     shares = list(axes.pop("gamma", ()))

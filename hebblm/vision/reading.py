@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
+from hebblm.adapt.methods.base import Unadapted
 from hebblm.adapt.methods.hebb import Hebb, HebbConfig
-from hebblm.adapt.methods.lstm import Unadapted
-from hebblm.adapt.methods.mbpa import Mbpa, MbpaConfig
+from hebblm.adapt.methods.mbpa import Mbpa, MbpaConfig, Safeguards
 from hebblm.adapt.methods.memory_mixture import memory_mixture
 from hebblm.adapt.methods.mixture import Mixture, MixtureConfig
 from hebblm.adapt.methods.rule import Rule
-from hebblm.adapt.safeguards import Safeguards
 from hebblm.memory import FlatMemory, RingMemory
 from hebblm.types import OutputHead
 from hebblm.vision.result import KEYS, Values
@@ -83,11 +83,11 @@ def method_of(name: str, values: Values, settings: AdaptationSettings) -> ImageM
         config = MixtureConfig(theta=mixture["theta"], gamma=mixture["gamma"], scale="absolute")
         return ImageMethod(memory_mixture(Mixture, config))
     own: dict[str, Any] = {**values["mbpa"]}
-    mbpa = MbpaConfig(method="exact", eps=settings.eps, scale="absolute", weight=1.0)
+    mbpa = MbpaConfig(solver="exact", eps=settings.eps, scale="absolute", weight=1.0)
     if settings.mbpa_optimizer == "newton":
         mbpa = replace(mbpa, pull=own["pull"])
     else:  # with a fresh state for each query
-        mbpa = replace(mbpa, optimizer="rmsprop", rate="guarded", lr=own["rate"], steps=int(own["steps"]))
+        mbpa = replace(mbpa, optimizer="rmsprop", lr_units="guarded", lr=own["rate"], steps=int(own["steps"]))
     if name == "mbpa":
         return ImageMethod(Mbpa(mbpa))
     own = {**values.get(name, values["hebb"])}
@@ -190,7 +190,7 @@ def read(
             if capacity not in contexts:
                 contexts[capacity] = remembered.context(block.head, k, capacity)
             contexts[capacity].set_head(block.head)
-        batches = {capacity: context.batch(block.hidden) for capacity, context in contexts.items()}
+        batches = {capacity: EvalBatch(block.hidden, context) for capacity, context in contexts.items()}
         for name, method in methods.items():
             batch = batches[method.capacity]
             log_probs = method.rule.log_probs(batch)  # (n, C)
@@ -199,6 +199,6 @@ def read(
             stabilized[name] += int(Safeguards.of(method.rule, batch).stabilized.sum())
         if observes:
             for capacity, context in contexts.items():
-                context.observe(block.hidden, block.labels, write=capacity != 0)
+                context.take(batches[capacity].observation(block.labels), write=capacity != 0)
         progress(len(block.labels))
     return {name: Predicted(torch.cat(classes[name]), torch.cat(losses[name]), stabilized[name]) for name in methods}

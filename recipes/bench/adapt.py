@@ -81,7 +81,7 @@ def _neighbors(config: AdaptConfig, rounds: Rounds) -> Row:
     most = make_batch(source, entries=config.entries, queries=config.batch, k=sizes[-1])
     for k in sizes:
         near = most.first(config.batch, k)
-        call = partial(F.mbpa_logits, *near.given(), method="fast", rate="relative", **options)
+        call = partial(F.mbpa_logits, *near.given(), solver="fast", lr_units="relative", **options)
         turns[str(k)] = stopwatch(call, config.batch, rounds.device)
     timings = rounds.times(turns)
     cost = {float(name): timing.milliseconds().median for name, timing in timings.items()}
@@ -101,7 +101,7 @@ def _head(config: AdaptConfig, name: str, rounds: Rounds) -> Row:
     classes, dim = HEADS[name]
     source = _synthetic(config, dim, classes, rounds)
     batch = make_batch(source, entries=min(ENTRIES, config.entries), queries=QUERIES, k=config.k)
-    given, fast = batch.given(), {**options, "rate": "relative", "method": "fast"}
+    given, fast = batch.given(), {**options, "lr_units": "relative", "solver": "fast"}
     calls = {
         "head": partial(batch.head.logits, batch.hidden),
         "fast_mbpa": partial(F.mbpa_logits, *given, **fast),

@@ -37,7 +37,7 @@ def adaptation_row(config: AdaptConfig, source: Source, made: Callable[[], Batch
     difference of two whole times would bury that in their noise.
     """
     batch, plain = made(), config.descent(steps)
-    options = {**plain, "rate": "relative"}
+    options = {**plain, "lr_units": "relative"}
     naively = {**plain, "relative": True}
     hebbian = {"eta": ETA, "beta": BETA, "counts": batch.counts}
 
@@ -46,11 +46,11 @@ def adaptation_row(config: AdaptConfig, source: Source, made: Callable[[], Batch
 
     turns = {
         "naive_mbpa": run(naive.mbpa_logits, FEW, **naively),
-        "fast_mbpa": run(F.mbpa_logits, config.batch, method="fast", **options),
+        "fast_mbpa": run(F.mbpa_logits, config.batch, solver="fast", **options),
         "plain_fast_mbpa": run(plain_fast, config.batch, **plain),
         "naive_hebb": run(naive.hebb_logits, FEW, **naively, **hebbian),
-        "fast_hebb": run(F.hebb_logits, config.batch, method="fast", **options, **hebbian),
-        "exact_mbpa": run(F.mbpa_logits, SOME, method="exact", **options),
+        "fast_hebb": run(F.hebb_logits, config.batch, solver="fast", **options, **hebbian),
+        "exact_mbpa": run(F.mbpa_logits, SOME, solver="exact", **options),
         **_hebbian(batch.first(config.batch), options),
     }
     timings = rounds.times(turns)
@@ -78,7 +78,7 @@ def _hebbian(batch: Batch, options: dict[str, Any]) -> dict[str, Turn]:
 
     def mbpa() -> None:
         nonlocal delta
-        found = F.mbpa_delta(hidden, neighbors, head, base, **options, method="fast", products=products, groups=groups)
+        found = F.mbpa_delta(hidden, neighbors, head, base, **options, solver="fast", products=products, groups=groups)
         delta = found.delta
 
     def hebbian() -> Tensor:
@@ -99,8 +99,8 @@ def errors(batch: Batch, options: dict[str, Any]) -> dict[str, float]:
         Mean and largest absolute error of the target's loss (nats), the mean Kullback-Leibler divergence of the fast
         from the exact distribution (nats), and the bias of the perplexity in per cent.
     """
-    q = F.mbpa_logits(*batch.given(), method="fast", **options).double().log_softmax(1)
-    p = F.mbpa_logits(*batch.double().given(), method="exact", **options).log_softmax(1)
+    q = F.mbpa_logits(*batch.given(), solver="fast", **options).double().log_softmax(1)
+    p = F.mbpa_logits(*batch.double().given(), solver="exact", **options).log_softmax(1)
     error = (p - q).gather(1, batch.targets[:, None]).squeeze(1)  # (N,) loss of fast minus loss of exact
     return {
         "error_mean": float(error.abs().mean()),

@@ -18,12 +18,11 @@ from torch import Tensor
 
 from hebblm.adapt import functional as F
 from hebblm.adapt.batch import EvalBatch
-from hebblm.adapt.features import NAMES
-from hebblm.adapt.methods.best import PAIR, Best, BestConfig, best_rule
+from hebblm.adapt.methods.base import Unadapted
+from hebblm.adapt.methods.best import FEATURES, PAIR, Best, BestConfig, best_rule
 from hebblm.adapt.methods.cache import Cache, CacheConfig
 from hebblm.adapt.methods.hebb import hebb_rule
 from hebblm.adapt.methods.knn import KnnConfig, KnnLM
-from hebblm.adapt.methods.lstm import Unadapted
 from hebblm.adapt.methods.mbpa import Mbpa, MbpaConfig
 from hebblm.adapt.methods.mixture import Mixture, MixtureConfig
 from hebblm.adapt.methods.rule import Rule
@@ -47,7 +46,7 @@ TEXTS = {
 PULL = 1e-3  # times half the square of the weights
 OLD = (500, 3785)  # tokens: the window of the cache, and that of the frequencies, that were components once
 WINDOWS = (300, *OLD, 2000, 5000, 20_000)
-MODULE = Path(__file__).parents[2] / "hebblm" / "adapt" / "methods" / "best_weights.py"
+MODULE = Path(__file__).parents[2] / "hebblm" / "adapt" / "methods" / "best.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +120,7 @@ def evidence(rule: Best, named: dict[str, str], tokens: int, *, moving: bool) ->
 
 def fitted(texts: list[Tensor], parts: int) -> Tensor:
     """Return W (C, F), where the mean loss of the mixture over all texts and the pull are least."""
-    weights = torch.zeros(parts, len(NAMES), dtype=torch.float64, requires_grad=True)
+    weights = torch.zeros(parts, len(FEATURES), dtype=torch.float64, requires_grad=True)
     search = torch.optim.LBFGS([weights], max_iter=500, line_search_fn="strong_wolfe", tolerance_grad=1e-8)
 
     def objective() -> Tensor:
@@ -144,7 +143,7 @@ def mean_loss(rows: Tensor, weights: Tensor) -> Tensor:
 
 def learned(rows: Tensor, weights: Tensor, every: int) -> Tensor:
     """Return the losses (T,) of a gate that goes on learning ``every`` so many tokens, from evidence and W (C, F)."""
-    gate, found = F.LearnedGate(weights, BestConfig().rate), []
+    gate, found = F.LearnedGate(weights, BestConfig().lr), []
     for part in torch.split(rows, every):
         losses, features = part[:, : len(weights)], part[:, len(weights) :]
         found.append(F.gated_losses(losses, (features @ gate.weights.t()).log_softmax(1)))
@@ -155,7 +154,7 @@ def learned(rows: Tensor, weights: Tensor, every: int) -> Tensor:
 def second_halves(texts: dict[str, Tensor]) -> list[float]:
     """Return the mean loss on the second half of each text, nats, fitted on the first halves of all."""
     halves = [len(rows) // 2 for rows in texts.values()]
-    parts = next(iter(texts.values())).shape[1] - len(NAMES)
+    parts = next(iter(texts.values())).shape[1] - len(FEATURES)
     weights = fitted([rows[:half] for rows, half in zip(texts.values(), halves, strict=True)], parts)
     found = []
     for rows, half in zip(texts.values(), halves, strict=True):
@@ -163,15 +162,13 @@ def second_halves(texts: dict[str, Tensor]) -> list[float]:
     return found
 
 
-def written(weights: dict[str, list[float]], tokens: int) -> str:
-    """Return the text of the module that ships the weights."""
+def written(module: str, weights: dict[str, list[float]], tokens: int) -> str:
+    """Return the text of the module that ships the weights, with others in their place."""
     rows = "".join(f'    "{name}": ({", ".join(map(str, row))}),\n' for name, row in weights.items())
-    return (
-        '"""The weights that the gate of ``best`` starts from, written by recipes/best/fit.py.\n\n'
-        f"Fitted on the first {tokens:,} validation tokens each of {'; '.join(TEXTS)}.\n"
-        "The columns are :data:`hebblm.adapt.features.NAMES`.\n"
-        '"""\n\nWEIGHTS: dict[str, tuple[float, ...]] = {\n' + rows + "}\n"
-    )
+    head = f"# Fitted on the first {tokens:,} validation tokens each of {'; '.join(TEXTS)}.\nWEIGHTS: "
+    before, _, rest = module.partition("# Fitted on")
+    kept = rest[rest.index("\n}\n") + 3 :]
+    return f"{before}{head}dict[str, tuple[float, ...]] = {{\n{rows}}}\n{kept}"
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -190,7 +187,7 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"{name}: {len(found[name]):,} tokens", flush=True)
 
     def of(rules: list[str]) -> dict[str, Tensor]:
-        columns = [*map(list(every).index, rules), *range(len(every), len(every) + len(NAMES))]
+        columns = [*map(list(every).index, rules), *range(len(every), len(every) + len(FEATURES))]
         return {name: rows[:, columns] for name, rows in found.items()}
 
     losses = {label: second_halves(of(rules)) for label, rules in choices().items()}
@@ -203,7 +200,7 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"{name}: {mean_loss(rows, weights):.4f} nats")
     table = {name: [round(x, 3) for x in row] for (name, _), row in zip(rule.rules, weights.tolist(), strict=True)}
     with atomic_path(MODULE) as temporary:
-        temporary.write_text(written(table, asked.tokens))
+        temporary.write_text(written(MODULE.read_text(), table, asked.tokens))
 
 
 if __name__ == "__main__":

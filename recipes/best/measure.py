@@ -50,7 +50,7 @@ def rules_of(settings: Hyperparameters, methods: tuple[str, ...], *, variants: b
     rules, whole = {name: METHODS[name].rule(settings.methods) for name in methods}, methods[-1]
     if not variants:
         return rules
-    fixed = settings.methods.replaced(replace(settings.methods[BestConfig], rate=0.0))
+    fixed = settings.methods.replaced(replace(settings.methods[BestConfig], lr=0.0))
     rules[f"{whole}, not learning"] = METHODS[whole].rule(fixed)
     return rules | {f"{whole} without {name}": without(settings, parts) for name, parts in LEFT_OUT.items()}
 

@@ -99,7 +99,7 @@ def test_an_older_result_survives_ctrl_c(world: World, tmp_path: Path) -> None:
     arguments = ["--intra-domain", str(world.prepared), "--checkpoint", str(world.model), "--output-path", str(out)]
     assert evaluate([*arguments, "--methods", "lstm", "--max-tokens", "50", "--device", "cpu"]) == 0
     before = {path: path.read_bytes() for path in out.iterdir()}
-    slow = ["--methods", "mbpa", "--set", "mbpa.method=exact", "mbpa.steps=50", "--update-every", "1"]
+    slow = ["--methods", "mbpa", "--set", "mbpa.solver=exact", "mbpa.steps=50", "--update-every", "1"]
     interrupted("eval", [*arguments, *slow], cache, lambda: any((cache / "memory").glob("*/manifest.json")))
     assert {path: path.read_bytes() for path in out.iterdir()} == before
     assert Result.load(out).scenario.tokens == 50

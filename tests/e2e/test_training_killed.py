@@ -33,7 +33,7 @@ from awd_lstm import (
     state,
     training,
 )  # fmt: skip
-from awd_lstm.state import STATE, load_state
+from awd_lstm.checkpoint import STATE, load_state
 
 from .conftest import one_thread
 

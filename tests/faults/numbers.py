@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods import DYNAMIC, METHODS
 from hebblm.errors import UserError
@@ -65,8 +66,8 @@ def problem(seed: int) -> Problem:
     rate = draw.choice(("guarded", "absolute") if optimizer == "rmsprop" else ("relative", "guarded", "absolute"))
     settings: dict[str, Any] = {
         "mbpa.optimizer": optimizer,
-        "mbpa.method": "exact" if optimizer == "rmsprop" else draw.choice(("fast", "exact")),
-        "mbpa.rate": rate,
+        "mbpa.solver": "exact" if optimizer == "rmsprop" else draw.choice(("fast", "exact")),
+        "mbpa.lr_units": rate,
         "mbpa.lr": between(1e-6, 1e6),
         "mbpa.steps": draw.choice((1, 3, 15)),
         "mbpa.eps": between(1e-12, 10),
@@ -121,10 +122,10 @@ def trial(asked: Problem) -> str:
         half = asked.entries // 2
         for part in (slice(0, half), slice(half, None)):
             if len(labels[part]):
-                context.observe(keys[part], labels[part])
-        batch = context.batch(torch.cat([states[:3], states[-9:]]))
+                toy.observe(context, keys[part], labels[part])
+        batch = EvalBatch(torch.cat([states[:3], states[-9:]]), context)
         targets = torch.randint(0, CLASSES, (12,), generator=torch.Generator().manual_seed(asked.seed + 1))
-        scores, whole = rule.score(batch, targets), rule.log_probs(context.batch(batch.hidden))
+        scores, whole = rule.score(batch, targets), rule.log_probs(EvalBatch(batch.hidden, context))
     except UserError as error:
         return "refused" if "\n" not in str(error) else f"refused in several lines: {error}"
     except Exception as error:

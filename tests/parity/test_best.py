@@ -11,14 +11,12 @@ import torch
 from torch import Tensor
 
 from hebblm.adapt import functional as F
+from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
-from hebblm.adapt.features import NAMES, gate_features
 from hebblm.adapt.methods import METHODS
-from hebblm.adapt.methods.best import COMPONENTS, Best, BestConfig, best_rule
-from hebblm.adapt.methods.best_weights import WEIGHTS
+from hebblm.adapt.methods.best import COMPONENTS, FEATURES, WEIGHTS, Best, BestConfig, best_rule, gate_features
 from hebblm.adapt.methods.mbpa import MbpaConfig
-from hebblm.adapt.section import ONLINE
-from hebblm.adapt.settings import MethodSettings
+from hebblm.adapt.settings import ONLINE, MethodSettings
 from hebblm.errors import UserError
 from hebblm.evaluation.loop import evaluate
 from hebblm.evaluation.vocabulary import UnionVocabulary
@@ -44,7 +42,7 @@ def context_of(entries: int) -> Context:
     context = Context(head, FlatMemory(DIM, dtype=torch.float64), k=9, train_counts=counts, window=40)
     if entries:
         labels = torch.arange(entries) * 7 % 5
-        context.observe(randn(2, entries, DIM, dtype=torch.float64), labels)
+        toy.observe(context, randn(2, entries, DIM, dtype=torch.float64), labels)
     return context
 
 
@@ -52,7 +50,7 @@ def plain_features(context: Context, query: Tensor) -> list[float]:
     """Return the features of one query, every quantity written out."""
     base = context.head.logits(query).softmax(0)
     favourite = int(base.argmax())
-    found = dict.fromkeys(NAMES, 0.0) | {
+    found = dict.fromkeys(FEATURES, 0.0) | {
         "one": 1.0,
         "base entropy": -sum(float(p) * math.log(float(p)) for p in base) / 5,
         "base peak": math.log(float(base.max())) / 5,
@@ -80,7 +78,7 @@ def test_features_equal_the_plain_form(entries: int) -> None:
     context = context_of(entries)
     hidden = randn(3, 6, DIM, dtype=torch.float64)
     expected = torch.tensor([plain_features(context, query) for query in hidden], dtype=torch.float64)
-    torch.testing.assert_close(gate_features(context.batch(hidden)), expected, rtol=0, atol=1e-10)
+    torch.testing.assert_close(gate_features(EvalBatch(hidden, context)), expected, rtol=0, atol=1e-10)
 
 
 def reference(evidence: np.ndarray, weights: np.ndarray, rate: float) -> np.ndarray:
@@ -120,7 +118,7 @@ def test_mbpa_is_followed_as_far_as_the_gate_says_whatever_its_own_weight(weight
 @pytest.mark.parametrize("parts", [",".join(COMPONENTS), "base,short,mbpa", "mbpa"])
 @pytest.mark.parametrize("rate", [0.0, 0.3])
 def test_losses_are_those_of_the_formula(rate: float, parts: str, ahead: bool) -> None:
-    rule = best_rule(settings_of(rate=rate, parts=parts))
+    rule = best_rule(settings_of(lr=rate, parts=parts))
     assert isinstance(rule, Best)
     stream = toy.stream_of(np.concatenate([toy.tokens(1, 40), toy.tokens(1, 40)]))
     base = toy.base_of(toy.tiny_model().double())
@@ -149,14 +147,14 @@ def test_a_label_that_no_component_gives_anything_is_infinite_and_teaches_nothin
 
 
 def test_what_was_learned_is_kept_and_recalled() -> None:
-    settings = settings_of(rate=0.2)
+    settings = settings_of(lr=0.2)
     contexts = [context_of(0), context_of(0)]
     adapters = [ContextAdapter(context, METHODS["best"].rule(settings)) for context in contexts]
     hidden, labels = randn(5, 20, DIM, dtype=torch.float64), torch.arange(20) % 5
     untouched = contexts[0].known_shares
     adapters[0].update(hidden, labels)
     assert contexts[0].known_shares != untouched
-    contexts[1].observe(hidden, labels)
+    toy.observe(contexts[1], hidden, labels)
     contexts[1].recall_shares(contexts[0].known_shares)
     assert contexts[1].known_shares == contexts[0].known_shares
     assert torch.equal(adapters[0].predict(hidden), adapters[1].predict(hidden))
@@ -166,8 +164,3 @@ def test_what_was_learned_is_kept_and_recalled() -> None:
 def test_components_are_known_and_named_once(wrong: str) -> None:
     with pytest.raises(UserError, match=r"best\.parts"):
         BestConfig(parts=wrong)
-
-
-def test_a_window_remembers_something() -> None:
-    with pytest.raises(UserError, match=r"best\.long = 0"):
-        BestConfig(long=0)

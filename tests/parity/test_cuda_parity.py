@@ -25,7 +25,7 @@ def on_cuda(neighbors: Neighbors, head: OutputHead) -> tuple[Neighbors, OutputHe
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"method": "fast"}, {"method": "fast", "rate": "relative"}, {"optimizer": "rmsprop"}]
+    "options", [{}, {"solver": "fast"}, {"solver": "fast", "lr_units": "relative"}, {"optimizer": "rmsprop"}]
 )
 @pytest.mark.parametrize("lr", [0.01, 50.0])
 def test_adaptation_on_cuda(options: dict[str, object], lr: float) -> None:

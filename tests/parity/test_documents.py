@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import hebblm
+from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods import METHODS
 from hebblm.errors import UserError
@@ -59,7 +60,7 @@ def one_by_one(lm: hebblm.LanguageModel, method: str, documents: Sequence[str]) 
             part = text[start : start + EVERY]
             if part:
                 before = text[start - 1 : start] or ["<eos>"]
-                batch = context.batch(base.read(torch.tensor([index(word) for word in [*before, *part[:-1]]])))
+                batch = EvalBatch(base.read(torch.tensor([index(word) for word in [*before, *part[:-1]]])), context)
                 losses += rule.score(batch, torch.tensor([index(word) for word in part])).tolist()
                 scored.append((context, batch, part))
         for _, _, part in scored:

@@ -52,7 +52,7 @@ def relative_reference(
 )
 def test_mbpa_equals_autograd(options: dict[str, object], bias: bool) -> None:
     hidden, neighbors, head = make_problem(5, bias=bias)
-    actual = functional.mbpa_logits(hidden, neighbors, head, eps=EPS, rate="absolute", **options)
+    actual = functional.mbpa_logits(hidden, neighbors, head, eps=EPS, lr_units="absolute", **options)
     assert_same(actual, reference.mbpa_logits(hidden, neighbors, head, eps=EPS, **options))
 
 
@@ -61,7 +61,7 @@ def test_mbpa_equals_autograd(options: dict[str, object], bias: bool) -> None:
 def test_descent_at_a_relative_rate_equals_autograd(steps: int, lr: float, pull: float, bias: bool) -> None:
     hidden, neighbors, head = make_problem(steps, bias=bias)
     options = {"lr": lr, "steps": steps, "pull": pull}
-    actual = functional.mbpa_logits(hidden, neighbors, head, eps=EPS, rate="relative", **options)
+    actual = functional.mbpa_logits(hidden, neighbors, head, eps=EPS, lr_units="relative", **options)
     assert_same(actual, relative_reference(hidden, neighbors, head, **options))
     assert torch.equal(actual[2], head.logits(hidden)[2])  # no neighbours
 
@@ -73,7 +73,7 @@ def test_where_the_largest_eigenvalue_is_exact_so_is_the_relative_rate(pull: flo
     same = neighbors.keys[:, :1].expand_as(neighbors.keys).contiguous()
     neighbors = Neighbors(same, neighbors.values, neighbors.distances, neighbors.mask)
     options = {"lr": 3.0, "steps": 4, "eps": EPS, "pull": pull}
-    actual = functional.mbpa_logits(hidden, neighbors, head, rate="relative", **options)
+    actual = functional.mbpa_logits(hidden, neighbors, head, lr_units="relative", **options)
     assert_same(actual, reference.mbpa_logits(hidden, neighbors, head, relative=True, **options))
 
 
@@ -87,7 +87,7 @@ def test_where_the_largest_eigenvalue_is_exact_so_is_the_relative_rate(pull: flo
 def test_descent_equals_autograd_in_awkward_shapes(steps: int, rate: str, shape: dict[str, int]) -> None:
     hidden, neighbors, head = make_problem(3, **shape)
     lr = 0.05 if rate == "absolute" else 2.0
-    actual = functional.mbpa_logits(hidden, neighbors, head, lr=lr, steps=steps, eps=EPS, rate=rate)
+    actual = functional.mbpa_logits(hidden, neighbors, head, lr=lr, steps=steps, eps=EPS, lr_units=rate)
     if rate == "absolute":
         expected = reference.mbpa_logits(hidden, neighbors, head, lr=lr, steps=steps, eps=EPS)
     else:
@@ -104,7 +104,7 @@ def test_every_key_a_duplicate(steps: int) -> None:
         torch.zeros(2, 4, dtype=torch.float64),
         torch.ones(2, 4, dtype=torch.bool),
     )
-    actual = functional.mbpa_logits(hidden, same, head, lr=1e-4, steps=steps, eps=EPS, rate="absolute")
+    actual = functional.mbpa_logits(hidden, same, head, lr=1e-4, steps=steps, eps=EPS, lr_units="absolute")
     assert_same(actual, reference.mbpa_logits(hidden, same, head, lr=1e-4, steps=steps, eps=EPS))
 
 
@@ -127,14 +127,14 @@ HEBB = {"lr": 0.02, "steps": 2, "eta": 0.4, "beta": 0.5, "counts": COUNTS, "eps"
 def test_hebb_equals_the_printed_equations(options: dict[str, object]) -> None:
     hidden, neighbors, head = make_problem(11, k=9)
     options = HEBB | options
-    actual = functional.hebb_logits(hidden, neighbors, head, rate="absolute", **options)
+    actual = functional.hebb_logits(hidden, neighbors, head, lr_units="absolute", **options)
     assert_same(actual, reference.hebb_logits(hidden, neighbors, head, **options))
 
 
 @pytest.mark.parametrize("constant", [0.0, 0.3, 1.0])
 def test_hebb_of_a_constant_weight(constant: float) -> None:
     hidden, neighbors, head = make_problem(13)
-    actual = functional.hebb_logits(hidden, neighbors, head, weighting=constant, rate="absolute", **HEBB)
+    actual = functional.hebb_logits(hidden, neighbors, head, weighting=constant, lr_units="absolute", **HEBB)
     assert_same(actual, reference.hebb_logits(hidden, neighbors, head, constant=constant, **HEBB))
 
 
@@ -143,9 +143,9 @@ def test_hebb_of_a_constant_weight(constant: float) -> None:
 def test_hebb_of_only_new_classes(gate: str, bias: bool) -> None:
     hidden, neighbors, head = make_problem(12, k=9, labels=6, zero_rows=3, bias=bias)
     new, options = torch.arange(13) >= 10, {**HEBB, "gate": gate}
-    actual = functional.hebb_logits(hidden, neighbors, head, hebbian_classes=new, rate="absolute", **options)
+    actual = functional.hebb_logits(hidden, neighbors, head, hebbian_classes=new, lr_units="absolute", **options)
     assert_same(actual, reference.hebb_logits(hidden, neighbors, head, hebbian_classes=new, **options))
-    everywhere = functional.hebb_logits(hidden, neighbors, head, rate="absolute", **options)
+    everywhere = functional.hebb_logits(hidden, neighbors, head, lr_units="absolute", **options)
     assert not torch.allclose(actual, everywhere)
 
 

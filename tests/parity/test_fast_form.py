@@ -17,7 +17,7 @@ from hebblm.types import Neighbors, OutputHead
 
 from .problems import as_problem, language_like, make_problem
 
-RELATIVE = {"lr": 8.0, "steps": 5, "eps": 3e-3, "rate": "relative", "scale": "relative"}
+RELATIVE = {"lr": 8.0, "steps": 5, "eps": 3e-3, "lr_units": "relative", "scale": "relative"}
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_small_vocabulary_takes_the_exact_path(classes: int) -> None:
     hidden, neighbors, head = make_problem(32, v=classes)
     options = {"lr": 0.1, "steps": 5, "eps": 1e-3}
     assert torch.equal(
-        functional.mbpa_logits(hidden, neighbors, head, method="fast", **options),
+        functional.mbpa_logits(hidden, neighbors, head, solver="fast", **options),
         functional.mbpa_logits(hidden, neighbors, head, **options),
     )
 
@@ -51,7 +51,7 @@ def test_small_vocabulary_takes_the_exact_path(classes: int) -> None:
 @pytest.mark.parametrize(
     "options",
     [RELATIVE, {**RELATIVE, "steps": 1}, {**RELATIVE, "pull": 0.02}]
-    + [{"lr": lr, "steps": 5, "eps": 1e-3, "rate": rate} for lr in (0.1, 2.0) for rate in ("absolute", "guarded")],
+    + [{"lr": lr, "steps": 5, "eps": 1e-3, "lr_units": rate} for lr in (0.1, 2.0) for rate in ("absolute", "guarded")],
 )  # fmt: skip
 @pytest.mark.parametrize("stored", [True, False])
 def test_near_exact_on_language_like_states(options: dict[str, object], stored: bool) -> None:
@@ -59,7 +59,7 @@ def test_near_exact_on_language_like_states(options: dict[str, object], stored: 
     if not stored:
         neighbors = replace(neighbors, log_normalizers=None)
     exact = functional.mbpa_logits(hidden, neighbors, head, **options).log_softmax(1)
-    found = functional.mbpa_logits(hidden, neighbors, head, method="fast", **options).log_softmax(1)
+    found = functional.mbpa_logits(hidden, neighbors, head, solver="fast", **options).log_softmax(1)
     base = head.logits(hidden).log_softmax(1)
     expected = (exact.exp() * (found - exact).abs()).sum(1).mean()  # what a target drawn from exact would see
     moved = (exact.exp() * (exact - base).abs()).sum(1).mean()
@@ -92,10 +92,10 @@ def test_number_of_classes_followed_is_of_a_query_s_own_labels() -> None:
 def test_queries_of_different_sizes_are_each_adapted_as_if_alone() -> None:
     hidden, neighbors, head = language_like(35, n=30, k=60, d=20, v=900)
     neighbors.values[::3] %= 7  # few labels, so that sizes differ
-    together = functional.mbpa_logits(hidden, neighbors, head, method="fast", **RELATIVE)
+    together = functional.mbpa_logits(hidden, neighbors, head, solver="fast", **RELATIVE)
     for row in range(len(hidden)):
         some = slice(row, row + 1)
-        alone = functional.mbpa_logits(hidden[some], neighbors.rows(some), head, method="fast", **RELATIVE)
+        alone = functional.mbpa_logits(hidden[some], neighbors.rows(some), head, solver="fast", **RELATIVE)
         torch.testing.assert_close(together[some], alone, rtol=1e-9, atol=1e-9)
 
 
@@ -128,7 +128,7 @@ def mixed() -> tuple[torch.Tensor, Neighbors, OutputHead]:
 
 @pytest.mark.parametrize("method", ["exact", "fast"])
 @pytest.mark.parametrize(
-    "options", [RELATIVE, {"lr": 30.0, "steps": 3, "eps": 1e-3, "rate": "guarded"}], ids=["relative", "guarded"]
+    "options", [RELATIVE, {"lr": 30.0, "steps": 3, "eps": 1e-3, "lr_units": "guarded"}], ids=["relative", "guarded"]
 )  # fmt: skip
 @pytest.mark.parametrize("stored", [True, False])
 def test_blocks_batch_mates_and_padding_change_nothing(
@@ -142,14 +142,14 @@ def test_blocks_batch_mates_and_padding_change_nothing(
     if not stored:
         neighbors = replace(neighbors, log_normalizers=None)
     base = head.logits(hidden)
-    whole = functional.mbpa_delta(hidden, neighbors, head, base, method=method, **options)
+    whole = functional.mbpa_delta(hidden, neighbors, head, base, solver=method, **options)
     assert torch.equal(whole.delta[3], torch.zeros_like(base[3]))
     assert (whole.delta.abs().amax(1) > 0).sum() == 8
-    if options["rate"] == "guarded":
+    if options["lr_units"] == "guarded":
         assert 0 < whole.stabilized.sum() < 8
         assert torch.equal(whole.stabilized, whole.rose)
     monkeypatch.setattr(blocks, "CPU_BYTES", 1)
-    single = functional.mbpa_delta(hidden, neighbors, head, base, method=method, **options)
+    single = functional.mbpa_delta(hidden, neighbors, head, base, solver=method, **options)
     torch.testing.assert_close(single.delta, whole.delta, rtol=1e-9, atol=1e-9)
     assert torch.equal(single.rose, whole.rose)
     assert torch.equal(single.stabilized, whole.stabilized)
@@ -162,7 +162,7 @@ def test_blocks_batch_mates_and_padding_change_nothing(
         pad(neighbors.mask, (0, 160)),
         None if neighbors.log_normalizers is None else pad(neighbors.log_normalizers, (0, 160)),
     )
-    wider = functional.mbpa_delta(hidden, padded, head, base, method=method, **options)
+    wider = functional.mbpa_delta(hidden, padded, head, base, solver=method, **options)
     torch.testing.assert_close(wider.delta, whole.delta, rtol=1e-9, atol=1e-9)
 
 
@@ -173,6 +173,6 @@ def test_single_precision_stays_finite_without_a_tail() -> None:
     low = replace(neighbors, values=neighbors.values % 40, log_normalizers=far.logits(neighbors.keys).logsumexp(2))
     for case in (low, replace(low, log_normalizers=None)):
         for options in (RELATIVE, {"lr": 0.1, "steps": 5, "eps": 1e-3}):
-            logits = functional.mbpa_logits(hidden, case, far, method="fast", **options)
+            logits = functional.mbpa_logits(hidden, case, far, solver="fast", **options)
             exact = functional.mbpa_logits(hidden, case, far, **options)
             torch.testing.assert_close(logits.log_softmax(1), exact.log_softmax(1), rtol=1e-3, atol=1e-2)

@@ -9,7 +9,7 @@ import torch
 
 from hebblm.adapt import functional
 from hebblm.adapt.solvers import fast
-from hebblm.adapt.solvers.newton import other_curvatures, solve_newton
+from hebblm.adapt.solvers.newton import _other_curvatures, solve_newton
 from hebblm.adapt.solvers.problem import Problem, relative_weights
 
 from .problems import as_problem, language_like, make_problem
@@ -60,10 +60,10 @@ def test_many_steps_reach_the_optimum(pull: float, bias: bool, classes: int) -> 
 @pytest.mark.parametrize("bias", [True, False])
 def test_other_curvatures_are_those_of_the_eigenvalues(bias: bool) -> None:
     problem = as_problem(*make_problem(5, k=9, bias=bias), eps=1.0)
-    found = other_curvatures(problem, relative_weights(problem))
+    found = _other_curvatures(problem, relative_weights(problem))
     torch.testing.assert_close(found, torch.stack([differing(problem, row) for row in range(5)]))
     twins = replace(problem, keys=problem.keys[:, :1].expand_as(problem.keys))
-    torch.testing.assert_close(other_curvatures(twins, relative_weights(twins)), torch.full_like(found, 0.01))
+    torch.testing.assert_close(_other_curvatures(twins, relative_weights(twins)), torch.full_like(found, 0.01))
 
 
 def test_three_steps_come_near_the_optimum() -> None:
@@ -101,7 +101,7 @@ def test_fast_is_near_exact_on_language_like_states(stored: bool, classes: int) 
         neighbors = replace(neighbors, log_normalizers=None)
     options = {"optimizer": "newton", "lr": 1.0, "steps": 3, "pull": 0.005, "eps": 3e-3, "scale": "relative"}
     exact = functional.mbpa_logits(hidden, neighbors, head, **options).log_softmax(1)
-    found = functional.mbpa_logits(hidden, neighbors, head, method="fast", **options).log_softmax(1)
+    found = functional.mbpa_logits(hidden, neighbors, head, solver="fast", **options).log_softmax(1)
     base = head.logits(hidden).log_softmax(1)
     expected = (exact.exp() * (found - exact).abs()).sum(1).mean()
     moved = (exact.exp() * (exact - base).abs()).sum(1).mean()

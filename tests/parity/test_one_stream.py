@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods import DYNAMIC_METHODS, METHODS, STATIC_METHODS
 from hebblm.adapt.methods.rule import Rule
@@ -75,7 +76,7 @@ def plainly(
     for begin in range(0, len(stream), ahead):
         states = base.read(inputs[begin : begin + ahead])
         for hidden, labels in zip(states.split(every), targets[begin : begin + ahead].split(every), strict=True):
-            batch = context.batch(hidden)
+            batch = EvalBatch(hidden, context)
             for name, rule in rules.items():
                 nll[name].append(rule.score(batch, labels))
             observation = batch.observation(labels)

@@ -9,19 +9,19 @@ import pytest
 import torch
 
 from hebblm.adapt import functional
+from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.counts import class_weights
 from hebblm.adapt.functional.shares import LearnedShares, LearnedWeight
 from hebblm.adapt.methods import METHODS
+from hebblm.adapt.methods.base import Unadapted
 from hebblm.adapt.methods.cache import CacheConfig
 from hebblm.adapt.methods.hebb import HebbConfig, hebbian_term
 from hebblm.adapt.methods.knn import KnnConfig
-from hebblm.adapt.methods.lstm import Unadapted
 from hebblm.adapt.methods.mbpa import Mbpa, MbpaConfig, mbpa_result
 from hebblm.adapt.methods.memory_mixture import SHARPNESS, Mixed
 from hebblm.adapt.methods.mixture import MixtureConfig
 from hebblm.adapt.methods.rule import Needs, Rule
-from hebblm.adapt.section import ONLINE, Section
-from hebblm.adapt.settings import MethodSettings
+from hebblm.adapt.settings import ONLINE, MethodSettings, Section
 from hebblm.evaluation.loop import evaluate
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import FlatMemory
@@ -120,7 +120,7 @@ def weights(losses: list[np.ndarray], every: int) -> np.ndarray:
 @pytest.mark.parametrize("ahead", [True, False], ids=["blocks", "intervals"])
 @pytest.mark.parametrize("every", [1, 7, 100])
 def test_the_weight_of_mbpa_is_that_of_the_formula(every: int, ahead: bool) -> None:
-    at = {w: MbpaConfig(method="exact", weight=w) for w in (ONLINE, 0.5, 1.0, 1.5)}
+    at = {w: MbpaConfig(solver="exact", weight=w) for w in (ONLINE, 0.5, 1.0, 1.5)}
     found = scored({str(w): Mbpa(config) for w, config in at.items()}, every, ahead=ahead)
     expected = weights([found["0.5"], found["1.0"], found["1.5"]], every)
     stream = toy.stream_of(np.concatenate([toy.tokens(1, 40), toy.tokens(1, 40)]))
@@ -136,14 +136,14 @@ def test_hebb_takes_the_weighted_change() -> None:
     stream = toy.stream_of(toy.tokens(1, 60))
     base = toy.base_of(toy.tiny_model().double())
     context = toy.context_of(base, FlatMemory(toy.DIM, dtype=torch.float64), stream, novel=False)
-    mbpa, hebb = MbpaConfig(method="exact", weight=ONLINE), HebbConfig()
+    mbpa, hebb = MbpaConfig(solver="exact", weight=ONLINE), HebbConfig()
     rule = METHODS["hebb"].rule(MethodSettings(mbpa, hebb))
     assert rule.needs == Mbpa(mbpa).needs
     context.learn_shares([rule])
     hidden = base.read(torch.from_numpy(stream.inputs))
     for rows in (slice(20), slice(20, 40)):
-        context.observe(hidden[rows], torch.from_numpy(stream.targets[rows]))
-    batch = context.batch(hidden[40:])
+        toy.observe(context, hidden[rows], torch.from_numpy(stream.targets[rows]))
+    batch = EvalBatch(hidden[40:], context)
     (weight,) = {share.value for share in context.shares.values()}
     assert 0 < weight < 1.5
     assert weight != pytest.approx(1.0)
@@ -151,7 +151,7 @@ def test_hebb_takes_the_weighted_change() -> None:
         batch.logits,
         weight * mbpa_result(batch, mbpa).delta,
         hebbian_term(batch, mbpa, hebb, None),
-        class_weights(batch, hebb)[0],
+        class_weights(batch, hebb.beta, hebb.counts)[0],
         eta=hebb.eta,
     )
     torch.testing.assert_close(rule.log_probs(batch), expected.log_softmax(1))
@@ -196,5 +196,5 @@ def test_a_context_refuses_a_share_that_it_does_not_learn() -> None:
     context = toy.context_of(toy.base_of(toy.tiny_model()), FlatMemory(toy.DIM), stream)
     rule = METHODS["cache"].rule(LEARNED)
     with pytest.raises(ValueError, match="learn_shares"):
-        rule.log_probs(context.batch(toy.randn(1, 2, toy.DIM)))
+        rule.log_probs(EvalBatch(toy.randn(1, 2, toy.DIM), context))
     assert rule.needs == Needs(window=LEARNED[CacheConfig].window, shares=(rule,))

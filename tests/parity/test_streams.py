@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods import METHODS, STATIC_METHODS
 from hebblm.adapt.methods.rule import Rule
@@ -72,7 +73,7 @@ def one_by_one(layout: Layout, rules: dict[str, Rule], make: toy.MemoryMaker, ev
             labels = targets[place]
             if not len(labels) or start >= length:
                 continue
-            batch = context.batch(base.read(inputs[place]))
+            batch = EvalBatch(base.read(inputs[place]), context)
             for name, rule in rules.items():
                 nll[name][place] = rule.score(batch, labels).numpy()
             scored.append((context, batch.observation(labels)))

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.block import Block
 from hebblm.adapt.context import Context
 from hebblm.adapt.functional import Scale
@@ -53,11 +54,11 @@ def test_blocks_equal_the_classic_loop(window: int, every: int, size: int, dtype
     found, gathered = [], []
     for begin in range(0, len(hidden), size // every * every):
         some = slice(begin, begin + size // every * every)
-        batch = context.batch(hidden[some], Block.of(labels[some], every, written=False))
+        batch = EvalBatch(hidden[some], context, Block.of(labels[some], every, written=False))
         rule = memory_mixture(Cache, config)
         found.append(rule.score(batch, labels[some]))
         gathered.append(-rule.log_probs(batch).gather(1, labels[some, None]).squeeze(1))
-        context.observe(hidden[some], labels[some], write=False)
+        context.take(batch.observation(labels[some]), write=False)
     tolerance = 1e-5 if dtype is torch.float32 else 1e-12
     torch.testing.assert_close(torch.cat(found), expected, rtol=tolerance, atol=tolerance)
     torch.testing.assert_close(torch.cat(gathered), expected, rtol=tolerance, atol=tolerance)

@@ -39,7 +39,7 @@ def test_later_tokens_leave_earlier_scores_bit_identical(make: MemoryMaker, kind
     """Within an interval too: a score depends on nothing that comes after it; the base is fixed or moves."""
     hot, config = kind == "diverging", toy.LEARNED if kind == "learned" else toy.SETTINGS
     if hot:
-        config = config.replaced(MbpaAbsoluteConfig(lr=30.0), replace(config[MbpaConfig], rate="guarded", lr=30.0))
+        config = config.replaced(MbpaAbsoluteConfig(lr=30.0), replace(config[MbpaConfig], lr_units="guarded", lr=30.0))
     for change in (33, 100):
         first, second = toy.tokens(1, 120), toy.tokens(1, 120)
         second[change:] = toy.tokens(2, 120)[change:]

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.mbpa import MbpaConfig
@@ -90,7 +91,7 @@ def test_probabilities_sum_to_one_whatever_was_observed(
 ) -> None:
     context = filled(MEMORIES["flat"], torch.float64, seed=seed, entries=entries, bias=bias)
     rule = METHODS[method].rule(configured(form))
-    log_probs = rule.log_probs(context.batch(queries(seed, 4, context)))
+    log_probs = rule.log_probs(EvalBatch(queries(seed, 4, context), context))
     assert torch.allclose(log_probs.exp().sum(1), torch.ones(4, dtype=torch.float64), atol=1e-11, rtol=0)
 
 
@@ -108,14 +109,14 @@ def test_predict_is_pure_and_the_order_of_methods_is_irrelevant(make: MemoryMake
     context = filled(make)
     rules = {method: METHODS[method].rule(toy.LEARNED.replaced(configured(form)[MbpaConfig])) for method in RULES}
     context.learn_shares(rules.values())
-    context.observe(queries(9, 6, context), torch.arange(6))  # something is learned
+    toy.observe(context, queries(9, 6, context), torch.arange(6))  # something is learned
     hidden = queries(1, 6, context)
     kept = hidden.clone()
     before = state_of(context)
-    alone = {method: rule.log_probs(context.batch(hidden.clone())) for method, rule in rules.items()}
+    alone = {method: rule.log_probs(EvalBatch(hidden.clone(), context)) for method, rule in rules.items()}
     copies = {method: values.clone() for method, values in alone.items()}
     for order in (list(RULES), list(reversed(RULES))):
-        shared = context.batch(hidden.clone())
+        shared = EvalBatch(hidden.clone(), context)
         for method in order + order:
             assert torch.equal(rules[method].log_probs(shared), copies[method]), method
     assert_same_state(before, state_of(context))
@@ -148,7 +149,7 @@ def test_reset_returns_to_the_marked_base_of_a_memory(make: MemoryMaker) -> None
     context = filled(make)
     context.memory.mark_base()  # type: ignore[attr-defined]
     length, near = len(context.memory), context.memory.search(toy.randn(1, 3, toy.DIM), 9)
-    context.observe(toy.randn(2, 40, toy.DIM), torch.zeros(40, dtype=torch.int64))
+    toy.observe(context, toy.randn(2, 40, toy.DIM), torch.zeros(40, dtype=torch.int64))
     context.reset()
     after = context.memory.search(toy.randn(1, 3, toy.DIM), 9)
     assert len(context.memory) == length
@@ -163,9 +164,9 @@ def test_rows_scored_together_or_alone_are_the_same(method: str, make: MemoryMak
     context = filled(make)
     rule = METHODS[method].rule(configured(form))
     hidden = queries(2, 7, context)
-    together = rule.log_probs(context.batch(hidden))
-    alone = torch.cat([rule.log_probs(context.batch(row[None])) for row in hidden])
-    padded = rule.log_probs(context.batch(torch.cat([hidden, torch.zeros(3, toy.DIM), hidden.flip(0)])))[:7]
+    together = rule.log_probs(EvalBatch(hidden, context))
+    alone = torch.cat([rule.log_probs(EvalBatch(row[None], context)) for row in hidden])
+    padded = rule.log_probs(EvalBatch(torch.cat([hidden, torch.zeros(3, toy.DIM), hidden.flip(0)]), context))[:7]
     assert torch.allclose(together, alone, atol=1e-5)
     assert torch.allclose(together, padded, atol=1e-5)
 

@@ -11,8 +11,7 @@ from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.best import BestConfig
 from hebblm.adapt.methods.mixture import MixtureConfig
 from hebblm.adapt.methods.rule import dotted
-from hebblm.adapt.section import Section
-from hebblm.adapt.settings import MethodSettings
+from hebblm.adapt.settings import MethodSettings, Section
 
 from ..support import toy
 from ..support.adapters import MEMORIES, ContextAdapter, both_dtypes, every_method, filled, queries
@@ -23,12 +22,12 @@ COMBINED = [name for name, method in METHODS.items() if len(method.parts) == 2]
 def off(section: Section) -> Section:
     """The same with its share and its rates at zero."""
     values = {field.name: getattr(section, field.name) for field in fields(section) if field.init}
-    rates = {name for name, value in values.items() if name in ("lr", "eta", "rate") and isinstance(value, float)}
+    rates = {name for name, value in values.items() if name in ("lr", "eta") and isinstance(value, float)}
     return replace(section, **dict.fromkeys(rates | values.keys() & {"gamma"}, 0.0))
 
 
 def weightless() -> MethodSettings:
-    return MethodSettings(*map(off, toy.SETTINGS.sections)).replaced(BestConfig(parts="base", rate=0.0))
+    return MethodSettings(*map(off, toy.SETTINGS.sections)).replaced(BestConfig(parts="base", lr=0.0))
 
 
 @every_method

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.rule import Rule
@@ -63,7 +64,7 @@ def filled(
         hidden[1:2] = hidden[:1]
         labels = torch.randint(0, WIDE, (entries,), generator=torch.Generator().manual_seed(seed))
         labels[::3] = WIDE - 1 - labels[::3] % 5
-        context.observe(hidden, labels)
+        toy.observe(context, hidden, labels)
     return context
 
 
@@ -83,13 +84,13 @@ class ContextAdapter:
         context.learn_shares([rule])
 
     def predict(self, hidden: Tensor) -> Tensor:
-        return self.rule.log_probs(self.context.batch(hidden))
+        return self.rule.log_probs(EvalBatch(hidden, self.context))
 
     def score(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        return self.rule.score(self.context.batch(hidden), targets)
+        return self.rule.score(EvalBatch(hidden, self.context), targets)
 
     def update(self, hidden: Tensor, targets: Tensor) -> None:
-        self.context.observe(hidden, targets)
+        toy.observe(self.context, hidden, targets)
 
     def reset(self) -> None:
         self.context.reset()

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from awd_lstm import AWDLSTM, AWDLSTMConfig
+from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods.best import BestConfig
 from hebblm.adapt.methods.cache import CacheConfig
@@ -48,7 +49,7 @@ SETTINGS = MethodSettings(
     HebbConfig(beta=0.6, eta=0.4, closeness="raw"),
     MixtureMbpaConfig(0.35),
     MixtureHebbConfig(0.45),
-    BestConfig(short=5, medium=15, long=30, rate=0.0),
+    BestConfig(short=5, medium=15, long=30, lr=0.0),
 )
 LEARNED = SETTINGS.replaced(
     CacheConfig(window=30),
@@ -56,7 +57,7 @@ LEARNED = SETTINGS.replaced(
     MixtureConfig(),
     MixtureMbpaConfig(),
     MixtureHebbConfig(),
-    BestConfig(short=5, medium=15, long=30, rate=0.1),
+    BestConfig(short=5, medium=15, long=30, lr=0.1),
 )
 """The same with every share learned online."""
 
@@ -128,7 +129,7 @@ def context_of(
 
 def exact(settings: MethodSettings) -> MethodSettings:
     """Return the settings with MbPA's exact form."""
-    return settings.replaced(replace(settings[MbpaConfig], method="exact"))
+    return settings.replaced(replace(settings[MbpaConfig], solver="exact"))
 
 
 def randn(seed: int, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -183,6 +184,11 @@ def alone(base: Base, stream: EvaluationStream, vocabulary: VocabularyPolicy, *,
         if new := vocabulary.new_rows(labels, rows):
             base.grow(new)
     return np.array(nll, dtype=np.float32)
+
+
+def observe(context: Context, hidden: Tensor, targets: Tensor, *, write: bool = True) -> None:
+    """Let a context take scored pairs (N, D), (N,) that were predicted alone."""
+    context.take(EvalBatch(hidden, context).observation(targets), write=write)
 
 
 def losses_of(rules: Mapping[str, Rule], stream: EvaluationStream, *observers: Observer) -> dict[str, np.ndarray]:

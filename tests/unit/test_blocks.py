@@ -58,9 +58,9 @@ def test_the_number_of_threads_changes_no_number(method: str, threads: None, mon
     hidden, neighbors, head = language_like(33, n=24, k=60, d=40, v=1500)
     base = head.logits(hidden)
     options = {"optimizer": "newton", "lr": 1.0, "steps": 3, "pull": 0.005, "eps": 3e-3, "scale": "relative"}
-    found = functional.mbpa_delta(hidden, neighbors, head, base, method=method, **options)
+    found = functional.mbpa_delta(hidden, neighbors, head, base, solver=method, **options)
     torch.set_num_threads(1)
-    alone = functional.mbpa_delta(hidden, neighbors, head, base, method=method, **options)
+    alone = functional.mbpa_delta(hidden, neighbors, head, base, solver=method, **options)
     tolerance = 0.0 if method == "fast" else 1e-9  # no bit of the fast form
     torch.testing.assert_close(found.delta, alone.delta, rtol=tolerance, atol=tolerance)
     assert torch.equal(found.rose, alone.rose)

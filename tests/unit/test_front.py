@@ -42,7 +42,7 @@ from hebblm.request import Request
         (hebblm.evaluate, {"methods": [None]}, "methods = None is no string"),
         (hebblm.evaluate, {"model": (1, 2)}, "a tuple is no model to evaluate; .*hebblm.load"),
         (hebblm.evaluate, {"methods": "lstm,mbpa", "settings": {"mbpa.lr": 2}}, "mbpa.lr is of gradient descent"),
-        (hebblm.tune, {"settings": {"mbpa.rate": "guarded"}}, "mbpa.rate is of gradient descent"),
+        (hebblm.tune, {"settings": {"mbpa.lr_units": "guarded"}}, "mbpa.lr_units is of gradient descent"),
         (hebblm.evaluate, {"forgetting": 10}, "ptb is the only one"),
         (hebblm.evaluate, {"forgetting": 0}, "forgetting = 0 must be at least 1"),
         (hebblm.evaluate, {"memory_content": "tests"}, "memory_content = 'tests'.*did you mean test"),

@@ -46,7 +46,7 @@ def test_a_saved_reader_goes_on_to_the_same_numbers(lm: hebblm.LanguageModel, me
     assert torch.equal(first.nll, second.nll)
     assert torch.equal(first.new, second.new)
     assert first.new.sum() == 1
-    numbers = {"cache.gamma": 0.2, "mixture.gamma": 0.2, "mixture_hebb.weight": 0.2, "best.rate": 0.0}
+    numbers = {"cache.gamma": 0.2, "mixture.gamma": 0.2, "mixture_hebb.weight": 0.2, "best.lr": 0.0}
     other = lm.reader(method, memory=tmp_path / "known", settings=numbers)
     assert not torch.equal(other.read(rest).nll, first.nll), "what is learned elsewhere fits a reader of other shares"
 

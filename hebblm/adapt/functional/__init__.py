@@ -22,7 +22,6 @@ if TYPE_CHECKING:
         hebb_weights,
         hebbian_term,
     )
-    from hebblm.adapt.functional.kernel import closeness
     from hebblm.adapt.functional.losses import (
         changed_losses,
         logit_sum_losses,
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
         mixture_log_probs,
     )
     from hebblm.adapt.functional.normalizers import log_normalizers, with_rows
-    from hebblm.adapt.functional.scales import log_weights, relative_distances
+    from hebblm.adapt.functional.scales import closeness, log_weights, relative_distances
     from hebblm.adapt.functional.shares import LearnedShares, log_mixture
     from hebblm.adapt.solvers.problem import key_products
 
@@ -73,5 +72,5 @@ __all__ = [
 if not TYPE_CHECKING:  # a name that is none stays an error for the type checker
     __getattr__ = lazily(
         __name__,
-        *("gating", "grouping", "hebbian", "kernel", "losses", "mbpa", "mixtures", "normalizers", "scales", "shares"),
+        *("gating", "grouping", "hebbian", "losses", "mbpa", "mixtures", "normalizers", "scales", "shares"),
     )

@@ -64,18 +64,16 @@ class LearnedGate:
     rate: float
 
     def after(self, evidence: Sequence[Sequence[float]]) -> LearnedGate:
-        """Return the gate once more tokens were scored.
+        """Gate once more tokens were scored, by the losses of each under the parts, nats, and its features, (n, C + F).
 
-        Args:
-            evidence: of each token its losses under the parts, nats, and its features, (n, C + F); a token that says
-                nothing is nan, and one that every part gave nothing is left out as well.
+        A token that says nothing is nan; one that every part gave nothing is left out as well.
         """
         rows = self.weights.new_tensor(evidence)
         losses, features = rows[:, : len(self.weights)], rows[:, len(self.weights) :]
-        told = losses.isfinite().any(1) & features.isfinite().all(1)
-        if not told.any():
+        says = losses.isfinite().any(1) & features.isfinite().all(1)
+        if not says.any():
             return self
-        losses, features = losses[told], features[told]
+        losses, features = losses[says], features[says]
         shares = log_softmax_shares(features, self.weights.expand(len(losses), -1, -1))  # (n, C)
         owned = (shares - losses).softmax(1)
         step = (owned - shares.exp()).t() @ features  # (C, F)
@@ -83,9 +81,9 @@ class LearnedGate:
 
     @property
     def as_floats(self) -> tuple[float, ...]:
-        """Weights in a row, as :meth:`recalled` takes them over."""
+        """Weights in a row."""
         return tuple(self.weights.flatten().tolist())
 
     def from_floats(self, numbers: Sequence[float]) -> LearnedGate:
-        """Return the gate that was known when :attr:`as_floats` were kept."""
+        """Gate as it was when :attr:`as_floats` were saved."""
         return replace(self, weights=self.weights.new_tensor(numbers).view_as(self.weights))

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from hebblm.adapt import checks
-from hebblm.adapt.checks import Rate, Scale
+from hebblm.adapt.checks import LrUnits, Scale
+from hebblm.adapt.former import renamed
 from hebblm.adapt.functional.grouping import group_ids, group_sums
-from hebblm.adapt.functional.kernel import ClosenessNormalization, closeness
 from hebblm.adapt.functional.mbpa import Optimizer, Solver, mbpa_delta
+from hebblm.adapt.functional.scales import ClosenessNormalization, closeness
 from hebblm.adapt.solvers.problem import key_products
 from hebblm.errors import UserError
 from hebblm.types import Neighbors, OutputHead
@@ -118,15 +119,7 @@ def hebb_weights(counts: Tensor, beta: float) -> Tensor:
 
 
 def looked_up(table: Tensor, indices: Tensor) -> Tensor:
-    """Return ``table[indices]``, by an operation that takes less time than indexing.
-
-    Args:
-        table: (M,).
-        indices: int64 of any shape, within [0, M).
-
-    Returns:
-        Values of the table in the shape of the indices.
-    """
+    """``table[indices]`` of a table (M,), by an operation that takes less time than indexing."""
     return table.index_select(0, indices.flatten()).view(indices.shape)
 
 
@@ -170,6 +163,7 @@ def hebb_combine(
     return logits.scatter_add_(1, term.labels, looked_up(weights, term.labels) * change)
 
 
+@renamed(rate="lr_units", method="solver")
 def hebb_logits(
     hidden: Tensor,
     neighbors: Neighbors,
@@ -183,13 +177,13 @@ def hebb_logits(
     eps: float,
     hebbian_classes: Tensor | None = None,
     gate: Gate = "gated",
-    method: Solver = "exact",
+    solver: Solver = "exact",
     optimizer: Optimizer = "sgd",
     weighting: Literal["dynamic"] | float = "dynamic",
     mbpa: bool = True,
     pull: float = 0.0,
     closeness_normalization: ClosenessNormalization = "raw",
-    rate: Rate = "guarded",
+    lr_units: LrUnits = "guarded",
     scale: Scale = "absolute",
 ) -> Tensor:
     """Return each query's logits after memory-based Hebbian adaptation (Eq. 4 and 7).
@@ -209,13 +203,13 @@ def hebb_logits(
         hebbian_classes: (V,) bool, the labels that make up N^new; None for all of N (variant v2).
         gate: ``gated`` keeps the whole MbPA change of a class without an entry in N^new; ``literal`` shrinks
             it by 1 - E_i.
-        method: as in :func:`mbpa_logits`.
+        solver: as in :func:`mbpa_logits`.
         optimizer: as in :func:`mbpa_logits`.
         weighting: ``dynamic`` as above, or one constant E within [0, 1] (variant v3).
         mbpa: False discards the gradient-based change and adds ``eta D_i`` alone (variant v1).
         pull: as in :func:`mbpa_logits`.
         closeness_normalization: as in :func:`mbpa_logits`, for both terms.
-        rate: as in :func:`mbpa_logits`.
+        lr_units: as in :func:`mbpa_logits`.
         scale: of the Hebbian term, as in :func:`hebbian_term`, and of the closeness in MbPA.
 
     Returns:
@@ -248,11 +242,11 @@ def hebb_logits(
         lr=lr,
         steps=steps,
         eps=eps,
-        method=method,
+        solver=solver,
         optimizer=optimizer,
         pull=pull,
         closeness_normalization=closeness_normalization,
-        rate=rate,
+        lr_units=lr_units,
         scale=scale,
         products=products,
         groups=groups,
@@ -261,7 +255,7 @@ def hebb_logits(
 
 
 def _class_weights(counts: Tensor, beta: float, weighting: str | float, *, classes: int) -> Tensor:
-    """Return E (V,): dynamic, or one constant."""
+    """E (V,): dynamic, or one constant."""
     if counts.shape != (classes,):
         raise UserError(f"counts has shape {tuple(counts.shape)}; give one count for each of the {classes} classes")
     dynamic = hebb_weights(counts, beta)

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from hebblm.adapt import checks
-from hebblm.adapt.checks import Rate, Scale
+from hebblm.adapt.checks import LrUnits, Scale
+from hebblm.adapt.former import renamed
 from hebblm.adapt.functional.grouping import group_ids
-from hebblm.adapt.functional.kernel import ClosenessNormalization, closeness
+from hebblm.adapt.functional.scales import ClosenessNormalization, closeness
 from hebblm.adapt.solvers.exact import solve_exact
 from hebblm.adapt.solvers.fast import active_sizes, narrow, solve_fast
 from hebblm.adapt.solvers.newton import solve_newton
 from hebblm.adapt.solvers.problem import Descent, Problem, Solution, key_products
-from hebblm.adapt.solvers.rmsprop import backtracked, solve_rmsprop
+from hebblm.adapt.solvers.rmsprop import solve_rmsprop
 from hebblm.blocks import blocks, side_by_side
 from hebblm.errors import UserError
 from hebblm.types import Neighbors, OutputHead
@@ -41,6 +43,7 @@ class MbpaResult:
     stabilized: Tensor
 
 
+@renamed(rate="lr_units", method="solver")
 @torch.no_grad()
 def mbpa_delta(
     hidden: Tensor,
@@ -51,8 +54,8 @@ def mbpa_delta(
     lr: float,
     steps: int,
     eps: float,
-    rate: Rate = "guarded",
-    method: Solver = "exact",
+    lr_units: LrUnits = "guarded",
+    solver: Solver = "exact",
     optimizer: Optimizer = "sgd",
     pull: float = 0.0,
     closeness_normalization: ClosenessNormalization = "raw",
@@ -67,7 +70,8 @@ def mbpa_delta(
     :func:`hebblm.adapt.functional.grouping.group_ids`, are given so that several adapters can share them.
     """
     checks.precise(head.weight)
-    _check(neighbors, lr=lr, steps=steps, rate=rate, method=method, optimizer=optimizer, pull=pull)
+    checks.some_neighbors(neighbors)
+    solve = _solver(lr=lr, steps=steps, lr_units=lr_units, solver=solver, optimizer=optimizer, pull=pull)
     weights = closeness(
         neighbors.distances, neighbors.mask, eps=eps, normalization=closeness_normalization, scale=scale
     )
@@ -77,20 +81,20 @@ def mbpa_delta(
     if steps == 0 or (lr == 0 and optimizer != "newton"):
         return MbpaResult(delta, rises, rises.clone())
 
-    def solve(some: Tensor) -> None:
-        part = _problem(hidden, neighbors, head, base_logits, weights, products, some)
-        found = _solve(part, lr=lr, steps=steps, rate=rate, method=method, optimizer=optimizer, pull=pull)
-        delta[some], rises[some] = found.delta, found.rose
+    def fill(rows: Tensor) -> None:
+        solution = solve(_problem(hidden, neighbors, head, base_logits, weights, products, rows))
+        delta[rows], rises[rows] = solution.delta, solution.rose
 
-    parts = list(_parts(hidden, neighbors, head, weights, groups, method, optimizer))
-    if method == "fast":
-        side_by_side(solve, parts, hidden.device)
+    parts = list(_parts(hidden, neighbors, head, weights, groups, solver, optimizer))
+    if solver == "fast":
+        side_by_side(fill, parts, hidden.device)
     else:  # a query may take gigabytes where all classes are followed: one at a time, by all threads
-        for some in parts:
-            solve(some)
-    return MbpaResult(delta, rises, rises.clone() if rate == "guarded" else torch.zeros_like(rises))
+        for rows in parts:
+            fill(rows)
+    return MbpaResult(delta, rises, rises.clone() if lr_units == "guarded" else torch.zeros_like(rises))
 
 
+@renamed(rate="lr_units", method="solver")
 def mbpa_logits(
     hidden: Tensor,
     neighbors: Neighbors,
@@ -99,8 +103,8 @@ def mbpa_logits(
     lr: float,
     steps: int,
     eps: float,
-    rate: Rate = "guarded",
-    method: Solver = "exact",
+    lr_units: LrUnits = "guarded",
+    solver: Solver = "exact",
     optimizer: Optimizer = "sgd",
     pull: float = 0.0,
     closeness_normalization: ClosenessNormalization = "raw",
@@ -121,9 +125,9 @@ def mbpa_logits(
         lr: learning rate, at least 0: lambda, or in units of ``1 / lambda_max`` where it is relative.
         steps: number of steps, at least 0.
         eps: the constant in c_k, above 0.
-        rate: ``relative`` to curvature, ``absolute``, or ``guarded``: absolute, and a query whose neighbours' loss
+        lr_units: ``relative`` to curvature, ``absolute``, or ``guarded``: absolute, and a query whose neighbours' loss
             rises, or is not finite, is run again at a stable rate.
-        method: ``exact`` agrees with automatic differentiation up to rounding; ``fast`` follows a few hundred classes,
+        solver: ``exact`` agrees with automatic differentiation up to rounding; ``fast`` follows a few hundred classes,
             and all of a small vocabulary.
         optimizer: ``newton`` goes to the optimum with a pull and knows no rate, see :func:`solve_newton`; ``sgd`` is
             plain descent; ``rmsprop`` has a fresh state for each query and is slow.
@@ -148,8 +152,8 @@ def mbpa_logits(
         lr=lr,
         steps=steps,
         eps=eps,
-        rate=rate,
-        method=method,
+        lr_units=lr_units,
+        solver=solver,
         optimizer=optimizer,
         pull=pull,
         closeness_normalization=closeness_normalization,
@@ -164,18 +168,18 @@ def _parts(
     head: OutputHead,
     weights: Tensor,
     groups: Tensor | None,
-    method: Solver,
+    solver: Solver,
     optimizer: Optimizer,
 ) -> Iterator[Tensor]:
-    """Yield a few queries (n,) at a time, those of one size together: what they hold stays in the caches."""
+    """Yield a few queries (n,) at a time, those of one size together, so that what they need stays in the caches."""
     (classes, width), k = head.weight.shape, weights.shape[1]
     followed = torch.full_like(neighbors.values[:, 0], classes)
-    if method == "fast":
+    if solver == "fast":
         groups = group_ids(neighbors.values) if groups is None else groups
         followed = active_sizes(groups, weights > 0).clamp_max(classes)
     for size in sorted(set(followed.tolist())):
         alike = (followed == size).nonzero().squeeze(1)
-        floats = k * width + size * (width + 3 * k) if method == "fast" else 6 * k * classes
+        floats = k * width + size * (width + 3 * k) if solver == "fast" else 6 * k * classes  # that a query takes
         if optimizer == "rmsprop":
             floats = 5 * classes * (width + 1) + 3 * k * classes
         for block in blocks(hidden.element_size() * floats, len(alike), hidden.device):
@@ -189,53 +193,51 @@ def _problem(
     base_logits: Tensor,
     weights: Tensor,
     products: Tensor | None,
-    some: Tensor,
+    rows: Tensor,
 ) -> Problem:
-    """Return the problem of some of the queries, (n,) int64."""
-    keys = neighbors.keys[some].to(hidden.dtype)
+    """Problem of some of the queries, (n,) int64."""
+    keys = neighbors.keys[rows].to(hidden.dtype)
     logs = neighbors.log_normalizers
     return Problem(
         head,
-        hidden[some],
+        hidden[rows],
         keys,
-        neighbors.values[some],
-        weights[some],
-        base_logits[some],
-        None if logs is None else logs[some],
-        key_products(hidden[some], keys) if products is None else products[some],
+        neighbors.values[rows],
+        weights[rows],
+        base_logits[rows],
+        None if logs is None else logs[rows],
+        key_products(hidden[rows], keys) if products is None else products[rows],
     )
 
 
-def _solve(
-    problem: Problem, *, lr: float, steps: int, rate: Rate, method: Solver, optimizer: Optimizer, pull: float
-) -> Solution:
-    """Follow the descent of a few queries in the form asked for."""
-    if optimizer == "rmsprop":
-        if rate == "guarded":
-            return backtracked(problem, lr, steps=steps, pull=pull)
-        return solve_rmsprop(problem, torch.full_like(problem.hidden[:, 0], lr), steps=steps, pull=pull)
-    if optimizer == "newton":
-        return solve_newton(problem, steps=steps, pull=pull, exact=method == "exact")
-    solve = solve_exact if method == "exact" or narrow(problem) else solve_fast
-    found = solve(problem, Descent.at(problem, lr, steps, pull, rate))
-    if rate == "guarded" and bool(found.rose.any()):
-        part = problem.rows(found.rose)
-        found.delta[found.rose] = solve(part, Descent.stable(part, lr, steps, pull)).delta
-    return found
-
-
-def _check(neighbors: Neighbors, *, lr: float, steps: int, rate: str, method: str, optimizer: str, pull: float) -> None:
-    """Raise UserError for a value that the equations do not accept."""
-    checks.some_neighbors(neighbors)
+def _solver(
+    *, lr: float, steps: int, lr_units: LrUnits, solver: Solver, optimizer: Optimizer, pull: float
+) -> Callable[[Problem], Solution]:
+    """Solver of a few queries in the form asked for; UserError for a value that the equations do not accept."""
     checks.at_least("lr", lr, 0)
     checks.at_least("steps", steps, 0)
-    checks.at_least("pull", pull, 0)
-    checks.one_of("rate", rate, ("relative", "absolute", "guarded"))
-    checks.one_of("method", method, ("exact", "fast"))
-    checks.one_of("optimizer", optimizer, ("newton", "sgd", "rmsprop"))
+    checks.one_of("lr_units", lr_units, get_args(LrUnits))
+    checks.one_of("solver", solver, get_args(Solver))
+    checks.one_of("optimizer", optimizer, get_args(Optimizer))
     if optimizer == "newton":
         checks.above_zero("pull", pull)
-    if method == "fast" and optimizer == "rmsprop":
-        raise UserError("method = 'fast' follows plain descent only; choose method = 'exact' for rmsprop")
-    if rate == "relative" and optimizer == "rmsprop":
-        raise UserError("rate = 'relative' is for plain descent; choose rate = 'guarded' or 'absolute' for rmsprop")
+        return partial(solve_newton, steps=steps, pull=pull, exact=solver == "exact")
+    checks.at_least("pull", pull, 0)
+    if optimizer == "rmsprop":
+        if solver == "fast":
+            raise UserError("solver = 'fast' follows plain descent only; choose solver = 'exact' for rmsprop")
+        if lr_units == "relative":
+            raise UserError(
+                "lr_units = 'relative' is for plain descent; choose lr_units = 'guarded' or 'absolute' for rmsprop"
+            )
+        return partial(solve_rmsprop, lr=lr, steps=steps, pull=pull, guarded=lr_units == "guarded")
+
+    def descend(problem: Problem) -> Solution:
+        follow = solve_exact if solver == "exact" or narrow(problem) else solve_fast
+        solution = follow(problem, Descent.at(problem, lr, steps, pull, lr_units))
+        if lr_units == "guarded" and bool(solution.rose.any()):  # those queries once more, at a rate that cannot climb
+            part = problem.rows(solution.rose)
+            solution.delta[solution.rose] = follow(part, Descent.stable(part, lr, steps, pull)).delta
+        return solution
+
+    return descend

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from hebblm.adapt.former import GONE
+from hebblm.adapt.methods.base import DYNAMIC as DYNAMIC
+from hebblm.adapt.methods.base import DYNAMIC_EVALUATION, LSTM
 from hebblm.adapt.methods.best import BEST, BEST_OF_BOTH, DYNAMIC_BEST
 from hebblm.adapt.methods.cache import CACHE
 from hebblm.adapt.methods.combine import MIXTURE_HEBB, MIXTURE_MBPA
-from hebblm.adapt.methods.gone import GONE
 from hebblm.adapt.methods.hebb import HEBB, VARIANTS
 from hebblm.adapt.methods.knn import KNN
-from hebblm.adapt.methods.lstm import DYNAMIC as DYNAMIC
-from hebblm.adapt.methods.lstm import DYNAMIC_EVALUATION, LSTM
 from hebblm.adapt.methods.mbpa import MBPA, MBPA_ABSOLUTE
 from hebblm.adapt.methods.mixture import MIXTURE
 from hebblm.adapt.methods.rule import Ensemble
@@ -45,15 +45,7 @@ OUR_METHODS = tuple(method.name for method in _RECORDS if method.origin == "ours
 
 
 def named(text: str, known: Collection[str] = METHODS) -> list[str]:
-    """Return the methods of a comma-separated list; ``all`` stands for the default ones and those beyond the paper.
-
-    Args:
-        text: the list.
-        known: those that can be named.
-
-    Raises:
-        UserError: an unknown or repeated method.
-    """
+    """Methods of a comma-separated list; ``all`` stands for the default ones and those beyond the paper."""
     names = [unaliased(name.strip()) for name in text.split(",")]
     names = [name for name in known if EVALUATED[name].origin != "variant"] if names == [EVERY] else names
     check_methods(names, known, f", or {EVERY} alone")
@@ -61,27 +53,18 @@ def named(text: str, known: Collection[str] = METHODS) -> list[str]:
 
 
 def with_ensembled(names: Iterable[str]) -> list[str]:
-    """Return methods, and before each ensemble the methods that it mixes."""
-    each = (part for name in names for part in (*(ENSEMBLES[name].parts if name in ENSEMBLES else ()), name))
-    return list(dict.fromkeys(each))
+    """Methods, and before each ensemble the methods that it mixes."""
+    mixed = (part for name in names for part in (*(ENSEMBLES[name].parts if name in ENSEMBLES else ()), name))
+    return list(dict.fromkeys(mixed))
 
 
 def unaliased(name: str) -> str:
-    """Return the name of a method as results have it: ``base`` is ``lstm``, whatever the base is."""
+    """Name of a method as results have it: ``base`` is ``lstm``, whatever the base is."""
     return ALIASES.get(name, name)
 
 
 def check_methods(names: list[str], known: Collection[str] = METHODS, among: str = "") -> None:
-    """Refuse a method that is unknown, gone or repeated.
-
-    Args:
-        names: of the methods.
-        known: those that can be named.
-        among: what can be named besides them.
-
-    Raises:
-        UserError: naming it and the known ones.
-    """
+    """Refuse a method that is unknown, gone or repeated; ``among`` says what can be named besides those known."""
     for name in names:
         if name in GONE:
             raise UserError(f"{name} is gone; use {GONE[name]}")
@@ -94,14 +77,10 @@ def check_methods(names: list[str], known: Collection[str] = METHODS, among: str
 
 
 def with_parts(names: Iterable[str]) -> set[str]:
-    """Return methods with all whose values they take over when they are tuned.
-
-    Raises:
-        UserError: a method that has no values of its own.
-    """
-    found: set[str] = set()
+    """Methods with all whose values they take over when they are tuned."""
+    parts: set[str] = set()
     for name in names:
         if name not in TUNABLE:
             raise UserError(f"{name} has no values of its own to tune; choose from {', '.join(TUNABLE)}")
-        found |= {name, *with_parts(METHODS[name].parts)}
-    return found
+        parts |= {name, *with_parts(METHODS[name].parts)}
+    return parts

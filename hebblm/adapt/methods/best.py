@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from hebblm.adapt import functional as F
-from hebblm.adapt.methods.best_weights import WEIGHTS
+from hebblm.adapt.methods.base import Unadapted
 from hebblm.adapt.methods.cache import Cache, CacheConfig
 from hebblm.adapt.methods.knn import KnnConfig, KnnLM
-from hebblm.adapt.methods.lstm import Unadapted
 from hebblm.adapt.methods.mbpa import Mbpa, MbpaConfig
-from hebblm.adapt.methods.rule import Ensemble, Method, Needs, Rule
-from hebblm.adapt.section import Count, NonNegative, Section
+from hebblm.adapt.methods.rule import Ensemble, Method, Rule
+from hebblm.adapt.needs import Needs
+from hebblm.adapt.settings import Count, MethodSettings, NonNegative, Section
 from hebblm.errors import UserError
 from hebblm.suggest import unknown
 
@@ -20,11 +20,38 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from hebblm.adapt.batch import EvalBatch
-    from hebblm.adapt.settings import MethodSettings
-
 
 PAIR = (0.6, 2.0)  # sharpness of the caches; a weight was fitted for each
 COMPONENTS = ("base", "short", "medium", "long", "knn", "mbpa")
+NEAREST = 1e-3  # added to the nearest squared distance, which is 0 where a state comes again
+SHARP = 2.0  # theta of the weights exp(theta h_k . h), relative, of the labels
+FEATURES = (
+    "one",
+    "base entropy",
+    "base peak",
+    "label entropy",
+    "nearest entry",
+    "top label's mass",
+    "base of the top label",
+    "top label is the base's",
+    "base's word in training",
+    "top label in the stream",
+    "tokens of the stream",
+)
+"""The features: a constant, entropies and logarithms of probabilities in nats, of distances, and of 1 + a count."""
+# What the gate starts from, a column a feature, written by recipes/best/fit.py.
+# Fitted on the first 15,000 validation tokens each of ptb; wt2; wt2-to-ptb; ptb, moving; wt2-to-ptb, moving.
+WEIGHTS: dict[str, tuple[float, ...]] = {
+    "base": (1.074, 0.337, -0.294, 0.688, 0.113, 0.134, 0.349, 0.382, 0.471, -0.544, -0.013),
+    "short sharp": (-0.361, 0.176, 0.028, -0.038, -0.093, -0.241, 0.071, 0.017, -0.07, 0.042, -0.061),
+    "short flat": (-0.528, 0.604, 0.092, -0.117, 0.536, -0.246, -0.326, 0.118, 0.137, 0.417, -0.083),
+    "medium sharp": (-0.314, 0.137, 0.061, -0.08, -0.124, -0.109, 0.028, 0.022, -0.01, 0.074, -0.025),
+    "medium flat": (-0.401, -0.148, 0.119, -0.149, 0.314, -0.174, -0.049, -0.197, -0.183, 0.054, -0.274),
+    "long sharp": (-0.251, -0.066, 0.08, -0.046, -0.082, -0.156, -0.026, -0.105, -0.1, 0.132, 0.012),
+    "long flat": (-0.373, -0.28, 0.138, -0.167, 0.307, -0.154, -0.2, -0.32, -0.256, 0.045, -0.25),
+    "knn": (-0.142, -0.17, 0.01, -0.207, -0.067, 0.101, 0.239, 0.111, -0.278, -0.2, -0.1),
+    "mbpa": (1.296, -0.591, -0.234, 0.116, -0.904, 0.844, -0.085, -0.028, 0.289, -0.02, 0.794),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +63,7 @@ class BestConfig(Section):
         short: number of most recent tokens that the first cache remembers.
         medium: of the second.
         long: of the third.
-        rate: of the gate's step at each token that was scored; 0 keeps the weights that are shipped.
+        lr: of the gate's step at each token that was scored; 0 keeps the weights that are shipped.
     """
 
     section: ClassVar[str] = "best"
@@ -45,10 +72,9 @@ class BestConfig(Section):
     short: Count = 300
     medium: Count = 2000
     long: Count = 20_000
-    rate: NonNegative = 0.01
+    lr: NonNegative = 0.01
 
     def __post_init__(self) -> None:
-        Section.__post_init__(self)
         for name in self.names:
             if name not in COMPONENTS:
                 raise unknown("component", name, COMPONENTS, f"best.parts knows {', '.join(COMPONENTS)}")
@@ -65,31 +91,22 @@ class BestConfig(Section):
 class Best:
     """``sum_c w_c P_c`` with ``w = softmax(G x)``: shares of the components that depend on the query.
 
-    x (F) are those of :data:`hebblm.adapt.features.NAMES`, none of which depends on the answer. G starts from
-    weights fitted on validation text and goes on learning from the tokens already scored, see
-    :class:`hebblm.adapt.functional.LearnedGate`.
-
-    Args:
-        config: components and rate.
-        rules: of each row of G, by its name there.
+    x (F) are the :data:`FEATURES`, none of which depends on the answer. G starts from weights fitted on validation text
+    and goes on learning from the tokens already scored, see :class:`hebblm.adapt.functional.LearnedGate`.
     """
 
     name: ClassVar[str] = "best"
 
     config: BestConfig
-    rules: tuple[tuple[str, Rule], ...]
+    rules: tuple[tuple[str, Rule], ...]  # of each row of G, by its name there
 
     def log_probs(self, batch: EvalBatch) -> Tensor:
-        """Return (N, V), nats."""
-
         def compute() -> Tensor:
             return F.log_mixture((rule.log_probs(batch) for _, rule in self.rules), self._log_shares(batch))
 
         return batch.shared(self, compute)
 
     def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
-        """Return the loss (N,), nats."""
-
         def compute() -> Tensor:
             losses = F.gated_losses(self._losses(batch, targets), self._log_shares(batch))
             return losses.to(batch.logits.dtype)
@@ -98,11 +115,11 @@ class Best:
 
     @property
     def needs(self) -> Needs:
-        """Requirements of the components, and of the gate's features."""
-        found = Needs(retrieval=True, shares=(self,) if self.config.rate else ())
+        """Needs of the components, and of the gate's features."""
+        needs = Needs(retrieval=True, shares=(self,) if self.config.lr else ())
         for _, rule in self.rules:
-            found = rule.needs | found
-        return found
+            needs = rule.needs | needs
+        return needs
 
     @property
     def learned_as(self) -> str:
@@ -115,22 +132,16 @@ class Best:
         import torch
 
         weights = torch.tensor([WEIGHTS[name] for name, _ in self.rules], dtype=torch.float64, device="cpu")
-        return F.LearnedGate(weights, self.config.rate)
+        return F.LearnedGate(weights, self.config.lr)
 
     def evidence(self, batch: EvalBatch, targets: Tensor) -> Tensor:
-        """Return of each token its losses under the parts, nats, and its features, (N, C + F) float64."""
+        """Losses of each token under the parts, nats, and its features, (N, C + F) float64."""
         import torch
 
-        return torch.cat([self._losses(batch, targets), self._features(batch)], 1)
-
-    def _features(self, batch: EvalBatch) -> Tensor:
-        """Return x (N, F), float64."""
-        from hebblm.adapt.features import gate_features  # it loads torch
-
-        return gate_features(batch)
+        return torch.cat([self._losses(batch, targets), gate_features(batch)], 1)
 
     def _losses(self, batch: EvalBatch, targets: Tensor) -> Tensor:
-        """Return the losses (N, C) of the components, nats, float64."""
+        """Losses (N, C) of the components, nats, float64."""
         import torch
 
         def compute() -> Tensor:
@@ -139,24 +150,61 @@ class Best:
         return batch.scored(("components", self), targets, compute)
 
     def _log_shares(self, batch: EvalBatch) -> Tensor:
-        """Return log w (N, C), float64."""
+        """log w (N, C), float64."""
 
         def compute() -> Tensor:
             import torch
 
-            if not self.config.rate:
+            if not self.config.lr:
                 weights = self.initial.weights.to(batch.hidden.device)[None]  # (1, C, F)
             else:
                 gates, rows = batch.learned(self)
-                steps = torch.stack([gate.weights for gate in gates]).to(batch.hidden.device)  # (S, C, F)
-                weights = steps[rows]  # (N, C, F)
-            return F.log_softmax_shares(self._features(batch), weights)
+                distinct = torch.stack([gate.weights for gate in gates]).to(batch.hidden.device)  # (S, C, F)
+                weights = distinct[rows]  # (N, C, F)
+            return F.log_softmax_shares(gate_features(batch), weights)
 
         return batch.shared(("shares", self), compute)
 
 
+def gate_features(batch: EvalBatch) -> Tensor:
+    """The features (N, F) of :data:`FEATURES`, float64, all about as large as 1; none depends on the labels."""
+    return batch.shared("gate features", lambda: _features(batch))
+
+
+def _features(batch: EvalBatch) -> Tensor:
+    import torch
+
+    from hebblm.adapt.counts import entry_counts  # it loads torch
+
+    near, context, log_probs = batch.neighbors, batch.context, batch.log_probs
+    entropy = torch.special.entr(log_probs.exp()).sum(1)
+    peak, favourite = log_probs.max(1)
+    any_entry = near.mask[:, 0]
+    scores = F.log_weights(batch.products, near.mask, sharpness=SHARP, scale="relative")
+    weights = scores.masked_fill(~near.mask, -torch.inf).softmax(1).nan_to_num(0.0)
+    mass, at = F.label_sums(near.values, weights).max(1)  # (N,), 0 for no entry
+    label = near.values.gather(1, at[:, None]).squeeze(1)  # (N,) the top label
+    size = batch.queries.square().sum(1).clamp_min(torch.finfo(batch.queries.dtype).tiny)
+    nearest = (NEAREST + near.distances[:, 0] / size).log()
+    read = context.observed.sum() + (0 if batch.block is None else batch.block.visible)
+    often = entry_counts(batch, "observed", label[:, None]).squeeze(1) - context.train_counts[label]
+    counts = [context.train_counts[favourite], often.where(any_entry, 0), read.expand_as(label)]
+    columns = [
+        torch.ones_like(peak),
+        entropy / 5,
+        peak / 5,
+        F.label_entropy(scores, near.values, near.mask) / 5,
+        nearest.where(any_entry, 0) / 5,
+        mass,
+        log_probs.gather(1, label[:, None]).squeeze(1).where(any_entry, 0) / 5,
+        (label == favourite) & any_entry,
+        *(count.double().log1p() / 10 for count in counts),
+    ]
+    return torch.stack([column.double() for column in columns], 1)
+
+
 def best_rule(settings: MethodSettings) -> Rule:
-    """Return the mixture of the components that are set."""
+    """The mixture of the components that are set."""
     config, base = settings[BestConfig], Unadapted()
     flat, sharp = PAIR
 
@@ -178,7 +226,7 @@ def best_rule(settings: MethodSettings) -> Rule:
 
 
 _SECTIONS = (BestConfig, MbpaConfig)
-BEST = Method("best", "Best (ours)", "ours", best_rule, _SECTIONS, tuned=False, look=("#000000",))
+BEST = Method("best", "Best (ours)", "ours", best_rule, _SECTIONS, tuned=False, plot_style=("#000000",))
 DYNAMIC_BEST = Method(
     "dynamic+best",
     "Dynamic+Best (ours)",
@@ -187,6 +235,6 @@ DYNAMIC_BEST = Method(
     _SECTIONS,
     moving=True,
     tuned=False,
-    look=("#000000", "--"),
+    plot_style=("#000000", "--"),
 )
 BEST_OF_BOTH = Ensemble("best-of-both", "Best of both (ours)", "ours", (BEST.name, DYNAMIC_BEST.name), ("#000000", ":"))

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, ClassVar
 from hebblm.adapt import functional as F
 from hebblm.adapt.checks import Scale
 from hebblm.adapt.methods.memory_mixture import RememberedLabels, memory_mixture
-from hebblm.adapt.methods.rule import Method, Needs
-from hebblm.adapt.section import Count, Section, Share, Sharpness
+from hebblm.adapt.methods.rule import Method
+from hebblm.adapt.needs import Needs
+from hebblm.adapt.settings import Count, Section, Share, Sharpness
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -39,25 +40,19 @@ class CacheConfig(Section):
 
 @dataclass(frozen=True, slots=True)
 class Cache(RememberedLabels):
-    """Continuous cache: every pair in a window of the recent past (Grave et al. 2017).
-
-    Args:
-        config: window and sharpness.
-    """
+    """Continuous cache: every pair in a window of the recent past (Grave et al. 2017)."""
 
     name: ClassVar[str] = "cache"
 
     config: CacheConfig
 
     def entries(self, batch: EvalBatch) -> tuple[Tensor, Tensor, Tensor]:
-        """Return log-weights, labels and visibility of the window's pairs."""
         past, config = batch.window(self.config.window), self.config
         scores = F.log_weights(past.products, past.seen, sharpness=float(config.theta), scale=config.scale)
         return scores, past.labels, past.seen
 
     @property
     def needs(self) -> Needs:
-        """The recent past."""
         return Needs(window=self.config.window)
 
 
@@ -67,6 +62,6 @@ CACHE = Method(
     "baseline",
     lambda s: memory_mixture(Cache, s[CacheConfig]),
     (CacheConfig,),
-    tried=lambda s, grid: {"scale": [s[CacheConfig].scale], "theta": grid.theta, "gamma": grid.gamma},
-    look=("#88ccee",),
+    search_space=lambda s, grid: {"scale": [s[CacheConfig].scale], "theta": grid.theta, "gamma": grid.gamma},
+    plot_style=("#88ccee",),
 )

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from hebblm.adapt.methods.hebb import HebbConfig, hebb_rule
 from hebblm.adapt.methods.mbpa import Mbpa, MbpaConfig
 from hebblm.adapt.methods.memory_mixture import Mixed
 from hebblm.adapt.methods.mixture import MixtureConfig, mixture_rule
-from hebblm.adapt.methods.rule import Method, Rule
-from hebblm.adapt.section import Section, Share
-
-if TYPE_CHECKING:
-    from hebblm.adapt.settings import MethodSettings
+from hebblm.adapt.methods.rule import Method
+from hebblm.adapt.settings import Section, Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,26 +36,21 @@ class MixtureHebbConfig(BesideMixtureConfig):
     section: ClassVar[str] = "mixture_hebb"
 
 
-def beside_mixture(settings: MethodSettings, other: Rule, weight: Share) -> Rule:
-    """Return Mixture and another rule, interpolated."""
-    return Mixed((mixture_rule(settings), other), weight)
-
-
 MIXTURE_MBPA = Method(
     "mixture+mbpa",
     "Mixture+MbPA",
     "paper",
-    lambda s: beside_mixture(s, Mbpa(s[MbpaConfig]), s[MixtureMbpaConfig].weight),
+    lambda s: Mixed((mixture_rule(s), Mbpa(s[MbpaConfig])), s[MixtureMbpaConfig].weight),
     (MixtureConfig, MbpaConfig, MixtureMbpaConfig),
     parts=("mixture", "mbpa"),
-    look=("#44aa99", "--"),
+    plot_style=("#44aa99", "--"),
 )
 MIXTURE_HEBB = Method(
     "mixture+hebb",
     "Mixture+Hebb",
     "paper",
-    lambda s: beside_mixture(s, hebb_rule(s), s[MixtureHebbConfig].weight),
+    lambda s: Mixed((mixture_rule(s), hebb_rule(s)), s[MixtureHebbConfig].weight),
     (MixtureConfig, MbpaConfig, HebbConfig, MixtureHebbConfig),
     parts=("mixture", "hebb"),
-    look=("#882255", "--"),
+    plot_style=("#882255", "--"),
 )

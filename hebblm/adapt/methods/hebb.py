@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from hebblm.adapt import functional as F
 from hebblm.adapt.checks import Scale
 from hebblm.adapt.methods.mbpa import MbpaConfig, adaptation, adapted_logits, mbpa_change
-from hebblm.adapt.methods.rule import Method, Needs, Rule
-from hebblm.adapt.section import Decay, Fraction, NonNegative, Section
+from hebblm.adapt.methods.rule import Method, Rule
+from hebblm.adapt.needs import Needs
+from hebblm.adapt.settings import Decay, Fraction, MethodSettings, NonNegative, Section
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from hebblm.adapt.batch import EvalBatch
-    from hebblm.adapt.settings import MethodSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,32 +49,21 @@ class HebbConfig(Section):
 
 @dataclass(frozen=True, slots=True)
 class HebbianLogits:
-    """Logits after adaptation: those of ``dense`` and what the Hebbian term changes in them.
+    """Logits after adaptation: those of ``dense`` and what the Hebbian term changes in them."""
 
-    Args:
-        dense: (N, V).
-        normalizers: (N,) their logsumexp.
-        labels: (N, K) of the neighbours.
-        chosen: (N, K) bool, one entry for each label that has a Hebbian term.
-        changes: (N, K) of the logit of each entry's label, where chosen.
-    """
-
-    dense: Tensor
-    normalizers: Tensor
-    labels: Tensor
-    chosen: Tensor
-    changes: Tensor
+    dense: Tensor  # (N, V)
+    normalizers: Tensor  # (N,) their logsumexp
+    labels: Tensor  # (N, K) of the neighbours
+    chosen: Tensor  # (N, K) bool, one entry for each label that has a Hebbian term
+    changes: Tensor  # (N, K) of the logit of each entry's label, where chosen
 
 
 @dataclass(frozen=True, slots=True)
 class Hebb:
     """Hebb: MbPA and the Hebbian term, weighted by how often a class was seen (Eq. 4 and 7).
 
-    Args:
-        config: of the Hebbian term.
-        mbpa: of the gradient term.
-        variant: ``v1`` the Hebbian term alone, ``v2`` over all of N, ``v3`` a constant weight;
-            None for the method itself.
+    Variant ``v1`` is the Hebbian term alone, ``v2`` takes it over all of N, ``v3`` weighs it by a constant; None is the
+    method itself.
     """
 
     config: HebbConfig
@@ -82,36 +71,30 @@ class Hebb:
     variant: str | None = None
 
     def log_probs(self, batch: EvalBatch) -> Tensor:
-        """Return (N, V), nats; see :func:`hebblm.adapt.functional.hebb_logits`."""
-
         def compute() -> Tensor:
-            found = self._adapted(batch)
-            logits = found.dense.scatter_add(1, found.labels, found.changes.where(found.chosen, 0))
+            adapted = self._adapted(batch)
+            logits = adapted.dense.scatter_add(1, adapted.labels, adapted.changes.where(adapted.chosen, 0))
             return logits.log_softmax(1)
 
         return batch.shared(self, compute)
 
     def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
-        """Return the loss (N,), nats."""
-
         def compute() -> Tensor:
-            found = self._adapted(batch)
-            return F.changed_losses(found.dense, found.normalizers, found.labels, found.chosen, found.changes, targets)
+            a = self._adapted(batch)
+            return F.changed_losses(a.dense, a.normalizers, a.labels, a.chosen, a.changes, targets)
 
         return batch.scored(self, targets, compute)
 
     @property
     def name(self) -> str:
-        """Name of the form."""
         return f"hebb-{self.variant}" if self.variant else "hebb"
 
     @property
     def needs(self) -> Needs:
-        """Neighbours, and the adaptation to them, which v1 leaves out."""
         return Needs(retrieval=True) if self.variant == "v1" else adaptation(self.mbpa)
 
     def _adapted(self, batch: EvalBatch) -> HebbianLogits:
-        """Return ``f_i + (1 - E_i) MbPA_i + E_i eta D_i . h`` (Eq. 7) for the labels, and what the others have."""
+        """``f_i + (1 - E_i) MbPA_i + E_i eta D_i . h`` (Eq. 7) for the labels, and what the others have."""
         return batch.shared(("adapted", self), lambda: self._compute(batch))
 
     def _compute(self, batch: EvalBatch) -> HebbianLogits:
@@ -125,19 +108,21 @@ class Hebb:
             return HebbianLogits(batch.logits, batch.log_normalizers, term.labels, term.chosen, changes)
         delta = mbpa_change(batch, self.mbpa)  # (N, V)
         constant = changes.new_full(changes.shape, config.constant) if self.variant == "v3" else None
-        weights = entry_weights(batch, config, term.labels) if constant is None else constant  # (N, K)
+        weights = constant  # E (N, K)
+        if weights is None:
+            weights = entry_weights(batch, config.beta, config.counts, term.labels)
         if config.gate == "gated":
             dense, normalizers = adapted_logits(batch, self.mbpa)
             changes = weights * (changes - delta.gather(1, term.labels))
         else:
-            every = class_weights(batch, config) if constant is None else constant[:, :1]
+            every = class_weights(batch, config.beta, config.counts) if constant is None else constant[:, :1]
             dense = batch.logits + (1 - every) * delta
             normalizers = dense.logsumexp(1)
             changes = weights * changes
         return HebbianLogits(dense, normalizers, term.labels, term.chosen, changes)
 
     def _classes(self, new: Tensor | None) -> Tensor | None:
-        """Return the classes of N^new, None for all."""
+        """Classes of N^new, None for all."""
         wanted = "all" if self.variant == "v2" else self.config.classes
         if wanted == "all" or (wanted == "auto" and new is None):
             return None
@@ -145,15 +130,10 @@ class Hebb:
 
 
 def hebbian_term(batch: EvalBatch, mbpa: MbpaConfig, hebb: HebbConfig, classes: Tensor | None) -> F.HebbianTerm:
-    """Return the Hebbian term of a mini-batch, computed once for all rules that share its closeness and unit.
+    """The Hebbian term of a mini-batch over N^new (V,) bool, computed once for all rules that share its closeness.
 
-    Args:
-        batch: the mini-batch.
-        mbpa: its eps is that of the closeness, in the unit of ``hebb.scale``.
-        hebb: scaling of the closeness, and the unit of the term.
-        classes: (V,) bool N^new, None for all.
+    The closeness has MbPA's eps, in the unit of ``hebb.scale``.
     """
-
     batch.check_keys("Hebb")
 
     def compute() -> F.HebbianTerm:
@@ -173,20 +153,19 @@ def hebbian_term(batch: EvalBatch, mbpa: MbpaConfig, hebb: HebbConfig, classes: 
 
 
 def hebb_rule(settings: MethodSettings, variant: str | None = None) -> Hebb:
-    """Return Hebb, or a variant of it."""
+    """Hebb, or a variant of it."""
     return Hebb(settings[HebbConfig], settings[MbpaConfig], variant)
 
 
-def literal_rule(settings: MethodSettings) -> Rule:
-    """Return Hebb with the gate as printed."""
+def _literal_rule(settings: MethodSettings) -> Rule:
     return Hebb(replace(settings[HebbConfig], gate="literal"), settings[MbpaConfig])
 
 
 BOTH = (MbpaConfig, HebbConfig)
-HEBB = Method("hebb", "Hebb", "paper", hebb_rule, BOTH, parts=("mbpa",), look=("#cc6677",))
+HEBB = Method("hebb", "Hebb", "paper", hebb_rule, BOTH, parts=("mbpa",), plot_style=("#cc6677",))
 VARIANTS = (
     Method("hebb-v1", "Hebb-v1", "variant", lambda s: hebb_rule(s, "v1"), BOTH),
     Method("hebb-v2", "Hebb-v2", "variant", lambda s: hebb_rule(s, "v2"), BOTH),
     Method("hebb-v3", "Hebb-v3", "variant", lambda s: hebb_rule(s, "v3"), BOTH),
-    Method("hebb-literal", "Hebb-literal", "variant", literal_rule, BOTH),
+    Method("hebb-literal", "Hebb-literal", "variant", _literal_rule, BOTH),
 )

@@ -9,7 +9,7 @@ from hebblm.adapt import functional as F
 from hebblm.adapt.checks import Scale
 from hebblm.adapt.methods.memory_mixture import RememberedLabels, memory_mixture
 from hebblm.adapt.methods.rule import Method
-from hebblm.adapt.section import Section, Share, Temperature
+from hebblm.adapt.settings import Section, Share, Temperature
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -45,7 +45,6 @@ class KnnLM(RememberedLabels):
     config: KnnConfig
 
     def entries(self, batch: EvalBatch) -> tuple[Tensor, Tensor, Tensor]:
-        """Return log-weights, labels and presence of the neighbours."""
         near, config = batch.neighbors, self.config
         scores = -near.distances.to(batch.hidden.dtype)
         scores = F.log_weights(scores, near.mask, sharpness=1 / float(config.temperature), scale=config.scale)
@@ -58,6 +57,10 @@ KNN = Method(
     "baseline",
     lambda s: memory_mixture(KnnLM, s[KnnConfig]),
     (KnnConfig,),
-    tried=lambda s, grid: {"scale": [s[KnnConfig].scale], "temperature": grid.temperature, "gamma": grid.gamma},
-    look=("#332288",),
+    search_space=lambda s, grid: {
+        "scale": [s[KnnConfig].scale],
+        "temperature": grid.temperature,
+        "gamma": grid.gamma,
+    },
+    plot_style=("#332288",),
 )

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cache
 from random import Random
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
-from hebblm.adapt import checks
 from hebblm.adapt import functional as F
-from hebblm.adapt.checks import Rate, Scale
-from hebblm.adapt.methods.rule import Method, Needs
-from hebblm.adapt.section import NonNegative, Positive, Section, Steps, Weight
+from hebblm.adapt.checks import LrUnits, Scale
+from hebblm.adapt.methods.rule import Method, Rule
+from hebblm.adapt.needs import Needs
+from hebblm.adapt.settings import MethodSettings, NonNegative, Positive, Section, Steps, Weight
 from hebblm.errors import UserError
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from hebblm.adapt.batch import EvalBatch
     from hebblm.adapt.functional.shares import LearnedWeight
     from hebblm.adapt.grid import Axes, Grid
-    from hebblm.adapt.settings import MethodSettings
 
 MEASURED = 1000  # one query in so many is adapted by the exact form as well
 
@@ -34,10 +33,10 @@ class MbpaConfig(Section):
             and no pull serve it best) or rmsprop (fresh state a query; exact and slow).
         lr: learning rate of sgd and rmsprop: relative, in units of 1 over the largest eigenvalue of the query's
             curvature, or lambda.
-        rate: relative to the curvature of each query's own problem (cannot climb for lr <= 4), absolute, or guarded:
-            absolute, and a query that diverges is run again at a stable rate, and counted.
+        lr_units: relative to the curvature of each query's own problem (cannot climb for lr <= 4), absolute, or
+            guarded: absolute, and a query that diverges is run again at a stable rate, and counted.
         steps: steps a query.
-        method: fast (a few hundred classes followed) or exact.
+        solver: fast (a few hundred classes followed) or exact.
         eps: constant in the closeness 1 / (eps + squared distance).
         scale: of distances and eps: relative to the mean squared distance of a query's neighbours, or absolute.
         closeness: raw as printed, or scaled to sum 1 or max 1; a relative rate makes all three the same.
@@ -51,9 +50,9 @@ class MbpaConfig(Section):
 
     optimizer: Literal["newton", "sgd", "rmsprop"] = "newton"
     lr: NonNegative = 8.0
-    rate: Rate = "relative"
+    lr_units: LrUnits = "relative"
     steps: Steps = 3
-    method: Literal["fast", "exact"] = "fast"
+    solver: Literal["fast", "exact"] = "fast"
     eps: Positive = 3e-3
     scale: Scale = "relative"
     closeness: Literal["raw", "sum", "max"] = "raw"
@@ -61,18 +60,17 @@ class MbpaConfig(Section):
     weight: Weight = "online"
 
     def __post_init__(self) -> None:
-        if self.rate != "guarded" and self.optimizer != "newton" and self.lr * self.pull > 1:
+        if self.lr_units != "guarded" and self.optimizer != "newton" and self.lr * self.pull > 1:
             raise UserError(
                 f"mbpa.lr = {self.lr} and mbpa.pull = {self.pull} take back more than was changed; "
                 "choose them so that their product is at most 1"
             )
-        if self.optimizer == "newton":
-            checks.above_zero("mbpa.pull", self.pull)
-        Section.__post_init__(self)
-        if self.optimizer == "rmsprop" and (self.method == "fast" or self.rate == "relative"):
+        if self.optimizer == "newton" and not self.pull > 0:
+            raise UserError(f"mbpa.pull = {self.pull} must be a number above 0 for mbpa.optimizer = newton")
+        if self.optimizer == "rmsprop" and (self.solver == "fast" or self.lr_units == "relative"):
             raise UserError(
-                "mbpa.optimizer = 'rmsprop' follows all classes at a rate of its own; set mbpa.method=exact and "
-                "mbpa.rate=guarded or absolute beside it"
+                "mbpa.optimizer = 'rmsprop' follows all classes at a rate of its own; set mbpa.solver=exact and "
+                "mbpa.lr_units=guarded or absolute beside it"
             )
 
 
@@ -93,7 +91,7 @@ class MbpaAbsoluteConfig(Section):
     eps: Positive = 1e-3
 
     def over(self, mbpa: MbpaConfig) -> MbpaConfig:
-        """Return the settings of MbPA at this rate; all that is not set here is that of ``mbpa``."""
+        """Settings of MbPA at this rate; all that is not set here is that of ``mbpa``."""
         return replace(
             mbpa,
             optimizer="sgd",
@@ -101,7 +99,7 @@ class MbpaAbsoluteConfig(Section):
             lr=self.lr,
             steps=self.steps,
             eps=self.eps,
-            rate="absolute",
+            lr_units="absolute",
             scale="absolute",
             closeness="raw",
             weight=1.0,
@@ -117,17 +115,14 @@ class Mbpa:
     config: MbpaConfig
 
     def log_probs(self, batch: EvalBatch) -> Tensor:
-        """Return (N, V), nats; see :func:`hebblm.adapt.functional.mbpa_logits`."""
         return batch.shared(self, lambda: adapted_logits(batch, self.config)[0].log_softmax(1))
 
     def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
-        """Return the loss (N,), nats."""
         logits, normalizers = adapted_logits(batch, self.config)
         return normalizers - logits.gather(1, targets[:, None]).squeeze(1)
 
     @property
     def needs(self) -> Needs:
-        """Neighbours, and the adaptation to them."""
         return adaptation(self.config)
 
 
@@ -141,13 +136,12 @@ class MbpaWeight:
 
     @property
     def initial(self) -> LearnedWeight:
-        """The weight before anything was scored."""
         from hebblm.adapt.functional.shares import LearnedWeight  # it loads torch
 
         return LearnedWeight()
 
     def evidence(self, batch: EvalBatch, targets: Tensor) -> Tensor:
-        """Return the losses of each target at the weights 1/2, 1 and 3/2, (N, 3) float64, nats."""
+        """Losses of each target at the weights 1/2, 1 and 3/2, (N, 3) float64, nats."""
         import torch
 
         change, losses = mbpa_result(batch, self.config).delta, []
@@ -158,25 +152,25 @@ class MbpaWeight:
 
 
 def adaptation(config: MbpaConfig) -> Needs:
-    """Return what a rule over MbPA needs."""
+    """Needs of a rule over MbPA."""
     learned = (MbpaWeight(_whole(config)),) if isinstance(config.weight, str) else ()
     return Needs(retrieval=True, descents=(_whole(config),), shares=learned)
 
 
 @cache  # every mini-batch asks, for every method
 def _whole(config: MbpaConfig) -> MbpaConfig:
-    """Return the settings at weight 1: what is solved, whatever becomes of it."""
+    """The settings at weight 1: what is solved, whatever becomes of it."""
     return replace(config, weight=1.0)
 
 
 def mbpa_result(batch: EvalBatch, config: MbpaConfig) -> F.MbpaResult:
-    """Return the change of the logits by MbPA at weight 1, computed once a mini-batch and configuration."""
+    """Change of the logits by MbPA at weight 1, computed once a mini-batch and configuration."""
     batch.check_keys("MbPA")
     return batch.shared(_whole(config), lambda: _mbpa(batch, config, slice(None)))
 
 
 def mbpa_change(batch: EvalBatch, config: MbpaConfig) -> Tensor:
-    """Return ``s d`` (N, V), the weighted change of the logits by MbPA, computed once."""
+    """``s d`` (N, V), the weighted change of the logits by MbPA, computed once."""
 
     def compute() -> Tensor:
         return _weighted(batch, config, mbpa_result(batch, config).delta, slice(None))
@@ -185,14 +179,14 @@ def mbpa_change(batch: EvalBatch, config: MbpaConfig) -> Tensor:
 
 
 def _weighted(batch: EvalBatch, config: MbpaConfig, change: Tensor, rows: slice | list[int]) -> Tensor:
-    """Return ``s d`` for the change d (n, V) of some queries of a mini-batch."""
+    """``s d`` for the change d (n, V) of some queries of a mini-batch."""
     if not isinstance(config.weight, str):
         return change if config.weight == 1 else config.weight * change
     return batch.learned_share(MbpaWeight(_whole(config)))[rows, None].to(change.dtype) * change
 
 
 def _mbpa(batch: EvalBatch, config: MbpaConfig, rows: slice | list[int]) -> F.MbpaResult:
-    """Return the change of the logits by MbPA for some queries of a mini-batch."""
+    """Change of the logits by MbPA for some queries of a mini-batch."""
     return F.mbpa_delta(
         batch.hidden[rows],
         batch.neighbors.rows(rows),
@@ -201,8 +195,8 @@ def _mbpa(batch: EvalBatch, config: MbpaConfig, rows: slice | list[int]) -> F.Mb
         lr=config.lr,
         steps=config.steps,
         eps=config.eps,
-        rate=config.rate,
-        method=config.method,
+        lr_units=config.lr_units,
+        solver=config.solver,
         optimizer=config.optimizer,
         pull=config.pull,
         closeness_normalization=config.closeness,
@@ -213,7 +207,7 @@ def _mbpa(batch: EvalBatch, config: MbpaConfig, rows: slice | list[int]) -> F.Mb
 
 
 def adapted_logits(batch: EvalBatch, config: MbpaConfig) -> tuple[Tensor, Tensor]:
-    """Return the logits after MbPA (N, V) and their logsumexp (N,), computed once a mini-batch and configuration."""
+    """Logits after MbPA (N, V) and their logsumexp (N,), computed once a mini-batch and configuration."""
 
     def compute() -> tuple[Tensor, Tensor]:
         logits = batch.logits + mbpa_change(batch, config)
@@ -223,19 +217,18 @@ def adapted_logits(batch: EvalBatch, config: MbpaConfig) -> tuple[Tensor, Tensor
 
 
 def fast_errors(batch: EvalBatch, config: MbpaConfig) -> Tensor:
-    """Return what the fast form of MbPA costs, measured by the exact one on one query in a thousand of the stream.
+    """Error (M,) of MbPA's fast form, measured by the exact one on one query in a thousand of the stream.
 
-    Returns:
-        (M,) nats a token for the M queries measured in this mini-batch: the mean of ``|log p - log p_exact|`` over the
-        exact distribution. Which queries are measured depends on their place in the stream alone.
+    In nats a token, the mean of ``|log p - log p_exact|`` over the exact distribution, for the M queries measured in
+    this mini-batch. Which ones are measured depends on their position in the stream alone.
     """
 
     def compute() -> Tensor:
         start = int(batch.context.observed.sum())
         rows = [row for row in range(len(batch.hidden)) if _measured(start + row)]
-        if config.method == "exact" or not rows:
+        if config.solver == "exact" or not rows:
             return batch.hidden.new_zeros(0)
-        exact = _weighted(batch, config, _mbpa(batch, replace(config, method="exact"), rows).delta, rows)
+        exact = _weighted(batch, config, _mbpa(batch, replace(config, solver="exact"), rows).delta, rows)
         exact = (batch.logits[rows] + exact).log_softmax(1)
         fast = (batch.logits[rows] + mbpa_change(batch, config)[rows]).log_softmax(1)
         return (exact.exp() * (fast - exact).abs()).sum(1)
@@ -244,24 +237,54 @@ def fast_errors(batch: EvalBatch, config: MbpaConfig) -> Tensor:
 
 
 def _measured(position: int) -> bool:
-    """Say whether the fast form's error is measured at a place of the stream: at a random one of every thousand."""
-    block, place = divmod(position, MEASURED)
-    return place == Random(block).randrange(MEASURED)
+    """Whether the fast form's error is measured at a position of the stream: at a random one of every thousand."""
+    block, offset = divmod(position, MEASURED)
+    return offset == Random(block).randrange(MEASURED)
 
 
-def _tried(settings: MethodSettings, grid: Grid) -> Axes:
-    """Return the values that are tried: of Newton's steps pull and weight, of others rate and number."""
+@dataclass(frozen=True, slots=True)
+class Safeguards:
+    """What happened in the gradient steps that a rule rests on, query by query of a mini-batch."""
+
+    rose: Tensor  # (N,) bool, the neighbours' loss rose
+    stabilized: Tensor  # (N,) bool, it was run again at a stable rate
+    errors: Tensor  # (M,) of the fast form, nats a token, for the queries where it was measured
+
+    @classmethod
+    def of(cls, rule: Rule, batch: EvalBatch) -> Safeguards:
+        """Outcome for a rule; nothing happened to one without gradient steps."""
+        import torch
+
+        nothing = torch.zeros(len(batch.hidden), dtype=torch.bool, device=batch.hidden.device)
+        rose, stabilized, errors = nothing, nothing, [batch.hidden.new_zeros(0)]
+        for config in cast(tuple[MbpaConfig, ...], rule.needs.descents):
+            result = mbpa_result(batch, config)
+            rose, stabilized = rose | result.rose, stabilized | result.stabilized
+            errors.append(fast_errors(batch, config))
+        return cls(rose, stabilized, torch.cat(errors))
+
+
+def _search_space(settings: MethodSettings, grid: Grid) -> Axes:
+    """Values that are tried: of Newton's steps pull and weight, of others rate and number."""
     if settings[MbpaConfig].optimizer == "newton":
         return {"pull": grid.mbpa_pull, "weight": grid.mbpa_weight}
     return {"lr": grid.mbpa_lr, "steps": grid.mbpa_steps}
 
 
-MBPA = Method("mbpa", "MbPA", "paper", lambda s: Mbpa(s[MbpaConfig]), (MbpaConfig,), tried=_tried, look=("#ddaa33",))
+MBPA = Method(
+    "mbpa",
+    "MbPA",
+    "paper",
+    lambda s: Mbpa(s[MbpaConfig]),
+    (MbpaConfig,),
+    search_space=_search_space,
+    plot_style=("#ddaa33",),
+)
 MBPA_ABSOLUTE = Method(
     "mbpa-absolute",
     "MbPA-absolute",
     "ours",
     lambda s: Mbpa(s[MbpaAbsoluteConfig].over(s[MbpaConfig])),
     (MbpaAbsoluteConfig, MbpaConfig),
-    tried=lambda s, grid: {"lr": grid.absolute_lr, "steps": [s[MbpaAbsoluteConfig].steps]},
+    search_space=lambda s, grid: {"lr": grid.absolute_lr, "steps": [s[MbpaAbsoluteConfig].steps]},
 )

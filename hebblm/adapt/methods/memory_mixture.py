@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hebblm.adapt import functional as F
-from hebblm.adapt.methods.lstm import Unadapted
-from hebblm.adapt.methods.rule import Needs, Rule
-from hebblm.adapt.section import Share
+from hebblm.adapt.methods.base import Unadapted
+from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.needs import Needs
+from hebblm.adapt.settings import Share
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,32 +24,27 @@ ONLINE_VALUES = {"theta": SHARPNESS, "temperature": tuple(1 / sharpness for shar
 
 @dataclass(frozen=True, slots=True)
 class RememberedLabels(ABC):
-    """``q(y) = sum_k 1[y_k = y] w_k``: labels of remembered entries, weighted by a score.
-
-    Args:
-        config: settings with a sharpness that is a number.
-    """
+    """``q(y) = sum_k 1[y_k = y] w_k``: labels of remembered entries, weighted by a score."""
 
     name: ClassVar[str]
     sharpness: ClassVar[str] = "theta"
 
-    config: Any
+    config: Any  # settings with a sharpness that is a number
 
     @property
     def needs(self) -> Needs:
-        """Neighbours."""
         return Needs(retrieval=True)
 
     @abstractmethod
     def entries(self, batch: EvalBatch) -> tuple[Tensor, Tensor, Tensor]:
-        """Return log-weights (N, K), labels (N, K) or (1, K), and which entries each query sees (N, K)."""
+        """Log-weights (N, K), labels (N, K) or (1, K), and which entries each query sees (N, K)."""
 
     def log_probs(self, batch: EvalBatch) -> Tensor:
-        """Return (N, V), nats, the base's for a query that sees no entry; see :func:`functional.memory_mixture`."""
+        """Log-probabilities (N, V), nats, the base's for a query that sees no entry."""
         return batch.shared(self, lambda: F.memory_mixture(batch.log_probs, *self.entries(batch), weight=1.0))
 
     def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
-        """Return the loss (N,), nats; +inf for a label that no entry carries."""
+        """Loss (N,), nats; +inf for a label that no entry carries."""
 
         def compute() -> Tensor:
             return F.mixture_losses(batch.base_losses(targets), *self.entries(batch), 1.0, targets)
@@ -58,27 +54,18 @@ class RememberedLabels(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Mixed:
-    """``sum_c w_c P_c`` of some rules, with shares that are learned from the tokens already scored.
+    """``sum_c w_c P_c`` of some rules, with shares that are learned from the tokens already scored."""
 
-    Args:
-        rules: those mixed; the last one has the rest.
-        share: of all but the last together, a number or online; of two rules it is the share of the first.
-    """
-
-    rules: tuple[Rule, ...]
-    share: Share
+    rules: tuple[Rule, ...]  # the last one has the rest
+    share: Share  # of all but the last together, a number or online; of two rules it is the share of the first
 
     def log_probs(self, batch: EvalBatch) -> Tensor:
-        """Return (N, V), nats."""
-
         def compute() -> Tensor:
             return F.log_mixture((rule.log_probs(batch) for rule in self.rules), self._log_shares(batch))
 
         return batch.shared(self, compute)
 
     def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
-        """Return the loss (N,), nats."""
-
         def compute() -> Tensor:
             return -F.log_mixture((-losses for losses in self._losses(batch, targets)), self._log_shares(batch))
 
@@ -86,11 +73,10 @@ class Mixed:
 
     @property
     def needs(self) -> Needs:
-        """Requirements of the rules, and their shares where these are learned."""
-        found = Needs(shares=(self,) if self._learns else ())
+        needs = Needs(shares=(self,) if self._learns else ())
         for rule in reversed(self.rules):
-            found = rule.needs | found
-        return found
+            needs = rule.needs | needs
+        return needs
 
     @property
     def name(self) -> str:
@@ -99,32 +85,29 @@ class Mixed:
 
     @property
     def learned_as(self) -> str:
-        """Shares of what is mixed."""
         return f"shares of {self.name}/1"
 
     @property
     def initial(self) -> F.LearnedShares:
-        """The shares before anything was scored."""
         total = None if isinstance(self.share, str) else self.share
         return F.LearnedShares((0.0,) * (len(self.rules) - 1), total=total)
 
     def evidence(self, batch: EvalBatch, targets: Tensor) -> Tensor:
-        """Return the losses of each target under the rules, (N, C) float64, nats."""
+        """Losses of each target under the rules, (N, C) float64, nats."""
         import torch
 
         return torch.stack(self._losses(batch, targets), 1).double()
 
     @property
     def _learns(self) -> bool:
-        """Whether a share is learned."""
         return isinstance(self.share, str) or len(self.rules) > 2
 
     def _losses(self, batch: EvalBatch, targets: Tensor) -> list[Tensor]:
-        """Return the losses (N,) under each rule, computed once; nats."""
+        """Losses (N,) under each rule, computed once; nats."""
         return batch.scored(("parts", self), targets, lambda: [rule.score(batch, targets) for rule in self.rules])
 
     def _log_shares(self, batch: EvalBatch) -> Tensor:
-        """Return log w, (N, C) or (1, C) float64."""
+        """log w, (N, C) or (1, C) float64."""
         import torch
 
         if self._learns:
@@ -135,12 +118,7 @@ class Mixed:
 
 
 def memory_mixture(kind: type[RememberedLabels], config: Any) -> Mixed:
-    """Return a memory mixed with the base; where its sharpness is online, one memory for each value of it.
-
-    Args:
-        kind: the rule of the memory.
-        config: its settings, and its share ``gamma``; the base has the rest.
-    """
+    """A memory mixed with the base, whose share is the rest of ``config.gamma``; one memory a value if it is online."""
     sharpness = getattr(config, kind.sharpness)
     values = ONLINE_VALUES[kind.sharpness] if isinstance(sharpness, str) else (sharpness,)
     memories = (kind(replace(config, **{kind.sharpness: value, "gamma": 1.0})) for value in values)

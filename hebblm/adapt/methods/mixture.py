@@ -9,14 +9,14 @@ from hebblm.adapt import checks
 from hebblm.adapt import functional as F
 from hebblm.adapt.checks import Scale
 from hebblm.adapt.methods.memory_mixture import RememberedLabels, memory_mixture
-from hebblm.adapt.methods.rule import Method, Needs, Rule
-from hebblm.adapt.section import Section, Share, Sharpness
+from hebblm.adapt.methods.rule import Method, Rule
+from hebblm.adapt.needs import Needs
+from hebblm.adapt.settings import MethodSettings, Section, Share, Sharpness
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from hebblm.adapt.batch import EvalBatch
-    from hebblm.adapt.settings import MethodSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,6 @@ class MixtureConfig(Section):
     scale: Scale = "relative"
 
     def __post_init__(self) -> None:
-        Section.__post_init__(self)
         checks.logits_or_linear(self.form, self.scale, theta=self.theta, gamma=self.gamma)
 
 
@@ -52,7 +51,6 @@ class Mixture(RememberedLabels):
     config: MixtureConfig
 
     def entries(self, batch: EvalBatch) -> tuple[Tensor, Tensor, Tensor]:
-        """Return log-weights, labels and presence of the neighbours."""
         near, config = batch.neighbors, self.config
         scores = F.log_weights(batch.products, near.mask, sharpness=float(config.theta), scale=config.scale)
         return scores, near.values, near.mask
@@ -63,11 +61,11 @@ class LogitSum:
     """Mixture as the paper prints it: the neighbours' weights are added to ``exp(f)`` before both are normalised."""
 
     name: ClassVar[str] = "mixture"
+    needs: ClassVar[Needs] = Needs(retrieval=True)
 
-    config: MixtureConfig
+    config: MixtureConfig  # its theta and gamma are numbers in this form
 
     def log_probs(self, batch: EvalBatch) -> Tensor:
-        """Return (N, V), nats; see :func:`hebblm.adapt.functional.mixture_log_probs`."""
         config = self.config
         return batch.shared(
             self,
@@ -76,38 +74,27 @@ class LogitSum:
                 batch.products,
                 batch.neighbors,
                 theta=float(config.theta),
-                gamma=self._gamma,
+                gamma=float(config.gamma),
                 form="logit-sum",
                 scale=config.scale,
             ),
         )
 
     def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
-        """Return the loss (N,), nats."""
         config, near = self.config, batch.neighbors
 
         def compute() -> Tensor:
             scores = F.log_weights(batch.products, near.mask, sharpness=float(config.theta), scale=config.scale)
             taken = batch.logits.gather(1, targets[:, None]).squeeze(1)
             return F.logit_sum_losses(
-                taken, batch.log_normalizers, scores, near.values, near.mask, self._gamma, targets
+                taken, batch.log_normalizers, scores, near.values, near.mask, float(config.gamma), targets
             )
 
         return batch.scored(self, targets, compute)
 
-    @property
-    def needs(self) -> Needs:
-        """Neighbours."""
-        return Needs(retrieval=True)
-
-    @property
-    def _gamma(self) -> float:
-        """The share, which the settings allow as a number alone in this form."""
-        return float(self.config.gamma)
-
 
 def mixture_rule(settings: MethodSettings) -> Rule:
-    """Return Mixture in the form that is set."""
+    """Mixture in the form that is set."""
     config = settings[MixtureConfig]
     if config.form == "logit-sum":
         return LogitSum(config)
@@ -120,6 +107,6 @@ MIXTURE = Method(
     "paper",
     mixture_rule,
     (MixtureConfig,),
-    tried=lambda s, grid: {"scale": [s[MixtureConfig].scale], "theta": grid.theta, "gamma": grid.gamma},
-    look=("#117733",),
+    search_space=lambda s, grid: {"scale": [s[MixtureConfig].scale], "theta": grid.theta, "gamma": grid.gamma},
+    plot_style=("#117733",),
 )

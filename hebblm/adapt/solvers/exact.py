@@ -18,26 +18,19 @@ def solve_exact(problem: Problem, descent: Descent) -> Solution:
 
     With a pull of rate p toward the base head (Sprechmann et al. 2018), ``dW`` shrinks by ``1 - rate p`` before each
     step is added, and so do ``Z - Z_0`` and delta.
-
-    Args:
-        problem: the queries and their neighbours.
-        descent: step sizes a, pull and number of steps.
-
-    Returns:
-        The change of the logits (n, V) in nats, and whether the neighbours' loss rose.
     """
     sizes, steps, last_step = descent.sizes, descent.steps, descent.steps + descent.finish
     keys, labels = problem.keys, problem.labels.unsqueeze(2)
     head, shrink = problem.head, descent.keep.view(-1, 1, 1)
-    alpha = (sizes * (problem.products + problem.one)).unsqueeze(1)  # (n, 1, K)
+    alpha = (sizes * (problem.products + problem.one)).unsqueeze(1)  # what a residual does to the query (n, 1, K)
     logits = keys @ head.weight.t()  # Z (n, K, V)
     if head.bias is not None:
         logits += head.bias
     logits = head.capped(logits)
     pulled = bool((descent.keep != 1).any())
-    base = logits.clone() if pulled else logits
-    mixing = (keys @ keys.transpose(1, 2) + problem.one) * sizes.unsqueeze(1)  # (n, K, K)
-    residual = torch.empty_like(logits)  # R (n, K, V)
+    base = logits.clone() if pulled else logits  # Z_0; without a pull nobody reads it again
+    mixing = (keys @ keys.transpose(1, 2) + problem.one) * sizes.unsqueeze(1)  # of a residual to the keys (n, K, K)
+    residual = torch.empty_like(logits)  # R (n, K, V), written in place: it is the largest tensor beside Z
     ones = logits.new_ones(labels.shape)
     delta = logits.new_zeros(logits.shape[0], 1, logits.shape[2])  # (n, 1, V)
     first = last = logits.new_zeros(len(sizes))
@@ -45,9 +38,9 @@ def solve_exact(problem: Problem, descent: Descent) -> Solution:
         torch.softmax(logits, dim=2, out=residual)
         last = _loss(residual.gather(2, labels), sizes)
         first = first if step else last
-        if step == steps:
+        if step == steps:  # one more softmax, which was for the loss alone
             break
-        residual.neg_().scatter_add_(2, labels, ones)
+        residual.neg_().scatter_add_(2, labels, ones)  # Y - softmax(Z)
         delta = delta * shrink + alpha @ residual
         if step + 1 < last_step:
             if pulled:
@@ -57,5 +50,5 @@ def solve_exact(problem: Problem, descent: Descent) -> Solution:
 
 
 def _loss(taken: Tensor, sizes: Tensor) -> Tensor:
-    """Return ``-sum_k a_k log p_k`` (n,) for the labels' probabilities (n, K, 1)."""
+    """``-sum_k a_k log p_k`` (n,) for the labels' probabilities (n, K, 1)."""
     return -torch.where(sizes > 0, sizes * taken.squeeze(2).log(), 0).sum(1)

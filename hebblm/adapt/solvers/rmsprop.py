@@ -12,22 +12,35 @@ EPSILON = 1e-8
 BACKTRACKS = 12
 
 
-def solve_rmsprop(problem: Problem, rates: Tensor, *, steps: int, pull: float) -> Solution:
-    """Follow S steps of RMSprop with a fresh state for each query.
+def solve_rmsprop(problem: Problem, *, lr: float, steps: int, pull: float, guarded: bool) -> Solution:
+    """Follow S >= 1 steps of RMSprop with a fresh state for each query.
 
     With the gradient ``g = -(Y - softmax(Z))^T diag(w) H`` of the neighbours' loss (Eq. 5)::
 
         v <- 0.99 v + 0.01 g^2        dW <- (1 - lr p) dW - lr g / (sqrt(v) + 1e-8)
 
-    Args:
-        problem: the queries and their neighbours.
-        rates: (n,) learning rates.
-        steps: number S of steps, at least 1.
-        pull: rate p of the pull toward the base head, outside the running mean of squares.
-
-    Returns:
-        The change of the logits (n, V) in nats, and whether the neighbours' loss rose from first to last.
+    The pull p toward the base head stays outside the running mean of squares. RMSprop has no bound on a stable rate:
+    ``guarded`` quarters a query's rate until the neighbours' loss does not rise, and leaves the head where no rate was
+    small enough; queries whose loss rose at first are said to have risen.
     """
+    rates = torch.full_like(problem.hidden[:, 0], lr)  # (n,)
+    solution = _follow(problem, rates, steps, pull)
+    if not guarded:
+        return solution
+    pending = solution.rose.nonzero().squeeze(1)  # (m,) queries still rising
+    for _ in range(BACKTRACKS):
+        if pending.numel() == 0:
+            break
+        rates[pending] /= 4
+        again = _follow(problem.rows(pending), rates[pending], steps, pull)
+        solution.delta[pending] = again.delta
+        pending = pending[again.rose]
+    solution.delta[pending] = 0
+    return solution
+
+
+def _follow(problem: Problem, rates: Tensor, steps: int, pull: float) -> Solution:
+    """Change of the logits (n, V) in nats at rates (n,), and whether the neighbours' loss rose from first to last."""
     head, labels = problem.head, problem.labels.unsqueeze(2)
     keys, hidden, weight = problem.keys, problem.hidden, head.weight
     if head.bias is not None:  # the bias is the weight of a constant input
@@ -41,7 +54,7 @@ def solve_rmsprop(problem: Problem, rates: Tensor, *, steps: int, pull: float) -
     ones = base.new_ones(labels.shape)
     for _ in range(steps):
         logits = torch.baddbmm(base, keys, change.transpose(1, 2))  # (n, K, V)
-        residual = (-logits.softmax(2)).scatter_add_(2, labels, ones)
+        residual = (-logits.softmax(2)).scatter_add_(2, labels, ones)  # Y - softmax(Z)
         gradient = -(residual * problem.weights.unsqueeze(2)).transpose(1, 2) @ keys  # (n, V, D + 1)
         square.mul_(SMOOTHING).addcmul_(gradient, gradient, value=1 - SMOOTHING)
         change = change * (1 - rate * pull) - rate * gradient / (square.sqrt() + EPSILON)
@@ -50,27 +63,7 @@ def solve_rmsprop(problem: Problem, rates: Tensor, *, steps: int, pull: float) -
     return Solution(torch.einsum("nvd,nd->nv", change, hidden), rises)
 
 
-def backtracked(problem: Problem, lr: float, *, steps: int, pull: float) -> Solution:
-    """Follow RMSprop, which has no bound on a stable rate; quarter a query's rate until the loss does not rise.
-
-    Returns:
-        The change of the logits, zero where no rate was small enough, and the queries that were run again.
-    """
-    rates = torch.full_like(problem.hidden[:, 0], lr)
-    found = solve_rmsprop(problem, rates, steps=steps, pull=pull)
-    pending = found.rose.nonzero().squeeze(1)  # (m,) queries still rising
-    for _ in range(BACKTRACKS):
-        if pending.numel() == 0:
-            break
-        rates[pending] /= 4
-        again = solve_rmsprop(problem.rows(pending), rates[pending], steps=steps, pull=pull)
-        found.delta[pending] = again.delta
-        pending = pending[again.rose]
-    found.delta[pending] = 0
-    return found
-
-
 def _loss(logits: Tensor, problem: Problem) -> Tensor:
-    """Return ``-sum_k w_k log softmax(Z_k)[y_k]`` (n,) in nats for logits Z (n, K, V)."""
+    """``-sum_k w_k log softmax(Z_k)[y_k]`` (n,) in nats for logits Z (n, K, V)."""
     taken = logits.gather(2, problem.labels.unsqueeze(2)).squeeze(2)  # (n, K)
     return torch.where(problem.weights > 0, problem.weights * (logits.logsumexp(2) - taken), 0).sum(1)

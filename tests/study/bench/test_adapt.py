@@ -14,7 +14,7 @@ from recipes.bench.record import Rounds
 from recipes.bench.source import Batch, SyntheticSource, make_batch
 
 CPU = torch.device("cpu")
-OPTIONS: dict[str, Any] = {"lr": 2.0, "steps": 2, "eps": 1e-3, "rate": "relative"}
+OPTIONS: dict[str, Any] = {"lr": 2.0, "steps": 2, "eps": 1e-3, "lr_units": "relative"}
 
 
 @pytest.fixture(scope="module")
@@ -46,15 +46,15 @@ def test_errors_are_those_of_the_fast_form(batch: Batch, monkeypatch: pytest.Mon
     raised = 0.05
     original = F.mbpa_logits
 
-    def altered(*args: Any, method: str, **options: Any) -> torch.Tensor:
-        logits = original(*args, method="exact", **options)
-        if method == "fast":
+    def altered(*args: Any, solver: str, **options: Any) -> torch.Tensor:
+        logits = original(*args, solver="exact", **options)
+        if solver == "fast":
             logits[0, batch.targets[0]] += raised
         return logits
 
     monkeypatch.setattr(F, "mbpa_logits", altered)
     found = adapt_cost.errors(batch, OPTIONS)
-    p = original(*batch.double().given(), method="exact", **OPTIONS)[0].softmax(0)[batch.targets[0]].item()
+    p = original(*batch.double().given(), solver="exact", **OPTIONS)[0].softmax(0)[batch.targets[0]].item()
     gain = raised - math.log(1 - p + p * math.exp(raised))  # what the raised logit adds to log p of the target
     assert found["error_max"] == pytest.approx(gain, rel=1e-3)
     assert found["error_mean"] == pytest.approx(gain / 9, rel=1e-3)
@@ -69,7 +69,7 @@ def test_the_plain_fast_form_follows_the_exact_form(classes: int, k: int, steps:
     batch = make_batch(SyntheticSource(12, classes, seed=5, device=CPU), entries=300, queries=9, k=k)
     options: dict[str, Any] = {"lr": 3.0, "steps": steps, "eps": 1e-3}
     plain = plain_fast(*batch.given(), **options).log_softmax(1)
-    exact = F.mbpa_logits(*batch.given(), rate="relative", **options).log_softmax(1)
+    exact = F.mbpa_logits(*batch.given(), lr_units="relative", **options).log_softmax(1)
     base = batch.head.logits(batch.hidden).log_softmax(1)
     off = (exact.exp() * (plain - exact).abs()).sum(1)
     moved = (exact.exp() * (base - exact).abs()).sum(1)

@@ -29,7 +29,7 @@ def test_mbpa_is_descent_on_weights_behind_the_cap(bias: bool, method: str) -> N
     keys = keys.gather(1, order[..., None].expand_as(keys))
     near = Neighbors(keys, values.gather(1, order), distances, torch.ones(3, 5, dtype=torch.bool),
                      log_normalizers(keys.flatten(0, 1), head).view(3, 5))  # fmt: skip
-    found = F.mbpa_logits(hidden, near, head, lr=0.5, steps=3, eps=0.1, rate="absolute", method=method)  # type: ignore[arg-type]
+    found = F.mbpa_logits(hidden, near, head, lr=0.5, steps=3, eps=0.1, lr_units="absolute", solver=method)  # type: ignore[arg-type]
     closeness = 1 / (0.1 + near.distances)
     for query in range(3):
         change = torch.zeros_like(weight, requires_grad=True)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.block import Block
 from hebblm.adapt.context import Context
 from hebblm.errors import MOST, UserError
@@ -20,8 +21,8 @@ def context(window: int = 3, **changes: object) -> Context:
 
 def test_observing_counts_remembers_and_keeps_the_latest_pairs() -> None:
     shared, hidden = context(), toy.randn(1, 5, toy.DIM)
-    shared.observe(hidden[:2], torch.tensor([1, 4]))
-    shared.observe(hidden[2:], torch.tensor([1, 0, 2]))
+    toy.observe(shared, hidden[:2], torch.tensor([1, 4]))
+    toy.observe(shared, hidden[2:], torch.tensor([1, 0, 2]))
     assert shared.observed.tolist() == [1, 2, 1, 0, 1]
     assert len(shared.memory) == 5
     keys, labels = shared.recent.latest(9)
@@ -31,7 +32,7 @@ def test_observing_counts_remembers_and_keeps_the_latest_pairs() -> None:
 
 def test_a_memory_that_is_not_written_to_leaves_counts_and_window_alive() -> None:
     shared = context()
-    shared.observe(toy.randn(1, 2, toy.DIM), torch.tensor([1, 1]), write=False)
+    toy.observe(shared, toy.randn(1, 2, toy.DIM), torch.tensor([1, 1]), write=False)
     assert len(shared.memory) == 0
     assert shared.observed.tolist() == [0, 2, 0, 0, 0]
     assert len(shared.recent.latest(3)[1]) == 2
@@ -40,7 +41,7 @@ def test_a_memory_that_is_not_written_to_leaves_counts_and_window_alive() -> Non
 def test_a_window_takes_no_more_memory_than_what_it_holds() -> None:
     shared, hidden = context(window=MOST), toy.randn(1, 5, toy.DIM)
     for row in hidden:
-        shared.observe(row[None], torch.tensor([1]))
+        toy.observe(shared, row[None], torch.tensor([1]))
     assert torch.equal(shared.recent.latest(MOST)[0], hidden)
     again = context(window=MOST)
     again.recent.load_state_dict(shared.recent.state_dict())
@@ -49,28 +50,28 @@ def test_a_window_takes_no_more_memory_than_what_it_holds() -> None:
 
 def test_without_a_window_nothing_recent_is_kept() -> None:
     shared = context(window=0)
-    shared.observe(toy.randn(1, 2, toy.DIM), torch.tensor([1, 1]))
+    toy.observe(shared, toy.randn(1, 2, toy.DIM), torch.tensor([1, 1]))
     assert [len(part) for part in shared.recent.latest(3)] == [0, 0]
 
 
 def test_a_buffer_filled_anew_and_a_batch_observed_are_seen_as_they_are() -> None:
     shared, hidden = context(), toy.randn(1, 2, toy.DIM)
-    first = shared.batch(hidden).logits
+    first = EvalBatch(hidden, shared).logits
     hidden.copy_(toy.randn(2, 2, toy.DIM))
-    assert not torch.equal(shared.batch(hidden).logits, first)
-    shared.observe(hidden, torch.tensor([0, 1]))
-    assert shared.batch(hidden).neighbors.mask.any()
+    assert not torch.equal(EvalBatch(hidden, shared).logits, first)
+    toy.observe(shared, hidden, torch.tensor([0, 1]))
+    assert EvalBatch(hidden, shared).neighbors.mask.any()
 
 
 def test_a_shared_quantity_is_computed_once_a_key() -> None:
-    batch, calls = context().batch(toy.randn(1, 2, toy.DIM)), []
+    batch, calls = EvalBatch(toy.randn(1, 2, toy.DIM), context()), []
     results = [batch.shared(key, lambda: calls.append(1) or len(calls)) for key in ("a", "a", "b")]
     assert results == [1, 1, 2]
 
 
 def test_a_head_that_grew_makes_room_for_counts_of_new_classes() -> None:
     shared = context()
-    shared.observe(toy.randn(1, 1, toy.DIM), torch.tensor([4]))
+    toy.observe(shared, toy.randn(1, 1, toy.DIM), torch.tensor([4]))
     shared.set_head(OutputHead(toy.randn(2, 7, toy.DIM), None))
     assert shared.train_counts.tolist() == [9, 0, 3, 1, 0, 0, 0]
     assert shared.observed.tolist() == [0, 0, 0, 0, 1, 0, 0]
@@ -87,10 +88,10 @@ def test_no_neighbour_at_all_is_refused() -> None:
 
 def test_a_fixed_head_remembers_the_normalizers_of_what_it_observes() -> None:
     shared, hidden = context(fixed=True), toy.randn(1, 3, toy.DIM)
-    _ = shared.batch(hidden).log_probs
-    shared.observe(hidden, torch.tensor([1, 4, 2]))
-    shared.observe(toy.randn(2, 2, toy.DIM), torch.tensor([0, 0]))
-    near = shared.batch(toy.randn(3, 2, toy.DIM)).neighbors
+    _ = EvalBatch(hidden, shared).log_probs
+    toy.observe(shared, hidden, torch.tensor([1, 4, 2]))
+    toy.observe(shared, toy.randn(2, 2, toy.DIM), torch.tensor([0, 0]))
+    near = EvalBatch(toy.randn(3, 2, toy.DIM), shared).neighbors
     assert near.log_normalizers is not None
     torch.testing.assert_close(near.log_normalizers, shared.head.logits(near.keys).logsumexp(2))
     with pytest.raises(ValueError, match="2 more rows"):
@@ -100,24 +101,24 @@ def test_a_fixed_head_remembers_the_normalizers_of_what_it_observes() -> None:
 def test_half_precision_keys_are_remembered_with_normalizers_of_their_own() -> None:
     shared = context(fixed=True)
     shared.memory = FlatMemory(toy.DIM, dtype=torch.float16)
-    shared.observe(30 * toy.randn(1, 6, toy.DIM), torch.zeros(6, dtype=torch.int64))
-    near = shared.batch(toy.randn(3, 2, toy.DIM)).neighbors
+    toy.observe(shared, 30 * toy.randn(1, 6, toy.DIM), torch.zeros(6, dtype=torch.int64))
+    near = EvalBatch(toy.randn(3, 2, toy.DIM), shared).neighbors
     torch.testing.assert_close(near.log_normalizers, shared.head.logits(near.keys).logsumexp(2), rtol=1e-6, atol=1e-5)
 
 
 def test_a_head_that_moves_reads_no_normalizers() -> None:
     shared = context()
     shared.memory.add(toy.randn(1, 3, toy.DIM), torch.tensor([1, 4, 2]), torch.ones(3))
-    assert shared.batch(toy.randn(3, 2, toy.DIM)).neighbors.log_normalizers is None
-    shared.observe(toy.randn(2, 2, toy.DIM), torch.tensor([0, 0]))
+    assert EvalBatch(toy.randn(3, 2, toy.DIM), shared).neighbors.log_normalizers is None
+    toy.observe(shared, toy.randn(2, 2, toy.DIM), torch.tensor([0, 0]))
     assert shared.memory.search(toy.randn(3, 2, toy.DIM), 4).log_normalizers is None
 
 
 @pytest.mark.parametrize("fixed", [True, False])
 def test_rows_of_a_block_find_each_other_with_normalizers_if_the_head_is_fixed(fixed: bool) -> None:
     shared, hidden = context(fixed=fixed), toy.randn(1, 6, toy.DIM)
-    shared.observe(toy.randn(2, 3, toy.DIM), torch.tensor([0, 1, 2]))
-    near = shared.batch(hidden, Block.of(torch.tensor([1, 4, 2, 0, 0, 3]), 1, True)).neighbors
+    toy.observe(shared, toy.randn(2, 3, toy.DIM), torch.tensor([0, 1, 2]))
+    near = EvalBatch(hidden, shared, Block.of(torch.tensor([1, 4, 2, 0, 0, 3]), 1, True)).neighbors
     assert (near.values == 4).any()
     if not fixed:
         assert near.log_normalizers is None

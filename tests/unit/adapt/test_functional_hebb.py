@@ -150,10 +150,12 @@ def test_no_new_class_among_the_neighbors_is_mbpa() -> None:
 
 def test_closeness_normalisation_reaches_both_terms() -> None:
     hidden, neighbors, head = one_query()
-    raw = functional.hebb_logits(hidden, neighbors, head, rate="absolute", **OPTIONS)
+    raw = functional.hebb_logits(hidden, neighbors, head, lr_units="absolute", **OPTIONS)
     total = 1 + 1 / 2 + 1 / 5
     scaled = {**OPTIONS, "lr": 0.01 * total, "eta": 0.5 * total}
-    actual = functional.hebb_logits(hidden, neighbors, head, closeness_normalization="sum", rate="absolute", **scaled)
+    actual = functional.hebb_logits(
+        hidden, neighbors, head, closeness_normalization="sum", lr_units="absolute", **scaled
+    )
     torch.testing.assert_close(actual, raw)
 
 

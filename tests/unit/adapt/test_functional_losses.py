@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from hebblm.adapt import functional as F
+from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.block import Block
 from hebblm.adapt.functional.grouping import group_ids
 from hebblm.adapt.functional.losses import (
@@ -95,13 +96,13 @@ def test_every_rule_scores_what_its_distribution_says(make, every: int) -> None:
     memory: AnyMemory = make()
     stream = toy.stream_of(toy.tokens(0, 30))
     context = toy.context_of(toy.base_of(toy.tiny_model()), memory, stream)
-    context.observe(toy.randn(1, 20, toy.DIM), torch.arange(20) % 5 + 22)
+    toy.observe(context, toy.randn(1, 20, toy.DIM), torch.arange(20) % 5 + 22)
     hidden, labels = toy.randn(2, 16, toy.DIM), torch.from_numpy(toy.tokens(3, 16))
     hidden[5:9] = hidden[2]
     rules = {name: METHODS[name].rule(toy.SETTINGS) for name in STATIC_METHODS}
     rules["logit-sum"] = Mixture(MixtureConfig(0.8, 0.25, "logit-sum", "absolute"))
     rules["memory alone"] = Mixture(MixtureConfig(0.8, 1.0))
-    batch = context.batch(hidden, Block.of(labels, every, written=True))
+    batch = EvalBatch(hidden, context, Block.of(labels, every, written=True))
     for name, rule in rules.items():
         log_probs = rule.log_probs(batch)
         torch.testing.assert_close(log_probs.exp().sum(1), torch.ones(16), rtol=0, atol=1e-5)

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, fields, replace
-from typing import Any, get_type_hints
+from dataclasses import asdict, replace
+from typing import Any
 
 import pytest
 import torch
@@ -10,21 +10,16 @@ from torch import Tensor
 
 from hebblm.adapt import functional as F
 from hebblm.adapt.context import Context
+from hebblm.adapt.former import GONE
 from hebblm.adapt.grid import Grid
 from hebblm.adapt.methods import DEFAULT_METHODS, METHODS, OUR_METHODS, PAPER_METHODS, check_methods, named
 from hebblm.adapt.methods.cache import CacheConfig
-from hebblm.adapt.methods.combine import MixtureHebbConfig, MixtureMbpaConfig
-from hebblm.adapt.methods.gone import GONE
 from hebblm.adapt.methods.hebb import Hebb, HebbConfig
-from hebblm.adapt.methods.knn import KnnConfig
 from hebblm.adapt.methods.mbpa import MbpaAbsoluteConfig, MbpaConfig
-from hebblm.adapt.methods.mixture import MixtureConfig
 from hebblm.adapt.methods.rule import Needs, dotted
-from hebblm.adapt.section import Section, words_of
-from hebblm.adapt.settings import SECTIONS, MethodSettings
+from hebblm.adapt.settings import MethodSettings, changed
 from hebblm.errors import UserError
 from hebblm.memory import FlatMemory
-from hebblm.models.update import DynamicConfig
 
 from ...support import toy
 from ...support.adapters import ContextAdapter
@@ -36,7 +31,7 @@ def observed_context(novel: bool = True) -> Context:
         toy.base_of(toy.tiny_model().double()), FlatMemory(toy.DIM, dtype=torch.float64), stream, novel=novel
     )
     labels = torch.tensor([2, 2, 26, 26, 27, 3, 2, 5, 28, 2, 1, 26])
-    context.observe(toy.randn(1, 12, toy.DIM, dtype=torch.float64), labels)
+    toy.observe(context, toy.randn(1, 12, toy.DIM, dtype=torch.float64), labels)
     return context
 
 
@@ -45,7 +40,7 @@ def equation(context: Context, hidden: Tensor, hebb: HebbConfig, mbpa: MbpaConfi
     return F.hebb_logits(
         hidden, context.memory.search(hidden, context.k), context.head, lr=mbpa.lr, steps=mbpa.steps, eta=hebb.eta,
         beta=hebb.beta, counts=context.train_counts + context.observed, eps=mbpa.eps, scale=hebb.scale,
-        rate=mbpa.rate, **options,
+        lr_units=mbpa.lr_units, **options,
     ).log_softmax(1)  # fmt: skip
 
 
@@ -90,7 +85,7 @@ def test_every_variant_is_the_equation_it_is_named_after(
 ) -> None:
     context = observed_context()
     hebb = replace(toy.SETTINGS[HebbConfig], constant=0.3, scale=scale)
-    mbpa = replace(toy.SETTINGS[MbpaConfig], method="exact", scale=scale)
+    mbpa = replace(toy.SETTINGS[MbpaConfig], solver="exact", scale=scale)
     settings = toy.SETTINGS.replaced(hebb, mbpa)
     hidden = toy.randn(9, 4, toy.DIM, dtype=torch.float64)
     expected = equation(context, hidden, hebb, mbpa, **{"hebbian_classes": context.new_classes, **arguments})
@@ -125,13 +120,13 @@ def test_a_result_names_the_settings_that_a_method_depends_on() -> None:
 
 
 def test_every_section_of_the_settings_is_that_of_a_method_whose_record_says_what_is_tried_of_it() -> None:
-    sections = {kind.section: kind for kind in SECTIONS}
+    sections = {kind.section: kind for method in METHODS.values() for kind in method.settings}
     assert set(sections) <= {dotted(name) for name in METHODS}
     for name, method in METHODS.items():
-        if method.tried is not None:
+        if method.search_space is not None:
             own = sections[dotted(name)]()
-            for key, values in method.tried(MethodSettings(), Grid()).items():
-                assert all(replace(own, **{key: value}) for value in values), f"{name}.{key}"
+            for key, values in method.search_space(MethodSettings(), Grid()).items():
+                assert all(changed(dotted(name), own, {key: value}) for value in values), f"{name}.{key}"
 
 
 def test_mbpa_at_an_absolute_rate_has_values_of_its_own() -> None:
@@ -140,7 +135,7 @@ def test_mbpa_at_an_absolute_rate_has_values_of_its_own() -> None:
     context = observed_context()
     hidden = toy.randn(9, 4, toy.DIM, dtype=torch.float64)
     near = context.memory.search(hidden, context.k)
-    expected = F.mbpa_logits(hidden, near, context.head, **asdict(own), rate="absolute").log_softmax(1)
+    expected = F.mbpa_logits(hidden, near, context.head, **asdict(own), lr_units="absolute").log_softmax(1)
     found = ContextAdapter(context, METHODS[name].rule(settings)).predict(hidden)
     assert torch.allclose(found, expected, atol=1e-12)
     other = settings.replaced(replace(settings[MbpaConfig], lr=1.0, steps=1, eps=0.5))
@@ -175,56 +170,11 @@ def test_a_method_asks_for_nothing_that_it_does_not_say_it_needs(name: str, monk
     assert bool(asked) == rule.needs.retrieval
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: CacheConfig(window=0), "cache.window = 0"),
-        (lambda: CacheConfig(theta=-1.0), "cache.theta = -1"),
-        (lambda: CacheConfig(gamma=1.1), "cache.gamma = 1.1"),
-        (lambda: KnnConfig(temperature=0.0), "knn.temperature = 0"),
-        (lambda: KnnConfig(gamma=-0.1), "knn.gamma = -0.1"),
-        (lambda: MixtureConfig(theta=float("nan")), "mixture.theta = nan"),
-        (lambda: MixtureConfig(gamma=2.0), "mixture.gamma = 2"),
-        (lambda: MixtureConfig(1.0, 0.3, "logit-sum"), "'logit-sum'.*set mixture.scale=absolute"),
-        (
-            lambda: MixtureConfig(form="logit-sum", scale="absolute"),
-            "'logit-sum'.*set mixture.theta to a number",
-        ),
-        (lambda: CacheConfig(gamma="offline"), "cache.gamma = 'offline' is unknown"),
-        (lambda: MbpaConfig(lr=-0.1), "mbpa.lr = -0.1"),
-        (lambda: MbpaConfig(lr=float("inf")), "mbpa.lr = inf"),
-        (lambda: MbpaConfig(steps=-1), "mbpa.steps = -1"),
-        (lambda: MbpaConfig(eps=0.0), "mbpa.eps = 0"),
-        (lambda: MbpaConfig(pull=-1.0), "mbpa.pull = -1"),
-        (lambda: MbpaAbsoluteConfig(lr=-1.0), "mbpa_absolute.lr = -1"),
-        (lambda: MbpaAbsoluteConfig(steps=-1), "mbpa_absolute.steps = -1"),
-        (lambda: MbpaAbsoluteConfig(eps=0.0), "mbpa_absolute.eps = 0"),
-        (lambda: HebbConfig(beta=1.0), "hebb.beta = 1"),
-        (lambda: HebbConfig(eta=-1.0), "hebb.eta = -1"),
-        (lambda: HebbConfig(constant=1.5), "hebb.constant = 1.5"),
-        (lambda: MixtureMbpaConfig(1.2), "mixture_mbpa.weight = 1.2"),
-        (lambda: MixtureHebbConfig(-0.2), "mixture_hebb.weight = -0.2"),
-    ],
-)
-def test_a_value_out_of_range_is_refused_by_its_dotted_name(make, message: str) -> None:  # type: ignore[no-untyped-def]
-    with pytest.raises(UserError, match=message):
-        make()
-
-
-@pytest.mark.parametrize("section", [kind for kind in SECTIONS if any(map(words_of, get_type_hints(kind).values()))])
-def test_a_section_refuses_a_word_that_its_value_does_not_know(section: type[Section]) -> None:
-    hints = get_type_hints(section)
-    worded = [field.name for field in fields(section) if field.init and words_of(hints[field.name])]
-    for name in worded:
-        with pytest.raises(UserError, match=rf"{section.section}\.{name} = 'nonsense' is unknown"):
-            section(**{name: "nonsense"})
-
-
-def test_settings_take_no_section_that_belongs_to_no_method() -> None:
-    with pytest.raises(TypeError, match="no method has settings of DynamicConfig"):
-        MethodSettings(DynamicConfig())
-    last = MethodSettings(MbpaConfig(pull=0.1)).replaced(MbpaConfig(pull=0.2))
+def test_settings_hold_the_last_section_of_a_kind_and_the_default_of_any_other() -> None:
+    last = MethodSettings(MbpaConfig(pull=0.1)).replaced(MbpaConfig(pull=0.2), HebbConfig())
     assert last[MbpaConfig].pull == 0.2
+    assert last == MethodSettings(MbpaConfig(pull=0.2))
+    assert last[HebbConfig] == HebbConfig()
 
 
 @pytest.mark.parametrize("name", GONE)

@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 import torch
 
+from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods import mbpa as mbpa_module
-from hebblm.adapt.methods.lstm import Unadapted
-from hebblm.adapt.methods.mbpa import Mbpa, MbpaAbsoluteConfig, MbpaConfig
+from hebblm.adapt.methods.base import Unadapted
+from hebblm.adapt.methods.mbpa import Mbpa, MbpaAbsoluteConfig, MbpaConfig, Safeguards
 from hebblm.adapt.methods.memory_mixture import Mixed
-from hebblm.adapt.safeguards import Safeguards
 from hebblm.adapt.settings import MethodSettings
 from hebblm.evaluation.loop import EvaluationScores
 from hebblm.memory import FlatMemory
@@ -29,7 +29,7 @@ def observed(fixed: bool = True, entries: int = 40) -> Context:
     counts = torch.ones(CLASSES, dtype=torch.int64)
     context = Context(head, memory, k=9, train_counts=counts, fixed=fixed)
     labels = torch.arange(entries) * 7 % CLASSES
-    context.observe(toy.randn(3, entries, toy.DIM, dtype=torch.float64), labels)
+    toy.observe(context, toy.randn(3, entries, toy.DIM, dtype=torch.float64), labels)
     return context
 
 
@@ -43,7 +43,7 @@ def test_every_method_with_gradient_steps_counts_queries_that_rose_and_measures_
 ) -> None:
     monkeypatch.setattr(mbpa_module, "MEASURED", 1)  # every query
     for config, rises in ((FAR, True), (replace(FAR, lr=1.0), False)):
-        found = Safeguards.of(METHODS[name].rule(toy.SETTINGS.replaced(config)), observed().batch(queries()))
+        found = Safeguards.of(METHODS[name].rule(toy.SETTINGS.replaced(config)), EvalBatch(queries(), observed()))
         assert found.rose.any() == rises
         assert not found.stabilized.any()
         assert len(found.errors) == 5
@@ -51,17 +51,17 @@ def test_every_method_with_gradient_steps_counts_queries_that_rose_and_measures_
 
 
 def test_only_the_guarded_rate_runs_a_query_again() -> None:
-    absolute, batch = MbpaAbsoluteConfig(lr=1e4, steps=4).over(MbpaConfig()), observed().batch(queries())
-    plain, guarded = (Safeguards.of(Mbpa(replace(absolute, rate=rate)), batch) for rate in ("absolute", "guarded"))
+    absolute, batch = MbpaAbsoluteConfig(lr=1e4, steps=4).over(MbpaConfig()), EvalBatch(queries(), observed())
+    plain, guarded = (Safeguards.of(Mbpa(replace(absolute, lr_units=rate)), batch) for rate in ("absolute", "guarded"))
     assert guarded.rose.any()
     assert torch.equal(guarded.stabilized, guarded.rose)
     assert plain.rose.any()
     assert not plain.stabilized.any()
-    assert not Safeguards.of(Mbpa(replace(absolute, rate="guarded", lr=1e-4)), batch).rose.any()
+    assert not Safeguards.of(Mbpa(replace(absolute, lr_units="guarded", lr=1e-4)), batch).rose.any()
 
 
 def test_what_has_no_gradient_steps_counts_nothing() -> None:
-    batch = observed().batch(queries())
+    batch = EvalBatch(queries(), observed())
     for name in ("lstm", "knn", "mixture", "hebb-v1"):
         found = Safeguards.of(METHODS[name].rule(MethodSettings(FAR)), batch)
         assert not (found.stabilized | found.rose).any()
@@ -69,7 +69,7 @@ def test_what_has_no_gradient_steps_counts_nothing() -> None:
 
 
 def test_either_part_of_a_combination_counts() -> None:
-    batch = observed().batch(queries())
+    batch = EvalBatch(queries(), observed())
     alone, joined = Mbpa(FAR), Mixed((Unadapted(), Mbpa(FAR)), 0.5)
     assert Safeguards.of(alone, batch).rose.any()
     assert torch.equal(Safeguards.of(joined, batch).rose, Safeguards.of(alone, batch).rose)
@@ -96,20 +96,20 @@ def test_which_queries_are_measured_depends_on_their_place_in_the_stream_alone(
     monkeypatch.setattr(mbpa_module, "MEASURED", 4)
     hidden, config = queries(12), MbpaConfig(weight=1.0)
     context, found = observed(), []
-    whole = mbpa_module.fast_errors(context.batch(hidden), config)
+    whole = mbpa_module.fast_errors(EvalBatch(hidden, context), config)
     assert len(whole) == 3
     logits = context.head.logits(hidden)
     rows = [row for row in range(12) if mbpa_module._measured(40 + row)]
     fast, exact = (
-        Mbpa(replace(config, method=method)).log_probs(context.batch(hidden))[rows] for method in ("fast", "exact")
+        Mbpa(replace(config, solver=method)).log_probs(EvalBatch(hidden, context))[rows] for method in ("fast", "exact")
     )
     assert not torch.equal(logits[rows].log_softmax(1), fast)
     torch.testing.assert_close(whole, (exact.exp() * (fast - exact).abs()).sum(1))
     for row in range(12):  # one at a time, as much observed before each as its place says
         start = observed(entries=40 + row)
-        found += [row] * len(mbpa_module.fast_errors(start.batch(hidden[row : row + 1]), config))
+        found += [row] * len(mbpa_module.fast_errors(EvalBatch(hidden[row : row + 1], start), config))
     assert found == rows
-    assert len(mbpa_module.fast_errors(context.batch(hidden), replace(config, method="exact"))) == 0
+    assert len(mbpa_module.fast_errors(EvalBatch(hidden, context), replace(config, solver="exact"))) == 0
 
 
 def test_normalizers_bring_the_fast_form_closer() -> None:
@@ -118,7 +118,7 @@ def test_normalizers_bring_the_fast_form_closer() -> None:
     errors = {}
     for fixed in (True, False):
         context = observed(fixed)
-        exact = Mbpa(replace(config, method="exact")).log_probs(context.batch(hidden))
-        fast = Mbpa(config).log_probs(context.batch(hidden))
+        exact = Mbpa(replace(config, solver="exact")).log_probs(EvalBatch(hidden, context))
+        fast = Mbpa(config).log_probs(EvalBatch(hidden, context))
         errors[fixed] = float((exact.exp() * (fast - exact).abs()).sum(1).mean())
     assert 0 < errors[True] < errors[False]

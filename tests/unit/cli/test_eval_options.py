@@ -16,8 +16,8 @@ from hebblm.evaluation.scenario_config import ScenarioConfig
 @pytest.mark.parametrize(
     ("options", "settings"),
     [
-        (["--method", "fast", "--set", "hebb.beta=0.5"], {"hebb.beta": "0.5", "mbpa.method": "fast"}),
-        (["--set", "mbpa.method=exact"], {"mbpa.method": "exact"}),
+        (["--method", "fast", "--set", "hebb.beta=0.5"], {"hebb.beta": "0.5", "mbpa.solver": "fast"}),
+        (["--set", "mbpa.solver=exact"], {"mbpa.solver": "exact"}),
     ],
 )
 def test_the_options_of_the_adaptation_are_short_for_settings(
@@ -37,8 +37,8 @@ def test_the_options_of_the_adaptation_are_short_for_settings(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--method", "exact", "--set", "mbpa.method=fast"], "--method exact and --set mbpa.method"),
-        (["--method", "exact", "--set", "mbpa.method=exact"], "use one"),
+        (["--method", "exact", "--set", "mbpa.solver=fast"], "--method exact and --set mbpa.solver"),
+        (["--method", "exact", "--set", "mbpa.solver=exact"], "use one"),
         (["--method", "quick"], "method"),
         (["--forgetting"], "--forgetting compares two domains, and ptb is the only one"),
         (["--forgetting-tokens", "0"], "--forgetting-tokens 0 must be at least 1"),

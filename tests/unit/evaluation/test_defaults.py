@@ -47,13 +47,13 @@ def test_dynamic_evaluation_of_a_model_of_transformers_has_a_measured_rate_and_a
 def test_the_base_stays_and_the_rate_is_relative_unless_one_asks(config: ScenarioConfig) -> None:
     plain = resolved(config, "default")
     assert plain.base.lr == 0
-    assert plain.methods[MbpaConfig].rate == "relative"
+    assert plain.methods[MbpaConfig].lr_units == "relative"
     assert resolved(config, "default", base__lr="1e-4").base.lr == 1e-4
     paper = resolved(config, "paper")
     assert (paper.base.lr > 0) == (config is CROSS)
-    assert (paper.methods[MbpaConfig].rate, paper.methods[MbpaConfig].scale) == ("guarded", "absolute")
-    changed = resolved(config, "paper", {"mbpa.rate": "absolute", "mbpa.lr": 3}, mbpa__lr="2")
-    assert (changed.methods[MbpaConfig].rate, changed.methods[MbpaConfig].lr) == ("absolute", 2)
+    assert (paper.methods[MbpaConfig].lr_units, paper.methods[MbpaConfig].scale) == ("guarded", "absolute")
+    changed = resolved(config, "paper", {"mbpa.lr_units": "absolute", "mbpa.lr": 3}, mbpa__lr="2")
+    assert (changed.methods[MbpaConfig].lr_units, changed.methods[MbpaConfig].lr) == ("absolute", 2)
 
 
 def test_the_papers_optima() -> None:

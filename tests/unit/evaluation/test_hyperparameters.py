@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from hebblm.adapt.former import RENAMED
 from hebblm.adapt.methods.combine import MixtureHebbConfig
 from hebblm.adapt.methods.mixture import MixtureConfig
 from hebblm.errors import UserError
-from hebblm.evaluation.hyperparameters import Hyperparameters, parse_settings
+from hebblm.evaluation.hyperparameters import Hyperparameters, _say_renamed, parse_settings
 from hebblm.evaluation.hyperparameters import defaults as default_values
 
 
@@ -32,8 +33,8 @@ def test_every_known_name_can_be_set_to_what_it_is() -> None:
         ("mbpa.steps", np.int64(4), 4),
         ("mbpa.lr", torch.tensor(0.5), 0.5),
         ("memory.capacity", np.array(250), 250),
-        ("mbpa.method", "exact", "exact"),
-        ("mbpa.rate", "guarded", "guarded"),
+        ("mbpa.solver", "exact", "exact"),
+        ("mbpa.lr_units", "guarded", "guarded"),
         ("memory.capacity", "250", 250),
         ("memory.capacity", "none", None),
         ("memory.capacity", None, None),
@@ -63,19 +64,29 @@ def test_a_combination_may_be_written_with_a_plus() -> None:
         ("beta", "1", "unknown setting 'beta'"),
         ("methods.hebb", "1", "unknown setting"),
         ("__doc__.x", "1", "unknown setting"),
-        ("mbpa.steps", "2.5", "mbpa.steps=2.5 must be a value of type int"),
-        ("mbpa.steps", 2.5, "mbpa.steps=2.5 must be a value of type int"),
-        ("mbpa.steps", math.inf, "mbpa.steps=inf"),
-        ("mbpa.lr", "fast", "mbpa.lr=fast must be a value of type float"),
-        ("mbpa.lr", "nan", "mbpa.lr=nan"),
-        ("mbpa.lr", "inf", "mbpa.lr=inf"),
-        ("mbpa.lr", [1], "mbpa.lr=.1. must be a value of type float"),
-        ("mbpa.lr", True, "mbpa.lr=True"),
+        ("mbpa.steps", "2.5", "mbpa.steps = 2.5 must be a whole number at least 0 and at most 10000"),
+        ("mbpa.steps", 2.5, "mbpa.steps = 2.5 must be a whole number at least 0 and at most 10000"),
+        ("mbpa.steps", math.inf, "mbpa.steps = inf"),
+        ("mbpa.lr", "fast", "mbpa.lr = fast must be a number at least 0"),
+        ("mbpa.lr", "nan", "mbpa.lr = nan"),
+        ("mbpa.lr", "inf", "mbpa.lr = inf must be a number of at most 9e.15"),
+        ("mbpa.lr", [1], "mbpa.lr = .1. must be a number"),
+        ("mbpa.lr", True, "mbpa.lr = True"),
         ("mbpa.lr", "-1", "mbpa.lr = -1"),
-        ("mbpa.rate", "fixed", "mbpa.rate=fixed must be one of relative, absolute, guarded"),
-        ("mbpa.method", "slow", "mbpa.method=slow must be one of fast, exact"),
-        ("hebb.beta", "1", "hebb.beta = 1"),
-        ("mixture.gamma", "1.5", "mixture.gamma = 1.5"),
+        ("mbpa.lr_units", "fixed", "mbpa.lr_units = fixed must be one of relative, absolute, guarded"),
+        ("mbpa.solver", "slow", "mbpa.solver = slow must be one of fast, exact"),
+        ("hebb.beta", "1", "hebb.beta = 1 must be a number at least 0 and below 1$"),
+        ("knn.temperature", 0.0, "knn.temperature = 0.0 must be a number above 0 or online"),
+        ("mixture.gamma", "1.5", "mixture.gamma = 1.5 must be a number at least 0 and at most 1 or online"),
+        ("cache.gamma", "onlin", "cache.gamma = onlin must be .* or online; did you mean online"),
+        ("mixture.theta", math.nan, "mixture.theta = nan"),
+        ("best.long", 0, "best.long = 0"),
+        ("cache.window", 0, "cache.window = 0 must be a whole number at least 1"),
+        ("mbpa.steps", -1, "mbpa.steps = -1"),
+        ("mbpa.pull", 0, "mbpa.pull = 0.* must be a number above 0 for mbpa.optimizer = newton"),
+        ("memory.capacity", "many", "memory.capacity = many must be a whole number or none"),
+        ("memory.capacity", "1" * 30, "memory.capacity = 1* must be a number of at most"),
+        ("dynamic.decay", 2, "dynamic.decay = 2"),
         ("mixture_heb.weight", "1", "unknown setting 'mixture_heb.weight'; did you mean mixture_hebb.weight"),
         (
             "tempered.hebb",
@@ -106,7 +117,7 @@ def test_a_bad_name_or_value_is_refused_by_its_name(name: str, value: object, me
     ("changes", "message"),
     [
         ({"mbpa.optimizer": "sgd", "mbpa.pull": 0.5}, "take back more than was changed"),
-        ({"mbpa.optimizer": "rmsprop"}, "set mbpa.method=exact"),
+        ({"mbpa.optimizer": "rmsprop"}, "set mbpa.solver=exact"),
     ],
 )
 def test_values_of_mbpa_that_do_not_go_together_are_refused(changes: dict[str, object], message: str) -> None:
@@ -114,12 +125,22 @@ def test_values_of_mbpa_that_do_not_go_together_are_refused(changes: dict[str, o
         Hyperparameters().changed(changes)
 
 
-@pytest.mark.parametrize("name", ["mbpa.lr", "mbpa.rate"])
+@pytest.mark.parametrize("name", ["mbpa.lr", "mbpa.lr_units"])
 def test_a_value_that_was_asked_for_and_that_newton_s_steps_do_not_go_by_is_refused(name: str) -> None:
     with pytest.raises(UserError, match=f"{name} is of gradient descent.*mbpa.optimizer=sgd"):
         Hyperparameters().check_set([name])
     Hyperparameters().changed({"mbpa.optimizer": "sgd"}).check_set([name])
     Hyperparameters().check_set(["mbpa.pull", "mbpa.steps"])
+
+
+def test_former_names_are_taken_with_a_line_that_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    _say_renamed.cache_clear()
+    former = {"mbpa.method": "exact", "mbpa.rate": "guarded", "best.rate": "0"}
+    settings = Hyperparameters().changed(former).changed(former)
+    assert {name: settings.of(now) for name, now in RENAMED.items()} == {**former, "best.rate": 0.0}
+    assert capsys.readouterr().err.count("mbpa.method is now mbpa.solver; the old name goes with the next release") == 1
+    with pytest.raises(UserError, match=r"mbpa.lr_units is of gradient descent"):
+        Hyperparameters().check_set(["mbpa.rate"])
 
 
 def test_values_that_no_method_of_a_run_reads_are_told_apart() -> None:

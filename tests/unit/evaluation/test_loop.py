@@ -72,7 +72,7 @@ def test_equals_the_plainest_loop(every: int) -> None:
             logits["mixture"] = F.mixture_log_probs(hidden, near, head, theta=0.8, gamma=0.25, scale="relative")
             logits["hebb"] = F.hebb_logits(
                 hidden, near, head, lr=0.3, steps=3, eta=0.4, beta=0.6, eps=3e-3, hebbian_classes=new, scale="relative",
-                rate="relative", counts=counts + torch.bincount(values, minlength=toy.WORDS),
+                lr_units="relative", counts=counts + torch.bincount(values, minlength=toy.WORDS),
             )  # fmt: skip
         for name, scores in logits.items():
             expected[name] += nn.cross_entropy(scores, targets, reduction="none").tolist()
@@ -184,7 +184,7 @@ def test_queries_whose_loss_rises_are_counted_and_finite() -> None:
         mbpa = replace(toy.SETTINGS[MbpaConfig], lr=lr)
         settings = toy.SETTINGS.replaced(mbpa, MbpaAbsoluteConfig(lr=lr))
         rules = {name: METHODS[name].rule(settings) for name in STATIC_METHODS}
-        rules["guarded"] = Mbpa(replace(settings[MbpaAbsoluteConfig].over(mbpa), rate="guarded"))
+        rules["guarded"] = Mbpa(replace(settings[MbpaAbsoluteConfig].over(mbpa), lr_units="guarded"))
         scores = evaluate(base, [context], rules, stream, UnionVocabulary(), update_every=20, check=True)
         assert all(np.isfinite(losses).all() for losses in scores.nll.values())
         quiet = {"lstm", "cache", "knn", "mixture", "hebb-v1"}

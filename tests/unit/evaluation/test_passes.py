@@ -64,7 +64,7 @@ def test_methods_over_dynamic_evaluation_equal_the_plainest_loop(tmp_path: Path)
                     hidden, found_near, head, lr=mbpa.lr, steps=mbpa.steps, eta=hebb_config.eta,
                     beta=hebb_config.beta, eps=mbpa.eps, counts=counts,
                     hebbian_classes=torch.arange(stream.vocabulary_size) >= stream.source_size,
-                    scale=hebb_config.scale, rate=mbpa.rate,
+                    scale=hebb_config.scale, lr_units=mbpa.lr_units,
                 ).log_softmax(1)  # fmt: skip
                 log_probs["mixture+hebb"] = mixed(log_probs["mixture"], hebb, methods[MixtureHebbConfig].weight)
                 cache = methods[CacheConfig]
@@ -117,7 +117,7 @@ def test_a_result_has_counts_and_the_error_of_the_fast_form_only_where_it_was_ch
 ) -> None:
     monkeypatch.setattr("hebblm.adapt.methods.mbpa.MEASURED", 1)
     names = ["lstm", "mbpa"]
-    settings = settings_of(0.0).changed({"mbpa.method": "fast"})
+    settings = settings_of(0.0).changed({"mbpa.solver": "fast"})
     found = run_scenario(scenario_of(tmp_path), names, settings, {}, (50,), check=check).result
     counted = {
         name: (item.rose_queries is not None, "fast_error" in item.extra) for name, item in found.methods.items()

@@ -42,7 +42,7 @@ def test_both_forms_give_the_same_perplexity(config: MbpaConfig, near: float, mo
         settings = settings.changed({"base.lr": 1e-4})
     base = scenario.base(settings)
     context = scenario.context(base, scenario.memory(settings), 0)
-    rules = {"fast": Mbpa(config), "exact": Mbpa(replace(config, method="exact"))}
+    rules = {"fast": Mbpa(config), "exact": Mbpa(replace(config, solver="exact"))}
     scores = evaluate(base, [context], rules, scenario.stream, scenario.vocabulary, update_every=50)
     fast, exact = (scores.nll[name].astype(np.float64) for name in ("fast", "exact"))
     # Behind a moving base no normaliser is known, and the tail of a key is that of the query. A memory of so few and

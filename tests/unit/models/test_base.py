@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from hebblm.adapt.settings import changed
 from hebblm.errors import UserError
 from hebblm.models.awd import AwdBase
 from hebblm.models.base import BaseUpdate
@@ -64,4 +65,4 @@ def test_new_rows_start_as_asked_for(init: str, same: bool) -> None:
 @pytest.mark.parametrize(("lr", "clip", "name"), [(-1.0, 0.25, "base.lr"), (0.1, 0.0, "base.clip")])
 def test_values_out_of_range_are_refused(lr: float, clip: float, name: str) -> None:
     with pytest.raises(UserError, match=name):
-        BaseUpdate(lr, clip=clip)
+        changed("base", BaseUpdate(), {"lr": lr, "clip": clip})

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as nn
 
 from awd_lstm import AWDLSTM, detach
+from hebblm.adapt.settings import changed
 from hebblm.errors import UserError
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.models.awd import AwdBase, AwdModel
@@ -142,5 +143,5 @@ def test_a_measured_rate_is_predicted_to_gain_as_much_on_every_network(rule: str
     [("lr", -1.0), ("lr", "fast"), ("decay", 1.5), ("segment", 0)],
 )
 def test_values_out_of_range_are_refused(field: str, value: float | str) -> None:
-    with pytest.raises(UserError, match=f"dynamic.{field} ?= ?'?{value}"):
-        DynamicConfig(**{field: value})  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=f"dynamic.{field} = {value} must be"):
+        changed("dynamic", DynamicConfig(), {field: value})

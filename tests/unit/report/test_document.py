@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from hebblm.adapt.methods.gone import GONE
+from hebblm.adapt.former import GONE
 from hebblm.errors import UserError
 from hebblm.report import Result, print_summary, write_comparison, write_report
 from hebblm.report.document import print_comparison

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from hebblm.adapt import functional as F
+from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.functional.shares import mixed as interpolated
 from hebblm.adapt.grid import Grid
 from hebblm.adapt.methods import METHODS
@@ -43,15 +44,15 @@ def test_every_point_is_the_loss_of_hebb(masked: bool, entries: int, lr: float, 
     context = toy.context_of(base, FlatMemory(toy.DIM, dtype=torch.float64), stream)
     labels = torch.from_numpy(np.resize([25, 2, 2, 25, 3, 26, 25, 7], entries))
     keys = toy.randn(1, entries, toy.DIM, dtype=torch.float64)
-    context.observe(keys, labels)
+    toy.observe(context, keys, labels)
     hidden, targets = (
         toy.randn(2, 8, toy.DIM, dtype=torch.float64),
         torch.tensor([25, 2, 26, 7, 0, 29, 3, 25]),
     )
     hidden[0] = keys[0]
-    batch = context.batch(hidden)
+    batch = EvalBatch(hidden, context)
     classes = context.new_classes if masked else None
-    mbpa = MbpaConfig("sgd", lr=lr, steps=steps, method="exact", pull=0.0, weight=1.0)
+    mbpa = MbpaConfig("sgd", lr=lr, steps=steps, solver="exact", pull=0.0, weight=1.0)
     config = HebbConfig(classes="new" if masked else "all")
     grid = HebbGrid.of(mbpa, config, Grid(closeness=("raw",), beta=BETAS, eta=ETAS))
     found = grid.losses(batch, targets)
@@ -61,7 +62,7 @@ def test_every_point_is_the_loss_of_hebb(masked: bool, entries: int, lr: float, 
         logits = F.hebb_logits(
             hidden, batch.neighbors, base.head, lr=lr, steps=steps, eta=eta, beta=beta, eps=mbpa.eps,
             counts=context.train_counts + context.observed, hebbian_classes=classes, scale="relative",
-            rate="relative",
+            lr_units="relative",
         )  # fmt: skip
         expected = -logits.log_softmax(1).gather(1, targets[:, None]).squeeze(1)
         assert torch.allclose(row, expected, atol=1e-9), (beta, eta)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from hebblm.adapt.methods.rule import Method, Needs
+from hebblm.adapt.methods.rule import Method
+from hebblm.adapt.needs import Needs
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,22 +21,16 @@ class Unadapted:
     """The base language model as it is."""
 
     name: ClassVar[str] = "base"
+    needs: ClassVar[Needs] = Needs()
 
     def log_probs(self, batch: EvalBatch) -> Tensor:
-        """Return the base's log-probabilities (N, V), nats."""
         return batch.log_probs
 
     def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
-        """Return the base's loss (N,), nats."""
         return batch.base_losses(targets)
 
-    @property
-    def needs(self) -> Needs:
-        """Nothing."""
-        return Needs()
 
-
-LSTM = Method("lstm", "Base", "paper", lambda settings: Unadapted(), look=("#555555",))
+LSTM = Method("lstm", "Base", "paper", lambda settings: Unadapted(), plot_style=("#555555",))
 DYNAMIC_EVALUATION = Method(
-    DYNAMIC, "Dynamic eval.", "baseline", lambda settings: Unadapted(), moving=True, look=("#999933",)
+    DYNAMIC, "Dynamic eval.", "baseline", lambda settings: Unadapted(), moving=True, plot_style=("#999933",)
 )
