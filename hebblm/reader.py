@@ -15,8 +15,8 @@ from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods import METHODS
 from hebblm.errors import UserError
-from hebblm.evaluation import gradients
 from hebblm.evaluation.scenario_config import ScenarioConfig, several, whole
+from hebblm.evaluation.training_text import mean_squares
 from hebblm.expected import Suggestion, draw, most_probable
 from hebblm.memory import AnyMemory, build_memory
 from hebblm.memory.manifest import Owner
@@ -115,7 +115,7 @@ class Reader:
                         "dynamic.rule=rms and dynamic.lr=measured need the training text; use dynamic.rule=sgd and a "
                         "number for dynamic.lr"
                     )
-                squares = gradients.mean_squares(model, training()[: config.statistics], config.segment)
+                squares = mean_squares(model, training()[: config.statistics], config.segment)
             self._base = ReaderBase(DynamicBase(model.base(), config, squares), model.base())
         if vocabulary.splitting is None and opened.splitting is not None:
             vocabulary.split(opened.splitting)

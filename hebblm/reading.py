@@ -16,7 +16,7 @@ from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods.rule import Rule
 from hebblm.errors import UserError
-from hebblm.evaluation.streams import Layout
+from hebblm.layout import Layout
 from hebblm.reader_base import ReaderBase
 from hebblm.scores import Scores
 from hebblm.text.vocabulary import Encoded, Vocabulary

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods.rule import Needs, Rule
 from hebblm.errors import UserError
@@ -79,7 +80,7 @@ class Probe:
             for begin in range(0, len(stream), SEGMENT):
                 labels = targets[begin : begin + SEGMENT]  # (N,)
                 hidden = reader.read(vocabulary.readable(inputs[begin : begin + SEGMENT], rows))  # (N, D)
-                batch = context.batch(hidden)
+                batch = EvalBatch(hidden, context)
                 for name, rule in rules.items():
                     sums[name] += float(vocabulary.losses(rule, batch, labels).double().sum())
                 progress.advance(task, len(labels))

@@ -11,7 +11,7 @@ from torch import Tensor
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.functional.kernel import closeness
 from hebblm.adapt.methods.mbpa import MbpaConfig
-from hebblm.evaluation.notes import Notes
+from hebblm.evaluation.observers import Notes
 from hebblm.evaluation.scenario import Scenario
 from hebblm.memory.nearest import Ranked
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -13,9 +13,9 @@ from hebblm.errors import UserError
 from hebblm.evaluation.documents import Document, borders
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.scenario_config import ScenarioConfig as ScenarioConfig
-from hebblm.evaluation.streams import Layout
-from hebblm.evaluation.training_memory import training_memory
+from hebblm.evaluation.training_text import training_memory
 from hebblm.evaluation.vocabulary import VocabularyPolicy
+from hebblm.layout import Layout
 from hebblm.memory import AnyMemory, HybridMemory, ShardedMemory, build_memory
 from hebblm.models.base import Ids, StreamBase, TrainedModel
 from hebblm.models.catalog import training_corpus
@@ -27,9 +27,6 @@ from hebblm.text import Dictionary, EvaluationStream, PreparedCorpus
 from hebblm.text.beginning import Beginning
 from hebblm.text.subword_corpus import SubwordCorpus
 from hebblm.text.subwords import Subwords
-
-if TYPE_CHECKING:
-    from hebblm.evaluation.saved import Saved
 
 
 @dataclass(slots=True, kw_only=True)
@@ -78,7 +75,6 @@ class Scenario(ModelAndText):
         split: what was read: test, valid, or all of a text of the user's own.
         part: the same in words.
         documents: that the stream is made of, found where it is read in several parts.
-        saved: where its passes stand on disk, None where that is not kept.
     """
 
     kind: str
@@ -89,7 +85,6 @@ class Scenario(ModelAndText):
     split: str = "test"
     part: str = ""
     documents: Sequence[Document] = ()
-    saved: Saved | None = None
 
     @property
     def closed(self) -> bool:

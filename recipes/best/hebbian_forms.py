@@ -34,7 +34,7 @@ from hebblm.adapt.methods.hebb import HebbConfig
 from hebblm.adapt.methods.lstm import Unadapted
 from hebblm.adapt.methods.mbpa import MbpaConfig, adapted_logits
 from hebblm.evaluation.hyperparameters import Hyperparameters
-from hebblm.evaluation.loop import evaluate
+from hebblm.evaluation.loop import Hooks, Schedule, evaluate
 from hebblm.evaluation.opening import open_scenario
 from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.files import write_json
@@ -135,9 +135,8 @@ def main(arguments: list[str] | None = None) -> None:
         {"lstm": Unadapted()},
         scenario.stream,
         scenario.vocabulary,
-        update_every=config.update_every,
-        read_ahead=True,
-        observers=[forms],
+        Schedule(config.update_every, read_ahead=True),
+        Hooks([forms]),
     )
     nll = {name: torch.cat(parts).numpy() for name, parts in forms.losses.items()}
     new, seen = scenario.stream.oov, occurrences_so_far(scenario.stream.targets)

@@ -58,9 +58,9 @@ SLOW = (
     "torch._dynamo",
 )
 OFTEN = (
-    ("hebblm.evaluation.position", "EVERY", 0.0),
-    ("hebblm.evaluation.pace", "BLOCK", 20),
-    ("hebblm.evaluation.pace", "READ_AHEAD", 20),
+    ("hebblm.evaluation.checkpoint", "EVERY", 0.0),
+    ("hebblm.layout", "BLOCK", 20),
+    ("hebblm.layout", "READ_AHEAD", 20),
     ("hebblm.tuning.sweep", "PART", 100),
     ("hebblm.corpus_memory", "PIECE", 20),
     ("hebblm.memory.disk", "SHARD", 50),

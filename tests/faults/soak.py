@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from hebblm.adapt.methods import METHODS
-from hebblm.evaluation.loop import evaluate
+from hebblm.evaluation.loop import Hooks, Schedule, evaluate
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import AnyMemory, MemoryConfig, build_memory
 
@@ -102,7 +102,7 @@ def soak(
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        found = evaluate(base, [context], rules, stream, UnionVocabulary(), update_every=EVERY, progress=watch)
+        found = evaluate(base, [context], rules, stream, UnionVocabulary(), Schedule(EVERY), Hooks(progress=watch))
     finally:
         torch.set_num_threads(threads)
     wrong = watch.defects(len(names), growing, slower)

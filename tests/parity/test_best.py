@@ -20,7 +20,7 @@ from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.adapt.section import ONLINE
 from hebblm.adapt.settings import MethodSettings
 from hebblm.errors import UserError
-from hebblm.evaluation.loop import evaluate
+from hebblm.evaluation.loop import Hooks, Schedule, evaluate
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import FlatMemory
 from hebblm.types import OutputHead
@@ -128,7 +128,7 @@ def test_losses_are_those_of_the_formula(rate: float, parts: str, ahead: bool) -
     noted = Noted(rule)
     found = evaluate(
         base, [context], {"best": rule}, stream, UnionVocabulary(),
-        update_every=EVERY, read_ahead=ahead, observers=[noted],
+        Schedule(EVERY, read_ahead=ahead), Hooks([noted]),
     ).nll["best"]  # fmt: skip
     weights = np.array([WEIGHTS[name] for name, _ in rule.rules])
     expected = reference(torch.cat(noted.rows).numpy(), weights, rate)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from hebblm.adapt.solvers.fast import RANK
-from hebblm.evaluation.pace import Pace
+from hebblm.layout import Pace
 from recipes.bench.harness import Harness
 from recipes.study.cost.floor import Floor, Phase
 from recipes.study.cost.rates import measure_rates

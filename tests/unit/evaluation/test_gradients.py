@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from hebblm.errors import UserError
-from hebblm.evaluation.gradients import mean_squares
+from hebblm.evaluation.training_text import mean_squares
 from hebblm.models.awd import AwdModel
 
 from ...support import toy

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from hebblm.errors import UserError
-from hebblm.evaluation.parts import Parts
+from hebblm.evaluation.training_text import Segments
 
 
 def test_a_part_that_does_not_fit_on_the_disk_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
-    parts = Parts(tmp_path / "parts")
+    parts = Segments(tmp_path / "parts")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
     try:

@@ -13,9 +13,8 @@ import torch
 from awd_lstm.model import NewRows, grow_vocabulary
 from hebblm import locks, tensors
 from hebblm.errors import UserError
-from hebblm.evaluation import parts
-from hebblm.evaluation import training_memory as module
-from hebblm.evaluation.training_memory import training_memory, training_states
+from hebblm.evaluation import training_text as module
+from hebblm.evaluation.training_text import Segments, training_memory, training_states
 from hebblm.files import _HOST
 from hebblm.memory import MemoryConfig
 from hebblm.models.awd import AwdModel
@@ -204,7 +203,7 @@ def test_a_second_process_waits_for_the_first_and_builds_nothing(
     folder.rename(tmp_path / "kept")
     monkeypatch.setattr(AwdModel, "segments", lambda *args: pytest.fail("the first process does that"))
     with ThreadPoolExecutor() as pool:
-        with parts.Parts(folder.with_name(f"{folder.name}.parts")).held("it"):
+        with Segments(folder.with_name(f"{folder.name}.parts")).held("it"):
             second = pool.submit(ask, model, ids, "a" * 64)
             assert waiting.wait(30)
             assert not second.done()

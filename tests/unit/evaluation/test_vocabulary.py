@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from hebblm.adapt.methods import METHODS, STATIC_METHODS
-from hebblm.evaluation.loop import evaluate
+from hebblm.evaluation.loop import Schedule, evaluate
 from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary
 from hebblm.memory import FlatMemory
 from hebblm.models.awd import AwdBase
@@ -42,7 +42,7 @@ def test_a_row_appears_when_its_word_is_first_observed_and_all_sums_to_one(lr: f
     context = toy.context_of(base, FlatMemory(toy.DIM), stream, novel=True)
     rules = {name: METHODS[name].rule(toy.SETTINGS) for name in STATIC_METHODS}
     rows: list[int] = []
-    scores = evaluate(base, [context], rules, stream, checked_vocabulary(rows), update_every=10)
+    scores = evaluate(base, [context], rules, stream, checked_vocabulary(rows), Schedule(10))
     expected = [
         max(toy.SOURCE, ids[:start].max(initial=0) + 1) for start in range(0, len(ids), 10) for _ in STATIC_METHODS
     ]
@@ -61,7 +61,7 @@ def test_a_word_that_came_back_is_predicted_better_by_the_memory() -> None:
     stream = toy.stream_of(ids)
     context = toy.context_of(base, FlatMemory(toy.DIM), stream)
     rules = {name: METHODS[name].rule(toy.SETTINGS) for name in ("lstm", "mixture")}
-    nll = evaluate(base, [context], rules, stream, OpenVocabulary(toy.UNK, toy.WORDS), update_every=1).nll
+    nll = evaluate(base, [context], rules, stream, OpenVocabulary(toy.UNK, toy.WORDS), Schedule(1)).nll
     novel = np.flatnonzero(stream.oov)
     first = np.array([np.flatnonzero(ids == word)[0] for word in np.unique(ids[novel])])
     again = np.setdiff1d(novel, first)

@@ -18,7 +18,7 @@ from hebblm.adapt.methods.hebb import HebbConfig
 from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, defaults
-from hebblm.evaluation.loop import evaluate
+from hebblm.evaluation.loop import Schedule, evaluate
 from hebblm.memory import FlatMemory, MemoryConfig
 from hebblm.models.dynamic import DynamicConfig
 from hebblm.models.update import TRANSFORMERS
@@ -155,7 +155,7 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str, scale: str) -> No
         window = METHODS[method].rule(point.methods).needs.window
         context = scenario.context(base, scenario.empty_memory(point), window)
         rules = {method: METHODS[method].rule(point.methods)}
-        nll = evaluate(base, [context], rules, scenario.stream, scenario.vocabulary, update_every=20).nll[method]
+        nll = evaluate(base, [context], rules, scenario.stream, scenario.vocabulary, Schedule(20)).nll[method]
         return float(nll.astype(float).mean())
 
     chosen: dict[str, float | str] = {}
