@@ -16,8 +16,8 @@ import torch
 import hebblm
 from hebblm.errors import UserError
 from hebblm.files import read_json, write_json
-from hebblm.reader_base import ReaderBase
 from hebblm.scores import Totals
+from hebblm.stream_reader import ReaderBase
 
 MODEL = "tiny-pydoc-raw"
 TEXT = (
