@@ -22,13 +22,20 @@ from hebblm.memory.manifest import Owner
 from hebblm.models.base import Ids, TrainedModel, device_of
 from hebblm.progress import say
 from hebblm.reader_state import ReaderSetup, ReaderState, check_asked, choose, open_reader, save_reader, with_text
-from hebblm.reader_text import Text, are_documents, bytes_of, encoded_documents, encoded_text, in_intervals, known_ids
+from hebblm.reader_text import (
+    Progress,
+    Text,
+    are_documents,
+    bytes_of,
+    encoded_documents,
+    encoded_text,
+    in_intervals,
+    known_ids,
+    reported,
+)
 from hebblm.scores import Scores
 from hebblm.stream_reader import ReaderBase, StreamReader, dynamic_base
 from hebblm.text.vocabulary import Encoded, Vocabulary
-
-Progress = Callable[[int, int], None] | None
-"""What is called with the tokens done and all of them after each interval, or nothing."""
 
 
 def _learnable(kind: type[Reader]) -> type[Reader]:
@@ -111,16 +118,14 @@ class Reader:
         self._base.load_weights(opened.weights)
         self._beginning = self._base.stream_state()
         self._last = torch.tensor([vocabulary.start], device=device)
-        if opened.memory is None:
-            self._memory = build_memory(model.key_width, values.memory, device)
-        else:
-            self._memory = opened.memory
+        self._memory = build_memory(model.key_width, values.memory, device) if opened.memory is None else opened.memory
         self._context = Context(
             self._base.head,
             self._memory,
             k=chosen.k,
             train_counts=torch.tensor([*vocabulary.counts, *[0] * len(vocabulary.words)], device=device),
-            new_classes=self._new_words(device),
+            # None where every text is made of what was there in training
+            new_classes=torch.arange(len(vocabulary), device=device) >= vocabulary.known if vocabulary.grows else None,
             window=self._rule.needs.window,
         )
         self._context.learn_shares([self._rule])
@@ -168,7 +173,7 @@ class Reader:
             UserError: no text, an id that the vocabulary does not have, several documents for dynamic evaluation, or a
                 progress that cannot be called.
         """
-        report = _reported(progress)
+        report = reported(progress)
         if are_documents(text):
             return self._read_documents(cast(Sequence[Text], text), learn, report)
         scores = self._read_on(*encoded_text(self.vocabulary, cast(Text, text), include=learn), learn, report, None)
@@ -209,11 +214,7 @@ class Reader:
         Raises:
             UserError: as of :meth:`read`, or one string, whose letters are no pieces.
         """
-        report = _reported(progress)
-        if isinstance(pieces, str):
-            raise UserError(f"{pieces!r:.60} is a text in one piece; give [text], or read it")
-        if not isinstance(pieces, Iterable):
-            raise UserError(f"{pieces!r:.60} is no row of pieces of a text")
+        report = reported(progress)
         most = None if max_tokens is None else whole("max_tokens", max_tokens)
         for encoded, size in in_intervals(self.vocabulary, pieces, self.update_every, include=learn, most=most):
             yield self._read_on(encoded, size, learn, report, name)
@@ -380,15 +381,12 @@ class Reader:
         )
 
     def __len__(self) -> int:
-        """Return the number of pairs in the memory."""
         return len(self._memory)
 
     def __repr__(self) -> str:
-        """Name the method and what is remembered."""
         return f"Reader({self.method!r}, {len(self):,} entries, {len(self.vocabulary.words):,} new words)"
 
     def _batch(self, hidden: Tensor) -> EvalBatch:
-        """Mini-batch of hidden states (N, D), wherever they come from."""
         return EvalBatch(hidden.to(self._last.device, self._base.head.weight.dtype), self._context)
 
     def _ids(self, text: str) -> Tensor:
@@ -402,20 +400,3 @@ class Reader:
     def _known(self, ids: Tensor) -> Tensor:
         """Ids (N,) with ``<unk>`` for words whose reading was broken off: they have an id, but no row yet."""
         return self._with(self._base, False).known(ids, len(self._base.head.weight))
-
-    def _new_words(self, device: torch.device) -> Tensor | None:
-        """Which classes (V,) were not there in training; None where every text is made of those that were."""
-        if not self.vocabulary.grows:
-            return None
-        return torch.arange(len(self.vocabulary), device=device) >= self.vocabulary.known
-
-
-def _reported(progress: Progress) -> Callable[[int, int], None]:
-    """What is called after each interval; refuse what cannot be."""
-    if progress is None:
-        return lambda done, total: None
-    if not callable(progress):
-        raise UserError(
-            f"progress = {progress!r:.60} cannot be called; give a function of (done, total), or leave it out"
-        )
-    return progress

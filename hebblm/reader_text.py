@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +14,8 @@ from hebblm.text.vocabulary import Encoded, Vocabulary
 
 Text = str | Sequence[int] | Tensor
 """A string, each line break of which is an ``<eos>``, or the ids of known words, (T,)."""
+Progress = Callable[[int, int], None] | None
+"""What is called with the tokens done and all of them after each interval, or nothing."""
 
 
 def encoded_text(
@@ -71,6 +73,10 @@ def in_intervals(
 
     Each piece is asked for once what came before it was taken; at ``most`` so many tokens are.
     """
+    if isinstance(pieces, str):
+        raise UserError(f"{pieces!r:.60} is a text in one piece; give [text], or read it")
+    if not isinstance(pieces, Iterable):
+        raise UserError(f"{pieces!r:.60} is no row of pieces of a text")
     waiting, size = Encoded((), ()), 0
     for number, piece in enumerate(pieces):
         encoded, more = encoded_text(vocabulary, piece, include=include, begins=not number, most=most)
@@ -142,3 +148,14 @@ def known_ids(vocabulary: Vocabulary, text: Sequence[int] | Tensor, wanted: str)
         if not 0 <= index < len(vocabulary):
             raise UserError(f"id {index} is none of the vocabulary's 0 to {len(vocabulary) - 1}")
     return ids
+
+
+def reported(progress: Progress) -> Callable[[int, int], None]:
+    """What is called after each interval; refuse what cannot be."""
+    if progress is None:
+        return lambda done, total: None
+    if not callable(progress):
+        raise UserError(
+            f"progress = {progress!r:.60} cannot be called; give a function of (done, total), or leave it out"
+        )
+    return progress
